@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A drive on disk becomes a `Capture`."""

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a drive is, whatever it was read from: sensors, frames, tracks and a split.
+
+World, rig and lidar frames: x forward, y left, z up (the world has the axes of the rig's first pose, roughly). Metres; seconds
+in double precision from the start of the capture. Poses are 4x4 float64 `T_to_from`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.geometry.tracks import Tracks
+
+HOLD_OUT_EVERY = 5  # the protocol of the split `interp`: frames with index % 5 == 4 are held out
+SPLITS = ("interp", "side")
+
+
+class CaptureError(ValueError):
+    """The capture cannot be read; the message names the file and the remedy."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One exposure of a camera or one revolution of a lidar."""
+
+    sensor: str  # name of the camera or lidar
+    index: int  # number of the trigger, equal for all sensors of one moment
+    time_start: float  # seconds: first row of an image, first ray of a sweep
+    time_end: float  # seconds: last row, last ray; equal to time_start for a global shutter
+    T_world_rig_start: Tensor  # [4, 4] at time_start
+    T_world_rig_end: Tensor  # [4, 4] at time_end
+
+    @property
+    def time_mid(self) -> float:
+        return 0.5 * (self.time_start + self.time_end)
+
+
+@dataclass(frozen=True)
+class ImageFrame(Frame):
+    """`load()` decodes the image: uint8 [H, W, 3], of the camera's size. It pickles, so that loader processes can call it."""
+
+    load: Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class SweepFrame(Frame):
+    """`load()` decodes the rays of the revolution. It pickles."""
+
+    load: Callable[[], Sweep]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which frames train and which are held out: indices into `Capture.images` and `Capture.sweeps`."""
+
+    name: str
+    train_images: tuple[int, ...]
+    test_images: tuple[int, ...]
+    train_sweeps: tuple[int, ...]
+    test_sweeps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Capture:
+    """A drive: sensors, frames in time order (per sensor), tracks of moving objects, and a split once one is chosen."""
+
+    name: str
+    cameras: tuple[Camera, ...]
+    lidars: tuple[Lidar, ...]
+    images: tuple[ImageFrame, ...]
+    sweeps: tuple[SweepFrame, ...]
+    tracks: Tracks
+    split: Split | None = None
+
+    def camera(self, name: str) -> Camera:
+        return next(c for c in self.cameras if c.name == name)
+
+    def lidar(self, name: str) -> Lidar:
+        return next(s for s in self.lidars if s.name == name)
+
+    def with_split(self, name: str) -> "Capture":
+        """The capture with the split `interp` or `side` (design: interp holds out every fifth moment, side the last camera)."""
+        return replace(self, split=make_split(self, name))
+
+
+def make_split(capture: Capture, name: str) -> Split:
+    """`interp` holds out moments for all sensors; `side` trains on all sweeps and all cameras but the last, which it tests."""
+    if name not in SPLITS:
+        raise CaptureError(f"split '{name}' is unknown; choose one of {', '.join(SPLITS)}")
+    if name == "side" and len(capture.cameras) < 2:
+        raise CaptureError(
+            f"split 'side' tests the last of several cameras, but capture {capture.name} has {len(capture.cameras)}"
+        )
+
+    def held_out(frame: Frame) -> bool:
+        if name == "side":
+            return frame.sensor == capture.cameras[-1].name
+        return frame.index % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
+
+    def indices(frames: tuple[ImageFrame, ...] | tuple[SweepFrame, ...], test: bool) -> tuple[int, ...]:
+        return tuple(i for i, frame in enumerate(frames) if held_out(frame) == test)
+
+    split = Split(
+        name, indices(capture.images, False), indices(capture.images, True),
+        indices(capture.sweeps, False), indices(capture.sweeps, True),
+    )  # fmt: skip
+    if not split.test_images or not split.train_images:
+        raise CaptureError(f"split '{name}' leaves no image to train on or none to test; use more frames (data.frames)")
+    return split
