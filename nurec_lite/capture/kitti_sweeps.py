@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps of KITTI raw's HDL-64E: ring and time of every point, and the rays that did not return.
+
+A `.bin` file holds x, y, z, reflectance as float32, ring after ring from the top one to the bottom one. A ring is stored by
+increasing azimuth from 0 (forward) to 2 pi, only points that returned are stored, and nothing is motion compensated. The
+sensor turns the other way: it starts behind (azimuth pi), faces forward half a period later, and ends behind (-pi).
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.lidar import Sweep, azimuth_elevation, unit_directions
+
+TURN = 2 * math.pi
+N_BEAMS = 64
+_BACKWARD = math.radians(2)  # noise: real files step back by up to 0.02 degrees within a ring
+_GAP = 1.5  # nominal steps; a longer step lacks rays
+
+
+def read_points(
+    path: Path,
+) -> Tensor:  # [n, 4] float64: x, y, z in metres, lidar frame, and reflectance
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CaptureError(f"{path} cannot be read ({error.strerror}); restore the file") from error
+    if len(data) % 16 or not data:
+        raise CaptureError(f"{path} is {len(data)} bytes long, not a multiple of 16; it is truncated, copy it again")
+    points = torch.from_numpy(np.frombuffer(data, dtype="<f4").reshape(-1, 4).astype(np.float64))
+    return points[points.isfinite().all(dim=1) & (points[:, :3].square().sum(dim=1) > 0)]
+
+
+def find_rings(
+    azimuth: Tensor,  # [n] radians, in the order of the file
+    n_beams: int = N_BEAMS,
+) -> Tensor:  # [n] int64, 0 at the top
+    """Every step goes forward, so a step that seems to go back by more than noise begins the next turn: the next ring.
+
+    A ring without a single return leaves no trace. Only the top rings, which may see nothing but sky, are ever empty, so
+    rings are numbered such that the last one found is the lowest beam.
+    """
+    start = azimuth[:1] % TURN
+    step = torch.diff(azimuth) % TURN
+    step = torch.where(step > TURN - _BACKWARD, step - TURN, step)
+    rings = torch.cat([start, start + step.cumsum(0)]).div(TURN).floor().long()
+    rings = rings - rings[-1] + n_beams - 1
+    return rings.clamp(0, n_beams - 1)
+
+
+def beam_elevations(
+    elevation: Tensor,  # [n] radians
+    rings: Tensor,  # [n]
+    n_beams: int = N_BEAMS,
+) -> (
+    Tensor
+):  # [n_beams] median elevation of each ring; rings that no point belongs to continue their neighbours' spacing
+    found = rings.unique()
+    medians = torch.stack([elevation[rings == ring].median() for ring in found])
+    spacing = (medians[0] - medians[-1]) / max(len(found) - 1, 1)
+    above = medians[0] + spacing * (found[0] - torch.arange(n_beams))
+    inside = np.interp(np.arange(n_beams), found.numpy(), medians.numpy())
+    return torch.where(torch.arange(n_beams) < found[0], above, torch.from_numpy(inside))
+
+
+def missing_angles(
+    angles: Tensor,  # [n, 2] azimuth and elevation, in the order of the file
+    rings: Tensor,  # [n]
+) -> tuple[Tensor, Tensor]:  # angles [m, 2] and rings [m] of the rays that did not return
+    """Fills each gap between neighbours of a ring with rays one step apart, at an elevation interpolated across the gap.
+
+    The step is the mean of the steps that are no gaps: the encoder is quantised to 0.09 degrees, so single steps are uneven.
+    """
+    after = _next_in_ring(rings)
+    gap = (angles[after, 0] - angles[:, 0]) % TURN
+    gap = torch.where(gap > TURN - _BACKWARD, torch.zeros_like(gap), gap)
+    gap = torch.where(after == torch.arange(len(after)), torch.full_like(gap, TURN), gap)
+    nominal = gap[gap < _GAP * gap.median()].mean()
+    n_steps = torch.where(gap > _GAP * nominal, (gap / nominal).round(), torch.ones_like(gap)).long()
+    left = torch.repeat_interleave(torch.arange(len(gap)), n_steps - 1)
+    first = (n_steps - 1).cumsum(0) - (n_steps - 1)
+    fraction = (torch.arange(len(left)) - first[left] + 1).double() / n_steps[left]
+    azimuth = angles[left, 0] + fraction * gap[left]
+    elevation = torch.lerp(angles[left, 1], angles[after[left], 1], fraction)
+    return torch.stack([torch.remainder(azimuth + math.pi, TURN) - math.pi, elevation], dim=-1), rings[left]
+
+
+def _next_in_ring(
+    rings: Tensor,  # [n] not decreasing
+) -> Tensor:  # [n] index of the following point of the same ring; the last point's successor is the first
+    n = len(rings)
+    first = torch.searchsorted(rings, rings)
+    last = torch.searchsorted(rings, rings, right=True) - 1
+    index = torch.arange(n)
+    return torch.where(index == last, first, index + 1)
+
+
+def make_sweep(
+    points: Tensor,  # [n, 4] float64, in the order of the file
+    forward_time: float,  # seconds, when the sensor faces forward
+    period: float,  # seconds of one turn
+    missing_rays: bool,
+) -> Sweep:  # rays ordered by ring, then by azimuth from 0 to 2 pi
+    """A ray's time follows from its azimuth: forward_time - azimuth / (2 pi) * period."""
+    ranges = points[:, :3].norm(dim=1)
+    angles = azimuth_elevation(points[:, :3])
+    rings = find_rings(angles[:, 0])
+    rings = rings.cummax(0).values  # noise at azimuth 0 must not go back to the ring before
+    directions = points[:, :3] / ranges[:, None]
+    n_missing = 0
+    if missing_rays:
+        new_angles, new_rings = missing_angles(angles, rings)
+        n_missing = len(new_rings)
+        angles, rings = torch.cat([angles, new_angles]), torch.cat([rings, new_rings])
+        directions = torch.cat([directions, unit_directions(new_angles)])
+    zeros = ranges.new_zeros(n_missing)
+    sweep = Sweep(
+        directions=directions.float(),
+        ranges=torch.cat([ranges, zeros]).float(),
+        intensities=torch.cat([points[:, 3].clamp(0, 1), zeros]).float(),
+        times=forward_time - angles[:, 0] * (period / TURN),
+        rings=rings,
+        returned=torch.arange(len(rings)) < len(points),
+    )
+    return sweep.select(torch.argsort(rings * TURN + angles[:, 0] % TURN, stable=True))
+
+
+@dataclass(frozen=True)
+class SweepFile:
+    """Loads one `.bin` file. Plain data, so that it pickles."""
+
+    path: Path
+    forward_time: float  # seconds
+    period: float  # seconds
+    missing_rays: bool = True
+
+    def __call__(self) -> Sweep:
+        return make_sweep(read_points(self.path), self.forward_time, self.period, self.missing_rays)
