@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rays and points of a sweep in the world, each at its own time, and world points in an image."""
 
-import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
@@ -24,7 +23,7 @@ def world_rays(
     sweep: Sweep,
     lidar: Lidar,
 ) -> tuple[Tensor, Tensor]:  # origins [R, 3] in metres and unit directions [R, 3], world, float64
-    fraction = (sweep.times - frame.time_start) / (frame.time_end - frame.time_start)
+    fraction = (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
     T_world_lidar = poses_at(frame, fraction) @ lidar.T_rig_lidar
     directions = T_world_lidar[:, :3, :3] @ sweep.directions.double()[:, :, None]
     return T_world_lidar[:, :3, 3], directions[:, :, 0]

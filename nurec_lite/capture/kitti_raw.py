@@ -186,11 +186,11 @@ def _sweep_frames(
     _check_times(folder / "velodyne_points" / "timestamps.txt", clock.forward + clock.period, numbers)
     forward, period = torch.from_numpy(clock.forward[numbers]), torch.from_numpy(clock.period[numbers])
     starts, ends = forward - period / 2, forward + period / 2
-    poses = zip(trajectory.at(starts), trajectory.at(ends), strict=True)
-    rows = zip(files.items(), forward.tolist(), period.tolist(), starts.tolist(), ends.tolist(), poses, strict=True)
+    first, last = trajectory.at(starts), trajectory.at(ends)
+    times = zip(forward.tolist(), period.tolist(), starts.tolist(), ends.tolist(), strict=True)
     return [
-        SweepFrame(LIDAR, number, start, end, *pose, SweepFile(file, time, length, missing_rays))
-        for (number, file), time, length, start, end, pose in rows
+        SweepFrame(LIDAR, number, start, end, first[i], last[i], SweepFile(file, time, length, missing_rays))
+        for i, ((number, file), (time, length, start, end)) in enumerate(zip(files.items(), times, strict=True))
     ]
 
 
