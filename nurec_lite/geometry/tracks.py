@@ -79,7 +79,7 @@ def _interpolate_one(tracks: Tracks, k: int, times: Tensor) -> tuple[Tensor, Ten
     translation = t[i] + fraction[:, None] * (t[j] - t[i])
     quaternion = slerp(q[i], q[j], fraction)
     valid = (times >= key_times[0] - tracks.margin) & (times <= key_times[-1] + tracks.margin)
-    moving = (times >= key_times[0]) & (times <= key_times[-1])
+    moving = (times >= key_times[0]) & (times <= key_times[-1]) & (j > i)  # a single keyframe stands still
     rate = (moving / span).to(t.dtype)[:, None]
     turn = quat_rotate(q[i], quat_to_rotvec(quat_multiply(quat_conjugate(q[i]), q[j])))
     return translation, quaternion, valid, rate * (t[j] - t[i]), rate * turn

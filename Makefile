@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+PYTHON ?= python3
+ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# so that ninja, which compiles kernels, is found without activating the environment
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.DEFAULT_GOAL := help
+.PHONY: help train test lint format clean
+
+help:  ## this list
+	@echo "make TARGET [ARGS='...'] [PYTHON=python3.12]"
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1\t\2/p' $(MAKEFILE_LIST)
+
+train: $(STAMP)  ## train; ARGS go to nurec_lite.train, such as ARGS='data=kitti_raw data.root=PATH +opt=all'
+	@$(BIN)/python -m nurec_lite.train $(ARGS)
+
+test: $(STAMP)  ## run the tests; ARGS go to pytest
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)  ## ruff check, ruff format --check, mypy
+	@$(BIN)/ruff check --output-format concise .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:  ## remove built files and caches (not .venv, not runs/)
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+# Once, and again when what is to be installed changes. The constraints settle every version in one pass.
+$(STAMP): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "make: installing nurec_lite and its dependencies into $(VENV) (minutes the first time)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
