@@ -4,10 +4,14 @@
 Lidar frame: x forward, y left, z up; azimuth = atan2(y, x) grows counter-clockwise, elevation is positive upwards.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+CELL_BEAMS = 4
+CELL_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,60 @@ class Lidar:
     T_rig_lidar: Tensor  # [4, 4] float64
     elevations: Tensor  # [B] radians, of ring 0 to B - 1
     max_range: float = 120.0  # metres
+    azimuth_steps: int = 2048  # rays that a beam sends in a revolution, about
+    azimuth_start: float = math.pi  # radians, where a revolution begins: behind the vehicle, as in KITTI
+    clockwise: bool = True  # seen from above
+
+    @property
+    def spin_rate(self) -> float:
+        """Revolutions a radian of azimuth: negative when azimuth falls with time."""
+        return (-1 if self.clockwise else 1) / (2 * math.pi)
+
+    def spin_fraction(
+        self,
+        azimuth: Tensor,  # [...] radians
+    ) -> Tensor:  # [...] in [0, 1): when, as a fraction of the revolution, the lidar looks there
+        return torch.remainder((azimuth - self.azimuth_start) * self.spin_rate, 1)
+
+    def cells(self) -> "Cells":
+        """The grid that groups this lidar's rays."""
+        beams = self.elevations.sort().values
+        above = beams[CELL_BEAMS::CELL_BEAMS]
+        below = beams[CELL_BEAMS - 1 :: CELL_BEAMS][: len(above)]
+        return Cells(0.5 * (above + below), max(1, self.azimuth_steps // CELL_STEPS))
+
+
+@dataclass(frozen=True)
+class Cells:
+    """A grid over the sphere: bands of elevation whose edges follow the beams, each cut into columns of azimuth.
+
+    About CELL_BEAMS x CELL_STEPS neighbouring rays of a full sweep lie in a cell. Rays of any pattern have a cell.
+    """
+
+    edges: Tensor  # [bands - 1] radians, ascending
+    columns: int  # cells in a band, from azimuth -pi to pi
+
+    def __len__(self) -> int:
+        return self.columns * (len(self.edges) + 1)
+
+    def band(
+        self,
+        elevation: Tensor,  # [...] radians
+    ) -> Tensor:  # [...] int64
+        return torch.bucketize(elevation.contiguous(), self.edges.to(elevation))
+
+    def column(
+        self,
+        azimuth: Tensor,  # [...] radians, not necessarily within +-pi
+    ) -> Tensor:  # [...] int64, not wrapped
+        return torch.floor((azimuth + math.pi) / (2 * math.pi) * self.columns).long()
+
+    def of(
+        self,
+        directions: Tensor,  # [R, 3]
+    ) -> Tensor:  # [R] int64 number of each ray's cell
+        azimuth, elevation = azimuth_elevation(directions).unbind(-1)
+        return self.band(elevation) * self.columns + torch.remainder(self.column(azimuth), self.columns)
 
 
 @dataclass(frozen=True)
@@ -39,6 +97,12 @@ class Sweep:
         index: Tensor,  # [n] indices or [R] mask
     ) -> "Sweep":
         return Sweep(*(getattr(self, f)[index] for f in self.__dataclass_fields__))
+
+
+def wrap_angle(
+    angle: Tensor,  # [...] radians
+) -> Tensor:  # [...] the same angle in [-pi, pi)
+    return torch.remainder(angle + math.pi, 2 * math.pi) - math.pi
 
 
 def azimuth_elevation(

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`collect_gaussian_parameters`: the Gaussians of the background and of every actor, in world space at one time."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.se3 import quat_multiply, quat_rotate
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
+from nurec_lite.scene.gaussians import BACKGROUND, WorldGaussians, activate
+from nurec_lite.scene.scene import Scene
+
+
+def collect_gaussian_parameters(
+    scene: Scene,
+    time: float,  # seconds
+    interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate,
+) -> WorldGaussians:
+    """World-space Gaussians of the background and of every actor that exists at `time`: means and rotations moved by the actor's
+    pose, velocities from its motion (v + w x (mean - centre)). Differentiable in the Gaussians and in the tracks' keyframes."""
+    tracks = scene.learned_tracks()
+    times = torch.tensor([time], dtype=torch.float64, device=tracks.times.device)
+    poses = interpolate(tracks, times)
+    local = activate(scene.gaussians)
+    node = scene.gaussians.node
+    if not poses.valid.all():
+        present = torch.cat([poses.valid.new_ones(1), poses.valid[0]])[node]
+        node, local = node[present], {name: value[present] for name, value in local.items()}
+    return _to_world(time, local, node, poses)
+
+
+def _to_world(time: float, local: dict[str, Tensor], node: Tensor, poses: TrackPoses) -> WorldGaussians:
+    actor = torch.nonzero(node != BACKGROUND).squeeze(-1)
+    track = node[actor] - 1
+    q, velocity, spin = poses.quaternions[0, track], poses.velocities[0, track], poses.angular_velocities[0, track]
+    arm = quat_rotate(q, local["means"][actor])
+    frames = local["quats"].new_tensor([1.0, 0, 0, 0]).expand(len(node), 4)
+    moved = {
+        "means": local["means"].index_copy(0, actor, arm + poses.translations[0, track]),
+        "quats": local["quats"].index_copy(0, actor, quat_multiply(q, local["quats"][actor])),
+        "frames": frames.index_copy(0, actor, q),
+        "velocities": torch.zeros_like(local["means"]).index_copy(0, actor, velocity + torch.linalg.cross(spin, arm)),
+    }
+    return WorldGaussians(time=time, **(local | moved))

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The flat store of Gaussians, and Gaussians in world space as sensors see them.
+
+Letters: N Gaussians, K tracks, S spherical-harmonic coefficients = (degree + 1)^2.
+"""
+
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.se3 import quat_normalize
+
+BACKGROUND = 0  # node id; the node of track k is k + 1
+
+
+@dataclass
+class Gaussians:
+    """Parameters of N Gaussians in the frame of their node (world for the background, the box frame for an actor)."""
+
+    means: Tensor  # [N, 3] metres
+    quats: Tensor  # [N, 4] any length, node from Gaussian
+    log_scales: Tensor  # [N, 3] log metres
+    opacity_logits: Tensor  # [N]
+    sh0: Tensor  # [N, 1, 3] constant band of the colour
+    sh_rest: Tensor  # [N, S - 1, 3] higher bands
+    lidar_logits: Tensor  # [N, 2] intensity and ray-drop probability before the sigmoid
+    node: Tensor  # [N] int64, not trained
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    @staticmethod
+    def trained() -> tuple[str, ...]:
+        return tuple(f.name for f in fields(Gaussians) if f.name != "node")
+
+
+@dataclass(frozen=True)
+class WorldGaussians:
+    """Gaussians in world space at one time, activations applied; `project` and the renderers take these."""
+
+    time: float  # seconds
+    means: Tensor  # [N, 3] metres
+    quats: Tensor  # [N, 4] unit
+    scales: Tensor  # [N, 3] metres
+    opacities: Tensor  # [N] 0 to 1
+    sh: Tensor  # [N, S, 3] in the axes of `frames`
+    frames: Tensor  # [N, 4] unit, world from node: view directions are turned back by it before the harmonics
+    lidar: Tensor  # [N, 2] intensity and ray-drop probability, 0 to 1
+    velocities: Tensor  # [N, 3] metres a second, turning of the actor included
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+    def select(
+        self,
+        index: Tensor,  # [n] int64
+    ) -> "WorldGaussians":
+        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "time"}
+        return WorldGaussians(self.time, **{name: value.index_select(0, index) for name, value in tensors.items()})
+
+
+def activate(g: Gaussians) -> dict[str, Tensor]:
+    """Unit quaternions, scales = exp, opacities and lidar values = sigmoid; by the names of WorldGaussians."""
+    return {
+        "means": g.means,
+        "quats": quat_normalize(g.quats),
+        "scales": g.log_scales.exp(),
+        "opacities": torch.sigmoid(g.opacity_logits),
+        "sh": torch.cat([g.sh0, g.sh_rest], dim=1),
+        "lidar": torch.sigmoid(g.lidar_logits),
+    }
+
+
+def log_odds(
+    p: Tensor,  # [...] probability
+) -> Tensor:
+    return torch.logit(p, eps=1e-6)

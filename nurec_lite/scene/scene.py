@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that training learns about a drive: Gaussians, sky, tracks, exposure."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.gaussians import Gaussians
+
+
+@dataclass
+class Scene:
+    """A reconstruction. `tracks` holds what is fixed; its keyframes are replaced by the learned ones in `learned_tracks`."""
+
+    gaussians: Gaussians
+    sky: Tensor  # [3, H, W] environment map over azimuth (wrapping) and elevation, before the sigmoid
+    tracks: Tracks
+    track_translations: Tensor  # [M, 3]
+    track_quaternions: Tensor  # [M, 4]
+    exposure: Tensor  # [cameras, 2, 3] log gain and offset a colour channel
+
+    def learned_tracks(self) -> Tracks:
+        return replace(self.tracks, translations=self.track_translations, quaternions=self.track_quaternions)
+
+    def parameters(self) -> dict[str, Tensor]:
+        """Every trained tensor by its name; the optimizer, the checkpoint and `with_parameters` use these names."""
+        own = {name: getattr(self, name) for name in ("sky", "track_translations", "track_quaternions", "exposure")}
+        return {name: getattr(self.gaussians, name) for name in Gaussians.trained()} | own
+
+
+def exposed(
+    scene: Scene,
+    camera: int,
+    image: Tensor,  # [..., 3] linear in what the scene emits
+) -> Tensor:  # [..., 3] as the camera sees it
+    """Gain and offset of one camera. The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
+    log_gain = scene.exposure[camera, 0] - scene.exposure[:, 0].mean(0)
+    return image * torch.exp(log_gain) + scene.exposure[camera, 1]

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sky: an environment map, sampled by direction."""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.geometry.lidar import azimuth_elevation
+
+
+def sample_sky(
+    sky: Tensor,  # [3, H, W] logits; columns from azimuth pi down to -pi, rows from elevation pi/2 down to -pi/2
+    directions: Tensor,  # [R, 3] unit, world
+) -> Tensor:  # [R, 3] colour 0 to 1, bilinear, wrapping in azimuth
+    height, width = sky.shape[1:]
+    azimuth, elevation = azimuth_elevation(directions).unbind(-1)
+    column = (0.5 - azimuth / (2 * math.pi)) * width + 1  # of the map with one column repeated on either side
+    row = (0.5 - elevation / math.pi) * height
+    padded = torch.cat([sky[..., -1:], sky, sky[..., :1]], dim=-1)
+    grid = torch.stack([2 * column / (width + 2) - 1, 2 * row / height - 1], dim=-1)
+    values = F.grid_sample(padded[None], grid[None, None].to(sky.dtype), padding_mode="border", align_corners=False)
+    return torch.sigmoid(values[0, :, 0].T)

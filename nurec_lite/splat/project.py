@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where each Gaussian can be seen: bounds in the sensor's plane and the order of depth.
+
+The covariance in the plane comes from the unscented transform (3DGUT, Wu et al. 2025): seven points, mu and mu +- sqrt(3) s_k R_k,
+go through the full sensor model with rolling shutter. With alpha 1, beta 2, kappa 0 the centre weighs 0 in the mean and 2 in the
+covariance, the others 1/6. Bounds reach to where the response falls below 1/255: sqrt(2 ln(255 o)) standard deviations.
+Bounds carry no gradient; gradients flow through the response.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import azimuth_elevation
+from nurec_lite.geometry.se3 import quat_to_matrix
+from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.splat.views import CameraView, LidarView
+
+NEAR = 0.2  # metres
+ALPHA_MIN = 1 / 255
+
+
+@dataclass(frozen=True)
+class Projection:
+    """V Gaussians that may be visible, nearest first (ties by index)."""
+
+    index: Tensor  # [V] int64, into the Gaussians that were projected
+    low: Tensor  # [V, 2] pixels, or azimuth and elevation in radians
+    high: Tensor  # [V, 2] azimuths are not wrapped: low >= -2 pi, high <= 2 pi
+
+
+@torch.no_grad()
+def project(
+    gaussians: WorldGaussians,
+    view: CameraView | LidarView,
+) -> Projection:
+    """Bounds of all Gaussians that may reach a ray of the view."""
+    means = gaussians.means - view.centre()
+    reach = (2 * torch.log(gaussians.opacities / ALPHA_MIN).clamp(min=0)).sqrt()
+    index = _in_front(means, reach * gaussians.scales.amax(-1), gaussians.velocities, view)
+    index = index[reach[index] > 0]
+    points = _sigma_points(means[index], gaussians.quats[index], gaussians.scales[index])
+    places, depths = view.project(points, gaussians.velocities[index, None])
+    low, high = _bounds(places, reach[index])
+    near = (depths < NEAR).any(-1)
+    low, high = _widen(low, high, near, view)
+    order = torch.argsort(depths[:, 0], stable=True)
+    return Projection(index[order], low[order], high[order])
+
+
+def _in_front(means: Tensor, radii: Tensor, motion: Tensor, view: CameraView | LidarView) -> Tensor:
+    """Indices of the Gaussians whose bounding sphere may reach a ray: a cheap test that spares most of them the transform."""
+    radii = radii + 0.5 * (view.time_end - view.time_start) * motion.norm(dim=-1) + 0.5 * view.travel()
+    local = view.to_sensor(means, means.new_full(means.shape[:-1], 0.5))
+    inside = _in_cone(local, radii, view.camera) if isinstance(view, CameraView) else _near_rays(local, radii, view)
+    return torch.nonzero(inside).squeeze(-1)
+
+
+def _in_cone(local: Tensor, radii: Tensor, camera: Camera) -> Tensor:
+    x, y, z = local.unbind(-1)
+    margin = (
+        1.3 if camera.distortion else 1.02
+    )  # distortion widens the cone; a turn while the shutter moves widens it a little
+    tan_x = margin * max(camera.cx, camera.width - camera.cx) / camera.fx
+    tan_y = margin * max(camera.cy, camera.height - camera.cy) / camera.fy
+    inside_x = x.abs() - tan_x * z < radii * math.hypot(1, tan_x)
+    inside_y = y.abs() - tan_y * z < radii * math.hypot(1, tan_y)
+    return (z + radii > NEAR) & inside_x & inside_y
+
+
+def _near_rays(local: Tensor, radii: Tensor, view: LidarView) -> Tensor:
+    """Whether a sphere, seen from the sensor, touches a cell that holds a ray: counted with a summed-area table over the cells."""
+    cells = view.lidar.cells()
+    n = cells.columns
+    table = _summed_area(torch.bincount(cells.of(view.directions), minlength=len(cells)).view(-1, n) > 0)
+    azimuth, elevation = azimuth_elevation(local).unbind(-1)
+    angle = torch.asin((1.2 * radii / local.norm(dim=-1).clamp(min=1e-6)).clamp(max=1))
+    highest = (elevation.abs() + angle).clamp(max=0.5 * math.pi)
+    around = torch.where(angle > 1, torch.full_like(angle, math.pi), 1.2 * angle / torch.cos(highest).clamp(min=0.1))
+    first, last = (cells.column(azimuth + sign * around.clamp(max=math.pi)) + n for sign in (-1, 1))
+    low, high = cells.band(elevation - 1.2 * angle), cells.band(elevation + 1.2 * angle) + 1
+    first, last = (first - 1).clamp(min=0), (last + 2).clamp(max=3 * n)
+    return table[high, last] - table[low, last] - table[high, first] + table[low, first] > 0
+
+
+def _summed_area(
+    occupied: Tensor,  # [B, n] bool
+) -> Tensor:  # [B + 1, 3 n + 1] counts of three turns side by side, so that windows may wrap
+    counts = occupied.int().repeat(1, 3).cumsum(0).cumsum(1)
+    return torch.nn.functional.pad(counts, (1, 0, 1, 0))
+
+
+def _sigma_points(means: Tensor, quats: Tensor, scales: Tensor) -> Tensor:
+    """[V, 7, 3]: the mean, then mu + and mu - sqrt(3) s_k R_k."""
+    steps = (math.sqrt(3) * quat_to_matrix(quats) * scales[:, None, :]).transpose(-1, -2)
+    return torch.cat([means[:, None], means[:, None] + steps, means[:, None] - steps], dim=1)
+
+
+def _bounds(places: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    mean = places[:, 1:].mean(1)
+    spread = (places[:, 1:] - mean[:, None]).square().mean(1) + 2 * (places[:, 0] - mean).square()
+    extent = reach[:, None] * spread.sqrt()
+    return mean - extent, mean + extent
+
+
+def _widen(low: Tensor, high: Tensor, near: Tensor, view: CameraView | LidarView) -> tuple[Tensor, Tensor]:
+    """A Gaussian with a sigma point nearer than NEAR gets the whole plane: nothing linear holds there."""
+    if isinstance(view, LidarView):
+        full_low, full_high = low.new_tensor([-math.pi, -math.pi / 2]), low.new_tensor([math.pi, math.pi / 2])
+    else:
+        full_low, full_high = low.new_zeros(2), low.new_tensor([view.camera.width, view.camera.height])
+    broken = near | ~torch.isfinite(low + high).all(-1)
+    return torch.where(broken[:, None], full_low, low), torch.where(broken[:, None], full_high, high)

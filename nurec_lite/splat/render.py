@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images and lidar returns: features of the Gaussians, blended, with the sky behind."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
+from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.sky import sample_sky
+from nurec_lite.splat.harmonics import sh_colour
+from nurec_lite.splat.reference import blend, compact
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView
+
+
+@dataclass(frozen=True)
+class CameraImage:
+    """A rendered exposure, before the camera's gain and offset."""
+
+    colour: Tensor  # [H, W, 3]
+    distance: Tensor  # [H, W] expected distance along the unit ray in metres: sum of w t
+    opacity: Tensor  # [H, W]
+
+
+@dataclass(frozen=True)
+class LidarReturns:
+    """R rendered lidar rays."""
+
+    distance: Tensor  # [R] metres, expected: sum of w t
+    median: Tensor  # [R] metres, t at which the transmittance crosses 0.5; 0 for rays that never cross
+    intensity: Tensor  # [R]
+    drop: Tensor  # [R] probability that nothing returns; what passes through the scene never returns
+    opacity: Tensor  # [R]
+
+
+def render_camera(
+    gaussians: WorldGaussians,
+    view: CameraView,
+    pairs: PairList,
+    sky: Tensor,  # [3, H, W] logits of the environment map
+) -> CameraImage:
+    """C = sum w c + T sky(d)."""
+    gaussians, pairs = _listed(gaussians, pairs)
+    centre, rays = view.centre(), view.rays()
+    towards = F.normalize(gaussians.means - centre, dim=-1)
+    colour = sh_colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
+    out = blend(gaussians, colour, rays, pairs, centre)
+    image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
+    shape = (view.camera.height, view.camera.width)
+    return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
+
+
+def render_lidar(
+    gaussians: WorldGaussians,
+    view: LidarView,
+    pairs: PairList,
+) -> LidarReturns:
+    """Range, intensity and ray drop of every ray of the view."""
+    gaussians, pairs = _listed(gaussians, pairs)
+    out = blend(gaussians, gaussians.lidar, view.rays(), pairs, view.centre())
+    intensity, drop = out.features.unbind(-1)
+    return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
+
+
+def _listed(gaussians: WorldGaussians, pairs: PairList) -> tuple[WorldGaussians, PairList]:
+    """Only the Gaussians that some tile looks at."""
+    used, members = compact(pairs.gaussians, len(gaussians))
+    return gaussians.select(used), replace(pairs, gaussians=members)

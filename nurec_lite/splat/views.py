@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is rendered: a camera exposure or a set of lidar rays, with poses at its start and end.
+
+Letters: P pixels, R lidar rays. A pose between start and end is interpolated (rolling shutter); everything is differentiable in
+the two poses. World coordinates are taken relative to the sensor's position in the middle of the view, so that float32 holds.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.camera import Camera, pixel_directions, project_points, shutter_fraction
+from nurec_lite.geometry.lidar import Lidar, azimuth_elevation, wrap_angle
+from nurec_lite.geometry.se3 import interpolate_between, invert, quat_rotate, transform
+
+
+@dataclass(frozen=True)
+class Rays:
+    """R rays in world axes; origins are relative to `View.centre()`."""
+
+    origins: Tensor  # [R, 3] metres
+    directions: Tensor  # [R, 3] unit
+    delays: Tensor  # [R] seconds after the middle of the view
+
+
+@dataclass(frozen=True)
+class View:
+    """Poses and times that camera and lidar views share."""
+
+    T_world_sensor_start: Tensor  # [4, 4]
+    T_world_sensor_end: Tensor  # [4, 4]
+    time_start: float  # seconds
+    time_end: float  # seconds
+
+    @property
+    def time_mid(self) -> float:
+        return 0.5 * (self.time_start + self.time_end)
+
+    def pose(
+        self,
+        fractions: Tensor,  # [...]
+    ) -> tuple[Tensor, Tensor]:  # quaternion [..., 4], position [..., 3]
+        return interpolate_between(self.T_world_sensor_start, self.T_world_sensor_end, fractions)
+
+    def centre(self) -> Tensor:  # [3] position of the sensor in the middle of the view, without gradient
+        return (0.5 * (self.T_world_sensor_start + self.T_world_sensor_end)[:3, 3]).detach()
+
+    def travel(self) -> float:
+        """Metres between the poses at start and end."""
+        return float((self.T_world_sensor_end - self.T_world_sensor_start)[:3, 3].detach().norm())
+
+    def _rays(self, directions: Tensor, fractions: Tensor) -> Rays:
+        q, position = self.pose(fractions)
+        delays = (fractions - 0.5) * (self.time_end - self.time_start)
+        return Rays(position - self.centre(), quat_rotate(q, directions), delays)
+
+    def to_sensor(
+        self,
+        points: Tensor,  # [..., 3] world, relative to centre()
+        fractions: Tensor,  # [...]
+    ) -> Tensor:  # [..., 3] sensor frame at the given fractions
+        """Between the sensor frames at start and end, linearly: off by angle^2 / 8 of the distance, enough for bounds."""
+        starts, ends = (
+            transform(invert(T), (points + self.centre()).flatten(0, -2)).view_as(points)
+            for T in (self.T_world_sensor_start.detach(), self.T_world_sensor_end.detach())
+        )
+        return starts + fractions[..., None] * (ends - starts)
+
+    def _at(self, points: Tensor, motion: Tensor, fractions: Tensor) -> Tensor:
+        """Sensor frame, points and sensor both where they are at the given fractions of the view."""
+        delays = (fractions - 0.5) * (self.time_end - self.time_start)
+        return self.to_sensor(points + motion * delays[..., None], fractions)
+
+
+@dataclass(frozen=True)
+class CameraView(View):
+    camera: Camera
+
+    def rays(self) -> Rays:
+        """One ray a pixel, row by row."""
+        directions = pixel_directions(self.camera, self.T_world_sensor_start.dtype, self.T_world_sensor_start.device)
+        v, u = torch.meshgrid(
+            torch.arange(self.camera.height, device=directions.device) + 0.5,
+            torch.arange(self.camera.width, device=directions.device) + 0.5,
+            indexing="ij",
+        )
+        fractions = shutter_fraction(self.camera, torch.stack([u, v], dim=-1).to(directions.dtype))
+        return self._rays(directions.flatten(0, 1), fractions.flatten())
+
+    def project(
+        self,
+        points: Tensor,  # [..., 3] world, relative to centre()
+        motion: Tensor,  # [..., 3] metres a second
+    ) -> tuple[Tensor, Tensor]:  # pixels [..., 2], distance in front of the image plane [...]
+        """Where points appear, each at the time at which its own row is read (three rounds of fixed-point iteration)."""
+        fractions = points.new_full(points.shape[:-1], 0.5)
+        rounds = 1 if self.camera.shutter == "global" else 3
+        for _ in range(rounds):
+            local = self._at(points, motion, fractions)
+            pixels, z = project_points(self.camera, local)
+            fractions = shutter_fraction(self.camera, pixels).clamp(0, 1)
+        return pixels, z
+
+
+@dataclass(frozen=True)
+class LidarView(View):
+    """Rays of one sweep; `directions` are in the lidar's frame at each ray's own time."""
+
+    lidar: Lidar
+    directions: Tensor  # [R, 3] unit
+    fractions: Tensor  # [R] 0 at time_start, 1 at time_end
+
+    def rays(self) -> Rays:
+        return self._rays(self.directions, self.fractions)
+
+    def project(
+        self,
+        points: Tensor,  # [N, S, 3] world, relative to centre(); the first of the S points leads
+        motion: Tensor,  # [N, 1, 3] metres a second
+    ) -> tuple[Tensor, Tensor]:  # azimuth and elevation [N, S, 2] in radians, range [N, S]
+        """Where points appear, each at the time at which the lidar looks that way; azimuths unwrapped about the first point."""
+        fractions = self._lead_fractions(points[:, :1], motion).expand(points.shape[:-1])
+        for _ in range(2):
+            local = self._at(points, motion, fractions)
+            angles = azimuth_elevation(local)
+            turn = wrap_angle(angles[..., 0] - angles[:, :1, 0])
+            fractions = fractions[:, :1] + turn * self.lidar.spin_rate
+        return torch.stack([angles[:, :1, 0] + turn, angles[..., 1]], dim=-1), local.norm(dim=-1)
+
+    def _lead_fractions(self, means: Tensor, motion: Tensor) -> Tensor:
+        fractions = means.new_full(means.shape[:-1], 0.5)
+        for _ in range(3):
+            azimuth = azimuth_elevation(self._at(means, motion, fractions))[..., 0]
+            fractions = self.lidar.spin_fraction(azimuth)
+        return fractions
