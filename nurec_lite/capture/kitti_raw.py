@@ -1,49 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader of KITTI raw drives (the `sync` variant, with rectified images).
 
-Layout: ROOT/DATE/calib_*.txt and ROOT/DATE/DATE_drive_NNNN_sync/{image_0X, velodyne_points, oxts}. The rig is the oxts unit.
-The world is the rig's frame at the first pose of the trajectory. Times count from the lidar's forward time of frame 0, whichever
-frames are read. A frame's index is the number in its file's name.
+Layout: ROOT/DATE/calib_*.txt and ROOT/DATE/DATE_drive_NNNN_sync/{image_0X, velodyne_points, oxts}. The rig is the oxts unit,
+and a frame's index is the number in its file's name. Clock and world: see kitti_poses.py.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
 from nurec_lite.capture.images import ImageFile, check_size
-from nurec_lite.capture.kitti_calibration import read_camera, read_oxts, read_poses_file, read_rig, read_times
-from nurec_lite.capture.kitti_sweeps import SweepFile, beam_elevations, find_rings, read_points
+from nurec_lite.capture.kitti_calibration import read_camera, read_rig
+from nurec_lite.capture.kitti_poses import Clock, Trajectory, read_clock, read_trajectory, sweep_times
+from nurec_lite.capture.kitti_sweeps import SweepFile, beam_elevations, find_blocked, find_rings, read_points
 from nurec_lite.capture.kitti_tracks import read_label_file, read_tracklets, world_tracks
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
-from nurec_lite.geometry.se3 import interpolate_trajectory, invert
+from nurec_lite.geometry.se3 import invert
 from nurec_lite.geometry.tracks import Tracks
 
 LIDAR = "velodyne"
 MAX_RANGE = 80.0  # metres; KITTI's files hold nothing beyond
+IMAGE_DELAY = 0.0075  # seconds, see read_kitti_raw
+_SWEEPS_FOR_BLOCKED = 8  # spread over the drive; more find the same directions
 
 
 @dataclass(frozen=True)
-class Trajectory:
-    times: Tensor  # [n] seconds, increasing
-    poses: Tensor  # [n, 4, 4] T_world_rig
-
-    def at(self, times: Tensor) -> Tensor:  # [...] seconds -> [..., 4, 4]
-        return interpolate_trajectory(self.times, self.poses, times)
-
-
-@dataclass(frozen=True)
-class LidarClock:
-    """Times of all sweeps of the drive, in seconds of the capture; NaN where there is none."""
-
-    forward: np.ndarray  # [n] when the sensor faces forward
-    period: np.ndarray  # [n] duration of a turn
-    origin: np.datetime64  # zero of the capture's clock
+class Drive:
+    folder: Path
+    T_rig_lidar: Tensor  # [4, 4]
+    T_rig_rect: Tensor  # [4, 4], rect = camera 0 after rectification
+    clock: Clock
+    trajectory: Trajectory
+    sweeps: dict[int, Path]  # frame number -> file
+    images: dict[str, dict[int, Path]]  # of each camera
 
 
 def read_kitti_raw(
@@ -57,27 +51,23 @@ def read_kitti_raw(
     poses_file: Path | None = None,  # T_world_velo at the lidar's forward times, a 3x4 row for each frame; else oxts
     tracks_file: Path | None = None,  # label file of the tracking benchmark; else tracklet_labels.xml, if there is one
     missing_rays: bool = True,  # add the rays that did not return
+    image_delay: float = IMAGE_DELAY,
 ) -> Capture:
-    folder = find_drive(Path(root), date, drive)
-    T_rig_lidar, T_rig_rect = read_rig(folder.parent)
-    clock = _read_clock(folder / "velodyne_points")
-    sweep_files = _numbered_files(folder / "velodyne_points" / "data", "*.bin", frames)
-    image_files = {name: _numbered_files(folder / name / "data", "*.*", frames) for name in cameras}
-    n_frames = 1 + max(n for files in (sweep_files, *image_files.values()) for n in files)
-    trajectory = _read_trajectory(folder, clock, poses_file, T_rig_lidar, n_frames)
-    sensors = tuple(read_camera(folder.parent / "calib_cam_to_cam.txt", name, T_rig_rect) for name in cameras)
-    images = [
-        f for c in sensors for f in _image_frames(folder / c.name, c, image_files[c.name], clock, trajectory, downscale)
-    ]
+    """`image_delay` is how many seconds after the exposure an image is stamped.
+
+    The lidar triggers the cameras as it faces forward, but images are stamped 10.5 ms later, when they arrive. On drive 0009
+    lidar edges fall onto image edges, and static points keep their colour from image to image, best with 7.5 ms.
+    """
+    found = _open_drive(find_drive(Path(root), date, drive), tuple(cameras), frames, poses_file)
+    path = found.folder.parent / "calib_cam_to_cam.txt"
+    sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in cameras)
     return Capture(
-        name=folder.name.removesuffix("_sync"),
+        name=found.folder.name.removesuffix("_sync"),
         cameras=tuple(camera.downscaled(downscale) for camera in sensors),
-        lidars=(_read_lidar(T_rig_lidar, sweep_files),),
-        images=tuple(images),
-        sweeps=tuple(_sweep_frames(folder, sweep_files, clock, trajectory, missing_rays)),
-        tracks=_read_tracks(
-            folder, tracks_file, invert(T_rig_lidar) @ T_rig_rect, sweep_files, clock, trajectory, T_rig_lidar
-        ),
+        lidars=(_read_lidar(found),),
+        images=tuple(frame for camera in sensors for frame in _image_frames(found, camera, downscale, image_delay)),
+        sweeps=tuple(_sweep_frames(found, missing_rays)),
+        tracks=_read_tracks(found, tracks_file),
     )
 
 
@@ -107,65 +97,26 @@ def _numbered_files(folder: Path, pattern: str, frames: tuple[int, int] | None) 
     return files
 
 
-def _read_clock(folder: Path) -> LidarClock:
-    forward, start, end = (read_times(folder / f"timestamps{part}.txt") for part in ("", "_start", "_end"))
-    n = min(len(forward), len(start), len(end))
-    known = forward[~np.isnat(forward)]
-    if not len(known):
-        raise CaptureError(f"{folder}/timestamps.txt is empty; restore the drive's time stamps")
-    return LidarClock(_seconds(forward[:n], known[0]), (end[:n] - start[:n]) / np.timedelta64(1, "s"), known[0])
+def _open_drive(
+    folder: Path, cameras: tuple[str, ...], frames: tuple[int, int] | None, poses_file: Path | None
+) -> Drive:
+    T_rig_lidar, T_rig_rect = read_rig(folder.parent)
+    clock = read_clock(folder / "velodyne_points")
+    sweeps = _numbered_files(folder / "velodyne_points" / "data", "*.bin", frames)
+    images = {name: _numbered_files(folder / name / "data", "*.*", frames) for name in cameras}
+    n_frames = 1 + max(number for files in (sweeps, *images.values()) for number in files)
+    trajectory = read_trajectory(folder, clock, poses_file, T_rig_lidar, n_frames)
+    return Drive(folder, T_rig_lidar, T_rig_rect, clock, trajectory, sweeps, images)
 
 
-def _seconds(times: np.ndarray, origin: np.datetime64) -> np.ndarray:
-    return (times - origin) / np.timedelta64(1, "s")
-
-
-def _check_times(path: Path, times: np.ndarray, numbers: list[int]) -> None:
-    if max(numbers) >= len(times) or not np.isfinite(times[numbers]).all():
-        raise CaptureError(
-            f"{path} has no time stamp for some of the frames up to {max(numbers)}; restore it, or read fewer frames"
-        )
-
-
-def _read_trajectory(
-    folder: Path, clock: LidarClock, poses_file: Path | None, T_rig_lidar: Tensor, n_frames: int
-) -> Trajectory:
-    if poses_file is not None:
-        poses = read_poses_file(Path(poses_file), n_frames) @ invert(T_rig_lidar)
-        times = clock.forward[: len(poses)]
-        numbers = np.flatnonzero(np.isfinite(times))
-    else:
-        frames, poses = read_oxts(folder / "oxts" / "data")
-        path = folder / "oxts" / "timestamps.txt"
-        times = _seconds(read_times(path), clock.origin)
-        _check_times(path, times, frames)
-        times, numbers = times[frames], np.arange(len(frames))
-    key_times, key_poses = torch.from_numpy(times[numbers]), poses[torch.from_numpy(numbers)]
-    if not (key_times.diff() > 0).all():
-        raise CaptureError(f"{folder}: the time stamps of the poses do not increase; restore the drive's time stamps")
-    return Trajectory(key_times, invert(key_poses[0]) @ key_poses)
-
-
-def _image_frames(
-    folder: Path, camera: Camera, files: dict[int, Path], clock: LidarClock, trajectory: Trajectory, downscale: int
-) -> list[ImageFrame]:
-    path = folder / "timestamps.txt"
-    times = _seconds(read_times(path), clock.origin)
-    _check_times(path, times, list(files))
-    size = (camera.width, camera.height)
+def _image_frames(drive: Drive, camera: Camera, downscale: int, delay: float) -> list[ImageFrame]:
+    files, size = drive.images[camera.name], (camera.width, camera.height)
     _check_first_image(next(iter(files.values())), size)
-    poses = trajectory.at(torch.from_numpy(times[list(files)]))
+    times = drive.clock.seconds(drive.folder / camera.name / "timestamps.txt", list(files)) - delay
+    poses = drive.trajectory.at(times)
     return [
-        ImageFrame(
-            camera.name,
-            number,
-            float(times[number]),
-            float(times[number]),
-            pose,
-            pose,
-            ImageFile(file, size, downscale),
-        )
-        for (number, file), pose in zip(files.items(), poses, strict=True)
+        ImageFrame(camera.name, number, time, time, pose, pose, ImageFile(file, size, downscale))
+        for (number, file), time, pose in zip(files.items(), times.tolist(), poses, strict=True)
     ]
 
 
@@ -178,38 +129,41 @@ def _check_first_image(path: Path, size: tuple[int, int]) -> None:
     check_size(str(path), found, size)
 
 
-def _sweep_frames(
-    folder: Path, files: dict[int, Path], clock: LidarClock, trajectory: Trajectory, missing_rays: bool
-) -> list[SweepFrame]:
+def _sweep_frames(drive: Drive, missing_rays: bool) -> list[SweepFrame]:
     """A sweep lasts one period around its forward time."""
-    numbers = list(files)
-    _check_times(folder / "velodyne_points" / "timestamps.txt", clock.forward + clock.period, numbers)
-    forward, period = torch.from_numpy(clock.forward[numbers]), torch.from_numpy(clock.period[numbers])
+    numbers, files = list(drive.sweeps), list(drive.sweeps.values())
+    forward, period = sweep_times(drive.clock, drive.folder / "velodyne_points" / "timestamps.txt", numbers)
     starts, ends = forward - period / 2, forward + period / 2
-    first, last = trajectory.at(starts), trajectory.at(ends)
-    times = zip(forward.tolist(), period.tolist(), starts.tolist(), ends.tolist(), strict=True)
-    return [
-        SweepFrame(LIDAR, number, start, end, first[i], last[i], SweepFile(file, time, length, missing_rays))
-        for i, ((number, file), (time, length, start, end)) in enumerate(zip(files.items(), times, strict=True))
+    first, last = drive.trajectory.at(starts), drive.trajectory.at(ends)
+    blocked = find_blocked(_spread(drive.folder / "velodyne_points" / "data")) if missing_rays else None
+    loads = [
+        SweepFile(file, time, length, missing_rays, blocked)
+        for file, time, length in zip(files, forward.tolist(), period.tolist(), strict=True)
     ]
+    rows = zip(numbers, starts.tolist(), ends.tolist(), first, last, loads, strict=True)
+    return [SweepFrame(LIDAR, *row) for row in rows]
 
 
-def _read_lidar(T_rig_lidar: Tensor, files: dict[int, Path]) -> Lidar:
-    points = read_points(next(iter(files.values())))
+def _spread(folder: Path) -> list[Path]:
+    paths = list(_numbered_files(folder, "*.bin", None).values())
+    indices = torch.linspace(0, len(paths) - 1, min(_SWEEPS_FOR_BLOCKED, len(paths))).long().tolist()
+    return [paths[i] for i in indices]
+
+
+def _read_lidar(drive: Drive) -> Lidar:
+    points = read_points(next(iter(drive.sweeps.values())))
     azimuth, elevation = azimuth_elevation(points[:, :3]).unbind(-1)
-    return Lidar(LIDAR, T_rig_lidar, beam_elevations(elevation, find_rings(azimuth)), MAX_RANGE)
+    return Lidar(LIDAR, drive.T_rig_lidar, beam_elevations(elevation, find_rings(azimuth)), MAX_RANGE)
 
 
-def _read_tracks(
-    folder: Path, tracks_file: Path | None, T_lidar_rect: Tensor, files: dict[int, Path],
-    clock: LidarClock, trajectory: Trajectory, T_rig_lidar: Tensor,
-) -> Tracks:  # fmt: skip
-    tracklets = folder / "tracklet_labels.xml"
+def _read_tracks(drive: Drive, tracks_file: Path | None) -> Tracks:
+    tracklets = drive.folder / "tracklet_labels.xml"
     if tracks_file is not None:
-        boxes = read_label_file(Path(tracks_file), T_lidar_rect)
+        boxes = read_label_file(Path(tracks_file), invert(drive.T_rig_lidar) @ drive.T_rig_rect)
     elif tracklets.is_file():
         boxes = read_tracklets(tracklets)
     else:
         return Tracks.empty()
-    sweeps = {number: (float(clock.forward[number]), float(clock.period[number])) for number in files}
-    return world_tracks(boxes, sweeps, lambda times: trajectory.at(times) @ T_rig_lidar)
+    clock = drive.clock
+    sweeps = {number: (float(clock.forward[number]), float(clock.period[number])) for number in drive.sweeps}
+    return world_tracks(boxes, sweeps, lambda times: drive.trajectory.at(times) @ drive.T_rig_lidar)

@@ -21,6 +21,8 @@ TURN = 2 * math.pi
 N_BEAMS = 64
 _BACKWARD = math.radians(2)  # noise: real files step back by up to 0.02 degrees within a ring
 _GAP = 1.5  # nominal steps; a longer step lacks rays
+_GROUND = math.radians(-8)  # rays below reach the ground within 13 m, so nearly all return
+_VEHICLE = (2.5, 1.6)  # metres: returns within +-x, +-y of the lidar are the vehicle's own roof, mirrors and bonnet
 
 
 def read_points(
@@ -49,8 +51,8 @@ def find_rings(
     step = torch.diff(azimuth) % TURN
     step = torch.where(step > TURN - _BACKWARD, step - TURN, step)
     rings = torch.cat([start, start + step.cumsum(0)]).div(TURN).floor().long()
-    rings = rings - rings[-1] + n_beams - 1
-    return rings.clamp(0, n_beams - 1)
+    rings = rings.cummax(0).values  # noise at azimuth 0 must not go back to the ring before
+    return (rings - rings[-1] + n_beams - 1).clamp(0, n_beams - 1)
 
 
 def beam_elevations(
@@ -100,34 +102,64 @@ def _next_in_ring(
     return torch.where(index == last, first, index + 1)
 
 
+def find_blocked(
+    paths: list[Path],  # sweeps spread over the drive
+    n_beams: int = N_BEAMS,
+) -> Tensor:  # [n_beams, 360] bool, by ring and degree of azimuth from -180: the vehicle itself stands in the way
+    """Rays that point at the ground and yet never return are blocked by the vehicle: they tell nothing about the scene.
+
+    A degree to either side is blocked, too, because the edge may lie within it.
+    """
+    seen = torch.zeros(n_beams, 360, dtype=torch.bool)
+    lowest = torch.full((n_beams,), math.inf, dtype=torch.float64)
+    for path in paths:
+        points = read_points(path)
+        angles = azimuth_elevation(points[:, :3])
+        rings = find_rings(angles[:, 0], n_beams)
+        outside = ~on_vehicle(points)
+        seen[rings[outside], _degree(angles[outside, 0])] = True
+        lowest = lowest.minimum(beam_elevations(angles[:, 1], rings, n_beams))
+    never = ~seen & (lowest < _GROUND)[:, None]
+    return never | never.roll(1, dims=1) | never.roll(-1, dims=1)
+
+
+def _degree(azimuth: Tensor) -> Tensor:  # [n] radians -> [n] int64, 0 to 359
+    return torch.rad2deg(azimuth + math.pi).long() % 360
+
+
+def on_vehicle(
+    points: Tensor,  # [n, 3 or more] metres, lidar frame
+) -> Tensor:  # [n] bool: the lidar saw the car that carries it
+    return (points[:, 0].abs() < _VEHICLE[0]) & (points[:, 1].abs() < _VEHICLE[1])
+
+
 def make_sweep(
     points: Tensor,  # [n, 4] float64, in the order of the file
     forward_time: float,  # seconds, when the sensor faces forward
     period: float,  # seconds of one turn
-    missing_rays: bool,
+    missing_rays: bool = True,
+    blocked: Tensor | None = None,  # [B, 360] bool, directions without missing rays (find_blocked)
 ) -> Sweep:  # rays ordered by ring, then by azimuth from 0 to 2 pi
     """A ray's time follows from its azimuth: forward_time - azimuth / (2 pi) * period."""
-    ranges = points[:, :3].norm(dim=1)
     angles = azimuth_elevation(points[:, :3])
     rings = find_rings(angles[:, 0])
-    rings = rings.cummax(0).values  # noise at azimuth 0 must not go back to the ring before
-    directions = points[:, :3] / ranges[:, None]
-    n_missing = 0
-    if missing_rays:
-        new_angles, new_rings = missing_angles(angles, rings)
-        n_missing = len(new_rings)
-        angles, rings = torch.cat([angles, new_angles]), torch.cat([rings, new_rings])
-        directions = torch.cat([directions, unit_directions(new_angles)])
-    zeros = ranges.new_zeros(n_missing)
+    new_angles, new_rings = missing_angles(angles, rings)
+    keep, new_keep = ~on_vehicle(points), torch.full_like(new_rings, missing_rays, dtype=torch.bool)
+    if blocked is not None:
+        new_keep &= ~blocked[new_rings, _degree(new_angles[:, 0])]
+    points, new_angles = points[keep], new_angles[new_keep]
+    ranges = points[:, :3].norm(dim=1)
+    zeros = ranges.new_zeros(len(new_angles))
+    azimuth = torch.cat([angles[keep, 0], new_angles[:, 0]])
     sweep = Sweep(
-        directions=directions.float(),
+        directions=torch.cat([points[:, :3] / ranges[:, None], unit_directions(new_angles)]).float(),
         ranges=torch.cat([ranges, zeros]).float(),
         intensities=torch.cat([points[:, 3].clamp(0, 1), zeros]).float(),
-        times=forward_time - angles[:, 0] * (period / TURN),
-        rings=rings,
-        returned=torch.arange(len(rings)) < len(points),
+        times=forward_time - azimuth * (period / TURN),
+        rings=torch.cat([rings[keep], new_rings[new_keep]]),
+        returned=torch.arange(len(azimuth)) < len(points),
     )
-    return sweep.select(torch.argsort(rings * TURN + angles[:, 0] % TURN, stable=True))
+    return sweep.select(torch.argsort(sweep.rings * TURN + azimuth % TURN, stable=True))
 
 
 @dataclass(frozen=True)
@@ -138,6 +170,7 @@ class SweepFile:
     forward_time: float  # seconds
     period: float  # seconds
     missing_rays: bool = True
+    blocked: Tensor | None = None  # [B, 360] bool
 
     def __call__(self) -> Sweep:
-        return make_sweep(read_points(self.path), self.forward_time, self.period, self.missing_rays)
+        return make_sweep(read_points(self.path), self.forward_time, self.period, self.missing_rays, self.blocked)
