@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from nurec_lite.capture.deskew import project_world_points
-from nurec_lite.capture.types import ImageFrame
+from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_rotate
@@ -46,9 +46,7 @@ def _decibel(mse: float) -> float:
 class ImageMetrics:
     """PSNR and SSIM (means over images), and PSNR inside the boxes of moving actors."""
 
-    def __init__(self, tracks: Tracks) -> None:
-        self.tracks = tracks
-        self.moving = moving_tracks(tracks)
+    def __init__(self) -> None:
         self._psnr: list[float] = []
         self._ssim: list[float] = []
         self._actors: dict[str, tuple[float, int]] = {}  # id -> sum of squared errors, number of values
@@ -57,17 +55,17 @@ class ImageMetrics:
         self,
         rendered: Tensor,  # [H, W, 3], exposure applied; clipped to 0..1
         target: Tensor,  # [H, W, 3] uint8 or 0 to 1
-        camera: Camera,  # of that size
-        frame: ImageFrame,
+        capture: Capture,  # whose tracks tell where actors are
+        frame: ImageFrame,  # by a camera of that size
     ) -> None:
         rendered, target = as_unit(rendered.detach()), as_unit(target.to(rendered.device))
         self._psnr.append(psnr(rendered, target))
         self._ssim.append(float(ssim(rendered, target)))
         squared = (rendered - target).double().square()
-        for k, (rows, columns) in actor_crops(self.tracks, self.moving, camera, frame).items():
+        for name, (rows, columns) in actor_crops(capture.tracks, capture.camera(frame.sensor), frame).items():
+            total, count = self._actors.get(name, (0.0, 0))
             crop = squared[rows, columns]
-            total, count = self._actors.get(self.tracks.ids[k], (0.0, 0))
-            self._actors[self.tracks.ids[k]] = (total + float(crop.sum()), count + crop.numel())
+            self._actors[name] = (total + float(crop.sum()), count + crop.numel())
 
     def summary(self) -> dict[str, Any]:
         """`psnr`, `ssim`: means over images. `psnr_per_actor`: of the squared errors of all crops of an actor together;
@@ -91,23 +89,19 @@ def moving_tracks(tracks: Tracks) -> list[int]:
 
 def actor_crops(
     tracks: Tracks,
-    moving: list[int],  # numbers of the tracks to look for
     camera: Camera,
     frame: ImageFrame,
-) -> dict[int, tuple[slice, slice]]:  # track number -> rows and columns
-    """Bounding rectangles, in the image, of the boxes of actors at the image's mid time. Actors behind others count too."""
-    if not moving:
-        return {}
-    crops = {}
+) -> dict[str, tuple[slice, slice]]:  # track id -> rows and columns
+    """Bounding rectangles, in the image, of the boxes of moving actors at its mid time. Actors behind others count too."""
+    moving = moving_tracks(tracks)
     corners, valid = box_corners(tracks, frame.time_mid)
-    for k in moving:
-        if not valid[k]:
-            continue
-        pixels, depth = project_world_points(camera, frame, corners[k].to(camera.T_rig_cam.device))
+    crops = {}
+    for k in (k for k in moving if valid[k]):
+        pixels, depth = project_world_points(camera, frame, corners[k])
         columns, rows = (_span(pixels[:, axis], size) for axis, size in enumerate((camera.width, camera.height)))
         area = max(0, rows.stop - rows.start) * max(0, columns.stop - columns.start)
         if bool((depth > ACTOR_DEPTH_M).all()) and area >= ACTOR_PIXELS:
-            crops[k] = (rows, columns)
+            crops[tracks.ids[k]] = (rows, columns)
     return crops
 
 
@@ -190,12 +184,12 @@ def chamfer(
     return float(there + back)
 
 
-def json_ready(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """NaN and infinity, which JSON lacks, become None; in dictionaries and lists of any depth."""
     if isinstance(value, dict):
-        return {key: json_ready(item) for key, item in value.items()}
+        return {key: to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [json_ready(item) for item in value]
+        return [to_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
