@@ -78,6 +78,9 @@ class Capture:
     def camera(self, name: str) -> Camera:
         return next(c for c in self.cameras if c.name == name)
 
+    def camera_index(self, name: str) -> int:
+        return [c.name for c in self.cameras].index(name)
+
     def lidar(self, name: str) -> Lidar:
         return next(s for s in self.lidars if s.name == name)
 

@@ -92,6 +92,9 @@ class Sweep:
     def __len__(self) -> int:
         return len(self.ranges)
 
+    def to(self, device: torch.device | str) -> "Sweep":
+        return Sweep(*(getattr(self, f).to(device) for f in self.__dataclass_fields__))
+
     def select(
         self,
         index: Tensor,  # [n] indices or [R] mask

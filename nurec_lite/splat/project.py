@@ -47,8 +47,16 @@ def project(
     low, high = _bounds(places, reach[index])
     near = (depths < NEAR).any(-1)
     low, high = _widen(low, high, near, view)
-    order = torch.argsort(depths[:, 0], stable=True)
+    order = torch.argsort(_depth(means[index], view), stable=True)
     return Projection(index[order], low[order], high[order])
+
+
+def _depth(means: Tensor, view: CameraView | LidarView) -> Tensor:
+    """Camera z or lidar range of each mean in the middle of the view."""
+    if isinstance(view, LidarView):
+        return means.norm(dim=-1)
+    q, _ = view.pose(means.new_tensor(0.5))
+    return means @ quat_to_matrix(q)[:, 2]
 
 
 def _in_front(means: Tensor, radii: Tensor, motion: Tensor, view: CameraView | LidarView) -> Tensor:

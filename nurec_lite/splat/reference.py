@@ -187,7 +187,6 @@ def _blended(alpha: Tensor, t: Tensor, exists: Tensor, open_: Tensor) -> Tensor:
 def _response(rows: Tensor, rays: Tensor, layout: _Layout) -> tuple[Tensor, Tensor, Tensor]:
     """alpha and t [A, K, P] of a slab, and its features [A, K, C]."""
     c_rows, e_rows, h_rows, opacity, features = rows.split(layout.widths, dim=-1)
-    n_tiles, _, n_rays = rays.shape
     c = _product(c_rows, rays[:, : layout.blocks])
     e = _product(e_rows, rays[:, :3])
     inverse = e.square().sum(2).reciprocal()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, pixel_directions, project_points, shutter_fraction
-from nurec_lite.geometry.lidar import Lidar, azimuth_elevation, wrap_angle
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, wrap_angle
 from nurec_lite.geometry.se3 import interpolate_between, invert, quat_rotate, transform
 
 
@@ -134,3 +135,32 @@ class LidarView(View):
             azimuth = azimuth_elevation(self._at(means, motion, fractions))[..., 0]
             fractions = self.lidar.spin_fraction(azimuth)
         return fractions
+
+
+def camera_view(
+    capture: Capture,
+    frame: ImageFrame,
+    device: torch.device | str,
+) -> CameraView:
+    """The view of a frame of the capture, in float32."""
+    camera = capture.camera(frame.sensor)
+    return CameraView(*_sensor_poses(frame, camera.T_rig_cam, device), frame.time_start, frame.time_end, camera)
+
+
+def lidar_view(
+    capture: Capture,
+    frame: SweepFrame,
+    sweep: Sweep,  # of that frame, all or some of its rays
+    device: torch.device | str,
+) -> LidarView:
+    """The view of a sweep's rays, in float32."""
+    lidar = capture.lidar(frame.sensor)
+    fractions = (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
+    poses = _sensor_poses(frame, lidar.T_rig_lidar, device)
+    rays = (sweep.directions.to(device), fractions.to(device, torch.float32))
+    return LidarView(*poses, frame.time_start, frame.time_end, lidar, *rays)
+
+
+def _sensor_poses(frame: Frame, T_rig_sensor: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
+    start, end = (T @ T_rig_sensor for T in (frame.T_world_rig_start, frame.T_world_rig_end))
+    return start.to(device, torch.float32), end.to(device, torch.float32)

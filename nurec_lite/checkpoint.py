@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: everything that a run needs to go on, in one file that is written whole or not at all."""
+
+import os
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nurec_lite.config import Config, to_dict
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.scene.scene import Scene
+
+FORMAT = 1
+
+
+class CheckpointError(ValueError):
+    """The checkpoint cannot be used; the message names the file and the remedy."""
+
+
+def save_checkpoint(
+    path: Path,
+    scene: Scene,
+    optimizer: torch.optim.Adam,
+    generator: torch.Generator,
+    config: Config,
+    counters: dict[str, float],  # step, seconds
+) -> None:
+    """Written to a temporary name beside `path`, flushed to the disk and renamed: a crash leaves the previous checkpoint."""
+    content = {
+        "format": FORMAT,
+        "scene": scene_to_dict(scene),
+        "optimizer": optimizer.state_dict(),
+        "generator": generator.get_state(),
+        "config": to_dict(config),
+        "counters": dict(counters),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with temporary.open("wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
+    """The content as `save_checkpoint` wrote it, tensors on the device; nothing in the file is executed (`weights_only`)."""
+    if not path.is_file():
+        raise CheckpointError(f"{path} does not exist; give the path of a checkpoint, such as OUT/checkpoint.pt")
+    try:
+        content = torch.load(path, map_location=device, weights_only=True)
+    except Exception as error:  # torch raises many classes for a file that is cut short or something else
+        raise CheckpointError(f"{path} is not a whole checkpoint ({type(error).__name__}); use another one") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} is not a checkpoint of this version; train again, or use the version that wrote it"
+        )
+    return content
+
+
+def scene_to_dict(scene: Scene) -> dict[str, Any]:
+    parameters = {name: value.detach() for name, value in scene.parameters().items()}
+    return {"parameters": parameters, "node": scene.gaussians.node, "tracks": asdict(scene.tracks)}
+
+
+def scene_from_dict(content: dict[str, Any]) -> Scene:
+    """The scene on the device on which the tensors are (the tracks' times stay float64)."""
+    values = content["parameters"]
+    gaussians = Gaussians(**{name: values[name] for name in Gaussians.trained()}, node=content["node"])
+    tracks = Tracks(**{f.name: content["tracks"][f.name] for f in fields(Tracks)})
+    rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
+    return Scene(gaussians=gaussians, tracks=tracks, **rest)

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every dataclass of the configuration. Hydra composes `conf/` over it, `to_config` checks, plain objects go on from there.
+
+Defaults stand here and nowhere else; the files under `conf/` only choose.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from nurec_lite.losses import LossWeights
+
+
+@dataclass
+class FileChoice:
+    file: str | None = None
+
+
+@dataclass
+class DataConfig:
+    """Which capture, and how much of it."""
+
+    name: str = "capture"  # of the results' folder
+    kind: str = "pack"  # pack or kitti_raw
+    root: str | None = None  # file of a pack, folder of a drive; null: the bundled capture
+    downscale: int = 1  # images are reduced by this factor
+    split: str = "interp"  # interp or side
+    frames: list[int] | None = None  # first and last (exclusive) frame; null: all
+    cameras: list[str] | None = None  # null: all (KITTI: image_02 and image_03)
+    date: str | None = None  # KITTI raw: found when there is one
+    drive: str | None = None
+    poses: FileChoice = field(default_factory=FileChoice)  # KITTI raw: T_world_velo, 3x4 a row; null: oxts
+    tracks: FileChoice = field(
+        default_factory=FileChoice
+    )  # KITTI raw: tracking labels; null: tracklet_labels.xml if present
+
+
+@dataclass
+class ModelConfig:
+    """What the scene starts from."""
+
+    points: int = 60_000  # background Gaussians from lidar, about
+    actor_points: int = 2_000  # Gaussians of one actor at most
+    far_points: int = 6_000  # Gaussians beyond and above the lidar's reach
+    far_metres: float = 150.0  # how far they reach
+    sh_degree: int = 1  # 0 to 3
+    sky_height: int = 64  # rows of the environment map; it has twice as many columns
+    opacity: float = 0.5  # initial
+    thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
+
+
+@dataclass
+class LearningRates:
+    """Adam's step sizes. That of the means falls exponentially by `means_decay` over the run, as in 3DGS; the others by `decay`."""
+
+    means: float = 2e-3  # metres
+    means_decay: float = 0.01
+    quats: float = 4e-3
+    log_scales: float = 1e-2
+    opacity_logits: float = 5e-2
+    sh0: float = 1e-2
+    sh_rest: float = 1e-3
+    lidar_logits: float = 5e-2
+    sky: float = 5e-2
+    track_translations: float = 1e-3  # metres
+    track_quaternions: float = 2e-4
+    exposure: float = 2e-3
+    decay: float = 0.2
+
+
+@dataclass
+class DensityConfig:
+    """3DGS-MCMC (Kheradmand et al. 2024): relocation of dead Gaussians, growth up to a cap, and noise."""
+
+    every: int = 100  # steps between relocations
+    start: float = 0.05  # fraction of the run at which they begin
+    stop: float = 0.8  # and end
+    cap: int = 80_000  # Gaussians at most
+    growth: float = 1.05  # factor at each relocation until the cap is reached
+    noise: float = 1.0  # times the means' learning rate: standard deviations of noise at opacity 0
+
+
+@dataclass
+class TrainConfig:
+    steps: int | None = None  # budget; the first of steps and seconds that is reached ends the run
+    seconds: float | None = None  # of training, not counting reading, initialisation and evaluation
+    lidar_rays: int = 4096  # rays of a sweep that a step renders, about
+    checkpoint_seconds: float = 60.0  # between checkpoints
+    resume: str | None = None  # checkpoint to go on from
+    evaluate: bool = True
+
+
+@dataclass
+class Config:
+    out: str = "runs/last"
+    seed: int = 0
+    device: str = "auto"  # auto, cpu, cuda or cuda:N
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    lr: LearningRates = field(default_factory=LearningRates)
+    density: DensityConfig = field(default_factory=DensityConfig)
+    loss: LossWeights = field(default_factory=LossWeights)
+    opt: dict[str, Any] = field(default_factory=dict)  # option name -> its parameters, in the order of the command line
+
+
+ConfigStore.instance().store(name="schema", node=Config)
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used; the message names the key and the remedy."""
+
+
+def to_config(
+    composed: DictConfig,  # what Hydra composed
+) -> Config:
+    """Plain, typed configuration; ConfigError for a wrong type or a value out of range."""
+    try:
+        config = OmegaConf.to_object(composed)
+    except Exception as error:  # OmegaConf raises a class of its own for each kind of mistake
+        raise ConfigError(f"configuration: {str(error).splitlines()[0]}") from error
+    assert isinstance(config, Config)
+    _check(config)
+    return config
+
+
+def to_dict(config: Config) -> dict[str, Any]:
+    return asdict(config)
+
+
+def _check(config: Config) -> None:
+    if config.train.steps is None and config.train.seconds is None:
+        raise ConfigError("give a budget: train.steps=N or train.seconds=S")
+    for key, value in (("train.steps", config.train.steps), ("train.seconds", config.train.seconds)):
+        if value is not None and value < 0:
+            raise ConfigError(f"{key} is {value}, but must not be negative")
+    if config.data.downscale < 1:
+        raise ConfigError(f"data.downscale is {config.data.downscale}, but must be 1 or more")
+    if config.model.sh_degree not in (0, 1, 2, 3):
+        raise ConfigError(f"model.sh_degree is {config.model.sh_degree}, but must be 0, 1, 2 or 3")
+    if config.data.frames is not None and len(config.data.frames) != 2:
+        raise ConfigError("data.frames takes two numbers, the first frame and the one after the last, as in [0,20]")

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""workers: images and sweeps are decoded in loader processes, ahead of the step that needs them.
+
+Idea: decoding a PNG and a sweep takes tens of milliseconds on one core and nothing of the GPU, so other processes do it while the
+step runs; the step then only unpickles a batch from shared memory.
+Source: PyTorch's DataLoader with workers, as in the PyTorch guide of the NuRec Nsight story.
+Gain: see the README's table of options; it is the time of `next_batch` as long as idle cores exist.
+Limits: every process holds its own decoder state and one batch per prefetch slot; where the step itself keeps all cores busy (a CPU
+run on two cores) there is little to gain. Class exact: batches depend on (seed, step) alone, so results are bitwise the same.
+"""
+
+from collections.abc import Iterator
+
+from torch.utils.data import DataLoader, Dataset
+
+from nurec_lite.capture.loader import Batch, BatchPlan
+from nurec_lite.stages import Stages
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ()
+
+
+def unavailable() -> str | None:
+    return None
+
+
+class _Steps(Dataset[Batch]):
+    """Batches by step, from the first one on."""
+
+    def __init__(self, plan: BatchPlan, first: int) -> None:
+        self.plan, self.first = plan, first
+
+    def __getitem__(self, n: int) -> Batch:
+        return self.plan.load(self.first + n)
+
+    def __len__(self) -> int:
+        return 1 << 40
+
+
+class LoaderProcesses:
+    """Stands in for `load_batch`: starts the processes at the first call and hands out batches in order."""
+
+    def __init__(self, count: int, ahead: int) -> None:
+        self.count, self.ahead = count, ahead
+        self.batches: Iterator[Batch] | None = None
+        self.next_step = -1
+
+    def __call__(self, plan: BatchPlan, step: int) -> Batch:
+        if self.batches is None or step != self.next_step:
+            self.close()
+            self.batches = iter(self._loader(plan, step))
+        self.next_step = step + 1
+        return next(self.batches)
+
+    def _loader(self, plan: BatchPlan, step: int) -> DataLoader[Batch]:
+        return DataLoader(_Steps(plan, step), batch_size=None, num_workers=self.count, prefetch_factor=self.ahead)
+
+    def close(self) -> None:
+        """Ends the processes."""
+        batches, self.batches = self.batches, None
+        shutdown = getattr(batches, "_shutdown_workers", None)
+        if shutdown is not None:
+            shutdown()
+
+
+def apply(stages: Stages, *, count: int, ahead: int) -> Stages:
+    """`count` processes, each `ahead` batches ahead."""
+    return stages.swap("workers", next_batch=LoaderProcesses(count, ahead))

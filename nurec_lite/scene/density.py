@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Density control of 3DGS-MCMC (Kheradmand et al. 2024): dead Gaussians move to live ones, the number grows up to a cap, and noise
+lets transparent ones explore."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.se3 import quat_normalize, quat_to_matrix
+from nurec_lite.scene.gaussians import Gaussians
+
+DEAD_OPACITY = 0.005
+MAX_COPIES = 51  # of one Gaussian in one relocation; the sums below stay exact in double precision
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """The store after a relocation: M Gaussians."""
+
+    values: dict[str, Tensor]  # every trained tensor, M rows
+    node: Tensor  # [M] int64
+    source: Tensor  # [M] row of the old store that a Gaussian continues, -1 for one that begins anew
+
+
+@torch.no_grad()
+def relocate(
+    g: Gaussians,
+    n_new: int,  # Gaussians to add
+    generator: torch.Generator,
+) -> Relocation | None:  # None when all are dead
+    """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper)."""
+    opacity = torch.sigmoid(g.opacity_logits)
+    dead = opacity <= DEAD_OPACITY
+    if bool(dead.all()):
+        return None
+    rows = torch.cat([torch.nonzero(dead).squeeze(-1), torch.arange(len(g), len(g) + n_new, device=dead.device)])
+    source = torch.arange(len(g) + n_new, device=dead.device)
+    source[rows] = _draw(torch.where(dead, torch.zeros_like(opacity), opacity), len(rows), generator)
+    copies = torch.bincount(source, minlength=len(g))[source].clamp(max=MAX_COPIES)
+    values = {name: getattr(g, name).detach()[source] for name in Gaussians.trained()}
+    shared, shrink = split_opacity(opacity[source], copies)
+    changed = copies > 1
+    logits = torch.logit(shared.clamp(min=DEAD_OPACITY, max=1 - 1e-6))
+    values["opacity_logits"] = torch.where(changed, logits, values["opacity_logits"])
+    values["log_scales"] = values["log_scales"] + torch.where(changed, shrink.log(), torch.zeros_like(shrink))[:, None]
+    return Relocation(values, g.node[source], torch.where(changed, -torch.ones_like(source), source))
+
+
+def _draw(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """[n] indices drawn with replacement in proportion to the weights (by inversion, which has no limit on their number)."""
+    cumulative = weights.double().cumsum(0)
+    u = torch.rand(n, dtype=torch.float64, generator=generator, device=weights.device) * cumulative[-1]
+    return torch.searchsorted(cumulative, u, right=True).clamp(max=len(weights) - 1)
+
+
+def split_opacity(
+    opacity: Tensor,  # [N] of the Gaussian that is copied
+    copies: Tensor,  # [N] int64, how many stand in its place
+) -> tuple[Tensor, Tensor]:  # opacity of each copy [N], factor of its scales [N]
+    """Equation 9 of 3DGS-MCMC: n copies that together look as one did. o' = 1 - (1 - o)^(1/n); the scales shrink by
+    o / sum_{k=0}^{n-1} C(n, k + 1) (-1)^k o'^(k+1) / sqrt(k + 1), the paper's double sum added up over i."""
+    o, n = opacity.double().clamp(max=1 - 1e-7), copies.double()
+    shared = 1 - (1 - o) ** (1 / n)
+    total = torch.zeros_like(o)
+    for k in range(int(copies.max()) if len(copies) else 0):
+        log_choose = torch.lgamma(n + 1) - math.lgamma(k + 2) - torch.lgamma((n - k).clamp(min=1))
+        term = torch.exp(log_choose) * (-1) ** k * shared ** (k + 1) / math.sqrt(k + 1)
+        total += torch.where(copies > k, term, torch.zeros_like(term))
+    return shared.to(opacity.dtype), (o / total).to(opacity.dtype)
+
+
+@torch.no_grad()
+def add_noise(
+    g: Gaussians,
+    amount: float,  # standard deviations at opacity 0
+    generator: torch.Generator,
+) -> None:
+    """means += amount sigmoid(100 (0.005 - o)) Sigma^(1/2) eta, after equation 10 of 3DGS-MCMC.
+
+    The paper multiplies eta by Sigma and by a factor chosen for scenes of unit size; in metres that would move a Gaussian of 1 m a
+    thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
+    """
+    eta = torch.randn(g.means.shape, generator=generator, device=g.means.device, dtype=g.means.dtype)
+    transparent = torch.sigmoid(100 * (DEAD_OPACITY - torch.sigmoid(g.opacity_logits)))
+    along = (amount * transparent)[:, None] * g.log_scales.exp() * eta
+    g.means += (quat_to_matrix(quat_normalize(g.quats)) @ along[:, :, None]).squeeze(-1)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seams of the trainer: a frozen record of callables, and the training step written with them.
+
+The defaults are the readable baseline. An option takes the record and returns another one (`nurec_lite.opt`): it swaps a stage or
+wraps one. Nothing inside the step asks which options are on.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.loader import Batch, BatchPlan
+from nurec_lite.config import Config
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
+from nurec_lite.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
+from nurec_lite.optim import means_rate, replace_gaussians, schedule
+from nurec_lite.scene.collect import collect_gaussian_parameters
+from nurec_lite.scene.density import add_noise, relocate
+from nurec_lite.scene.gaussians import WorldGaussians, activate
+from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.splat.project import Projection, project
+from nurec_lite.splat.render import CameraImage, LidarReturns, render_camera, render_lidar
+from nurec_lite.splat.tiles import PairList, tile
+from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+
+
+class OptionError(ValueError):
+    """An option cannot be applied; the message names it and says why."""
+
+
+@dataclass
+class TrainState:
+    """All that changes while training, and what it is trained on."""
+
+    plan: BatchPlan
+    config: Config
+    scene: Scene
+    optimizer: torch.optim.Adam
+    generator: torch.Generator  # of noise and relocation, on the scene's device
+    device: torch.device
+    step: int = 0
+    progress: float = 0.0  # 0 at the start, 1 at the end of the budget
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What the progress bar and the log show; tensors of one element, on the device."""
+
+    terms: dict[str, Tensor]  # every loss term before its weight
+    mse: Tensor  # of the image, clipped to 0..1
+
+
+def load_batch(plan: BatchPlan, step: int) -> Batch:
+    """Decodes the step's image and sweep in this process."""
+    return plan.load(step)
+
+
+def total_loss(
+    state: TrainState, batch: Batch, image: Tensor, target: Tensor, returns: LidarReturns | None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Weighted sum of all terms, and the terms."""
+    weights = state.config.loss
+    terms = {"image": image_loss(image, target, weights.ssim)}
+    if returns is not None and batch.sweep is not None:
+        terms |= lidar_loss(returns, batch.sweep)
+    local = activate(state.scene.gaussians)
+    terms |= regularisers(local["opacities"], local["scales"])
+    terms["exposure"] = exposure_regulariser(state.scene.exposure)
+    return weighted_sum(terms, weights), terms
+
+
+def optimize(state: TrainState) -> None:
+    """One update of every parameter, at the rates of the present progress."""
+    schedule(state.optimizer, state.config.lr, state.progress)
+    state.optimizer.step()
+    state.optimizer.zero_grad(set_to_none=True)
+
+
+def density(state: TrainState) -> None:
+    """After the update: relocation and growth now and then, noise at every step, fading as the means' rate does."""
+    config, g = state.config.density, state.scene.gaussians
+    due = (state.step + 1) % config.every == 0
+    if due and config.start <= state.progress <= config.stop:
+        n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
+        moved = relocate(g, n_new, state.generator)
+        if moved is not None:
+            replace_gaussians(state.scene, state.optimizer, moved)
+    if config.noise > 0:
+        fade = means_rate(state.config.lr, state.progress) / state.config.lr.means
+        add_noise(g, config.noise * fade, state.generator)
+
+
+def render_frame(stages: "Stages", scene: Scene, view: CameraView) -> CameraImage:
+    """One exposure, from the scene to the image."""
+    gaussians = stages.collect(scene, view.time_mid, stages.interpolate)
+    pairs = stages.tile(stages.project(gaussians, view), view)
+    return stages.render_camera(gaussians, view, pairs, scene.sky)
+
+
+def render_sweep(stages: "Stages", scene: Scene, view: LidarView) -> LidarReturns:
+    """The rays of one sweep, from the scene to the returns."""
+    gaussians = stages.collect(scene, view.time_mid, stages.interpolate)
+    pairs = stages.tile(stages.project(gaussians, view), view)
+    return stages.render_lidar(gaussians, view, pairs)
+
+
+def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
+    """One image and some rays: render, compare, differentiate, update, adapt."""
+    capture, device = state.plan.capture, state.device
+    frame = capture.images[batch.image_index]
+    rendered = render_frame(stages, state.scene, camera_view(capture, frame, device))
+    image = exposed(state.scene, capture.camera_index(frame.sensor), rendered.colour)
+    target = batch.image.to(device).float() / 255
+    returns = None
+    if batch.sweep is not None and batch.sweep_index is not None:
+        batch = replace(batch, sweep=batch.sweep.to(device))
+        view = lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, device)
+        returns = render_sweep(stages, state.scene, view)
+    loss, terms = stages.loss(state, batch, image, target, returns)
+    loss.backward()
+    stages.optimize(state)
+    stages.density(state)
+    mse = (image.detach().clamp(0, 1) - target).square().mean()
+    return StepResult({name: term.detach() for name, term in terms.items()}, mse)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The callables that a step is made of."""
+
+    next_batch: Callable[[BatchPlan, int], Batch] = load_batch
+    interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate
+    collect: Callable[[Scene, float, Callable[[Tracks, Tensor], TrackPoses]], WorldGaussians] = (
+        collect_gaussian_parameters
+    )
+    project: Callable[[WorldGaussians, CameraView | LidarView], Projection] = project
+    tile: Callable[[Projection, CameraView | LidarView], PairList] = tile
+    render_camera: Callable[[WorldGaussians, CameraView, PairList, Tensor], CameraImage] = render_camera
+    render_lidar: Callable[[WorldGaussians, LidarView, PairList], LidarReturns] = render_lidar
+    loss: Callable[..., tuple[Tensor, dict[str, Tensor]]] = total_loss
+    optimize: Callable[[TrainState], None] = optimize
+    density: Callable[[TrainState], None] = density
+    step: Callable[["Stages", TrainState, Batch], StepResult] = train_step
+    claims: Mapping[str, str] = field(default_factory=dict)  # stage -> the option that swapped it
+
+    def swap(self, option: str, **stages: Callable) -> "Stages":
+        """Replaces stages; two options that claim the same stage are an error that names both."""
+        for name in stages:
+            if name in self.claims:
+                raise OptionError(
+                    f"options '{self.claims[name]}' and '{option}' both replace the stage '{name}'; use one of them"
+                )
+        return replace(self, claims={**self.claims, **dict.fromkeys(stages, option)}, **stages)
+
+    def wrap(self, **wrappers: Callable[[Callable], Callable]) -> "Stages":
+        """Puts something around stages, whatever they are by then."""
+        return replace(self, **{name: wrapper(getattr(self, name)) for name, wrapper in wrappers.items()})
+
+    def close(self) -> None:
+        """Ends what stages have started, such as loader processes."""
+        for f in fields(self):
+            closer = getattr(getattr(self, f.name), "close", None)
+            if closer is not None:
+                closer()

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m nurec_lite.train: reconstructs a capture within a budget of steps or seconds, then measures it."""
+
+import os
+import time
+
+START = time.monotonic()  # before the slow imports: `seconds_total` counts from here
+# Threads that wait for one another sleep instead of spinning: on a machine that does something else too, spinning costs 10 x and more.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+import json  # noqa: E402
+import logging  # noqa: E402
+import subprocess  # noqa: E402
+import sys  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import hydra  # noqa: E402
+import torch  # noqa: E402
+from omegaconf import DictConfig, OmegaConf  # noqa: E402
+from tqdm import tqdm  # noqa: E402
+
+from nurec_lite.capture.loader import BatchPlan  # noqa: E402
+from nurec_lite.capture.open import open_capture  # noqa: E402
+from nurec_lite.capture.types import Capture, CaptureError  # noqa: E402
+from nurec_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict  # noqa: E402
+from nurec_lite.config import Config, ConfigError, to_config, to_dict  # noqa: E402
+from nurec_lite.evaluate import evaluate, held_out  # noqa: E402
+from nurec_lite.metrics import to_json  # noqa: E402
+from nurec_lite.opt import build_stages  # noqa: E402
+from nurec_lite.optim import make_optimizer  # noqa: E402
+from nurec_lite.paths import PACKAGE, resource  # noqa: E402
+from nurec_lite.scene.init import make_scene  # noqa: E402
+from nurec_lite.stages import OptionError, Stages, StepResult, TrainState  # noqa: E402
+
+log = logging.getLogger("nurec_lite")
+
+
+def run(config: Config) -> dict[str, object]:
+    """The whole job: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json holds."""
+    stages = build_stages(config.opt)
+    out, device = Path(config.out), choose_device(config.device)
+    capture = open_capture(config.data)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
+    state, seconds = make_state(config, capture, device)
+    log.info("%s: %s; %d Gaussians on %s", capture.name, _what(capture), len(state.scene.gaussians), device)
+    try:
+        seconds = train(stages, state, out / "checkpoint.pt", seconds)
+        metrics = {
+            "seconds_total": time.monotonic() - START,
+            "seconds_train": seconds,
+            "steps": state.step,
+            "gaussians": len(state.scene.gaussians),
+            "device": device_name(device),
+            "commit": commit(),
+        }
+        if config.train.evaluate:
+            log.info("measuring the held-out frames")
+            metrics = evaluate(stages, state.scene, capture, held_out(capture), out / "pictures") | metrics
+    finally:
+        stages.close()
+    write_text(out / "metrics.json", json.dumps(to_json(metrics), indent=2) + "\n")
+    return metrics
+
+
+def make_state(config: Config, capture: Capture, device: torch.device) -> tuple[TrainState, float]:
+    """A fresh state, or that of the checkpoint `train.resume`, and the seconds that it has been trained."""
+    plan = BatchPlan(capture, config.seed, config.train.lidar_rays)
+    generator = torch.Generator(device).manual_seed(config.seed)
+    if config.train.resume is None:
+        scene = make_scene(capture, config.model, config.seed, device)
+        return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device), 0.0
+    content = load_checkpoint(Path(config.train.resume), device)
+    scene = scene_from_dict(content["scene"])
+    if scene.tracks.ids != capture.tracks.ids or len(scene.exposure) != len(capture.cameras):
+        raise CheckpointError(
+            f"{config.train.resume} belongs to another capture; resume with the data.* it was made with"
+        )
+    optimizer = make_optimizer(scene, config.lr)
+    optimizer.load_state_dict(content["optimizer"])
+    generator.set_state(content["generator"].cpu())
+    counters = content["counters"]
+    return TrainState(plan, config, scene, optimizer, generator, device, step=int(counters["step"])), counters[
+        "seconds"
+    ]
+
+
+def train(stages: Stages, state: TrainState, checkpoint: Path, seconds: float) -> float:
+    """Steps until the budget is spent; saves now and then and at the end. Returns the seconds trained, earlier ones included."""
+    budget, begin, saved = state.config.train, time.monotonic() - seconds, time.monotonic()
+    bar = Bar(budget.steps, budget.seconds)
+    while True:
+        seconds = time.monotonic() - begin
+        state.progress = max(
+            seconds / budget.seconds if budget.seconds else 0.0, state.step / budget.steps if budget.steps else 0.0
+        )
+        if state.progress >= 1 or budget.steps == 0 or budget.seconds == 0:
+            break
+        if time.monotonic() - saved > budget.checkpoint_seconds:
+            save(state, checkpoint, seconds)
+            saved = time.monotonic()
+        result = stages.step(stages, state, stages.next_batch(state.plan, state.step))
+        state.step += 1
+        bar.show(state, seconds, result)
+    bar.close()
+    save(state, checkpoint, seconds)
+    return seconds
+
+
+def save(state: TrainState, path: Path, seconds: float) -> None:
+    counters = {"step": state.step, "seconds": seconds}
+    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters)
+
+
+class Bar:
+    """Progress with running PSNR and range error."""
+
+    def __init__(self, steps: int | None, seconds: float | None) -> None:
+        self.by_steps = seconds is None
+        form = "{l_bar}{bar}| {n:.0f}/{total:.0f} " + ("steps" if self.by_steps else "s") + " [{rate_fmt}{postfix}]"
+        self.bar = tqdm(
+            total=steps if self.by_steps else seconds,
+            bar_format=form,
+            unit="step" if self.by_steps else "s",
+            leave=True,
+        )
+        self.mse, self.range = 0.0, 0.0
+
+    def show(self, state: TrainState, seconds: float, result: StepResult) -> None:
+        keep = min(0.98, state.step / (state.step + 10))
+        self.mse = keep * self.mse + (1 - keep) * float(result.mse)
+        self.range = keep * self.range + (1 - keep) * float(result.terms.get("range", 0))
+        psnr = -10 * torch.log10(torch.tensor(max(self.mse, 1e-10))).item()
+        text = (
+            f"PSNR {psnr:.2f} dB, range {self.range:.2f} m, {len(state.scene.gaussians)} Gaussians, step {state.step}"
+        )
+        self.bar.set_postfix_str(text, refresh=False)
+        self.bar.update((state.step if self.by_steps else min(seconds, self.bar.total)) - self.bar.n)
+
+    def close(self) -> None:
+        self.bar.update(self.bar.total - self.bar.n)
+        self.bar.close()
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"device={name}, but torch sees no CUDA device; use device=cpu, or install a driver and a CUDA build of torch"
+        )
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device={name} is unknown; use auto, cpu, cuda or cuda:N") from error
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
+def commit() -> str | None:
+    """Of the checkout that runs, with + when it has changes; None when there is none."""
+    git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return None
+    return found.stdout.strip() or None
+
+
+def write_text(path: Path, text: str) -> None:
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(text)
+    os.replace(temporary, path)
+
+
+def _what(capture: Capture) -> str:
+    return f"{len(capture.images)} images, {len(capture.sweeps)} sweeps, {len(capture.tracks)} tracks"
+
+
+def summary(metrics: dict[str, object], out: str) -> str:
+    """What the user sees at the end."""
+    rows = [
+        ("held-out PSNR", "psnr", "dB"), ("held-out SSIM", "ssim", ""), ("moving actors' PSNR", "psnr_actors", "dB"),
+        ("lidar median error", "lidar_median_abs_m", "m"), ("lidar mean error", "lidar_mean_abs_m", "m"),
+        ("training", "seconds_train", "s"), ("start to checkpoint", "seconds_total", "s"),
+    ]  # fmt: skip
+    lines = [
+        f"  {label:20} {metrics[key]:8.3f} {unit}" for label, key, unit in rows if isinstance(metrics.get(key), float)
+    ]
+    lines.append(f"  {'Gaussians':20} {metrics['gaussians']:8} after {metrics['steps']} steps")
+    return "\n".join([*lines, f"results in {out}: metrics.json, checkpoint.pt, pictures/"])
+
+
+@hydra.main(version_base="1.3", config_path=str(resource("conf")), config_name="train")
+def main(composed: DictConfig) -> None:
+    try:
+        config = to_config(composed)
+        print(summary(run(config), config.out))
+    except (CaptureError, CheckpointError, ConfigError, OptionError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
