@@ -77,12 +77,13 @@ def draw_overlay(capture: Capture, frame: ImageFrame, scale: int = 1) -> Image.I
     size = torch.tensor([camera.width, camera.height])
     seen = (depth > 0.5) & (pixels >= 0).all(1) & (pixels < size).all(1)
     order = torch.argsort(depth[seen], descending=True)  # near points over far ones
-    place = (pixels[seen][order] * scale).long()
-    picture = np.repeat(np.repeat(frame.load().numpy(), scale, axis=0), scale, axis=1)
+    place = pixels[seen][order].long()
+    picture = frame.load().numpy()
     picture[place[:, 1], place[:, 0]] = rainbow(ranges[seen][order] / 60)
+    picture = np.repeat(np.repeat(picture, scale, axis=0), scale, axis=1)
     image = Image.fromarray(picture)
     draw = ImageDraw.Draw(image)
-    scaled = camera.downscaled(1) if scale == 1 else enlarge(camera, scale)
+    scaled = enlarge(camera, scale)
     for corners in boxes_at(capture.tracks, frame.time_mid):
         draw_box(draw, scaled, frame, corners)
     return image

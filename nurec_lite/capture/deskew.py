@@ -8,7 +8,7 @@ from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix
 
-_SHUTTER_ROUNDS = 4  # each round shrinks the error by the ratio of readout speed to pixel speed
+_SHUTTER_ROUNDS = 6  # each round shrinks the error by the ratio of readout speed to pixel speed
 
 
 def poses_at(

@@ -15,18 +15,18 @@ from torch import Tensor
 from nurec_lite.capture.images import ImageFile, check_size
 from nurec_lite.capture.kitti_calibration import read_camera, read_rig
 from nurec_lite.capture.kitti_poses import Clock, Trajectory, read_clock, read_trajectory, sweep_times
-from nurec_lite.capture.kitti_sweeps import SweepFile, beam_elevations, find_blocked, find_rings, read_points
+from nurec_lite.capture.kitti_sweeps import SweepFile, survey
 from nurec_lite.capture.kitti_tracks import read_label_file, read_tracklets, world_tracks
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
-from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
+from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.geometry.tracks import Tracks
 
 LIDAR = "velodyne"
 MAX_RANGE = 80.0  # metres; KITTI's files hold nothing beyond
 IMAGE_DELAY = 0.0075  # seconds, see read_kitti_raw
-_SWEEPS_FOR_BLOCKED = 8  # spread over the drive; more find the same directions
+N_SURVEY = 8  # sweeps, spread over the drive
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,14 @@ def read_kitti_raw(
     """
     found = _open_drive(find_drive(Path(root), date, drive), tuple(cameras), frames, poses_file)
     path = found.folder.parent / "calib_cam_to_cam.txt"
+    elevations, blocked = survey(_spread(found.folder / "velodyne_points" / "data"))
     sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in cameras)
     return Capture(
         name=found.folder.name.removesuffix("_sync"),
         cameras=tuple(camera.downscaled(downscale) for camera in sensors),
-        lidars=(_read_lidar(found),),
+        lidars=(Lidar(LIDAR, found.T_rig_lidar, elevations, MAX_RANGE),),
         images=tuple(frame for camera in sensors for frame in _image_frames(found, camera, downscale, image_delay)),
-        sweeps=tuple(_sweep_frames(found, missing_rays)),
+        sweeps=tuple(_sweep_frames(found, missing_rays, blocked)),
         tracks=_read_tracks(found, tracks_file),
     )
 
@@ -129,13 +130,12 @@ def _check_first_image(path: Path, size: tuple[int, int]) -> None:
     check_size(str(path), found, size)
 
 
-def _sweep_frames(drive: Drive, missing_rays: bool) -> list[SweepFrame]:
+def _sweep_frames(drive: Drive, missing_rays: bool, blocked: Tensor) -> list[SweepFrame]:
     """A sweep lasts one period around its forward time."""
     numbers, files = list(drive.sweeps), list(drive.sweeps.values())
     forward, period = sweep_times(drive.clock, drive.folder / "velodyne_points" / "timestamps.txt", numbers)
     starts, ends = forward - period / 2, forward + period / 2
     first, last = drive.trajectory.at(starts), drive.trajectory.at(ends)
-    blocked = find_blocked(_spread(drive.folder / "velodyne_points" / "data")) if missing_rays else None
     loads = [
         SweepFile(file, time, length, missing_rays, blocked)
         for file, time, length in zip(files, forward.tolist(), period.tolist(), strict=True)
@@ -146,14 +146,8 @@ def _sweep_frames(drive: Drive, missing_rays: bool) -> list[SweepFrame]:
 
 def _spread(folder: Path) -> list[Path]:
     paths = list(_numbered_files(folder, "*.bin", None).values())
-    indices = torch.linspace(0, len(paths) - 1, min(_SWEEPS_FOR_BLOCKED, len(paths))).long().tolist()
+    indices = torch.linspace(0, len(paths) - 1, min(N_SURVEY, len(paths))).long().tolist()
     return [paths[i] for i in indices]
-
-
-def _read_lidar(drive: Drive) -> Lidar:
-    points = read_points(next(iter(drive.sweeps.values())))
-    azimuth, elevation = azimuth_elevation(points[:, :3]).unbind(-1)
-    return Lidar(LIDAR, drive.T_rig_lidar, beam_elevations(elevation, find_rings(azimuth)), MAX_RANGE)
 
 
 def _read_tracks(drive: Drive, tracks_file: Path | None) -> Tracks:

@@ -56,18 +56,19 @@ def find_rings(
 
 
 def beam_elevations(
-    elevation: Tensor,  # [n] radians
-    rings: Tensor,  # [n]
+    elevation: Tensor,  # [n] radians, in the order of the file
+    rings: Tensor,  # [n] not decreasing
     n_beams: int = N_BEAMS,
 ) -> (
     Tensor
 ):  # [n_beams] median elevation of each ring; rings that no point belongs to continue their neighbours' spacing
-    found = rings.unique()
-    medians = torch.stack([elevation[rings == ring].median() for ring in found])
-    spacing = (medians[0] - medians[-1]) / max(len(found) - 1, 1)
+    counts = torch.bincount(rings, minlength=n_beams)
+    found = counts.nonzero()[:, 0]
+    medians = torch.stack([ring.median() for ring in elevation.split(counts[found].tolist())])
+    spacing = (medians[0] - medians[-1]) / (found[-1] - found[0]).clamp(min=1)
     above = medians[0] + spacing * (found[0] - torch.arange(n_beams))
-    inside = np.interp(np.arange(n_beams), found.numpy(), medians.numpy())
-    return torch.where(torch.arange(n_beams) < found[0], above, torch.from_numpy(inside))
+    inside = torch.from_numpy(np.interp(np.arange(n_beams), found.numpy(), medians.numpy()))
+    return torch.where(torch.arange(n_beams) < found[0], above, inside)
 
 
 def missing_angles(
@@ -102,25 +103,28 @@ def _next_in_ring(
     return torch.where(index == last, first, index + 1)
 
 
-def find_blocked(
+def survey(
     paths: list[Path],  # sweeps spread over the drive
     n_beams: int = N_BEAMS,
-) -> Tensor:  # [n_beams, 360] bool, by ring and degree of azimuth from -180: the vehicle itself stands in the way
-    """Rays that point at the ground and yet never return are blocked by the vehicle: they tell nothing about the scene.
+) -> tuple[Tensor, Tensor]:  # elevations [n_beams] in radians, blocked [n_beams, 360] bool
+    """What holds for all sweeps: the beams' elevations, and the directions in which the vehicle itself stands in the way.
 
-    A degree to either side is blocked, too, because the edge may lie within it.
+    A laser does not sit in the origin, so the elevation of its points changes with their range, by half a degree from street to
+    street: the median over sweeps is taken. `blocked` is by ring and degree of azimuth from -180: rays that point at the ground
+    and yet never return tell nothing about the scene. A degree to either side counts, too, because the edge may lie within it.
     """
     seen = torch.zeros(n_beams, 360, dtype=torch.bool)
-    lowest = torch.full((n_beams,), math.inf, dtype=torch.float64)
+    elevations = []
     for path in paths:
         points = read_points(path)
         angles = azimuth_elevation(points[:, :3])
         rings = find_rings(angles[:, 0], n_beams)
         outside = ~on_vehicle(points)
         seen[rings[outside], _degree(angles[outside, 0])] = True
-        lowest = lowest.minimum(beam_elevations(angles[:, 1], rings, n_beams))
-    never = ~seen & (lowest < _GROUND)[:, None]
-    return never | never.roll(1, dims=1) | never.roll(-1, dims=1)
+        elevations.append(beam_elevations(angles[:, 1], rings, n_beams))
+    elevation = torch.stack(elevations).median(0).values
+    never = ~seen & (elevation < _GROUND)[:, None]
+    return elevation, never | never.roll(1, dims=1) | never.roll(-1, dims=1)
 
 
 def _degree(azimuth: Tensor) -> Tensor:  # [n] radians -> [n] int64, 0 to 359
@@ -138,7 +142,7 @@ def make_sweep(
     forward_time: float,  # seconds, when the sensor faces forward
     period: float,  # seconds of one turn
     missing_rays: bool = True,
-    blocked: Tensor | None = None,  # [B, 360] bool, directions without missing rays (find_blocked)
+    blocked: Tensor | None = None,  # [B, 360] bool, directions without missing rays (survey)
 ) -> Sweep:  # rays ordered by ring, then by azimuth from 0 to 2 pi
     """A ray's time follows from its azimuth: forward_time - azimuth / (2 pi) * period."""
     angles = azimuth_elevation(points[:, :3])
