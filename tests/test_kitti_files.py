@@ -271,6 +271,7 @@ BROKEN = [
     (remove("oxts/timestamps.txt"), "oxts/timestamps.txt cannot be read; restore"),
     (put("oxts/data/0000000001.txt", "49 8 nan 0 0 0\n"), "does not begin with 6 finite numbers"),
     (cut("velodyne_points/data/0000000000.bin"), "0000000000.bin is .* truncated"),
+    (put("velodyne_points/data/0000000000.bin", 32 * "\0"), "0000000000.bin holds no finite point"),
     (put("image_02/data/0000000000.png", "no image"), "0000000000.png is no image"),
     (put("tracklet_labels.xml", "<boost>"), "tracklet_labels.xml is not a KITTI tracklet file"),
 ]  # fmt: skip

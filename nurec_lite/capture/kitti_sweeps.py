@@ -35,7 +35,10 @@ def read_points(
     if len(data) % 16 or not data:
         raise CaptureError(f"{path} is {len(data)} bytes long, not a multiple of 16; it is truncated, copy it again")
     points = torch.from_numpy(np.frombuffer(data, dtype="<f4").reshape(-1, 4).astype(np.float64))
-    return points[points.isfinite().all(dim=1) & (points[:, :3].square().sum(dim=1) > 0)]
+    points = points[points.isfinite().all(dim=1) & (points[:, :3].square().sum(dim=1) > 0)]
+    if not len(points):
+        raise CaptureError(f"{path} holds no finite point; copy it again, or remove the file")
+    return points
 
 
 def find_rings(
