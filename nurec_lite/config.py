@@ -43,11 +43,13 @@ class ModelConfig:
 
     points: int = 60_000  # background Gaussians from lidar, about
     actor_points: int = 2_000  # Gaussians of one actor at most
-    far_points: int = 6_000  # Gaussians beyond and above the lidar's reach
+    raised_points: int = 8_000  # Gaussians above the lidar's highest beam, about
+    far_points: int = 4_000  # Gaussians of the far shell at most
     far_metres: float = 150.0  # how far they reach
     sh_degree: int = 1  # 0 to 3
-    sky_height: int = 64  # rows of the environment map; it has twice as many columns
-    opacity: float = 0.5  # initial
+    sky_height: int = 128  # rows of the environment map; it has twice as many columns
+    opacity: float = 0.5  # initial, of measured points
+    guessed_opacity: float = 0.1  # initial, of raised and far points
     thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
 
 

@@ -32,6 +32,11 @@ class Points:
         return Points(*(getattr(self, f)[index] for f in self.__dataclass_fields__))
 
     @staticmethod
+    def empty() -> "Points":
+        none = torch.zeros(0)
+        return Points(none.double().view(0, 3), none.long(), none.view(0, 3), none.bool(), none)
+
+    @staticmethod
     def cat(parts: list["Points"]) -> "Points":
         return Points(*(torch.cat([getattr(p, f) for p in parts]) for f in Points.__dataclass_fields__))
 
@@ -39,11 +44,7 @@ class Points:
 def lidar_points(capture: Capture) -> Points:
     """All points of all training sweeps."""
     assert capture.split is not None
-    none = Points(*(torch.zeros(0, *shape, dtype=dtype) for shape, dtype in _EMPTY))
-    return Points.cat([none] + [_sweep_points(capture, capture.sweeps[i]) for i in capture.split.train_sweeps])
-
-
-_EMPTY = (((3,), torch.float64), ((), torch.int64), ((3,), torch.float32), ((), torch.bool), ((), torch.float32))
+    return Points.cat([Points.empty()] + [_sweep_points(capture, capture.sweeps[i]) for i in capture.split.train_sweeps])
 
 
 def _sweep_points(capture: Capture, frame: SweepFrame) -> Points:

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lidar does not reach: surfaces above its highest beam, a far shell, and the sky."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.deskew import world_points
+from nurec_lite.capture.types import Capture, SweepFrame
+from nurec_lite.geometry.camera import pixel_directions
+from nurec_lite.geometry.lidar import azimuth_elevation, unit_directions
+from nurec_lite.geometry.se3 import interpolate_between, quat_rotate
+from nurec_lite.scene.points import Points, colours_at
+
+COLUMNS = 512  # of azimuth, in which the highest return is looked for
+TOP_DEGREES = 30.0  # up to which elevation surfaces are continued
+STEP_DEGREES = 1.0
+
+
+def raised_points(capture: Capture) -> Points:
+    """Walls, trees and poles continued upwards: above the highest return of each direction, at its horizontal distance.
+
+    Kept where a training image of the same moment sees them, with its colour; nothing says how high the surface really is.
+    """
+    assert capture.split is not None
+    parts = [_raise(capture, capture.sweeps[i]) for i in capture.split.train_sweeps]
+    return Points.cat([Points.empty(), *(part.select(part.coloured) for part in parts)])
+
+
+def _raise(capture: Capture, frame: SweepFrame) -> Points:
+    sweep = frame.load()
+    lidar = capture.lidar(frame.sensor)
+    angles = azimuth_elevation(sweep.directions)
+    top = lidar.elevations.max() - math.radians(3)  # of the beams; lower returns end at something that the beams above pass by
+    sweep = sweep.select(sweep.returned & (angles[:, 1] > top))
+    angles = azimuth_elevation(sweep.directions)
+    column = ((angles[:, 0] / (2 * math.pi) + 0.5) * COLUMNS).long().clamp(0, COLUMNS - 1)
+    order = torch.argsort(angles[:, 1], stable=True)
+    highest = torch.full((COLUMNS,), -1).scatter(0, column[order], order)
+    highest = highest[highest >= 0]
+    xyz = world_points(frame, sweep, lidar)[highest]
+    foot = torch.tan(angles[highest, 1].double())
+    rise = torch.tan(torch.deg2rad(torch.arange(STEP_DEGREES, TOP_DEGREES, STEP_DEGREES, dtype=torch.float64)))
+    flat = (sweep.ranges[highest].double() * torch.cos(angles[highest, 1].double()))[:, None]
+    up = torch.where(rise > foot[:, None], rise - foot[:, None], torch.nan) * flat
+    raised = xyz[:, None] + torch.stack([torch.zeros_like(up), torch.zeros_like(up), up], dim=-1)
+    raised = raised.flatten(0, 1)
+    raised = raised[torch.isfinite(raised[:, 2])]
+    return _coloured(capture, frame.index, raised)
+
+
+def _coloured(capture: Capture, index: int, xyz: Tensor) -> Points:
+    colour, seen = colours_at(capture, index, xyz)
+    return Points(xyz, torch.zeros(len(xyz), dtype=torch.int64), colour, seen, torch.full((len(xyz),), 0.1))
+
+
+def far_points(
+    capture: Capture,
+    path: Tensor,  # [n, 3] metres, positions of the vehicle
+    n: int,
+    far_metres: float,
+    seed: int,
+) -> Points:
+    """Up to n points over the upper half space, evenly in inverse distance from 15 m to far_metres, where images see them."""
+    generator = torch.Generator().manual_seed(seed)
+    u = torch.rand(n, 3, generator=generator, dtype=torch.float64)
+    angles = torch.stack([2 * math.pi * u[:, 0], torch.asin(-0.05 + 0.65 * u[:, 1])], dim=-1)
+    distance = 1 / (1 / far_metres + u[:, 2] * (1 / 15.0 - 1 / far_metres))
+    origin = path[torch.randint(len(path), (n,), generator=generator)]
+    xyz = origin + distance[:, None] * unit_directions(angles)
+    assert capture.split is not None
+    points = Points(xyz, torch.zeros(n, dtype=torch.int64), torch.full((n, 3), 0.5), torch.zeros(n, dtype=torch.bool), torch.full((n,), 0.1))
+    for index in sorted({capture.images[i].index for i in capture.split.train_images}):
+        missing = torch.nonzero(~points.coloured).squeeze(-1)
+        points.colour[missing], points.coloured[missing] = colours_at(capture, index, xyz[missing])
+    return points.select(points.coloured)
+
+
+def panorama(
+    capture: Capture,
+    height: int,  # rows; twice as many columns
+) -> Tensor:  # [3, height, 2 height] logits, laid out as in `scene.sky`
+    """Mean colour of the training images by direction: what stands before the sky is there too, and fades as it is modelled."""
+    width = 2 * height
+    total, count = torch.zeros(height * width, 3), torch.zeros(height * width)
+    assert capture.split is not None
+    for frame in (capture.images[i] for i in capture.split.train_images):
+        camera = capture.camera(frame.sensor)
+        half = torch.tensor(0.5, dtype=torch.float64)
+        T_start, T_end = (T @ camera.T_rig_cam for T in (frame.T_world_rig_start, frame.T_world_rig_end))
+        q, _ = interpolate_between(T_start, T_end, half)
+        directions = quat_rotate(q.float(), pixel_directions(camera).flatten(0, 1))
+        azimuth, elevation = azimuth_elevation(directions).unbind(-1)
+        column = ((0.5 - azimuth / (2 * math.pi)) * width).long().clamp(0, width - 1)
+        row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)
+        total.index_add_(0, row * width + column, frame.load().flatten(0, 1).float() / 255)
+        count.index_add_(0, row * width + column, torch.ones(len(row)))
+    seen = count > 0
+    mean = total[seen].mean(0) if bool(seen.any()) else torch.full((3,), 0.5)
+    colour = torch.where(seen[:, None], total / count.clamp(min=1)[:, None], mean)
+    return torch.logit(colour, eps=0.02).T.reshape(3, height, width)
