@@ -36,7 +36,7 @@ def psnr(
     target: Tensor,  # [..., 3] uint8 or 0 to 1
 ) -> float:  # decibel
     """-10 log10 of the mean squared error over pixels and channels."""
-    return _decibel(float((as_unit(rendered) - as_unit(target)).double().square().mean()))
+    return _decibel(float((as_unit(rendered.detach()) - as_unit(target)).double().square().mean()))
 
 
 def _decibel(mse: float) -> float:

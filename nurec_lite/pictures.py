@@ -116,10 +116,9 @@ def range_image(
     azimuths: np.ndarray,  # [R] radians
     elevations: np.ndarray,  # [B] radians, of the beams
     width: int,  # columns
-) -> (
-    np.ndarray
-):  # [B, width] the highest beam on top, azimuth from pi on the left down to -pi; NaN where no ray is near
-    """Every ray in the cell that it falls into (NaN gives way to a value), and empty cells from the nearest ray of the row."""
+) -> np.ndarray:  # [B, width]; NaN where no ray is near
+    """The highest beam on top, azimuth from pi on the left down to -pi. Every ray lies in the cell that it falls into (NaN gives way
+    to a value); an empty cell takes the nearest ray of its row."""
     row = np.argsort(np.argsort(-elevations, kind="stable"))[rings]
     column = np.floor((math.pi - azimuths) / (2 * math.pi) * width).astype(np.int64) % width
     order = np.argsort(~np.isnan(values), kind="stable")
@@ -202,9 +201,11 @@ def save_animation(
     formats = {".gif": "GIF", ".png": "PNG"}
     if path.suffix.lower() not in formats:
         raise ValueError(f"cannot write {path.name}: an animation is one of {', '.join(formats)}")
-    first, *rest = [Image.fromarray(frame) for frame in frames]
-    options = {"save_all": True, "append_images": rest, "duration": 1000 / fps, "loop": 0}
-    _write(path, lambda file: first.save(file, format=formats[path.suffix.lower()], **options))
+    images = [Image.fromarray(frame) for frame in frames]
+    if not images:
+        raise ValueError(f"cannot write {path.name}: there are no frames")
+    options = {"save_all": True, "append_images": images[1:], "duration": 1000 / fps, "loop": 0}
+    _write(path, lambda file: images[0].save(file, format=formats[path.suffix.lower()], **options))
 
 
 def _write(path: Path, save: Callable[[BinaryIO], None]) -> None:
