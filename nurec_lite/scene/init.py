@@ -2,6 +2,7 @@
 """The scene that training starts from: disks on the lidar's surfaces, coloured from the images, a far shell, and a grey sky."""
 
 import math
+from dataclasses import replace
 
 import torch
 from scipy.spatial import cKDTree
@@ -27,15 +28,16 @@ def make_scene(
     device: torch.device | str,
 ) -> Scene:
     """Gaussians from all training sweeps and images, on the device."""
-    generator = torch.Generator().manual_seed(seed)
     points = lidar_points(capture)
     path = torch.stack([frame.T_world_rig_start[:3, 3] for frame in (*capture.sweeps, *capture.images)])
-    measured = [_background(points.select(points.node == BACKGROUND), path, config.points)]
+    background = points.select(points.node == BACKGROUND)
+    measured = [_thinned(background, _level(background, path), config.points)]
     for k in range(len(capture.tracks)):
         own = points.select(points.node == k + 1)
-        measured.append(own.select(torch.randperm(len(own), generator=generator)[: config.actor_points].sort().values))
+        measured.append(_thinned(own, torch.zeros(len(own)), config.actor_points))
+    raised = raised_points(capture)
     guessed = [
-        _background(raised_points(capture), path, config.raised_points),
+        _thinned(raised, _level(raised, path), config.raised_points),
         far_points(capture, path, config.far_points, config.far_metres, seed),
     ]
     stores = [_disks(part, config, config.opacity) for part in measured if len(part)]
@@ -47,21 +49,36 @@ def make_scene(
     return Scene(gaussians, sky, tracks, tracks.translations.clone(), tracks.quaternions.clone(), exposure)
 
 
-def _background(points: Points, path: Tensor, n: int) -> Points:
-    """About n points: means of voxels whose size grows with the distance to the trajectory, as what a pixel covers does."""
-    if len(points) <= n:
-        return points
+def _level(points: Points, path: Tensor) -> Tensor:
+    """[n] how often the voxels double: their size grows with the distance to the trajectory, as what a pixel covers does."""
+    if len(points) == 0:
+        return torch.zeros(0)
     distance = torch.from_numpy(cKDTree(path.numpy()).query(points.xyz.numpy())[0])
-    level = torch.log2((distance / REFERENCE_METRES).clamp(min=1)).floor().clamp(max=4)
+    return torch.log2((distance / REFERENCE_METRES).clamp(min=1)).floor().clamp(max=4)
+
+
+def _thinned(points: Points, level: Tensor, n: int) -> Points:
+    """About n points at most: means of voxels, of the size that leaves so many; points without a colour take the nearest one's."""
     low, high = 0.01, 10.0  # metres, size of the smallest voxel
-    for _ in range(12):
+    for _ in range(12 if len(points) > n else 0):
         size = math.sqrt(low * high)
         cell = _voxel_key(points.xyz, level, size).sort().values
         if int((cell[1:] != cell[:-1]).sum()) + 1 > n:
             low = size
         else:
             high = size
-    return _voxel_means(points, _numbered(_voxel_key(points.xyz, level, high)))
+    if len(points) > n:
+        points = _voxel_means(points, _numbered(_voxel_key(points.xyz, level, high)))
+    return _with_colours(points)
+
+
+def _with_colours(points: Points) -> Points:
+    known, missing = (torch.nonzero(c).squeeze(-1) for c in (points.coloured, ~points.coloured))
+    if len(known) == 0 or len(missing) == 0:
+        return points
+    nearest = cKDTree(points.xyz[known].numpy()).query(points.xyz[missing].numpy(), workers=-1)[1]
+    colour = points.colour.index_copy(0, missing, points.colour[known[torch.from_numpy(nearest)]])
+    return replace(points, colour=colour)
 
 
 def _voxel_key(xyz: Tensor, level: Tensor, size: float) -> Tensor:
@@ -81,7 +98,6 @@ def _numbered(key: Tensor) -> Tensor:
 
 def _voxel_means(points: Points, cell: Tensor) -> Points:
     n = int(cell.max()) + 1
-    count = torch.bincount(cell, minlength=n)
 
     def mean(values: Tensor, weight: Tensor) -> Tensor:  # values [points, C]
         total = torch.zeros(n, values.shape[1], dtype=torch.float64).index_add(
@@ -93,7 +109,7 @@ def _voxel_means(points: Points, cell: Tensor) -> Points:
     has_colour = torch.bincount(cell, coloured, minlength=n) > 0
     colour = torch.where(has_colour[:, None], mean(points.colour, coloured), torch.tensor(0.5, dtype=torch.float64))
     intensity = mean(points.intensity[:, None], ones)[:, 0].float()
-    return Points(mean(points.xyz, ones), torch.zeros_like(count), colour.float(), has_colour, intensity)
+    return Points(mean(points.xyz, ones), points.node[:1].expand(n), colour.float(), has_colour, intensity)
 
 
 def _disks(points: Points, config: ModelConfig, opacity: float) -> Gaussians:

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws the README's picture and animation from a run on the bundled capture: python scripts/readme_pictures.py runs/RUN docs/images"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from nurec_lite.capture.open import open_capture
+from nurec_lite.capture.types import Capture
+from nurec_lite.checkpoint import load_checkpoint, scene_from_dict
+from nurec_lite.config import DataConfig
+from nurec_lite.evaluate import image_of
+from nurec_lite.geometry.lidar import azimuth_elevation
+from nurec_lite.pictures import RANGE_MAP, Bar, enlarged, range_image, save_animation, save_png, to_picture
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.views import lidar_view
+from nurec_lite.stages import Stages, render_sweep
+
+FAR_METRES = 40.0
+
+
+@torch.no_grad()
+def moment(scene: Scene, capture: Capture, index: int) -> np.ndarray:
+    """Truth above render for the cameras of a moment, and below them measured above rendered range."""
+    stages, columns = Stages(), []
+    for frame in (f for f in capture.images if f.index == index):
+        columns.append(np.concatenate([to_picture(frame.load()), to_picture(image_of(stages, scene, capture, frame))]))
+    picture = enlarged(np.concatenate(columns, axis=1), 2, 2)
+    frame = next(f for f in capture.sweeps if f.index == index)
+    sweep, lidar = frame.load(), capture.lidar(frame.sensor)
+    median = render_sweep(stages, scene, lidar_view(capture, frame, sweep, "cpu")).median
+    azimuth = azimuth_elevation(sweep.directions)[:, 0].numpy()
+    strips = []
+    for values, seen in ((sweep.ranges, sweep.returned), (median, median > 0)):
+        ranges = torch.where(seen, values, torch.nan).numpy()
+        image = range_image(ranges, sweep.rings.numpy(), azimuth, lidar.elevations.numpy(), picture.shape[1] // 2)
+        strips.append(enlarged(Bar(RANGE_MAP, 0, FAR_METRES).paint(image), 2, 2))
+    return np.concatenate([picture, *strips])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", type=Path, help="folder of a run on the bundled capture")
+    parser.add_argument("out", type=Path, help="folder for street.png and street.gif")
+    args = parser.parse_args()
+    scene = scene_from_dict(load_checkpoint(args.run / "checkpoint.pt", "cpu")["scene"])
+    capture = open_capture(DataConfig())
+    moments = sorted({frame.index for frame in capture.images})
+    args.out.mkdir(parents=True, exist_ok=True)
+    save_png(args.out / "street.png", moment(scene, capture, moments[len(moments) // 2 // 5 * 5 + 4]))
+    save_animation(args.out / "street.gif", [moment(scene, capture, i) for i in moments], fps=10)
+
+
+if __name__ == "__main__":
+    main()
