@@ -7,6 +7,11 @@ Equal configurations give equal bits on the same device. Poses of the ego car be
 cars between their keyframes, are exactly what `se3.interpolate_between` and `tracks.interpolate` say.
 """
 
+import os
+
+# Threads that wait for one another sleep instead of spinning: on a machine that does something else too, spinning costs 10 x.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass, fields

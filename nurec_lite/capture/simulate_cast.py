@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rays of the simulator meet its solids. Everything works in the precision of the world: float32 for images, float64 for ranges.
 
-Letters: P solids (row 0 is the ground), K owners (moving cars, and last the world itself), T times, R rays.
+Rays come in bundles of neighbours; a bundle looks only at the solids whose bounding spheres its cone meets.
+Letters: P solids (row 0 is the ground), K owners (moving cars, and last the world itself), T times, S bundles of r rays, n of
+whatever is selected.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +17,6 @@ from nurec_lite.capture.simulate_solids import FACES, Material, Solid
 
 NEAR = 0.05  # metres; nothing nearer is seen
 FAR = 2000.0  # metres; ground beyond counts as sky
-_BUDGET = {"cpu": 2**18, "cuda": 2**26}  # ray-solid pairs looked at together
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,11 @@ class World:
 
 @dataclass(frozen=True)
 class Rays:
-    """R rays in the world, and the poses of the owners at the T times at which rays are cast."""
+    """S bundles of r rays in the world, and the poses of the owners at the T times at which rays are cast."""
 
-    origins: Tensor  # [R, 3]
-    directions: Tensor  # [R, 3] unit
-    slots: Tensor  # [R] int64, which of the T times
+    origins: Tensor  # [S, r, 3]
+    directions: Tensor  # [S, r, 3] unit
+    slots: Tensor  # [S, r] int64, which of the T times
     rotations: Tensor  # [T, K, 3, 3] world from owner
     positions: Tensor  # [T, K, 3]
 
@@ -49,7 +51,7 @@ class Rays:
         origins, directions, rotations, positions = (x.to(dtype) for x in tensors)
         return Rays(origins, directions, self.slots, rotations, positions)
 
-    def seen_from(self, owner: int) -> tuple[Tensor, Tensor]:  # origins, directions [R, 3] in the owner's frame
+    def seen_from(self, owner: int) -> tuple[Tensor, Tensor]:  # origins, directions [S, r, 3] in the owner's frame
         if owner == self.rotations.shape[1] - 1:
             return self.origins, self.directions
         rotation = self.rotations[self.slots, owner]
@@ -57,12 +59,12 @@ class Rays:
         return _turn_back(rotation, shifted), _turn_back(rotation, self.directions)
 
 
-def _turn_back(rotation: Tensor, v: Tensor) -> Tensor:  # [R, 3, 3], [R, 3] -> R^T v
-    return (rotation * v[:, :, None]).sum(1)
+def _turn_back(rotation: Tensor, v: Tensor) -> Tensor:  # [..., 3, 3], [..., 3] -> R^T v
+    return (rotation * v[..., :, None]).sum(-2)
 
 
-def _turn(rotation: Tensor, v: Tensor) -> Tensor:  # [R, 3, 3], [R, 3] -> R v
-    return (rotation * v[:, None, :]).sum(2)
+def _turn(rotation: Tensor, v: Tensor) -> Tensor:  # [..., 3, 3], [..., 3] -> R v
+    return (rotation * v[..., None, :]).sum(-1)
 
 
 # The world as tables
@@ -128,84 +130,103 @@ def build_world(
 
 
 def _hull_distances(
-    planes: Tensor,  # [n, FACES, 4]
-    origins: Tensor,  # [R, 3]
-    directions: Tensor,  # [R, 3]
-) -> Tensor:  # [R, n] metres to where a ray enters, infinite where it does not
+    planes: Tensor,  # [S, FACES, 4] one hull a bundle
+    origins: Tensor,  # [S, r, 3]
+    directions: Tensor,  # [S, r, 3]
+) -> Tensor:  # [S, r] metres to where a ray enters, infinite where it does not
     """A ray is inside a convex hull from the last plane that it enters by to the first that it leaves by (Kay and Kajiya 1986)."""
-    enter = origins.new_full((len(origins), len(planes)), NEAR)
-    leave = torch.full_like(enter, torch.inf)
-    for normal, offset in zip(planes[:, :, :3].unbind(1), planes[:, :, 3].unbind(1), strict=True):
-        speed = directions @ normal.T
-        speed = torch.where(speed.abs() < 1e-12, 1e-12, speed)
-        t = (offset - origins @ normal.T) / speed
-        enter = torch.where(speed < 0, torch.maximum(enter, t), enter)
-        leave = torch.where(speed > 0, torch.minimum(leave, t), leave)
+    normals = planes[:, :, :3].transpose(1, 2)
+    speed = directions @ normals
+    speed = torch.where(speed.abs() < 1e-12, 1e-12, speed)
+    t = (planes[:, None, :, 3] - origins @ normals) / speed
+    enter = torch.where(speed < 0, t, -torch.inf).amax(-1)
+    leave = torch.where(speed > 0, t, torch.inf).amin(-1)
     return torch.where((enter < leave) & (enter > NEAR), enter, torch.inf)
 
 
 def _ball_distances(
-    frames: Tensor,  # [n, 3, 4]
-    half: Tensor,  # [n, 3]
-    origins: Tensor,  # [R, 3]
-    directions: Tensor,  # [R, 3]
-) -> Tensor:  # [R, n]
-    """In units of the radii the ellipsoid is the unit sphere; the point nearest to its centre is found first, for precision."""
-    scaled = frames / half[:, :, None]
-    o = torch.stack([origins @ row[:, :3].T + row[:, 3] for row in scaled.unbind(1)])
-    d = torch.stack([directions @ row[:, :3].T for row in scaled.unbind(1)])
-    square = d.square().sum(0)
-    middle = -(o * d).sum(0) / square
-    room = 1 - (o + middle * d).square().sum(0)
+    scaled: Tensor,  # [S, 3, 4] one ellipsoid a bundle: its frame in units of its radii, so that it is the unit sphere
+    origins: Tensor,  # [S, r, 3]
+    directions: Tensor,  # [S, r, 3]
+) -> Tensor:  # [S, r]
+    """The point of the ray that is nearest to the centre is found first, for precision."""
+    turned = scaled[:, :, :3].transpose(1, 2)
+    d = directions @ turned
+    o = origins @ turned + scaled[:, None, :, 3]
+    square = d.square().sum(-1)
+    middle = -(o * d).sum(-1) / square
+    room = 1 - (o + middle[..., None] * d).square().sum(-1)
     t = middle - (room.clamp(min=0) / square).sqrt()
     return torch.where((room > 0) & (t > NEAR), t, torch.inf)
 
 
-def _in_cone(world: World, rows: Tensor, origins: Tensor, directions: Tensor) -> Tensor:
-    """Rows whose bounding spheres meet the cone that holds all the rays."""
-    apex, axis = origins.mean(0), F.normalize(directions.mean(0), dim=0)
-    opening = torch.acos((directions @ axis).min().clamp(-1, 1))
-    reach = world.reach[rows] + (origins - apex).norm(dim=1).max()
-    to_centre = world.centres[rows] - apex
-    distance = to_centre.norm(dim=1).clamp(min=1e-6)
-    angle = torch.acos((to_centre @ axis / distance).clamp(-1, 1))
-    return rows[angle <= opening + torch.asin((reach / distance).clamp(max=1)) + 1e-3]
+def _in_cones(world: World, rows: Tensor, origins: Tensor, directions: Tensor) -> Tensor:  # [S, n] bool
+    """Whether the bounding spheres of the n rows meet the cone that holds all the rays of a bundle."""
+    apex, axis = origins.mean(1), F.normalize(directions.mean(1), dim=-1)
+    opening = torch.acos((directions @ axis[:, :, None])[..., 0].amin(1).clamp(-1, 1))
+    slack = (origins - apex[:, None]).norm(dim=-1).amax(1)
+    to_centre = world.centres[rows] - apex[:, None]
+    distance = to_centre.norm(dim=-1).clamp(min=1e-6)
+    angle = torch.acos(((to_centre @ axis[:, :, None])[..., 0] / distance).clamp(-1, 1))
+    width = torch.asin(((world.reach[rows] + slack[:, None]) / distance).clamp(max=1))
+    return angle <= opening[:, None] + width + 1e-3
 
 
-def _in_beam(world: World, rows: Tensor, origins: Tensor, directions: Tensor) -> Tensor:
-    """Rows whose bounding spheres meet the beam of (nearly) parallel rays from origins that may lie far apart."""
-    axis = F.normalize(directions.mean(0), dim=0)
-    side = F.normalize(torch.linalg.cross(axis, axis.roll(1)), dim=0)
-    basis = torch.stack([side, torch.linalg.cross(axis, side), axis], dim=1)
-    starts, centres, reach = origins @ basis, world.centres[rows] @ basis, 1.05 * world.reach[rows] + 0.05
-    low, high = starts.amin(0), starts.amax(0)
-    above = (centres[:, 2] + reach) > low[2]
-    beside = (centres[:, :2] + reach[:, None] > low[:2]) & (centres[:, :2] - reach[:, None] < high[:2])
-    return rows[above & beside.all(1)]
+def _in_beams(world: World, rows: Tensor, origins: Tensor, directions: Tensor) -> Tensor:  # [S, n] bool
+    """Whether they meet the beam of a bundle whose rays are (nearly) parallel but may start far apart."""
+    axis = F.normalize(directions.mean(1), dim=-1)
+    side = F.normalize(torch.linalg.cross(axis, axis.roll(1, dims=-1)), dim=-1)
+    basis = torch.stack([side, torch.linalg.cross(axis, side), axis], dim=-1)
+    starts, centres = origins @ basis, world.centres[rows] @ basis
+    low, high = starts.amin(1)[:, None], starts.amax(1)[:, None]
+    reach = (1.05 * world.reach[rows] + 0.05)[None, :, None]
+    above = centres + reach > low
+    below = centres - reach < high
+    return above.all(-1) & below[..., :2].all(-1)
+
+
+def _meet(
+    tables: Tensor,  # [n, ...] what `distances` needs of n solids
+    rows: Tensor,  # [n] their rows
+    candidates: Tensor,  # [S, n] bool
+    distances: Callable[[Tensor, Tensor, Tensor], Tensor],
+    origins: Tensor,  # [S, r, 3]
+    directions: Tensor,  # [S, r, 3]
+) -> tuple[Tensor, Tensor, Tensor]:  # m bundles that have candidates, distance [m, r], row [m, r] of the nearest
+    """Bundles in the order of their number of candidates: the l-th candidates of all that have so many are met together."""
+    counts, bundles = candidates.sum(1).sort(descending=True, stable=True)
+    n_of_round = (counts[None, :] > torch.arange(max(1, int(counts[0])), device=counts.device)[:, None]).sum(1).tolist()
+    bundles = bundles[: n_of_round[0]]
+    lists = candidates[bundles].to(torch.int8).sort(dim=1, descending=True, stable=True).indices
+    o, d = origins[bundles], directions[bundles]
+    best = torch.full_like(o[..., 0], torch.inf)
+    row = torch.full_like(best, -1, dtype=torch.int64)
+    for turn, m in enumerate(n_of_round if len(bundles) else ()):
+        which = lists[:m, turn]
+        t = distances(tables[which], o[:m], d[:m])
+        row[:m] = torch.where(t < best[:m], rows[which][:, None], row[:m])
+        best[:m] = torch.minimum(best[:m], t)
+    return bundles, best, row
 
 
 def cast(
     world: World,
     rays: Rays,
-    parallel: bool = False,  # the rays are nearly parallel: towards the sun
-) -> tuple[Tensor, Tensor]:  # distance [R] in metres (infinite: sky), row of the solid [R] (-1: sky)
-    descent = -rays.directions[:, 2]
-    ground = torch.where(descent > 1e-9, rays.origins[:, 2] / descent.clamp(min=1e-9), torch.inf)
+    parallel: bool = False,  # the rays of a bundle are nearly parallel: towards the sun
+) -> tuple[Tensor, Tensor]:  # distance [S, r] in metres (infinite: sky), row of the solid [S, r] (-1: sky)
+    descent = -rays.directions[..., 2]
+    ground = torch.where(descent > 1e-9, rays.origins[..., 2] / descent.clamp(min=1e-9), torch.inf)
     best = torch.where((ground > NEAR) & (ground < FAR), ground, torch.inf)
     row = torch.where(best < torch.inf, 0, -1)
-    block = max(1, _BUDGET[rays.origins.device.type] // len(rays.origins))
-    for owner, kinds in enumerate(world.groups):
+    scaled = world.from_owner / world.half[:, :, None]
+    for owner, (hulls, balls) in enumerate(world.groups):
         origins, directions = rays.seen_from(owner)
-        for is_ball, rows in enumerate(kinds):
-            meets = (_in_beam if parallel else _in_cone)(world, rows, origins, directions)
-            for some in meets.split(block) if len(meets) else ():
-                if is_ball:
-                    distances = _ball_distances(world.from_owner[some], world.half[some], origins, directions)
-                else:
-                    distances = _hull_distances(world.planes[some], origins, directions)
-                nearest, which = distances.min(dim=1)
-                row = torch.where(nearest < best, some[which], row)
-                best = torch.minimum(best, nearest)
+        for rows, table, distances in ((hulls, world.planes, _hull_distances), (balls, scaled, _ball_distances)):
+            if len(rows):
+                candidates = (_in_beams if parallel else _in_cones)(world, rows, origins, directions)
+                bundles, t, which = _meet(table[rows], rows, candidates, distances, origins, directions)
+                row[bundles] = torch.where(t < best[bundles], which, row[bundles])
+                best[bundles] = torch.minimum(best[bundles], t)
     return best, row
 
 
@@ -256,11 +277,11 @@ def _hull_normals(planes: Tensor, origins: Tensor, directions: Tensor) -> Tensor
 def surface(
     world: World,
     rays: Rays,
-    distance: Tensor,  # [R]
-    row: Tensor,  # [R]
+    distance: Tensor,  # [S, r]
+    row: Tensor,  # [S, r]
     spread: float,  # radians between neighbouring rays
-) -> tuple[Tensor, Surface]:  # the n rays that hit something, what they hit
-    hit = (row >= 0).nonzero()[:, 0]
+) -> tuple[Tensor, Surface]:  # [S, r] bool, which rays hit something (n of them), what they hit
+    hit = row >= 0
     row, t = row[hit], distance[hit]
     owner, slot = world.owner[row], rays.slots[hit]
     rotation, position = rays.rotations[slot, owner], rays.positions[slot, owner]

@@ -2,6 +2,7 @@
 """Sensors of a simulated drive, their motion, and what they see."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -19,7 +20,8 @@ from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_multiply, quat_to_matrix
 from nurec_lite.geometry.tracks import interpolate
 
-_CHUNK = {"cpu": 2**13, "cuda": 2**20}  # rays cast together
+_CHUNK = {"cpu": 2**16, "cuda": 2**22}  # rays cast together: this bounds the memory
+_SIDE = 8  # pixels (or rays of a sweep) along either side of a bundle
 _IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET = 101, 102, 103, 104, 105  # keys of the random fields
 
 # Sensors and their motion
@@ -85,25 +87,42 @@ class Moving:
 
     def rays(
         self,
-        directions: Tensor,  # [R, 3] unit, sensor frame
-        slots: Tensor,  # [R] which of the T times
+        directions: Tensor,  # [S, r, 3] unit, sensor frame
+        slots: Tensor,  # [S, r] which of the T times
     ) -> Rays:
-        directions, slots = directions.to(self.rotation), slots.to(self.rotation.device)
-        turned = (self.rotation[slots] * directions[:, None, :]).sum(2)
+        turned = (self.rotation[slots] * directions[..., None, :]).sum(-1)
         return Rays(self.position[slots], turned, slots, self.owner_rotations, self.owner_positions)
 
 
-def _tile_rays(
-    camera: Camera, top: int, left: int, height: int, width: int, samples: int
-) -> tuple[Tensor, Tensor]:  # unit directions [height * width * samples^2, 3] in the camera's frame, their rows
-    """A regular grid of samples x samples rays in each pixel of a tile; all are cast at the pixel's own time."""
-    offset = (torch.arange(samples, dtype=torch.float64) + 0.5) / samples
-    v = (top + torch.arange(height, dtype=torch.float64))[:, None, None, None] + offset[:, None]
-    u = (left + torch.arange(width, dtype=torch.float64))[None, :, None, None] + offset
-    v, u = torch.broadcast_tensors(v, u)
+def over_bundles(
+    height: int,
+    width: int,
+    chunk: int,  # bundles looked at together
+    device: torch.device,
+    look: Callable[[Tensor, Tensor], Tensor],  # rows and columns [s, _SIDE^2] -> values [s, _SIDE^2, C]
+) -> Tensor:  # [height, width, C]
+    """A grid is cut into squares, a bundle each; those that reach over its edge repeat the last row or column."""
+    down, across = math.ceil(height / _SIDE), math.ceil(width / _SIDE)
+    bundle = torch.arange(down * across, device=device)[:, None]
+    inner = torch.arange(_SIDE**2, device=device)
+    rows = (bundle // across * _SIDE + inner // _SIDE).clamp(max=height - 1)
+    columns = (bundle % across * _SIDE + inner % _SIDE).clamp(max=width - 1)
+    values = torch.cat([look(r, c) for r, c in zip(rows.split(chunk), columns.split(chunk), strict=True)])
+    squares = values.view(down, across, _SIDE, _SIDE, -1).transpose(1, 2)
+    return squares.reshape(down * _SIDE, across * _SIDE, -1)[:height, :width]
+
+
+def pixel_rays(
+    camera: Camera,
+    rows: Tensor,  # [s, p] of pixels
+    columns: Tensor,  # [s, p]
+    samples: int,
+) -> Tensor:  # [s, p samples^2, 3] float64, unit, camera frame: a regular grid of rays in each pixel
+    grid = (torch.arange(samples, dtype=torch.float64, device=rows.device) + 0.5) / samples
+    v = (rows[..., None, None] + grid[:, None]).expand(-1, -1, samples, samples)
+    u = (columns[..., None, None] + grid).expand(-1, -1, samples, samples)
     xy = undistort(camera, torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy], dim=-1))
-    directions = F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1)
-    return directions.reshape(-1, 3), v.floor().long().reshape(-1)
+    return F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1).flatten(1, 3)
 
 
 def exposure(
@@ -163,40 +182,40 @@ class Drive:
         return self._sensor(span, camera.T_rig_cam, shutter_fraction(camera, rows))
 
     def image(self, camera_index: int, index: int) -> Tensor:  # [H, W, 3] uint8
-        config, camera = self.config, self.cameras[camera_index]
+        camera, samples = self.cameras[camera_index], self.config.samples
         motion = self._camera_motion(camera, index)
-        picture = torch.empty(camera.height, camera.width, 3, device=self.device)
-        side = max(1, math.isqrt(_CHUNK[self.device.type]) // config.samples)
-        for top in range(0, camera.height, side):
-            for left in range(0, camera.width, side):
-                tile = picture[top : top + side, left : left + side]
-                rays = motion.rays(*_tile_rays(camera, top, left, tile.shape[0], tile.shape[1], config.samples))
-                colour = self._radiance(rays, 1 / (camera.fx * config.samples))
-                tile.copy_(colour.view(tile.shape[0], tile.shape[1], -1, 3).clamp(0, 1).mean(2))
+
+        def look(rows: Tensor, columns: Tensor) -> Tensor:  # all rays of a pixel are cast at the pixel's own time
+            slots = rows.repeat_interleave(samples**2, dim=1)
+            rays = motion.rays(pixel_rays(camera, rows, columns, samples), slots).to(torch.float32)
+            return self._radiance(rays, 1 / (camera.fx * samples)).clamp(0, 1).unflatten(1, (-1, samples**2)).mean(2)
+
+        chunk = max(1, _CHUNK[self.device.type] // (_SIDE * samples) ** 2)
+        picture = over_bundles(camera.height, camera.width, chunk, self.device, look)
         return self._expose(picture, camera_index, index).cpu()
 
-    def _radiance(self, rays: Rays, spread: float) -> Tensor:  # [R, 3] linear
+    def _radiance(self, rays: Rays, spread: float) -> Tensor:  # [S, r, 3] linear
         world, seed = self.world(torch.float32), self.config.seed
-        rays = rays.to(torch.float32)
         distance, row = cast(world, rays)
         hit, s = surface(world, rays, distance, row, spread)
-        colour = sky(rays.directions, seed)
-        if len(hit):
-            colour[hit] = lit(s, albedo(s, seed), self._sunlit(world, rays, hit, s), seed)
+        colour = sky(rays.directions.flatten(0, 1), seed).view_as(rays.directions)
+        colour[hit] = lit(s, albedo(s, seed), self._sunlit(world, rays, hit, s), seed)
         return colour
 
-    def _sunlit(
-        self, world: World, rays: Rays, hit: Tensor, s: Surface
-    ) -> Tensor:  # [n] 1 where nothing blocks the sun
+    def _sunlit(self, world: World, rays: Rays, hit: Tensor, s: Surface) -> Tensor:  # [n] 1 where the sun reaches
         sun = F.normalize(s.point.new_tensor(SUN), dim=0)
-        lit_side = ((s.normal * sun).sum(1) > 0).nonzero()[:, 0]
-        sunlit = torch.zeros_like(s.distance)
-        if len(lit_side):
-            origins = s.point[lit_side] + 0.02 * s.normal[lit_side]
-            slots = rays.slots[hit[lit_side]]
-            to_sun = Rays(origins, sun.expand_as(origins), slots, rays.rotations, rays.positions)
-            sunlit[lit_side] = torch.isinf(cast(world, to_sun, parallel=True)[0]).to(sunlit.dtype)
-        return sunlit
+        start, facing = torch.zeros_like(rays.origins), torch.zeros_like(hit)
+        start[hit], facing[hit] = s.point + 0.02 * s.normal, (s.normal * sun).sum(1) > 0
+        some = facing.any(1)
+        if not some.any():
+            return torch.zeros_like(s.distance)
+        start, used = start[some], facing[some][..., None]
+        middle = (start * used).sum(1, keepdim=True) / used.sum(1, keepdim=True)
+        start = torch.where(used, start, middle)  # rays that do not matter must not widen the beam
+        to_sun = Rays(start, sun.expand_as(start), rays.slots[some], rays.rotations, rays.positions)
+        free = torch.zeros_like(facing)
+        free[some] = torch.isinf(cast(world, to_sun, parallel=True)[0])
+        return (free & facing)[hit].to(s.distance.dtype)
 
     def _expose(self, picture: Tensor, camera: int, index: int) -> Tensor:  # [H, W, 3] linear -> uint8
         """Gamma 2.2, the camera's gains and offsets, noise."""
@@ -210,13 +229,12 @@ class Drive:
     def depth(self, camera_index: int, index: int) -> Tensor:  # [H, W] float64
         camera = self.cameras[camera_index]
         motion, world = self._camera_motion(camera, index), self.world(torch.float64)
-        rows = max(1, _CHUNK[self.device.type] // camera.width)
-        parts = []
-        for top in range(0, camera.height, rows):
-            height = min(rows, camera.height - top)
-            rays = motion.rays(*_tile_rays(camera, top, 0, height, camera.width, 1))
-            parts.append(cast(world, rays)[0].view(height, camera.width))
-        return torch.cat(parts).cpu()
+
+        def look(rows: Tensor, columns: Tensor) -> Tensor:
+            return cast(world, motion.rays(pixel_rays(camera, rows, columns, 1), rows))[0][..., None]
+
+        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
+        return over_bundles(camera.height, camera.width, chunk, self.device, look)[..., 0].cpu()
 
     # Lidar
 
@@ -228,13 +246,14 @@ class Drive:
         azimuth = math.pi - 2 * math.pi * columns[:, None].expand(-1, config.beams)
         angles = torch.stack([azimuth, self.lidar.elevations.expand_as(azimuth)], dim=-1)
         directions = unit_directions(angles).float()  # [A, B, 3], as the sweep will hold them
-        step = max(1, min(_CHUNK[self.device.type] // config.beams, config.azimuth_steps // 8))
-        parts = []
-        for first in range(0, config.azimuth_steps, step):
-            some = directions[first : first + step].to(self.device)
-            slots = torch.arange(first, first + len(some), device=self.device)[:, None].expand(-1, config.beams)
-            parts.append(self._echo(motion.rays(some.reshape(-1, 3).double(), slots.reshape(-1))))
-        ranges, intensities = (torch.cat(values) for values in zip(*parts, strict=True))
+        exact = directions.to(self.device, torch.float64)
+
+        def look(rows: Tensor, columns: Tensor) -> Tensor:
+            return self._echo(motion.rays(exact[rows, columns], rows))
+
+        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
+        echoes = over_bundles(config.azimuth_steps, config.beams, chunk, self.device, look)
+        ranges, intensities = echoes.reshape(-1, 2).unbind(1)
         ray = torch.arange(len(ranges), device=self.device)
         ranges, intensities = self._receive(ranges, intensities, ray, index)
         return Sweep(
@@ -246,18 +265,16 @@ class Drive:
             returned=(ranges > 0).cpu(),
         )
 
-    def _echo(self, rays: Rays) -> tuple[Tensor, Tensor]:
-        """Exact range [R] (infinite: no surface) and intensity [R]: reflectivity times cosine, less with range and on glass."""
+    def _echo(self, rays: Rays) -> Tensor:  # [S, r, 2]
+        """Exact range (infinite: no surface) and intensity: reflectivity times cosine, less with range and on glass."""
         world = self.world(torch.float64)
         distance, row = cast(world, rays)
-        hit, s = surface(world, rays, distance, row, 2 * math.pi / self.config.azimuth_steps / 4)
+        hit, s = surface(world, rays, distance, row, math.pi / (2 * self.config.azimuth_steps))
+        reflectivity = albedo(s, self.config.seed).mean(1).clamp(0, 1).sqrt()
+        glass = torch.where(s.material == int(Material.CABIN), cabin_glass(s), torch.zeros_like(s.distance))
         intensity = torch.zeros_like(distance)
-        if len(hit):
-            reflectivity = albedo(s, self.config.seed).mean(1).clamp(0, 1).sqrt()
-            glass = torch.where(s.material == int(Material.CABIN), cabin_glass(s), torch.zeros_like(s.distance))
-            strength = reflectivity * s.cosine * torch.exp(-s.distance / 90) * (1 - 0.995 * glass)
-            intensity[hit] = strength.clamp(0, 1)
-        return distance, intensity
+        intensity[hit] = (reflectivity * s.cosine * torch.exp(-s.distance / 90) * (1 - 0.995 * glass)).clamp(0, 1)
+        return torch.stack([distance, intensity], dim=-1)
 
     def _receive(self, ranges: Tensor, intensities: Tensor, ray: Tensor, index: int) -> tuple[Tensor, Tensor]:
         """Noise on the ranges; what is too far or, by chance, too weak does not return and is zero."""

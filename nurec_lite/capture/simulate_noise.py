@@ -5,6 +5,7 @@ The hash is "lowbias32" (C. Wellons, https://nullprogram.com/blog/2018/07/31/), 
 """
 
 import math
+from functools import reduce
 from typing import Any
 
 import torch
@@ -19,11 +20,12 @@ def _scramble(h: Any) -> Any:  # int or int64 Tensor of 32-bit values
     return h ^ (h >> 16)
 
 
+def _absorb(h: Any, key: Any) -> Any:
+    return _scramble((h + (key + 1) * 0x9E3779B9) & _MASK)
+
+
 def _hash(*keys: Any) -> Any:
-    h: Any = 0
-    for key in keys:
-        h = _scramble((h + (key + 1) * 0x9E3779B9) & _MASK)
-    return h
+    return reduce(_absorb, keys, 0)
 
 
 def uniform(low: float, high: float, *keys: int) -> float:
@@ -46,17 +48,16 @@ def value_noise(
     """Random numbers on the integer lattice, blended by smoothstep along each of the D axes."""
     floor = points.floor()
     blend = points - floor
-    blend = blend * blend * (3 - 2 * blend)
-    cell = floor.to(torch.int64)
-    total = torch.zeros_like(points[:, 0])
-    for corner in range(2 ** points.shape[1]):
-        bits = [(corner >> axis) & 1 for axis in range(points.shape[1])]
-        weight = torch.ones_like(total)
-        for axis, bit in enumerate(bits):
-            weight = weight * (blend[:, axis] if bit else 1 - blend[:, axis])
-        value = uniform_field(*keys, *(cell[:, axis] + bit for axis, bit in enumerate(bits)))
-        total = total + weight * value.to(points.dtype)
-    return total
+    weight = (blend * blend * (3 - 2 * blend)).unbind(1)
+    cell = floor.to(torch.int64).unbind(1)
+
+    def average(h: Any, axis: int) -> Tensor:  # over the corners of the cell whose coordinates before this axis gave h
+        if axis == len(cell):
+            return h.to(points.dtype) / 2**32
+        low, high = average(_absorb(h, cell[axis]), axis + 1), average(_absorb(h, cell[axis] + 1), axis + 1)
+        return low + weight[axis] * (high - low)
+
+    return average(_hash(*keys), 0)
 
 
 def pulses(

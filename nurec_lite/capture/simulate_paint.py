@@ -37,6 +37,12 @@ def _rgb(like: Tensor, *colour: float) -> Tensor:  # [3]
     return like.new_tensor(colour)
 
 
+def _grain(s: Surface, points: Tensor, size: float, amount: float, *keys: Tensor | int) -> Tensor:  # [n, 1] about 1
+    """Speckles of a size in metres, which fade where a ray's footprint grows to that size: only large images show them."""
+    fade = (1 - s.distance * s.spread / s.cosine / size).clamp(0, 1)
+    return (1 + amount * fade * (value_noise(points / size, *keys) - 0.5))[:, None]
+
+
 def _ground(s: Surface, seed: int) -> Tensor:
     """Asphalt with markings, kerb, pavement, grass; side streets cut through all of it."""
     x, y = s.point[:, 0], s.point[:, 1]
@@ -47,7 +53,7 @@ def _ground(s: Surface, seed: int) -> Tensor:
     foot_y = s.footprint(torch.stack([-along[:, 1], along[:, 0], zero], dim=1), s.direction)
     flat = s.point[:, :2]
     patches = value_noise(flat / 2.5, seed, 1)
-    asphalt = _rgb(x, 0.085, 0.087, 0.095) * (0.75 + 0.5 * patches)[:, None]
+    asphalt = _rgb(x, 0.085, 0.087, 0.095) * (0.75 + 0.5 * patches)[:, None] * _grain(s, flat, 0.03, 0.7, seed, 13)
     paving = _rgb(x, 0.34, 0.32, 0.29) * (0.85 + 0.3 * value_noise(flat / 1.5, seed, 2))[:, None]
     grass = _rgb(x, 0.13, 0.21, 0.05) * (0.6 + 0.8 * value_noise(flat / 0.9, seed, 3))[:, None]
     white = _rgb(x, 0.72, 0.72, 0.68)
@@ -84,7 +90,9 @@ def _wall(s: Surface, seed: int) -> Tensor:
     bright = (0.25 + 0.75 * torch.remainder(v / 3.0, 1.0)) * (0.4 + 0.6 * chance)
     glass = _rgb(u, 0.10, 0.15, 0.22) * bright[:, None] + _rgb(u, 0.20, 0.17, 0.12) * (chance > 0.8)[:, None]
     stains = 0.88 + 0.24 * value_noise(torch.stack([u, v], dim=1) / 1.7, seed, s.row)
-    wall = mix(s.colour * stains[:, None], s.colour * 0.5, band(v, -1.0, 0.55, foot_v))
+    courses = 0.85 + 0.15 * pulses(v, 0.3, 0.9, 2 * foot_v)
+    grain = _grain(s, torch.stack([u, v], dim=1), 0.05, 0.25, seed, 14) * courses[:, None]
+    wall = mix(s.colour * stains[:, None] * grain, s.colour * 0.5, band(v, -1.0, 0.55, foot_v))
     wall = mix(wall, s.trim, (framed * (1 - doorway) + doorway).clamp(0, 1))
     wall = mix(wall, glass, rows * columns * (1 - doorway))
     return mix(wall, s.colour.roll(1, dims=1) * 0.45, door) * (0.8 + 0.2 * (v / 2.5).clamp(max=1))[:, None]
@@ -112,7 +120,7 @@ def _leaves(s: Surface, seed: int) -> Tensor:
     height = (s.local[:, 2] / s.half[:, 2]).clamp(-1, 1)
     shade = (0.35 + 1.25 * clumps).clamp(min=0.15) * (0.85 + 0.2 * height)
     hue = 1 + 0.35 * _rgb(shade, 1.0, 0.2, -0.5) * (value_noise(s.point / 1.6, seed, 6) - 0.5)[:, None]
-    return s.colour * hue * shade[:, None]
+    return s.colour * hue * shade[:, None] * _grain(s, s.point, 0.06, 1.2, seed, 15)
 
 
 def _body(s: Surface, seed: int) -> Tensor:
