@@ -31,6 +31,7 @@ class DataConfig:
     cameras: list[str] | None = None  # null: all (KITTI: image_02 and image_03)
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = None
+    image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     poses: FileChoice = field(default_factory=FileChoice)  # KITTI raw: T_world_velo, 3x4 a row; null: oxts
     tracks: FileChoice = field(
         default_factory=FileChoice

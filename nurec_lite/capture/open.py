@@ -35,5 +35,6 @@ def _open_kitti(config: DataConfig) -> Capture:
         frames=(config.frames[0], config.frames[1]) if config.frames else None,
         poses_file=Path(config.poses.file) if config.poses.file else None,
         tracks_file=Path(config.tracks.file) if config.tracks.file else None,
+        image_delay=config.image_delay,
         **cameras,
     )
