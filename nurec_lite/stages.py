@@ -144,6 +144,7 @@ class Stages:
     density: Callable[[TrainState], None] = density
     step: Callable[["Stages", TrainState, Batch], StepResult] = train_step
     claims: Mapping[str, str] = field(default_factory=dict)  # stage -> the option that swapped it
+    wrapped: frozenset[str] = frozenset()  # stages that something stands around
 
     def swap(self, option: str, **stages: Callable) -> "Stages":
         """Replaces stages; two options that claim the same stage are an error that names both."""
@@ -152,11 +153,16 @@ class Stages:
                 raise OptionError(
                     f"options '{self.claims[name]}' and '{option}' both replace the stage '{name}'; use one of them"
                 )
+            if name in self.wrapped:  # the wrapper would be lost in silence
+                raise OptionError(
+                    f"option '{option}' replaces the stage '{name}', which another option wraps; name '{option}' first"
+                )
         return replace(self, claims={**self.claims, **dict.fromkeys(stages, option)}, **stages)
 
     def wrap(self, **wrappers: Callable[[Callable], Callable]) -> "Stages":
         """Puts something around stages, whatever they are by then."""
-        return replace(self, **{name: wrapper(getattr(self, name)) for name, wrapper in wrappers.items()})
+        outer = {name: wrapper(getattr(self, name)) for name, wrapper in wrappers.items()}
+        return replace(self, wrapped=self.wrapped | wrappers.keys(), **outer)
 
     def close(self) -> None:
         """Ends what stages have started, such as loader processes."""

@@ -16,6 +16,7 @@ from pathlib import Path  # noqa: E402
 
 import hydra  # noqa: E402
 import torch  # noqa: E402
+from hydra.errors import HydraException, MissingConfigException  # noqa: E402
 from omegaconf import DictConfig, OmegaConf  # noqa: E402
 from tqdm import tqdm  # noqa: E402
 
@@ -26,7 +27,7 @@ from nurec_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpo
 from nurec_lite.config import Config, ConfigError, to_config, to_dict  # noqa: E402
 from nurec_lite.evaluate import evaluate, held_out  # noqa: E402
 from nurec_lite.metrics import to_json  # noqa: E402
-from nurec_lite.opt import build_stages  # noqa: E402
+from nurec_lite.opt import build_stages, unknown_option  # noqa: E402
 from nurec_lite.optim import make_optimizer  # noqa: E402
 from nurec_lite.paths import PACKAGE, resource  # noqa: E402
 from nurec_lite.scene.init import make_scene  # noqa: E402
@@ -205,5 +206,22 @@ def main(composed: DictConfig) -> None:
         sys.exit(2)
 
 
+def cli() -> None:
+    """`main`, with one sentence instead of Hydra's paragraph where the command line names what does not exist."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
+    try:
+        main()
+    except HydraException as error:
+        print(f"error: {_sentence(error)}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _sentence(error: HydraException) -> str:
+    if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("opt/"):
+        return str(unknown_option(Path(error.missing_cfg_file or "").stem))
+    causes = [str(e).strip().splitlines()[0].rstrip(".") for e in (error, error.__cause__) if e is not None]
+    return "; ".join(causes) + ". Keys and their meaning: nurec_lite/config.py, or --cfg job"
+
+
 if __name__ == "__main__":
-    main()
+    cli()

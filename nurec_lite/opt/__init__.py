@@ -41,8 +41,12 @@ def build_stages(
 
 def _module(name: str) -> ModuleType:
     if name not in known_options():
-        raise OptionError(f"option '{name}' is unknown; the options are {', '.join(known_options())}")
+        raise unknown_option(name)
     return import_module(f"nurec_lite.opt.{name}")
+
+
+def unknown_option(name: str) -> OptionError:
+    return OptionError(f"option '{name}' is unknown; the options are {', '.join(known_options())}, and all")
 
 
 def _check(name: str, module: ModuleType, given: tuple[str, ...]) -> None:
