@@ -5,6 +5,7 @@ A module also states `CLASS` (exact: same numbers up to rounding; close: within 
 `REQUIRES` (options that must be given too) and `unavailable()` (why it cannot run here, or None).
 """
 
+import inspect
 import logging
 from importlib import import_module
 from types import ModuleType
@@ -34,9 +35,19 @@ def build_stages(
         _check(name, module, tuple(options))
     stages = Stages()
     for name, module in modules.items():
-        stages = module.apply(stages, **(options[name] or {}))
+        stages = module.apply(stages, **_parameters(name, module, options[name] or {}))
         log.info("option %s (%s)", name, module.CLASS)
     return stages
+
+
+def _parameters(name: str, module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
+    """Those given, if `apply` takes them."""
+    try:
+        inspect.signature(module.apply).bind(None, **given)
+    except TypeError as error:
+        known = ", ".join(parameters_of(name)) or "none"
+        raise OptionError(f"option '{name}': {error}; its parameters are {known} (conf/opt/{name}.yaml)") from error
+    return given
 
 
 def _module(name: str) -> ModuleType:
