@@ -43,12 +43,13 @@ class LoaderProcesses:
     def __init__(self, count: int, ahead: int) -> None:
         self.count, self.ahead = count, ahead
         self.batches: Iterator[Batch] | None = None
+        self.plan: BatchPlan | None = None
         self.next_step = -1
 
     def __call__(self, plan: BatchPlan, step: int) -> Batch:
-        if self.batches is None or step != self.next_step:
+        if self.batches is None or plan is not self.plan or step != self.next_step:
             self.close()
-            self.batches = iter(self._loader(plan, step))
+            self.batches, self.plan = iter(self._loader(plan, step)), plan
         self.next_step = step + 1
         return next(self.batches)
 
