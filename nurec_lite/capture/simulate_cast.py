@@ -130,29 +130,29 @@ def build_world(
 
 
 def _hull_distances(
-    planes: Tensor,  # [S, FACES, 4] one hull a bundle
-    origins: Tensor,  # [S, r, 3]
-    directions: Tensor,  # [S, r, 3]
-) -> Tensor:  # [S, r] metres to where a ray enters, infinite where it does not
+    planes: Tensor,  # [m, L, FACES, 4] L hulls a bundle
+    origins: Tensor,  # [m, 1, r, 3]
+    directions: Tensor,  # [m, 1, r, 3]
+) -> Tensor:  # [m, L, r] metres to where a ray enters, infinite where it does not
     """A ray is inside a convex hull from the last plane that it enters by to the first that it leaves by (Kay and Kajiya 1986)."""
-    normals = planes[:, :, :3].transpose(1, 2)
+    normals = planes[..., :3].transpose(-1, -2)
     speed = directions @ normals
     speed = torch.where(speed.abs() < 1e-12, 1e-12, speed)
-    t = (planes[:, None, :, 3] - origins @ normals) / speed
+    t = (planes[..., None, :, 3] - origins @ normals) / speed
     enter = torch.where(speed < 0, t, -torch.inf).amax(-1)
     leave = torch.where(speed > 0, t, torch.inf).amin(-1)
     return torch.where((enter < leave) & (enter > NEAR), enter, torch.inf)
 
 
 def _ball_distances(
-    scaled: Tensor,  # [S, 3, 4] one ellipsoid a bundle: its frame in units of its radii, so that it is the unit sphere
-    origins: Tensor,  # [S, r, 3]
-    directions: Tensor,  # [S, r, 3]
-) -> Tensor:  # [S, r]
+    scaled: Tensor,  # [m, L, 3, 4] L ellipsoids a bundle: frames in units of their radii, so that they are unit spheres
+    origins: Tensor,  # [m, 1, r, 3]
+    directions: Tensor,  # [m, 1, r, 3]
+) -> Tensor:  # [m, L, r]
     """The point of the ray that is nearest to the centre is found first, for precision."""
-    turned = scaled[:, :, :3].transpose(1, 2)
+    turned = scaled[..., :3].transpose(-1, -2)
     d = directions @ turned
-    o = origins @ turned + scaled[:, None, :, 3]
+    o = origins @ turned + scaled[..., None, :, 3]
     square = d.square().sum(-1)
     middle = -(o * d).sum(-1) / square
     room = 1 - (o + middle[..., None] * d).square().sum(-1)
@@ -188,24 +188,30 @@ def _in_beams(world: World, rows: Tensor, origins: Tensor, directions: Tensor) -
 def _meet(
     tables: Tensor,  # [n, ...] what `distances` needs of n solids
     rows: Tensor,  # [n] their rows
-    candidates: Tensor,  # [S, n] bool
+    candidates: Tensor,  # [S, n] bool, not all false
     distances: Callable[[Tensor, Tensor, Tensor], Tensor],
     origins: Tensor,  # [S, r, 3]
     directions: Tensor,  # [S, r, 3]
-) -> tuple[Tensor, Tensor, Tensor]:  # m bundles that have candidates, distance [m, r], row [m, r] of the nearest
-    """Bundles in the order of their number of candidates: the l-th candidates of all that have so many are met together."""
+) -> tuple[
+    Tensor, Tensor, Tensor
+]:  # the bundles that have candidates, and of their nearest: distance [., r], row [., r]
+    """In rounds: the longer a bundle's list, the more rounds it takes part in; the fewer take part, the more solids in a round."""
     counts, bundles = candidates.sum(1).sort(descending=True, stable=True)
-    n_of_round = (counts[None, :] > torch.arange(max(1, int(counts[0])), device=counts.device)[:, None]).sum(1).tolist()
-    bundles = bundles[: n_of_round[0]]
-    lists = candidates[bundles].to(torch.int8).sort(dim=1, descending=True, stable=True).indices
-    o, d = origins[bundles], directions[bundles]
-    best = torch.full_like(o[..., 0], torch.inf)
+    longest = int(counts[0])
+    n_left = (counts[None, :] > torch.arange(longest, device=counts.device)[:, None]).sum(1).tolist()
+    bundles = bundles[: n_left[0]]
+    lists = candidates[bundles].to(torch.int8).sort(dim=1, descending=True, stable=True).indices[:, :longest]
+    o, d = origins[bundles, None], directions[bundles, None]
+    best = torch.full_like(o[:, 0, :, 0], torch.inf)
     row = torch.full_like(best, -1, dtype=torch.int64)
-    for turn, m in enumerate(n_of_round if len(bundles) else ()):
-        which = lists[:m, turn]
-        t = distances(tables[which], o[:m], d[:m])
-        row[:m] = torch.where(t < best[:m], rows[which][:, None], row[:m])
+    turn = 0
+    while turn < longest:
+        m = n_left[turn]
+        which = lists[:m, turn : turn + len(candidates) // m]  # beyond the end of a list: solids that are missed anyway
+        t, nearest = distances(tables[which], o[:m], d[:m]).min(dim=1)
+        row[:m] = torch.where(t < best[:m], rows[which.gather(1, nearest)], row[:m])
         best[:m] = torch.minimum(best[:m], t)
+        turn += which.shape[1]
     return bundles, best, row
 
 
@@ -222,11 +228,12 @@ def cast(
     for owner, (hulls, balls) in enumerate(world.groups):
         origins, directions = rays.seen_from(owner)
         for rows, table, distances in ((hulls, world.planes, _hull_distances), (balls, scaled, _ball_distances)):
-            if len(rows):
-                candidates = (_in_beams if parallel else _in_cones)(world, rows, origins, directions)
-                bundles, t, which = _meet(table[rows], rows, candidates, distances, origins, directions)
-                row[bundles] = torch.where(t < best[bundles], which, row[bundles])
-                best[bundles] = torch.minimum(best[bundles], t)
+            candidates = (_in_beams if parallel else _in_cones)(world, rows, origins, directions)
+            if not candidates.any():
+                continue
+            bundles, t, which = _meet(table[rows], rows, candidates, distances, origins, directions)
+            row[bundles] = torch.where(t < best[bundles], which, row[bundles])
+            best[bundles] = torch.minimum(best[bundles], t)
     return best, row
 
 

@@ -20,7 +20,7 @@ from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_multiply, quat_to_matrix
 from nurec_lite.geometry.tracks import interpolate
 
-_CHUNK = {"cpu": 2**16, "cuda": 2**22}  # rays cast together: this bounds the memory
+_CHUNK = {"cpu": 2**16, "cuda": 2**23}  # rays cast together: this bounds the memory
 _SIDE = 8  # pixels (or rays of a sweep) along either side of a bundle
 _IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET = 101, 102, 103, 104, 105  # keys of the random fields
 
