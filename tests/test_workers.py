@@ -50,7 +50,8 @@ def alive(loader: LoaderProcesses) -> list[bool]:
 def test_the_option_swaps_one_stage() -> None:
     stages = build_stages({"workers": parameters_of("workers")})
     assert stages.claims == {"next_batch": "workers"}
-    assert all(getattr(stages, f.name) is getattr(Stages(), f.name) for f in fields(Stages) if f.name not in ("next_batch", "claims"))  # fmt: skip
+    others = {f.name for f in fields(Stages)} - {"next_batch", "claims"}
+    assert all(getattr(stages, name) is getattr(Stages(), name) for name in others)
     stages.close()
 
 
