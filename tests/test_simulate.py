@@ -244,6 +244,11 @@ def test_a_street_too_short_for_the_parked_cars_is_an_error() -> None:
         simulate(replace(SMALL, parked_cars=1000))
 
 
+def test_a_capture_has_at_least_one_of_everything() -> None:
+    with pytest.raises(CaptureError, match="beams is 0"):
+        SimulationConfig(beams=0)
+
+
 def test_patterns_are_averaged_over_their_footprint() -> None:
     x = torch.linspace(-3, 7, 401, dtype=torch.float64)
     sharp = (torch.remainder(x, 2.0) - 1.0).abs() < 0.5

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nurec_lite.capture.simulate_noise import uniform
 from nurec_lite.capture.simulate_solids import Material, Solid, Triple, box, gable, moved
+from nurec_lite.capture.types import CaptureError
 
 KERB = 5.5  # metres from the centre line to the edge of the road
 PAVEMENT = 8.3  # to the outer edge of the pavement
@@ -44,6 +45,11 @@ class SimulationConfig:
     parked_cars: int = 14
     exposure_spread: float = 0.12  # gains of the cameras' channels lie within 1 +- this
     image_noise: float = 0.003  # standard deviation, of full scale
+
+    def __post_init__(self) -> None:
+        for name in ("frames", "cameras", "width", "height", "samples", "beams", "azimuth_steps"):
+            if getattr(self, name) < 1:
+                raise CaptureError(f"{name} is {getattr(self, name)}, but must be at least 1")
 
     @property
     def duration(self) -> float:
