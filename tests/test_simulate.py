@@ -27,7 +27,7 @@ EXACT = replace(SMALL, range_noise_m=0.0, drop_rays=False)
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small images gain little from threads, and threads that wait for one another crawl on a machine that does more."""
+    """Small images gain little from threads, and threads crawl that wait for one another on a busy machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

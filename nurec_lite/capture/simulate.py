@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A simulated drive: `simulate(SimulationConfig(), "cpu")` is a `Capture` whose frames are ray cast when they are loaded.
+"""A simulated drive: `simulate(SimulationConfig(), "cpu")` is a `Capture` whose frames are cast when they are loaded.
 
     python -m nurec_lite.capture.simulate --out street.pack --frames 50
 
-Equal configurations give equal bits on the same device. Poses of the ego car between a frame's start and end, and of the other
-cars between their keyframes, are exactly what `se3.interpolate_between` and `tracks.interpolate` say.
+Equal configurations give equal bits on the same device. Poses of the ego car between a frame's start and end, and of
+the other cars between their keyframes, are exactly what `se3.interpolate_between` and `tracks.interpolate` say.
 """
 
 import os
 
-# Threads that wait for one another sleep instead of spinning: on a machine that does something else too, spinning costs 10 x.
+# Threads that wait for one another sleep instead of spinning: on a busy machine, spinning costs 10 x.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import argparse

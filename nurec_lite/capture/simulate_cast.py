@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rays of the simulator meet its solids. Everything works in the precision of the world: float32 for images, float64 for ranges.
+"""Rays of the simulator meet its solids, in the precision of the world: float32 for images, float64 for ranges.
 
 Rays come in bundles of neighbours; a bundle looks only at the solids whose bounding spheres its cone meets.
-Letters: P solids (row 0 is the ground), K owners (moving cars, and last the world itself), T times, S bundles of r rays, n of
-whatever is selected.
+Letters: P solids (row 0 is the ground), K owners (moving cars, and last the world itself), T times,
+S bundles of r rays, n of whatever is selected.
 """
 
 from collections.abc import Callable
@@ -134,7 +134,7 @@ def _hull_distances(
     origins: Tensor,  # [m, 1, r, 3]
     directions: Tensor,  # [m, 1, r, 3]
 ) -> Tensor:  # [m, L, r] metres to where a ray enters, infinite where it does not
-    """A ray is inside a convex hull from the last plane that it enters by to the first that it leaves by (Kay and Kajiya 1986)."""
+    """A ray is inside a hull from the last plane that it enters by to the first that it leaves by (Kay, Kajiya 1986)."""
     normals = planes[..., :3].transpose(-1, -2)
     speed = directions @ normals
     speed = torch.where(speed.abs() < 1e-12, 1e-12, speed)
@@ -195,7 +195,7 @@ def _meet(
 ) -> tuple[
     Tensor, Tensor, Tensor
 ]:  # the bundles that have candidates, and of their nearest: distance [., r], row [., r]
-    """In rounds: the longer a bundle's list, the more rounds it takes part in; the fewer take part, the more solids in a round."""
+    """In rounds: a bundle takes part until its list is at its end; the fewer take part, the more solids in a round."""
     counts, bundles = candidates.sum(1).sort(descending=True, stable=True)
     longest = int(counts[0])
     n_left = (counts[None, :] > torch.arange(longest, device=counts.device)[:, None]).sum(1).tolist()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Randomness of the simulator: pure functions of integer keys, so that the same seed gives the same bits in any order.
 
-The hash is "lowbias32" (C. Wellons, https://nullprogram.com/blog/2018/07/31/), which runs on Python integers and on int64 tensors.
+The hash is "lowbias32" (C. Wellons, https://nullprogram.com/blog/2018/07/31/); it runs on integers and int64 tensors.
 """
 
 import math

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Colours of the simulated street: what each material looks like, and the sky. Linear light, 0 to about 1.
 
-Every pattern is averaged over the footprint of its ray in closed form, or is smooth, so that small images do not shimmer.
+Patterns are averaged over the footprint of their ray in closed form, or are smooth: small images do not shimmer.
 """
 
 import math
@@ -38,7 +38,7 @@ def _rgb(like: Tensor, *colour: float) -> Tensor:  # [3]
 
 
 def _grain(s: Surface, points: Tensor, size: float, amount: float, *keys: Tensor | int) -> Tensor:  # [n, 1] about 1
-    """Speckles of a size in metres, which fade where a ray's footprint grows to that size: only large images show them."""
+    """Speckles of a size in metres that fade where a ray's footprint grows to that size: only large images show any."""
     fade = (1 - s.distance * s.spread / s.cosine / size).clamp(0, 1)
     return (1 + amount * fade * (value_noise(points / size, *keys) - 0.5))[:, None]
 

@@ -22,7 +22,7 @@ _BEND, _BEND_LENGTH = 5.0, 260.0  # metres: how far the street swings out, and i
 
 @dataclass(frozen=True)
 class SimulationConfig:
-    """A drive to simulate. Any number and size of sensors; the defaults make the capture that comes with the project."""
+    """A drive to simulate. Any number and size of sensors; the defaults make the bundled capture."""
 
     seed: int = 0
     frames: int = 50
