@@ -134,7 +134,7 @@ def _hull_distances(
     origins: Tensor,  # [m, 1, r, 3]
     directions: Tensor,  # [m, 1, r, 3]
 ) -> Tensor:  # [m, L, r] metres to where a ray enters, infinite where it does not
-    """A ray is inside a hull from the last plane that it enters by to the first that it leaves by (Kay, Kajiya 1986)."""
+    """A ray is in a hull from the last plane that it enters by to the first that it leaves by (Kay, Kajiya 1986)."""
     normals = planes[..., :3].transpose(-1, -2)
     speed = directions @ normals
     speed = torch.where(speed.abs() < 1e-12, 1e-12, speed)
