@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.geometry.lidar import azimuth_elevation
-
 
 def sample_sky(
     sky: Tensor,  # [3, H, W] logits; columns from azimuth pi down to -pi, rows from elevation pi/2 down to -pi/2
     directions: Tensor,  # [R, 3] unit, world
 ) -> Tensor:  # [R, 3] colour 0 to 1, bilinear, wrapping in azimuth
     height, width = sky.shape[1:]
-    azimuth, elevation = azimuth_elevation(directions).unbind(-1)
+    x, y, z = directions.unbind(-1)
+    azimuth = torch.atan2(y, x)
+    elevation = torch.atan2(z, (x * x + y * y).clamp(min=1e-30).sqrt())  # clamped: the gradient at a pole is finite
     column = (0.5 - azimuth / (2 * math.pi)) * width + 1  # of the map with one column repeated on either side
     row = (0.5 - elevation / math.pi) * height
     padded = torch.cat([sky[..., -1:], sky, sky[..., :1]], dim=-1)

@@ -42,12 +42,15 @@ def project(
     reach = (2 * torch.log(gaussians.opacities / ALPHA_MIN).clamp(min=0)).sqrt()
     index = _in_front(means, reach * gaussians.scales.amax(-1), gaussians.velocities, view)
     index = index[reach[index] > 0]
-    points = _sigma_points(means[index], gaussians.quats[index], gaussians.scales[index])
-    places, depths = view.project(points, gaussians.velocities[index, None])
+    means, motion = means[index], gaussians.velocities[index]
+    points = _sigma_points(means, gaussians.quats[index], gaussians.scales[index])
+    places, depths = view.project(points, motion[:, None])
     low, high = _bounds(places, reach[index])
+    if isinstance(view, LidarView):
+        low, high = _over_the_seam(low, high, view.shifts(places[:, 0], means, motion), view)
     near = (depths < NEAR).any(-1)
     low, high = _widen(low, high, near, view)
-    order = torch.argsort(_depth(means[index], view), stable=True)
+    order = torch.argsort(_depth(means, view), stable=True)
     return Projection(index[order], low[order], high[order])
 
 
@@ -61,17 +64,16 @@ def _depth(means: Tensor, view: CameraView | LidarView) -> Tensor:
 
 def _in_front(means: Tensor, radii: Tensor, motion: Tensor, view: CameraView | LidarView) -> Tensor:
     """Indices of the Gaussians whose bounding sphere may reach a ray: a cheap test that spares most of them the transform."""
-    radii = radii + 0.5 * (view.time_end - view.time_start) * motion.norm(dim=-1) + 0.5 * view.travel()
     local = view.to_sensor(means, means.new_full(means.shape[:-1], 0.5))
+    radii = radii + 0.5 * (view.time_end - view.time_start) * motion.norm(dim=-1)
+    radii = radii + 0.5 * (view.travel() + view.turning() * local.norm(dim=-1))
     inside = _in_cone(local, radii, view.camera) if isinstance(view, CameraView) else _near_rays(local, radii, view)
     return torch.nonzero(inside).squeeze(-1)
 
 
 def _in_cone(local: Tensor, radii: Tensor, camera: Camera) -> Tensor:
     x, y, z = local.unbind(-1)
-    margin = (
-        1.3 if camera.distortion else 1.02
-    )  # distortion widens the cone; a turn while the shutter moves widens it a little
+    margin = 1.3 if camera.distortion else 1.0  # distortion widens the cone
     tan_x = margin * max(camera.cx, camera.width - camera.cx) / camera.fx
     tan_y = margin * max(camera.cy, camera.height - camera.cy) / camera.fy
     inside_x = x.abs() - tan_x * z < radii * math.hypot(1, tan_x)
@@ -86,8 +88,8 @@ def _near_rays(local: Tensor, radii: Tensor, view: LidarView) -> Tensor:
     table = _summed_area(torch.bincount(cells.of(view.directions), minlength=len(cells)).view(-1, n) > 0)
     azimuth, elevation = azimuth_elevation(local).unbind(-1)
     angle = torch.asin((1.2 * radii / local.norm(dim=-1).clamp(min=1e-6)).clamp(max=1))
-    highest = (elevation.abs() + angle).clamp(max=0.5 * math.pi)
-    around = torch.where(angle > 1, torch.full_like(angle, math.pi), 1.2 * angle / torch.cos(highest).clamp(min=0.1))
+    around = 1.2 * angle / torch.cos(elevation.abs() + angle).clamp(min=1e-6)  # beyond a pole, all around
+    around = torch.where(angle > 1, torch.full_like(angle, math.pi), around)
     first, last = (cells.column(azimuth + sign * around.clamp(max=math.pi)) + n for sign in (-1, 1))
     low, high = cells.band(elevation - 1.2 * angle), cells.band(elevation + 1.2 * angle) + 1
     first, last = (first - 1).clamp(min=0), (last + 2).clamp(max=3 * n)
@@ -112,6 +114,14 @@ def _bounds(places: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
     spread = (places[:, 1:] - mean[:, None]).square().mean(1) + 2 * (places[:, 0] - mean).square()
     extent = reach[:, None] * spread.sqrt()
     return mean - extent, mean + extent
+
+
+def _over_the_seam(low: Tensor, high: Tensor, shifts: Tensor, view: LidarView) -> tuple[Tensor, Tensor]:
+    """Where a sweep begins it also ends: what moves across that azimuth is seen twice, from either pose, so it gets both places."""
+    lower, upper = low + shifts.amin(1).clamp(max=0), high + shifts.amax(1).clamp(min=0)
+    turns = ((torch.stack([lower[:, 0], upper[:, 0]]) - view.lidar.azimuth_start) / (2 * math.pi)).floor()
+    crosses = (turns[0] != turns[1])[:, None]
+    return torch.where(crosses, lower, low), torch.where(crosses, upper, high)
 
 
 def _widen(low: Tensor, high: Tensor, near: Tensor, view: CameraView | LidarView) -> tuple[Tensor, Tensor]:

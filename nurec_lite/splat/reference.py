@@ -7,7 +7,8 @@ Response of Gaussian (mu, R, S = diag s, o) on the ray r + t d (3DGUT, Wu et al.
 
 A Gaussian that moves with velocity v stands at mu + v dt for a ray that is dt away from the Gaussians' time. The cross product is
 linear in the ray's Pluecker coordinates: g x e = cof(M) ((r - mu - v dt) x d) with cof(M) = det(M) M^-T. So c = g x e and e are
-matrix products of a per-Gaussian matrix with a per-ray vector, and |g|^2 - (g.e)^2 / |e|^2, which cancels, never appears.
+matrix products of a per-Gaussian matrix with a per-ray vector, and |g|^2 - (g.e)^2 / |e|^2, which cancels, never appears. M and
+cof(M) are both taken times the smallest scale, which cancels in D2 and in t.
 
 Blending goes front to back in slabs of 32 Gaussians for all tiles of a chunk at once; tiles whose rays have all ended are dropped.
 Transmittances inside a slab are exp(L log(1 - alpha)) with L strictly lower triangular, one matrix product.
@@ -99,8 +100,9 @@ def _gaussian_table(g: WorldGaussians, features: Tensor, rays: Rays, centre: Ten
     layout = _Layout(moving, features.shape[1])
     Rt = quat_to_matrix(g.quats).transpose(-1, -2)
     mu, v, s = g.means - centre, g.velocities, g.scales
-    M = Rt / s[:, :, None]
-    cofactor = Rt * (s / s.prod(-1, keepdim=True))[:, :, None]
+    unit = s.detach().amin(-1, keepdim=True)  # in it float32 holds tiny and huge scales; it cancels in D2 and t
+    M = Rt * (unit / s)[:, :, None]
+    cofactor = Rt * (unit / (s.roll(1, -1) * s.roll(2, -1)))[:, :, None]
     towards = -(M.transpose(-1, -2) @ (M @ mu[:, :, None])).squeeze(-1)  # -M^T M mu
     c, h = -cofactor @ _cross_matrix(mu), towards
     if moving:

@@ -43,10 +43,10 @@ def render_camera(
 ) -> CameraImage:
     """C = sum w c + T sky(d)."""
     gaussians, pairs = _listed(gaussians, pairs)
-    centre, rays = view.centre(), view.rays()
-    towards = F.normalize(gaussians.means - centre, dim=-1)
+    rays = view.rays()
+    towards = F.normalize(gaussians.means - view.eye(), dim=-1)
     colour = sh_colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
-    out = blend(gaussians, colour, rays, pairs, centre)
+    out = blend(gaussians, colour, rays, pairs, view.centre())
     image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
     return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))

@@ -5,6 +5,7 @@ Letters: P pixels, R lidar rays. A pose between start and end is interpolated (r
 the two poses. World coordinates are taken relative to the sensor's position in the middle of the view, so that float32 holds.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -44,12 +45,19 @@ class View:
     ) -> tuple[Tensor, Tensor]:  # quaternion [..., 4], position [..., 3]
         return interpolate_between(self.T_world_sensor_start, self.T_world_sensor_end, fractions)
 
-    def centre(self) -> Tensor:  # [3] position of the sensor in the middle of the view, without gradient
-        return (0.5 * (self.T_world_sensor_start + self.T_world_sensor_end)[:3, 3]).detach()
+    def eye(self) -> Tensor:  # [3] position of the sensor in the middle of the view
+        return 0.5 * (self.T_world_sensor_start + self.T_world_sensor_end)[:3, 3]
+
+    def centre(self) -> Tensor:  # [3] the same without gradient: what coordinates are relative to
+        return self.eye().detach()
 
     def travel(self) -> float:
         """Metres between the poses at start and end."""
         return float((self.T_world_sensor_end - self.T_world_sensor_start)[:3, 3].detach().norm())
+
+    def turning(self) -> Tensor:  # []
+        """Radians between the axes at start and end (as a chord)."""
+        return (self.T_world_sensor_end - self.T_world_sensor_start)[:3, :3].detach().norm() / math.sqrt(2)
 
     def _rays(self, directions: Tensor, fractions: Tensor) -> Rays:
         q, position = self.pose(fractions)
@@ -62,11 +70,15 @@ class View:
         fractions: Tensor,  # [...]
     ) -> Tensor:  # [..., 3] sensor frame at the given fractions
         """Between the sensor frames at start and end, linearly: off by angle^2 / 8 of the distance, enough for bounds."""
-        starts, ends = (
-            transform(invert(T), (points + self.centre()).flatten(0, -2)).view_as(points)
-            for T in (self.T_world_sensor_start.detach(), self.T_world_sensor_end.detach())
-        )
+        starts, ends = (transform(T, points.flatten(0, -2)).view_as(points) for T in self._to_sensor_ends())
         return starts + fractions[..., None] * (ends - starts)
+
+    def _to_sensor_ends(self) -> list[Tensor]:
+        """[4, 4] sensor at start and at end from the world's axes about centre()."""
+        poses = [T.detach().clone() for T in (self.T_world_sensor_start, self.T_world_sensor_end)]
+        for T in poses:
+            T[:3, 3] -= self.centre()
+        return [invert(T) for T in poses]
 
     def _at(self, points: Tensor, motion: Tensor, fractions: Tensor) -> Tensor:
         """Sensor frame, points and sensor both where they are at the given fractions of the view."""
@@ -128,6 +140,17 @@ class LidarView(View):
             turn = wrap_angle(angles[..., 0] - angles[:, :1, 0])
             fractions = fractions[:, :1] + turn * self.lidar.spin_rate
         return torch.stack([angles[:, :1, 0] + turn, angles[..., 1]], dim=-1), local.norm(dim=-1)
+
+    def shifts(
+        self,
+        places: Tensor,  # [N, 2] azimuth and elevation at which the points appear
+        points: Tensor,  # [N, 3] world, relative to centre()
+        motion: Tensor,  # [N, 3] metres a second
+    ) -> Tensor:  # [N, 2, 2] radians from there to where the points are seen at the start and at the end
+        drift = 0.5 * (self.time_end - self.time_start) * motion
+        local = [transform(T, points + d) for T, d in zip(self._to_sensor_ends(), (-drift, drift), strict=True)]
+        shifts = azimuth_elevation(torch.stack(local, dim=1)) - places[:, None]
+        return torch.stack([wrap_angle(shifts[..., 0]), shifts[..., 1]], dim=-1)
 
     def _lead_fractions(self, means: Tensor, motion: Tensor) -> Tensor:
         fractions = means.new_full(means.shape[:-1], 0.5)
