@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.stages import TrainState
 
+ROOT = Path(__file__).resolve().parents[1]
 TINY = SimulationConfig(
     frames=10, width=40, height=24, beams=8, azimuth_steps=64, samples=1, moving_cars=2, parked_cars=2
 )

@@ -32,7 +32,8 @@ def _raise(capture: Capture, frame: SweepFrame) -> Points:
     sweep = frame.load()
     lidar = capture.lidar(frame.sensor)
     angles = azimuth_elevation(sweep.directions)
-    top = lidar.elevations.max() - math.radians(3)  # of the beams; lower returns end at something that the beams above pass by
+    # of the beams; lower returns end at something that the beams above pass by
+    top = lidar.elevations.max() - math.radians(3)
     sweep = sweep.select(sweep.returned & (angles[:, 1] > top))
     angles = azimuth_elevation(sweep.directions)
     column = ((angles[:, 0] / (2 * math.pi) + 0.5) * COLUMNS).long().clamp(0, COLUMNS - 1)
@@ -70,7 +71,13 @@ def far_points(
     origin = path[torch.randint(len(path), (n,), generator=generator)]
     xyz = origin + distance[:, None] * unit_directions(angles)
     assert capture.split is not None
-    points = Points(xyz, torch.zeros(n, dtype=torch.int64), torch.full((n, 3), 0.5), torch.zeros(n, dtype=torch.bool), torch.full((n,), 0.1))
+    points = Points(
+        xyz,
+        torch.zeros(n, dtype=torch.int64),
+        torch.full((n, 3), 0.5),
+        torch.zeros(n, dtype=torch.bool),
+        torch.full((n,), 0.1),
+    )
     for index in sorted({capture.images[i].index for i in capture.split.train_images}):
         missing = torch.nonzero(~points.coloured).squeeze(-1)
         points.colour[missing], points.coloured[missing] = colours_at(capture, index, xyz[missing])
@@ -97,6 +104,6 @@ def panorama(
         total.index_add_(0, row * width + column, frame.load().flatten(0, 1).float() / 255)
         count.index_add_(0, row * width + column, torch.ones(len(row)))
     seen = count > 0
-    mean = total[seen].mean(0) if bool(seen.any()) else torch.full((3,), 0.5)
+    mean = total.sum(0) / count.sum() if bool(seen.any()) else torch.full((3,), 0.5)
     colour = torch.where(seen[:, None], total / count.clamp(min=1)[:, None], mean)
     return torch.logit(colour, eps=0.02).T.reshape(3, height, width)

@@ -8,7 +8,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
 from nurec_lite.geometry.se3 import matrix_to_quat
 from nurec_lite.scene.beyond import far_points, panorama, raised_points
@@ -42,7 +42,14 @@ def make_scene(
     ]
     stores = [_disks(part, config, config.opacity) for part in measured if len(part)]
     stores += [_disks(part, config, config.guessed_opacity) for part in guessed if len(part)]
-    gaussians = Gaussians(*(torch.cat([getattr(s, f) for s in stores]).to(device) for f in Gaussians.__dataclass_fields__))
+    if not stores:
+        raise CaptureError(
+            f"capture {capture.name} shows nothing to start from: no ray of a training sweep returned and no training "
+            "image sees the far shell; use more frames, or model.points and model.far_points above 0"
+        )
+    gaussians = Gaussians(
+        *(torch.cat([getattr(s, f) for s in stores]).to(device) for f in Gaussians.__dataclass_fields__)
+    )
     tracks = capture.tracks.to(device)
     exposure = torch.zeros(len(capture.cameras), 2, 3, device=device)
     sky = panorama(capture, config.sky_height).to(device)
@@ -59,6 +66,8 @@ def _level(points: Points, path: Tensor) -> Tensor:
 
 def _thinned(points: Points, level: Tensor, n: int) -> Points:
     """About n points at most: means of voxels, of the size that leaves so many; points without a colour take the nearest one's."""
+    if n == 0:
+        return points.select(torch.arange(0))
     low, high = 0.01, 10.0  # metres, size of the smallest voxel
     for _ in range(12 if len(points) > n else 0):
         size = math.sqrt(low * high)
