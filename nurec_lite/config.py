@@ -23,8 +23,8 @@ class DataConfig:
     """Which capture, and how much of it."""
 
     name: str = "capture"  # of the results' folder
-    kind: str = "pack"  # pack or kitti_raw
-    root: str | None = None  # file of a pack, folder of a drive; null: the bundled capture
+    kind: str = "bundled"  # bundled, pack or kitti_raw
+    root: str | None = None  # file of a pack, folder of a drive
     downscale: int = 1  # images are reduced by this factor
     split: str = "interp"  # interp or side
     frames: list[int] | None = None  # first and last (exclusive) frame; null: all

@@ -201,7 +201,7 @@ def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def job(pack: Path, out: Path, **changes: Any) -> Config:
-    return tiny_config(steps=2, out=str(out), data=DataConfig(root=str(pack)), **changes)
+    return tiny_config(steps=2, out=str(out), data=DataConfig(kind="pack", root=str(pack)), **changes)
 
 
 def test_a_run_leaves_everything_in_its_folder(pack: Path, tmp_path: Path) -> None:

@@ -14,12 +14,18 @@ BUNDLED = "data/street.pack"
 
 def open_capture(config: DataConfig) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
-    if config.kind == "pack":
-        capture = read_pack(Path(config.root) if config.root else resource(BUNDLED), downscale=config.downscale)
+    if config.kind == "bundled":
+        if config.root is not None:
+            raise CaptureError(f"data.root={config.root} goes with data=pack or data=kitti_raw; name one of them too")
+        capture = read_pack(resource(BUNDLED), downscale=config.downscale)
+    elif config.kind == "pack":
+        if config.root is None:
+            raise CaptureError("data.root is missing: name the pack, as in data.root=FILE")
+        capture = read_pack(Path(config.root), downscale=config.downscale)
     elif config.kind == "kitti_raw":
         capture = _open_kitti(config)
     else:
-        raise CaptureError(f"data.kind is '{config.kind}', but must be pack or kitti_raw")
+        raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
     return capture.with_split(config.split)
 
 
