@@ -58,7 +58,7 @@ def test_a_root_is_not_ignored() -> None:
 
 
 def test_a_capture_of_an_unknown_kind_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(CaptureError, match="data.kind is 'film', but must be bundled, pack or kitti_raw"):
+    with pytest.raises(CaptureError, match=r"data\.kind is 'film', but must be bundled, pack or kitti_raw"):
         open_capture(DataConfig(kind="film"))
 
 
