@@ -100,10 +100,16 @@ def quantiles(values: list[float]) -> dict[str, float]:
     return {"median_s": median.item(), "quarter_s": low.item(), "three_quarters_s": high.item()}
 
 
-def ratios(pair: list[Variant], part: str, counted: int) -> list[float]:
-    """Baseline over option, of the medians of each round."""
-    rounds = [torch.tensor(v.seconds[part]).view(-1, counted).median(1).values for v in pair]
-    return (rounds[0] / rounds[1]).tolist()
+def speedup(pair: list[Variant], part: str) -> dict[str, float]:
+    """Baseline over option, step by step: both trained on the same batches."""
+    seconds = [torch.tensor(v.seconds[part], dtype=torch.float64) for v in pair]
+    low, median, high = (seconds[0] / seconds[1]).quantile(torch.tensor([0.25, 0.5, 0.75]).double()).tolist()
+    return {
+        "median": median,
+        "quarter": low,
+        "three_quarters": high,
+        "of_totals": float(seconds[0].sum() / seconds[1].sum()),
+    }
 
 
 def processor() -> str:
@@ -133,9 +139,11 @@ def table(report: dict[str, Any]) -> str:
             for q in parts.values()
         ]
         lines.append(f"{name:12}" + "".join(f"{cell:>26}" for cell in cells))
-    speedups = [f"{r['of_medians']:.2f} ({r['least']:.2f} to {r['most']:.2f})" for r in report["speedup"].values()]
+    speedups = [
+        f"{r['median']:.3f} [{r['quarter']:.3f}, {r['three_quarters']:.3f}]" for r in report["speedup"].values()
+    ]
     lines.append(f"{'speedup':12}" + "".join(f"{cell:>26}" for cell in speedups))
-    return "\n".join([*lines, "medians [quartiles]; speedup of the medians (least to most of a round)"])
+    return "\n".join([*lines, "medians [quartiles]; the speedup is that of the same steps"])
 
 
 def parser() -> argparse.ArgumentParser:
@@ -173,10 +181,7 @@ def main() -> None:
             variant.stages.close()
     report["load_average"] = {"before": before, "after": os.getloadavg()}
     report["seconds"] = {v.name: {part: quantiles(v.seconds[part]) for part in PARTS} for v in pair}
-    report["speedup"] = {}
-    for part in PARTS:
-        by_round, medians = ratios(pair, part, args.counted), [quantiles(v.seconds[part])["median_s"] for v in pair]
-        report["speedup"][part] = {"of_medians": medians[0] / medians[1], "least": min(by_round), "most": max(by_round)}
+    report["speedup"] = {part: speedup(pair, part) for part in PARTS}
     report["all_seconds"] = {v.name: v.seconds for v in pair}
     device = pair[0].state.device.type
     out = args.out or RESULTS / f"workers_{report['capture']}_{device}_{report['threads']}_threads.json"
