@@ -58,19 +58,19 @@ class ModelConfig:
 class LearningRates:
     """Adam's step sizes. That of the means falls exponentially by `means_decay` over the run, as in 3DGS; the others by `decay`."""
 
-    means: float = 2e-3  # metres
+    means: float = 4e-3  # metres
     means_decay: float = 0.01
     quats: float = 4e-3
-    log_scales: float = 1e-2
+    log_scales: float = 4e-2
     opacity_logits: float = 5e-2
-    sh0: float = 1e-2
-    sh_rest: float = 1e-3
+    sh0: float = 4e-2
+    sh_rest: float = 3e-3
     lidar_logits: float = 5e-2
     sky: float = 5e-2
     track_translations: float = 1e-3  # metres
     track_quaternions: float = 2e-4
     exposure: float = 2e-3
-    decay: float = 0.2
+    decay: float = 0.3
 
 
 @dataclass

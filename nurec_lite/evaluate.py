@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.types import Capture, ImageFrame
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.metrics import ImageMetrics, LidarMetrics
 from nurec_lite.pictures import comparison, range_picture, save_png
 from nurec_lite.scene.scene import Scene, exposed
@@ -40,22 +40,39 @@ def evaluate(
     pictures: Path | None = None,  # folder for PNGs; None: no pictures
 ) -> dict[str, object]:
     """All metrics of the frames, by the names of `nurec_lite.metrics`."""
-    device = scene.sky.device
     images, sweeps = ImageMetrics(), LidarMetrics()
     for n, i in enumerate(frames.images):
-        frame = capture.images[i]
-        truth, rendered = frame.load(), image_of(stages, scene, capture, frame)
-        images.add(rendered, truth, capture, frame)
-        if pictures is not None and n % max(1, -(-len(frames.images) // PICTURES)) == 0:
-            save_png(pictures / f"{frame.sensor}_{frame.index:04d}.png", comparison(truth, rendered))
+        drawn = pictures if _is_drawn(n, len(frames.images), PICTURES) else None
+        _measure_image(stages, scene, capture, capture.images[i], images, drawn)
     for n, i in enumerate(frames.sweeps):
-        frame, lidar = capture.sweeps[i], capture.lidar(capture.sweeps[i].sensor)
-        sweep = frame.load()
-        returns = _to_cpu(render_sweep(stages, scene, lidar_view(capture, frame, sweep, device)))
-        sweeps.add(returns, sweep)
-        if pictures is not None and n % max(1, -(-2 * len(frames.sweeps) // PICTURES)) == 0:
-            save_png(pictures / f"{frame.sensor}_{frame.index:04d}.png", range_picture(sweep, returns, lidar))
+        drawn = pictures if _is_drawn(n, len(frames.sweeps), PICTURES // 2) else None
+        _measure_sweep(stages, scene, capture, capture.sweeps[i], sweeps, drawn)
     return images.summary() | sweeps.summary()
+
+
+def _is_drawn(n: int, total: int, wanted: int) -> bool:
+    return n % max(1, -(-total // wanted)) == 0
+
+
+def _measure_image(
+    stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame, metrics: ImageMetrics, pictures: Path | None
+) -> None:
+    truth, rendered = frame.load(), image_of(stages, scene, capture, frame)
+    metrics.add(rendered, truth, capture, frame)
+    if pictures is not None:
+        save_png(pictures / f"{frame.sensor}_{frame.index:04d}.png", comparison(truth, rendered))
+
+
+def _measure_sweep(
+    stages: Stages, scene: Scene, capture: Capture, frame: SweepFrame, metrics: LidarMetrics, pictures: Path | None
+) -> None:
+    sweep = frame.load()
+    view = lidar_view(capture, frame, sweep, scene.sky.device)
+    returns = _to_cpu(render_sweep(stages, scene, view))
+    metrics.add(returns, sweep)
+    if pictures is not None:
+        picture = range_picture(sweep, returns, capture.lidar(frame.sensor))
+        save_png(pictures / f"{frame.sensor}_{frame.index:04d}.png", picture)
 
 
 @torch.no_grad()

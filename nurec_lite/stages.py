@@ -7,6 +7,7 @@ wraps one. Nothing inside the step asks which options are on.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -108,14 +109,13 @@ def render_sweep(stages: "Stages", scene: Scene, view: LidarView) -> LidarReturn
 
 def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     """One image and some rays: render, compare, differentiate, update, adapt."""
-    capture, device = state.plan.capture, state.device
+    capture, device, batch = state.plan.capture, state.device, batch.to(state.device)
     frame = capture.images[batch.image_index]
     rendered = render_frame(stages, state.scene, camera_view(capture, frame, device))
     image = exposed(state.scene, capture.camera_index(frame.sensor), rendered.colour)
-    target = batch.image.to(device).float() / 255
-    returns = None
-    if batch.sweep is not None and batch.sweep_index is not None:
-        batch = replace(batch, sweep=batch.sweep.to(device))
+    target, returns = batch.image.float() / 255, None
+    if batch.sweep is not None:
+        assert batch.sweep_index is not None
         view = lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, device)
         returns = render_sweep(stages, state.scene, view)
     loss, terms = stages.loss(state, batch, image, target, returns)
@@ -157,11 +157,12 @@ class Stages:
                 raise OptionError(
                     f"option '{option}' replaces the stage '{name}', which another option wraps; name '{option}' first"
                 )
-        return replace(self, claims={**self.claims, **dict.fromkeys(stages, option)}, **stages)
+        new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
+        return replace(self, **new)
 
     def wrap(self, **wrappers: Callable[[Callable], Callable]) -> "Stages":
         """Puts something around stages, whatever they are by then."""
-        outer = {name: wrapper(getattr(self, name)) for name, wrapper in wrappers.items()}
+        outer: dict[str, Any] = {name: wrapper(getattr(self, name)) for name, wrapper in wrappers.items()}
         return replace(self, wrapped=self.wrapped | wrappers.keys(), **outer)
 
     def close(self) -> None:

@@ -4,13 +4,17 @@
 import os
 from pathlib import Path
 
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "PASSIVE"
+)  # before torch is imported: a busy machine is slow enough without spinning
+
 import hypothesis
 import pytest
 import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 
-torch.set_num_threads(2)
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("seeded")
 

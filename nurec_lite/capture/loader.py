@@ -2,7 +2,7 @@
 """Which image and which lidar rays each step trains on, and their decoding. Everything depends on (seed, step) alone, so that a
 resumed run and loader processes get the same batches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,13 +17,17 @@ SECTOR_COLUMNS = (
 
 @dataclass(frozen=True)
 class Batch:
-    """One image and the rays of some sectors of one sweep, on the host."""
+    """One image and the rays of some sectors of one sweep; loaded on the host."""
 
     step: int
     image_index: int  # into Capture.images
     image: Tensor  # [H, W, 3] uint8
     sweep_index: int | None  # into Capture.sweeps; None for a capture without lidar
     sweep: Sweep | None
+
+    def to(self, device: torch.device | str) -> "Batch":
+        sweep = None if self.sweep is None else self.sweep.to(device)
+        return replace(self, image=self.image.to(device), sweep=sweep)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 """Opens the capture that a configuration names."""
 
 from pathlib import Path
+from typing import Any
 
 from nurec_lite.capture.kitti_raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack
@@ -32,7 +33,7 @@ def open_capture(config: DataConfig) -> Capture:
 def _open_kitti(config: DataConfig) -> Capture:
     if config.root is None:
         raise CaptureError("data.root is missing: name the folder that holds the drive's date, as in data.root=PATH")
-    cameras = {"cameras": tuple(config.cameras)} if config.cameras else {}
+    named: dict[str, Any] = {"cameras": tuple(config.cameras)} if config.cameras else {}
     return read_kitti_raw(
         Path(config.root),
         date=config.date,
@@ -42,5 +43,5 @@ def _open_kitti(config: DataConfig) -> Capture:
         poses_file=Path(config.poses.file) if config.poses.file else None,
         tracks_file=Path(config.tracks.file) if config.tracks.file else None,
         image_delay=config.image_delay,
-        **cameras,
+        **named,
     )
