@@ -13,7 +13,7 @@ from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.optim import make_optimizer, means_rate, schedule
 from nurec_lite.scene.scene import Scene
 
-LR = LearningRates()
+LR = LearningRates(sky=0.05, decay=0.2, means=2e-3, means_decay=0.01)
 
 
 def rates(optimizer: torch.optim.Adam) -> dict[str, float]:

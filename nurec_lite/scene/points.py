@@ -44,7 +44,9 @@ class Points:
 def lidar_points(capture: Capture) -> Points:
     """All points of all training sweeps."""
     assert capture.split is not None
-    return Points.cat([Points.empty()] + [_sweep_points(capture, capture.sweeps[i]) for i in capture.split.train_sweeps])
+    return Points.cat(
+        [Points.empty()] + [_sweep_points(capture, capture.sweeps[i]) for i in capture.split.train_sweeps]
+    )
 
 
 def _sweep_points(capture: Capture, frame: SweepFrame) -> Points:
