@@ -2,36 +2,35 @@
 """python -m nurec_lite.train: reconstructs a capture within a budget of steps or seconds, then measures it."""
 
 import os
-import time
 
-START = time.monotonic()  # before the slow imports: `seconds_total` counts from here
 # Threads that wait for one another sleep instead of spinning: on a machine that does something else too, spinning costs 10 x and more.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-import json  # noqa: E402
-import logging  # noqa: E402
-import subprocess  # noqa: E402
-import sys  # noqa: E402
-from pathlib import Path  # noqa: E402
+import json
+import logging
+import subprocess
+import sys
+import time
+from pathlib import Path
 
-import hydra  # noqa: E402
-import torch  # noqa: E402
-from hydra.errors import HydraException, MissingConfigException  # noqa: E402
-from omegaconf import DictConfig, OmegaConf  # noqa: E402
-from tqdm import tqdm  # noqa: E402
+import hydra
+import torch
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
 
-from nurec_lite.capture.loader import BatchPlan  # noqa: E402
-from nurec_lite.capture.open import open_capture  # noqa: E402
-from nurec_lite.capture.types import Capture, CaptureError  # noqa: E402
-from nurec_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict  # noqa: E402
-from nurec_lite.config import Config, ConfigError, to_config, to_dict  # noqa: E402
-from nurec_lite.evaluate import evaluate, held_out  # noqa: E402
-from nurec_lite.metrics import to_json  # noqa: E402
-from nurec_lite.opt import build_stages, unknown_option  # noqa: E402
-from nurec_lite.optim import make_optimizer  # noqa: E402
-from nurec_lite.paths import PACKAGE, resource  # noqa: E402
-from nurec_lite.scene.init import make_scene  # noqa: E402
-from nurec_lite.stages import OptionError, Stages, StepResult, TrainState  # noqa: E402
+from nurec_lite.capture.loader import BatchPlan
+from nurec_lite.capture.open import open_capture
+from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict
+from nurec_lite.config import Config, ConfigError, to_config, to_dict
+from nurec_lite.evaluate import evaluate, held_out
+from nurec_lite.metrics import to_json
+from nurec_lite.opt import build_stages, unknown_option
+from nurec_lite.optim import make_optimizer
+from nurec_lite.paths import PACKAGE, resource
+from nurec_lite.progress import Bar, seconds_since_start
+from nurec_lite.scene.init import make_scene
+from nurec_lite.stages import OptionError, Stages, TrainState
 
 log = logging.getLogger("nurec_lite")
 
@@ -48,7 +47,7 @@ def run(config: Config) -> dict[str, object]:
     try:
         seconds = train(stages, state, out / "checkpoint.pt", seconds)
         metrics = {
-            "seconds_total": time.monotonic() - START,
+            "seconds_total": seconds_since_start(),
             "seconds_train": seconds,
             "steps": state.step,
             "gaussians": len(state.scene.gaussians),
@@ -111,36 +110,6 @@ def train(stages: Stages, state: TrainState, checkpoint: Path, seconds: float) -
 def save(state: TrainState, path: Path, seconds: float) -> None:
     counters = {"step": state.step, "seconds": seconds}
     save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters)
-
-
-class Bar:
-    """Progress with running PSNR and range error."""
-
-    def __init__(self, steps: int | None, seconds: float | None) -> None:
-        self.by_steps = seconds is None
-        form = "{l_bar}{bar}| {n:.0f}/{total:.0f} " + ("steps" if self.by_steps else "s") + " [{rate_fmt}{postfix}]"
-        self.bar = tqdm(
-            total=steps if self.by_steps else seconds,
-            bar_format=form,
-            unit="step" if self.by_steps else "s",
-            leave=True,
-        )
-        self.mse, self.range = 0.0, 0.0
-
-    def show(self, state: TrainState, seconds: float, result: StepResult) -> None:
-        keep = min(0.98, state.step / (state.step + 10))
-        self.mse = keep * self.mse + (1 - keep) * float(result.mse)
-        self.range = keep * self.range + (1 - keep) * float(result.terms.get("range", 0))
-        psnr = -10 * torch.log10(torch.tensor(max(self.mse, 1e-10))).item()
-        text = (
-            f"PSNR {psnr:.2f} dB, range {self.range:.2f} m, {len(state.scene.gaussians)} Gaussians, step {state.step}"
-        )
-        self.bar.set_postfix_str(text, refresh=False)
-        self.bar.update((state.step if self.by_steps else min(seconds, self.bar.total)) - self.bar.n)
-
-    def close(self) -> None:
-        self.bar.update(self.bar.total - self.bar.n)
-        self.bar.close()
 
 
 def choose_device(name: str) -> torch.device:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the capture that a configuration names."""
 
+import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +20,32 @@ def open_capture(config: DataConfig) -> Capture:
     if config.kind == "bundled":
         if config.root is not None:
             raise CaptureError(f"data.root={config.root} goes with data=pack or data=kitti_raw; name one of them too")
-        capture = read_pack(resource(BUNDLED), downscale=config.downscale)
+        capture = _limited(read_pack(resource(BUNDLED), downscale=config.downscale), config)
     elif config.kind == "pack":
         if config.root is None:
             raise CaptureError("data.root is missing: name the pack, as in data.root=FILE")
-        capture = read_pack(Path(config.root), downscale=config.downscale)
+        capture = _limited(read_pack(Path(config.root), downscale=config.downscale), config)
     elif config.kind == "kitti_raw":
         capture = _open_kitti(config)
     else:
         raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
     return capture.with_split(config.split)
+
+
+def _limited(capture: Capture, config: DataConfig) -> Capture:
+    """Only the frames and cameras that the configuration asks for."""
+    first, last = config.frames or (0, math.inf)
+    names = config.cameras or [camera.name for camera in capture.cameras]
+    unknown = [name for name in names if name not in {camera.name for camera in capture.cameras}]
+    if unknown:
+        known = ", ".join(camera.name for camera in capture.cameras)
+        raise CaptureError(f"data.cameras names '{unknown[0]}', but the cameras of {capture.name} are {known}")
+    return replace(
+        capture,
+        cameras=tuple(camera for camera in capture.cameras if camera.name in names),
+        images=tuple(f for f in capture.images if first <= f.index < last and f.sensor in names),
+        sweeps=tuple(f for f in capture.sweeps if first <= f.index < last),
+    )
 
 
 def _open_kitti(config: DataConfig) -> Capture:

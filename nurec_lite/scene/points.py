@@ -13,6 +13,7 @@ from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
 
 BOX_MARGIN = 1.1  # a box is enlarged by this factor to catch all points of its object
+GROUND_METRES = 0.05  # above the underside of a box points belong to the object, not to the ground that it stands on
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,8 @@ def assign_to_actors(
         radius = 0.5 * BOX_MARGIN * tracks.sizes[k].norm() + 5  # metres; 5 for what it moves within half a sweep
         near = torch.nonzero((world - middle.translations[0, k]).norm(dim=-1) < radius).squeeze(-1)
         local = _in_box_frame(one_track(tracks, k), sweep.times[near], world[near])
-        inside = (local.abs() <= 0.5 * BOX_MARGIN * tracks.sizes[k]).all(-1)
+        half = 0.5 * tracks.sizes[k]
+        inside = (local.abs() <= BOX_MARGIN * half).all(-1) & (local[:, 2] > GROUND_METRES - half[2])
         node[near[inside]], xyz[near[inside]] = k + 1, local[inside]
     return node, xyz
 
