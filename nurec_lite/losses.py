@@ -22,7 +22,7 @@ class LossWeights:
 
     image: float = 1.0
     ssim: float = 0.2
-    range: float = 0.05  # a metre
+    range: float = 0.1  # a metre
     intensity: float = 0.1
     drop: float = 0.05
     opacity: float = 0.01

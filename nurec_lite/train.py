@@ -8,6 +8,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import json
 import logging
+import math
 import subprocess
 import sys
 import time
@@ -22,7 +23,7 @@ from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict
-from nurec_lite.config import Config, ConfigError, to_config, to_dict
+from nurec_lite.config import Config, ConfigError, TrainConfig, to_config, to_dict
 from nurec_lite.evaluate import evaluate, held_out
 from nurec_lite.metrics import to_json
 from nurec_lite.opt import build_stages, unknown_option
@@ -79,32 +80,32 @@ def make_state(config: Config, capture: Capture, device: torch.device) -> tuple[
     optimizer = make_optimizer(scene, config.lr)
     optimizer.load_state_dict(content["optimizer"])
     generator.set_state(content["generator"].cpu())
-    counters = content["counters"]
-    return TrainState(plan, config, scene, optimizer, generator, device, step=int(counters["step"])), counters[
-        "seconds"
-    ]
+    step, seconds = int(content["counters"]["step"]), content["counters"]["seconds"]
+    return TrainState(plan, config, scene, optimizer, generator, device, step), seconds
 
 
 def train(stages: Stages, state: TrainState, checkpoint: Path, seconds: float) -> float:
     """Steps until the budget is spent; saves now and then and at the end. Returns the seconds trained, earlier ones included."""
     budget, begin, saved = state.config.train, time.monotonic() - seconds, time.monotonic()
     bar = Bar(budget.steps, budget.seconds)
-    while True:
+    while (progress := spent(budget, state.step, seconds)) < 1:
+        state.progress = progress
+        result = stages.step(stages, state, stages.next_batch(state.plan, state.step))
+        state.step += 1
         seconds = time.monotonic() - begin
-        state.progress = max(
-            seconds / budget.seconds if budget.seconds else 0.0, state.step / budget.steps if budget.steps else 0.0
-        )
-        if state.progress >= 1 or budget.steps == 0 or budget.seconds == 0:
-            break
+        bar.show(state, seconds, result)
         if time.monotonic() - saved > budget.checkpoint_seconds:
             save(state, checkpoint, seconds)
             saved = time.monotonic()
-        result = stages.step(stages, state, stages.next_batch(state.plan, state.step))
-        state.step += 1
-        bar.show(state, seconds, result)
     bar.close()
     save(state, checkpoint, seconds)
     return seconds
+
+
+def spent(budget: TrainConfig, step: int, seconds: float) -> float:
+    """Share of the budget that is used up, of steps or of seconds, whichever is further."""
+    pairs = ((step, budget.steps), (seconds, budget.seconds))
+    return max(used / limit if limit else 1.0 for used, limit in pairs if limit is not None)
 
 
 def save(state: TrainState, path: Path, seconds: float) -> None:
@@ -158,9 +159,8 @@ def summary(metrics: dict[str, object], out: str) -> str:
         ("lidar median error", "lidar_median_abs_m", "m"), ("lidar mean error", "lidar_mean_abs_m", "m"),
         ("training", "seconds_train", "s"), ("start to checkpoint", "seconds_total", "s"),
     ]  # fmt: skip
-    lines = [
-        f"  {label:20} {metrics[key]:8.3f} {unit}" for label, key, unit in rows if isinstance(metrics.get(key), float)
-    ]
+    known = {key: value for key, value in metrics.items() if isinstance(value, float) and math.isfinite(value)}
+    lines = [f"  {label:20} {known[key]:8.3f} {unit}" for label, key, unit in rows if key in known]
     lines.append(f"  {'Gaussians':20} {metrics['gaussians']:8} after {metrics['steps']} steps")
     return "\n".join([*lines, f"results in {out}: metrics.json, checkpoint.pt, pictures/"])
 

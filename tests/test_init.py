@@ -21,7 +21,7 @@ from nurec_lite.metrics import psnr
 from nurec_lite.scene.beyond import far_points, panorama, raised_points
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
 from nurec_lite.scene.init import make_scene
-from nurec_lite.scene.points import BOX_MARGIN, Points, lidar_points
+from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, lidar_points
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.harmonics import DEGREE_0
 from nurec_lite.splat.views import camera_view
@@ -104,6 +104,9 @@ def test_actors_points_lie_in_their_boxes_in_the_frame_of_the_box() -> None:
     for k in hit:
         local = points.xyz[points.node == k + 1]
         assert (local.abs() <= 0.5 * BOX_MARGIN * tracks.sizes[k] + 1e-9).all()
+        assert (
+            local[:, 2] > GROUND_METRES - 0.5 * tracks.sizes[k, 2]
+        ).all()  # the ground under a car does not move with it
         above_ground = local[local[:, 2] > -0.49 * tracks.sizes[k, 2]]
         assert (above_ground.abs() <= 0.5 * tracks.sizes[k] + 2e-3).all(-1).float().mean() > 0.98
 
@@ -127,7 +130,8 @@ def test_no_background_point_is_left_inside_a_box() -> None:
     for k in parked:
         q = poses.quaternions[0, k] * torch.tensor([1.0, -1, -1, -1], dtype=torch.float64)
         local = quat_rotate(q.expand(len(world), 4), world - poses.translations[0, k])
-        assert not (local.abs() < 0.5 * tracks.sizes[k]).all(-1).any()
+        inside = (local.abs() < 0.5 * tracks.sizes[k]).all(-1)
+        assert (local[inside, 2] <= GROUND_METRES - 0.5 * tracks.sizes[k, 2]).all()
 
 
 def test_colours_are_those_of_the_pixels_at_that_moment() -> None:

@@ -9,13 +9,14 @@ from torch import Tensor
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.camera import pixel_directions
-from nurec_lite.geometry.lidar import azimuth_elevation, unit_directions
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, quat_rotate
 from nurec_lite.scene.points import Points, colours_at
 
 COLUMNS = 512  # of azimuth, in which the highest return is looked for
 TOP_DEGREES = 30.0  # up to which elevation surfaces are continued
 STEP_DEGREES = 1.0
+BELOW_TOP_DEGREES = 3.0
 
 
 def raised_points(capture: Capture) -> Points:
@@ -29,31 +30,26 @@ def raised_points(capture: Capture) -> Points:
 
 
 def _raise(capture: Capture, frame: SweepFrame) -> Points:
-    sweep = frame.load()
-    lidar = capture.lidar(frame.sensor)
-    angles = azimuth_elevation(sweep.directions)
-    # of the beams; lower returns end at something that the beams above pass by
-    top = lidar.elevations.max() - math.radians(3)
-    sweep = sweep.select(sweep.returned & (angles[:, 1] > top))
-    angles = azimuth_elevation(sweep.directions)
-    column = ((angles[:, 0] / (2 * math.pi) + 0.5) * COLUMNS).long().clamp(0, COLUMNS - 1)
-    order = torch.argsort(angles[:, 1], stable=True)
-    highest = torch.full((COLUMNS,), -1).scatter(0, column[order], order)
-    highest = highest[highest >= 0]
-    xyz = world_points(frame, sweep, lidar)[highest]
-    foot = torch.tan(angles[highest, 1].double())
+    sweep, lidar = _highest_returns(frame.load(), capture.lidar(frame.sensor)), capture.lidar(frame.sensor)
+    elevation = azimuth_elevation(sweep.directions)[:, 1].double()
+    foot, flat = torch.tan(elevation)[:, None], (sweep.ranges.double() * torch.cos(elevation))[:, None]
     rise = torch.tan(torch.deg2rad(torch.arange(STEP_DEGREES, TOP_DEGREES, STEP_DEGREES, dtype=torch.float64)))
-    flat = (sweep.ranges[highest].double() * torch.cos(angles[highest, 1].double()))[:, None]
-    up = torch.where(rise > foot[:, None], rise - foot[:, None], torch.nan) * flat
-    raised = xyz[:, None] + torch.stack([torch.zeros_like(up), torch.zeros_like(up), up], dim=-1)
-    raised = raised.flatten(0, 1)
-    raised = raised[torch.isfinite(raised[:, 2])]
-    return _coloured(capture, frame.index, raised)
-
-
-def _coloured(capture: Capture, index: int, xyz: Tensor) -> Points:
-    colour, seen = colours_at(capture, index, xyz)
+    which, step = torch.nonzero(rise > foot, as_tuple=True)
+    xyz = world_points(frame, sweep, lidar)[which]
+    xyz[:, 2] += ((rise - foot) * flat)[which, step]
+    colour, seen = colours_at(capture, frame.index, xyz)
     return Points(xyz, torch.zeros(len(xyz), dtype=torch.int64), colour, seen, torch.full((len(xyz),), 0.1))
+
+
+def _highest_returns(sweep: Sweep, lidar: Lidar) -> Sweep:
+    """The highest return of each column of azimuth, where it is one of the highest beams': the beams above a lower one passed by."""
+    elevation = azimuth_elevation(sweep.directions)[:, 1]
+    sweep = sweep.select(sweep.returned & (elevation > lidar.elevations.max() - math.radians(BELOW_TOP_DEGREES)))
+    azimuth, elevation = azimuth_elevation(sweep.directions).unbind(-1)
+    column = ((azimuth / (2 * math.pi) + 0.5) * COLUMNS).long().clamp(0, COLUMNS - 1)
+    order = torch.argsort(elevation, stable=True)
+    rank = torch.full((COLUMNS,), -1).scatter_reduce(0, column[order], torch.arange(len(order)), "amax")
+    return sweep.select(order[rank[rank >= 0]])
 
 
 def far_points(
