@@ -22,10 +22,11 @@ FAR_METRES = 40.0
 
 
 @torch.no_grad()
-def moment(scene: Scene, capture: Capture, index: int) -> np.ndarray:
-    """Truth above render for the cameras of a moment, and below them measured above rendered range."""
+def moment(scene: Scene, capture: Capture, index: int, cameras: int) -> np.ndarray:
+    """Truth above render for the first cameras, and below them measured above rendered range."""
     stages, columns = Stages(), []
-    for frame in (f for f in capture.images if f.index == index):
+    names = [camera.name for camera in capture.cameras[:cameras]]
+    for frame in (f for f in capture.images if f.index == index and f.sensor in names):
         columns.append(np.concatenate([to_picture(frame.load()), to_picture(image_of(stages, scene, capture, frame))]))
     picture = enlarged(np.concatenate(columns, axis=1), 2, 2)
     frame = next(f for f in capture.sweeps if f.index == index)
@@ -49,8 +50,8 @@ def main() -> None:
     capture = open_capture(DataConfig())
     moments = sorted({frame.index for frame in capture.images})
     args.out.mkdir(parents=True, exist_ok=True)
-    save_png(args.out / "street.png", moment(scene, capture, moments[len(moments) // 2 // 5 * 5 + 4]))
-    save_animation(args.out / "street.gif", [moment(scene, capture, i) for i in moments], fps=10)
+    save_png(args.out / "street.png", moment(scene, capture, moments[len(moments) // 2 // 5 * 5 + 4], cameras=2))
+    save_animation(args.out / "street.gif", [moment(scene, capture, i, cameras=1) for i in moments[::2]], fps=5)
 
 
 if __name__ == "__main__":
