@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as nurec_lite.train does
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as nurec_lite.train does
 
 import torch
 from hydra import compose, initialize_config_dir

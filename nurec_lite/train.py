@@ -3,8 +3,9 @@
 
 import os
 
-# Threads that wait for one another sleep instead of spinning: on a machine that does something else too, spinning costs 10 x and more.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# Threads that wait for one another spin briefly, then sleep. On two quiet cores sleeping at once costs 1.4 x, and on a busy machine
+# spinning for long costs 10 x and more (benchmarks/LOG.md).
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import json
 import logging
