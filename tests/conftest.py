@@ -4,9 +4,8 @@
 import os
 from pathlib import Path
 
-os.environ.setdefault(
-    "OMP_WAIT_POLICY", "PASSIVE"
-)  # before torch is imported: a busy machine is slow enough without spinning
+# before torch is imported: a busy machine is slow enough without spinning
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import hypothesis
 import pytest

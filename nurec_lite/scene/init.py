@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scene that training starts from: disks on the lidar's surfaces, coloured from the images, a far shell, and a grey sky."""
+"""The scene that training starts from: disks on the lidar's surfaces, coloured from the images, guesses beyond them, and a sky."""
 
 import math
 from dataclasses import replace
