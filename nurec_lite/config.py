@@ -10,8 +10,6 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from nurec_lite.losses import LossWeights
-
 
 @dataclass
 class FileChoice:
@@ -83,6 +81,20 @@ class DensityConfig:
     cap: int = 80_000  # Gaussians at most
     growth: float = 1.05  # factor at each relocation until the cap is reached
     noise: float = 1.0  # times the means' learning rate: standard deviations of noise at opacity 0
+
+
+@dataclass
+class LossWeights:
+    """Factors of the terms, by their names; `ssim` is the share of 1 - SSIM inside the term `image`."""
+
+    image: float = 1.0
+    ssim: float = 0.2
+    range: float = 0.1  # a metre
+    intensity: float = 0.1
+    drop: float = 0.05
+    opacity: float = 0.01
+    scale: float = 0.01  # a metre
+    exposure: float = 0.01
 
 
 @dataclass

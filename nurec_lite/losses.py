@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terms of the training loss. Nothing here waits for the device: masks enter as factors, never as indices."""
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.config import LossWeights
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.splat.render import LidarReturns
 
@@ -14,20 +13,6 @@ _WINDOW = 11  # pixels
 _SIGMA = 1.5  # pixels
 _C1, _C2 = 0.01**2, 0.03**2  # of Wang et al. 2004 for values in 0..1
 _PROBABILITY_EPS = 1e-6
-
-
-@dataclass
-class LossWeights:
-    """Factors of the terms, by their names; `ssim` is the share of 1 - SSIM inside the term `image`."""
-
-    image: float = 1.0
-    ssim: float = 0.2
-    range: float = 0.1  # a metre
-    intensity: float = 0.1
-    drop: float = 0.05
-    opacity: float = 0.01
-    scale: float = 0.01  # a metre
-    exposure: float = 0.01
 
 
 def weighted_sum(
