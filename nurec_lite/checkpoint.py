@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints: everything that a run needs to go on, in one file that is written whole or not at all."""
 
-import os
+import io
+import zipfile
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import torch
 
 from nurec_lite.config import Config, to_dict
+from nurec_lite.errors import UserError
+from nurec_lite.files import written
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
 
-FORMAT = 1
+FORMAT = 2
+_PARTS = {"scene", "optimizer", "generator", "config", "counters", "history"}
 
 
-class CheckpointError(ValueError):
+class CheckpointError(UserError):
     """The checkpoint cannot be used; the message names the file and the remedy."""
 
 
@@ -27,8 +31,9 @@ def save_checkpoint(
     generator: torch.Generator,
     config: Config,
     counters: dict[str, float],  # step, seconds
+    history: list[dict[str, float]],  # rows of `history.History`
 ) -> None:
-    """Written to a temporary name beside `path`, flushed to the disk and renamed: a crash leaves the previous checkpoint."""
+    """A crash or a full disk leaves the previous checkpoint."""
     content = {
         "format": FORMAT,
         "scene": scene_to_dict(scene),
@@ -36,17 +41,10 @@ def save_checkpoint(
         "generator": generator.get_state(),
         "config": to_dict(config),
         "counters": dict(counters),
+        "history": history,
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("wb") as file:
-            torch.save(content, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written(path) as file:
+        torch.save(content, file)
 
 
 def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
@@ -54,14 +52,24 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
     if not path.is_file():
         raise CheckpointError(f"{path} does not exist; give the path of a checkpoint, such as OUT/checkpoint.pt")
     try:
-        content = torch.load(path, map_location=device, weights_only=True)
-    except Exception as error:  # torch raises many classes for a file that is cut short or something else
+        data = path.read_bytes()
+        _check_sums(data)
+        content = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
+    except Exception as error:  # torch and zipfile raise many classes for a file that is cut short or something else
         raise CheckpointError(f"{path} is not a whole checkpoint ({type(error).__name__}); use another one") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    if not isinstance(content, dict) or content.get("format") != FORMAT or not content.keys() >= _PARTS:
         raise CheckpointError(
             f"{path} is not a checkpoint of this version; train again, or use the version that wrote it"
         )
     return content
+
+
+def _check_sums(data: bytes) -> None:
+    """torch.load does not look at them: altered bytes would become altered Gaussians."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise zipfile.BadZipFile(damaged)
 
 
 def scene_to_dict(scene: Scene) -> dict[str, Any]:
@@ -76,3 +84,11 @@ def scene_from_dict(content: dict[str, Any]) -> Scene:
     tracks = Tracks(**{f.name: content["tracks"][f.name] for f in fields(Tracks)})
     rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
     return Scene(gaussians=gaussians, tracks=tracks, **rest)
+
+
+def scene_to(scene: Scene, device: torch.device | str) -> Scene:
+    """A copy on another device."""
+    content = scene_to_dict(scene)
+    parameters = {name: value.to(device) for name, value in content["parameters"].items()}
+    tracks = asdict(scene.tracks.to(device, scene.track_translations.dtype))
+    return scene_from_dict({"parameters": parameters, "node": content["node"].to(device), "tracks": tracks})

@@ -10,6 +10,10 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
+from nurec_lite.errors import UserError
+
+SUBSETS = ("test", "train", "all")
+
 
 @dataclass
 class FileChoice:
@@ -28,7 +32,7 @@ class DataConfig:
     frames: list[int] | None = None  # first and last (exclusive) frame; null: all
     cameras: list[str] | None = None  # null: all (KITTI: image_02 and image_03)
     date: str | None = None  # KITTI raw: found when there is one
-    drive: str | None = None
+    drive: str | None = None  # likewise
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     poses: FileChoice = field(default_factory=FileChoice)  # KITTI raw: T_world_velo, 3x4 a row; null: oxts
     tracks: FileChoice = field(
@@ -57,18 +61,18 @@ class LearningRates:
     """Adam's step sizes. That of the means falls exponentially by `means_decay` over the run, as in 3DGS; the others by `decay`."""
 
     means: float = 4e-3  # metres
-    means_decay: float = 0.01
-    quats: float = 4e-3
+    means_decay: float = 0.01  # factor over the whole run
+    quats: float = 4e-3  # rotations
     log_scales: float = 4e-2
     opacity_logits: float = 5e-2
-    sh0: float = 4e-2
-    sh_rest: float = 3e-3
-    lidar_logits: float = 5e-2
+    sh0: float = 4e-2  # colour seen from anywhere
+    sh_rest: float = 3e-3  # colour that depends on the direction
+    lidar_logits: float = 5e-2  # intensity and ray drop
     sky: float = 5e-2
     track_translations: float = 1e-3  # metres
     track_quaternions: float = 2e-4
-    exposure: float = 2e-3
-    decay: float = 0.3
+    exposure: float = 2e-3  # gain and offset of the cameras
+    decay: float = 0.3  # of all rates but that of the means, over the whole run
 
 
 @dataclass
@@ -85,16 +89,16 @@ class DensityConfig:
 
 @dataclass
 class LossWeights:
-    """Factors of the terms, by their names; `ssim` is the share of 1 - SSIM inside the term `image`."""
+    """Factors of the terms, by their names."""
 
-    image: float = 1.0
-    ssim: float = 0.2
+    image: float = 1.0  # L1 and SSIM of the image
+    ssim: float = 0.2  # share of 1 - SSIM inside the term `image`
     range: float = 0.1  # a metre
-    intensity: float = 0.1
-    drop: float = 0.05
-    opacity: float = 0.01
+    intensity: float = 0.1  # L1 on rays that returned
+    drop: float = 0.05  # cross entropy of ray drop
+    opacity: float = 0.01  # mean opacity, which should fall where nothing needs it
     scale: float = 0.01  # a metre
-    exposure: float = 0.01
+    exposure: float = 0.01  # squares of log gain and offset
 
 
 @dataclass
@@ -104,13 +108,16 @@ class TrainConfig:
     lidar_rays: int = 4096  # rays of a sweep that a step renders, about
     checkpoint_seconds: float = 60.0  # between checkpoints
     resume: str | None = None  # checkpoint to go on from
-    evaluate: bool = True
+    evaluate: bool = True  # measures the held-out frames at the end
+    tensorboard: bool = False  # writes scalars for TensorBoard (extra `tensorboard`)
 
 
 @dataclass
 class Config:
-    out: str = "runs/last"
-    seed: int = 0
+    """Of a run; those of the other verbs extend it."""
+
+    out: str = "runs/last"  # folder of the results
+    seed: int = 0  # of everything random
     device: str = "auto"  # auto, cpu, cuda or cuda:N
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -121,10 +128,56 @@ class Config:
     opt: dict[str, Any] = field(default_factory=dict)  # option name -> its parameters, in the order of the command line
 
 
-ConfigStore.instance().store(name="schema", node=Config)
+@dataclass
+class EvaluateConfig(Config):
+    """Measures a checkpoint."""
+
+    checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
+    subset: str = "test"  # frames of the split that are measured: test (held out), train or all
 
 
-class ConfigError(ValueError):
+@dataclass
+class RenderConfig(Config):
+    """Renders a checkpoint, where and when one likes. Metres, seconds of the capture, degrees."""
+
+    checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
+    sensors: list[str] | None = None  # cameras and lidars by their names; null: all
+    subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
+    times: list[float] | None = None  # one moment, or the first and the last one; null: the frames' own
+    fps: float = 10.0  # moments a second between the first and the last; pictures a second in an animation
+    shift: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # of the trajectory: forward, left, up
+    remove: list[str] = field(default_factory=list)  # ids of tracks whose actors are taken away; `actors`: all of them
+    move: dict[str, list[float]] = field(default_factory=dict)  # id: forward, left, up and turn to the left of an actor
+    formats: list[str] = field(default_factory=lambda: ["png"])  # png, gif, apng, mp4; of lidars also npz, ply
+
+
+@dataclass
+class ExportConfig(Config):
+    """Writes a checkpoint's Gaussians as PLY."""
+
+    checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
+    node: str = "all"  # all, background, or the id of a track
+    time: float | None = (
+        None  # seconds at which actors stand where they are; null: one node in its own frame, all in mid-drive
+    )
+
+
+@dataclass
+class PackConfig(Config):
+    """Writes a capture into one file."""
+
+    image_format: str = "jpeg"  # or png, which loses nothing
+    quality: int = 95  # of JPEG, 1 to 100
+
+
+VERBS: dict[str, type[Config]] = {
+    "train": Config, "evaluate": EvaluateConfig, "render": RenderConfig, "export": ExportConfig, "pack": PackConfig
+}  # fmt: skip
+for _verb, _class in VERBS.items():
+    ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)
+
+
+class ConfigError(UserError):
     """The configuration cannot be used; the message names the key and the remedy."""
 
 
@@ -135,7 +188,7 @@ def to_config(
     try:
         config = OmegaConf.to_object(composed)
     except Exception as error:  # OmegaConf raises a class of its own for each kind of mistake
-        raise ConfigError(f"configuration: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"configuration: {str(error).splitlines()[0]}; correct this key") from error
     assert isinstance(config, Config)
     _check(config)
     return config
@@ -145,9 +198,12 @@ def to_dict(config: Config) -> dict[str, Any]:
     return asdict(config)
 
 
-def _check(config: Config) -> None:
+def check_budget(config: Config) -> None:
     if config.train.steps is None and config.train.seconds is None:
         raise ConfigError("give a budget: train.steps=N or train.seconds=S")
+
+
+def _check(config: Config) -> None:
     for key, value in (("train.steps", config.train.steps), ("train.seconds", config.train.seconds)):
         if value is not None and value < 0:
             raise ConfigError(f"{key} is {value}, but must not be negative")
@@ -157,3 +213,8 @@ def _check(config: Config) -> None:
         raise ConfigError(f"model.sh_degree is {config.model.sh_degree}, but must be 0, 1, 2 or 3")
     if config.data.frames is not None and len(config.data.frames) != 2:
         raise ConfigError("data.frames takes two numbers, the first frame and the one after the last, as in [0,20]")
+    if getattr(config, "checkpoint", None) == "":
+        raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
+    subset = getattr(config, "subset", "all")
+    if subset not in SUBSETS:
+        raise ConfigError(f"subset is '{subset}', but must be one of {', '.join(SUBSETS)}")

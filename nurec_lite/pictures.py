@@ -5,17 +5,16 @@ A picture is a uint8 array [H, W, 3]. Files are written under a temporary name a
 """
 
 import math
-import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
+from nurec_lite.files import written
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.metrics import NEVER_CROSSED_M, as_unit, psnr
 from nurec_lite.splat.render import LidarReturns
@@ -189,7 +188,8 @@ def save_png(
     path: Path,
     picture: np.ndarray,  # [H, W, 3] uint8
 ) -> None:
-    _write(path, lambda file: Image.fromarray(picture).save(file, format="PNG"))
+    with written(path) as file:
+        Image.fromarray(picture).save(file, format="PNG")
 
 
 def save_animation(
@@ -205,15 +205,5 @@ def save_animation(
     if not images:
         raise ValueError(f"cannot write {path.name}: there are no frames")
     options = {"save_all": True, "append_images": images[1:], "duration": 1000 / fps, "loop": 0}
-    _write(path, lambda file: images[0].save(file, format=formats[path.suffix.lower()], **options))
-
-
-def _write(path: Path, save: Callable[[BinaryIO], None]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            save(file)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written(path) as file:
+        images[0].save(file, format=formats[path.suffix.lower()], **options)

@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a run is: the progress bar, and the time since the process began."""
+"""How far a run is: the progress bar, the wish to stop, and the time since the process began."""
 
-import math
 import os
+import signal
 import time
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from tqdm import tqdm
 
-from nurec_lite.stages import StepResult, TrainState
-
 _IMPORTED = time.monotonic()
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def seconds_since_start() -> float:
@@ -32,17 +33,41 @@ class Bar:
             total=steps if self.by_steps else seconds,
             bar_format="{percentage:3.0f}% {bar:20} {n:.0f}/{total:.0f} " + unit + " {postfix}",
         )
-        self.mse, self.range = 0.0, 0.0
 
-    def show(self, state: TrainState, seconds: float, result: StepResult) -> None:
-        keep = min(0.98, state.step / (state.step + 10))
-        self.mse = keep * self.mse + (1 - keep) * float(result.mse)
-        self.range = keep * self.range + (1 - keep) * float(result.terms.get("range", 0))
-        psnr = -10 * math.log10(max(self.mse, 1e-10))
-        text = f"PSNR {psnr:.2f} dB, range {self.range:.2f} m, {len(state.scene.gaussians)} Gaussians"
-        self.bar.set_postfix_str(f"step {state.step}: {text}", refresh=False)
-        self.bar.update((state.step if self.by_steps else min(seconds, self.bar.total)) - self.bar.n)
+    def show(
+        self,
+        row: dict[str, float],  # of `history.History`
+    ) -> None:
+        known = f"PSNR {row['psnr']:.2f} dB, range {row.get('range', 0):.2f} m, {row['gaussians']:.0f} Gaussians"
+        self.bar.set_postfix_str(f"step {row['step']:.0f}: {known}", refresh=False)
+        self.bar.update((row["step"] if self.by_steps else min(row["seconds"], self.bar.total)) - self.bar.n)
 
-    def close(self) -> None:
-        self.bar.update(self.bar.total - self.bar.n)
+    def close(self, complete: bool = True) -> None:
+        if complete:
+            self.bar.update(self.bar.total - self.bar.n)
         self.bar.close()
+
+
+class StopWish:
+    """Within the block, the first Ctrl-C (or SIGTERM) sets `asked`, so that a loop ends between two steps; a second one
+    interrupts at once. Only the main thread can listen; elsewhere `asked` stays False."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        self._previous: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> "StopWish":
+        try:
+            self._previous = {s: signal.signal(s, self._ask) for s in _SIGNALS}
+        except ValueError:
+            self._previous = {}
+        return self
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)

@@ -6,7 +6,7 @@ wraps one. Nothing inside the step asks which options are on.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,9 @@ from torch import Tensor
 
 from nurec_lite.capture.loader import Batch, BatchPlan
 from nurec_lite.config import Config
+from nurec_lite.errors import UserError
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
+from nurec_lite.history import History
 from nurec_lite.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
 from nurec_lite.optim import means_rate, replace_gaussians, schedule
 from nurec_lite.scene.collect import collect_gaussian_parameters
@@ -27,7 +29,7 @@ from nurec_lite.splat.tiles import PairList, tile
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 
 
-class OptionError(ValueError):
+class OptionError(UserError):
     """An option cannot be applied; the message names it and says why."""
 
 
@@ -42,7 +44,9 @@ class TrainState:
     generator: torch.Generator  # of noise and relocation, on the scene's device
     device: torch.device
     step: int = 0
+    seconds: float = 0.0  # of training so far
     progress: float = 0.0  # 0 at the start, 1 at the end of the budget
+    history: History = field(default_factory=History)
 
 
 @dataclass(frozen=True)
@@ -145,6 +149,7 @@ class Stages:
     step: Callable[["Stages", TrainState, Batch], StepResult] = train_step
     claims: Mapping[str, str] = field(default_factory=dict)  # stage -> the option that swapped it
     wrapped: frozenset[str] = frozenset()  # stages that something stands around
+    closers: tuple[Callable[[], None], ...] = ()  # end what stages have started, such as loader processes
 
     def swap(self, option: str, **stages: Callable) -> "Stages":
         """Replaces stages; two options that claim the same stage are an error that names both."""
@@ -157,8 +162,9 @@ class Stages:
                 raise OptionError(
                     f"option '{option}' replaces the stage '{name}', which another option wraps; name '{option}' first"
                 )
+        closers = tuple(stage.close for stage in stages.values() if hasattr(stage, "close"))
         new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
-        return replace(self, **new)
+        return replace(self, closers=self.closers + closers, **new)
 
     def wrap(self, **wrappers: Callable[[Callable], Callable]) -> "Stages":
         """Puts something around stages, whatever they are by then."""
@@ -166,8 +172,6 @@ class Stages:
         return replace(self, wrapped=self.wrapped | wrappers.keys(), **outer)
 
     def close(self) -> None:
-        """Ends what stages have started, such as loader processes."""
-        for f in fields(self):
-            closer = getattr(getattr(self, f.name), "close", None)
-            if closer is not None:
-                closer()
+        """Ends what stages have started."""
+        for closer in self.closers:
+            closer()

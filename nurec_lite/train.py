@@ -1,106 +1,116 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.train: reconstructs a capture within a budget of steps or seconds, then measures it."""
 
-import os
+import nurec_lite.threads  # noqa: F401  before torch
 
-# Threads that wait for one another spin briefly, then sleep. On two quiet cores sleeping at once costs 1.4 x, and on a busy machine
-# spinning for long costs 10 x and more (benchmarks/LOG.md).
-os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-
+# isort: split
 import json
 import logging
 import math
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import hydra
 import torch
-from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 
 from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.open import open_capture
-from nurec_lite.capture.types import Capture, CaptureError
-from nurec_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict
-from nurec_lite.config import Config, ConfigError, TrainConfig, to_config, to_dict
+from nurec_lite.capture.types import Capture
+from nurec_lite.checkpoint import load_checkpoint, save_checkpoint, scene_from_dict
+from nurec_lite.command import command
+from nurec_lite.config import Config, TrainConfig, check_budget, to_config, to_dict
+from nurec_lite.environment import choose_device, commit, device_name
+from nurec_lite.errors import UserError
 from nurec_lite.evaluate import evaluate, held_out
+from nurec_lite.files import write_text
+from nurec_lite.history import History
 from nurec_lite.metrics import to_json
-from nurec_lite.opt import build_stages, unknown_option
+from nurec_lite.opt import build_stages
 from nurec_lite.optim import make_optimizer
-from nurec_lite.paths import PACKAGE, resource
-from nurec_lite.progress import Bar, seconds_since_start
+from nurec_lite.paths import resource
+from nurec_lite.progress import Bar, StopWish, seconds_since_start
+from nurec_lite.reconstruction import check_same_capture, check_same_configuration
 from nurec_lite.scene.init import make_scene
-from nurec_lite.stages import OptionError, Stages, TrainState
+from nurec_lite.stages import Stages, TrainState
 
+HELP = """
+Reconstructs a driving capture as 3D Gaussians within a budget of seconds or steps, then measures it on the frames held out.
+
+  python -m nurec_lite.train                                                       the bundled street, 150 s
+  python -m nurec_lite.train data=kitti_raw data.root=FOLDER train.seconds=600     a KITTI drive
+  python -m nurec_lite.train data=pack data.root=FILE out=runs/mine                a capture in one file
+  python -m nurec_lite.train train.resume=runs/mine/checkpoint.pt train.steps=900  goes on from a checkpoint
+  python -m nurec_lite.train '+opt=[workers]'                                      with an option (README lists them)
+
+Leaves in the folder `out`: metrics.json, report.html, checkpoint.pt, history.csv, config.yaml and pictures/. Ctrl-C ends it after
+the step under way and saves a checkpoint. `--cfg job` prints what a command line composes, `-m` runs several one after another.
+"""
 log = logging.getLogger("nurec_lite")
+
+
+class StoppedError(UserError):
+    """The user stopped the run; the message says what was saved."""
 
 
 def run(config: Config) -> dict[str, object]:
     """The whole job: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json holds."""
+    check_budget(config)
     stages = build_stages(config.opt)
     out, device = Path(config.out), choose_device(config.device)
     capture = open_capture(config.data)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
-    state, seconds = make_state(config, capture, device)
-    log.info("%s: %s; %d Gaussians on %s", capture.name, _what(capture), len(state.scene.gaussians), device)
     try:
-        seconds = train(stages, state, out / "checkpoint.pt", seconds)
-        metrics = {
-            "seconds_total": seconds_since_start(),
-            "seconds_train": seconds,
-            "steps": state.step,
-            "gaussians": len(state.scene.gaussians),
-            "device": device_name(device),
-            "commit": commit(),
-        }
+        state = make_state(config, capture, device)
+        log.info("%s: %s; %d Gaussians on %s", capture.name, _what(capture), len(state.scene.gaussians), device)
+        write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
+        train(stages, state, out / "checkpoint.pt")
+        metrics = _counters(state)
         if config.train.evaluate:
-            log.info("measuring the held-out frames")
-            metrics = evaluate(stages, state.scene, capture, held_out(capture), out / "pictures") | metrics
+            metrics = _measured(stages, state, out) | metrics
     finally:
         stages.close()
     write_text(out / "metrics.json", json.dumps(to_json(metrics), indent=2) + "\n")
     return metrics
 
 
-def make_state(config: Config, capture: Capture, device: torch.device) -> tuple[TrainState, float]:
-    """A fresh state, or that of the checkpoint `train.resume`, and the seconds that it has been trained."""
+def make_state(config: Config, capture: Capture, device: torch.device) -> TrainState:
+    """A fresh state, or that of the checkpoint `train.resume`."""
     plan = BatchPlan(capture, config.seed, config.train.lidar_rays)
     generator = torch.Generator(device).manual_seed(config.seed)
     if config.train.resume is None:
         scene = make_scene(capture, config.model, config.seed, device)
-        return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device), 0.0
-    content = load_checkpoint(Path(config.train.resume), device)
+        return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
+    path = Path(config.train.resume)
+    content = load_checkpoint(path, device)
+    check_same_configuration(path, content["config"], config)
     scene = scene_from_dict(content["scene"])
-    if scene.tracks.ids != capture.tracks.ids or len(scene.exposure) != len(capture.cameras):
-        raise CheckpointError(
-            f"{config.train.resume} belongs to another capture; resume with the data.* it was made with"
-        )
+    check_same_capture(path, scene, capture)
     optimizer = make_optimizer(scene, config.lr)
     optimizer.load_state_dict(content["optimizer"])
     generator.set_state(content["generator"].cpu())
     step, seconds = int(content["counters"]["step"]), content["counters"]["seconds"]
-    return TrainState(plan, config, scene, optimizer, generator, device, step), seconds
+    history = History(content["history"])
+    return TrainState(plan, config, scene, optimizer, generator, device, step, seconds, history=history)
 
 
-def train(stages: Stages, state: TrainState, checkpoint: Path, seconds: float) -> float:
-    """Steps until the budget is spent; saves now and then and at the end. Returns the seconds trained, earlier ones included."""
-    budget, begin, saved = state.config.train, time.monotonic() - seconds, time.monotonic()
+def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
+    """Steps until the budget is spent; saves now and then and at the end, also if the user asks to stop."""
+    budget, begin, saved = state.config.train, time.monotonic() - state.seconds, time.monotonic()
     bar = Bar(budget.steps, budget.seconds)
-    while (progress := spent(budget, state.step, seconds)) < 1:
-        state.progress = progress
-        result = stages.step(stages, state, stages.next_batch(state.plan, state.step))
-        state.step += 1
-        seconds = time.monotonic() - begin
-        bar.show(state, seconds, result)
-        if time.monotonic() - saved > budget.checkpoint_seconds:
-            save(state, checkpoint, seconds)
-            saved = time.monotonic()
-    bar.close()
-    save(state, checkpoint, seconds)
-    return seconds
+    with StopWish() as stop:
+        while (progress := spent(budget, state.step, state.seconds)) < 1 and not stop.asked:
+            state.progress = progress
+            result = stages.step(stages, state, stages.next_batch(state.plan, state.step))
+            state.step, state.seconds = state.step + 1, time.monotonic() - begin
+            n = len(state.scene.gaussians)
+            bar.show(state.history.add(state.step, state.seconds, n, result.mse, result.terms))
+            if time.monotonic() - saved > budget.checkpoint_seconds:
+                save(state, checkpoint)
+                saved = time.monotonic()
+        bar.close(complete=not stop.asked)
+        save(state, checkpoint)
+    if stop.asked:
+        raise StoppedError(f"stopped after step {state.step}; go on with train.resume={checkpoint}")
 
 
 def spent(budget: TrainConfig, step: int, seconds: float) -> float:
@@ -109,44 +119,28 @@ def spent(budget: TrainConfig, step: int, seconds: float) -> float:
     return max(used / limit if limit else 1.0 for used, limit in pairs if limit is not None)
 
 
-def save(state: TrainState, path: Path, seconds: float) -> None:
-    counters = {"step": state.step, "seconds": seconds}
-    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters)
+def save(state: TrainState, path: Path) -> None:
+    """The checkpoint, and the history as a table beside it."""
+    counters = {"step": state.step, "seconds": state.seconds}
+    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, state.history.rows)
+    write_text(path.with_name("history.csv"), state.history.to_csv())
 
 
-def choose_device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ConfigError(
-            f"device={name}, but torch sees no CUDA device; use device=cpu, or install a driver and a CUDA build of torch"
-        )
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"device={name} is unknown; use auto, cpu, cuda or cuda:N") from error
+def _counters(state: TrainState) -> dict[str, object]:
+    return {
+        "seconds_total": seconds_since_start(),
+        "seconds_train": state.seconds,
+        "steps": state.step,
+        "gaussians": len(state.scene.gaussians),
+        "device": device_name(state.device),
+        "commit": commit(),
+    }
 
 
-def device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"cpu, {torch.get_num_threads()} threads"
-
-
-def commit() -> str | None:
-    """Of the checkout that runs, with + when it has changes; None when there is none."""
-    git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
-    try:
-        found = subprocess.run(git, capture_output=True, text=True, timeout=10, check=False)
-    except OSError:
-        return None
-    return found.stdout.strip() or None
-
-
-def write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(text)
-    os.replace(temporary, path)
+def _measured(stages: Stages, state: TrainState, out: Path) -> dict[str, object]:
+    log.info("measuring the held-out frames")
+    capture = state.plan.capture
+    return evaluate(stages, state.scene, capture, held_out(capture), out / "pictures")
 
 
 def _what(capture: Capture) -> str:
@@ -168,30 +162,9 @@ def summary(metrics: dict[str, object], out: str) -> str:
 
 @hydra.main(version_base="1.3", config_path=str(resource("conf")), config_name="train")
 def main(composed: DictConfig) -> None:
-    try:
-        config = to_config(composed)
-        print(summary(run(config), config.out))
-    except (CaptureError, CheckpointError, ConfigError, OptionError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
-
-
-def cli() -> None:
-    """`main`, with one sentence instead of Hydra's paragraph where the command line names what does not exist."""
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
-    try:
-        main()
-    except HydraException as error:
-        print(f"error: {_sentence(error)}", file=sys.stderr)
-        sys.exit(2)
-
-
-def _sentence(error: HydraException) -> str:
-    if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("opt/"):
-        return str(unknown_option(Path(error.missing_cfg_file or "").stem))
-    causes = [str(e).strip().splitlines()[0].rstrip(".") for e in (error, error.__cause__) if e is not None]
-    return "; ".join(causes) + ". Keys and their meaning: nurec_lite/config.py, or --cfg job"
+    config = to_config(composed)
+    print(summary(run(config), config.out))
 
 
 if __name__ == "__main__":
-    cli()
+    command("train", HELP, lambda arguments: main())

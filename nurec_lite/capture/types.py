@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from nurec_lite.errors import UserError
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
@@ -18,7 +19,7 @@ HOLD_OUT_EVERY = 5  # the protocol of the split `interp`: frames with index % 5 
 SPLITS = ("interp", "side")
 
 
-class CaptureError(ValueError):
+class CaptureError(UserError):
     """The capture cannot be read; the message names the file and the remedy."""
 
 

@@ -9,6 +9,7 @@ Limits: every process holds its own decoder state and one batch per prefetch slo
 run on two cores) there is little to gain. Class exact: batches depend on (seed, step) alone, so results are bitwise the same.
 """
 
+import signal
 from collections.abc import Iterator
 
 from torch.utils.data import DataLoader, Dataset
@@ -37,6 +38,12 @@ class _Steps(Dataset[Batch]):
         return 1 << 40
 
 
+def _leave_interrupts_to_the_parent(worker: int) -> None:
+    """Ctrl-C reaches the whole group of processes; the parent finishes its step and then ends the workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 class LoaderProcesses:
     """Stands in for `load_batch`: starts the processes at the first call and hands out batches in order."""
 
@@ -54,7 +61,10 @@ class LoaderProcesses:
         return next(self.batches)
 
     def _loader(self, plan: BatchPlan, step: int) -> DataLoader[Batch]:
-        return DataLoader(_Steps(plan, step), batch_size=None, num_workers=self.count, prefetch_factor=self.ahead)
+        return DataLoader(
+            _Steps(plan, step), batch_size=None, num_workers=self.count, prefetch_factor=self.ahead,
+            worker_init_fn=_leave_interrupts_to_the_parent,
+        )  # fmt: skip
 
     def close(self) -> None:
         """Ends the processes."""

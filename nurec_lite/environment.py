@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run runs on."""
+
+import os
+import platform
+import subprocess
+
+import torch
+
+from nurec_lite.config import ConfigError
+from nurec_lite.paths import PACKAGE
+
+
+def choose_device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"device={name}, but torch sees no CUDA device; use device=cpu, or install a driver and a CUDA build of torch"
+        )
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device={name} is unknown; use auto, cpu, cuda or cuda:N") from error
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
+def commit() -> str | None:
+    """Of the checkout that runs, with + when it has changes; None when there is none."""
+    git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return None
+    return found.stdout.strip() or None
+
+
+def environment(device: torch.device) -> dict[str, str]:
+    """What figures depend on, for reports: hardware and versions."""
+    found = {
+        "device": device_name(device),
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "commit": commit() or "not a checkout",
+    }
+    return found | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `--help` prints: the verb's own text, and every key with its default and its meaning.
+
+The meanings are the comments beside the fields of `config.py`, so that each stands in one place.
+"""
+
+import ast
+import inspect
+import textwrap
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any
+
+from nurec_lite.config import VERBS, Config
+
+Key = tuple[str, str, str]  # name, default, meaning
+
+
+def help_text(verb: str, text: str) -> str:
+    """The text, the verb's own keys, and where the rest is explained (for `train`: all keys)."""
+    keys = list_keys(VERBS[verb])
+    if verb == "train":
+        return f"{text.strip()}\n\nKeys, with their defaults:\n\n{_table(keys)}"
+    own = {f.name for f in fields(VERBS[verb])} - {f.name for f in fields(Config)}
+    mine = [key for key in keys if key[0].split(".")[0] in own | {"out", "device"}]
+    rest = "Every key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
+    return f"{text.strip()}\n\nKeys, with their defaults:\n\n{_table(mine)}\n\n{rest}"
+
+
+def keys_of(verb: str) -> list[str]:
+    return [name for name, _, _ in list_keys(VERBS[verb])]
+
+
+def list_keys(cls: type, prefix: str = "", otherwise: str = "") -> list[Key]:
+    """Every key of a dataclass of the configuration, nested ones with dots; `otherwise` is the meaning of a field without comment."""
+    comments, keys = _comments(cls), []
+    for f in fields(cls):
+        value, meaning = _default(f), comments[f.name] or otherwise
+        if is_dataclass(value):
+            keys += list_keys(type(value), f"{prefix}{f.name}.", meaning)
+        else:
+            keys.append((prefix + f.name, _shown(value), meaning))
+    return keys
+
+
+def _default(f: Field) -> Any:
+    return f.default if f.default_factory is MISSING else f.default_factory()
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return str(value).replace("'", "").replace(", ", ",")
+
+
+def _comments(cls: type) -> dict[str, str]:
+    """Comment on the line on which each field ends, base classes included."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        if not is_dataclass(base):
+            continue
+        lines = textwrap.dedent(inspect.getsource(base)).splitlines()
+        (body,) = ast.parse("\n".join(lines)).body
+        for node in body.body:  # type: ignore[attr-defined]
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                found[node.target.id] = lines[(node.end_lineno or 1) - 1].partition("  # ")[2]
+    return found
+
+
+def _table(keys: list[Key]) -> str:
+    width = max(len(f"{name}={default}") for name, default, _ in keys if len(f"{name}={default}") < 36)
+    return "\n".join(f"  {f'{name}={default}':{width}}  {meaning}".rstrip() for name, default, meaning in keys)
