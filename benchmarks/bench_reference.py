@@ -31,7 +31,7 @@ from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.stages import Stages
-from nurec_lite.train import choose_device, commit, device_name
+from nurec_lite.environment import choose_device, commit, device_name
 
 PARTS = ("collect", "project", "tile", "render", "backward")
 

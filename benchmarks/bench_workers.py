@@ -34,7 +34,7 @@ from nurec_lite.optim import make_optimizer
 from nurec_lite.paths import resource
 from nurec_lite.scene.init import make_scene
 from nurec_lite.stages import Stages, TrainState
-from nurec_lite.train import choose_device, commit, device_name
+from nurec_lite.environment import choose_device, commit, device_name
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PARTS = ("next_batch", "step", "both")

@@ -5,7 +5,8 @@ import difflib
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -39,9 +40,16 @@ def command(
         print(help_text(verb, text))
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
-    try:
+    with mended(verb):
         _check_flags(verb, arguments)
         work(arguments)
+
+
+@contextmanager
+def mended(verb: str) -> Iterator[None]:
+    """What a user can mend ends the process with one sentence and code 2; anything else is a defect and shows its trace."""
+    try:
+        yield
     except UserError as error:
         _fail(str(error))
     except (HydraException, OmegaConfBaseException) as error:

@@ -18,7 +18,7 @@ from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.types import Capture
 from nurec_lite.checkpoint import load_checkpoint, save_checkpoint, scene_from_dict
-from nurec_lite.command import command
+from nurec_lite.command import command, mended
 from nurec_lite.config import Config, TrainConfig, check_budget, to_config, to_dict
 from nurec_lite.environment import choose_device, commit, device_name
 from nurec_lite.errors import UserError
@@ -162,8 +162,9 @@ def summary(metrics: dict[str, object], out: str) -> str:
 
 @hydra.main(version_base="1.3", config_path=str(resource("conf")), config_name="train")
 def main(composed: DictConfig) -> None:
-    config = to_config(composed)
-    print(summary(run(config), config.out))
+    with mended("train"):  # here already: Hydra would announce the error in its own words
+        config = to_config(composed)
+        print(summary(run(config), config.out))
 
 
 if __name__ == "__main__":

@@ -3,20 +3,26 @@
 
 import os
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mutations import mutated
 from tiny_capture import tiny_config, tiny_state
 
 from nurec_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict
 from nurec_lite.config import to_dict
+from nurec_lite.files import OutputError
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.optim import make_optimizer
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.stages import Stages, TrainState
+
+HISTORY = [{"step": 1, "seconds": 0.5, "gaussians": 400, "psnr": 12.5}]
 
 
 def trained() -> TrainState:
@@ -27,7 +33,7 @@ def trained() -> TrainState:
 
 def save(state: TrainState, path: Path, step: int = 1) -> None:
     counters = {"step": step, "seconds": 2.5}
-    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters)
+    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, HISTORY)
 
 
 def test_everything_comes_back(tmp_path: Path) -> None:
@@ -80,7 +86,7 @@ def test_a_failure_while_saving_keeps_the_previous_file(
     owner, name, stub = {
         "writing": (torch, "save", half), "flushing": (os, "fsync", fail), "renaming": (Path, "replace", fail)
     }[moment]  # fmt: skip
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="disk full"):
+    with monkeypatch.context() as patch, pytest.raises(OutputError, match="disk full"):
         patch.setattr(owner, name, stub)
         save(state, path, 2)
     assert [p.name for p in tmp_path.iterdir()] == (["checkpoint.pt"] if before else [])
@@ -155,3 +161,51 @@ def test_a_saved_scene_holds_every_gaussian(tmp_path: Path) -> None:
     scene = scene_from_dict(load_checkpoint(tmp_path / "checkpoint.pt", "cpu")["scene"])
     for f in fields(Gaussians):
         assert torch.equal(getattr(scene.gaussians, f.name), getattr(state.scene.gaussians, f.name))
+
+
+def small_checkpoint(path: Path) -> bytes:
+    """Of a few Gaussians, so that thousands are read in seconds."""
+    state = tiny_state()
+    gaussians = Gaussians(
+        **{f.name: getattr(state.scene.gaussians, f.name)[:3].detach().clone() for f in fields(Gaussians)}
+    )
+    state.scene = replace(state.scene, gaussians=gaussians, sky=state.scene.sky[:, :2, :2].detach().clone())
+    state.optimizer = make_optimizer(state.scene, state.config.lr)
+    save(state, path)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return small_checkpoint(tmp_path_factory.mktemp("whole") / "small.pt")
+
+
+def assert_equal_content(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_equal_content(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_equal_content(x, y)
+    else:
+        assert a == b
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_mutated_file_is_refused_or_reads_the_same(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
+    path, damaged = tmp_path / "damaged.pt", tmp_path / "whole.pt"
+    path.write_bytes(data.draw(mutated(whole)))
+    damaged.write_bytes(whole)
+    try:
+        found = load_checkpoint(path, "cpu")
+    except CheckpointError as error:
+        assert "damaged.pt is not a" in str(error) and "\n" not in str(error) and len(str(error)) < 600
+        return
+    assert_equal_content(found, load_checkpoint(damaged, "cpu"))

@@ -73,17 +73,17 @@ def test_a_resumed_run_is_bitwise_an_uninterrupted_one(tmp_path: Path, at: int) 
     config = tiny_config(steps=12)
     config.model.guessed_opacity = 0.004
     config.train = replace(config.train, checkpoint_seconds=-1.0)  # saves before every step
-    whole = make_state(config, tiny_capture(), CPU)[0]
+    whole = make_state(config, tiny_capture(), CPU)
     n = len(whole.scene.gaussians)
-    train(Stages(), whole, tmp_path / "whole.pt", 0.0)
+    train(Stages(), whole, tmp_path / "whole.pt")
     assert len(whole.scene.gaussians) > n
 
     cut = tmp_path / "cut.pt"
     with pytest.raises(PowerCutError):
-        train(interrupted_at(at), make_state(config, tiny_capture(), CPU)[0], cut, 0.0)
-    resumed, seconds = make_state(replace(config, train=replace(config.train, resume=str(cut))), tiny_capture(), CPU)
-    assert resumed.step == at and seconds > 0
-    train(Stages(), resumed, cut, seconds)
+        train(interrupted_at(at), make_state(config, tiny_capture(), CPU), cut)
+    resumed = make_state(replace(config, train=replace(config.train, resume=str(cut))), tiny_capture(), CPU)
+    assert resumed.step == at and resumed.seconds > 0 and resumed.history.rows
+    train(Stages(), resumed, cut)
     assert_equal_states(whole, resumed)
     a, b = (load_checkpoint(path, "cpu")["counters"] for path in (tmp_path / "whole.pt", cut))
     assert a["step"] == b["step"] == 12
@@ -92,17 +92,20 @@ def test_a_resumed_run_is_bitwise_an_uninterrupted_one(tmp_path: Path, at: int) 
 def test_equal_seeds_train_equally_and_others_do_not(tmp_path: Path) -> None:
     states = []
     for seed in (0, 0, 1):
-        states.append(make_state(tiny_config(steps=3, seed=seed), tiny_capture(), CPU)[0])
-        train(Stages(), states[-1], tmp_path / "checkpoint.pt", 0.0)
+        states.append(make_state(tiny_config(steps=3, seed=seed), tiny_capture(), CPU))
+        train(Stages(), states[-1], tmp_path / "checkpoint.pt")
     assert_equal_states(states[0], states[1])
     assert not torch.equal(states[0].scene.sky, states[2].scene.sky)
 
 
 def test_the_checkpoint_of_another_capture_is_refused(tmp_path: Path) -> None:
     config = tiny_config(steps=1)
-    train(Stages(), make_state(config, tiny_capture(), CPU)[0], tmp_path / "mine.pt", 0.0)
+    train(Stages(), make_state(config, tiny_capture(), CPU), tmp_path / "mine.pt")
     other = tiny_capture(replace(TINY, parked_cars=1))
-    with pytest.raises(CheckpointError, match=r"mine\.pt belongs to another capture"):
+    with pytest.raises(
+        CheckpointError,
+        match=r"mine\.pt was made from a capture with 2 cameras and 4 tracks, but .* give the data",
+    ):
         make_state(replace(config, train=replace(config.train, resume=str(tmp_path / "mine.pt"))), other, CPU)
 
 
@@ -139,29 +142,33 @@ def test_the_budget_that_is_spent_first_ends_the_run(
     tmp_path: Path, clock: SimpleNamespace, steps: int | None, seconds: float | None, before: float, expected: int
 ) -> None:
     state, seen = tiny_state(tiny_config(train=TrainConfig(steps=steps, seconds=seconds))), []
-    spent = train(idle(clock, 1.0, seen), state, tmp_path / "checkpoint.pt", before)
+    state.seconds = before
+    train(idle(clock, 1.0, seen), state, tmp_path / "checkpoint.pt")
     assert state.step == len(seen) == expected
-    assert spent == pytest.approx(before + expected)
+    assert state.seconds == pytest.approx(before + expected)
     assert seen == sorted(seen) and all(0 <= progress < 1 for progress in seen)
-    assert load_checkpoint(tmp_path / "checkpoint.pt", "cpu")["counters"] == {"step": expected, "seconds": spent}
+    assert load_checkpoint(tmp_path / "checkpoint.pt", "cpu")["counters"] == {
+        "step": expected,
+        "seconds": state.seconds,
+    }
 
 
 def test_checkpoints_are_saved_now_and_then(
     tmp_path: Path, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[int] = []
-    monkeypatch.setattr(nurec_lite.train, "save", lambda state, path, seconds: saved.append(state.step))
+    monkeypatch.setattr(nurec_lite.train, "save", lambda state, path: saved.append(state.step))
     config = tiny_config(train=TrainConfig(steps=10, checkpoint_seconds=2.5))
-    train(idle(clock, 1.0, []), tiny_state(config), tmp_path / "checkpoint.pt", 0.0)
+    train(idle(clock, 1.0, []), tiny_state(config), tmp_path / "checkpoint.pt")
     assert saved == [3, 6, 9, 10]
 
 
 def test_a_budget_of_seconds_ends_on_time(tmp_path: Path) -> None:
     state = tiny_state(tiny_config(train=TrainConfig(seconds=0.6, lidar_rays=64)))
     begin = time.monotonic()
-    spent = train(Stages(), state, tmp_path / "checkpoint.pt", 0.0)
+    train(Stages(), state, tmp_path / "checkpoint.pt")
     assert state.step >= 1
-    assert 0.6 <= spent <= time.monotonic() - begin < 0.6 + 5  # one step more, and what else the machine does
+    assert 0.6 <= state.seconds <= time.monotonic() - begin < 0.6 + 5  # one step more, and what else the machine does
 
 
 # What it learns
@@ -183,7 +190,7 @@ def test_training_gets_clearly_better(tmp_path: Path) -> None:
         return loss
 
     before = evaluate(stages, state.scene, capture, held_out(capture))
-    train(stages.wrap(loss=noted), state, tmp_path / "checkpoint.pt", 0.0)
+    train(stages.wrap(loss=noted), state, tmp_path / "checkpoint.pt")
     after = evaluate(stages, state.scene, capture, held_out(capture))
     assert sum(losses[-16:]) < 0.75 * sum(losses[:16])
     assert after["psnr"] > before["psnr"] + 1  # type: ignore[operator]
@@ -208,7 +215,7 @@ def test_a_run_leaves_everything_in_its_folder(pack: Path, tmp_path: Path) -> No
     metrics = run(job(pack, tmp_path / "deep" / "out"))
     names = {str(p.relative_to(tmp_path / "deep/out")) for p in (tmp_path / "deep/out").rglob("*") if p.is_file()}
     moments = [f"pictures/{sensor}_{i:04d}.png" for sensor in ("camera_0", "camera_1", "lidar") for i in (4, 9)]
-    assert names == {"metrics.json", "checkpoint.pt", "config.yaml", *moments}
+    assert names == {"metrics.json", "checkpoint.pt", "config.yaml", "history.csv", *moments}
     stored = json.loads((tmp_path / "deep/out/metrics.json").read_text())
     assert set(stored) == set(metrics) == KEYS
     assert stored["steps"] == 2 and stored["gaussians"] > 300 and stored["device"].startswith("cpu")
@@ -292,7 +299,7 @@ def test_the_bundled_capture_from_the_command_line(tmp_path: Path) -> None:
         (["+opt=nonsense"], "error: option 'nonsense' is unknown; the options are "),
         (["train.seconds=null"], "error: give a budget: train.steps=N or train.seconds=S"),
         (["data=pack", "data.root=/nowhere/at/all.pack"], "error: /nowhere/at/all.pack"),
-        (["train.stepz=3"], "error: Could not override 'train.stepz'; Key 'stepz' not in 'TrainConfig'."),
+        (["train.stepz=3"], "error: Could not override 'train.stepz'; Key 'stepz' not in 'TrainConfig'; did you mean train.steps? "),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(tmp_path: Path, arguments: list[str], sentence: str) -> None:

@@ -50,7 +50,7 @@ def alive(loader: LoaderProcesses) -> list[bool]:
 def test_the_option_swaps_one_stage() -> None:
     stages = build_stages({"workers": parameters_of("workers")})
     assert stages.claims == {"next_batch": "workers"}
-    others = {f.name for f in fields(Stages)} - {"next_batch", "claims"}
+    others = {f.name for f in fields(Stages)} - {"next_batch", "claims", "closers"}
     assert all(getattr(stages, name) is getattr(Stages(), name) for name in others)
     stages.close()
 
@@ -109,7 +109,7 @@ def test_training_is_bitwise_the_same(tmp_path: Path) -> None:
     def trained(stages: Stages) -> TrainState:
         state = tiny_state(tiny_config(steps=5))
         try:
-            train(stages, state, tmp_path / "checkpoint.pt", 0.0)
+            train(stages, state, tmp_path / "checkpoint.pt")
         finally:
             stages.close()
         return state
