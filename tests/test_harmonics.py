@@ -5,18 +5,27 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import assoc_legendre_p_all
-from splat_scenes import F64, oracle_harmonics
+from splat_scenes import F64, oracle_harmonics, turn
 from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
-from nurec_lite.splat.harmonics import DEGREE_0, sh_basis, sh_colour
+from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply
+from nurec_lite.splat.harmonics import DEGREE_0, rotate_sh, sh_basis, sh_colour
 
 BANDS = (1, 4, 9, 16)
 
 
 def random_directions(n: int) -> Tensor:
     return F.normalize(torch.randn(n, 3, dtype=F64), dim=-1)
+
+
+def random_quaternions(n: int) -> Tensor:
+    return F.normalize(torch.randn(n, 4, dtype=F64), dim=-1)
+
+
+def random_coefficients(n: int, coefficients: int) -> Tensor:
+    return 0.3 * torch.randn(n, coefficients, 3, dtype=F64)
 
 
 def sphere(n: int = 8) -> tuple[Tensor, Tensor]:
@@ -96,3 +105,57 @@ def test_gradients(n: int) -> None:
 def test_no_gaussians(n: int) -> None:
     assert sh_basis(torch.zeros(0, 3), n).shape == (0, n)
     assert sh_colour(torch.zeros(0, n, 3), torch.zeros(0, 3)).shape == (0, 3)
+
+
+# ---- turned
+
+
+@pytest.mark.parametrize("n", BANDS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(F64, 1e-12), (torch.float32, 1e-5)])
+def test_turned_harmonics_show_in_a_direction_what_was_in_the_one_turned_back(
+    n: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    sh, q, d = random_coefficients(33, n), random_quaternions(33), random_directions(33)
+    back = (turn(q).transpose(-1, -2) @ d[:, :, None]).squeeze(-1)
+    turned = rotate_sh(sh.to(dtype), q.to(dtype))
+    assert turned.dtype == dtype
+    expected = sh_colour(sh, back)
+    assert n == 1 or (expected - sh_colour(sh, d)).abs().max() > 0.1
+    torch.testing.assert_close(sh_colour(turned, d.to(dtype)).double(), expected, atol=tolerance, rtol=0)
+
+
+@pytest.mark.parametrize("n", BANDS)
+def test_each_band_turns_by_itself(n: int) -> None:
+    """Its squares add up to the same: the matrix of every band is orthogonal."""
+    sh = random_coefficients(31, n)
+    turned = rotate_sh(sh, random_quaternions(31))
+    for degree in range(math.isqrt(n)):
+        band = slice(degree**2, (degree + 1) ** 2)
+        torch.testing.assert_close(turned[:, band].square().sum(1), sh[:, band].square().sum(1), atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("n", BANDS)
+def test_no_turn_and_the_same_turn_with_the_other_sign(n: int) -> None:
+    sh, q = random_coefficients(5, n), random_quaternions(5)
+    torch.testing.assert_close(rotate_sh(sh, torch.eye(4, dtype=F64)[:1].expand(5, 4)), sh, atol=1e-14, rtol=0)
+    torch.testing.assert_close(rotate_sh(sh, -q), rotate_sh(sh, q), atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("n", BANDS)
+def test_turns_follow_one_another_and_are_undone(n: int) -> None:
+    sh, a, b = random_coefficients(31, n), random_quaternions(31), random_quaternions(31)
+    torch.testing.assert_close(rotate_sh(rotate_sh(sh, b), a), rotate_sh(sh, quat_multiply(a, b)), atol=1e-12, rtol=0)
+    torch.testing.assert_close(rotate_sh(rotate_sh(sh, a), quat_conjugate(a)), sh, atol=1e-12, rtol=0)
+
+
+def test_a_quarter_turn_about_z_takes_x_to_y() -> None:
+    """By hand: band 1 is -y, z, -x; what was bright towards x is then bright towards y."""
+    sh = torch.zeros(1, 4, 3, dtype=F64)
+    sh[0, 3] = torch.tensor([1.0, 2, 3], dtype=F64)
+    turned = rotate_sh(sh, torch.tensor([[1.0, 0, 0, 1]], dtype=F64) / math.sqrt(2))
+    torch.testing.assert_close(turned, sh[:, [0, 3, 2, 1]], atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("n", BANDS)
+def test_nothing_to_turn(n: int) -> None:
+    assert rotate_sh(torch.zeros(0, n, 3), torch.zeros(0, 4)).shape == (0, n, 3)

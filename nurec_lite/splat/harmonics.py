@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real spherical harmonics of degree 0 to 3, evaluated by direction (Sloan, "Efficient Spherical Harmonic Evaluation", JCGT 2013)."""
+"""Real spherical harmonics of degree 0 to 3, evaluated by direction (Sloan, "Efficient Spherical Harmonic Evaluation", JCGT 2013),
+and turned."""
 
 import math
 
 import torch
 from torch import Tensor
 
+from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
+
 DEGREE_0 = 0.5 / math.sqrt(math.pi)
+SAMPLES = 12  # directions from which `rotate_sh` solves a band: the matrix of degree 3 then has condition 3.2
 
 
 def sh_basis(
-    directions: Tensor,  # [N, 3] unit
+    directions: Tensor,  # [..., 3] unit
     n_coefficients: int,  # 1, 4, 9 or 16
-) -> Tensor:  # [N, n_coefficients]
+) -> Tensor:  # [..., n_coefficients]
     """Bands in the order m = -l .. l, with the signs of 3D Gaussian Splatting (Condon-Shortley phase)."""
     x, y, z = directions.unbind(-1)
     terms = [torch.full_like(x, DEGREE_0)]
@@ -44,3 +48,30 @@ def sh_colour(
 ) -> Tensor:  # [N, 3], at least 0
     """0.5 + sum of coefficients times basis, clamped below at 0 (3DGS, Kerbl et al. 2023)."""
     return (0.5 + (sh_basis(directions, sh.shape[1])[:, :, None] * sh).sum(1)).clamp(min=0)
+
+
+def rotate_sh(
+    sh: Tensor,  # [N, S, 3]
+    quaternions: Tensor,  # [N, 4] unit
+) -> Tensor:  # [N, S, 3] of the turned function, whose value in direction d is that of the given one in R^T d
+    """Each band is solved from its values in fixed directions (Lessig, de Witt and Fiume, "Efficient and accurate rotation of finite
+    spherical harmonics expansions", J. Comput. Phys. 231(2), 2012). A band turns into itself, so this is exact up to rounding, and
+    the basis alone decides order and signs. Inside in double precision.
+    """
+    directions = _spread_directions(SAMPLES, sh.device)
+    before = quat_rotate(quat_conjugate(quaternions.double())[:, None], directions)
+    here, there = sh_basis(directions, sh.shape[1]), sh_basis(before, sh.shape[1])
+    bands = [sh[:, :1].double()]
+    for degree in range(1, math.isqrt(sh.shape[1])):
+        band = slice(degree * degree, (degree + 1) ** 2)
+        turn = torch.linalg.pinv(here[:, band]) @ there[..., band]  # [N, 2 degree + 1, 2 degree + 1]
+        bands.append(turn @ sh[:, band].double())
+    return torch.cat(bands, dim=1).to(sh.dtype)
+
+
+def _spread_directions(n: int, device: torch.device) -> Tensor:
+    """[n, 3] unit float64, spread evenly over the sphere: equal steps in z, golden angles about it."""
+    i = torch.arange(n, dtype=torch.float64, device=device)
+    z, azimuth = 1 - (2 * i + 1) / n, i * (math.pi * (3 - math.sqrt(5)))
+    r = (1 - z * z).sqrt()
+    return torch.stack([r * azimuth.cos(), r * azimuth.sin(), z], dim=-1)
