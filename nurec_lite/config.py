@@ -143,11 +143,12 @@ class RenderConfig(Config):
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     sensors: list[str] | None = None  # cameras and lidars by their names; null: all
     subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
-    times: list[float] | None = None  # one moment, or the first and the last one; null: the frames' own
+    times: list[float] | None = None  # [T]: one moment, [FIRST,LAST]: fps moments a second; null: the frames' own times and poses
     fps: float = 10.0  # moments a second between the first and the last; pictures a second in an animation
-    shift: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # of the trajectory: forward, left, up
-    remove: list[str] = field(default_factory=list)  # ids of tracks whose actors are taken away; `actors`: all of them
-    move: dict[str, list[float]] = field(default_factory=dict)  # id: forward, left, up and turn to the left of an actor
+    shift: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # of the path, in the vehicle's axes: forward, left, up
+    remove: list[str] = field(default_factory=list)  # ids of the tracks whose actors are taken away; [actors]: all of them
+    move: list[str] = field(default_factory=list)  # [ID:FORWARD:LEFT:UP:TURN]: metres in the actor's own axes, degrees to the left
+    compare: bool = False  # the captured image above its render, where one was captured
     formats: list[str] = field(default_factory=lambda: ["png"])  # png, gif, apng, mp4; of lidars also npz, ply
 
 
@@ -155,11 +156,10 @@ class RenderConfig(Config):
 class ExportConfig(Config):
     """Writes a checkpoint's Gaussians as PLY."""
 
+    out: str = ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply beside the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     node: str = "all"  # all, background, or the id of a track
-    time: float | None = (
-        None  # seconds at which actors stand where they are; null: one node in its own frame, all in mid-drive
-    )
+    time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
 
 
 @dataclass
