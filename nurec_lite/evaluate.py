@@ -1,86 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures a scene on held-out frames and draws them."""
+"""python -m nurec_lite.evaluate: measures a checkpoint on the frames of any split."""
 
-from dataclasses import dataclass
+import nurec_lite.threads  # noqa: F401  before torch
+
+# isort: split
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
+from nurec_lite.command import command, result_folder
+from nurec_lite.environment import commit, device_name, environment
+from nurec_lite.measure import Evaluation, Frames, evaluate, frames_of, held_out, image_of
+from nurec_lite.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.report.content import Report
+from nurec_lite.report.page import write_report
+from nurec_lite.report.settings import commands_after_evaluate
+from nurec_lite.results import table, write_frames, write_metrics
 
-from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
-from nurec_lite.metrics import ImageMetrics, LidarMetrics
-from nurec_lite.pictures import comparison, range_picture, save_png
-from nurec_lite.scene.scene import Scene, exposed
-from nurec_lite.splat.render import LidarReturns
-from nurec_lite.splat.views import camera_view, lidar_view
-from nurec_lite.stages import Stages, render_frame, render_sweep
+__all__ = ["Evaluation", "Frames", "evaluate", "frames_of", "held_out", "image_of"]
+HELP = """
+Measures a checkpoint on frames of its capture: images by PSNR and SSIM, also inside the boxes of moving actors; lidar sweeps by range,
+intensity, ray drop and Chamfer distance.
 
-PICTURES = 6  # images, and half as many sweeps, that are drawn
+  python -m nurec_lite.evaluate checkpoint=runs/mine/checkpoint.pt                    the frames held out from training
+  python -m nurec_lite.evaluate checkpoint=runs/mine/checkpoint.pt subset=train       those it was trained on
+  python -m nurec_lite.evaluate checkpoint=runs/mine/checkpoint.pt data.split=side    the last camera, if training left it out
+  python -m nurec_lite.evaluate checkpoint=runs/mine/checkpoint.pt data.root=FOLDER   a capture that lies elsewhere now
 
-
-@dataclass(frozen=True)
-class Frames:
-    """Indices into a capture's images and sweeps."""
-
-    images: tuple[int, ...]
-    sweeps: tuple[int, ...]
-
-
-def held_out(capture: Capture) -> Frames:
-    assert capture.split is not None
-    return Frames(capture.split.test_images, capture.split.test_sweeps)
-
-
-@torch.no_grad()
-def evaluate(
-    stages: Stages,
-    scene: Scene,
-    capture: Capture,
-    frames: Frames,
-    pictures: Path | None = None,  # folder for PNGs; None: no pictures
-) -> dict[str, object]:
-    """All metrics of the frames, by the names of `nurec_lite.metrics`."""
-    images, sweeps = ImageMetrics(), LidarMetrics()
-    for n, i in enumerate(frames.images):
-        drawn = pictures if _is_drawn(n, len(frames.images), PICTURES) else None
-        _measure_image(stages, scene, capture, capture.images[i], images, drawn)
-    for n, i in enumerate(frames.sweeps):
-        drawn = pictures if _is_drawn(n, len(frames.sweeps), PICTURES // 2) else None
-        _measure_sweep(stages, scene, capture, capture.sweeps[i], sweeps, drawn)
-    return images.summary() | sweeps.summary()
+Leaves metrics.json, frames.csv (figures of each frame), report.html and pictures/ in the folder `out`, which is
+evaluate-SPLIT-SUBSET beside the checkpoint unless it is given. Which frames were trained on is a matter of the split that training
+used: measuring another split mixes both.
+"""
 
 
-def _is_drawn(n: int, total: int, wanted: int) -> bool:
-    return n % max(1, -(-total // wanted)) == 0
+def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]:
+    """What metrics.json holds, and what else a report shows."""
+    config = run.config
+    frames = frames_of(run.capture, config.subset)
+    evaluation = evaluate(run.stages, run.scene, run.capture, frames, out / "pictures", progress=True)
+    counters = {
+        "gaussians": len(run.scene.gaussians),
+        "steps": int(run.counters["step"]),
+        "seconds_train": run.counters["seconds"],
+        "device": device_name(run.device),
+        "commit": commit(),
+        "split": config.data.split,
+        "subset": config.subset,
+        "checkpoint": config.checkpoint,
+    }
+    return evaluation.metrics | counters, evaluation
 
 
-def _measure_image(
-    stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame, metrics: ImageMetrics, pictures: Path | None
-) -> None:
-    truth, rendered = frame.load(), image_of(stages, scene, capture, frame)
-    metrics.add(rendered, truth, capture, frame)
-    if pictures is not None:
-        save_png(pictures / f"{frame.sensor}_{frame.index:04d}.png", comparison(truth, rendered))
+def work(arguments: list[str]) -> None:
+    run = open_reconstruction("evaluate", arguments)
+    config = run.config
+    out = result_folder(config, config.checkpoint, f"evaluate-{config.data.split}-{config.subset}")
+    try:
+        metrics, evaluation = measure(run, out)
+    finally:
+        run.stages.close()
+    write_metrics(out / "metrics.json", metrics)
+    write_frames(out / "frames.csv", evaluation.frames)
+    commands = commands_after_evaluate(config, arguments)
+    where = environment(run.device)
+    write_report(
+        out / "report.html", Report(run.capture.name, config, metrics, evaluation, run.history, where, commands)
+    )
+    print(f"{table(metrics)}\nresults in {out}: metrics.json, frames.csv, report.html, pictures/")
 
 
-def _measure_sweep(
-    stages: Stages, scene: Scene, capture: Capture, frame: SweepFrame, metrics: LidarMetrics, pictures: Path | None
-) -> None:
-    sweep = frame.load()
-    view = lidar_view(capture, frame, sweep, scene.sky.device)
-    returns = _to_cpu(render_sweep(stages, scene, view))
-    metrics.add(returns, sweep)
-    if pictures is not None:
-        picture = range_picture(sweep, returns, capture.lidar(frame.sensor))
-        save_png(pictures / f"{frame.sensor}_{frame.index:04d}.png", picture)
-
-
-@torch.no_grad()
-def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) -> Tensor:
-    """[H, W, 3] as the frame's camera would see it, 0 to 1, on the host."""
-    rendered = render_frame(stages, scene, camera_view(capture, frame, scene.sky.device))
-    return exposed(scene, capture.camera_index(frame.sensor), rendered.colour).clamp(0, 1).cpu()
-
-
-def _to_cpu(returns: LidarReturns) -> LidarReturns:
-    return LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))
+if __name__ == "__main__":
+    command("evaluate", HELP, work)

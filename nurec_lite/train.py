@@ -140,7 +140,7 @@ def _counters(state: TrainState) -> dict[str, object]:
 def _measured(stages: Stages, state: TrainState, out: Path) -> dict[str, object]:
     log.info("measuring the held-out frames")
     capture = state.plan.capture
-    return evaluate(stages, state.scene, capture, held_out(capture), out / "pictures")
+    return evaluate(stages, state.scene, capture, held_out(capture), out / "pictures").metrics
 
 
 def _what(capture: Capture) -> str:

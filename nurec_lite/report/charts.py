@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Curves and bars as SVG. Colours and lines are the style sheet's; script.js shows the values of a curve under the pointer."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nurec_lite.report.parts import escaped
+
+WIDTH, HEIGHT = 360, 210  # of a chart, in units that are pixels where its column is that wide
+_LEFT, _RIGHT, _TOP, _BOTTOM = 50, 12, 12, 40  # margins
+_BARS = 300  # of a chart at most; of more frames some are left out, evenly
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Ticks at places from `start` to `end` of the drawing. A value beyond the outermost ticks may still be drawn."""
+
+    ticks: list[float]
+    label: str
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def at(self, value: float) -> float:
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A point of its own, with a label."""
+
+    x: float
+    y: float
+    label: str
+
+
+def nice_ticks(
+    low: float,
+    high: float,
+    wanted: int,
+) -> list[float]:  # multiples of 1, 2 or 5 times a power of ten; the outermost lie at low and high or beyond
+    span = (high - low) or abs(high) or 1.0
+    power = 10.0 ** math.floor(math.log10(span / wanted))
+    step = next(m * power for m in (1, 2, 5, 10) if m * power * wanted >= 0.999 * span)
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [float(f"{k * step:.12g}") for k in range(first, max(last, first + 1) + 1)]
+
+
+def tick_text(value: float) -> str:
+    if value and not 1e-3 <= abs(value) < 1e6:
+        mantissa, exponent = f"{value:.2e}".split("e")
+        return f"{float(mantissa):g}e{int(exponent)}"
+    return f"{value:,.6g}".replace(",", "\u202f")
+
+
+def line_chart(
+    title: str,
+    unit: str,  # of y
+    xs: Sequence[float],
+    ys: Sequence[float],  # as many, at least one
+    x_unit: str,
+    mark: Mark | None = None,
+) -> str:
+    """One curve. The y axis begins at zero where that costs little height."""
+    marks = [mark] if mark else []
+    low, high = (pick([*ys, *(m.y for m in marks)]) for pick in (min, max))
+    right = max(*xs, *(m.x for m in marks), 1e-9)
+    x = _x_axis([t for t in nice_ticks(0, right, 4) if t <= 1.001 * right], f"training, {x_unit}", 0, right)
+    y = _y_axis(nice_ticks(0 if 0 < low < 0.4 * high else low, high, 4), unit)
+    points = " ".join(f"{x.at(a):.2f},{y.at(b):.2f}" for a, b in zip(xs, ys, strict=True))
+    drawn = f'<polyline class="curve" points="{points}"/>' + "".join(_mark(x, y, m) for m in marks)
+    data = f'data-x="{x.low} {x.high} {x.start} {x.end}" data-y="{y.low} {y.high} {y.start} {y.end}"'
+    units = f'data-x-unit="{escaped(x_unit)}" data-y-unit="{escaped(unit)}"'
+    return _chart(title, x, y, drawn, f'class="hover" {data} {units}')
+
+
+def bar_chart(
+    title: str,
+    unit: str,
+    indices: Sequence[int],  # of frames
+    values: Sequence[float],  # as many; NaN leaves a gap
+    digits: int,
+    from_zero: bool,  # else the axis begins below the lowest value, as suits decibels
+) -> str:
+    """A bar a frame, in order, and their mean as a line. Empty if there is no value."""
+    known = [v for v in values if math.isfinite(v)]
+    if not known:
+        return ""
+    every = -(-len(values) // _BARS)
+    indices, values = indices[::every], values[::every]
+    y = _y_axis(nice_ticks(0 if from_zero else min(known), max(known), 4), unit)
+    shown = range(0, len(indices), max(1, -(-len(indices) // 6)))
+    x = _x_axis([k + 0.5 for k in shown], "frame", 0, len(indices))
+    bars = [
+        _bar(x, y, k, v, f"frame {i}: {v:.{digits}f} {unit}")
+        for k, (i, v) in enumerate(zip(indices, values, strict=True))
+    ]
+    mean = sum(known) / len(known)
+    line = f'<line class="mean" x1="{x.start}" x2="{x.end}" y1="{y.at(mean):.2f}" y2="{y.at(mean):.2f}"/>'
+    texts = [str(indices[k]) for k in shown]
+    return _chart(f"{title}, mean {mean:.{digits}f} {unit}".strip(), x, y, "".join(bars) + line, "", texts)
+
+
+def _bar(x: Axis, y: Axis, place: int, value: float, text: str) -> str:
+    if not math.isfinite(value):
+        return ""
+    left, width, top = x.at(place + 0.1), x.at(0.8) - x.at(0), y.at(value)
+    shape = f'x="{left:.2f}" y="{top:.2f}" width="{width:.2f}" height="{max(y.start - top, 0.5):.2f}"'
+    return f'<rect class="bar" {shape}><title>{escaped(text)}</title></rect>'
+
+
+def _x_axis(ticks: list[float], label: str, low: float, high: float) -> Axis:
+    return Axis(ticks, label, low, high, _LEFT, WIDTH - _RIGHT)
+
+
+def _y_axis(ticks: list[float], label: str) -> Axis:
+    return Axis(ticks, label, ticks[0], ticks[-1], HEIGHT - _BOTTOM, _TOP)
+
+
+def _mark(x: Axis, y: Axis, mark: Mark) -> str:
+    a, b = x.at(mark.x), y.at(mark.y)
+    below = 16 if b < 0.3 * HEIGHT else -10  # of the point, where there is room
+    text = f'<text class="label" x="{a - 8:.2f}" y="{b + below:.2f}" text-anchor="end">{escaped(mark.label)}</text>'
+    return f'<circle class="mark" cx="{a:.2f}" cy="{b:.2f}" r="4.5"/>{text}'
+
+
+def _chart(title: str, x: Axis, y: Axis, drawn: str, attributes: str, x_texts: list[str] | None = None) -> str:
+    """Axes with their labels around what is drawn, below a title."""
+    grid = "".join(
+        f'<line class="grid" x1="{x.start}" x2="{x.end}" y1="{y.at(t):.2f}" y2="{y.at(t):.2f}"/>'
+        f'<text x="{x.start - 6}" y="{y.at(t) + 3.5:.2f}" text-anchor="end">{tick_text(t)}</text>'
+        for t in y.ticks
+    )
+    below = "".join(
+        f'<text x="{x.at(t):.2f}" y="{y.start + 15}" text-anchor="middle">{escaped(text)}</text>'
+        for t, text in zip(x.ticks, x_texts or map(tick_text, x.ticks), strict=True)
+    )
+    label = f'<text x="{(x.start + x.end) / 2:.2f}" y="{HEIGHT - 6}" text-anchor="middle">{escaped(x.label)}</text>'
+    unit = f' <span class="unit">{escaped(y.label)}</span>' if y.label else ""
+    svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(title)}" {attributes}>'
+    return f'<figure class="chart"><figcaption>{escaped(title)}{unit}</figcaption>{svg}{grid}{below}{label}{drawn}</svg></figure>'

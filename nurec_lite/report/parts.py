@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elements of the page: escaped text, embedded pictures, tables. Whatever is passed as `html` is already escaped."""
+
+import base64
+import html
+import io
+from collections.abc import Iterable
+
+import numpy as np
+from PIL import Image
+
+from nurec_lite.pictures import Bar
+
+MAX_WIDTH = 1280  # pixels that an embedded picture has at most
+_LOSSLESS = 100_000  # pixels up to which an image is embedded as it is
+_QUALITY = 90  # of JPEG
+
+
+def escaped(value: object) -> str:
+    return html.escape(str(value))
+
+
+def image(
+    picture: np.ndarray,  # [H, W, 3] uint8
+    alt: str,
+    exact: bool = False,  # every pixel as it is
+) -> str:
+    """PNG for small pictures and exact ones, JPEG for others; wide ones are reduced unless they are exact."""
+    file, shown = io.BytesIO(), Image.fromarray(picture)
+    if shown.width > MAX_WIDTH and not exact:
+        shown = shown.resize((MAX_WIDTH, round(shown.height * MAX_WIDTH / shown.width)), Image.Resampling.LANCZOS)
+    if exact or shown.width * shown.height <= _LOSSLESS:
+        kind = "png"
+        shown.save(file, format=kind, optimize=True)
+    else:
+        kind = "jpeg"
+        shown.save(file, format=kind, quality=_QUALITY)
+    data = base64.b64encode(file.getvalue()).decode()
+    size = f'width="{shown.width}" height="{shown.height}"'
+    return f'<img src="data:image/{kind};base64,{data}" alt="{escaped(alt)}" {size}>'
+
+
+def legend(bar: Bar) -> str:
+    """The colour scale between its outermost values."""
+    stops = ",".join("#" + bytes(int(c) for c in colour).hex() for colour in bar.colours)
+    scale = f'<span class="scale" style="background:linear-gradient(to right,{stops})"></span>'
+    return f'<span class="legend">{bar.low:g}{scale}{bar.high:g}\u202f{escaped(bar.unit)}</span>'
+
+
+def swatch(colour: tuple[int, int, int], label: str) -> str:
+    return f'<span class="legend"><span class="swatch" style="background:rgb{colour}"></span>{escaped(label)}</span>'
+
+
+def table(
+    heads: tuple[str, ...],
+    rows: Iterable[tuple[str, ...]],  # html; the first of each is the row's head
+    kind: str = "",  # class
+) -> str:
+    """Cells carry the name of their column, which narrow screens show beside them."""
+    head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in heads)
+    lines = []
+    for first, *rest in rows:
+        cells = "".join(f'<td data-head="{escaped(h)}">{c}</td>' for h, c in zip(heads[1:], rest, strict=True))
+        lines.append(f'<tr><th scope="row">{first}</th>{cells}</tr>')
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+
+
+def section(
+    name: str,  # of the anchor
+    title: str,
+    body: str,  # html
+    note: str = "",  # a line below the title
+) -> str:
+    below = f'<p class="note">{escaped(note)}</p>' if note else ""
+    return f'<section id="{name}"><h2>{escaped(title)}</h2>{below}{body}</section>'

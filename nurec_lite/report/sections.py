@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sections of the page in their order, each as HTML; empty where there is nothing to show."""
+
+from itertools import groupby
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from nurec_lite.config import to_dict
+from nurec_lite.measure import FrameFigures
+from nurec_lite.report.charts import bar_chart
+from nurec_lite.report.content import Report
+from nurec_lite.report.parts import escaped, section, table
+from nurec_lite.report.settings import changes, hydra_value
+from nurec_lite.results import FIGURES, Figure, known_figures
+
+_TILES = ("psnr", "ssim", "psnr_actors", "lidar_median_abs_m")
+_BY_KEY = {figure.key: figure for figure in FIGURES}
+
+
+def header(report: Report) -> str:
+    """Name, what it is about in a line, and the main figures."""
+    tiles = "".join(_tile(_BY_KEY[key], report.metrics[key]) for key in _TILES if key in report.metrics)
+    facts = " · ".join(escaped(fact) for fact in _facts(report))
+    return f'<header><h1>{escaped(report.capture)}</h1><p class="note">{facts}</p><div class="tiles">{tiles}</div></header>'
+
+
+def _facts(report: Report) -> list[str]:
+    budget, metrics, facts = report.config.train, report.metrics, []
+    if report.evaluation is not None:
+        kinds = [sum(f.psnr is not None for f in report.evaluation.frames)]
+        kinds.append(len(report.evaluation.frames) - kinds[0])
+        facts.append(f"{report.measured} of split {report.config.data.split}: {kinds[0]} images, {kinds[1]} sweeps")
+    limits = [f"{n:g} {unit}" for n, unit in ((budget.seconds, "s"), (budget.steps, "steps")) if n is not None]
+    facts.append(f"budget {' or '.join(limits)}")
+    facts += [
+        f"{_BY_KEY[key].text(metrics[key])} {word}"
+        for key, word in (("steps", "steps done"), ("gaussians", "Gaussians"))
+    ]
+    return [*facts, str(metrics["device"])]
+
+
+def _tile(figure: Figure, value: Any) -> str:
+    unit = f' <span class="unit">{escaped(figure.unit)}</span>' if figure.unit else ""
+    return (
+        f'<div class="tile"><div class="value">{escaped(figure.text(value))}{unit}</div>{escaped(figure.label)}</div>'
+    )
+
+
+def summary(report: Report) -> str:
+    rows = [
+        (
+            f'{escaped(f.label)} <code class="key">{f.key}</code>',
+            f'<span class="value">{escaped(f.text(report.metrics[f.key]))}</span> {escaped(f.unit)}',
+            escaped(f.meaning),
+        )
+        for f in known_figures(report.metrics)
+    ]
+    return section("summary", "Summary", table(("figure", "value", "meaning"), rows, "figures") + _actors(report))
+
+
+def _actors(report: Report) -> str:
+    """PSNR of each moving actor, best first."""
+    actors = sorted(report.metrics.get("psnr_per_actor", {}).items(), key=lambda item: -item[1])
+    if not actors:
+        return ""
+    best = actors[0][1]
+    rows = [
+        (
+            escaped(name),
+            f'<span class="gauge"><span style="width:{100 * max(value, 0) / best:.1f}%"></span></span>'
+            f'<span class="value">{value:.2f}</span> dB',
+        )
+        for name, value in actors
+    ]
+    title = '<h3>Moving actors <code class="key">psnr_per_actor</code></h3>'
+    return title + table(("track", "PSNR inside its box"), rows, "actors")
+
+
+def frames(report: Report) -> str:
+    """A chart a sensor, and the figures of every frame."""
+    if report.evaluation is None:
+        return ""
+    charts = ""
+    for sensor, group in groupby(sorted(report.evaluation.frames, key=lambda f: f.sensor), lambda f: f.sensor):
+        members = list(group)
+        indices = [f.index for f in members]
+        seen = [f.psnr for f in members if f.psnr is not None]
+        ranged = [f.lidar_median_abs_m for f in members if f.lidar_median_abs_m is not None]
+        if seen:
+            charts += bar_chart(f"{sensor}, PSNR", "dB", indices, seen, 2, from_zero=False)
+        if ranged:
+            charts += bar_chart(f"{sensor}, median error", "m", indices, ranged, 3, from_zero=True)
+    listed = table(
+        ("sensor", "frame", "PSNR, dB", "SSIM", "median range error, m"), map(_row, report.evaluation.frames)
+    )
+    body = f'<div class="grid">{charts}</div><details><summary>Figures of every frame</summary>{listed}</details>'
+    return section("frames", "Frame by frame", body, "PSNR axes begin below the lowest value; the line is the mean.")
+
+
+def _row(f: FrameFigures) -> tuple[str, ...]:
+    shown = (("psnr", f.psnr), ("ssim", f.ssim), ("lidar_median_abs_m", f.lidar_median_abs_m))
+    figures = ["" if value is None else _BY_KEY[key].text(value) for key, value in shown]
+    return escaped(f.sensor), str(f.index), *figures
+
+
+def configuration(report: Report) -> str:
+    """What differs from the defaults, and all of it."""
+    changed = changes(report.config)
+    rows = [
+        (f"<code>{escaped(c.key)}</code>", *(f"<code>{escaped(hydra_value(v))}</code>" for v in (c.value, c.default)), escaped(c.meaning))
+        for c in changed
+    ]  # fmt: skip
+    listed = (
+        table(("key", "value", "default", "meaning"), rows, "settings")
+        if rows
+        else "<p>Everything is at its default.</p>"
+    )
+    options = ", ".join(report.config.opt) or "none"
+    text = _marked_yaml(to_dict(report.config), {c.key for c in changed})
+    body = f"{listed}<p>Options: {escaped(options)}</p><details><summary>The whole configuration</summary><pre>{text}</pre></details>"
+    note = f"What differs from the defaults of data={report.config.data.kind}."
+    return section("configuration", "Configuration", body, note)
+
+
+def _marked_yaml(
+    content: dict[str, Any],
+    keys: set[str],  # with dots
+) -> str:
+    """YAML with the lines of these keys marked."""
+    lines, path = [], list[str]()
+    for line in OmegaConf.to_yaml(OmegaConf.create(content)).splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        if not line.lstrip().startswith("- "):  # an item of a list belongs to the key above
+            path = [*path[:depth], line.strip().partition(":")[0]]
+        lines.append(f"<mark>{escaped(line)}</mark>" if ".".join(path) in keys else escaped(line))
+    return "\n".join(lines)
+
+
+def provenance(report: Report) -> str:
+    """Where it ran, and what to type next."""
+    commands = "".join(
+        f"<h3>{escaped(c.purpose)}</h3><pre><code>{escaped(c.line)}</code></pre>" for c in report.commands
+    )
+    rows = [(escaped(key), escaped(value)) for key, value in report.environment.items()]
+    where = section("environment", "Environment", table(("what", "which"), rows, "facts"))
+    return section("commands", "Reproduce and go on", commands) + where

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What of a configuration differs from the defaults, and the command lines that repeat a run and go on from it."""
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nurec_lite.command import composed
+from nurec_lite.config import Config, EvaluateConfig, to_dict
+from nurec_lite.opt import parameters_of
+from nurec_lite.usage import list_keys
+
+_PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # what Hydra reads as a string without quotes,
+_WORDS = {"null", "true", "false", "nan", "inf"}  # but for these, in any case
+
+
+@dataclass(frozen=True)
+class Change:
+    """A key whose value is not the default."""
+
+    key: str
+    value: Any
+    default: Any
+    meaning: str
+
+
+@dataclass(frozen=True)
+class Command:
+    purpose: str
+    line: str  # for a shell
+
+
+def changes(config: Config) -> list[Change]:
+    """Keys of training, but for `out` and options, that differ from what `data=KIND` alone would give."""
+    base = _flat(to_dict(composed("train", [f"data={config.data.kind}"])))
+    meanings = {key: meaning for key, _, meaning in list_keys(Config)}
+    mine = {k: v for k, v in _flat(to_dict(config)).items() if k in base and k != "out"}
+    return [Change(k, v, base[k], meanings[k]) for k, v in mine.items() if v != base[k]]
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted keys and what is no dictionary; without options, whose parameters are free."""
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.") if key != "opt" else {}
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+def overrides(config: Config) -> list[str]:
+    """Arguments of train that give the configuration, but for `out`."""
+    data = [] if config.data.kind == "bundled" else [f"data={config.data.kind}"]
+    return data + [_argument(c.key, c.value) for c in changes(config)] + _option_overrides(config.opt)
+
+
+def _option_overrides(options: dict[str, dict[str, Any]]) -> list[str]:
+    if not options or "all" in options:
+        return ["+opt=all"] if options else []
+    changed = [
+        _argument(f"opt.{name}.{key}", value)
+        for name, given in options.items()
+        for key, value in (given or {}).items()
+        if parameters_of(name).get(key) != value
+    ]
+    return [f"+opt=[{','.join(options)}]", *changed]
+
+
+def _argument(key: str, value: Any) -> str:
+    return f"{key}={hydra_value(value)}"
+
+
+def hydra_value(value: Any) -> str:
+    """As Hydra's command line takes it: in quotes, backslashes count double before a quote only."""
+    if isinstance(value, list):
+        return f"[{','.join(map(hydra_value, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value) if isinstance(value, str) else repr(value).removesuffix(".0")
+    if not isinstance(value, str) or (_PLAIN.fullmatch(text) and text.lower() not in _WORDS):
+        return text
+    escaped = re.sub(r'(\\+)(?="|$)', r"\1\1", text).replace('"', r"\"")
+    return f'"{escaped}"'
+
+
+def commands_after_train(config: Config) -> list[Command]:
+    """How to get the same again, and what one may want next."""
+    checkpoint, budget = str(Path(config.out) / "checkpoint.pt"), config.train
+    longer = replace(
+        budget,
+        steps=None if budget.steps is None else 2 * budget.steps,
+        seconds=None if budget.seconds is None else 2 * budget.seconds,
+        resume=checkpoint,
+    )
+    return [
+        Command("The same run again", _line("train", [*overrides(config), _argument("out", config.out)])),
+        Command("Twice the budget, going on from here", _line("train", overrides(replace(config, train=longer)))),
+        Command("Measure the frames it was trained on", _line("evaluate", [_argument("checkpoint", checkpoint), "subset=train"])),
+        *_next(checkpoint),
+    ]  # fmt: skip
+
+
+def commands_after_evaluate(config: EvaluateConfig, arguments: list[str]) -> list[Command]:
+    return [Command("The same measurement again", _line("evaluate", arguments)), *_next(config.checkpoint)]
+
+
+def _next(checkpoint: str) -> list[Command]:
+    file = _argument("checkpoint", checkpoint)
+    return [
+        Command("Render the drive, one metre to the left", _line("render", [file, "shift=[0,1,0]"])),
+        Command("Export the Gaussians as PLY", _line("export", [file])),
+    ]
+
+
+def _line(verb: str, arguments: list[str]) -> str:
+    return shlex.join(["python", "-m", f"nurec_lite.{verb}", *arguments])
