@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rig's path through a capture, and frames of its sensors at any time, on the path or beside it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.se3 import interpolate_trajectory
+
+MERGED_SECONDS = 1e-6  # poses closer in time are one: sensors share their triggers, up to rounding
+AnyFrame = TypeVar("AnyFrame", ImageFrame, SweepFrame)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Poses of the rig, n of them, in time order."""
+
+    times: Tensor  # [n] seconds, strictly increasing, float64
+    poses: Tensor  # [n, 4, 4] T_world_rig, float64
+
+    @property
+    def span(self) -> tuple[float, float]:  # seconds
+        return float(self.times[0]), float(self.times[-1])
+
+    def at(self, time: float) -> Tensor:  # [4, 4]
+        """Lerp of the translation, slerp of the rotation; beyond the ends the outermost velocity goes on."""
+        return interpolate_trajectory(self.times, self.poses, self.times.new_tensor(time))
+
+
+@dataclass(frozen=True)
+class _Retimed:
+    """Decodes a sweep as if it had begun later. It pickles, as what it wraps does."""
+
+    load: Callable[[], Sweep]
+    delay: float  # seconds
+
+    def __call__(self) -> Sweep:
+        sweep = self.load()
+        return replace(sweep, times=sweep.times + self.delay)
+
+
+def trajectory_of(capture: Capture) -> Trajectory:
+    """Through every pose that the frames know: both ends of each, of all sensors."""
+    frames = (*capture.images, *capture.sweeps)
+    times = torch.tensor([t for f in frames for t in (f.time_start, f.time_end)], dtype=torch.float64)
+    poses = torch.stack([T.double() for f in frames for T in (f.T_world_rig_start, f.T_world_rig_end)])
+    times, order = times.sort(stable=True)
+    new = torch.cat([torch.ones(1, dtype=torch.bool), times.diff() > MERGED_SECONDS])
+    return Trajectory(times[new], poses[order][new])
+
+
+def nearest(
+    frames: Sequence[AnyFrame],  # of one sensor, at least one
+    time: float,  # seconds
+) -> AnyFrame:
+    """The frame whose middle is nearest."""
+    return min(frames, key=lambda frame: abs(frame.time_mid - time))
+
+
+def frame_at(
+    frames: Sequence[AnyFrame],  # of one sensor, at least one
+    trajectory: Trajectory,
+    time: float,  # seconds, of the middle of the frame
+) -> AnyFrame:
+    """An exposure or revolution that was not captured. It lasts as long as the nearest one that was, and has its index and its content:
+    a sweep the same rays, later by the same time; an image what the camera saw then, which is no longer the truth."""
+    like = nearest(frames, time)
+    half = 0.5 * (like.time_end - like.time_start)
+    start, end = time - half, time + half
+    moved = replace(
+        like, time_start=start, time_end=end, T_world_rig_start=trajectory.at(start), T_world_rig_end=trajectory.at(end)
+    )
+    if isinstance(moved, SweepFrame):
+        moved = replace(moved, load=_Retimed(moved.load, start - like.time_start))
+    return moved
+
+
+def shifted(
+    frame: AnyFrame,
+    shift: Sequence[float],  # metres forward, left and up in the rig's axes at each time
+) -> AnyFrame:
+    """The frame of a rig that drives beside the captured one."""
+    T_rig_shifted = torch.eye(4, dtype=torch.float64)
+    T_rig_shifted[:3, 3] = torch.tensor(shift, dtype=torch.float64)
+    start, end = (T.double() @ T_rig_shifted for T in (frame.T_world_rig_start, frame.T_world_rig_end))
+    return replace(frame, T_world_rig_start=start, T_world_rig_end=end)
