@@ -5,7 +5,6 @@ A picture is a uint8 array [H, W, 3]. Files are written under a temporary name a
 """
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,17 +74,29 @@ def comparison(
     wide = truth.shape[1] > 1.5 * truth.shape[0]
     factor = max(1, round(_WIDTH / (1 if wide else 3) / truth.shape[1]))
     panels = [
-        _panel(enlarged(to_picture(truth), factor, factor), "ground truth"),
-        _panel(enlarged(to_picture(rendered), factor, factor), f"rendered, {psnr(rendered, truth):.2f} dB"),
-        _panel(enlarged(error, factor, factor), "absolute error", bar),
+        panel(enlarged(to_picture(truth), factor, factor), "ground truth"),
+        panel(enlarged(to_picture(rendered), factor, factor), f"rendered, {psnr(rendered, truth):.2f} dB"),
+        panel(enlarged(error, factor, factor), "absolute error", bar),
     ]
-    return _joined(panels, axis=0 if wide else 1)
+    return joined(panels, axis=0 if wide else 1)
+
+
+def pair(
+    captured: Tensor,  # [H, W, 3] uint8 or 0 to 1
+    rendered: Tensor,  # [H, W, 3] 0 to 1
+    title: str,  # of the render
+) -> np.ndarray:  # [h, w, 3]
+    """What was captured above the render, which need not show the same."""
+    factor = max(1, round(_WIDTH / captured.shape[1]))
+    upper, lower = (enlarged(to_picture(image), factor, factor) for image in (captured, rendered))
+    return joined([panel(upper, "captured"), panel(lower, title)], axis=0)
 
 
 def range_picture(
     sweep: Sweep,  # R rays
     returns: LidarReturns,  # the same rays
     lidar: Lidar,
+    far: float | None = None,  # metres: end of the scale; None: of this sweep
 ) -> np.ndarray:  # [h, w, 3]
     """Measured range, rendered range (median) and its absolute error, one above the other; black where nothing returned or, in the
     error, nothing was measured. Rays that never cross 0.5 count as 80 m."""
@@ -93,20 +104,44 @@ def range_picture(
         t.detach().cpu().numpy() for t in (sweep.returned, sweep.ranges, returns.median, returns.drop)
     )
     error = np.abs(np.where(median > 0, median, NEVER_CROSSED_M) - ranges)
-    far = Bar(RANGE_MAP, 0, _round_range(ranges[returned]), "m")
+    scale = Bar(RANGE_MAP, 0, far or round_range(ranges[returned]), "m")
     wrong = Bar(ERROR_MAP, 0, RANGE_ERROR_M, "m")
     strips = [
-        (np.where(returned, ranges, np.nan), "measured range (black: no return)", far),
-        (np.where((median > 0) & (drop <= 0.5), median, np.nan), "rendered range (black: no return)", far),
+        (np.where(returned, ranges, np.nan), "measured range (black: no return)", scale),
+        (np.where((median > 0) & (drop <= 0.5), median, np.nan), "rendered range (black: no return)", scale),
         (np.where(returned, error, np.nan), "absolute error of the range (black: no return)", wrong),
     ]
+    return _strips(strips, sweep, lidar)
+
+
+def sweep_picture(
+    sweep: Sweep,  # R rays, with what is shown of them
+    lidar: Lidar,
+    title: str,
+    far: float | None = None,  # metres: end of the scale; None: of this sweep
+) -> np.ndarray:  # [h, w, 3]
+    """Range above intensity; black where nothing returned."""
+    returned, ranges, intensities = (t.cpu().numpy() for t in (sweep.returned, sweep.ranges, sweep.intensities))
+    scale = Bar(RANGE_MAP, 0, far or round_range(ranges[returned]), "m")
+    strips = [
+        (np.where(returned, ranges, np.nan), f"{title}: range (black: no return)", scale),
+        (np.where(returned, intensities, np.nan), "intensity", Bar(RANGE_MAP, 0, 1)),
+    ]
+    return _strips(strips, sweep, lidar)
+
+
+def _strips(
+    strips: list[tuple[np.ndarray, str, Bar]],  # values of the rays [R], title, colours
+    sweep: Sweep,  # R rays
+    lidar: Lidar,
+) -> np.ndarray:  # [h, w, 3] range images, one above the other
     rings, azimuths = sweep.rings.cpu().numpy(), azimuth_elevation(sweep.directions.cpu())[:, 0].numpy()
     elevations, width = lidar.elevations.cpu().numpy(), min(lidar.azimuth_steps, _MAX_WIDTH)
     images = [range_image(values, rings, azimuths, elevations, width) for values, _, _ in strips]
     panels = [
-        _panel(_strip(bar.paint(image)), title, bar) for image, (_, title, bar) in zip(images, strips, strict=True)
+        panel(_strip(bar.paint(image)), title, bar) for image, (_, title, bar) in zip(images, strips, strict=True)
     ]
-    return _joined(panels, axis=0)
+    return joined(panels, axis=0)
 
 
 def range_image(
@@ -130,7 +165,7 @@ def range_image(
     return np.where(filled >= 0, np.append(values, np.nan)[filled], np.nan)
 
 
-def _round_range(
+def round_range(
     ranges: np.ndarray,  # [n] metres
 ) -> float:  # metres: the next multiple of ten beyond most of them
     return 10 * math.ceil(max(float(np.quantile(ranges, 0.95)), 1) / 10) if len(ranges) else 10
@@ -152,7 +187,7 @@ def enlarged(
     return picture.repeat(vertical, axis=0).repeat(horizontal, axis=1)
 
 
-def _panel(
+def panel(
     picture: np.ndarray,  # [H, W, 3]
     title: str,
     bar: Bar | None = None,
@@ -174,7 +209,7 @@ def _panel(
     return np.concatenate([np.asarray(header), picture])
 
 
-def _joined(
+def joined(
     panels: list[np.ndarray],  # [H, W, 3], of one size
     axis: int,
 ) -> np.ndarray:  # one below (axis 0) or beside (axis 1) another
@@ -190,20 +225,3 @@ def save_png(
 ) -> None:
     with written(path) as file:
         Image.fromarray(picture).save(file, format="PNG")
-
-
-def save_animation(
-    path: Path,  # .gif, or .png for an animated PNG
-    frames: Iterable[np.ndarray],  # [H, W, 3] uint8 each
-    fps: float,
-) -> None:
-    """Endless loop. A GIF has 256 colours a frame and whole hundredths of a second."""
-    formats = {".gif": "GIF", ".png": "PNG"}
-    if path.suffix.lower() not in formats:
-        raise ValueError(f"cannot write {path.name}: an animation is one of {', '.join(formats)}")
-    images = [Image.fromarray(frame) for frame in frames]
-    if not images:
-        raise ValueError(f"cannot write {path.name}: there are no frames")
-    options = {"save_all": True, "append_images": images[1:], "duration": 1000 / fps, "loop": 0}
-    with written(path) as file:
-        images[0].save(file, format=formats[path.suffix.lower()], **options)

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from nurec_lite.animation import save_animation
 from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.types import Capture
 from nurec_lite.checkpoint import load_checkpoint, scene_from_dict
 from nurec_lite.config import DataConfig
 from nurec_lite.evaluate import image_of
 from nurec_lite.geometry.lidar import azimuth_elevation
-from nurec_lite.pictures import RANGE_MAP, Bar, enlarged, range_image, save_animation, save_png, to_picture
+from nurec_lite.pictures import RANGE_MAP, Bar, enlarged, range_image, save_png, to_picture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
 from nurec_lite.stages import Stages, render_sweep

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,11 @@ from nurec_lite.pictures import (
     Bar,
     comparison,
     enlarged,
+    pair,
     range_image,
     range_picture,
-    save_animation,
     save_png,
+    sweep_picture,
     to_picture,
 )
 from nurec_lite.splat.render import LidarReturns
@@ -154,22 +156,20 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("suffix", [".gif", ".png"])
-def test_animation(tmp_path: Path, suffix: str) -> None:
-    frames = [np.full((6, 8, 3), value, np.uint8) for value in (0, 90, 200)]
-    save_animation(tmp_path / f"a{suffix}", iter(frames), fps=10)
-    with Image.open(tmp_path / f"a{suffix}") as file:
-        assert file.n_frames == 3 and file.size == (8, 6)  # type: ignore[attr-defined]
-        for k, frame in enumerate(frames):
-            file.seek(k)
-            np.testing.assert_array_equal(np.asarray(file.convert("RGB")), frame)
-            assert file.info["duration"] == 100
-    assert len(list(tmp_path.iterdir())) == 1
+def test_sweep_picture_shows_range_above_intensity() -> None:
+    sweep, lidar = make_sweep(500)
+    hit = sweep.returned.clone()
+    hit[:500] = False  # ring 0, the lowest
+    picture = sweep_picture(replace(sweep, returned=hit), lidar, "rendered", far=50)
+    strip, header = 3 * 64, 24
+    ranges, intensities = (picture[k * (strip + header + 3) + header :][:strip] for k in range(2))
+    assert picture.shape == (2 * (strip + header) + 3, 1000, 3)
+    assert (ranges[:128] == Bar(RANGE_MAP, 0, 50).paint(np.array(5.0))).all() and (ranges[128:] == 0).all()
+    assert (intensities[:128] == Bar(RANGE_MAP, 0, 1).paint(np.array(0.5))).all() and (intensities[128:] == 0).all()
 
 
-def test_animation_of_an_unknown_kind_or_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"\.gif"):
-        save_animation(tmp_path / "a.xyz", [np.zeros((2, 2, 3), np.uint8)], fps=10)
-    with pytest.raises(ValueError, match="no frames"):
-        save_animation(tmp_path / "a.gif", [], fps=10)
-    assert not list(tmp_path.iterdir())
+def test_pair_shows_the_captured_image_above_the_render() -> None:
+    captured = torch.randint(0, 256, (30, 100, 3), dtype=torch.uint8)
+    picture = pair(captured, torch.full((30, 100, 3), 0.2), "rendered")
+    np.testing.assert_array_equal(picture[24 : 24 + 300], enlarged(captured.numpy(), 10, 10))
+    assert picture.shape == (2 * 324 + 3, 1000, 3) and (picture[-300:] == 51).all()
