@@ -140,14 +140,15 @@ class EvaluateConfig(Config):
 class RenderConfig(Config):
     """Renders a checkpoint, where and when one likes. Metres, seconds of the capture, degrees."""
 
+    out: str = Config.out  # folder of the results; left as it is: `render` beside the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
-    sensors: list[str] | None = None  # cameras and lidars by their names; null: all
+    sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all
     subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
-    times: list[float] | None = None  # [T]: one moment, [FIRST,LAST]: fps moments a second; null: the frames' own times and poses
+    times: list[float] | None = None  # T: one moment; FIRST,LAST: fps moments a second between; null: the frames' own
     fps: float = 10.0  # moments a second between the first and the last; pictures a second in an animation
-    shift: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])  # of the path, in the vehicle's axes: forward, left, up
-    remove: list[str] = field(default_factory=list)  # ids of the tracks whose actors are taken away; [actors]: all of them
-    move: list[str] = field(default_factory=list)  # [ID:FORWARD:LEFT:UP:TURN]: metres in the actor's own axes, degrees to the left
+    shift: list[float] = field(default_factory=lambda: [0.0] * 3)  # metres FORWARD,LEFT,UP in the vehicle's axes
+    remove: list[str] = field(default_factory=list)  # ids of tracks whose actors are taken away; actors: all of them
+    move: list[str] = field(default_factory=list)  # ID:FORWARD:LEFT:UP:TURN in an actor's axes, metres; degrees left
     compare: bool = False  # the captured image above its render, where one was captured
     formats: list[str] = field(default_factory=lambda: ["png"])  # png, gif, apng, mp4; of lidars also npz, ply
 

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m nurec_lite.render: any camera or lidar of the capture at any time, beside its path, with actors removed or moved."""
+
+import nurec_lite.threads  # noqa: F401  before torch
+
+# isort: split
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from omegaconf import OmegaConf
+from tqdm import tqdm
+
+from nurec_lite.animation import KINDS, animation
+from nurec_lite.birds_eye import Above, birds_eye
+from nurec_lite.capture.deskew import poses_at, world_points
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.command import command, result_folder
+from nurec_lite.config import RenderConfig, to_dict
+from nurec_lite.files import write_text
+from nurec_lite.measure import image_of
+from nurec_lite.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
+from nurec_lite.point_files import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
+from nurec_lite.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
+from nurec_lite.scene.scene import Scene
+from nurec_lite.shots import PICTURES, Plan, Shot, make_plan
+from nurec_lite.splat.render import LidarReturns
+from nurec_lite.splat.views import lidar_view
+from nurec_lite.stages import Stages, render_sweep
+
+HELP = f"""
+Renders a checkpoint: any camera or lidar of its capture, at any time, from beside the path that was driven, actors removed or moved.
+Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
+
+  python -m nurec_lite.render checkpoint=FILE subset=test compare=true                held-out frames below what was captured
+  python -m nurec_lite.render checkpoint=FILE shift=0,1,0 formats=mp4                 films from 1 m further left
+  python -m nurec_lite.render checkpoint=FILE times=1.23 remove=000,007               one moment, without two actors
+  python -m nurec_lite.render checkpoint=FILE times=1,2 fps=30 move=000:-3:2:0:20 formats=gif
+                                                                                      an actor 3 m back, 2 m left, turned by 20 degrees
+  python -m nurec_lite.render checkpoint=FILE sensors=lidar formats=npz,ply           every sweep as points
+  python -m nurec_lite.render checkpoint=FILE sensors=image_02,velodyne times=4,6     two seconds of a KITTI drive
+
+Writes SENSOR_0012.png for frame 12 and SENSOR_t0001.230.png for 1.23 s, and SENSOR.mp4 (.gif, .apng) for all; of a lidar also
+SENSOR_above*, the sweep from above over the measured one, with the ids that remove and move take. Points of a lidar go to
+SENSOR_*.ply (world, metres, with intensity) and SENSOR_*.npz, which holds, for R rays:
+
+{NPZ_ARRAYS}
+
+A moment between the frames is the middle of an exposure on the interpolated path; a lidar then sends the rays of the nearest sweep.
+"""
+log = logging.getLogger("nurec_lite")
+_BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"
+_LISTS = ("sensors", "times", "shift", "remove", "move", "formats")  # keys that hold lists
+Show = Callable[[str, np.ndarray], None]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What all sensors share."""
+
+    config: RenderConfig
+    stages: Stages
+    scene: Scene  # edited
+    capture: Capture
+    out: Path
+    advance: Callable[[], object]  # after each frame
+
+    @property
+    def edited(self) -> bool:
+        return bool(self.config.remove or self.config.move)
+
+    @property
+    def altered(self) -> str:
+        """What makes the render differ from what was captured, for titles."""
+        config, parts = self.config, []
+        if any(config.shift):
+            parts.append(f"shifted by {', '.join(f'{metres:g}' for metres in config.shift)} m")
+        parts += [f"without {', '.join(config.remove)}"] if config.remove else []
+        parts += [f"moved {', '.join(parse_move(text)[0] for text in config.move)}"] if config.move else []
+        return f"rendered ({'; '.join(parts)})" if parts else "rendered"
+
+
+@torch.no_grad()
+def render(run: Reconstruction) -> tuple[Plan, Path]:
+    """Everything that the configuration asks for; returns what was rendered and the folder in which it lies."""
+    config: RenderConfig = run.config
+    plan = make_plan(config, run.capture)
+    scene = with_moved_actors(without_actors(run.scene, config.remove), map(parse_move, config.move))
+    out = result_folder(config, config.checkpoint, "render")
+    if config.compare and config.times is not None:
+        log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
+    write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
+    with tqdm(total=len(plan), bar_format=_BAR) as bar:
+        job = _Job(config, run.stages, scene, run.capture, out, bar.update)
+        for name, images in plan.images.items():
+            _render_camera(job, name, images)
+        for name, sweeps in plan.sweeps.items():
+            _render_lidar(job, name, sweeps)
+    return plan, out
+
+
+def _render_camera(job: _Job, name: str, shots: list[Shot[ImageFrame]]) -> None:
+    with _pictures(job, name) as show:
+        for shot in shots:
+            image = image_of(job.stages, job.scene, job.capture, shot.frame)
+            both = job.config.compare and shot.own
+            show(shot.label, pair(shot.captured.load(), image, job.altered) if both else to_picture(image))
+            job.advance()
+
+
+def _render_lidar(job: _Job, name: str, shots: list[Shot[SweepFrame]]) -> None:
+    first = shots[0].captured.load()
+    far = round_range(first.ranges[first.returned].numpy())  # one scale for the whole film
+    drawn = set(job.config.formats) & set(PICTURES)
+    with _pictures(job, name) as show, _pictures(job, f"{name}_above") as show_above:
+        for shot in shots:
+            rendered = rendered_sweep(job.stages, job.scene, job.capture, shot.frame)
+            if drawn:
+                show(shot.label, _ranges(job, shot, rendered, far))
+                show_above(shot.label, _from_above(job, shot, rendered))
+            _save_points(job, shot, rendered)
+            job.advance()
+
+
+@contextmanager
+def _pictures(job: _Job, name: str) -> Iterator[Show]:
+    """A function that writes a picture as PNG and adds it to the animations, whichever are wanted."""
+    with ExitStack() as stack:
+        films = [
+            stack.enter_context(animation(job.out / f"{name}.{kind}", job.config.fps))
+            for kind in KINDS
+            if kind in job.config.formats
+        ]
+
+        def show(label: str, picture: np.ndarray) -> None:
+            if "png" in job.config.formats:
+                save_png(job.out / f"{name}_{label}.png", picture)
+            for add in films:
+                add(picture)
+
+        yield show
+
+
+@torch.no_grad()
+def rendered_sweep(stages: Stages, scene: Scene, capture: Capture, frame: SweepFrame) -> RenderedSweep:
+    """All rays of the frame, on the host."""
+    rays = frame.load()
+    returns = render_sweep(stages, scene, lidar_view(capture, frame, rays, scene.sky.device))
+    on_host = LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))
+    return RenderedSweep(frame, capture.lidar(frame.sensor), rays, on_host)
+
+
+def _comparable(job: _Job, shot: Shot[SweepFrame]) -> bool:
+    """Whether the scene as it was captured was measured along the very same rays."""
+    return shot.own and not any(job.config.shift) and not job.edited
+
+
+def _ranges(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep, far: float) -> np.ndarray:
+    if _comparable(job, shot):
+        return range_picture(rendered.rays, rendered.returns, rendered.lidar, far)
+    return sweep_picture(rendered.sweep, rendered.lidar, job.altered, far)
+
+
+def _from_above(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep) -> np.ndarray:
+    sweep, time = shot.captured.load(), shot.frame.time_mid
+    measured = world_points(shot.captured, sweep, rendered.lidar)[sweep.returned]
+    middle = poses_at(shot.frame, torch.tensor(0.5))
+    tracks, hidden = job.scene.learned_tracks().to("cpu"), removed_tracks(job.scene.tracks, job.config.remove)
+    above = Above(rendered.points_world(), measured, middle, tracks, frozenset(hidden), time)
+    legend = "measured" if shot.own else f"measured at {shot.captured.time_mid:.3f} s"
+    return birds_eye(above, f"{shot.frame.sensor} at {time:.3f} s from above: {job.altered} over measured", legend)
+
+
+def _save_points(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep) -> None:
+    stem = f"{shot.frame.sensor}_{shot.label}"
+    if "npz" in job.config.formats:
+        save_npz(job.out / f"{stem}.npz", rendered, _comparable(job, shot))
+    if "ply" in job.config.formats:
+        save_ply(job.out / f"{stem}.ply", rendered)
+
+
+def _bracketed(argument: str) -> str:
+    """`times=1,2` means `times=[1,2]`: shells read brackets themselves, and Hydra takes bare commas for several runs."""
+    key, _, value = argument.partition("=")
+    bare = key in _LISTS and value not in ("", "null") and not value.startswith("[")
+    return f"{key}=[{value}]" if bare else argument
+
+
+def work(arguments: list[str]) -> None:
+    run = open_reconstruction("render", [_bracketed(argument) for argument in arguments])
+    try:
+        plan, out = render(run)
+    finally:
+        run.stages.close()
+    names = ", ".join([*plan.images, *plan.sweeps])
+    print(f"{len(plan)} frames of {names} in {out}: {', '.join(run.config.formats)}")
+
+
+if __name__ == "__main__":
+    command("render", HELP, work)
