@@ -12,9 +12,9 @@ from nurec_lite.environment import commit, device_name, environment
 from nurec_lite.measure import Evaluation, Frames, evaluate, frames_of, held_out, image_of
 from nurec_lite.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.report.content import Report
-from nurec_lite.report.page import write_report
+from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_evaluate
-from nurec_lite.results import table, write_frames, write_metrics
+from nurec_lite.results import table
 
 __all__ = ["Evaluation", "Frames", "evaluate", "frames_of", "held_out", "image_of"]
 HELP = """
@@ -58,13 +58,8 @@ def work(arguments: list[str]) -> None:
         metrics, evaluation = measure(run, out)
     finally:
         run.stages.close()
-    write_metrics(out / "metrics.json", metrics)
-    write_frames(out / "frames.csv", evaluation.frames)
-    commands = commands_after_evaluate(config, arguments)
-    where = environment(run.device)
-    write_report(
-        out / "report.html", Report(run.capture.name, config, metrics, evaluation, run.history, where, commands)
-    )
+    commands, where = commands_after_evaluate(config, arguments), environment(run.device)
+    write_results(out, Report(run.capture.name, config, metrics, evaluation, run.history, where, commands))
     print(f"{table(metrics)}\nresults in {out}: metrics.json, frames.csv, report.html, pictures/")
 
 

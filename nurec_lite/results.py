@@ -26,7 +26,7 @@ class Figure:
 
     def text(self, value: Any) -> str:
         """The value without its unit; a dash for what was not measured."""
-        if value is None or (isinstance(value, float) and math.isnan(value)):
+        if not measured(value):
             return "–"
         if isinstance(value, int | float) and not isinstance(value, bool):
             return f"{value:,.{self.digits}f}".replace(",", "\u202f").replace("inf", "∞")
@@ -36,8 +36,8 @@ class Figure:
 FIGURES = tuple(
     Figure(*row)
     for row in (
-        ("psnr", "PSNR", "dB", 2, "Peak signal-to-noise ratio of images, mean over frames; higher is better"),
-        ("ssim", "SSIM", "", 3, "Structural similarity of images, mean over frames; 1 is equal"),
+        ("psnr", "PSNR", "dB", 2, "Peak signal-to-noise ratio, mean over images; higher is better"),
+        ("ssim", "SSIM", "", 3, "Structural similarity, mean over images; 1 is equal"),
         ("psnr_actors", "PSNR of moving actors", "dB", 2, "Inside the projected boxes of moving objects, mean over them"),
         ("lidar_median_abs_m", "Lidar error, median", "m", 3, "Rendered against measured range over the rays that returned"),
         ("lidar_mean_abs_m", "Lidar error, mean", "m", 3, "The same as a mean; rays that meet nothing count as 80 m"),
@@ -47,16 +47,20 @@ FIGURES = tuple(
         ("drop_accuracy", "Ray drop told rightly", "", 3, "Share of all rays rightly told to return or not; 1 is best"),
         ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
         ("gaussians", "Gaussians", "", 0, "Ellipsoids that the scene is made of"),
-        ("steps", "Steps", "", 0, "Updates of all parameters; each renders one image and some lidar rays"),
+        ("steps", "Steps", "", 0, "Updates of all parameters; each renders an image and lidar rays"),
         ("seconds_train", "Training", "s", 1, "Time spent in steps"),
         ("seconds_total", "Start to checkpoint", "s", 1, "With reading and initialisation, without measuring"),
         ("device", "Device", "", 0, "What it ran on"),
         ("commit", "Commit", "", 0, "Version of the code; + marks changes"),
-        ("split", "Split", "", 0, "How frames were held out: interp every fifth moment, side the last camera"),
+        ("split", "Split", "", 0, "What is held out: interp every fifth moment, side one camera"),
         ("subset", "Frames", "", 0, "Which of them were measured: test (held out), train or all"),
         ("checkpoint", "Checkpoint", "", 0, "The file that was measured"),
     )
 )  # fmt: skip
+
+
+def measured(value: Any) -> bool:
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
 
 
 def known_figures(metrics: dict[str, Any]) -> list[Figure]:
@@ -66,8 +70,8 @@ def known_figures(metrics: dict[str, Any]) -> list[Figure]:
 
 def table(metrics: dict[str, Any]) -> str:
     """The figures line by line, without what was not measured."""
-    lines = [(f.label, f.text(metrics[f.key]), f.unit) for f in known_figures(metrics)]
-    return "\n".join(f"  {label:32} {value:>10} {unit}".rstrip() for label, value, unit in lines if value != "–")
+    lines = [(f, metrics[f.key]) for f in known_figures(metrics) if measured(metrics[f.key])]
+    return "\n".join(f"  {f.label:32} {f.text(value):>10} {f.unit}".rstrip() for f, value in lines)
 
 
 def write_metrics(path: Path, metrics: dict[str, Any]) -> None:

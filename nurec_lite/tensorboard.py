@@ -57,13 +57,12 @@ class Scalars:
         folder: Path,
         rows: list[Row],  # of the run that this one goes on from
     ) -> None:
-        self._seconds = rows[-1]["seconds"] if rows else 0.0
+        step, self._seconds = (int(rows[-1]["step"]), rows[-1]["seconds"]) if rows else (-1, 0.0)
         self._begin = time.time() - self._seconds
-        goes_on = bool(rows) and folder.exists()
-        # hides what an interrupted run wrote after its checkpoint: these steps come again
-        purge = int(rows[-1]["step"]) + 1 if goes_on else None
-        self._writer = import_module(_MODULE).SummaryWriter(str(folder), purge_step=purge)
-        for row in () if goes_on else rows:
+        known = folder.exists()
+        # hides what other runs wrote there for the steps that now come: one that was interrupted after its last checkpoint, say
+        self._writer = import_module(_MODULE).SummaryWriter(str(folder), purge_step=step + 1 if known else None)
+        for row in () if known else rows:
             self.row(row)
 
     def row(self, row: Row) -> None:

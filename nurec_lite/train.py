@@ -4,7 +4,6 @@
 import nurec_lite.threads  # noqa: F401  before torch
 
 # isort: split
-import json
 import logging
 import math
 import time
@@ -20,19 +19,22 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.checkpoint import load_checkpoint, save_checkpoint, scene_from_dict
 from nurec_lite.command import command, mended
 from nurec_lite.config import Config, TrainConfig, check_budget, to_config, to_dict
-from nurec_lite.environment import choose_device, commit, device_name
+from nurec_lite.environment import choose_device, commit, device_name, environment
 from nurec_lite.errors import UserError
-from nurec_lite.evaluate import evaluate, held_out
 from nurec_lite.files import write_text
 from nurec_lite.history import History
-from nurec_lite.metrics import to_json
+from nurec_lite.measure import Evaluation, evaluate, held_out
 from nurec_lite.opt import build_stages
 from nurec_lite.optim import make_optimizer
 from nurec_lite.paths import resource
 from nurec_lite.progress import Bar, StopWish, seconds_since_start
 from nurec_lite.reconstruction import check_same_capture, check_same_configuration
+from nurec_lite.report.content import Report
+from nurec_lite.report.page import write_results
+from nurec_lite.report.settings import commands_after_train
 from nurec_lite.scene.init import make_scene
 from nurec_lite.stages import Stages, TrainState
+from nurec_lite.tensorboard import check_tensorboard, tensorboard
 
 HELP = """
 Reconstructs a driving capture as 3D Gaussians within a budget of seconds or steps, then measures it on the frames held out.
@@ -56,6 +58,7 @@ class StoppedError(UserError):
 def run(config: Config) -> dict[str, object]:
     """The whole job: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json holds."""
     check_budget(config)
+    check_tensorboard(config)
     stages = build_stages(config.opt)
     out, device = Path(config.out), choose_device(config.device)
     capture = open_capture(config.data)
@@ -63,13 +66,17 @@ def run(config: Config) -> dict[str, object]:
         state = make_state(config, capture, device)
         log.info("%s: %s; %d Gaussians on %s", capture.name, _what(capture), len(state.scene.gaussians), device)
         write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
-        train(stages, state, out / "checkpoint.pt")
-        metrics = _counters(state)
-        if config.train.evaluate:
-            metrics = _measured(stages, state, out) | metrics
+        with tensorboard(config, state.history) as scalars:
+            train(stages, state, out / "checkpoint.pt")
+            metrics, evaluation = _counters(state), None
+            if config.train.evaluate:
+                evaluation = _measured(stages, state, out)
+                metrics = evaluation.metrics | metrics
+                scalars(state.step, evaluation.metrics)
     finally:
         stages.close()
-    write_text(out / "metrics.json", json.dumps(to_json(metrics), indent=2) + "\n")
+    rows, commands = state.history.rows, commands_after_train(config)
+    write_results(out, Report(capture.name, config, metrics, evaluation, rows, environment(device), commands))
     return metrics
 
 
@@ -137,10 +144,10 @@ def _counters(state: TrainState) -> dict[str, object]:
     }
 
 
-def _measured(stages: Stages, state: TrainState, out: Path) -> dict[str, object]:
+def _measured(stages: Stages, state: TrainState, out: Path) -> Evaluation:
     log.info("measuring the held-out frames")
     capture = state.plan.capture
-    return evaluate(stages, state.scene, capture, held_out(capture), out / "pictures").metrics
+    return evaluate(stages, state.scene, capture, held_out(capture), out / "pictures", progress=True)
 
 
 def _what(capture: Capture) -> str:

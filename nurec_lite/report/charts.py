@@ -48,11 +48,18 @@ def nice_ticks(
     return [float(f"{k * step:.12g}") for k in range(first, max(last, first + 1) + 1)]
 
 
-def tick_text(value: float) -> str:
-    if value and not 1e-3 <= abs(value) < 1e6:
-        mantissa, exponent = f"{value:.2e}".split("e")
-        return f"{float(mantissa):g}e{int(exponent)}"
-    return f"{value:,.6g}".replace(",", "\u202f")
+def tick_texts(ticks: list[float]) -> list[str]:
+    """With as many decimals as the step between them needs; powers of ten where that is long."""
+    largest, step = max(map(abs, ticks)), ticks[1] - ticks[0]
+    if not 1e-3 <= largest < 1e6:
+        return [_scientific(t) for t in ticks]
+    digits = max(0, -math.floor(math.log10(step) + 1e-9))
+    return [f"{t:,.{digits}f}".replace(",", "\u202f") for t in ticks]
+
+
+def _scientific(value: float) -> str:
+    mantissa, _, exponent = f"{value:.2e}".partition("e")
+    return f"{float(mantissa):g}e{int(exponent)}" if value else "0"
 
 
 def line_chart(
@@ -67,13 +74,13 @@ def line_chart(
     marks = [mark] if mark else []
     low, high = (pick([*ys, *(m.y for m in marks)]) for pick in (min, max))
     right = max(*xs, *(m.x for m in marks), 1e-9)
-    x = _x_axis([t for t in nice_ticks(0, right, 4) if t <= 1.001 * right], f"training, {x_unit}", 0, right)
-    y = _y_axis(nice_ticks(0 if 0 < low < 0.4 * high else low, high, 4), unit)
+    x = _x_axis([t for t in nice_ticks(0, right, 5) if t <= 1.001 * right], f"training, {x_unit}", 0, right)
+    y = _y_axis(nice_ticks(0 if 0 < low < 0.4 * high else low, high, 4))
     points = " ".join(f"{x.at(a):.2f},{y.at(b):.2f}" for a, b in zip(xs, ys, strict=True))
     drawn = f'<polyline class="curve" points="{points}"/>' + "".join(_mark(x, y, m) for m in marks)
     data = f'data-x="{x.low} {x.high} {x.start} {x.end}" data-y="{y.low} {y.high} {y.start} {y.end}"'
     units = f'data-x-unit="{escaped(x_unit)}" data-y-unit="{escaped(unit)}"'
-    return _chart(title, x, y, drawn, f'class="hover" {data} {units}')
+    return _chart(title, unit, x, y, drawn, f'class="hover" {data} {units}')
 
 
 def bar_chart(
@@ -88,19 +95,15 @@ def bar_chart(
     known = [v for v in values if math.isfinite(v)]
     if not known:
         return ""
-    every = -(-len(values) // _BARS)
-    indices, values = indices[::every], values[::every]
-    y = _y_axis(nice_ticks(0 if from_zero else min(known), max(known), 4), unit)
-    shown = range(0, len(indices), max(1, -(-len(indices) // 6)))
-    x = _x_axis([k + 0.5 for k in shown], "frame", 0, len(indices))
-    bars = [
-        _bar(x, y, k, v, f"frame {i}: {v:.{digits}f} {unit}")
-        for k, (i, v) in enumerate(zip(indices, values, strict=True))
-    ]
-    mean = sum(known) / len(known)
+    mean, every = sum(known) / len(known), -(-len(values) // _BARS)
+    shown = list(zip(indices, values, strict=True))[::every]
+    y = _y_axis(nice_ticks(0 if from_zero else min(known), max(known), 4))
+    labelled = range(0, len(shown), -(-len(shown) // 6))
+    x = _x_axis([k + 0.5 for k in labelled], "frame", 0, len(shown))
+    bars = "".join(_bar(x, y, k, v, f"frame {i}: {v:.{digits}f} {unit}") for k, (i, v) in enumerate(shown))
     line = f'<line class="mean" x1="{x.start}" x2="{x.end}" y1="{y.at(mean):.2f}" y2="{y.at(mean):.2f}"/>'
-    texts = [str(indices[k]) for k in shown]
-    return _chart(f"{title}, mean {mean:.{digits}f} {unit}".strip(), x, y, "".join(bars) + line, "", texts)
+    texts = [str(shown[k][0]) for k in labelled]
+    return _chart(title, f"mean {mean:.{digits}f} {unit}", x, y, bars + line, "", texts)
 
 
 def _bar(x: Axis, y: Axis, place: int, value: float, text: str) -> str:
@@ -115,8 +118,8 @@ def _x_axis(ticks: list[float], label: str, low: float, high: float) -> Axis:
     return Axis(ticks, label, low, high, _LEFT, WIDTH - _RIGHT)
 
 
-def _y_axis(ticks: list[float], label: str) -> Axis:
-    return Axis(ticks, label, ticks[0], ticks[-1], HEIGHT - _BOTTOM, _TOP)
+def _y_axis(ticks: list[float]) -> Axis:
+    return Axis(ticks, "", ticks[0], ticks[-1], HEIGHT - _BOTTOM, _TOP)
 
 
 def _mark(x: Axis, y: Axis, mark: Mark) -> str:
@@ -126,18 +129,20 @@ def _mark(x: Axis, y: Axis, mark: Mark) -> str:
     return f'<circle class="mark" cx="{a:.2f}" cy="{b:.2f}" r="4.5"/>{text}'
 
 
-def _chart(title: str, x: Axis, y: Axis, drawn: str, attributes: str, x_texts: list[str] | None = None) -> str:
+def _chart(
+    title: str, note: str, x: Axis, y: Axis, drawn: str, attributes: str, x_texts: list[str] | None = None
+) -> str:
     """Axes with their labels around what is drawn, below a title."""
     grid = "".join(
         f'<line class="grid" x1="{x.start}" x2="{x.end}" y1="{y.at(t):.2f}" y2="{y.at(t):.2f}"/>'
-        f'<text x="{x.start - 6}" y="{y.at(t) + 3.5:.2f}" text-anchor="end">{tick_text(t)}</text>'
-        for t in y.ticks
+        f'<text x="{x.start - 6}" y="{y.at(t) + 3.5:.2f}" text-anchor="end">{text}</text>'
+        for t, text in zip(y.ticks, tick_texts(y.ticks), strict=True)
     )
     below = "".join(
         f'<text x="{x.at(t):.2f}" y="{y.start + 15}" text-anchor="middle">{escaped(text)}</text>'
-        for t, text in zip(x.ticks, x_texts or map(tick_text, x.ticks), strict=True)
+        for t, text in zip(x.ticks, x_texts or tick_texts(x.ticks), strict=True)
     )
     label = f'<text x="{(x.start + x.end) / 2:.2f}" y="{HEIGHT - 6}" text-anchor="middle">{escaped(x.label)}</text>'
-    unit = f' <span class="unit">{escaped(y.label)}</span>' if y.label else ""
     svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(title)}" {attributes}>'
-    return f'<figure class="chart"><figcaption>{escaped(title)}{unit}</figcaption>{svg}{grid}{below}{label}{drawn}</svg></figure>'
+    caption = f'<figcaption>{escaped(title)} <span class="unit">{escaped(note)}</span></figcaption>'
+    return f'<figure class="chart">{caption}{svg}{grid}{below}{label}{drawn}</svg></figure>'

@@ -12,7 +12,7 @@ from nurec_lite.metrics import NEVER_CROSSED_M
 from nurec_lite.pictures import ERROR_MAP, RANGE_ERROR_M, RANGE_MAP, Bar, range_image
 
 MAX_COLUMNS = 1024  # of a range map
-CELLS = 440  # along a side of the view from above
+CELLS = 320  # along a side of the view from above
 BOTH, MEASURED, RENDERED = (214, 214, 208), (64, 150, 255), (255, 140, 50)
 _GROUND, _SENSOR = (22, 22, 26), (120, 220, 120)
 

@@ -10,6 +10,7 @@ from nurec_lite.report.content import Report
 from nurec_lite.report.parts import escaped
 from nurec_lite.report.sections import configuration, frames, header, provenance, summary
 from nurec_lite.report.views import curves, images, sweeps
+from nurec_lite.results import write_frames, write_metrics
 
 _FOLDER = Path(__file__).resolve().parent
 _SECTIONS = (summary, images, sweeps, curves, frames, configuration, provenance)
@@ -33,5 +34,9 @@ def _file(name: str) -> str:
     return (_FOLDER / name).read_text()
 
 
-def write_report(path: Path, report: Report) -> None:
-    write_text(path, page(report))
+def write_results(out: Path, report: Report) -> None:
+    """metrics.json, report.html and, if frames were measured, frames.csv."""
+    write_metrics(out / "metrics.json", report.metrics)
+    if report.evaluation is not None:
+        write_frames(out / "frames.csv", report.evaluation.frames)
+    write_text(out / "report.html", page(report))

@@ -12,7 +12,7 @@ from nurec_lite.report.charts import bar_chart
 from nurec_lite.report.content import Report
 from nurec_lite.report.parts import escaped, section, table
 from nurec_lite.report.settings import changes, hydra_value
-from nurec_lite.results import FIGURES, Figure, known_figures
+from nurec_lite.results import FIGURES, Figure, known_figures, measured
 
 _TILES = ("psnr", "ssim", "psnr_actors", "lidar_median_abs_m")
 _BY_KEY = {figure.key: figure for figure in FIGURES}
@@ -20,7 +20,7 @@ _BY_KEY = {figure.key: figure for figure in FIGURES}
 
 def header(report: Report) -> str:
     """Name, what it is about in a line, and the main figures."""
-    tiles = "".join(_tile(_BY_KEY[key], report.metrics[key]) for key in _TILES if key in report.metrics)
+    tiles = "".join(_tile(_BY_KEY[key], report.metrics[key]) for key in _TILES if measured(report.metrics.get(key)))
     facts = " · ".join(escaped(fact) for fact in _facts(report))
     return f'<header><h1>{escaped(report.capture)}</h1><p class="note">{facts}</p><div class="tiles">{tiles}</div></header>'
 
@@ -51,12 +51,17 @@ def summary(report: Report) -> str:
     rows = [
         (
             f'{escaped(f.label)} <code class="key">{f.key}</code>',
-            f'<span class="value">{escaped(f.text(report.metrics[f.key]))}</span> {escaped(f.unit)}',
+            _value(f, report.metrics[f.key]),
             escaped(f.meaning),
         )
         for f in known_figures(report.metrics)
     ]
     return section("summary", "Summary", table(("figure", "value", "meaning"), rows, "figures") + _actors(report))
+
+
+def _value(figure: Figure, value: Any) -> str:
+    text = f"{figure.text(value)} {figure.unit if measured(value) else ''}".strip()
+    return escaped(text) if isinstance(value, str) else f'<span class="value">{escaped(text)}</span>'
 
 
 def _actors(report: Report) -> str:

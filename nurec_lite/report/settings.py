@@ -7,8 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hydra import compose
+from hydra.core.global_hydra import GlobalHydra
+
 from nurec_lite.command import composed
-from nurec_lite.config import Config, EvaluateConfig, to_dict
+from nurec_lite.config import Config, EvaluateConfig, to_config, to_dict
 from nurec_lite.opt import parameters_of
 from nurec_lite.usage import list_keys
 
@@ -34,10 +37,17 @@ class Command:
 
 def changes(config: Config) -> list[Change]:
     """Keys of training, but for `out` and options, that differ from what `data=KIND` alone would give."""
-    base = _flat(to_dict(composed("train", [f"data={config.data.kind}"])))
+    base = _flat(to_dict(_defaults(config.data.kind)))
     meanings = {key: meaning for key, _, meaning in list_keys(Config)}
     mine = {k: v for k, v in _flat(to_dict(config)).items() if k in base and k != "out"}
     return [Change(k, v, base[k], meanings[k]) for k, v in mine.items() if v != base[k]]
+
+
+def _defaults(kind: str) -> Config:
+    """Of train with `data=KIND`. Hydra can be set up only once: train has done so already, the other verbs have not."""
+    if GlobalHydra.instance().is_initialized():
+        return to_config(compose("train", overrides=[f"data={kind}"]))
+    return composed("train", [f"data={kind}"])
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

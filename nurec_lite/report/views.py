@@ -25,7 +25,7 @@ def images(report: Report) -> str:
     drawn = report.evaluation.images if report.evaluation else ()
     if not drawn:
         return ""
-    note = f"Some of the {report.measured}. Drag across an image, or move the slider below it, from the measured to the rendered."
+    note = f"Some of the {report.measured}: ground truth left of the line, render right of it; drag the line or the slider."
     return section("images", "Images", "".join(map(_image, drawn)), note)
 
 
@@ -62,11 +62,11 @@ def _sweep(drawn: DrawnSweep) -> str:
     f = drawn.figures
     strips = "".join(_strip(f, shown) for shown in range_maps(drawn))
     picture, reach = from_above(drawn)
-    colours = "".join(
-        swatch(*pair) for pair in ((BOTH, "both"), (MEASURED, "measured only"), (RENDERED, "rendered only"))
-    )
+    kinds = ((BOTH, "both"), (MEASURED, "measured only"), (RENDERED, "rendered only"))
+    colours = f"<span>{' '.join(swatch(*kind) for kind in kinds)}</span>"
     above = image(picture, f"{f.sensor}, frame {f.index}, points from above", exact=True)
-    seen = f'<figure class="above">{above}<figcaption>from above, {2 * reach:g}\u202fm across, ahead on top {colours}</figcaption></figure>'
+    caption = f"<figcaption>from above, {2 * reach:g}\u202fm across, ahead on top {colours}</figcaption>"
+    seen = f'<figure class="above">{above}{caption}</figure>'
     error = f.lidar_median_abs_m
     figures = f"median error {error:.3f} m" if error is not None and math.isfinite(error) else "nothing returned"
     return f'<article class="sweep">{_head(f, figures)}<div class="strips">{strips}</div>{seen}</article>'
@@ -91,7 +91,8 @@ def curves(report: Report) -> str:
         else None
     )
     charts = ""
-    for name in dict.fromkeys(name for row in rows for name in row if name not in ("step", "seconds")):
+    names = dict.fromkeys(name for row in rows for name in row if name not in ("step", "seconds"))
+    for name in sorted(names, key=lambda name: (name == "gaussians", name != "psnr")):
         known = [row for row in rows if math.isfinite(row.get(name, math.nan))]
         if known:
             xs, ys = [row["seconds"] / length for row in known], [row[name] for row in known]
