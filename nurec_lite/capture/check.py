@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a capture makes sense, whatever it was read from: sensors, poses, times and tracks. Frames are not loaded.
+
+Each check yields a sentence for every flaw that it finds; the first one ends in CaptureError.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.types import Capture, CaptureError, Frame
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.geometry.tracks import Tracks
+
+LONGEST_NAME = 64  # characters
+MAX_PIXELS = 1 << 26  # of an image; what claims more is no camera, and decoding it would take gigabytes
+MAX_BEAMS = 1024
+MAX_AZIMUTH_STEPS = 1 << 16
+FARTHEST = 1e8  # metres from the origin of the world: UTM coordinates fit
+LARGEST = 1e3  # metres, of a moving object
+LATEST = 1e10  # seconds: Unix time fits
+RIGID = 1e-3  # how far R R^T may lie from the identity; KITTI's calibration has seven digits
+
+Item = TypeVar("Item", bound=Hashable)
+
+
+def check_capture(
+    capture: Capture,
+    source: str,  # file or folder, for the message
+) -> None:
+    """Raises CaptureError with the first flaw."""
+    for flaw in _flaws(capture):
+        raise CaptureError(f"{source}: {flaw}; correct it where the capture was made, and read it again")
+
+
+def _flaws(capture: Capture) -> Iterator[str]:
+    yield from _name_flaws(capture)
+    for camera in capture.cameras:
+        yield from (f"camera {camera.name} has {flaw}" for flaw in _camera_flaws(camera))
+    for lidar in capture.lidars:
+        yield from (f"lidar {lidar.name} has {flaw}" for flaw in _lidar_flaws(lidar))
+    yield from _frame_flaws(capture.images, [camera.name for camera in capture.cameras], "image")
+    yield from _frame_flaws(capture.sweeps, [lidar.name for lidar in capture.lidars], "sweep")
+    yield from _track_shape_flaws(capture.tracks)
+    yield from _track_flaws(capture)
+    yield from _split_flaws(capture)
+
+
+# ---- sensors
+
+
+def _name_flaws(capture: Capture) -> Iterator[str]:
+    unique = {
+        "camera": [camera.name for camera in capture.cameras],
+        "lidar": [lidar.name for lidar in capture.lidars],
+        "track": list(capture.tracks.ids),
+    }
+    for kind, names in ({"capture": [capture.name], "class": capture.tracks.classes} | unique).items():
+        for name in names:
+            if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
+                yield f"the {kind} name {repr(name)[:40]} is not 1 to {LONGEST_NAME} printable characters"
+    for kind, names in unique.items():
+        yield from (f"two {kind}s have the name '{name}'" for name in _repeated(names))
+
+
+def _repeated(values: Sequence[Item]) -> list[Item]:
+    return [value for value, count in Counter(values).items() if count > 1]
+
+
+def _camera_flaws(camera: Camera) -> Iterator[str]:
+    if min(camera.width, camera.height) < 1 or camera.width * camera.height > MAX_PIXELS:
+        yield f"images of {camera.width}x{camera.height} pixels, but must have 1 to {MAX_PIXELS} in all"
+    if not all(0 < f <= FARTHEST for f in (camera.fx, camera.fy)):
+        yield f"fx, fy = {camera.fx:g}, {camera.fy:g} pixels, but must have positive ones"
+    if not all(abs(c) <= FARTHEST for c in (camera.cx, camera.cy, *camera.distortion)):
+        yield "a principal point or a distortion that is not finite or absurd"
+    yield from _mounting_flaws("T_rig_cam", camera.T_rig_cam)
+
+
+def _lidar_flaws(lidar: Lidar) -> Iterator[str]:
+    beams = lidar.elevations
+    if beams.dim() != 1 or not 1 <= len(beams) <= MAX_BEAMS:
+        yield f"elevations {list(beams.shape)}, but must have those of 1 to {MAX_BEAMS} beams"
+    if not bool((beams.abs() <= math.pi / 2).all()):
+        yield "elevations that do not lie within +-pi/2"
+    if not 0 < lidar.max_range <= FARTHEST:
+        yield f"max_range {lidar.max_range:g} m, but must have a positive one"
+    if not (1 <= lidar.azimuth_steps <= MAX_AZIMUTH_STEPS and abs(lidar.azimuth_start) <= 4 * math.pi):
+        yield f"azimuth_steps {lidar.azimuth_steps} from {lidar.azimuth_start:g}, which no revolution has"
+    yield from _mounting_flaws("T_rig_lidar", lidar.T_rig_lidar)
+
+
+def _mounting_flaws(name: str, pose: Tensor) -> Iterator[str]:
+    if pose.shape != (4, 4) or not bool(_rigid(pose[None])):
+        yield f"a {name} that is no rigid pose"
+
+
+def _rigid(
+    poses: Tensor,  # [n, 4, 4]
+) -> Tensor:  # [n] bool: a rotation, a finite translation, and the row 0 0 0 1
+    R, t = poses[:, :3, :3], poses[:, :3, 3]
+    identity, last = torch.eye(3).to(poses), torch.tensor([0, 0, 0, 1]).to(poses)
+    orthonormal = ((R @ R.transpose(1, 2) - identity).abs() <= RIGID).flatten(1).all(dim=1)
+    proper = (torch.linalg.cross(R[:, 0], R[:, 1]) * R[:, 2]).sum(dim=1) > 0
+    return orthonormal & proper & (t.abs() <= FARTHEST).all(dim=1) & (poses[:, 3] == last).all(dim=1)
+
+
+# ---- frames
+
+
+def _frame_flaws(frames: Sequence[Frame], sensors: list[str], kind: str) -> Iterator[str]:
+    for frame in frames:
+        if frame.sensor not in sensors:
+            yield f"{kind} {frame.index} is of the sensor {repr(frame.sensor)[:40]}, which the capture lacks"
+        if not (max(abs(frame.time_start), abs(frame.time_end)) <= LATEST and frame.time_start <= frame.time_end):
+            yield f"{_called(kind, frame)} lasts from {frame.time_start:g} s to {frame.time_end:g} s"
+    for sensor, index in _repeated([(frame.sensor, frame.index) for frame in frames]):
+        yield f"{kind} {index} of {sensor} is there twice"
+    yield from _order_flaws(frames, kind)
+    yield from _pose_flaws(frames, kind)
+
+
+def _called(kind: str, frame: Frame) -> str:
+    return f"{kind} {frame.index} of {frame.sensor}"
+
+
+def _order_flaws(frames: Sequence[Frame], kind: str) -> Iterator[str]:
+    last: dict[str, Frame] = {}
+    for frame in frames:
+        before = last.get(frame.sensor)
+        if before and not before.time_start < frame.time_start:
+            yield (
+                f"{_called(kind, frame)} begins at {frame.time_start:g} s, but must begin after {kind} {before.index}, "
+                f"which stands before it and begins at {before.time_start:g} s"
+            )
+        last[frame.sensor] = frame
+
+
+def _pose_flaws(frames: Sequence[Frame], kind: str) -> Iterator[str]:
+    for name in ("T_world_rig_start", "T_world_rig_end"):
+        poses = [getattr(frame, name) for frame in frames]
+        wrong = [i for i, pose in enumerate(poses) if pose.shape != (4, 4)]
+        if not wrong and poses:
+            wrong = (~_rigid(torch.stack(poses))).nonzero()[:, 0].tolist()
+        yield from (f"{name} of {_called(kind, frames[i])} is no rigid pose" for i in wrong)
+
+
+# ---- tracks and split
+
+
+def _track_shape_flaws(tracks: Tracks) -> Iterator[str]:
+    k, m = len(tracks), len(tracks.times)
+    fields: dict[str, tuple[tuple[int, ...], float]] = {  # shape, largest absolute value
+        "sizes": ((k, 3), LARGEST),
+        "times": ((m,), LATEST),
+        "translations": ((m, 3), FARTHEST),
+        "quaternions": ((m, 4), 1 + RIGID),
+    }
+    for name, (shape, largest) in fields.items():
+        values = getattr(tracks, name)
+        if values.shape != shape:
+            yield f"tracks.{name} has the shape {list(values.shape)}, but must have {list(shape)}"
+        if not bool((values.abs() <= largest).all()):
+            yield f"tracks.{name} holds a number that is not within +-{largest:g}"
+    if len(tracks.classes) != k:
+        yield f"tracks.classes has {len(tracks.classes)} entries for {k} tracks"
+    steps = all(a < b for a, b in pairwise(tracks.offsets))
+    if len(tracks.offsets) != k + 1 or tracks.offsets[0] != 0 or tracks.offsets[-1] != m or not steps:
+        yield f"tracks.offsets must rise from 0 to {m}, the number of keyframes, with {k + 1} entries for {k} tracks"
+    if not 0 <= tracks.margin <= LATEST:
+        yield f"tracks.margin is {tracks.margin:g} s, but must not be negative"
+
+
+def _track_flaws(capture: Capture) -> Iterator[str]:
+    tracks, frames = capture.tracks, (*capture.images, *capture.sweeps)
+    first = min((frame.time_start for frame in frames), default=math.inf) - tracks.margin
+    last = max((frame.time_end for frame in frames), default=-math.inf) + tracks.margin
+    turned = ((tracks.quaternions.norm(dim=-1) - 1).abs() <= RIGID).tolist()
+    times, positive = tracks.times.tolist(), (tracks.sizes > 0).all(dim=-1).tolist()
+    for k, rows in enumerate(slice(*ends) for ends in pairwise(tracks.offsets)):
+        keys, called = times[rows], f"track {tracks.ids[k]} ({tracks.classes[k]})"
+        if not positive[k]:
+            yield f"{called} has a size that is not positive"
+        if not all(turned[rows]):
+            yield f"{called} has a quaternion whose length is not 1"
+        if not all(a < b for a, b in pairwise(keys)):
+            yield f"{called} has times that do not increase"
+        if keys[-1] < first or keys[0] > last:
+            yield f"{called} lasts from {keys[0]:g} s to {keys[-1]:g} s, where no frame of the capture is"
+
+
+def _split_flaws(capture: Capture) -> Iterator[str]:
+    if capture.split is None:
+        return
+    for kind, frames in (("images", capture.images), ("sweeps", capture.sweeps)):
+        chosen = [i for part in ("train", "test") for i in getattr(capture.split, f"{part}_{kind}")]
+        if len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(len(frames))):
+            yield f"split '{capture.split.name}' names {kind} twice, or such as do not exist"

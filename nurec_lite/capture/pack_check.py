@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `capture.json` of a pack holds: a table of its keys, each with the check of its value.
+
+A check takes a value and the place where it stands, and raises FormatError. It knows one value at a time: what several must agree on
+(poses, times, tracks) is the matter of check.py, for captures of every source.
+"""
+
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+from nurec_lite.capture.check import LONGEST_NAME, MAX_AZIMUTH_STEPS, MAX_PIXELS
+from nurec_lite.capture.types import SPLITS
+from nurec_lite.geometry.camera import SHUTTERS
+
+FORMAT = "nurec_lite capture"
+VERSION = 1
+INDEX = "capture.json"
+IMAGE_FORMATS = {"png": "png", "jpeg": "jpg"}  # and the ending of their members
+REMEDY = "copy it again, or write it again with python -m nurec_lite.pack"
+
+LIMIT = 1e12  # of any number
+MOST_FRAMES = 10**9
+
+Check = Callable[[Any, str], None]  # value, place as in images[3].sensor
+
+
+class FormatError(ValueError):
+    """What is wrong, and where."""
+
+
+def image_member(sensor: str, index: int, image_format: str) -> str:
+    return f"images/{sensor}/{index:06d}.{IMAGE_FORMATS[image_format]}"
+
+
+def sweep_member(sensor: str, index: int) -> str:
+    return f"sweeps/{sensor}/{index:06d}.sweep"
+
+
+# ---- single values
+
+
+def _demand(holds: bool, value: Any, at: str, wanted: str) -> None:
+    if not holds:
+        plain = value is None or isinstance(value, (bool, int, float, str))
+        raise FormatError(f"{at} is {repr(value)[:40] if plain else type(value).__name__}, but must be {wanted}")
+
+
+def text(value: Any, at: str) -> None:
+    holds = isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable()
+    _demand(holds, value, at, f"1 to {LONGEST_NAME} printable characters")
+
+
+def flag(value: Any, at: str) -> None:
+    _demand(type(value) is bool, value, at, "true or false")
+
+
+def number(value: Any, at: str) -> None:
+    holds = type(value) in (int, float) and -LIMIT <= value <= LIMIT  # which NaN is not
+    _demand(holds, value, at, f"a number within +-{LIMIT:.0e}")
+
+
+def whole(low: int, high: int) -> Check:
+    def check(value: Any, at: str) -> None:
+        _demand(type(value) is int and low <= value <= high, value, at, f"a whole number from {low} to {high}")
+
+    return check
+
+
+def one_of(*choices: str | None) -> Check:
+    def check(value: Any, at: str) -> None:
+        # `in` would compare values of other types, too
+        holds = (value is None or isinstance(value, str)) and value in choices
+        _demand(holds, value, at, "one of " + ", ".join("null" if choice is None else choice for choice in choices))
+
+    return check
+
+
+def array(*shape: int | None) -> Check:  # None: any length
+    """Nested lists of numbers. Level by level: an element at a time would take longer than everything else."""
+    wanted = "numbers [" + ", ".join("any" if n is None else str(n) for n in shape) + f"] within +-{LIMIT:.0e}"
+
+    def check(value: Any, at: str) -> None:
+        level = [value]
+        for n in shape:
+            _demand(all(type(v) is list and n in (None, len(v)) for v in level), value, at, wanted)
+            level = list(chain.from_iterable(level))
+        _demand(set(map(type, level)) <= {int, float}, value, at, wanted)
+        _demand(all(-LIMIT <= v <= LIMIT for v in level), value, at, wanted)
+
+    return check
+
+
+def distortion(value: Any, at: str) -> None:
+    _demand(type(value) is list and len(value) in (0, 5), value, at, "5 numbers or none")
+    array(None)(value, at)
+
+
+def quality(value: Any, at: str) -> None:
+    if value is not None:  # as PNG has none
+        whole(1, 100)(value, at)
+
+
+# ---- what holds several
+
+
+def many(check: Check) -> Check:
+    def check_all(value: Any, at: str) -> None:
+        _demand(type(value) is list, value, at, "a list")
+        for i, one in enumerate(value):
+            check(one, f"{at}[{i}]")
+
+    return check_all
+
+
+def record(optional: dict[str, Check] | None = None, **required: Check) -> Check:
+    known = required | (optional or {})
+
+    def check(value: Any, at: str) -> None:
+        _demand(type(value) is dict, value, at or INDEX, "an object")
+        dot = f"{at}." if at else ""
+        unknown, missing = value.keys() - known.keys(), required.keys() - value.keys()
+        if unknown:
+            raise FormatError(f"{dot}{repr(min(unknown))[:40]} is unknown")
+        if missing:
+            raise FormatError(f"{dot}{min(missing)} is missing")
+        for key in value:
+            known[key](value[key], dot + key)
+
+    return check
+
+
+# ---- the table
+
+CAMERA = record(
+    name=text, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
+    T_rig_cam=array(4, 4), distortion=distortion, shutter=one_of(*SHUTTERS),
+)  # fmt: skip
+LIDAR = record(
+    name=text, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
+    azimuth_steps=whole(1, MAX_AZIMUTH_STEPS), azimuth_start=number, clockwise=flag,
+)  # fmt: skip
+FRAME = record(
+    sensor=text, index=whole(0, MOST_FRAMES), time_start=number, time_end=number,
+    T_world_rig_start=array(4, 4), T_world_rig_end=array(4, 4), member=text,
+)  # fmt: skip
+TRACKS = record(
+    ids=many(text), classes=many(text), sizes=array(None, 3), offsets=many(whole(0, MOST_FRAMES)),
+    times=array(None), translations=array(None, 3), quaternions=array(None, 4), margin=number,
+)  # fmt: skip
+ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
+CAPTURE = record(
+    format=one_of(FORMAT), version=whole(VERSION, VERSION), name=text, split=one_of(None, *SPLITS),
+    cameras=many(CAMERA), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
+    optional={"image_encoding": ENCODING},  # the first packs do not state it
+)  # fmt: skip
+
+
+def check_index(index: Any) -> None:
+    """Raises FormatError."""
+    CAPTURE(index, "")
+    formats = [index["image_encoding"]["format"]] if "image_encoding" in index else list(IMAGE_FORMATS)
+    for kind, sensors in (("images", "cameras"), ("sweeps", "lidars")):
+        names = {sensor["name"] for sensor in index[sensors]}
+        for i, row in enumerate(index[kind]):
+            at, place = f"{kind}[{i}]", (row["sensor"], row["index"])
+            _demand(row["sensor"] in names, row["sensor"], f"{at}.sensor", f"the name of one of the {sensors}")
+            wanted = [sweep_member(*place)] if kind == "sweeps" else [image_member(*place, f) for f in formats]
+            _demand(row["member"] in wanted, row["member"], f"{at}.member", " or ".join(wanted))
