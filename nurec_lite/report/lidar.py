@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A sweep as the report shows it: range maps at the lidar's own resolution, and its points from above."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +8,7 @@ import numpy as np
 from nurec_lite.geometry.lidar import azimuth_elevation
 from nurec_lite.measure import DrawnSweep
 from nurec_lite.metrics import NEVER_CROSSED_M
-from nurec_lite.pictures import ERROR_MAP, RANGE_ERROR_M, RANGE_MAP, Bar, range_image
+from nurec_lite.pictures import ERROR_MAP, RANGE_ERROR_M, RANGE_MAP, Bar, range_image, round_range
 
 MAX_COLUMNS = 1024  # of a range map
 CELLS = 320  # along a side of the view from above
@@ -28,7 +27,7 @@ def range_maps(drawn: DrawnSweep) -> list[Map]:
     """Measured range, rendered range (median) and its absolute error; black where nothing returned."""
     returned, ranges, median, seen = _ranges(drawn)
     error = np.abs(np.where(median > 0, median, NEVER_CROSSED_M) - ranges)
-    far, wrong = Bar(RANGE_MAP, 0, _reach(ranges[returned]), "m"), Bar(ERROR_MAP, 0, RANGE_ERROR_M, "m")
+    far, wrong = Bar(RANGE_MAP, 0, round_range(ranges[returned]), "m"), Bar(ERROR_MAP, 0, RANGE_ERROR_M, "m")
     azimuths = azimuth_elevation(drawn.sweep.directions)[:, 0].numpy()
     rings, elevations = drawn.sweep.rings.numpy(), drawn.lidar.elevations.numpy()
     width = min(drawn.lidar.azimuth_steps, MAX_COLUMNS)
@@ -51,7 +50,7 @@ def from_above(
     returned, ranges, median, seen = _ranges(drawn)
     directions = drawn.sweep.directions.numpy()
     flat = np.linalg.norm(directions[returned, :2], axis=1) * ranges[returned]
-    reach = _reach(flat)
+    reach = round_range(flat)
     measured = _cells((directions * ranges[:, None])[returned], reach)
     rendered = _cells((directions * median[:, None])[seen], reach)
     picture = np.full((CELLS, CELLS, 3), _GROUND, np.uint8)
@@ -69,12 +68,6 @@ def _ranges(drawn: DrawnSweep) -> tuple[np.ndarray, ...]:
         t.detach().numpy() for t in (drawn.sweep.returned, drawn.sweep.ranges, drawn.returns.median, drawn.returns.drop)
     )
     return returned, ranges, median, (median > 0) & (drop <= 0.5)
-
-
-def _reach(
-    ranges: np.ndarray,  # [n] metres
-) -> float:  # metres: the next multiple of ten beyond most of them
-    return 10.0 * math.ceil(max(float(np.quantile(ranges, 0.95)), 1) / 10) if len(ranges) else 10.0
 
 
 def _cells(
