@@ -2,14 +2,19 @@
 """Decoding of images, and reduction by the mean of blocks of pixels."""
 
 import io
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL.ImageFile import ImageFile as Picture
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
 from torch import Tensor
 
+from nurec_lite.capture.kitti_files import read_bytes, short
 from nurec_lite.capture.types import CaptureError
 
 
@@ -32,21 +37,47 @@ def decode_image(
     size: tuple[int, int],  # width, height that the calibration demands
     downscale: int,
 ) -> Tensor:  # [H // downscale, W // downscale, 3] uint8
-    try:
-        with Image.open(io.BytesIO(data)) as file:
-            pixels = np.array(file.convert("RGB"))
-    except (OSError, SyntaxError, ValueError) as error:
-        raise CaptureError(f"{name} cannot be decoded ({error}); copy the file again from its source") from error
-    check_size(name, (pixels.shape[1], pixels.shape[0]), size)
+    with _decoding(name):
+        check_header(data, name, size)
+        pixels = np.array(_open(data).convert("RGB"))
     return block_mean(torch.from_numpy(pixels), downscale)
 
 
-def check_size(name: str, found: tuple[int, int], expected: tuple[int, int]) -> None:
-    if found != expected:
+def check_header(
+    data: bytes,  # a PNG or JPEG file
+    name: str,  # for messages
+    size: tuple[int, int],  # width, height that the calibration demands
+) -> None:
+    """Everything that can be told without decoding pixels, so that a file that claims a huge image takes no memory."""
+    with _decoding(name):
+        picture = _open(data)
+        if picture.size != size:
+            raise CaptureError(
+                f"{name} is {picture.width}x{picture.height} pixels, but the calibration is for {size[0]}x{size[1]}; "
+                "use the images that belong to this calibration, or correct the size in the calibration"
+            )
+        if picture.mode not in ("RGB", "L"):
+            raise CaptureError(f"{name} holds pixels of the kind {picture.mode}; save it with 8 bits of RGB or grey")
+        picture.verify()  # checksums of a PNG: Pillow decodes damaged pixels without a word
+
+
+def _open(data: bytes) -> Picture:
+    """Neither Image.open's other formats, some of which start programs, nor its warning about large images: sizes are checked."""
+    kind = PngImageFile if data.startswith(b"\x89PNG") else JpegImageFile
+    return kind(io.BytesIO(data))
+
+
+@contextmanager
+def _decoding(name: str) -> Iterator[None]:
+    """Pillow does not document what damaged files raise: errors of parsing, of zlib, of memory, also warnings made errors."""
+    try:
+        yield
+    except CaptureError:
+        raise
+    except Exception as error:
         raise CaptureError(
-            f"{name} is {found[0]}x{found[1]} pixels, but the calibration is for {expected[0]}x{expected[1]}; "
-            "use the images that belong to this calibration, or correct the size in the calibration"
-        )
+            f"{name} is no whole PNG or JPEG image ({short(error)}); copy it again from its source"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -58,8 +89,8 @@ class ImageFile:
     downscale: int = 1
 
     def __call__(self) -> Tensor:  # [H, W, 3] uint8
-        try:
-            data = self.path.read_bytes()
-        except OSError as error:
-            raise CaptureError(f"{self.path} cannot be read ({error.strerror}); restore the file") from error
-        return decode_image(data, str(self.path), self.size, self.downscale)
+        return decode_image(read_bytes(self.path, "restore the file"), str(self.path), self.size, self.downscale)
+
+    def check(self) -> None:
+        """What can be told without decoding."""
+        check_header(read_bytes(self.path, "restore the file"), str(self.path), self.size)

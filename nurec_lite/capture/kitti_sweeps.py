@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.kitti_files import read_bytes
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.lidar import Sweep, azimuth_elevation, unit_directions
 
@@ -22,28 +23,36 @@ N_BEAMS = 64
 _BACKWARD = math.radians(2)  # noise: real files step back by up to 0.02 degrees within a ring
 _GAP = 1.5  # nominal steps; a longer step lacks rays
 _GROUND = math.radians(-8)  # rays below reach the ground within 13 m, so nearly all return
+_FINEST = TURN / 8192  # radians between rays; at 5 turns a second a beam sends 4000
+_FARTHEST = 250.0  # metres, twice what the sensor sees
 _VEHICLE = (2.5, 1.6)  # metres: returns within +-x, +-y of the lidar are the vehicle's own roof, mirrors and bonnet
 
 
 def read_points(
     path: Path,
 ) -> Tensor:  # [n, 4] float64: x, y, z in metres, lidar frame, and reflectance
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise CaptureError(f"{path} cannot be read ({error.strerror}); restore the file") from error
-    if len(data) % 16 or not data:
+    data = read_bytes(path, "restore the file")
+    if len(data) % 16:
         raise CaptureError(f"{path} is {len(data)} bytes long, not a multiple of 16; it is truncated, copy it again")
     points = torch.from_numpy(np.frombuffer(data, dtype="<f4").reshape(-1, 4).astype(np.float64))
-    points = points[points.isfinite().all(dim=1) & (points[:, :3].square().sum(dim=1) > 0)]
+    square = points[:, :3].square().sum(dim=1)
+    odd = ~((square <= _FARTHEST**2) & (points[:, 3] >= 0) & (points[:, 3] <= 1))  # NaN is odd, too
+    if odd.any():
+        first = int(odd.nonzero()[0])
+        raise CaptureError(
+            f"{path} point {first} is {', '.join(f'{v:.3g}' for v in points[first].tolist())}, but must lie within "
+            f"{_FARTHEST:g} m and reflect 0 to 1; copy it again"
+        )
+    points = points[square > 0]
     if not len(points):
-        raise CaptureError(f"{path} holds no finite point; copy it again, or remove the file")
+        raise CaptureError(f"{path} holds no point but the origin; copy it again, or remove the file")
     return points
 
 
 def find_rings(
     azimuth: Tensor,  # [n] radians, in the order of the file
     n_beams: int = N_BEAMS,
+    name: str = "sweep",  # for messages
 ) -> Tensor:  # [n] int64, 0 at the top
     """Every step goes forward, so a step that seems to go back by more than noise begins the next turn: the next ring.
 
@@ -53,9 +62,14 @@ def find_rings(
     start = azimuth[:1] % TURN
     step = torch.diff(azimuth) % TURN
     step = torch.where(step > TURN - _BACKWARD, step - TURN, step)
-    rings = torch.cat([start, start + step.cumsum(0)]).div(TURN).floor().long()
-    rings = rings.cummax(0).values  # noise at azimuth 0 must not go back to the ring before
-    return (rings - rings[-1] + n_beams - 1).clamp(0, n_beams - 1)
+    turns = torch.cat([start, start + step.cumsum(0)]).div(TURN).floor().long()
+    turns = turns.cummax(0).values  # noise at azimuth 0 must not go back to the ring before
+    n_turns = int(turns[-1] - turns[0]) + 1
+    if n_turns > 2 * n_beams:
+        raise CaptureError(
+            f"{name} goes round {n_turns} times, but the lidar has {n_beams} beams; keep the points in the order of KITTI raw"
+        )
+    return (turns - turns[-1] + n_beams - 1).clamp(0, n_beams - 1)
 
 
 def beam_elevations(
@@ -86,7 +100,9 @@ def missing_angles(
     gap = (angles[after, 0] - angles[:, 0]) % TURN
     gap = torch.where(gap > TURN - _BACKWARD, torch.zeros_like(gap), gap)
     gap = torch.where(after == torch.arange(len(after)), torch.full_like(gap, TURN), gap)
-    nominal = gap[gap < _GAP * gap.median()].mean()
+    nominal = (
+        gap[gap < _GAP * gap.median()].mean().clamp(min=_FINEST)
+    )  # NaN where equal angles have no mean step: no rays
     n_steps = torch.where(gap > _GAP * nominal, (gap / nominal).round(), torch.ones_like(gap)).long()
     left = torch.repeat_interleave(torch.arange(len(gap)), n_steps - 1)
     first = (n_steps - 1).cumsum(0) - (n_steps - 1)
@@ -121,7 +137,7 @@ def survey(
     for path in paths:
         points = read_points(path)
         angles = azimuth_elevation(points[:, :3])
-        rings = find_rings(angles[:, 0], n_beams)
+        rings = find_rings(angles[:, 0], n_beams, str(path))
         outside = ~on_vehicle(points)
         seen[rings[outside], _degree(angles[outside, 0])] = True
         elevations.append(beam_elevations(angles[:, 1], rings, n_beams))
@@ -146,10 +162,11 @@ def make_sweep(
     period: float,  # seconds of one turn
     missing_rays: bool = True,
     blocked: Tensor | None = None,  # [B, 360] bool, directions without missing rays (survey)
+    name: str = "sweep",  # for messages
 ) -> Sweep:  # rays ordered by ring, then by azimuth from 0 to 2 pi
     """A ray's time follows from its azimuth: forward_time - azimuth / (2 pi) * period."""
     angles = azimuth_elevation(points[:, :3])
-    rings = find_rings(angles[:, 0])
+    rings = find_rings(angles[:, 0], name=name)
     new_angles, new_rings = missing_angles(angles, rings)
     keep, new_keep = ~on_vehicle(points), torch.full_like(new_rings, missing_rays, dtype=torch.bool)
     if blocked is not None:
@@ -180,4 +197,5 @@ class SweepFile:
     blocked: Tensor | None = None  # [B, 360] bool
 
     def __call__(self) -> Sweep:
-        return make_sweep(read_points(self.path), self.forward_time, self.period, self.missing_rays, self.blocked)
+        points, name = read_points(self.path), str(self.path)
+        return make_sweep(points, self.forward_time, self.period, self.missing_rays, self.blocked, name)

@@ -8,19 +8,27 @@ at which the lidar faced the box's centre, and goes to the world with the rig's 
 import math
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.kitti_files import natural, numbers, read_text, short
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
 
 MARGIN = 0.06  # seconds, a little more than half a turn: until the first and from the last turn's edge
 TURN = 2 * math.pi
+LARGEST = 100.0  # metres, a train
+FARTHEST = 1000.0  # metres from the sensor
+LONGEST_LABEL = 64  # characters
+PAUSE = 300  # frames, half a minute without a single object
+OTHER_LABELS = "give the file label_02/NNNN.txt of the tracking benchmark as tracks_file"
+OTHER_TRACKLETS = "download it again or remove it"
 
 
 @dataclass(frozen=True)
@@ -38,22 +46,32 @@ def read_label_file(
     path: Path,
     T_lidar_rect: Tensor,  # [4, 4] from the rectified frame of camera 0, in which the labels are written
 ) -> list[Box]:
-    boxes = []
-    for number, line in enumerate(_read_text(path).splitlines(), start=1):
-        fields = line.split()
-        if not fields or "DontCare" in fields:
-            continue
-        try:
-            frame, track, label = int(fields[0]), int(fields[1]), fields[2]
-            height, width, length, x, y, z, yaw = (float(field) for field in fields[10:17])
-        except (ValueError, IndexError) as error:
-            raise CaptureError(
-                f"{path} line {number} is not a KITTI tracking label (17 fields: frame, track, class, ...); "
-                "give the file label_02/NNNN.txt of the tracking benchmark as tracks_file"
-            ) from error
-        T_rect_object = _camera_box(torch.tensor([x, y - height / 2, z], dtype=torch.float64), yaw)
-        boxes.append(Box(track, label, frame, (length, width, height), T_lidar_rect @ T_rect_object))
-    return boxes
+    text = read_text(path, OTHER_LABELS)
+    rows = ((number, line.split()) for number, line in enumerate(text.splitlines(), start=1))
+    return [_label_box(path, number, row, T_lidar_rect) for number, row in rows if row and row[2:3] != ["DontCare"]]
+
+
+def _label_box(path: Path, number: int, fields: list[str], T_lidar_rect: Tensor) -> Box:
+    try:
+        frame, track, label = natural(fields[0]), natural(fields[1]), fields[2]
+        height, width, length, x, y, z, yaw = numbers(" ".join(fields[10:17]))
+        _check_box(label, (length, width, height), (x, y, z), yaw)
+    except (ValueError, IndexError) as error:
+        raise CaptureError(
+            f"{path} line {number} is not a KITTI tracking label of 17 fields: frame, track, class, ... ({short(error)}); "
+            f"{OTHER_LABELS}"
+        ) from error
+    T_rect_object = _camera_box(torch.tensor([x, y - height / 2, z], dtype=torch.float64), yaw)
+    return Box(track, label, frame, (length, width, height), T_lidar_rect @ T_rect_object)
+
+
+def _check_box(label: str, size: tuple[float, ...], centre: tuple[float, ...], yaw: float) -> None:
+    if not (label.isprintable() and len(label) <= LONGEST_LABEL):
+        raise ValueError(f"'{short(label)}' is no class")
+    if not 0.001 <= min(size) <= max(size) <= LARGEST:
+        raise ValueError(f"a size is not 0.001 to {LARGEST:g} m")
+    if max(map(abs, centre)) > FARTHEST or abs(yaw) > TURN:
+        raise ValueError(f"a box is farther than {FARTHEST:g} m or turned by more than 2 pi")
 
 
 def _camera_box(
@@ -66,31 +84,85 @@ def _camera_box(
 
 def read_tracklets(path: Path) -> list[Box]:
     """`tracklet_labels.xml`: an object's pose in the lidar frame for each frame from `first_frame`, at the bottom's centre."""
+    text = read_text(path, OTHER_TRACKLETS)
     try:
-        root = ElementTree.fromstring(_read_text(path))
-        items = root.findall("tracklets/item")
-        return [box for track, item in enumerate(items) for box in _tracklet_boxes(track, item)]
-    except (ElementTree.ParseError, ValueError, TypeError) as error:
-        raise CaptureError(f"{path} is not a KITTI tracklet file ({error}); download it again or remove it") from error
+        if "<!ENTITY" in text:
+            raise ValueError("it defines entities, which KITTI's files never do and which may expand without end")
+        tracklets = ElementTree.fromstring(text).find("tracklets")
+        if tracklets is None:
+            raise ValueError("it lacks the element 'tracklets'")
+        return [box for track, item in enumerate(_items(tracklets)) for box in _tracklet_boxes(track, item)]
+    except (ElementTree.ParseError, ValueError) as error:
+        raise CaptureError(f"{path} is not a KITTI tracklet file ({short(error)}); {OTHER_TRACKLETS}") from error
+
+
+def _items(parent: ElementTree.Element) -> list[ElementTree.Element]:
+    """The parent says how many there are: one that is lost would give all later ones a wrong frame."""
+    items = parent.findall("item")
+    if natural(_text(parent, "count")) != len(items):
+        raise ValueError(f"'{parent.tag}' counts {short(_text(parent, 'count'))} items and holds {len(items)}")
+    return items
+
+
+def _text(element: ElementTree.Element, key: str) -> str:
+    found = element.findall(key)
+    if len(found) != 1:
+        raise ValueError(f"an element has '{key}' {len(found)} times")
+    return found[0].text or ""
+
+
+def _number(element: ElementTree.Element, key: str) -> float:
+    values = numbers(_text(element, key))
+    if len(values) != 1:
+        raise ValueError(f"'{key}' is no number")
+    return values[0]
 
 
 def _tracklet_boxes(track: int, item: ElementTree.Element) -> list[Box]:
-    def number(element: ElementTree.Element, key: str) -> float:
-        text = element.findtext(key)
-        if text is None:
-            raise ValueError(f"tracklet {track} lacks {key}")
-        return float(text)
-
-    label = (item.findtext("objectType") or "unknown").strip()
-    size = (number(item, "l"), number(item, "w"), number(item, "h"))
-    first = int(number(item, "first_frame"))
+    label = " ".join(_text(item, "objectType").split())
+    size = (_number(item, "l"), _number(item, "w"), _number(item, "h"))
+    first, poses = natural(_text(item, "first_frame")), item.find("poses")
+    if poses is None:
+        raise ValueError(f"tracklet {track} lacks 'poses'")
     boxes = []
-    for offset, pose in enumerate(item.findall("poses/item")):
-        x, y, z, yaw = (number(pose, key) for key in ("tx", "ty", "tz", "rz"))
+    for offset, pose in enumerate(_items(poses)):
+        x, y, z, yaw = (_number(pose, key) for key in ("tx", "ty", "tz", "rz"))
+        _check_box(label, size, (x, y, z), yaw)
         q = rotvec_to_quat(torch.tensor([0.0, 0.0, yaw], dtype=torch.float64))
         centre = torch.tensor([x, y, z + size[2] / 2], dtype=torch.float64)
         boxes.append(Box(track, label, first + offset, size, pose_matrix(q, centre)))
     return boxes
+
+
+def check_frames(
+    path: Path,
+    boxes: list[Box],
+    drive: Collection[int],  # frames that the drive holds
+) -> None:
+    """Every track must have a box in the drive, unless the drive was cut: tracks before its first and after its last frame
+    are left out, as far as the file's frames run on from the drive's without a pause of more than PAUSE."""
+    frames_of: dict[int, set[int]] = defaultdict(set)
+    for box in boxes:
+        if box.frame in frames_of[box.track]:
+            raise CaptureError(f"{path} has track {box.track} twice in frame {box.frame}; remove one of the boxes")
+        frames_of[box.track].add(box.frame)
+    around = _frames_around(drive, {box.frame for box in boxes})
+    lost = [track for track, frames in frames_of.items() if frames.isdisjoint(drive)]
+    if lost and len(lost) < len(frames_of):
+        lost = [track for track in lost if not frames_of[track] <= around]
+    if lost:
+        raise CaptureError(
+            f"{path}: track {lost[0]} refers to no frame of the drive, which has frames {min(drive)} to {max(drive)}; "
+            "use the tracks of this drive, or remove that track from the file"
+        )
+
+
+def _frames_around(drive: Collection[int], named: set[int]) -> set[int]:
+    """Frames of the file before or after the drive, not in its holes, and not beyond a long pause."""
+    known = np.array(sorted(named.union(drive)))
+    run = np.cumsum(np.diff(known, prepend=known[0]) > PAUSE)
+    near = known[np.isin(run, run[np.isin(known, list(drive))])]
+    return set(near[(near < min(drive)) | (near > max(drive))].tolist())
 
 
 def world_tracks(
@@ -136,10 +208,3 @@ def _track_keys(
         if not keys or time - keys[-1][0] > period / 2:
             keys.append((time, box.T_lidar_object))
     return torch.tensor([k[0] for k in keys], dtype=torch.float64), torch.stack([k[1] for k in keys])
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise CaptureError(f"{path} cannot be read ({error}); name an existing track file") from error
