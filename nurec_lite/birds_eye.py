@@ -53,7 +53,7 @@ def birds_eye(
     _boxes(draw, font, above, T_rig_world)
     _vehicle(draw)
     _scale_bar(draw, font, size)
-    _legend(draw, font, size, legend)
+    _legend(draw, font, legend, boxes=len(above.tracks) > len(above.hidden))
     return panel(np.asarray(image), title)
 
 
@@ -112,9 +112,9 @@ def _scale_bar(
 
 
 def _legend(
-    draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, size: tuple[int, int], legend: str
+    draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, measured: str, boxes: bool
 ) -> None:
-    rows = [(RENDERED, "rendered"), (MEASURED, legend), (_BOX, "boxes of actors, with their ids")]
+    rows = [(RENDERED, "rendered"), (MEASURED, measured)] + [(_BOX, "boxes of actors, with their ids")] * boxes
     for n, (colour, text) in enumerate(rows):
         row = _MARGIN + 18 * n + 6
         draw.rectangle((_MARGIN, row - 4, _MARGIN + 8, row + 4), fill=colour)

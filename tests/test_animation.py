@@ -52,6 +52,19 @@ def test_pictures_come_back(tmp_path: Path, kind: str, count: int) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_gif_keeps_a_strong_colour_of_few_pixels(tmp_path: Path) -> None:
+    """Yellow on a picture full of other colours, which comes back the same in every picture."""
+    frames = [np.kron(np.linspace(0, 255, 120 * 160).reshape(120, 160, 1), [[[1, 0.9, 0.8]]]) for _ in range(3)]
+    for k, frame in enumerate(frames):
+        frame[50:60, 20 + 9 * k : 40 + 9 * k] = (255, 220, 0)
+    save_animation(tmp_path / "a.gif", [frame.astype(np.uint8) for frame in frames], fps=10)
+    with Image.open(tmp_path / "a.gif") as file:
+        for k, frame in enumerate(frames):
+            file.seek(k)
+            error = abs(np.asarray(file.convert("RGB")).astype(int) - frame)
+            assert error.mean() < 3 and error[50:60, 20 + 9 * k : 40 + 9 * k].max() < 12
+
+
 @pytest.mark.parametrize("size", [(1, 1), (31, 33), (300, 500)])  # the last one has several chunks of data
 def test_animated_png_is_lossless(tmp_path: Path, size: tuple[int, int]) -> None:
     frames = noise(3, *size)

@@ -65,8 +65,8 @@ def test_points_outside_are_left_out() -> None:
 def test_boxes_of_actors_that_are_there() -> None:
     plain = birds_eye(above(), "", "")
 
-    def drawn(picture: np.ndarray) -> np.ndarray:
-        row, column = np.nonzero((picture != plain).any(-1))
+    def drawn(picture: np.ndarray) -> np.ndarray:  # the legend left out
+        row, column = np.nonzero((picture != plain).any(-1) & (np.arange(picture.shape[0]) > HEADER + 90)[:, None])
         return np.stack([(column + 0.5) / SCALE - BEHIND_M, ASIDE_M - (row - HEADER + 0.5) / SCALE], axis=-1)
 
     box = drawn(birds_eye(above(tracks=CAR), "", ""))

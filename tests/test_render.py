@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verb render: what it draws is what the stages render, files lie where they should, and mistakes end in one sentence."""
 
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,11 +16,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_capture import tiny_capture, tiny_scene, tiny_state
+from tiny_capture import ROOT, tiny_capture, tiny_scene, tiny_state
 from torch import Tensor
 
 import nurec_lite.animation
 import nurec_lite.reconstruction
+from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.command import command
 from nurec_lite.config import ConfigError, RenderConfig
@@ -357,3 +362,25 @@ def test_mp4_without_the_extra_ends_with_one_sentence(
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and "pip install imageio-ffmpeg" in said[0]
     assert not (tmp_path / "run" / "render").exists()
+
+
+@with_ffmpeg
+@pytest.mark.slow
+def test_ctrl_c_leaves_whole_pictures_and_no_encoder(tmp_path: Path) -> None:
+    save(tiny_state(), tmp_path / "checkpoint.pt")
+    write_pack(tiny_capture(), tmp_path / "tiny.pack")
+    line = [sys.executable, "-m", "nurec_lite.render", f"checkpoint={tmp_path / 'checkpoint.pt'}", "data=pack"]
+    line += [f"data.root={tmp_path / 'tiny.pack'}", "device=cpu", "times=0,1", "fps=1000", "formats=png,gif,apng,mp4"]
+    listening = partial(
+        signal.signal, signal.SIGINT, signal.default_int_handler
+    )  # also where a shell started this in the background
+    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=listening)
+    out = tmp_path / "render"
+    while process.poll() is None and len(list(out.glob("*.png"))) < 3:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2 and "error: interrupted" in said
+    assert all(path.suffix in (".png", ".yaml") for path in out.iterdir())
+    for path in out.glob("*.png"):
+        assert picture(path).shape == (24, 40, 3)
