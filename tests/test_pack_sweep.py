@@ -4,6 +4,7 @@
 import lzma
 import math
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from mutations import bounded_memory
-from pack_parts import check_sweep, make_sweep
+from pack_parts import check_sweep, make_sweep, same_fields
 from torch import Tensor
 
 from nurec_lite.capture import pack_sweep
@@ -59,8 +60,21 @@ def test_kitti_sweep_round_trip(kitti_root: Path) -> None:
 
 
 def body(data: bytes, change: Callable[[bytes], bytes]) -> bytes:
-    plain = lzma.decompress(data[32:], format=lzma.FORMAT_RAW, filters=pack_sweep._FILTERS)
-    return data[:32] + lzma.compress(change(plain), format=lzma.FORMAT_RAW, filters=pack_sweep._FILTERS)
+    return data[:32] + zlib.compress(change(zlib.decompress(data[32:])))
+
+
+def first_version(data: bytes) -> bytes:
+    return data[:32] + lzma.compress(zlib.decompress(data[32:]), format=lzma.FORMAT_RAW, filters=pack_sweep._FILTERS)
+
+
+def test_sweeps_of_the_first_packs() -> None:
+    for n in (0, 1, 500):
+        data = encode_sweep(make_sweep(n))
+        same_fields(decode_sweep(data, "sweep"), decode_sweep(first_version(data), "sweep"))
+    old, bomb = first_version(data), first_version(body(data, lambda b: b + b"0" * 10**8))
+    for damaged in (old[:-1], old + b"0", bomb):
+        with bounded_memory(64 << 20), pytest.raises(CaptureError, match="bytes where"):
+            decode_sweep(damaged, "sweep")
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep as a small byte string: quantised, differences within a ring, byte planes, LZMA.
+"""A sweep as a small byte string: quantised, differences within a ring, byte planes, zlib.
 
 Steps: 2 mm of range, 2 pi / 2^17 of azimuth and elevation (3.8 mm at 80 m), 1 us, 1/255 of intensity; each value is off by at
 most half a step, so a point moves by less than 3 mm at 80 m. Rays keep their order.
+
+The first packs have LZMA in place of zlib: 8 % smaller, three times as long to decode, and six times to encode.
 """
 
 import lzma
 import math
+import zlib
+from collections.abc import Iterable
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from nurec_lite.capture.check import LATEST, MAX_BEAMS
 from nurec_lite.capture.pack_check import REMEDY
@@ -29,6 +34,7 @@ _LIMITS = {  # of the numbers of steps, whoever wrote them
     "range": (1, 5_000_000),  # 10 km
     "intensity": (0, 255),
 }
+_ZLIB = b"\x78"  # how zlib begins, and LZMA never
 _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb": 0}]
 _HEADER = np.dtype([("rays", "<i8"), ("returned", "<i8"), ("time", "<f8"), ("rate", "<f8")])
 
@@ -60,10 +66,9 @@ def _encode(sweep: Sweep, beams: int) -> bytes:
     header = np.array([(len(sweep), returned.sum(), time, rate)], dtype=_HEADER)
     _check_header(*header[0].tolist())
     _check_steps(beams, rings, azimuth, elevation, residual, ranges, intensities)
-    streams = [_planes(np.diff(values, prepend=0)) for values in (rings, azimuth, elevation, residual)]
-    streams += [np.packbits(returned).tobytes(), _planes(np.diff(ranges, prepend=0))]
-    streams += [intensities.astype(np.uint8).tobytes()]
-    return header.tobytes() + lzma.compress(b"".join(streams), format=lzma.FORMAT_RAW, filters=_FILTERS)
+    signed = [_planes(np.diff(values, prepend=0)) for values in (rings, azimuth, elevation, residual, ranges)]
+    streams = [*chain(*signed[:4]), np.packbits(returned).tobytes(), *signed[4], intensities.astype(np.uint8).tobytes()]
+    return header.tobytes() + _compress(streams)
 
 
 def decode_sweep(
@@ -74,7 +79,7 @@ def decode_sweep(
     """Memory is bounded by MAX_RAYS, whatever the data claim."""
     try:
         return _decode(data, beams)
-    except (lzma.LZMAError, ValueError) as error:
+    except (zlib.error, lzma.LZMAError, ValueError) as error:
         raise CaptureError(f"{name} cannot be decoded ({error}); {REMEDY}") from error
 
 
@@ -84,29 +89,25 @@ def _decode(data: bytes, beams: int) -> Sweep:
     sizes = [4 * n, 4 * n, 4 * n, 4 * n, (n + 7) // 8, 4 * n_returned, n_returned]
     body = np.frombuffer(_decompress(data[_HEADER.itemsize :], sum(sizes)), np.uint8)
     parts = np.split(body, np.cumsum(sizes[:-1]))
-    rings, azimuth, elevation, residual = (_integers(part).cumsum() for part in parts[:4])
+    rings, azimuth, elevation, residual = (_integers(part).cumsum(dtype=np.int64) for part in parts[:4])
     returned = np.unpackbits(parts[4], count=n).astype(bool)
     if returned.sum() != n_returned:
         raise ValueError(f"{returned.sum()} rays returned, but it states {n_returned}")
-    range_steps = _integers(parts[5]).cumsum()
+    range_steps = _integers(parts[5]).cumsum(dtype=np.int64)
     _check_steps(beams, rings, azimuth, elevation, residual, range_steps, parts[6])
-    ranges, intensities = np.zeros(n), np.zeros(n)
+    ranges, intensities = np.zeros(n, np.float32), np.zeros(n, np.float32)
     ranges[returned], intensities[returned] = range_steps * RANGE_STEP, parts[6] * INTENSITY_STEP
-    angles = torch.from_numpy(np.stack([azimuth, elevation], axis=1) * ANGLE_STEP)
-    times = time + rate * (azimuth * ANGLE_STEP) + residual * TIME_STEP
+    radians = azimuth * ANGLE_STEP
+    angles = torch.from_numpy(np.stack([radians, elevation * ANGLE_STEP])).T  # each row contiguous: half the time
     place = np.empty(n, dtype=np.int64)
     place[np.argsort(rings, kind="stable")] = np.arange(n)
-
-    def restore(values: np.ndarray) -> Tensor:
-        return torch.from_numpy(values[place])
-
     return Sweep(
         directions=unit_directions(angles).float()[torch.from_numpy(place)],
-        ranges=restore(ranges).float(),
-        intensities=restore(intensities).float(),
-        times=restore(times),
+        ranges=torch.from_numpy(ranges[place]),
+        intensities=torch.from_numpy(intensities[place]),
+        times=torch.from_numpy((time + rate * radians + residual * TIME_STEP)[place]),
         rings=torch.from_numpy(rings),
-        returned=restore(returned),
+        returned=torch.from_numpy(returned[place]),
     )
 
 
@@ -125,10 +126,19 @@ def _check_steps(beams: int, rings: np.ndarray, *values: np.ndarray) -> None:
             raise ValueError(f"{kind} goes from {steps.min()} to {steps.max()} steps, but lies within {low} to {high}")
 
 
+def _compress(streams: Iterable[bytes]) -> bytes:
+    """One zlib stream; each part has its own statistics, so a new block begins with it (4 % smaller)."""
+    compressor = zlib.compressobj(6, memLevel=9, strategy=zlib.Z_FILTERED)
+    return b"".join(compressor.compress(s) + compressor.flush(zlib.Z_FULL_FLUSH) for s in streams) + compressor.flush()
+
+
 def _decompress(data: bytes, size: int) -> bytes:
     """Exactly `size` bytes, to the last of the stream: one more is asked for, so that its end is seen, too."""
-    decompressor = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
-    body = decompressor.decompress(data, max_length=size + 1)
+    if data[:1] == _ZLIB:
+        decompressor: Any = zlib.decompressobj()
+    else:
+        decompressor = lzma.LZMADecompressor(lzma.FORMAT_RAW, filters=_FILTERS)
+    body = decompressor.decompress(data, size + 1)
     if len(body) != size or not decompressor.eof or decompressor.unused_data:
         raise ValueError(f"{len(body)} bytes where {size} belong")
     return body
@@ -148,12 +158,16 @@ def _steps(values: np.ndarray, step: float) -> np.ndarray:  # int64, clipped far
     return np.rint(values.astype(np.float64) / step).clip(-(2.0**40), 2.0**40).astype(np.int64)
 
 
-def _planes(values: np.ndarray) -> bytes:
-    """Signed integers, zigzag coded so that small ones have zero upper bytes, byte 0 of all first, then byte 1, ..."""
+def _planes(values: np.ndarray) -> list[bytes]:
+    """Signed integers, zigzag coded so that small ones have zero upper bytes: byte 0 of all, byte 1 of all, ..."""
     zigzag = ((values << 1) ^ (values >> 63)).astype("<u4")
-    return zigzag.view(np.uint8).reshape(-1, 4).T.tobytes()
+    return [plane.tobytes() for plane in zigzag.view(np.uint8).reshape(-1, 4).T]
 
 
-def _integers(planes: np.ndarray) -> np.ndarray:  # int64
-    zigzag = np.ascontiguousarray(planes.reshape(4, -1).T).view("<u4")[:, 0].astype(np.int64)
-    return (zigzag >> 1) ^ -(zigzag & 1)
+def _integers(planes: np.ndarray) -> np.ndarray:  # int32
+    """The inverse; most of the upper planes are empty."""
+    zigzag = np.zeros(len(planes) // 4, np.uint32)
+    for k, plane in enumerate(planes.reshape(4, -1)):
+        if plane.any():
+            zigzag |= plane.astype(np.uint32) << (8 * k)
+    return (zigzag >> 1).astype(np.int32) ^ -(zigzag & 1).astype(np.int32)

@@ -35,7 +35,7 @@ from nurec_lite.capture.types import Capture, CaptureError
 Progress = Callable[[int, int], None]  # members written, of how many
 Job = tuple[str, Callable[[], bytes]]  # a member's name, and what encodes it
 
-MAX_THREADS = 4  # LZMA takes 100 MB each
+MAX_THREADS = 8
 
 
 def write_pack(
