@@ -119,6 +119,7 @@ class Config:
     out: str = "runs/last"  # folder of the results
     seed: int = 0  # of everything random
     device: str = "auto"  # auto, cpu, cuda or cuda:N
+    ops: str = "native"  # native: kernels, compiled at first use; reference: plain torch, exact and slow
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -33,7 +33,8 @@ class Reconstruction:
 def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     """What `checkpoint=FILE` and the other arguments of a verb name, on the device."""
     config, content = load_run(verb, arguments)
-    stages, device = build_stages(config.opt), choose_device(config.device)
+    device = choose_device(config.device)
+    stages = build_stages(config.opt, Stages.of(config.ops, device))
     scene = scene_to(scene_from_dict(content["scene"]), device)
     capture = open_capture(config.data)
     check_same_capture(Path(config.checkpoint), scene, capture)

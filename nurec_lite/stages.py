@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.loader import Batch, BatchPlan
-from nurec_lite.config import Config
+from nurec_lite.config import Config, ConfigError
 from nurec_lite.errors import UserError
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
 from nurec_lite.history import History
@@ -27,6 +27,8 @@ from nurec_lite.splat.project import Projection, project
 from nurec_lite.splat.render import CameraImage, LidarReturns, render_camera, render_lidar
 from nurec_lite.splat.tiles import PairList, tile
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+
+OPS = ("native", "reference")
 
 
 class OptionError(UserError):
@@ -150,6 +152,21 @@ class Stages:
     claims: Mapping[str, str] = field(default_factory=dict)  # stage -> the option that swapped it
     wrapped: frozenset[str] = frozenset()  # stages that something stands around
     closers: tuple[Callable[[], None], ...] = ()  # end what stages have started, such as loader processes
+
+    @staticmethod
+    def of(
+        ops: str,  # native or reference
+        device: torch.device,
+    ) -> "Stages":
+        """The baseline: rendered by compiled kernels, or in plain torch, which is exact and slow."""
+        if ops not in OPS:
+            raise ConfigError(f"ops is '{ops}', but must be one of {', '.join(OPS)}")
+        if ops == "reference":
+            return Stages()
+        from nurec_lite.splat.native import native_stages  # compiles kernels, which the reference does without
+
+        stages: dict[str, Any] = native_stages(device)
+        return Stages(**stages)
 
     def swap(self, option: str, **stages: Callable) -> "Stages":
         """Replaces stages; two options that claim the same stage are an error that names both."""

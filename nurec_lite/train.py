@@ -59,8 +59,8 @@ def run(config: Config) -> dict[str, object]:
     """The whole job: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json holds."""
     check_budget(config)
     check_tensorboard(config)
-    stages = build_stages(config.opt)
     out, device = Path(config.out), choose_device(config.device)
+    stages = build_stages(config.opt, Stages.of(config.ops, device))
     capture = open_capture(config.data)
     try:
         state = make_state(config, capture, device)

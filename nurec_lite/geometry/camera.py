@@ -5,6 +5,7 @@ Camera frame: x right, y down, z forward; the centre of the first pixel is at (0
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -95,11 +96,13 @@ def project_points(
     return xy * scale + xy.new_tensor([camera.cx, camera.cy]), z
 
 
+@lru_cache(maxsize=32)
 def pixel_directions(
     camera: Camera,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W, 3] unit, camera frame, through the pixel centres
+    """Made once for each camera and kept: nothing may be written into the result."""
     v, u = torch.meshgrid(
         torch.arange(camera.height, dtype=torch.float64) + 0.5,
         torch.arange(camera.width, dtype=torch.float64) + 0.5,

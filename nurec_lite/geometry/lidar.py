@@ -6,6 +6,7 @@ Lidar frame: x forward, y left, z up; azimuth = atan2(y, x) grows counter-clockw
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -37,12 +38,18 @@ class Lidar:
     ) -> Tensor:  # [...] in [0, 1): when, as a fraction of the revolution, the lidar looks there
         return torch.remainder((azimuth - self.azimuth_start) * self.spin_rate, 1)
 
-    def cells(self) -> "Cells":
-        """The grid that groups this lidar's rays."""
-        beams = self.elevations.sort().values
-        above = beams[CELL_BEAMS::CELL_BEAMS]
-        below = beams[CELL_BEAMS - 1 :: CELL_BEAMS][: len(above)]
-        return Cells(0.5 * (above + below), max(1, self.azimuth_steps // CELL_STEPS))
+    @lru_cache(maxsize=64)  # noqa: B019  lidars are few and live as long as the capture
+    def cells(
+        self,
+        beams: int = CELL_BEAMS,
+        steps: int = CELL_STEPS,
+        device: torch.device | str = "cpu",
+    ) -> "Cells":
+        """The grid that groups this lidar's rays: of a full sweep, beams x steps in a cell. Made once and kept."""
+        elevations = self.elevations.sort().values
+        above = elevations[beams::beams]
+        below = elevations[beams - 1 :: beams][: len(above)]
+        return Cells((0.5 * (above + below)).to(device, torch.float32), max(1, self.azimuth_steps // steps))
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,14 @@ def known_options() -> tuple[str, ...]:
 
 def build_stages(
     options: dict[str, dict[str, Any]],  # name -> parameters, in the order of the command line
+    base: Stages | None = None,  # what options change; None: the reference
 ) -> Stages:
     """The stages with all options applied; OptionError names what is wrong."""
     options = _expand_all(options)
     modules = {name: _module(name) for name in options}
     for name, module in modules.items():
         _check(name, module, tuple(options))
-    stages = Stages()
+    stages = base or Stages()
     for name, module in modules.items():
         stages = module.apply(stages, **_parameters(name, module, options[name] or {}))
         log.info("option %s (%s)", name, module.CLASS)

@@ -6,6 +6,7 @@ responses on rays that a Gaussian does not reach, which is what counts on a CPU.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -57,13 +58,19 @@ def _camera_tiles(projection: Projection, view: CameraView) -> PairList:
     high = torch.floor((projection.high - 0.5) / TILE).long()
     high = torch.minimum(high, high.new_tensor([nx - 1, ny - 1]))
     gaussian, column, row = _boxes(low, high)
-    x, y = (torch.arange(n * TILE, device=low.device).view(n, TILE) for n in (nx, ny))
+    return _sorted_pairs(projection, gaussian, row * nx + column, camera_rays(width, height, TILE, low.device))
+
+
+@lru_cache(maxsize=32)
+def camera_rays(width: int, height: int, tile: int, device: torch.device) -> Tensor:
+    """[T, tile * tile] pixels of each tile, -1 beyond the image's edges. Made once and kept: nothing may be written into it."""
+    x, y = (torch.arange(-(-n // tile) * tile, device=device).view(-1, tile) for n in (width, height))
     rays = torch.where(
         (x < width)[None, :, None, :] & (y < height)[:, None, :, None],
         y[:, None, :, None] * width + x[None, :, None, :],
         -1,
     )
-    return _sorted_pairs(projection, gaussian, row * nx + column, rays.flatten(2).flatten(0, 1))
+    return rays.flatten(2).flatten(0, 1)
 
 
 def _boxes(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:

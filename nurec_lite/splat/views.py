@@ -6,7 +6,7 @@ the two poses. World coordinates are taken relative to the sensor's position in 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -34,6 +34,9 @@ class View:
     T_world_sensor_end: Tensor  # [4, 4]
     time_start: float  # seconds
     time_end: float  # seconds
+    on_host: tuple[Tensor, Tensor] | None = field(
+        default=None, kw_only=True
+    )  # both poses, if they are known there, too
 
     @property
     def time_mid(self) -> float:
@@ -50,6 +53,10 @@ class View:
 
     def centre(self) -> Tensor:  # [3] the same without gradient: what coordinates are relative to
         return self.eye().detach()
+
+    def poses_on_host(self) -> tuple[Tensor, Tensor]:  # [4, 4] each, float64; waits for the device if it must
+        poses = self.on_host or (self.T_world_sensor_start.detach(), self.T_world_sensor_end.detach())
+        return poses[0].cpu().double(), poses[1].cpu().double()
 
     def travel(self) -> float:
         """Metres between the poses at start and end."""
@@ -70,10 +77,10 @@ class View:
         fractions: Tensor,  # [...]
     ) -> Tensor:  # [..., 3] sensor frame at the given fractions
         """Between the sensor frames at start and end, linearly: off by angle^2 / 8 of the distance, enough for bounds."""
-        starts, ends = (transform(T, points.flatten(0, -2)).view_as(points) for T in self._to_sensor_ends())
+        starts, ends = (transform(T, points.flatten(0, -2)).view_as(points) for T in self.to_sensor_ends())
         return starts + fractions[..., None] * (ends - starts)
 
-    def _to_sensor_ends(self) -> list[Tensor]:
+    def to_sensor_ends(self) -> list[Tensor]:
         """[4, 4] sensor at start and at end from the world's axes about centre()."""
         poses = [T.detach().clone() for T in (self.T_world_sensor_start, self.T_world_sensor_end)]
         for T in poses:
@@ -148,7 +155,7 @@ class LidarView(View):
         motion: Tensor,  # [N, 3] metres a second
     ) -> Tensor:  # [N, 2, 2] radians from there to where the points are seen at the start and at the end
         drift = 0.5 * (self.time_end - self.time_start) * motion
-        local = [transform(T, points + d) for T, d in zip(self._to_sensor_ends(), (-drift, drift), strict=True)]
+        local = [transform(T, points + d) for T, d in zip(self.to_sensor_ends(), (-drift, drift), strict=True)]
         shifts = azimuth_elevation(torch.stack(local, dim=1)) - places[:, None]
         return torch.stack([wrap_angle(shifts[..., 0]), shifts[..., 1]], dim=-1)
 
@@ -167,7 +174,9 @@ def camera_view(
 ) -> CameraView:
     """The view of a frame of the capture, in float32."""
     camera = capture.camera(frame.sensor)
-    return CameraView(*_sensor_poses(frame, camera.T_rig_cam, device), frame.time_start, frame.time_end, camera)
+    poses = _sensor_poses(frame, camera.T_rig_cam)
+    start, end = (T.to(device) for T in poses)
+    return CameraView(start, end, frame.time_start, frame.time_end, camera, on_host=poses)
 
 
 def lidar_view(
@@ -179,11 +188,12 @@ def lidar_view(
     """The view of a sweep's rays, in float32."""
     lidar = capture.lidar(frame.sensor)
     fractions = (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
-    poses = _sensor_poses(frame, lidar.T_rig_lidar, device)
+    poses = _sensor_poses(frame, lidar.T_rig_lidar)
+    start, end = (T.to(device) for T in poses)
     rays = (sweep.directions.to(device), fractions.to(device, torch.float32))
-    return LidarView(*poses, frame.time_start, frame.time_end, lidar, *rays)
+    return LidarView(start, end, frame.time_start, frame.time_end, lidar, *rays, on_host=poses)
 
 
-def _sensor_poses(frame: Frame, T_rig_sensor: Tensor, device: torch.device | str) -> tuple[Tensor, Tensor]:
+def _sensor_poses(frame: Frame, T_rig_sensor: Tensor) -> tuple[Tensor, Tensor]:
     start, end = (T @ T_rig_sensor for T in (frame.T_world_rig_start, frame.T_world_rig_end))
-    return start.to(device, torch.float32), end.to(device, torch.float32)
+    return start.float(), end.float()

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every CUDA driver needs: launch sizes, and CUB's temporary storage.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace nurec::cuda {
+
+constexpr int THREADS = 256;
+
+inline unsigned blocks_for(int64_t n) {
+    return static_cast<unsigned>((n + THREADS - 1) / THREADS);
+}
+
+// Memory from the caller's allocator; it lives until the work that was queued on its stream is done.
+struct Allocator {
+    void* (*allocate)(void* owner, std::size_t bytes);
+    void* owner;
+
+    template <class T>
+    T* array(int64_t n) const {
+        return static_cast<T*>(allocate(owner, sizeof(T) * static_cast<std::size_t>(n > 0 ? n : 1)));
+    }
+};
+
+// Calls a CUB function twice, as CUB wants it: for the size of its storage, and to run.
+template <class Function>
+void with_storage(Allocator const& memory, Function const& function) {
+    std::size_t bytes = 0;
+    function(nullptr, bytes);
+    function(memory.array<char>(static_cast<int64_t>(bytes)), bytes);
+}
+
+}  // namespace nurec::cuda

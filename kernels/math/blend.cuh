@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blending along one ray, front to back: w = T alpha, T <- T (1 - alpha).
+#pragma once
+
+#include "gaussian.cuh"
+
+namespace nurec {
+
+constexpr float T_MIN = 1e-4f;  // a Gaussian that would take T below this is not blended and ends the ray
+
+// One Gaussian against the state of a ray: its weight, 0 if it is skipped or ends the ray. `T_` becomes what passes on.
+template <class T>
+NUREC_FN T blend_weight(T alpha, T t, T& T_, bool& open) {
+    bool const seen = open & (alpha >= T(ALPHA_MIN)) & (t >= T(NEAR));
+    T const after = T_ * (1 - alpha);
+    bool const kept = seen & (after >= T(T_MIN));
+    open = open & (kept | !seen);
+    T const weight = kept ? alpha * T_ : T(0);
+    T_ = kept ? after : T_;
+    return weight;
+}
+
+// dL/d(alpha_i) = T_i s_i - behind_i / (1 - alpha_i), with s_i = dL/d(w_i) and behind_i = sum_{j > i} w_j s_j + T_end
+// dL/d(T_end): what lies behind is known from the outputs of the forward pass, less what has been passed on the way.
+template <class T>
+NUREC_FN T blend_backward(T alpha, T weight, T T_before, T s, T& behind) {
+    behind = behind - weight * s;
+    return T_before * s - behind / (1 - alpha);
+}
+
+}  // namespace nurec

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where points appear in a camera or a lidar that moves while it measures; nurec_lite/splat/views.py is the
+// specification.
+#pragma once
+
+#include "vec.cuh"
+
+namespace nurec {
+
+template <class T>
+struct Place {
+    T u, v;   // pixels, or azimuth and elevation in radians
+    T depth;  // camera: z; lidar: range; metres
+};
+
+template <class T>
+NUREC_FN T clamp01(T a) {
+    return smaller(larger(a, T(0)), T(1));
+}
+
+// a modulo b in [0, b), as torch.remainder.
+template <class T>
+NUREC_FN T positive_remainder(T a, T b) {
+    return a - floor(a / b) * b;
+}
+
+// The sensor's frames at the start and at the end of a view, from world axes about its centre.
+template <class T>
+struct Motion {
+    Mat3<T> R0, R1;
+    Vec3<T> t0, t1;
+    T seconds;  // from start to end
+
+    // A point with velocity v, point and sensor both where they are at a fraction of the view: linear between the two
+    // frames, which is off by angle^2 / 8 of the distance and enough for bounds.
+    NUREC_FN Vec3<T> at(Vec3<T> p, Vec3<T> v, T fraction) const {
+        Vec3<T> const moved = p + ((fraction - T(0.5)) * seconds) * v;
+        Vec3<T> const a = R0 * moved + t0, b = R1 * moved + t1;
+        return a + fraction * (b - a);
+    }
+};
+
+enum Shutter : int { GLOBAL = 0, TOP_TO_BOTTOM = 1, BOTTOM_TO_TOP = 2, LEFT_TO_RIGHT = 3, RIGHT_TO_LEFT = 4 };
+
+template <class T>
+struct CameraModel {
+    T width, height, fx, fy, cx, cy;
+    T k1, k2, p1, p2, k3;  // OpenCV's distortion, all zero without
+    T shutter;             // of `Shutter`, as a number
+
+    // Pinhole with radial factor 1 + k1 r2 + k2 r4 + k3 r6 and tangential p1, p2 (OpenCV).
+    NUREC_FN Place<T> project(Vec3<T> p) const {
+        T const z = fabs(p.z) < T(1e-6) ? T(1e-6) : p.z;
+        T const x = p.x / z, y = p.y / z, r2 = x * x + y * y;
+        T const radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3));
+        T const dx = 2 * p1 * x * y + p2 * (r2 + 2 * x * x), dy = p1 * (r2 + 2 * y * y) + 2 * p2 * x * y;
+        return {(x * radial + dx) * fx + cx, (y * radial + dy) * fy + cy, p.z};
+    }
+
+    // 0 when the first row's (or column's) centre is read, 1 at the last one's.
+    NUREC_FN T fraction(T u, T v) const {
+        if (shutter == GLOBAL) return T(0.5);
+        bool const rows = shutter == TOP_TO_BOTTOM || shutter == BOTTOM_TO_TOP;
+        T const f = ((rows ? v : u) - T(0.5)) / larger((rows ? height : width) - 1, T(1));
+        return shutter == TOP_TO_BOTTOM || shutter == LEFT_TO_RIGHT ? f : 1 - f;
+    }
+
+    // Each point at the time at which its own row is read: three rounds of fixed-point iteration.
+    NUREC_FN Place<T> appear(Motion<T> const& motion, Vec3<T> p, Vec3<T> v) const {
+        T f = T(0.5);
+        Place<T> place = project(motion.at(p, v, f));
+        for (int round = 1; round < 3 && shutter != GLOBAL; ++round) {
+            f = clamp01(fraction(place.u, place.v));
+            place = project(motion.at(p, v, f));
+        }
+        return place;
+    }
+};
+
+constexpr double PI = 3.14159265358979323846;
+
+template <class T>
+NUREC_FN T wrap_angle(T a) {  // to [-pi, pi)
+    return positive_remainder(a + T(PI), T(2 * PI)) - T(PI);
+}
+
+template <class T>
+NUREC_FN Place<T> spherical(Vec3<T> p) {
+    T const flat = sqrt(p.x * p.x + p.y * p.y);
+    return {atan2(p.y, p.x), atan2(p.z, flat), sqrt(dot(p, p))};
+}
+
+template <class T>
+struct LidarModel {
+    T spin_rate;      // revolutions a radian of azimuth, negative when it turns clockwise
+    T azimuth_start;  // radians, where a revolution begins
+
+    NUREC_FN T fraction(T azimuth) const { return positive_remainder((azimuth - azimuth_start) * spin_rate, T(1)); }
+
+    // When the lidar looks at a point.
+    NUREC_FN T lead(Motion<T> const& motion, Vec3<T> p, Vec3<T> v) const {
+        T f = T(0.5);
+        for (int round = 0; round < 3; ++round) f = fraction(spherical(motion.at(p, v, f)).u);
+        return f;
+    }
+
+    // n points of one Gaussian, each at the time at which the lidar looks that way; azimuths are unwrapped about the
+    // first point's.
+    template <int n>
+    NUREC_FN void appear(Motion<T> const& motion, Vec3<T> const (&p)[n], Vec3<T> v, Place<T> (&places)[n]) const {
+        T const first = lead(motion, p[0], v);
+        T turn[n] = {};
+        T azimuth = 0;
+        for (int round = 0; round < 2; ++round) {
+            for (int k = 0; k < n; ++k) {
+                places[k] = spherical(motion.at(p[k], v, first + turn[k] * spin_rate));
+                if (k == 0) azimuth = places[0].u;
+                turn[k] = k == 0 ? T(0) : wrap_angle(places[k].u - azimuth);
+            }
+        }
+        for (int k = 0; k < n; ++k) places[k].u = azimuth + turn[k];
+    }
+};
+
+// All numbers that describe a view, in the order in which nurec_lite/splat/native.py packs them.
+template <class T>
+struct View {
+    Motion<T> motion;
+    Vec3<T> forward;  // world axis that a camera looks along in the middle of the view
+    T travel;         // metres between the sensor's positions at start and end
+    T turning;        // radians between its axes there
+    T is_camera;      // 1 or 0
+    CameraModel<T> camera;
+    LidarModel<T> lidar;
+};
+static_assert(sizeof(View<float>) == 45 * sizeof(float));
+
+}  // namespace nurec

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The operators torch.ops.nurec_lite.*; nurec_lite/ops.py gives them gradients and fake kernels.
+#include <torch/library.h>
+
+TORCH_LIBRARY(nurec_lite, m) {
+    m.def(
+        "project(Tensor means, Tensor quats, Tensor scales, Tensor opacities, Tensor velocities, Tensor view, "
+        "Tensor directions, Tensor edges, int columns) -> (Tensor index, Tensor low, Tensor high)");
+    m.def(
+        "tile_camera(Tensor low, Tensor high, Tensor index, int width, int height, int tile) "
+        "-> (Tensor offsets, Tensor gaussians)");
+    m.def(
+        "tile_lidar(Tensor low, Tensor high, Tensor index, Tensor directions, Tensor edges, int columns, int max_rays) "
+        "-> (Tensor rays, Tensor offsets, Tensor gaussians)");
+    m.def(
+        "render(Tensor means, Tensor quats, Tensor scales, Tensor opacities, Tensor velocities, Tensor features, "
+        "Tensor origins, Tensor directions, Tensor delays, Tensor rays, Tensor offsets, Tensor gaussians, bool moving) "
+        "-> (Tensor, Tensor, Tensor, Tensor)");
+    m.def(
+        "render_backward(Tensor means, Tensor quats, Tensor scales, Tensor opacities, Tensor velocities, "
+        "Tensor features, Tensor origins, Tensor directions, Tensor delays, Tensor rays, Tensor offsets, "
+        "Tensor gaussians, bool moving, Tensor out, Tensor distance, Tensor transmittance, Tensor d_out, "
+        "Tensor d_distance, Tensor d_transmittance, bool ray_gradients) "
+        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+}

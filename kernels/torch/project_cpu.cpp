@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::project, ::tile_camera and ::tile_lidar on the CPU.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <torch/library.h>
+
+#include <cstring>
+
+#include "../cpu/project.h"
+#include "check.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+
+template <class T>
+Tensor copied(std::vector<T> const& values, at::ScalarType dtype, std::initializer_list<int64_t> shape) {
+    Tensor out = at::empty(at::IntArrayRef(shape.begin(), shape.size()), at::TensorOptions(dtype));
+    if (!values.empty()) std::memcpy(out.mutable_data_ptr(), values.data(), out.nbytes());
+    return out;
+}
+
+cpu::Cells cells_of(Tensor const& directions, Tensor const& edges, int64_t columns) {
+    check_tensor(directions, "directions", at::kFloat, {-1, 3}, at::kCPU);
+    check_tensor(edges, "edges", at::kFloat, {-1}, at::kCPU);
+    TORCH_CHECK_VALUE(columns > 0, "columns is ", columns, ", but must be positive");
+    return {edges.const_data_ptr<float>(), edges.size(0) + 1, columns, directions.const_data_ptr<float>(),
+            directions.size(0)};
+}
+
+std::tuple<Tensor, Tensor, Tensor> split(cpu::Projection const& p) {
+    auto const n = static_cast<int64_t>(p.index.size());
+    Tensor const bounds = copied(p.bounds, at::kFloat, {n, 4});
+    return {copied(p.index, at::kLong, {n}), bounds.slice(1, 0, 2).contiguous(), bounds.slice(1, 2, 4).contiguous()};
+}
+
+std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& quats, Tensor const& scales,
+                                           Tensor const& opacities, Tensor const& velocities, Tensor const& view,
+                                           Tensor const& directions, Tensor const& edges, int64_t columns) {
+    check_gaussians(means, quats, scales, opacities, velocities);
+    check_tensor(view, "view", at::kFloat, {sizeof(View<float>) / sizeof(float)}, at::kCPU);
+    View<float> numbers;
+    std::memcpy(&numbers, view.const_data_ptr<float>(), sizeof(numbers));
+    cpu::Cells const cells = cells_of(directions, edges, columns);
+    return split(cpu::project(
+        {means.size(0), means.const_data_ptr<float>(), quats.const_data_ptr<float>(), scales.const_data_ptr<float>(),
+         opacities.const_data_ptr<float>(), velocities.const_data_ptr<float>()},
+        numbers, numbers.is_camera > 0 ? nullptr : &cells));
+}
+
+void check_projection(Tensor const& low, Tensor const& high, Tensor const& index) {
+    check_tensor(index, "index", at::kLong, {-1}, at::kCPU);
+    check_tensor(low, "low", at::kFloat, {index.size(0), 2}, at::kCPU);
+    check_tensor(high, "high", at::kFloat, {index.size(0), 2}, at::kCPU);
+}
+
+std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width,
+                                       int64_t height, int64_t tile) {
+    check_projection(low, high, index);
+    TORCH_CHECK_VALUE(width > 0 && height > 0 && tile > 0, "width, height and tile must be positive");
+    cpu::TileLists const out =
+        cpu::tile_camera(index.size(0), low.const_data_ptr<float>(), high.const_data_ptr<float>(),
+                         index.const_data_ptr<int64_t>(), width, height, tile);
+    return {copied(out.offsets, at::kLong, {static_cast<int64_t>(out.offsets.size())}),
+            copied(out.gaussians, at::kLong, {static_cast<int64_t>(out.gaussians.size())})};
+}
+
+std::tuple<Tensor, Tensor, Tensor> tile_lidar(Tensor const& low, Tensor const& high, Tensor const& index,
+                                              Tensor const& directions, Tensor const& edges, int64_t columns,
+                                              int64_t max_rays) {
+    check_projection(low, high, index);
+    TORCH_CHECK_VALUE(max_rays > 0, "max_rays is ", max_rays, ", but must be positive");
+    cpu::TileLists const out =
+        cpu::tile_lidar(index.size(0), low.const_data_ptr<float>(), high.const_data_ptr<float>(),
+                        index.const_data_ptr<int64_t>(), cells_of(directions, edges, columns), max_rays);
+    auto const tiles = static_cast<int64_t>(out.offsets.size()) - 1;
+    return {copied(out.rays, at::kLong, {tiles, out.rays_per_tile}), copied(out.offsets, at::kLong, {tiles + 1}),
+            copied(out.gaussians, at::kLong, {static_cast<int64_t>(out.gaussians.size())})};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
+    m.impl("project", &project);
+    m.impl("tile_camera", &tile_camera);
+    m.impl("tile_lidar", &tile_lidar);
+}
+
+}  // namespace nurec

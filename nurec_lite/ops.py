@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators torch.ops.nurec_lite.*: loads the compiled kernels, and gives them gradients and fake kernels.
+
+`load()` comes before the first use; nurec_lite/splat/native.py, which calls the operators, does so.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.build import library
+
+
+@lru_cache(maxsize=1)
+def load() -> None:
+    """Compiles the kernels if need be and registers them; nurec_lite.build.BuildError says what is missing."""
+    torch.ops.load_library(str(library(_architecture())))
+    torch.library.register_autograd("nurec_lite::render", _render_gradients, setup_context=_keep)
+    for name, fake in _FAKES.items():
+        torch.library.register_fake(f"nurec_lite::{name}")(fake)
+
+
+def _architecture() -> str:
+    """Compute capability of the present GPU, such as 90; empty without one."""
+    return "".join(map(str, torch.cuda.get_device_capability())) if torch.cuda.is_available() else ""
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.mark_non_differentiable(output[3])  # the median range
+    ctx.save_for_backward(*inputs[:12], *output[:3])
+    ctx.moving = inputs[12]
+
+
+def _render_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    saved, wants_rays = ctx.saved_tensors, ctx.needs_input_grad[6] or ctx.needs_input_grad[7]
+    d_out = [grad.contiguous() for grad in grads[:3]]
+    found = torch.ops.nurec_lite.render_backward(*saved[:12], ctx.moving, *saved[12:], *d_out, wants_rays)
+    rays = found[6:] if wants_rays else (None, None)
+    return (*found[:6], *rays, None, None, None, None, None)
+
+
+def _fake_project(means: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    n = torch.library.get_ctx().new_dynamic_size()
+    return means.new_empty(n, dtype=torch.int64), means.new_empty(n, 2), means.new_empty(n, 2)
+
+
+def _fake_tile_camera(
+    low: Tensor, high: Tensor, index: Tensor, width: int, height: int, tile: int
+) -> tuple[Tensor, Tensor]:
+    entries = torch.library.get_ctx().new_dynamic_size()
+    return index.new_empty(-(-width // tile) * -(-height // tile) + 1), index.new_empty(entries)
+
+
+def _fake_tile_lidar(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+    tiles, rays, entries = (torch.library.get_ctx().new_dynamic_size() for _ in range(3))
+    return index.new_empty(tiles, rays), index.new_empty(tiles + 1), index.new_empty(entries)
+
+
+def _fake_render(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    features, directions = inputs[5], inputs[7]
+    r = directions.shape[0]
+    return (features.new_empty(r, features.shape[1]), *(features.new_empty(r) for _ in range(3)))
+
+
+def _fake_render_backward(*inputs: Any) -> tuple[Tensor, ...]:
+    rays = [torch.empty_like(t) if inputs[-1] else t.new_empty(0) for t in inputs[6:8]]
+    return (*(torch.empty_like(t) for t in inputs[:6]), *rays)
+
+
+_FAKES = {
+    "project": _fake_project,
+    "tile_camera": _fake_tile_camera,
+    "tile_lidar": _fake_tile_lidar,
+    "render": _fake_render,
+    "render_backward": _fake_render_backward,
+}

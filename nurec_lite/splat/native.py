@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages project, tile, render_camera and render_lidar by compiled kernels; the plain torch ones specify what they compute.
+
+Letters: N Gaussians, V of them visible, R rays.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite import ops
+from nurec_lite.geometry.camera import SHUTTERS
+from nurec_lite.geometry.lidar import Cells
+from nurec_lite.geometry.se3 import interpolate_between, quat_conjugate, quat_rotate, quat_to_matrix
+from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.sky import sample_sky
+from nurec_lite.splat.harmonics import sh_colour
+from nurec_lite.splat.project import Projection
+from nurec_lite.splat.reference import Blend, compact
+from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.tiles import PairList, camera_rays
+from nurec_lite.splat.views import CameraView, LidarView, Rays
+
+_NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
+
+
+@dataclass(frozen=True)
+class RenderPlan:
+    """How the kernels cut their work. Options set fields; none is asked for inside a step."""
+
+    tile: int  # pixels along either side of a camera's tile
+    cell_beams: int  # rays of a full sweep in a lidar's cell: beams
+    cell_steps: int  # and steps of azimuth
+    cell_rays: int  # a cell with more is split
+
+
+CPU_PLAN = RenderPlan(tile=4, cell_beams=4, cell_steps=4, cell_rays=32)  # small tiles waste few responses
+CUDA_PLAN = RenderPlan(tile=16, cell_beams=8, cell_steps=32, cell_rays=256)  # a block of 256 threads a tile
+
+
+def native_stages(
+    device: torch.device,
+) -> dict[str, Callable[..., Any]]:  # by the names of nurec_lite.stages.Stages
+    """Compiles the kernels if need be; nurec_lite.build.BuildError says what is missing."""
+    ops.load()
+    plan = CUDA_PLAN if device.type == "cuda" else CPU_PLAN
+    return {
+        "project": project,
+        "tile": partial(tile, plan=plan),
+        "render_camera": render_camera,
+        "render_lidar": render_lidar,
+    }
+
+
+@torch.no_grad()
+def project(
+    gaussians: WorldGaussians,
+    view: CameraView | LidarView,
+) -> Projection:
+    """Bounds of all Gaussians that may reach a ray of the view."""
+    means = gaussians.means - view.centre()
+    cells = view.lidar.cells(device=means.device) if isinstance(view, LidarView) else _NO_CELLS
+    return Projection(
+        *torch.ops.nurec_lite.project(
+            means, gaussians.quats, gaussians.scales, gaussians.opacities, gaussians.velocities,
+            view_numbers(view), _directions(view), cells.edges, cells.columns,
+        )
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def tile(
+    projection: Projection,
+    view: CameraView | LidarView,
+    plan: RenderPlan = CPU_PLAN,
+) -> PairList:
+    """Pair list of a camera's square tiles or of a lidar's cells."""
+    low, high, index = projection.low, projection.high, projection.index
+    if isinstance(view, CameraView):
+        size = view.camera.width, view.camera.height
+        offsets, members = torch.ops.nurec_lite.tile_camera(low, high, index, *size, plan.tile)
+        return PairList(camera_rays(*size, plan.tile, low.device), offsets, members)
+    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps, low.device)
+    return PairList(
+        *torch.ops.nurec_lite.tile_lidar(
+            low, high, index, _directions(view), cells.edges, cells.columns, plan.cell_rays
+        )
+    )
+
+
+def render_camera(
+    gaussians: WorldGaussians,
+    view: CameraView,
+    pairs: PairList,
+    sky: Tensor,  # [3, H, W] logits of the environment map
+) -> CameraImage:
+    """C = sum w c + T sky(d)."""
+    gaussians, pairs = _listed(gaussians, pairs)
+    rays = view.rays()
+    towards = F.normalize(gaussians.means - view.eye(), dim=-1)
+    colour = sh_colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
+    out = blend(gaussians, colour, rays, pairs, view)
+    image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
+    shape = (view.camera.height, view.camera.width)
+    return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
+
+
+def render_lidar(
+    gaussians: WorldGaussians,
+    view: LidarView,
+    pairs: PairList,
+) -> LidarReturns:
+    """Range, intensity and ray drop of every ray of the view."""
+    gaussians, pairs = _listed(gaussians, pairs)
+    out = blend(gaussians, gaussians.lidar, view.rays(), pairs, view)
+    intensity, drop = out.features.unbind(-1)
+    return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
+
+
+def blend(
+    gaussians: WorldGaussians,
+    features: Tensor,  # [N, C]
+    rays: Rays,
+    pairs: PairList,
+    view: CameraView | LidarView,
+) -> Blend:
+    """Blends the Gaussians of each tile's list over the tile's rays."""
+    out = torch.ops.nurec_lite.render(
+        gaussians.means - view.centre(), gaussians.quats, gaussians.scales, gaussians.opacities,
+        gaussians.velocities, features, rays.origins, rays.directions, rays.delays,
+        pairs.rays, pairs.offsets, pairs.gaussians, moves(view),
+    )  # fmt: skip
+    return Blend(*out)
+
+
+def moves(view: CameraView | LidarView) -> bool:
+    """Whether rays have origins or delays of their own, or their origins want a gradient."""
+    learned = view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
+    return isinstance(view, LidarView) or view.camera.shutter != "global" or learned
+
+
+def view_numbers(view: CameraView | LidarView) -> Tensor:
+    """[45] as `View` of kernels/math/sensor.cuh lists them, on the host."""
+    start, end = view.poses_on_host()
+    centre = 0.5 * (start + end)[:3, 3]
+    R0, R1 = start[:3, :3], end[:3, :3]
+    axes = quat_to_matrix(interpolate_between(start, end, start.new_tensor(0.5))[0])
+    moves = [R0.T.flatten(), R1.T.flatten(), R0.T @ (centre - start[:3, 3]), R1.T @ (centre - end[:3, 3])]
+    travel, turning = float((end - start)[:3, 3].norm()), float((R1 - R0).norm()) / math.sqrt(2)
+    rest = [travel, turning, float(isinstance(view, CameraView)), *_sensor_numbers(view)]
+    return torch.cat(
+        [*moves, start.new_tensor([view.time_end - view.time_start]), axes[:, 2], start.new_tensor(rest)]
+    ).float()
+
+
+def _sensor_numbers(view: CameraView | LidarView) -> list[float]:
+    """12 of the camera and 2 of the lidar; zeros for the one that the view is not of."""
+    if isinstance(view, LidarView):
+        return [0.0] * 12 + [view.lidar.spin_rate, view.lidar.azimuth_start]
+    c = view.camera
+    model = [c.width, c.height, c.fx, c.fy, c.cx, c.cy, *(c.distortion or [0.0] * 5), SHUTTERS.index(c.shutter)]
+    return [*model, 0.0, 0.0]
+
+
+def _directions(view: CameraView | LidarView) -> Tensor:
+    """[R, 3] of a lidar's rays; none for a camera, whose rays are its pixels."""
+    return view.directions.contiguous() if isinstance(view, LidarView) else _NO_RAYS
+
+
+def _listed(gaussians: WorldGaussians, pairs: PairList) -> tuple[WorldGaussians, PairList]:
+    """Only the Gaussians that some tile looks at."""
+    used, members = compact(pairs.gaussians, len(gaussians))
+    return gaussians.select(used), replace(pairs, gaussians=members)
