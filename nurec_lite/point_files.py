@@ -24,7 +24,7 @@ NPZ_ARRAYS = """
   ranges [R]                               metres to where it does; 0 where it never does
   directions [R,3], times [R], rings [R]   unit vectors in the lidar's frame, seconds, index of the beam
   intensities [R], drop [R], opacity [R]   0 to 1; drop is the probability that nothing returns
-  T_world_lidar_start, T_world_lidar_end   [4,4], at time_start and time_end
+  T_world_lidar_start, T_world_lidar_end   [4,4] poses of the lidar at time_start and time_end (seconds, also there)
   measured_ranges [R], measured_intensities [R], measured_returned [R]   of a captured sweep that is neither shifted nor edited
 """.strip("\n")
 _FAR_METRES = 60.0  # the end of the scale of colours in a PLY

@@ -198,7 +198,8 @@ def work(arguments: list[str]) -> None:
     finally:
         run.stages.close()
     names = ", ".join([*plan.images, *plan.sweeps])
-    print(f"{len(plan)} frames of {names} in {out}: {', '.join(run.config.formats)}")
+    count = f"{len(plan)} frame{'s' if len(plan) > 1 else ''}"
+    print(f"{count} of {names} in {out}: {', '.join(run.config.formats)}")
 
 
 if __name__ == "__main__":

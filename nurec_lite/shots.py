@@ -44,7 +44,7 @@ def make_plan(config: RenderConfig, capture: Capture) -> Plan:
     names = _sensors(config, capture)
     cameras = [camera.name for camera in capture.cameras if camera.name in names]
     lidars = [lidar.name for lidar in capture.lidars if lidar.name in names]
-    _check_formats(config, bool(lidars))
+    _check_formats(config, cameras, lidars)
     path = trajectory_of(capture)
     times, chosen = _moments(config, path), frames_of(capture, config.subset)
     drawn = cameras if set(config.formats) & set(PICTURES) else []
@@ -74,7 +74,7 @@ def _sensors(config: RenderConfig, capture: Capture) -> list[str]:
     return list(names)
 
 
-def _check_formats(config: RenderConfig, has_lidar: bool) -> None:
+def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str]) -> None:
     unknown = [name for name in config.formats if name not in PICTURES + POINTS]
     if unknown or not config.formats:
         what = f"holds '{unknown[0]}'" if unknown else "is empty"
@@ -82,8 +82,12 @@ def _check_formats(config: RenderConfig, has_lidar: bool) -> None:
             f"formats {what}, but takes some of {', '.join(PICTURES)}; of lidars also {', '.join(POINTS)}"
         )
     points = [name for name in config.formats if name in POINTS]
-    if points and not has_lidar:
+    if points and not lidars:
         raise ConfigError(f"formats asks for {points[0]}, which holds points of a lidar, but none is among the sensors")
+    if points == config.formats and cameras and config.sensors is not None:
+        raise ConfigError(
+            f"sensors names '{cameras[0]}', but formats asks for points of lidars alone; add png to formats"
+        )
     if "mp4" in config.formats:
         ffmpeg()
 

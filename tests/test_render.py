@@ -1,13 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verb render: what it draws is what the stages render, files lie where they should, and mistakes end in one sentence."""
+"""The verb render: what it draws is what the stages render, and files lie where they should."""
 
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,25 +10,21 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny_capture import ROOT, tiny_capture, tiny_scene, tiny_state
+from tiny_capture import tiny_capture, tiny_scene
 from torch import Tensor
 
-import nurec_lite.animation
-import nurec_lite.reconstruction
-from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
-from nurec_lite.command import command
+from nurec_lite.checkpoint import scene_to
 from nurec_lite.config import ConfigError, RenderConfig
 from nurec_lite.measure import image_of
 from nurec_lite.pictures import to_picture
 from nurec_lite.reconstruction import Reconstruction
-from nurec_lite.render import HELP, render, rendered_sweep, work
+from nurec_lite.render import render, rendered_sweep
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.shots import make_plan
 from nurec_lite.splat.views import lidar_view
 from nurec_lite.stages import Stages, render_sweep
-from nurec_lite.train import save
 
 with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="needs the extra `video`")
 
@@ -128,14 +118,6 @@ def test_times_render_every_sensor_at_each_moment(tmp_path: Path) -> None:
     assert [shot.frame.time_mid for shot in plan.sweeps["lidar"]] == pytest.approx([0.3, 0.4, 0.5])
 
 
-def test_the_moment_of_a_frame_renders_that_frame(tmp_path: Path) -> None:
-    capture = tiny_capture()
-    frame = capture.images[8]
-    plan = make_plan(RenderConfig(times=[frame.time_mid], sensors=[frame.sensor]), capture)
-    image = image_of(Stages(), tiny_scene(), capture, plan.images[frame.sensor][0].frame)
-    torch.testing.assert_close(image, image_of(Stages(), tiny_scene(), capture, frame), rtol=0, atol=1e-3)
-
-
 def test_a_lidar_between_sweeps_sends_the_rays_of_the_nearest(tmp_path: Path) -> None:
     capture = tiny_capture()
     shot = make_plan(RenderConfig(times=[0.47], sensors=["lidar"]), capture).sweeps["lidar"][0]
@@ -195,192 +177,37 @@ def test_the_folder_says_what_was_asked(tmp_path: Path) -> None:
     assert "- 000:0:1:0:0" in (tmp_path / "config.yaml").read_text()
 
 
-# Captures that lack something
-
-
-def bare(**changes: Any) -> Capture:
-    """A capture without lidar."""
-    capture = replace(tiny_capture(), lidars=(), sweeps=())
-    return replace(capture, **changes).with_split("interp")
+@pytest.mark.gpu
+def test_a_gpu_renders_the_same(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {
+        "times": [0.45],
+        "formats": ["png", "npz", "ply"],
+        "remove": ["000"],
+        "move": ["001:1:0:0:9"],
+    }
+    render(reconstruction(tmp_path / "cpu", **keys))
+    render(reconstruction(tmp_path / "gpu", scene=scene_to(tiny_scene(), "cuda"), **keys))
+    assert names(tmp_path / "cpu") == names(tmp_path / "gpu")
+    here, there = (picture(tmp_path / where / "camera_0_t0000.450.png").astype(int) for where in ("cpu", "gpu"))
+    assert abs(here - there).max() <= 2
 
 
 def test_a_capture_without_lidar(tmp_path: Path) -> None:
-    render(reconstruction(tmp_path, capture=bare(), times=[0.45]))
+    capture = replace(tiny_capture(), lidars=(), sweeps=()).with_split("interp")
+    render(reconstruction(tmp_path, capture=capture, times=[0.45]))
     assert names(tmp_path) == ["camera_0_t0000.450.png", "camera_1_t0000.450.png"]
-    with pytest.raises(ConfigError, match=r"formats asks for ply.*lidar"):
-        make_plan(RenderConfig(formats=["png", "ply"]), bare())
-    with pytest.raises(ConfigError, match=r"sensors names 'lidar', but the sensors of .* are camera_0, camera_1"):
-        make_plan(RenderConfig(sensors=["lidar"]), bare())
-
-
-def test_a_lidar_without_sweeps_is_left_out_unless_it_is_named() -> None:
-    capture = replace(tiny_capture(), sweeps=()).with_split("interp")
-    assert list(make_plan(RenderConfig(times=[0.45]), capture).sweeps) == []
-    with pytest.raises(ConfigError, match="sensors names 'lidar', which has no frame"):
-        make_plan(RenderConfig(times=[0.45], sensors=["lidar"]), capture)
-
-
-def test_a_sensor_outside_the_subset() -> None:
-    capture = tiny_capture().with_split("side")
-    assert list(make_plan(RenderConfig(subset="test"), capture).images) == ["camera_1"]
-    with pytest.raises(ConfigError, match=r"'camera_0', which has no frame here \(subset=test"):
-        make_plan(RenderConfig(subset="test", sensors=["camera_0"]), capture)
-    with pytest.raises(ConfigError, match="subset=all"):
-        make_plan(RenderConfig(subset="test", formats=["npz"]), capture)
-
-
-# Mistakes
 
 
 @pytest.mark.parametrize(
     "keys, sentence",
     [
-        ({"sensors": ["camera_9"]}, r"sensors names 'camera_9', but .* camera_0, camera_1, lidar"),
-        ({"sensors": []}, "sensors is empty.*camera_0, camera_1, lidar"),
-        ({"formats": ["jpg"]}, "formats holds 'jpg', but takes some of png, gif, apng, mp4; of lidars also npz, ply"),
-        ({"formats": []}, "formats is empty"),
-        ({"formats": ["npz"], "sensors": ["camera_0"]}, "formats asks for npz"),
-        ({"times": [7.0]}, r"times asks for 7 s, but the drive spans 0.000 to 1.000 s"),
-        ({"times": [-1.0, 0.5]}, r"times asks for -1 s, but the drive spans"),
-        ({"times": [0.5, 0.2]}, "times is .*first and the last"),
-        ({"times": [0.1, 0.2, 0.3]}, "times is .*one moment or"),
-        ({"times": []}, "times is .*one moment or"),
-        ({"times": [float("nan")]}, "times"),
-        ({"fps": 0.0}, "fps is 0"),
-        ({"fps": 1e6}, r"fps is 1e\+06"),
-        ({"fps": float("nan")}, "fps is nan"),
-        ({"shift": [1.0]}, r"shift is \[1.0\]"),
-        ({"shift": [1.0, 2.0, float("inf")]}, "shift is"),
+        ({"times": [7.0]}, "the drive spans"),
         ({"remove": ["x"]}, "remove names 'x', but the ids .* 000, 001"),
         ({"move": ["x:0:0:0:0"]}, "move names 'x', but the ids .* 000, 001"),
         ({"move": ["000"]}, "move holds '000', but takes ID:FORWARD"),
     ],
 )
-def test_mistakes_name_the_key_and_the_choices_and_write_nothing(
-    tmp_path: Path, keys: dict[str, Any], sentence: str
-) -> None:
+def test_mistakes_write_nothing(tmp_path: Path, keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         render(reconstruction(tmp_path, **keys))
     assert not list(tmp_path.iterdir())
-
-
-def test_times_at_the_ends_of_the_span_as_it_is_printed() -> None:
-    plan = make_plan(RenderConfig(times=[0.0, 1.0], fps=1, sensors=["lidar"]), tiny_capture())
-    assert len(plan) == 2
-
-
-# The command line
-
-
-Call = Callable[..., int]
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """Runs the verb on a checkpoint of the tiny capture; returns its exit code."""
-    save(tiny_state(), tmp_path / "run" / "checkpoint.pt")
-    monkeypatch.setattr(nurec_lite.reconstruction, "open_capture", lambda config: tiny_capture())
-
-    def run(*arguments: str) -> int:
-        line = ["render", f"checkpoint={tmp_path / 'run' / 'checkpoint.pt'}", "device=cpu", *arguments]
-        monkeypatch.setattr(sys, "argv", line)
-        try:
-            command("render", HELP, work)
-        except SystemExit as error:
-            return int(error.code or 0)
-        return 0
-
-    return run
-
-
-def test_results_lie_beside_the_checkpoint_unless_told(
-    call: Call, tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    assert call("times=[0.45]", "sensors=[camera_0]") == 0
-    assert names(tmp_path / "run" / "render") == ["camera_0_t0000.450.png"]
-    assert f"1 frames of camera_0 in {tmp_path / 'run' / 'render'}: png" in capsys.readouterr().out
-    assert call("times=[0.45]", "sensors=[camera_0]", f"out={tmp_path / 'else'}") == 0
-    assert names(tmp_path / "else") == ["camera_0_t0000.450.png"]
-
-
-def test_ids_and_moves_as_they_are_written_on_a_command_line(call: Call, tmp_path: Path) -> None:
-    here = [f"out={tmp_path / 'else'}", "times=[0.45]", "sensors=[camera_0]"]
-    assert call(*here, "remove=[000,001]", "move=[002:-1.5:1:0:90,003:0:1e-1:0:0]") == 0
-    assert call(*here, "remove=actors", "shift=[0,1,0]") == 0
-
-
-def test_lists_may_be_written_without_brackets(call: Call, tmp_path: Path) -> None:
-    out = tmp_path / "else"
-    arguments = [
-        "times=0.4,0.5",
-        "sensors=camera_0",
-        "shift=-1,0,.5",
-        "remove=000,001",
-        "move=002:-1:1:0:9,003:0:1:0:0",
-    ]
-    assert call(f"out={out}", *arguments) == 0
-    assert names(out) == ["camera_0_t0000.400.png", "camera_0_t0000.500.png"]
-    bracketed = [f"{k}=[{v}]" for k, v in (argument.split("=") for argument in arguments)]
-    assert call(f"out={tmp_path / 'same'}", *bracketed) == 0
-    for name in names(out):
-        assert (out / name).read_bytes() == (tmp_path / "same" / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    "argument, sentence",
-    [
-        ("remove=[3]", "remove names '3', but the ids of the tracks are 000"),
-        ("move=[3:0:0:0:0]", "move names '3'"),
-        ("sensors=[x]", "sensors names 'x'"),
-        ("times=99", "the drive spans"),
-        ("times=1,0", "first and the last"),
-        ("formats=png,bmp", "formats holds 'bmp'"),
-        ("times=soon", "times"),
-        ("shift=[a,b,c]", "shift"),
-        ("formats=[bmp]", "formats holds 'bmp'"),
-        ("subset=some", "subset is 'some'"),
-        ("shfit=[0,1,0]", "did you mean shift"),
-    ],
-)
-def test_mistakes_end_with_one_sentence_and_code_2(
-    call: Call, capsys: pytest.CaptureFixture, tmp_path: Path, argument: str, sentence: str
-) -> None:
-    assert call(argument) == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1 and said[0].startswith("error: ") and sentence in said[0]
-    assert not (tmp_path / "run" / "render").exists()
-
-
-def test_mp4_without_the_extra_ends_with_one_sentence(
-    call: Call, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def without(name: str) -> Any:
-        raise ModuleNotFoundError(name)
-
-    monkeypatch.setattr(nurec_lite.animation, "import_module", without)
-    assert call("formats=[png,mp4]") == 2
-    said = capsys.readouterr().err.strip().splitlines()
-    assert len(said) == 1 and "pip install imageio-ffmpeg" in said[0]
-    assert not (tmp_path / "run" / "render").exists()
-
-
-@with_ffmpeg
-@pytest.mark.slow
-def test_ctrl_c_leaves_whole_pictures_and_no_encoder(tmp_path: Path) -> None:
-    save(tiny_state(), tmp_path / "checkpoint.pt")
-    write_pack(tiny_capture(), tmp_path / "tiny.pack")
-    line = [sys.executable, "-m", "nurec_lite.render", f"checkpoint={tmp_path / 'checkpoint.pt'}", "data=pack"]
-    line += [f"data.root={tmp_path / 'tiny.pack'}", "device=cpu", "times=0,1", "fps=1000", "formats=png,gif,apng,mp4"]
-    listening = partial(
-        signal.signal, signal.SIGINT, signal.default_int_handler
-    )  # also where a shell started this in the background
-    process = subprocess.Popen(line, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=listening)
-    out = tmp_path / "render"
-    while process.poll() is None and len(list(out.glob("*.png"))) < 3:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 2 and "error: interrupted" in said
-    assert all(path.suffix in (".png", ".yaml") for path in out.iterdir())
-    for path in out.glob("*.png"):
-        assert picture(path).shape == (24, 40, 3)
