@@ -14,7 +14,7 @@ from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
 
 ALL_ACTORS = "actors"
-MOVE_FORM = "ID:FORWARD:LEFT:UP:TURN in metres and degrees, as in move=[000:0:1.5:0:90]"
+MOVE_FORM = "ID:FORWARD:LEFT:UP:TURN in metres and degrees, as in move=000:0:1.5:0:90"
 _LISTED = 20  # ids that an error names at most
 
 
