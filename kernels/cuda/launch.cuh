@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every CUDA driver needs: launch sizes, and CUB's temporary storage.
+// What every CUDA driver needs: launch sizes, and temporary storage.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -25,13 +25,5 @@ struct Allocator {
         return static_cast<T*>(allocate(owner, sizeof(T) * static_cast<std::size_t>(n > 0 ? n : 1)));
     }
 };
-
-// Calls a CUB function twice, as CUB wants it: for the size of its storage, and to run.
-template <class Function>
-void with_storage(Allocator const& memory, Function const& function) {
-    std::size_t bytes = 0;
-    function(nullptr, bytes);
-    function(memory.array<char>(static_cast<int64_t>(bytes)), bytes);
-}
 
 }  // namespace nurec::cuda

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <cub/device/device_radix_sort.cuh>
-#include <cub/device/device_select.cuh>
-#include <thrust/iterator/counting_iterator.h>
-
 #include "cells.cuh"
+#include "sort.h"
 
 namespace nurec::cuda {
 namespace {
@@ -122,23 +119,13 @@ void look(ProjectParams const& p, cudaStream_t stream) {
     if (p.n) project_kernel<<<blocks_for(p.n), THREADS, 0, stream>>>(p);
 }
 
-void select_visible(uint8_t const* visible, int64_t n, uint32_t* index, int64_t* count, Allocator const& memory,
-                    cudaStream_t stream) {
-    thrust::counting_iterator<uint32_t> const all(0);
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceSelect::Flagged(storage, bytes, all, visible, index, count, n, stream);
-    });
-}
-
 // Radix sort is stable, and the index ascends.
 void sort_by_depth(SortedParams const& p, Allocator const& memory, cudaStream_t stream) {
     if (!p.v) return;
     auto *keys = memory.array<uint32_t>(p.v), *sorted_keys = memory.array<uint32_t>(p.v),
          *sorted = memory.array<uint32_t>(p.v);
     gather_keys<<<blocks_for(p.v), THREADS, 0, stream>>>(p, keys);
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceRadixSort::SortPairs(storage, bytes, keys, sorted_keys, p.index, sorted, p.v, 0, 32, stream);
-    });
+    sort_pairs({p.v, keys, p.index, sorted_keys, sorted}, 32, memory, stream);
     gather_bounds<<<blocks_for(p.v), THREADS, 0, stream>>>(p, sorted);
 }
 

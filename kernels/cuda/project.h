@@ -36,10 +36,6 @@ struct ProjectParams {
 void count_occupied(Cells const& cells, int* cell, int* there, int* table, cudaStream_t stream);
 void look(ProjectParams const& p, cudaStream_t stream);
 
-// Visible Gaussians in the order of their index: `index` [N], `count` [1].
-void select_visible(uint8_t const* visible, int64_t n, uint32_t* index, int64_t* count, Allocator const& memory,
-                    cudaStream_t stream);
-
 struct SortedParams {
     int64_t v;
     uint32_t const* index;        // [V] ascending

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of the Gaussians that each tile looks at. Entries are written Gaussian after Gaussian, nearest first, so a
 // stable sort by tile keeps the order of depth.
-#include <cub/device/device_radix_sort.cuh>
-#include <cub/device/device_scan.cuh>
-
 #include "cells.cuh"
+#include "sort.h"
 
 namespace nurec::cuda {
 namespace {
@@ -102,11 +100,11 @@ __global__ void number_kernel(int64_t n, uint32_t* out) {
 }
 
 // Rays sorted by cell: the nth ray of its cell goes to the nth place of the cell's tiles.
-__global__ void place_rays_kernel(Cells cells, int64_t max_rays, int const* sorted_cell, uint32_t const* sorted,
+__global__ void place_rays_kernel(Cells cells, int64_t max_rays, uint32_t const* sorted_cell, uint32_t const* sorted,
                                   int64_t const* first, int64_t* rays) {
     int64_t const e = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (e >= cells.n_rays) return;
-    int const cell = sorted_cell[e];
+    uint32_t const cell = sorted_cell[e];
     int64_t low = 0, high = e;  // the first entry of this cell
     while (low < high) {
         int64_t const middle = (low + high) / 2;
@@ -123,9 +121,7 @@ __global__ void place_rays_kernel(Cells cells, int64_t max_rays, int const* sort
 void count_entries(TileParams const& p, int64_t* counts, Allocator const& memory, cudaStream_t stream) {
     auto* each = memory.array<int64_t>(p.v + 1);
     count_kernel<<<blocks_for(p.v + 1), THREADS, 0, stream>>>(p, each);
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceScan::ExclusiveSum(storage, bytes, each, counts, p.v + 1, stream);
-    });
+    exclusive_sum(each, counts, p.v + 1, memory, stream);
 }
 
 void list_entries(TileParams const& p, int64_t const* counts, int64_t n, int64_t* offsets, int64_t* gaussians,
@@ -133,12 +129,7 @@ void list_entries(TileParams const& p, int64_t const* counts, int64_t n, int64_t
     uint32_t *tiles = memory.array<uint32_t>(n), *sorted_tiles = memory.array<uint32_t>(n);
     uint32_t *members = memory.array<uint32_t>(n), *sorted = memory.array<uint32_t>(n);
     if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, stream>>>(p, counts, tiles, members);
-    if (n) {
-        with_storage(memory, [&](void* storage, std::size_t& bytes) {
-            cub::DeviceRadixSort::SortPairs(storage, bytes, tiles, sorted_tiles, members, sorted, n, 0,
-                                            bits_for(p.n_tiles), stream);
-        });
-    }
+    if (n) sort_pairs({n, tiles, members, sorted_tiles, sorted}, bits_for(p.n_tiles), memory, stream);
     offsets_kernel<<<blocks_for(n + 1), THREADS, 0, stream>>>(sorted_tiles, sorted, n, p.n_tiles, offsets, gaussians);
 }
 
@@ -149,9 +140,7 @@ void count_ray_tiles(Cells const& cells, int64_t max_rays, int* cell, int64_t* f
     cudaMemsetAsync(counts, 0, sizeof(int64_t) * (n + 1), stream);
     if (cells.n_rays) cells_kernel<<<blocks_for(cells.n_rays), THREADS, 0, stream>>>(cells, cell, counts);
     tiles_of_cells_kernel<<<blocks_for(n + 1), THREADS, 0, stream>>>(n, max_rays, counts);
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceScan::ExclusiveSum(storage, bytes, counts, first, n + 1, stream);
-    });
+    exclusive_sum(counts, first, n + 1, memory, stream);
 }
 
 void fill_ray_tiles(Cells const& cells, int64_t max_rays, int const* cell, int64_t const* first, int64_t n_tiles,
@@ -159,13 +148,11 @@ void fill_ray_tiles(Cells const& cells, int64_t max_rays, int const* cell, int64
     int64_t const n = cells.n_rays;
     if (n_tiles) cudaMemsetAsync(rays, 0xff, sizeof(int64_t) * n_tiles * max_rays, stream);
     if (!n) return;
-    auto* sorted_cell = memory.array<int>(n);
-    uint32_t *number = memory.array<uint32_t>(n), *sorted = memory.array<uint32_t>(n);
+    uint32_t *sorted_cell = memory.array<uint32_t>(n), *sorted = memory.array<uint32_t>(n);
+    auto* number = memory.array<uint32_t>(n);
     number_kernel<<<blocks_for(n), THREADS, 0, stream>>>(n, number);
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceRadixSort::SortPairs(storage, bytes, cell, sorted_cell, number, sorted, n, 0,
-                                        bits_for(cells.bands * cells.columns), stream);
-    });
+    auto const* keys = reinterpret_cast<uint32_t const*>(cell);  // not negative
+    sort_pairs({n, keys, number, sorted_cell, sorted}, bits_for(cells.bands * cells.columns), memory, stream);
     place_rays_kernel<<<blocks_for(n), THREADS, 0, stream>>>(cells, max_rays, sorted_cell, sorted, first, rays);
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "../cuda/project.h"
+#include "../cuda/sort.h"
 #include "check.h"
 #include "cuda_memory.h"
 
@@ -70,7 +71,7 @@ std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& qu
     cuda::look(p, place.stream());
     auto* chosen = reinterpret_cast<uint32_t*>(index.mutable_data_ptr<int>());
     if (n)
-        cuda::select_visible(p.visible, n, chosen, count.mutable_data_ptr<int64_t>(), place.memory.allocator(),
+        cuda::select_flagged(p.visible, n, chosen, count.mutable_data_ptr<int64_t>(), place.memory.allocator(),
                              place.stream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const v = read_back(count, 0);
