@@ -41,6 +41,14 @@ def test_round_trip(packed: tuple[Capture, Path]) -> None:
         check_sweep(sweep.load(), copied.load())
 
 
+def test_long_names(tmp_path: Path) -> None:
+    capture, name = make_capture(), "ä" * 64
+    cameras = (replace(capture.cameras[0], name=name), capture.cameras[1])
+    images = tuple(replace(f, sensor=name) if f.sensor == "front" else f for f in capture.images)
+    write_pack(replace(capture, cameras=cameras, images=images), tmp_path / "drive.pack", image_format="png")
+    assert torch.equal(read_pack(tmp_path / "drive.pack").images[0].load(), images[0].load())
+
+
 def test_equal_captures_give_equal_files(packed: tuple[Capture, Path], tmp_path: Path) -> None:
     write_pack(packed[0], tmp_path / "again.pack", image_format="png")
     assert (tmp_path / "again.pack").read_bytes() == packed[1].read_bytes()
@@ -112,6 +120,8 @@ def test_downscale(packed: tuple[Capture, Path]) -> None:
     capture = read_pack(packed[1], downscale=2)
     assert (capture.cameras[0].width, capture.cameras[0].height, capture.cameras[0].cx) == (8, 6, 4.15)
     assert capture.images[0].load().shape == (6, 8, 3)
+    write_pack(capture, packed[1].with_name("small.pack"), image_format="png")
+    assert torch.equal(read_pack(packed[1].with_name("small.pack")).images[0].load(), capture.images[0].load())
 
 
 def test_loaders_pickle(packed: tuple[Capture, Path]) -> None:

@@ -5,6 +5,7 @@ A check takes a value and the place where it stands, and raises FormatError. It 
 (poses, times, tracks) is the matter of check.py, for captures of every source.
 """
 
+import json
 from collections.abc import Callable
 from itertools import chain
 from typing import Any
@@ -40,15 +41,27 @@ def sweep_member(sensor: str, index: int) -> str:
 # ---- single values
 
 
+def shown(value: Any) -> str:
+    """For messages: short, and as JSON has it."""
+    if isinstance(value, (list, dict)):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value)[:40]
+
+
 def _demand(holds: bool, value: Any, at: str, wanted: str) -> None:
     if not holds:
-        plain = value is None or isinstance(value, (bool, int, float, str))
-        raise FormatError(f"{at} is {repr(value)[:40] if plain else type(value).__name__}, but must be {wanted}")
+        raise FormatError(f"{at} is {shown(value)}, but must be {wanted}")
 
 
-def text(value: Any, at: str) -> None:
-    holds = isinstance(value, str) and 0 < len(value) <= LONGEST_NAME and value.isprintable()
-    _demand(holds, value, at, f"1 to {LONGEST_NAME} printable characters")
+def text(longest: int) -> Check:
+    def check(value: Any, at: str) -> None:
+        holds = isinstance(value, str) and 0 < len(value) <= longest and value.isprintable()
+        _demand(holds, value, at, f"1 to {longest} printable characters")
+
+    return check
+
+
+short = text(LONGEST_NAME)
 
 
 def flag(value: Any, at: str) -> None:
@@ -133,24 +146,24 @@ def record(optional: dict[str, Check] | None = None, **required: Check) -> Check
 # ---- the table
 
 CAMERA = record(
-    name=text, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
+    name=short, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
     T_rig_cam=array(4, 4), distortion=distortion, shutter=one_of(*SHUTTERS),
 )  # fmt: skip
 LIDAR = record(
-    name=text, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
+    name=short, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
     azimuth_steps=whole(1, MAX_AZIMUTH_STEPS), azimuth_start=number, clockwise=flag,
 )  # fmt: skip
 FRAME = record(
-    sensor=text, index=whole(0, MOST_FRAMES), time_start=number, time_end=number,
-    T_world_rig_start=array(4, 4), T_world_rig_end=array(4, 4), member=text,
+    sensor=short, index=whole(0, MOST_FRAMES), time_start=number, time_end=number,
+    T_world_rig_start=array(4, 4), T_world_rig_end=array(4, 4), member=text(2 * LONGEST_NAME),
 )  # fmt: skip
 TRACKS = record(
-    ids=many(text), classes=many(text), sizes=array(None, 3), offsets=many(whole(0, MOST_FRAMES)),
+    ids=many(short), classes=many(short), sizes=array(None, 3), offsets=many(whole(0, MOST_FRAMES)),
     times=array(None), translations=array(None, 3), quaternions=array(None, 4), margin=number,
 )  # fmt: skip
 ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
 CAPTURE = record(
-    format=one_of(FORMAT), version=whole(VERSION, VERSION), name=text, split=one_of(None, *SPLITS),
+    format=one_of(FORMAT), version=whole(VERSION, VERSION), name=short, split=one_of(None, *SPLITS),
     cameras=many(CAMERA), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
     optional={"image_encoding": ENCODING},  # the first packs do not state it
 )  # fmt: skip

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.images import decode_image
-from nurec_lite.capture.pack_check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index
+from nurec_lite.capture.pack_check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
 from nurec_lite.capture.pack_sweep import decode_sweep
 from nurec_lite.capture.types import Capture, CaptureError, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
@@ -144,10 +144,11 @@ def _read_index(path: Path, members: dict[str, Member]) -> dict[str, Any]:
         index = json.loads(data, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise CaptureError(f"{path}: {INDEX} is not JSON ({error}); {REMEDY}") from error
-    found = (index.get("format"), index.get("version")) if isinstance(index, dict) else None
-    if found != (FORMAT, VERSION):
+    if not isinstance(index, dict) or (index.get("format"), index.get("version")) != (FORMAT, VERSION):
+        found = [shown(index.get(key)) for key in ("format", "version")] if isinstance(index, dict) else ["none"] * 2
         raise CaptureError(
-            f"{path}: {INDEX} is of {_said(found)}, but this program reads {FORMAT!r} version {VERSION}; {REMEDY}"
+            f"{path}: {INDEX} has the format {found[0]}, version {found[1]}, but this program reads "
+            f"{shown(FORMAT)}, version {VERSION}; {REMEDY}"
         )
     try:
         check_index(index)
@@ -158,13 +159,6 @@ def _read_index(path: Path, members: dict[str, Member]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number")
-
-
-def _said(found: tuple[Any, Any] | None) -> str:
-    def short(value: Any) -> str:
-        return repr(value)[:40] if isinstance(value, (str, int, float)) else type(value).__name__
-
-    return f"format {short(found[0])} version {short(found[1])}" if found else "no format"
 
 
 def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], downscale: int) -> Capture:
