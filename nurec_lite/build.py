@@ -24,12 +24,15 @@ from nurec_lite.paths import resource
 LIBRARY = "nurec_lite.so"
 _TORCH = Path(torch.__file__).parent
 _FAST = "-O3 -march=native -fno-math-errno -fopenmp -std=c++17 -fPIC"
+_CUDA = "-O3 -std=c++17 -Xcompiler -fPIC --expt-relaxed-constexpr -lineinfo"
 FLAGS = {  # by folder, or by file where one needs its own
     "cpu": _FAST,
     "cpu/render_forward.cpp": f"{_FAST} -ffast-math",  # vector exp; inputs are checked to be finite
     "cpu/render_backward.cpp": f"{_FAST} -ffast-math",
     "torch": f"-O2 -std=c++20 -fPIC -isystem {_TORCH / 'include'}",
-    "cuda": "-O3 -std=c++17 -Xcompiler -fPIC --expt-relaxed-constexpr -lineinfo",
+    "cuda": _CUDA,
+    "cuda/render_forward.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward.cu": f"{_CUDA} --use_fast_math",
 }
 
 

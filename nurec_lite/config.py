@@ -133,6 +133,7 @@ class Config:
 class EvaluateConfig(Config):
     """Measures a checkpoint."""
 
+    out: str = Config.out  # folder of the results; left as it is: evaluate-SPLIT-SUBSET beside the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     subset: str = "test"  # frames of the split that are measured: test (held out), train or all
 
@@ -168,8 +169,10 @@ class ExportConfig(Config):
 class PackConfig(Config):
     """Writes a capture into one file."""
 
+    out: str = "capture.pack"  # the file; if not given, it is called as data.name
     image_format: str = "jpeg"  # or png, which loses nothing
     quality: int = 95  # of JPEG, 1 to 100
+    show: bool = False  # only says what the capture holds
 
 
 VERBS: dict[str, type[Config]] = {

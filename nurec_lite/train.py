@@ -5,7 +5,6 @@ import nurec_lite.threads  # noqa: F401  before torch
 
 # isort: split
 import logging
-import math
 import time
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from nurec_lite.reconstruction import check_same_capture, check_same_configurati
 from nurec_lite.report.content import Report
 from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_train
+from nurec_lite.results import table
 from nurec_lite.scene.init import make_scene
 from nurec_lite.stages import Stages, TrainState
 from nurec_lite.tensorboard import check_tensorboard, tensorboard
@@ -154,24 +154,14 @@ def _what(capture: Capture) -> str:
     return f"{len(capture.images)} images, {len(capture.sweeps)} sweeps, {len(capture.tracks)} tracks"
 
 
-def summary(metrics: dict[str, object], out: str) -> str:
-    """What the user sees at the end."""
-    rows = [
-        ("held-out PSNR", "psnr", "dB"), ("held-out SSIM", "ssim", ""), ("moving actors' PSNR", "psnr_actors", "dB"),
-        ("lidar median error", "lidar_median_abs_m", "m"), ("lidar mean error", "lidar_mean_abs_m", "m"),
-        ("training", "seconds_train", "s"), ("start to checkpoint", "seconds_total", "s"),
-    ]  # fmt: skip
-    known = {key: value for key, value in metrics.items() if isinstance(value, float) and math.isfinite(value)}
-    lines = [f"  {label:20} {known[key]:8.3f} {unit}" for label, key, unit in rows if key in known]
-    lines.append(f"  {'Gaussians':20} {metrics['gaussians']:8} after {metrics['steps']} steps")
-    return "\n".join([*lines, f"results in {out}: metrics.json, checkpoint.pt, pictures/"])
-
-
 @hydra.main(version_base="1.3", config_path=str(resource("conf")), config_name="train")
 def main(composed: DictConfig) -> None:
     with mended("train"):  # here already: Hydra would announce the error in its own words
         config = to_config(composed)
-        print(summary(run(config), config.out))
+        metrics = run(config)
+        print(
+            f"{table(metrics)}\nresults in {config.out}: {', '.join(sorted(p.name for p in Path(config.out).iterdir()))}"
+        )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,9 @@ from typing import Any
 from nurec_lite.config import VERBS, Config
 
 Key = tuple[str, str, str]  # name, default, meaning
+_SHARED = {"evaluate": {"out", "device"}, "render": {"out", "device"}, "pack": {"out", "data"}}  # with training
+_RUN = "\n\nEvery key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
+_REST = {"evaluate": _RUN, "render": _RUN}
 
 
 def help_text(verb: str, text: str) -> str:
@@ -21,9 +24,8 @@ def help_text(verb: str, text: str) -> str:
     if verb == "train":
         return f"{text.strip()}\n\nKeys, with their defaults:\n\n{_table(keys)}"
     own = {f.name for f in fields(VERBS[verb])} - {f.name for f in fields(Config)}
-    mine = [key for key in keys if key[0].split(".")[0] in own | {"out", "device"}]
-    rest = "Every key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
-    return f"{text.strip()}\n\nKeys, with their defaults:\n\n{_table(mine)}\n\n{rest}"
+    mine = [key for key in keys if key[0].split(".")[0] in own | _SHARED.get(verb, {"out"})]
+    return f"{text.strip()}\n\nKeys, with their defaults:\n\n{_table(mine)}{_REST.get(verb, '')}"
 
 
 def keys_of(verb: str) -> list[str]:

@@ -23,7 +23,7 @@ import nurec_lite.train
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.config import Config, ConfigError, DataConfig, DensityConfig, TrainConfig
-from nurec_lite.evaluate import evaluate, held_out
+from nurec_lite.measure import evaluate, held_out
 from nurec_lite.stages import Stages, StepResult, TrainState, load_batch
 from nurec_lite.train import choose_device, make_state, run, train
 
@@ -189,9 +189,9 @@ def test_training_gets_clearly_better(tmp_path: Path) -> None:
 
         return loss
 
-    before = evaluate(stages, state.scene, capture, held_out(capture))
+    before = evaluate(stages, state.scene, capture, held_out(capture)).metrics
     train(stages.wrap(loss=noted), state, tmp_path / "checkpoint.pt")
-    after = evaluate(stages, state.scene, capture, held_out(capture))
+    after = evaluate(stages, state.scene, capture, held_out(capture)).metrics
     assert sum(losses[-16:]) < 0.75 * sum(losses[:16])
     assert after["psnr"] > before["psnr"] + 1  # type: ignore[operator]
     assert after["lidar_mean_abs_m"] < before["lidar_mean_abs_m"]  # type: ignore[operator]
@@ -215,7 +215,7 @@ def test_a_run_leaves_everything_in_its_folder(pack: Path, tmp_path: Path) -> No
     metrics = run(job(pack, tmp_path / "deep" / "out"))
     names = {str(p.relative_to(tmp_path / "deep/out")) for p in (tmp_path / "deep/out").rglob("*") if p.is_file()}
     moments = [f"pictures/{sensor}_{i:04d}.png" for sensor in ("camera_0", "camera_1", "lidar") for i in (4, 9)]
-    assert names == {"metrics.json", "checkpoint.pt", "config.yaml", "history.csv", *moments}
+    assert names == {"metrics.json", "checkpoint.pt", "config.yaml", "history.csv", "report.html", "frames.csv", *moments}
     stored = json.loads((tmp_path / "deep/out/metrics.json").read_text())
     assert set(stored) == set(metrics) == KEYS
     assert stored["steps"] == 2 and stored["gaussians"] > 300 and stored["device"].startswith("cpu")

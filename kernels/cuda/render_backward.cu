@@ -35,17 +35,21 @@ __device__ float warp_sum(float a) {
     return a;
 }
 
+// Value k of the warp's sums goes out through lane k, so that one instruction adds a whole row.
+template <int FEATURES, bool MOVING>
 __device__ void add_row(Row* to, Row const& mine) {
-    constexpr int n = sizeof(Row) / sizeof(float);
+    constexpr int n = 17 + FEATURES;  // Frame (16), opacity, features
     auto const* values = reinterpret_cast<float const*>(&mine);
-    auto* sums = reinterpret_cast<float*>(to);
-    bool const first = (threadIdx.x & 31) == 0;
+    int const lane = int(threadIdx.x & 31);
+    float out = 0;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-        if (k == 15) continue;  // Frame::k has no gradient
+        bool const moves = k >= 12 && k < 15;  // Frame::drift
+        if (k == 15 || (moves && !MOVING)) continue;  // Frame::k has no gradient
         float const sum = warp_sum(values[k]);
-        if (first) atomicAdd(sums + k, sum);
+        out = lane == k ? sum : out;
     }
+    if (lane < n && out != 0) atomicAdd(reinterpret_cast<float*>(to) + lane, out);
 }
 
 struct RaySums {
@@ -80,7 +84,7 @@ __device__ void gradient_of(Row const& g, Ray<float> const& ray, Slopes& s, bool
             ray_sums.r = ray_sums.r + transposed_times(g.frame.M, r.g);
         }
     }
-    add_row(sums, d);
+    add_row<FEATURES, MOVING>(sums, d);
 }
 
 template <bool RAYS>

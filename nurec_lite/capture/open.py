@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.kitti_raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
@@ -29,6 +30,7 @@ def open_capture(config: DataConfig) -> Capture:
         capture = _open_kitti(config)
     else:
         raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
+    check_capture(capture, str(config.root or BUNDLED))
     return capture.with_split(config.split)
 
 
@@ -54,7 +56,7 @@ def _open_kitti(config: DataConfig) -> Capture:
     named: dict[str, Any] = {"cameras": tuple(config.cameras)} if config.cameras else {}
     return read_kitti_raw(
         Path(config.root),
-        date=config.date,
+        date=_date(config.date),
         drive=config.drive,
         downscale=config.downscale,
         frames=(config.frames[0], config.frames[1]) if config.frames else None,
@@ -63,3 +65,10 @@ def _open_kitti(config: DataConfig) -> Capture:
         image_delay=config.image_delay,
         **named,
     )
+
+
+def _date(date: str | None) -> str | None:
+    """2011_09_26 on a command line is an integer with underscores to YAML: 20110926."""
+    if date is not None and len(date) == 8 and date.isdigit():
+        return f"{date[:4]}_{date[4:6]}_{date[6:]}"
+    return date

@@ -28,17 +28,11 @@ def quat_multiply(
     a: Tensor,  # [..., 4]
     b: Tensor,  # [..., 4]
 ) -> Tensor:  # [..., 4] Hamilton product: rotation b, then a
-    aw, ax, ay, az = a.unbind(-1)
-    bw, bx, by, bz = b.unbind(-1)
-    return torch.stack(
-        [
-            aw * bw - ax * bx - ay * by - az * bz,
-            aw * bx + ax * bw + ay * bz - az * by,
-            aw * by - ax * bz + ay * bw + az * bx,
-            aw * bz + ax * by - ay * bx + az * bw,
-        ],
-        dim=-1,
-    )
+    """(aw bw - a . b, aw b + bw a + a x b) with the vector parts a and b."""
+    a, b = torch.broadcast_tensors(a, b)
+    aw, u, bw, v = a[..., :1], a[..., 1:], b[..., :1], b[..., 1:]
+    scalar = aw * bw - (u * v).sum(-1, keepdim=True)
+    return torch.cat([scalar, aw * v + bw * u + torch.linalg.cross(u, v)], dim=-1)
 
 
 def quat_rotate(

@@ -6,11 +6,20 @@ box, x forward, y left, z up.
 """
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply, quat_normalize, quat_rotate, quat_to_rotvec, slerp
+from nurec_lite.geometry.se3 import (
+    quat_conjugate,
+    quat_multiply,
+    quat_normalize,
+    quat_rotate,
+    quat_to_rotvec,
+    rotvec_to_quat,
+)
 
 
 @dataclass(frozen=True)
@@ -57,32 +66,56 @@ def interpolate(
     tracks: Tracks,
     times: Tensor,  # [Q] seconds
 ) -> TrackPoses:
-    """Poses of all tracks at all times: lerp of the translation, slerp of the rotation, clamped at the ends.
+    """Poses of all tracks at all times: lerp of the translation, slerp (Shoemake 1985) of the rotation, clamped at the ends.
 
-    Differentiable in the keyframes. This is the readable baseline, one track after another.
+    Differentiable in the keyframes. This is the readable baseline: all tracks at once, one torch operator after another.
     """
     if len(tracks) == 0:
         return _no_poses(tracks, times)
-    per_track = [_interpolate_one(tracks, k, times) for k in range(len(tracks))]
-    return TrackPoses(*(torch.stack(parts, dim=1) for parts in zip(*per_track, strict=True)))
+    i, j, fraction, span = _keys_around(tracks, times)
+    t, q = tracks.translations, quat_normalize(tracks.quaternions)
+    t0, q0 = _rows(t, i), _rows(q, i)
+    move, turn = _rows(t, j) - t0, quat_to_rotvec(quat_multiply(quat_conjugate(q0), _rows(q, j)))
+    first, last = _end_times(tracks)
+    at = times[:, None]
+    valid = (at >= first - tracks.margin) & (at <= last + tracks.margin)
+    moving = (at >= first) & (at <= last) & (j > i)  # a single keyframe stands still
+    part, rate = fraction.to(t.dtype)[..., None], (moving / span).to(t.dtype)[..., None]
+    rotation = quat_multiply(q0, rotvec_to_quat(part * turn))
+    return TrackPoses(t0 + part * move, rotation, valid, rate * move, rate * quat_rotate(q0, turn))
 
 
-def _interpolate_one(tracks: Tracks, k: int, times: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    rows = slice(tracks.offsets[k], tracks.offsets[k + 1])
-    key_times, t, q = tracks.times[rows], tracks.translations[rows], quat_normalize(tracks.quaternions[rows])
-    clamped = times.to(key_times.dtype).clamp(key_times[0], key_times[-1])
-    last = max(len(key_times) - 2, 0)
-    i = (torch.searchsorted(key_times, clamped, right=True) - 1).clamp(0, last)
-    j = (i + 1).clamp(max=len(key_times) - 1)
-    span = (key_times[j] - key_times[i]).clamp(min=1e-9)
-    fraction = ((clamped - key_times[i]) / span).to(t.dtype)
-    translation = t[i] + fraction[:, None] * (t[j] - t[i])
-    quaternion = slerp(q[i], q[j], fraction)
-    valid = (times >= key_times[0] - tracks.margin) & (times <= key_times[-1] + tracks.margin)
-    moving = (times >= key_times[0]) & (times <= key_times[-1]) & (j > i)  # a single keyframe stands still
-    rate = (moving / span).to(t.dtype)[:, None]
-    turn = quat_rotate(q[i], quat_to_rotvec(quat_multiply(quat_conjugate(q[i]), q[j])))
-    return translation, quaternion, valid, rate * (t[j] - t[i]), rate * turn
+def _keys_around(tracks: Tracks, times: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """[Q, K] each: rows of the keyframes before and after, how far between them (0 to 1), and seconds from one to the other."""
+    bounds = _bounds(tracks.offsets, times.device)
+    passed = F.pad((tracks.times <= times[:, None]).cumsum(1), (1, 0)).index_select(
+        1, bounds
+    )  # keys so far, of all tracks
+    i = bounds[:-1] + (passed.diff(dim=1) - 1).clamp(min=0)
+    i = torch.minimum(i, (bounds[1:] - 2).clamp(min=0).maximum(bounds[:-1]))
+    j = torch.minimum(i + 1, bounds[1:] - 1)
+    first, last = _end_times(tracks)
+    clamped = torch.minimum(torch.maximum(times[:, None].to(tracks.times), first), last)
+    before = _rows(tracks.times, i)
+    span = (_rows(tracks.times, j) - before).clamp(min=1e-9)
+    return i, j, (clamped - before) / span, span
+
+
+@lru_cache(maxsize=64)
+def _bounds(offsets: tuple[int, ...], device: torch.device) -> Tensor:  # [K + 1]
+    return torch.tensor(offsets, device=device)
+
+
+def _end_times(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds of each track's first and last key
+    bounds = _bounds(tracks.offsets, tracks.times.device)
+    return tracks.times.index_select(0, bounds[:-1]), tracks.times.index_select(0, bounds[1:] - 1)
+
+
+def _rows(
+    values: Tensor,  # [M, ...]
+    index: Tensor,  # [Q, K]
+) -> Tensor:  # [Q, K, ...]
+    return values.index_select(0, index.flatten()).unflatten(0, index.shape)
 
 
 def _no_poses(tracks: Tracks, times: Tensor) -> TrackPoses:
