@@ -5,6 +5,8 @@ A pack is a zip whose members are stored, each compressed in its own way, so tha
 `capture.json` (sensors, frames, poses, tracks), `images/CAMERA/NNNNNN.jpg` or `.png`, `sweeps/LIDAR/NNNNNN.sweep`.
 """
 
+from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 
 from tqdm import tqdm
@@ -13,6 +15,8 @@ from nurec_lite.capture.pack_check import IMAGE_FORMATS
 from nurec_lite.capture.pack_read import PackImage, PackSweep, read_pack
 from nurec_lite.capture.pack_write import write_pack
 from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
 
 __all__ = ["IMAGE_FORMATS", "MemberBar", "describe", "read_pack", "write_pack"]
 
@@ -37,24 +41,31 @@ class MemberBar:
 
 
 def describe(capture: Capture) -> str:
-    """A line for the capture, each sensor and the tracks; how much a frame takes where the capture comes from a pack."""
+    """A line for the capture, each sensor and the tracks; how much a sensor's frames take where a pack holds them."""
     frames = (*capture.images, *capture.sweeps)
     seconds = max((f.time_end for f in frames), default=0.0) - min((f.time_start for f in frames), default=0.0)
-    lines = [f"{capture.name}: {seconds:.1f} s"]
-    for camera in capture.cameras:
-        images = [frame for frame in capture.images if frame.sensor == camera.name]
-        loads = [frame.load for frame in images if isinstance(frame.load, PackImage)]
-        size, encodings = sum(load.member.size for load in loads), sorted({load.encoding for load in loads})
-        what = f"camera {camera.name}: {len(images)} images of {camera.width}x{camera.height} pixels"
-        lines.append("; ".join([what, *encodings]) + _megabytes(size))
-    for lidar in capture.lidars:
-        sweeps = [frame for frame in capture.sweeps if frame.sensor == lidar.name]
-        size = sum(frame.load.member.size for frame in sweeps if isinstance(frame.load, PackSweep))
-        lines.append(f"lidar {lidar.name}: {len(sweeps)} sweeps of {len(lidar.elevations)} beams" + _megabytes(size))
-    classes = ", ".join(f"{capture.tracks.classes.count(c)} {c}" for c in sorted(set(capture.tracks.classes)))
-    lines.append(f"tracks: {classes or 'none'}")
-    return "\n".join(lines + ([f"split: {capture.split.name}"] if capture.split else []))
+    classes = [f"{n} {name}" for name, n in sorted(Counter(capture.tracks.classes).items())]
+    return "\n".join([
+        f"{capture.name}: {seconds:.1f} s",
+        *(_describe_camera(capture, camera) for camera in capture.cameras),
+        *(_describe_lidar(capture, lidar) for lidar in capture.lidars),
+        f"tracks: {', '.join(classes) or 'none'}",
+        *([f"split: {capture.split.name}"] if capture.split else []),
+    ])  # fmt: skip
 
 
-def _megabytes(size: int) -> str:
-    return f"; {size / 1e6:.2f} MB" if size else ""
+def _describe_camera(capture: Capture, camera: Camera) -> str:
+    loads = [frame.load for frame in capture.images if frame.sensor == camera.name]
+    stored = [load for load in loads if isinstance(load, PackImage)]
+    what = f"camera {camera.name}: {len(loads)} images of {camera.width}x{camera.height} pixels"
+    return "; ".join([what, *sorted({load.encoding for load in stored}), *_megabytes(stored)])
+
+
+def _describe_lidar(capture: Capture, lidar: Lidar) -> str:
+    loads = [frame.load for frame in capture.sweeps if frame.sensor == lidar.name]
+    what = f"lidar {lidar.name}: {len(loads)} sweeps of {len(lidar.elevations)} beams"
+    return "; ".join([what, *_megabytes([load for load in loads if isinstance(load, PackSweep)])])
+
+
+def _megabytes(stored: Sequence[PackImage | PackSweep]) -> list[str]:
+    return [f"{sum(load.member.size for load in stored) / 1e6:.2f} MB"] if stored else []
