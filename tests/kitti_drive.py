@@ -95,3 +95,6 @@ def tracklet_file(*tracklets: str) -> str:
         '<?xml version="1.0" encoding="UTF-8" standalone="yes" ?>\n<!DOCTYPE boost_serialization>\n<boost_serialization>'
         f"<tracklets>\n<count>{len(tracklets)}</count>{''.join(tracklets)}</tracklets></boost_serialization>\n"
     )
+
+
+TRACKLETS = tracklet_file(tracklet("10 5 -1.6 0.3\n11 5 -1.6 0.2"), tracklet("20 -5 -1.5 -0.3", first_frame=0))

@@ -75,6 +75,13 @@ def test_sweep_times_and_order() -> None:
     assert torch.equal(sweep.rings[sweep.returned], rings)
 
 
+def test_points_close_together_do_not_call_for_billions_of_missing_rays() -> None:
+    """The step between rays comes from the file."""
+    azimuth = torch.arange(1000, dtype=torch.float64) * 1e-9 + 0.1
+    sweep = make_sweep(points_of(torch.stack([azimuth, torch.zeros(1000)], dim=1)), forward_time=0.0, period=0.1)
+    assert len(sweep) < 10_000
+
+
 def test_own_vehicle_is_left_out(tmp_path: Path) -> None:
     """Neither its returns nor the directions that it blocks are rays of the sweep."""
 

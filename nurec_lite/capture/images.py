@@ -17,6 +17,8 @@ from torch import Tensor
 from nurec_lite.capture.kitti_files import read_bytes, short
 from nurec_lite.capture.types import CaptureError
 
+CALIBRATION = "calib_cam_to_cam.txt"  # where KITTI states the size of images
+
 
 def block_mean(
     image: Tensor,  # [H, W, C] uint8
@@ -36,9 +38,10 @@ def decode_image(
     name: str,  # for messages
     size: tuple[int, int],  # width, height that the calibration demands
     downscale: int,
+    calibration: str = "the calibration",  # for messages
 ) -> Tensor:  # [H // downscale, W // downscale, 3] uint8
     with _decoding(name):
-        check_header(data, name, size)
+        check_header(data, name, size, calibration)
         pixels = np.array(_open(data).convert("RGB"))
     return block_mean(torch.from_numpy(pixels), downscale)
 
@@ -47,14 +50,15 @@ def check_header(
     data: bytes,  # a PNG or JPEG file
     name: str,  # for messages
     size: tuple[int, int],  # width, height that the calibration demands
+    calibration: str = "the calibration",  # for messages
 ) -> None:
     """Everything that can be told without decoding pixels, so that a file that claims a huge image takes no memory."""
     with _decoding(name):
         picture = _open(data)
         if picture.size != size:
             raise CaptureError(
-                f"{name} is {picture.width}x{picture.height} pixels, but the calibration is for {size[0]}x{size[1]}; "
-                "use the images that belong to this calibration, or correct the size in the calibration"
+                f"{name} is {picture.width}x{picture.height} pixels, but {calibration} is for {size[0]}x{size[1]}; "
+                "use the images that belong to this calibration, or correct the size there"
             )
         if picture.mode not in ("RGB", "L"):
             raise CaptureError(f"{name} holds pixels of the kind {picture.mode}; save it with 8 bits of RGB or grey")
@@ -82,15 +86,18 @@ def _decoding(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """Loads one image file. Plain data, so that it pickles."""
+    """Loads one image file of a KITTI drive. Plain data, so that it pickles."""
 
     path: Path
     size: tuple[int, int]  # width, height of the file
     downscale: int = 1
 
     def __call__(self) -> Tensor:  # [H, W, 3] uint8
-        return decode_image(read_bytes(self.path, "restore the file"), str(self.path), self.size, self.downscale)
+        return decode_image(self._read(), str(self.path), self.size, self.downscale, CALIBRATION)
 
     def check(self) -> None:
         """What can be told without decoding."""
-        check_header(read_bytes(self.path, "restore the file"), str(self.path), self.size)
+        check_header(self._read(), str(self.path), self.size, CALIBRATION)
+
+    def _read(self) -> bytes:
+        return read_bytes(self.path, "restore the file")

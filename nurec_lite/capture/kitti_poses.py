@@ -160,7 +160,9 @@ def read_clock(
     forward, start, end = (read_times(path) for path in paths)
     for path, times in ((paths[1], start), (paths[2], end)):
         if len(times) != len(forward) or (np.isnat(times) & ~np.isnat(forward)).any():
-            raise CaptureError(f"{path} and timestamps.txt do not stamp the same frames; restore the drive's time stamps")
+            raise CaptureError(
+                f"{path} and timestamps.txt do not stamp the same frames; restore the drive's time stamps"
+            )
     known = ~np.isnat(forward)
     odd = known & ~((start < forward) & (forward < end) & (end - start <= LONGEST_TURN * SECOND))
     if odd.any():

@@ -81,9 +81,11 @@ def read_kitti_raw(
 
 
 def find_drive(root: Path, date: str | None, drive: str | int | None) -> Path:
-    _check_choice(root, date, drive)
-    number = f"{int(drive):04d}" if drive is not None else "*"
-    pattern = f"{date or '*'}/{date or '*'}_drive_{number}_sync"
+    if not os.path.isdir(root):
+        problem = "is no folder" if os.path.lexists(root) else "does not exist"
+        raise CaptureError(f"{root} {problem}; data.root must be the folder that holds the dates of KITTI raw")
+    day, number = _date(date), _drive_number(drive)
+    pattern = f"{day}/{day}_drive_{number}_sync"
     found = sorted(path for path in root.glob(pattern) if os.path.isdir(path))
     if not found:
         raise CaptureError(
@@ -95,14 +97,22 @@ def find_drive(root: Path, date: str | None, drive: str | int | None) -> Path:
     return found[0]
 
 
-def _check_choice(root: Path, date: str | None, drive: str | int | None) -> None:
-    if not os.path.isdir(root):
-        problem = "is no folder" if os.path.lexists(root) else "does not exist"
-        raise CaptureError(f"{root} {problem}; data.root must be the folder that holds the dates of KITTI raw")
-    if date is not None and not re.fullmatch("[0-9]{4}_[0-9]{2}_[0-9]{2}", date):
+def _date(date: str | None) -> str:  # a pattern
+    """Also without its underscores: the command line takes 2011_09_26 for a number."""
+    if date is None:
+        return "*"
+    found = re.fullmatch("([0-9]{4})_?([0-9]{2})_?([0-9]{2})", date)
+    if not found:
         raise CaptureError(f"data.date is '{date}', which is no date of KITTI raw; write it as in data.date=2011_09_26")
-    if drive is not None and not re.fullmatch("[0-9]{1,9}", str(drive)):
+    return "_".join(found.groups())
+
+
+def _drive_number(drive: str | int | None) -> str:  # a pattern
+    if drive is None:
+        return "*"
+    if not re.fullmatch("[0-9]{1,9}", str(drive)):
         raise CaptureError(f"data.drive is '{drive}', which is no number of a drive; write it as in data.drive=0009")
+    return f"{int(drive):04d}"
 
 
 def _select(folder: Path, files: dict[int, Path], frames: tuple[int, int] | None) -> dict[int, Path]:

@@ -34,7 +34,7 @@ def read_points(
     data = read_bytes(path, "restore the file")
     if len(data) % 16:
         raise CaptureError(f"{path} is {len(data)} bytes long, not a multiple of 16; it is truncated, copy it again")
-    points = torch.from_numpy(np.frombuffer(data, dtype="<f4").reshape(-1, 4).astype(np.float64))
+    points = torch.from_numpy(np.frombuffer(data, dtype="<f4").reshape(-1, 4).astype("f4")).double()
     square = points[:, :3].square().sum(dim=1)
     odd = ~((square <= _FARTHEST**2) & (points[:, 3] >= 0) & (points[:, 3] <= 1))  # NaN is odd, too
     if odd.any():
@@ -83,7 +83,7 @@ def beam_elevations(
     found = counts.nonzero()[:, 0]
     medians = torch.stack([ring.median() for ring in elevation.split(counts[found].tolist())])
     spacing = (medians[0] - medians[-1]) / (found[-1] - found[0]).clamp(min=1)
-    above = medians[0] + spacing * (found[0] - torch.arange(n_beams))
+    above = (medians[0] + spacing * (found[0] - torch.arange(n_beams))).clamp(-math.pi / 2, math.pi / 2)
     inside = torch.from_numpy(np.interp(np.arange(n_beams), found.numpy(), medians.numpy()))
     return torch.where(torch.arange(n_beams) < found[0], above, inside)
 
