@@ -12,7 +12,7 @@ import torch
 from pack_parts import make_capture, pose
 from tiny_capture import tiny_capture
 
-from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.kitti_raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError, Split
@@ -143,3 +143,24 @@ def test_flaws(change: Change, message: str) -> None:
 def test_margin_of_a_track_counts() -> None:
     check_capture(tracks(times={2: -0.05})(CAPTURE), "here")
     check_capture(tracks(times={2: 5 / 7 + 0.1 + 0.05})(CAPTURE), "here")
+
+
+def test_tracks_of_a_shortened_capture() -> None:
+    assert same_tracks(without_unseen_tracks(CAPTURE).tracks, CAPTURE.tracks)
+    short = replace(CAPTURE, images=CAPTURE.images[4:6], sweeps=CAPTURE.sweeps[4:])
+    with pytest.raises(CaptureError, match="where no frame of the capture is"):
+        check_capture(short, "here")
+    check_capture(without_unseen_tracks(short), "here")
+    assert len(without_unseen_tracks(short).tracks) == 0
+    later = replace(
+        CAPTURE, images=CAPTURE.images[2:3], sweeps=()
+    )  # at 0.286 to 0.316 s: track a, 0.33 s, with its margin
+    kept = without_unseen_tracks(later).tracks
+    assert kept.ids == ("a",) and kept.classes == ("Tram",) and kept.offsets == (0, 1)
+    assert torch.equal(kept.translations, CAPTURE.tracks.translations[2:])
+    check_capture(without_unseen_tracks(later), "here")
+
+
+def same_tracks(a: Tracks, b: Tracks) -> bool:
+    values = [(getattr(a, f), getattr(b, f)) for f in Tracks.__dataclass_fields__]
+    return all(torch.equal(x, y) if isinstance(x, torch.Tensor) else x == y for x, y in values)

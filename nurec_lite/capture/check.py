@@ -7,7 +7,8 @@ Each check yields a sentence for every flaw that it finds; the first one ends in
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import pairwise
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import torch
@@ -177,10 +178,33 @@ def _track_shape_flaws(tracks: Tracks) -> Iterator[str]:
         yield f"tracks.margin is {tracks.margin:g} s, but must not be negative"
 
 
+def without_unseen_tracks(capture: Capture) -> Capture:
+    """For a capture that lost frames: without the tracks that lie wholly outside the time of those that are left."""
+    tracks, (first, last) = capture.tracks, _span(capture)
+    times, ends = tracks.times.tolist(), list(pairwise(tracks.offsets))
+    kept = [k for k, (i, j) in enumerate(ends) if times[j - 1] >= first and times[i] <= last]
+    rows = [row for k in kept for row in range(*ends[k])]
+    seen = replace(
+        tracks,
+        ids=tuple(tracks.ids[k] for k in kept),
+        classes=tuple(tracks.classes[k] for k in kept),
+        sizes=tracks.sizes[kept],
+        offsets=(0, *accumulate(ends[k][1] - ends[k][0] for k in kept)),
+        times=tracks.times[rows],
+        translations=tracks.translations[rows],
+        quaternions=tracks.quaternions[rows],
+    )
+    return replace(capture, tracks=seen)
+
+
+def _span(capture: Capture) -> tuple[float, float]:  # seconds: a track has to reach into it
+    frames, margin = (*capture.images, *capture.sweeps), capture.tracks.margin
+    first = min((frame.time_start for frame in frames), default=math.inf)
+    return first - margin, max((frame.time_end for frame in frames), default=-math.inf) + margin
+
+
 def _track_flaws(capture: Capture) -> Iterator[str]:
-    tracks, frames = capture.tracks, (*capture.images, *capture.sweeps)
-    first = min((frame.time_start for frame in frames), default=math.inf) - tracks.margin
-    last = max((frame.time_end for frame in frames), default=-math.inf) + tracks.margin
+    tracks, (first, last) = capture.tracks, _span(capture)
     turned = ((tracks.quaternions.norm(dim=-1) - 1).abs() <= RIGID).tolist()
     times, positive = tracks.times.tolist(), (tracks.sizes > 0).all(dim=-1).tolist()
     for k, rows in enumerate(slice(*ends) for ends in pairwise(tracks.offsets)):
