@@ -20,7 +20,7 @@ import torch
 from nurec_lite.capture.check import LATEST, MAX_BEAMS
 from nurec_lite.capture.pack_check import REMEDY
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.lidar import Sweep, azimuth_elevation, unit_directions
+from nurec_lite.geometry.lidar import Sweep, azimuth_elevation
 
 RANGE_STEP = 0.002  # metres
 ANGLE_STEP = 2 * math.pi / 2**17  # radians
@@ -98,11 +98,11 @@ def _decode(data: bytes, beams: int) -> Sweep:
     ranges, intensities = np.zeros(n, np.float32), np.zeros(n, np.float32)
     ranges[returned], intensities[returned] = range_steps * RANGE_STEP, parts[6] * INTENSITY_STEP
     radians = azimuth * ANGLE_STEP
-    angles = torch.from_numpy(np.stack([radians, elevation * ANGLE_STEP])).T  # each row contiguous: half the time
+    directions = _directions(radians.astype(np.float32), (elevation * ANGLE_STEP).astype(np.float32))
     place = np.empty(n, dtype=np.int64)
     place[np.argsort(rings, kind="stable")] = np.arange(n)
     return Sweep(
-        directions=unit_directions(angles).float()[torch.from_numpy(place)],
+        directions=torch.from_numpy(directions[place]),
         ranges=torch.from_numpy(ranges[place]),
         intensities=torch.from_numpy(intensities[place]),
         times=torch.from_numpy((time + rate * radians + residual * TIME_STEP)[place]),
@@ -142,6 +142,16 @@ def _decompress(data: bytes, size: int) -> bytes:
     if len(body) != size or not decompressor.eof or decompressor.unused_data:
         raise ValueError(f"{len(body)} bytes where {size} belong")
     return body
+
+
+def _directions(
+    azimuth: np.ndarray,  # [n] float32 radians
+    elevation: np.ndarray,
+) -> np.ndarray:  # [n, 3] float32
+    """As lidar.unit_directions, but without torch's threads, which wait for one another where others are at work, and in single
+    precision: 0.02 mm at 80 m."""
+    c = np.cos(elevation)
+    return np.stack([c * np.cos(azimuth), c * np.sin(azimuth), np.sin(elevation)], axis=1)
 
 
 def _fit_times(
