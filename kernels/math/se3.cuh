@@ -26,4 +26,55 @@ NUREC_FN Quat<T> quat_to_matrix_backward(Quat<T> q, Mat3<T> const& d) {
             2 * (w * c + x * xz + y * yz - 2 * z * (d.r0.x + d.r1.y))};
 }
 
+template <class T>
+NUREC_FN Quat<T> operator+(Quat<T> a, Quat<T> b) {
+    return {a.w + b.w, a.x + b.x, a.y + b.y, a.z + b.z};
+}
+
+// The inverse of a unit quaternion.
+template <class T>
+NUREC_FN Quat<T> quat_conjugate(Quat<T> q) {
+    return {q.w, -q.x, -q.y, -q.z};
+}
+
+// Hamilton product: rotation b, then a.
+template <class T>
+NUREC_FN Quat<T> quat_multiply(Quat<T> a, Quat<T> b) {
+    return {a.w * b.w - a.x * b.x - a.y * b.y - a.z * b.z, a.w * b.x + a.x * b.w + a.y * b.z - a.z * b.y,
+            a.w * b.y - a.x * b.z + a.y * b.w + a.z * b.x, a.w * b.z + a.x * b.y - a.y * b.x + a.z * b.w};
+}
+
+template <class T>
+struct QuatPair {
+    Quat<T> a, b;
+};
+
+// a b is linear in either factor, and the transpose of "times b" is "times b's conjugate": dL/da = d b*, dL/db = a* d.
+template <class T>
+NUREC_FN QuatPair<T> quat_multiply_backward(Quat<T> a, Quat<T> b, Quat<T> d) {
+    return {quat_multiply(d, quat_conjugate(b)), quat_multiply(quat_conjugate(a), d)};
+}
+
+// R(q) v = v + w t + u x t with q = (w, u) and t = 2 u x v.
+template <class T>
+NUREC_FN Vec3<T> quat_rotate(Quat<T> q, Vec3<T> v) {
+    Vec3<T> const u = {q.x, q.y, q.z}, t = T(2) * cross(u, v);
+    return v + (q.w * t + cross(u, t));
+}
+
+template <class T>
+struct RotateGrad {
+    Quat<T> q;
+    Vec3<T> v;
+};
+
+// dL/dt = w d + d x u; a . (b x c) = b . (c x a) takes it on to u and v.
+template <class T>
+NUREC_FN RotateGrad<T> quat_rotate_backward(Quat<T> q, Vec3<T> v, Vec3<T> d) {
+    Vec3<T> const u = {q.x, q.y, q.z}, t = T(2) * cross(u, v);
+    Vec3<T> const dt = q.w * d + cross(d, u);
+    Vec3<T> const du = cross(t, d) + T(2) * cross(v, dt);
+    return {{dot(d, t), du.x, du.y, du.z}, d + T(2) * cross(dt, u)};
+}
+
 }  // namespace nurec

@@ -48,13 +48,35 @@ struct CameraModel {
     T k1, k2, p1, p2, k3;  // OpenCV's distortion, all zero without
     T shutter;             // of `Shutter`, as a number
 
-    // Pinhole with radial factor 1 + k1 r2 + k2 r4 + k3 r6 and tangential p1, p2 (OpenCV).
-    NUREC_FN Place<T> project(Vec3<T> p) const {
-        T const z = fabs(p.z) < T(1e-6) ? T(1e-6) : p.z;
-        T const x = p.x / z, y = p.y / z, r2 = x * x + y * y;
+    // Of x / z and y / z: radial factor 1 + k1 r2 + k2 r4 + k3 r6 and tangential p1, p2 (OpenCV).
+    NUREC_FN Vec2<T> distort(Vec2<T> a) const {
+        T const x = a.x, y = a.y, r2 = x * x + y * y;
         T const radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3));
         T const dx = 2 * p1 * x * y + p2 * (r2 + 2 * x * x), dy = p1 * (r2 + 2 * y * y) + 2 * p2 * x * y;
-        return {(x * radial + dx) * fx + cx, (y * radial + dy) * fy + cy, p.z};
+        return {x * radial + dx, y * radial + dy};
+    }
+
+    // Newton's method with the Jacobian [[a, b], [b, c]]; 10 rounds reach rounding wherever the lens model still grows
+    // with the radius.
+    NUREC_FN Vec2<T> undistort(Vec2<T> seen) const {
+        Vec2<T> p = seen;
+        for (int round = 0; round < 10; ++round) {
+            T const x = p.x, y = p.y, r2 = x * x + y * y;
+            T const radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3)), slope = 2 * (k1 + r2 * (2 * k2 + r2 * 3 * k3));
+            T const a = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x;
+            T const b = slope * x * y + 2 * p1 * x + 2 * p2 * y;
+            T const c = radial + slope * y * y + 6 * p1 * y + 2 * p2 * x;
+            Vec2<T> const now = distort(p);
+            T const u = seen.x - now.x, v = seen.y - now.y, inverse = 1 / (a * c - b * b);
+            p = {x + (c * u - b * v) * inverse, y + (a * v - b * u) * inverse};
+        }
+        return p;
+    }
+
+    NUREC_FN Place<T> project(Vec3<T> p) const {
+        T const z = fabs(p.z) < T(1e-6) ? T(1e-6) : p.z;
+        Vec2<T> const seen = distort({p.x / z, p.y / z});
+        return {seen.x * fx + cx, seen.y * fy + cy, p.z};
     }
 
     // 0 when the first row's (or column's) centre is read, 1 at the last one's.

@@ -12,6 +12,11 @@
 namespace nurec {
 
 template <class T>
+struct Vec2 {
+    T x, y;
+};
+
+template <class T>
 struct Vec3 {
     T x, y, z;
 };
