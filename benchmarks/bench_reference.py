@@ -26,12 +26,12 @@ from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.types import Capture
 from nurec_lite.checkpoint import load_checkpoint, scene_from_dict
+from nurec_lite.environment import choose_device, commit, device_name
 from nurec_lite.optim import make_optimizer
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.stages import Stages
-from nurec_lite.environment import choose_device, commit, device_name
 
 PARTS = ("collect", "project", "tile", "render", "backward")
 

@@ -29,12 +29,12 @@ from hydra import compose, initialize_config_dir
 from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.open import open_capture
 from nurec_lite.config import Config, to_config
+from nurec_lite.environment import choose_device, commit, device_name
 from nurec_lite.opt import build_stages, parameters_of
 from nurec_lite.optim import make_optimizer
 from nurec_lite.paths import resource
 from nurec_lite.scene.init import make_scene
 from nurec_lite.stages import Stages, TrainState
-from nurec_lite.environment import choose_device, commit, device_name
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PARTS = ("next_batch", "step", "both")

@@ -4,10 +4,12 @@
 import difflib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
@@ -22,6 +24,7 @@ from nurec_lite.opt import unknown_option
 from nurec_lite.paths import resource
 from nurec_lite.usage import help_text, keys_of
 
+_CHOICE = ("split", "downscale", "frames", "cameras")
 _HYDRA_FLAGS = {
     "--cfg", "-c", "--package", "-p", "--multirun", "-m", "--run", "-r", "--config-path", "-cp", "--config-name", "-cn",
     "--config-dir", "-cd", "--experimental-rerun", "--info", "-i", "--resolve", "--version", "--hydra-help",
@@ -40,9 +43,14 @@ def command(
         print(help_text(verb, text))
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
+    signal.signal(signal.SIGTERM, _interrupt)
     with mended(verb):
         _check_flags(verb, arguments)
         work(arguments)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -66,6 +74,8 @@ def composed(
     """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     stored = {} if content is None else {k: v for k, v in content["config"].items() if k != "out"}
+    if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
+        stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in _CHOICE}
     ConfigStore.instance().store(name="stored", node=stored)
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
         config = to_config(compose(verb, overrides=arguments))
@@ -101,6 +111,9 @@ def result_folder(config: Config, checkpoint: str, name: str) -> Path:
 def _check_flags(verb: str, arguments: list[str]) -> None:
     known = _HYDRA_FLAGS if verb == "train" else set()
     unknown = [a for a in arguments if a.startswith("-") and a.partition("=")[0] not in known]
+    nameless = [a for a in arguments if a.startswith("=")]
+    if nameless:
+        raise ConfigError(f"'{nameless[0]}' names no key; arguments are KEY=VALUE")
     if unknown:
         raise ConfigError(
             f"'{unknown[0]}' is no flag of {verb}; it takes KEY=VALUE arguments, see python -m nurec_lite.{verb} --help"
@@ -116,7 +129,7 @@ def _sentence(verb: str, error: Exception) -> str:
 
 def _remedy(verb: str, error: Exception) -> str:
     """The nearest key to the one that the error names, if there is one."""
-    key = str(getattr(error.__cause__ or error, "full_key", None) or "")
+    key = str(getattr(error.__cause__ or error, "full_key", None) or "").partition("[")[0]
     near = difflib.get_close_matches(key, keys_of(verb), 1) if key not in keys_of(verb) else []
     asked = f"did you mean {near[0]}? " if near else ""
     return f"{asked}arguments are KEY=VALUE, and python -m nurec_lite.{verb} --help lists the keys"

@@ -63,14 +63,14 @@ class LearningRates:
     means: float = 4e-3  # metres
     means_decay: float = 0.01  # factor over the whole run
     quats: float = 4e-3  # rotations
-    log_scales: float = 4e-2
-    opacity_logits: float = 5e-2
+    log_scales: float = 4e-2  # sizes
+    opacity_logits: float = 5e-2  # opacities
     sh0: float = 4e-2  # colour seen from anywhere
     sh_rest: float = 3e-3  # colour that depends on the direction
     lidar_logits: float = 5e-2  # intensity and ray drop
-    sky: float = 5e-2
-    track_translations: float = 1e-3  # metres
-    track_quaternions: float = 2e-4
+    sky: float = 5e-2  # environment map
+    track_translations: float = 1e-3  # metres, of actors
+    track_quaternions: float = 2e-4  # rotations of actors
     exposure: float = 2e-3  # gain and offset of the cameras
     decay: float = 0.3  # of all rates but that of the means, over the whole run
 

@@ -34,10 +34,10 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     """What `checkpoint=FILE` and the other arguments of a verb name, on the device."""
     config, content = load_run(verb, arguments)
     device = choose_device(config.device)
-    stages = build_stages(config.opt, Stages.of(config.ops, device))
     scene = scene_to(scene_from_dict(content["scene"]), device)
     capture = open_capture(config.data)
     check_same_capture(Path(config.checkpoint), scene, capture)
+    stages = build_stages(config.opt, Stages.of(config.ops, device))
     return Reconstruction(config, stages, scene, capture, device, content["counters"], content["history"])
 
 

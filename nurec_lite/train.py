@@ -60,8 +60,8 @@ def run(config: Config) -> dict[str, object]:
     check_budget(config)
     check_tensorboard(config)
     out, device = Path(config.out), choose_device(config.device)
-    stages = build_stages(config.opt, Stages.of(config.ops, device))
     capture = open_capture(config.data)
+    stages = build_stages(config.opt, Stages.of(config.ops, device))  # compiles kernels: what may fail comes before
     try:
         state = make_state(config, capture, device)
         log.info("%s: %s; %d Gaussians on %s", capture.name, _what(capture), len(state.scene.gaussians), device)

@@ -215,7 +215,15 @@ def test_a_run_leaves_everything_in_its_folder(pack: Path, tmp_path: Path) -> No
     metrics = run(job(pack, tmp_path / "deep" / "out"))
     names = {str(p.relative_to(tmp_path / "deep/out")) for p in (tmp_path / "deep/out").rglob("*") if p.is_file()}
     moments = [f"pictures/{sensor}_{i:04d}.png" for sensor in ("camera_0", "camera_1", "lidar") for i in (4, 9)]
-    assert names == {"metrics.json", "checkpoint.pt", "config.yaml", "history.csv", "report.html", "frames.csv", *moments}
+    assert names == {
+        "metrics.json",
+        "checkpoint.pt",
+        "config.yaml",
+        "history.csv",
+        "report.html",
+        "frames.csv",
+        *moments,
+    }
     stored = json.loads((tmp_path / "deep/out/metrics.json").read_text())
     assert set(stored) == set(metrics) == KEYS
     assert stored["steps"] == 2 and stored["gaussians"] > 300 and stored["device"].startswith("cpu")
@@ -235,7 +243,7 @@ def test_what_options_started_ends_when_a_run_fails(
 ) -> None:
     stages = interrupted_at(1)
     closed: list[bool] = []
-    monkeypatch.setattr(nurec_lite.train, "build_stages", lambda options: stages)
+    monkeypatch.setattr(nurec_lite.train, "build_stages", lambda options, base: stages)
     monkeypatch.setattr(Stages, "close", lambda self: closed.append(True))
     with pytest.raises(PowerCutError):
         run(job(pack, tmp_path))
@@ -266,7 +274,10 @@ def test_the_bundled_capture_from_the_command_line(tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = call(f"out={out}", "data.downscale=2", "train.steps=3", *SMALL)
     assert done.returncode == 0, done.stderr
-    assert f"results in {out}: metrics.json, checkpoint.pt, pictures/" in done.stdout
+    assert (
+        f"results in {out}: checkpoint.pt, config.yaml, frames.csv, history.csv, metrics.json, pictures, report.html"
+        in done.stdout
+    )
     assert "PSNR" in done.stderr  # the progress bar
     metrics = json.loads((out / "metrics.json").read_text())
     assert set(metrics) == KEYS
@@ -299,7 +310,10 @@ def test_the_bundled_capture_from_the_command_line(tmp_path: Path) -> None:
         (["+opt=nonsense"], "error: option 'nonsense' is unknown; the options are "),
         (["train.seconds=null"], "error: give a budget: train.steps=N or train.seconds=S"),
         (["data=pack", "data.root=/nowhere/at/all.pack"], "error: /nowhere/at/all.pack"),
-        (["train.stepz=3"], "error: Could not override 'train.stepz'; Key 'stepz' not in 'TrainConfig'; did you mean train.steps? "),
+        (
+            ["train.stepz=3"],
+            "error: Could not override 'train.stepz'; Key 'stepz' not in 'TrainConfig'; did you mean train.steps? ",
+        ),
     ],
 )
 def test_mistakes_are_one_sentence_and_code_2(tmp_path: Path, arguments: list[str], sentence: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.kitti_raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
@@ -42,12 +42,13 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
     if unknown:
         known = ", ".join(camera.name for camera in capture.cameras)
         raise CaptureError(f"data.cameras names '{unknown[0]}', but the cameras of {capture.name} are {known}")
-    return replace(
+    chosen = replace(
         capture,
         cameras=tuple(camera for camera in capture.cameras if camera.name in names),
         images=tuple(f for f in capture.images if first <= f.index < last and f.sensor in names),
         sweeps=tuple(f for f in capture.sweeps if first <= f.index < last),
     )
+    return without_unseen_tracks(chosen)
 
 
 def _open_kitti(config: DataConfig) -> Capture:
@@ -56,7 +57,7 @@ def _open_kitti(config: DataConfig) -> Capture:
     named: dict[str, Any] = {"cameras": tuple(config.cameras)} if config.cameras else {}
     return read_kitti_raw(
         Path(config.root),
-        date=_date(config.date),
+        date=config.date,
         drive=config.drive,
         downscale=config.downscale,
         frames=(config.frames[0], config.frames[1]) if config.frames else None,
@@ -65,10 +66,3 @@ def _open_kitti(config: DataConfig) -> Capture:
         image_delay=config.image_delay,
         **named,
     )
-
-
-def _date(date: str | None) -> str | None:
-    """2011_09_26 on a command line is an integer with underscores to YAML: 20110926."""
-    if date is not None and len(date) == 8 and date.isdigit():
-        return f"{date[:4]}_{date[4:6]}_{date[6:]}"
-    return date

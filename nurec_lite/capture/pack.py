@@ -25,19 +25,22 @@ class MemberBar:
     """Progress of write_pack: `with MemberBar() as bar: write_pack(capture, path, progress=bar)`."""
 
     def __init__(self) -> None:
-        self.bar = tqdm(unit=" members", bar_format="{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt}{unit} {postfix}")
+        self.bar: tqdm | None = None  # appears with the first member
 
     def __enter__(self) -> "MemberBar":
         return self
 
     def __call__(self, done: int, total: int) -> None:
-        self.bar.total = total
+        if self.bar is None:
+            form = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt}{unit} {postfix}"
+            self.bar = tqdm(total=total, unit=" members", bar_format=form)
         self.bar.update(done - self.bar.n)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.bar.close()
+        if self.bar is not None:
+            self.bar.close()
 
 
 def describe(capture: Capture) -> str:
