@@ -2,6 +2,9 @@
 """The operators torch.ops.nurec_lite.*: loads the compiled kernels, and gives them gradients and fake kernels.
 
 `load()` comes before the first use; nurec_lite/splat/native.py, which calls the operators, does so.
+
+What does not fit raises ValueError or TypeError: shapes, dtypes and devices always; NaN, infinity and numbers out of range on the CPU
+always, on CUDA only with NUREC_LITE_CHECK=1 in the environment, since every such check waits for the device.
 """
 
 from functools import lru_cache
@@ -18,6 +21,9 @@ def load() -> None:
     """Compiles the kernels if need be and registers them; nurec_lite.build.BuildError says what is missing."""
     torch.ops.load_library(str(library(_architecture())))
     torch.library.register_autograd("nurec_lite::render", _render_gradients, setup_context=_keep)
+    torch.library.register_autograd("nurec_lite::render_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::sh_colour", _sh_gradients, setup_context=_keep_inputs)
+    torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
     for name, fake in _FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
@@ -39,6 +45,19 @@ def _render_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     found = torch.ops.nurec_lite.render_backward(*saved[:12], ctx.moving, *saved[12:], *d_out, wants_rays)
     rays = found[6:] if wants_rays else (None, None)
     return (*found[:6], *rays, None, None, None, None, None)
+
+
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor]:
+    d_sh, d_directions = torch.ops.nurec_lite.sh_colour_backward(*ctx.saved_tensors, d_colour.contiguous())
+    return d_sh, d_directions
+
+
+def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    raise RuntimeError("compiled kernels have no second derivatives; nurec_lite.splat.render, in plain torch, has them")
 
 
 def _fake_project(means: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,10 +88,20 @@ def _fake_render_backward(*inputs: Any) -> tuple[Tensor, ...]:
     return (*(torch.empty_like(t) for t in inputs[:6]), *rays)
 
 
+def _fake_sh_colour(sh: Tensor, directions: Tensor) -> Tensor:
+    return torch.empty_like(directions)
+
+
+def _fake_sh_colour_backward(sh: Tensor, directions: Tensor, d_colour: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(sh), torch.empty_like(directions)
+
+
 _FAKES = {
     "project": _fake_project,
     "tile_camera": _fake_tile_camera,
     "tile_lidar": _fake_tile_lidar,
     "render": _fake_render,
     "render_backward": _fake_render_backward,
+    "sh_colour": _fake_sh_colour,
+    "sh_colour_backward": _fake_sh_colour_backward,
 }

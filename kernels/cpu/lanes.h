@@ -25,17 +25,17 @@ struct Rays {
 };
 
 inline void load_rays(Inputs const& in, int64_t tile, int64_t first, Rays& rays) {
+    constexpr float NO_RAY[3] = {0, 0, 1};  // closed, but computed with
     for (int l = 0; l < LANES; ++l) {
         int64_t const place = first + l;
         int64_t const i = place < in.rays_per_tile ? in.rays[tile * in.rays_per_tile + place] : -1;
-        int64_t const j = i < 0 ? 0 : i;
         rays.index[l] = i;
         rays.open[l] = i >= 0;
         for (int k = 0; k < 3; ++k) {
-            rays.d[k][l] = in.directions[3 * j + k];
-            rays.r[k][l] = in.origins[3 * j + k];
+            rays.d[k][l] = i < 0 ? NO_RAY[k] : in.directions[3 * i + k];
+            rays.r[k][l] = i < 0 ? 0 : in.origins[3 * i + k];
         }
-        rays.dt[l] = in.delays[j];
+        rays.dt[l] = i < 0 ? 0 : in.delays[i];
     }
 }
 

@@ -49,13 +49,14 @@ bool near_rays(Cells const& cells, Occupied const& occupied, Vec3<float> p, floa
     float around = 1.2f * angle / std::max(cosf(fabsf(at.v) + angle), 1e-6f);  // beyond a pole, all around
     around = angle > 1 ? float(PI) : std::min(around, float(PI));
     int64_t const n = cells.columns;
-    int64_t const first = std::max<int64_t>(column_of(cells, at.u - around) + n - 1, 0);
-    int64_t const last = std::min<int64_t>(column_of(cells, at.u + around) + n + 2, 3 * n);
+    int64_t const first = std::clamp<int64_t>(column_of(cells, at.u - around) + n - 1, 0, 3 * n);
+    int64_t const last = std::clamp<int64_t>(column_of(cells, at.u + around) + n + 2, 0, 3 * n);
     return occupied.any(band_of(cells, at.v - 1.2f * angle), band_of(cells, at.v + 1.2f * angle) + 1, first, last);
 }
 
-// Ascending as unsigned numbers: floats of either sign in their order.
+// Ascending as unsigned numbers: floats of either sign in their order, -0 and 0 alike.
 uint32_t sortable(float a) {
+    a += 0.f;
     uint32_t bits;
     std::memcpy(&bits, &a, sizeof(bits));
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;

@@ -19,7 +19,8 @@ __device__ inline int64_t band_of(Cells const& cells, float elevation) {
 }
 
 __device__ inline int64_t column_of(Cells const& cells, float azimuth) {  // not wrapped
-    return static_cast<int64_t>(floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns)));
+    float const column = floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns));
+    return static_cast<int64_t>(larger(smaller(column, 1e15f), -1e15f));  // whatever the azimuth, an integer holds it
 }
 
 __device__ inline int64_t wrapped(int64_t column, int64_t columns) {

@@ -56,8 +56,9 @@ __device__ bool near_rays(Cells const& cells, int const* table, Vec3<float> p, f
     float around = 1.2f * angle / fmaxf(cosf(fabsf(at.v) + angle), 1e-6f);  // beyond a pole, all around
     around = angle > 1 ? float(PI) : fminf(around, float(PI));
     int64_t const n = cells.columns, width = 3 * n + 1;
-    int64_t const first = max(column_of(cells, at.u - around) + n - 1, int64_t(0));
-    int64_t const last = min(column_of(cells, at.u + around) + n + 2, 3 * n);
+    // within the table also where a mean is NaN
+    int64_t const first = min(max(column_of(cells, at.u - around) + n - 1, int64_t(0)), 3 * n);
+    int64_t const last = min(max(column_of(cells, at.u + around) + n + 2, int64_t(0)), 3 * n);
     int64_t const low = band_of(cells, at.v - 1.2f * angle), high = band_of(cells, at.v + 1.2f * angle) + 1;
     return table[high * width + last] - table[low * width + last] - table[high * width + first] +
                table[low * width + first] >
@@ -65,7 +66,7 @@ __device__ bool near_rays(Cells const& cells, int const* table, Vec3<float> p, f
 }
 
 __device__ uint32_t sortable(float a) {
-    uint32_t const bits = __float_as_uint(a);
+    uint32_t const bits = __float_as_uint(a + 0.f);  // -0 and 0 alike
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 

@@ -22,4 +22,6 @@ TORCH_LIBRARY(nurec_lite, m) {
         "Tensor gaussians, bool moving, Tensor out, Tensor distance, Tensor transmittance, Tensor d_out, "
         "Tensor d_distance, Tensor d_transmittance, bool ray_gradients) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+    m.def("sh_colour(Tensor sh, Tensor directions) -> Tensor");
+    m.def("sh_colour_backward(Tensor sh, Tensor directions, Tensor d_colour) -> (Tensor d_sh, Tensor d_directions)");
 }

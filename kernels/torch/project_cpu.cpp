@@ -22,9 +22,7 @@ Tensor copied(std::vector<T> const& values, at::ScalarType dtype, std::initializ
 }
 
 cpu::Cells cells_of(Tensor const& directions, Tensor const& edges, int64_t columns) {
-    check_tensor(directions, "directions", at::kFloat, {-1, 3}, at::kCPU);
-    check_tensor(edges, "edges", at::kFloat, {-1}, at::kCPU);
-    TORCH_CHECK_VALUE(columns > 0, "columns is ", columns, ", but must be positive");
+    check_cells(directions, edges, columns, at::kCPU);
     return {edges.const_data_ptr<float>(), edges.size(0) + 1, columns, directions.const_data_ptr<float>(),
             directions.size(0)};
 }
@@ -32,7 +30,11 @@ cpu::Cells cells_of(Tensor const& directions, Tensor const& edges, int64_t colum
 std::tuple<Tensor, Tensor, Tensor> split(cpu::Projection const& p) {
     auto const n = static_cast<int64_t>(p.index.size());
     Tensor const bounds = copied(p.bounds, at::kFloat, {n, 4});
-    return {copied(p.index, at::kLong, {n}), bounds.slice(1, 0, 2).contiguous(), bounds.slice(1, 2, 4).contiguous()};
+    // copies: without Gaussians a slice counts as contiguous, and the two would share memory
+    auto const columns = [&](int64_t first) {
+        return bounds.slice(1, first, first + 2).clone(at::MemoryFormat::Contiguous);
+    };
+    return {copied(p.index, at::kLong, {n}), columns(0), columns(2)};
 }
 
 std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& quats, Tensor const& scales,
@@ -40,6 +42,7 @@ std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& qu
                                            Tensor const& directions, Tensor const& edges, int64_t columns) {
     check_gaussians(means, quats, scales, opacities, velocities);
     check_tensor(view, "view", at::kFloat, {sizeof(View<float>) / sizeof(float)}, at::kCPU);
+    check_finite(view, "view");
     View<float> numbers;
     std::memcpy(&numbers, view.const_data_ptr<float>(), sizeof(numbers));
     cpu::Cells const cells = cells_of(directions, edges, columns);
@@ -49,16 +52,10 @@ std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& qu
         numbers, numbers.is_camera > 0 ? nullptr : &cells));
 }
 
-void check_projection(Tensor const& low, Tensor const& high, Tensor const& index) {
-    check_tensor(index, "index", at::kLong, {-1}, at::kCPU);
-    check_tensor(low, "low", at::kFloat, {index.size(0), 2}, at::kCPU);
-    check_tensor(high, "high", at::kFloat, {index.size(0), 2}, at::kCPU);
-}
-
 std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width,
                                        int64_t height, int64_t tile) {
     check_projection(low, high, index);
-    TORCH_CHECK_VALUE(width > 0 && height > 0 && tile > 0, "width, height and tile must be positive");
+    check_image(width, height, tile);
     cpu::TileLists const out =
         cpu::tile_camera(index.size(0), low.const_data_ptr<float>(), high.const_data_ptr<float>(),
                          index.const_data_ptr<int64_t>(), width, height, tile);
@@ -70,7 +67,7 @@ std::tuple<Tensor, Tensor, Tensor> tile_lidar(Tensor const& low, Tensor const& h
                                               Tensor const& directions, Tensor const& edges, int64_t columns,
                                               int64_t max_rays) {
     check_projection(low, high, index);
-    TORCH_CHECK_VALUE(max_rays > 0, "max_rays is ", max_rays, ", but must be positive");
+    check_count(max_rays, "max_rays", MAX_SIDE);
     cpu::TileLists const out =
         cpu::tile_lidar(index.size(0), low.const_data_ptr<float>(), high.const_data_ptr<float>(),
                         index.const_data_ptr<int64_t>(), cells_of(directions, edges, columns), max_rays);

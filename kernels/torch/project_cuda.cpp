@@ -28,9 +28,7 @@ struct Place {  // where an operator runs
 };
 
 cuda::Cells cells_of(Tensor const& directions, Tensor const& edges, int64_t columns, at::Device device) {
-    check_tensor(directions, "directions", at::kFloat, {-1, 3}, device);
-    check_tensor(edges, "edges", at::kFloat, {-1}, device);
-    TORCH_CHECK_VALUE(columns > 0, "columns is ", columns, ", but must be positive");
+    check_cells(directions, edges, columns, device);
     return {edges.const_data_ptr<float>(), edges.size(0) + 1, columns, directions.const_data_ptr<float>(),
             directions.size(0)};
 }
@@ -44,6 +42,7 @@ std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& qu
                                            Tensor const& directions, Tensor const& edges, int64_t columns) {
     check_gaussians(means, quats, scales, opacities, velocities);
     check_tensor(view, "view", at::kFloat, {sizeof(View<float>) / sizeof(float)}, at::kCPU);
+    check_finite(view, "view");
     Place place(means.device());
     int64_t const n = means.size(0);
     Tensor const visible = place.empty({n}, at::kByte), keys = place.empty({n}, at::kInt);
@@ -85,9 +84,7 @@ std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& qu
 }
 
 cuda::TileParams tile_params(Tensor const& low, Tensor const& high, Tensor const& index) {
-    check_tensor(index, "index", at::kLong, {-1}, index.device());
-    check_tensor(low, "low", at::kFloat, {index.size(0), 2}, index.device());
-    check_tensor(high, "high", at::kFloat, {index.size(0), 2}, index.device());
+    check_projection(low, high, index);
     cuda::TileParams p = {};
     p.v = index.size(0), p.low = low.const_data_ptr<float>(), p.high = high.const_data_ptr<float>();
     p.index = index.const_data_ptr<int64_t>();
@@ -108,7 +105,7 @@ std::tuple<Tensor, Tensor> entries(cuda::TileParams const& p, Place& place) {
 
 std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width,
                                        int64_t height, int64_t tile) {
-    TORCH_CHECK_VALUE(width > 0 && height > 0 && tile > 0, "width, height and tile must be positive");
+    check_image(width, height, tile);
     Place place(index.device());
     cuda::TileParams p = tile_params(low, high, index);
     p.is_camera = true, p.width = width, p.height = height, p.tile = tile;
@@ -119,7 +116,7 @@ std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Te
 std::tuple<Tensor, Tensor, Tensor> tile_lidar(Tensor const& low, Tensor const& high, Tensor const& index,
                                               Tensor const& directions, Tensor const& edges, int64_t columns,
                                               int64_t max_rays) {
-    TORCH_CHECK_VALUE(max_rays > 0, "max_rays is ", max_rays, ", but must be positive");
+    check_count(max_rays, "max_rays", MAX_SIDE);
     Place place(index.device());
     cuda::TileParams p = tile_params(low, high, index);
     p.cells = cells_of(directions, edges, columns, index.device());

@@ -62,6 +62,9 @@ Eight render_backward(Tensor const& means, Tensor const& quats, Tensor const& sc
                       bool moving, Tensor const& out, Tensor const& distance, Tensor const& transmittance,
                       Tensor const& d_out, Tensor const& d_distance, Tensor const& d_transmittance,
                       bool ray_gradients) {
+    check_render(means, quats, scales, opacities, velocities, features, origins, directions, delays, rays, offsets,
+                 gaussians);
+    check_outputs(features, directions, out, distance, transmittance, d_out, d_distance, d_transmittance);
     auto like = [](Tensor const& t) { return at::zeros_like(t); };
     Tensor d_means = like(means), d_quats = like(quats), d_scales = like(scales), d_opacities = like(opacities);
     Tensor d_velocities = like(velocities), d_features = like(features);

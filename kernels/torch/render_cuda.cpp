@@ -69,6 +69,9 @@ Eight render_backward(Tensor const& means, Tensor const& quats, Tensor const& sc
                       bool moving, Tensor const& out, Tensor const& distance, Tensor const& transmittance,
                       Tensor const& d_out, Tensor const& d_distance, Tensor const& d_transmittance,
                       bool ray_gradients) {
+    check_render(means, quats, scales, opacities, velocities, features, origins, directions, delays, rays, offsets,
+                 gaussians);
+    check_outputs(features, directions, out, distance, transmittance, d_out, d_distance, d_transmittance);
     c10::cuda::CUDAGuard const guard(means.device());
     Memory memory(means.device());
     auto like = [](Tensor const& t) { return at::zeros_like(t); };
