@@ -20,7 +20,6 @@ from nurec_lite.geometry.lidar import Cells
 from nurec_lite.geometry.se3 import interpolate_between, quat_conjugate, quat_rotate, quat_to_matrix
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.scene.sky import sample_sky
-from nurec_lite.splat.harmonics import sh_colour
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend, compact
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -104,7 +103,8 @@ def render_camera(
     gaussians, pairs = _listed(gaussians, pairs)
     rays = view.rays()
     towards = F.normalize(gaussians.means - view.eye(), dim=-1)
-    colour = sh_colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
+    local = quat_rotate(quat_conjugate(gaussians.frames), towards)
+    colour = torch.ops.nurec_lite.sh_colour(gaussians.sh, local)
     out = blend(gaussians, colour, rays, pairs, view)
     image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
