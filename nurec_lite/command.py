@@ -73,7 +73,7 @@ def composed(
 ) -> Any:  # of the verb's dataclass
     """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    stored = {} if content is None else {k: v for k, v in content["config"].items() if k != "out"}
+    stored = {} if content is None else {k: v for k, v in content["config"].items() if k not in ("out", "device")}
     if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in _CHOICE}
     ConfigStore.instance().store(name="stored", node=stored)

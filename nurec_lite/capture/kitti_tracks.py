@@ -22,6 +22,7 @@ from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
 
 MARGIN = 0.06  # seconds, a little more than half a turn: until the first and from the last turn's edge
+PARKED_M = 0.75  # an object whose keyframes lie closer together stands still: labels scatter by up to 0.4 m
 TURN = 2 * math.pi
 LARGEST = 100.0  # metres, a train
 FARTHEST = 1000.0  # metres from the sensor
@@ -177,9 +178,12 @@ def world_tracks(
             by_track[box.track].append(box)
     if not by_track:
         return Tracks.empty()
-    rows = [_track_keys(by_track[track], sweeps) for track in sorted(by_track)]
-    times = torch.cat([row[0] for row in rows])
-    poses = T_world_lidar(times) @ torch.cat([row[1] for row in rows])
+    span = min(t - p / 2 for t, p in sweeps.values()), max(t + p / 2 for t, p in sweeps.values())
+    rows = []
+    for track in sorted(by_track):
+        times, T_lidar_object = _track_keys(by_track[track], sweeps)
+        rows.append(_parked_throughout(times, T_world_lidar(times) @ T_lidar_object, span))
+    times, poses = (torch.cat(parts) for parts in zip(*rows, strict=True))
     sizes = [
         torch.tensor([b.size for b in by_track[t]], dtype=torch.float64).median(0).values for t in sorted(by_track)
     ]
@@ -193,6 +197,24 @@ def world_tracks(
         quaternions=matrix_to_quat(poses[:, :3, :3]),
         margin=MARGIN,
     )
+
+
+def _parked_throughout(
+    times: Tensor,  # [n] seconds
+    poses: Tensor,  # [n, 4, 4] T_world_object
+    span: tuple[float, float],  # seconds of the whole drive
+) -> tuple[Tensor, Tensor]:
+    """An object that never moves while it is labelled stands there from the first sweep to the last.
+
+    KITTI labels objects only where camera 2 sees them, the lidar sees them all around: without this, what is parked would be an actor
+    for a while and a part of the background before and after, and would stay behind as a ghost when the actor is removed.
+    """
+    if float(torch.cdist(poses[:, :3, 3], poses[:, :3, 3]).max()) > PARKED_M:
+        return times, poses
+    before, after = (times.new_tensor([s]) for s in span)
+    early, late = bool(before < times[0]), bool(after > times[-1])
+    times = torch.cat([before[:early], times, after[:late]])
+    return times, torch.cat([poses[:1][:early], poses, poses[-1:][:late]])
 
 
 def _track_keys(
