@@ -246,3 +246,20 @@ def test_derivative_of_blending() -> None:
         ((expected * s).sum() + T_end * s_end).backward()
         assert leaf.grad is not None
         close(found[None], leaf.grad[None])
+
+
+def test_derivative_of_blending_by_differences() -> None:
+    alpha, t = 0.05 + 0.2 * torch.rand(9, dtype=F64), torch.linspace(1, 9, 9, dtype=F64)  # far from every threshold
+    s, s_end, step = torch.randn(9, dtype=F64), torch.randn((), dtype=F64), 1e-5
+
+    def total(values: Tensor) -> Tensor:
+        weights, T = walk(values, t)
+        return (weights * s).sum() + T[-1] * s_end
+
+    weights, T = walk(alpha, t)
+    behind = total(alpha)
+    for i, shift in enumerate(step * torch.eye(9, dtype=F64)):
+        row = call("blend_backward", alpha[i].view(1, 1), weights[i].item(), T[i].item(), s[i].item(), behind.item())
+        found, behind = row[0]
+        expected = (total(alpha + shift) - total(alpha - shift)) / (2 * step)
+        close(found.view(1, 1), expected.view(1, 1), 1e-8)
