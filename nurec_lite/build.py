@@ -8,6 +8,8 @@ import fcntl
 import hashlib
 import os
 import platform
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,11 +31,12 @@ FLAGS = {  # by folder, or by file where one needs its own
     "cpu": _FAST,
     "cpu/render_forward.cpp": f"{_FAST} -ffast-math",  # vector exp; inputs are checked to be finite
     "cpu/render_backward.cpp": f"{_FAST} -ffast-math",
-    "torch": f"-O2 -std=c++20 -fPIC -isystem {_TORCH / 'include'}",
+    "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
     "cuda/render_forward.cu": f"{_CUDA} --use_fast_math",
     "cuda/render_backward.cu": f"{_CUDA} --use_fast_math",
 }
+_ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
 
 
 class BuildError(UserError):
@@ -57,11 +60,17 @@ def library(architecture: str = "") -> Path:
     """Path of the compiled library, built if it is not there yet; BuildError if it cannot be."""
     tools = find_tools(architecture)
     folder = cache_folder() / fingerprint(tools)
-    if not (folder / LIBRARY).is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        with _alone(folder / "lock"):
-            if not (folder / LIBRARY).is_file():  # another process may have built it meanwhile
-                _build(tools, folder)
+    try:
+        if not (folder / LIBRARY).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            with _alone(folder / "lock") as lock:
+                if not (folder / LIBRARY).is_file():  # another process may have built it meanwhile
+                    _build(tools, folder, lock)
+    except OSError as error:
+        raise BuildError(
+            f"the compiled kernels cannot be kept in {folder} ({error.strerror}): set NUREC_LITE_CACHE to a folder that "
+            "can be written, or run with ops=reference"
+        ) from error
     return folder / LIBRARY
 
 
@@ -77,11 +86,12 @@ def find_tools(architecture: str) -> Toolchain:
     ninja = str(beside) if beside.is_file() else shutil.which("ninja")
     if ninja is None:
         raise BuildError("ninja, which compiles the kernels, is missing: pip install ninja, or run with ops=reference")
-    compiler = shutil.which(os.environ.get("CXX", "g++"))
+    name = os.environ.get("CXX") or "g++"
+    compiler = shutil.which(name)
     if compiler is None:
         raise BuildError(
-            f"the C++ compiler {os.environ.get('CXX', 'g++')} is missing: install g++ 11 or newer "
-            "(apt-get install g++), or run with ops=reference"
+            f"the C++ compiler {name} is missing: install g++ 11 or newer (apt-get install g++), "
+            "or run with ops=reference"
         )
     return Toolchain(ninja, compiler, _find_nvcc() if architecture else None, architecture)
 
@@ -109,16 +119,18 @@ def sources(tools: Toolchain) -> list[Path]:
 def fingerprint(tools: Toolchain) -> str:
     """Changes with sources, flags, compilers, torch, and the processor that -march=native stands for."""
     root, digest = resource("kernels"), hashlib.sha256()
-    for path in sorted(p for p in root.rglob("*") if p.suffix in (".cuh", ".h", ".cpp", ".cu")):
+    folders = ["math", "cpu", "torch"] + (["cuda"] if tools.nvcc else [])
+    found = [path for folder in folders for path in (root / folder).rglob("*")]
+    for path in sorted(p for p in found if p.suffix in (".cuh", ".h", ".cpp", ".cu")):
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
     versions = [_output(tools.compiler, "--version"), _output(tools.nvcc, "--version") if tools.nvcc else ""]
-    parts = [str(FLAGS), torch.__version__, tools.architecture, _processor(), *versions]
+    parts = [str(FLAGS), _link_flags(tools), torch.__version__, tools.architecture, _processor(), *versions]
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:16]
 
 
 def _output(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | _ENGLISH).stdout
 
 
 def _processor() -> str:
@@ -130,26 +142,27 @@ def _processor() -> str:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def _alone(path: Path) -> Iterator[int]:
+    """The lock's file descriptor, while no other process has it."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             _say("another process compiles the kernels; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        yield file.fileno()
 
 
 def ninja_file(tools: Toolchain, target: Path) -> str:
     """All commands, for ninja: one a source file, and the link."""
-    root = resource("kernels")
+    root, compiler = resource("kernels"), _quoted(tools.compiler)
     lines = [
-        "rule cxx", f"  command = {tools.compiler} $flags -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
-        "rule link", f"  command = {tools.compiler} -shared $in -o $out $flags",
+        "rule cxx", f"  command = {compiler} $flags -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
+        "rule link", f"  command = {compiler} -shared $in -o $out $flags",
     ]  # fmt: skip
     if tools.nvcc:
         gencode = f"-gencode arch=compute_{tools.architecture},code=sm_{tools.architecture}"
-        lines += ["rule nvcc", f"  command = {tools.nvcc} -ccbin {tools.compiler} {gencode} $flags -c $in -o $out"]
+        lines += ["rule nvcc", f"  command = {_quoted(tools.nvcc)} -ccbin {compiler} {gencode} $flags -c $in -o $out"]
     objects = []
     for path in sources(tools):
         objects.append(f"{path.parent.name}_{path.stem}.o")
@@ -163,28 +176,40 @@ def _escaped(path: Path) -> str:
     return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
+def _quoted(argument: str) -> str:
+    """For the shell that ninja calls, and for ninja."""
+    return shlex.quote(argument).replace("$", "$$")
+
+
 def _flags(tools: Toolchain, path: Path) -> str:
     flags = FLAGS.get(str(path), FLAGS[path.parent.name])
-    return f"{flags} -isystem {tools.cuda_home / 'include'}" if tools.nvcc and path.parent.name == "torch" else flags
+    if path.parent.name != "torch":
+        return flags
+    homes = [_TORCH, *([tools.cuda_home] if tools.nvcc else [])]
+    return " ".join([flags, *(f"-isystem {_quoted(str(home / 'include'))}" for home in homes)])
 
 
 def _link_flags(tools: Toolchain) -> str:
     lib = _TORCH / "lib"
-    flags = f"-L{lib} -Wl,-rpath,{lib} -ltorch -ltorch_cpu -lc10 -fopenmp -lm"
+    flags = f"-L{_quoted(str(lib))} {_quoted(f'-Wl,-rpath,{lib}')} -ltorch -ltorch_cpu -lc10 -fopenmp -lm"
     if tools.nvcc:
-        flags += f" -ltorch_cuda -lc10_cuda -L{tools.cuda_home / 'lib64'} -lcudart_static -ldl -lrt -lpthread"
+        cuda = _quoted(str(tools.cuda_home / "lib64"))
+        flags += f" -ltorch_cuda -lc10_cuda -L{cuda} -lcudart_static -ldl -lrt -lpthread"
     return flags
 
 
-def _build(tools: Toolchain, folder: Path) -> None:
-    """In a folder of its own; the library takes its name when it is whole."""
+def _build(tools: Toolchain, folder: Path, lock: int) -> None:
+    """In a folder of its own; the library takes its name when it is whole. Ninja keeps the lock, too: if this process is killed, the
+    next one waits until ninja, which goes on, is done, and finds its work."""
     n, temporary = len(sources(tools)) + 1, folder / f"{LIBRARY}.tmp"
     _say(f"compiling the kernels, {n} steps (once; kept in {folder})")
     (folder / "build.ninja").write_text(ninja_file(tools, temporary))
     command = [tools.ninja, "-C", str(folder), *(["-j", os.environ["MAX_JOBS"]] if "MAX_JOBS" in os.environ else [])]
-    environment = os.environ | {"NINJA_STATUS": "[%f/%t] "}
+    environment = os.environ | _ENGLISH | {"NINJA_STATUS": "[%f/%t] "}
     log: list[str] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as ran:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, pass_fds=[lock]
+    ) as ran:
         assert ran.stdout is not None
         for line in ran.stdout:
             log.append(line)
@@ -198,7 +223,8 @@ def _build(tools: Toolchain, folder: Path) -> None:
 
 
 def _explained(log: list[str], folder: Path) -> str:
-    error = next((line.strip() for line in log if "error" in line.lower()), "ninja failed")
+    found = (line.strip() for line in log if re.search(r"\berror\b|cannot find", line, re.IGNORECASE))
+    error = next(found, log[-1].strip() if log else "ninja failed")
     return f"the kernels do not compile here ({error}); see {folder / 'build.log'}, or run with ops=reference"
 
 

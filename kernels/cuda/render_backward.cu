@@ -44,7 +44,7 @@ __device__ void add_row(Row* to, Row const& mine) {
     float out = 0;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-        bool const moves = k >= 12 && k < 15;  // Frame::drift
+        bool const moves = k >= 12 && k < 15;         // Frame::drift
         if (k == 15 || (moves && !MOVING)) continue;  // Frame::k has no gradient
         float const sum = warp_sum(values[k]);
         out = lane == k ? sum : out;
