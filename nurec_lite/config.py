@@ -69,8 +69,8 @@ class LearningRates:
     sh_rest: float = 3e-3  # colour that depends on the direction
     lidar_logits: float = 5e-2  # intensity and ray drop
     sky: float = 5e-2  # environment map
-    track_translations: float = 1e-3  # metres, of actors
-    track_quaternions: float = 2e-4  # rotations of actors
+    track_translations: float = 1e-4  # metres, of actors
+    track_quaternions: float = 2e-5  # rotations of actors
     exposure: float = 2e-3  # gain and offset of the cameras
     decay: float = 0.3  # of all rates but that of the means, over the whole run
 
