@@ -150,7 +150,10 @@ def _alone(path: Path) -> Iterator[int]:
         except BlockingIOError:
             _say("another process compiles the kernels; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
-        yield file.fileno()
+        try:
+            yield file.fileno()
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # also for what the compiler may have left running
 
 
 def ninja_file(tools: Toolchain, target: Path) -> str:
@@ -192,7 +195,9 @@ def _flags(tools: Toolchain, path: Path) -> str:
 def _link_flags(tools: Toolchain) -> str:
     """torch's own libstdc++, by name: some compilers link theirs statically, and then errors that the library raises crash."""
     lib = _TORCH / "lib"
-    flags = f"-L{_quoted(str(lib))} {_quoted(f'-Wl,-rpath,{lib}')} -ltorch -ltorch_cpu -lc10 -fopenmp -lm -l:libstdc++.so.6"
+    flags = (
+        f"-L{_quoted(str(lib))} {_quoted(f'-Wl,-rpath,{lib}')} -ltorch -ltorch_cpu -lc10 -fopenmp -lm -l:libstdc++.so.6"
+    )
     if tools.nvcc:
         cuda = _quoted(str(tools.cuda_home / "lib64"))
         flags += f" -ltorch_cuda -lc10_cuda -L{cuda} -lcudart_static -ldl -lrt -lpthread"

@@ -143,6 +143,11 @@ class Case:
             projection = native.project(g, view)
             return projection, native.tile(projection, view, plan_of(device))
 
+    def farthest(self, projection: Projection) -> float:
+        """Metres to the farthest mean that may be seen, 1 at least."""
+        g = self.world().select(projection.index.cpu())
+        return max([1.0, *(g.means - self.view.centre()).norm(dim=-1).tolist()])
+
 
 # ---- the chain
 
@@ -195,10 +200,13 @@ def run(
         out = stages.render_camera(world, view, pairs, scene.sky)
     else:
         out = stages.render_lidar(world, view, pairs)
-    values = {f.name: getattr(out, f.name).reshape(n_rays(view), -1).squeeze(-1) for f in fields(out)}
+    values = {f.name: getattr(out, f.name) for f in fields(out)}
+    if isinstance(view, CameraView):
+        values = {k: v.flatten(0, 1) for k, v in values.items()}
     if not weights:
         return Result({k: v.detach().cpu() for k, v in values.items()}, {})
     loss = torch.stack([(w.to(device, dtype) * values[k]).sum() for k, w in weights.items()]).sum()
+    loss = loss + 0 * sum(leaf.sum() for leaf in leaves.values())  # an empty scene gives no gradient at all
     wanted = {**leaves, **ends, "velocities": world.velocities}
     found = torch.autograd.grad(loss, list(wanted.values()), allow_unused=True)
     gradients = {
@@ -241,7 +249,7 @@ def rounding(case: Case, projection: Projection, pairs: PairList) -> Rounding:
     ended = (T_MIN * (1 - T_slack) > T).long()
     reached = there & (ended.cumsum(1) - ended == 0)
     doubt = ((alpha / ALPHA_MIN).log().abs() < slack) & (t > 0)
-    doubt |= ((t - NEAR).abs() < 1e-3) & (alpha > 0.9 * ALPHA_MIN)
+    doubt |= ((t - NEAR).abs() < 1e-4) & (alpha > 0.9 * ALPHA_MIN)
     doubt |= blended & ((alpha / ALPHA_MAX).log().abs() < slack)
     doubt |= blended & (((T / T_MIN).log().abs() < T_slack) | ((2 * T).log().abs() < T_slack))
     weight = a * T / (1 - a) * reached * (ended == 0)
@@ -269,14 +277,15 @@ def _stretch(
 @dataclass(frozen=True)
 class Errors:
     values: dict[str, float]  # largest difference on clear rays, as a share of what rounding may do there
-    largest: dict[str, float]  # the same in absolute terms, distances as a share of `scale`
+    largest: dict[str, float]  # the same in absolute terms, distances as a share of the farthest Gaussian's
     gradients: dict[str, float]  # relative in the Euclidean norm
     rounding: Rounding
 
 
-def compare(case: Case, device: torch.device, scale: float = 1.0, learn_poses: bool = True) -> Errors:
-    """The device's kernels against the reference in double precision on the CPU. `scale` is a typical distance in metres."""
+def compare(case: Case, device: torch.device, learn_poses: bool = True) -> Errors:
+    """The device's kernels against the reference in double precision on the CPU."""
     projection, pairs = case.pairs(device)
+    scale = case.farthest(projection)
     on_host = PairList(*(getattr(pairs, f.name).cpu() for f in fields(PairList)))
     limits = rounding(case, projection, on_host)
     clear = limits.clear
