@@ -1,19 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the README's picture and animation from a run on the bundled capture: python scripts/readme_pictures.py runs/RUN docs/images"""
+"""Draws the README's pictures from a run on the bundled capture: python scripts/readme_pictures.py runs/RUN docs/images
+
+But for report.png, which is a browser's picture of the run's report.html, 1200 pixels wide.
+"""
 
 import argparse
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
 from nurec_lite.animation import save_animation
 from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.types import Capture
 from nurec_lite.checkpoint import load_checkpoint, scene_from_dict
 from nurec_lite.config import DataConfig
-from nurec_lite.evaluate import image_of
 from nurec_lite.geometry.lidar import azimuth_elevation
+from nurec_lite.measure import image_of
 from nurec_lite.pictures import RANGE_MAP, Bar, enlarged, range_image, save_png, to_picture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
@@ -42,6 +49,24 @@ def moment(scene: Scene, capture: Capture, index: int, cameras: int) -> np.ndarr
     return np.concatenate([picture, *strips])
 
 
+def render(run: Path, *arguments: str) -> dict[str, np.ndarray]:
+    """What the verb `render` draws with these arguments, by the names of its files."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "nurec_lite.render", f"checkpoint={run / 'checkpoint.pt'}", f"out={folder}"]
+        subprocess.run([*command, *arguments], check=True)
+        return {path.name: np.asarray(Image.open(path).convert("RGB")) for path in Path(folder).glob("*.png")}
+
+
+def edited(run: Path, out: Path) -> None:
+    """The same moment from the path and beside it, with an actor and without it, and a sweep from above."""
+    camera, above = "camera_0_t0001.230.png", "lidar_above_t0001.230.png"
+    plain = render(run, "times=1.23", "sensors=camera_0,lidar")
+    for name, argument in (("shift", "shift=0,1,0"), ("remove", "remove=000")):
+        changed = render(run, "times=1.23", "sensors=camera_0", argument)[camera]
+        save_png(out / f"{name}.png", enlarged(np.concatenate([plain[camera], changed], axis=1), 2, 2))
+    save_png(out / "above.png", plain[above])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="folder of a run on the bundled capture")
@@ -52,6 +77,7 @@ def main() -> None:
     moments = sorted({frame.index for frame in capture.images})
     args.out.mkdir(parents=True, exist_ok=True)
     save_png(args.out / "street.png", moment(scene, capture, moments[len(moments) // 2 // 5 * 5 + 4], cameras=2))
+    edited(args.run, args.out)
     save_animation(args.out / "street.gif", [moment(scene, capture, i, cameras=1) for i in moments[::2]], fps=5)
 
 
