@@ -103,7 +103,13 @@ def test_a_full_disk_keeps_the_previous_checkpoint(pack: Path, tmp_path: Path) -
     assert last.startswith(f"error: {checkpoint} cannot be written (File too large); free some space"), errors
     assert "Traceback" not in errors
     assert checkpoint.read_bytes() == before
-    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv", "metrics.json"}
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "checkpoint.pt",
+        "config.yaml",
+        "history.csv",
+        "metrics.json",
+        "report.html",
+    }
 
 
 def test_the_second_signal_interrupts_at_once() -> None:

@@ -159,15 +159,13 @@ def test_labels_become_boxes_in_the_world(root: Path) -> None:
     """A car 9.75 m ahead of camera 0 and 5 m left of it, facing like the rig: yaw is about the camera's y, from its x."""
     path = root / "labels.txt"
     dont_care = "0 -1 DontCare -1 -1 -10 1 2 3 4 -1000 -1000 -1000 -10 -1 -1 -1\n"
-    path.write_text(
-        label(0, -5, 1.5, 9.75, -math.pi / 2) + dont_care + label(2, -5, 1.5, 7.75, -math.pi / 2) + label(9, 0, 0, 9, 0)
-    )
+    path.write_text(label(0, -5, 1.5, 9.75, -math.pi / 2) + dont_care + label(9, 0, 0, 9, 0))
     tracks = read_kitti_raw(root, tracks_file=path).tracks
-    assert tracks.ids == ("3",) and tracks.classes == ("Car",) and tracks.offsets == (0, 4)  # it is parked: two keys more
+    assert tracks.ids == ("3",) and tracks.classes == ("Car",) and tracks.offsets == (0, 3)
     assert tracks.sizes.tolist() == [[4.2, 1.8, 1.5]]
     in_lidar = torch.tensor([10.0, 5.0, -0.75 - 0.125])  # camera 0 lies 0.25 m behind the lidar and 0.125 m below it
     time = -math.atan2(5, 10) / (2 * math.pi) * 0.1
-    assert tracks.times[1] == pytest.approx(time, abs=1e-9)
+    assert tracks.times.tolist() == pytest.approx([-0.05, time, 0.25])
     expected = in_lidar + torch.tensor([0.5 + 10 * (time - 0.012), -0.25, 1])
     torch.testing.assert_close(tracks.translations[1], expected.double(), atol=1e-4, rtol=0)
     forward, up = (quat_rotate(tracks.quaternions[1], torch.tensor(v).double()) for v in ([1.0, 0, 0], [0, 0, 1.0]))
@@ -179,13 +177,15 @@ def test_what_is_parked_stands_there_throughout_the_drive(root: Path) -> None:
     """The rig drives at 10 m/s: what keeps its distance from it moves with it, and exists only while it is labelled."""
     path = root / "labels.txt"
     parked = label(1, -5, 1.5, 20, 0)
-    moving = label(0, 5, 1.5, 20, 0, track=4) + label(1, 5, 1.5, 20, 0, track=4)
+    moving = label(0, 5, 1.5, 20, 0, track=4) + label(1, 5, 1.5, 20, 0, track=4)  # seen when the lidar faces it
     path.write_text(parked + moving)
     tracks = read_kitti_raw(root, tracks_file=path).tracks
     assert tracks.ids == ("3", "4") and tracks.offsets == (0, 3, 5)
     assert tracks.times[[0, 2]].tolist() == pytest.approx([-0.05, 0.25])  # the first sweep's start, the last one's end
+    late = math.atan2(5, 20.25) / (2 * math.pi) * 0.1  # it lies to the right: after the lidar has faced forward
+    assert tracks.times[3:].tolist() == pytest.approx([late, 0.1 + late], abs=1e-6)
     for values in (tracks.translations, tracks.quaternions):
-        assert torch.equal(values[0], values[1]) and torch.equal(values[2], values[1])
+        assert torch.equal(values[0], values[1]) and torch.equal(values[0], values[2])
 
 
 def test_tracklets_agree_with_labels(root: Path) -> None:

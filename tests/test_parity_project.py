@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Projection by compiled kernels against the plain torch reference in double precision: the same Gaussians, bounds and order.
 
-Class `exact`: bounds agree to 3e-5 of a pixel or radian and of their own size (measured: 7e-6; about 12 roundings of sigma points whose
-pixels may lie anywhere). Far outside the image, where distortion raises them to the seventh power, to 3e-4 (measured: 6e-5). Left out
-are Gaussians about which float32 may decide otherwise: whose bounding sphere changes the answer if it grows or shrinks by 1e-4, who
-have a sigma point within 1e-4 m of the near distance, or whose bounds come within 1e-5 turns of the azimuth where a sweep begins.
+Class `exact`: bounds agree to 1e-4 of a pixel or radian and of their own size (measured over eight seeds: 4e-5; about 12 roundings of
+sigma points whose pixels may lie anywhere). Far outside the image, where distortion raises them to the seventh power, to 3e-4
+(measured: 6e-5). Left out are Gaussians about which float32 may decide otherwise: whose bounding sphere changes the answer if it grows
+or shrinks by 1e-4, who have a sigma point within 1e-4 m of the near distance, or whose bounds come within 1e-5 turns of the azimuth
+where a sweep begins.
 """
 
 import math
@@ -117,7 +118,7 @@ def certain_bounds(g: WorldGaussians, view: View) -> Tensor:
     return clear & (behind < math.pi - 1e-4) & (math.pi - places[:, 0, 0].abs() > 1e-5)
 
 
-def check(g: WorldGaussians, view: View, device: torch.device, rtol: float = 3e-5) -> Projection:
+def check(g: WorldGaussians, view: View, device: torch.device, rtol: float = 1e-4) -> Projection:
     """The kernels' projection, when it is the reference's."""
     g, view = in_float32(g, view)
     found, expected, n = by_kernels(g, view, device), reference.project(g, view), len(g)
@@ -156,7 +157,7 @@ def test_cameras(shutter: str, motion: Motion, device: torch.device) -> None:
 def test_cameras_with_distortion(shutter: str, device: torch.device) -> None:
     view = make_camera_view(64, 48, 60.0, shutter, CAMERA_MOTION, distortion=KITTI_LENS)
     g = make_gaussians(in_frustum(view, 1500, -5, 60, 0.7), scales=(0.01, 2), opacities=(0.001, 1), speed=5.0)
-    check(g, view, device, rtol=1e-4)
+    check(g, view, device)
 
 
 @pytest.mark.parametrize("size", [(1, 1), (33, 31), (4, 5)], ids=str)
@@ -171,7 +172,7 @@ def test_gaussians_anywhere_and_of_any_size(distortion: tuple[float, ...], devic
     """From 0.1 to 80 m all around, of 1 mm to 100 m; bounds of the wide ones reach 1e13 pixels through the lens."""
     view = make_camera_view(64, 48, 60.0, "top_to_bottom", CAMERA_MOTION, distortion=distortion)
     local = uniform(0.1, 80, 2000, 1) * F.normalize(torch.randn(2000, 3, dtype=F64), dim=-1)
-    check(make_gaussians(local, scales=(1e-3, 100), speed=5.0), view, device, rtol=3e-4 if distortion else 3e-5)
+    check(make_gaussians(local, scales=(1e-3, 100), speed=5.0), view, device, rtol=3e-4 if distortion else 1e-4)
 
 
 def whole(view: View) -> Tensor:
@@ -214,7 +215,7 @@ def test_gaussians_anywhere_and_of_any_size_about_a_lidar(device: torch.device) 
     view = make_lidar_view(make_lidar(8, 256), LIDAR_MOTION)
     local = uniform(0.1, 80, 2000, 1) * F.normalize(torch.randn(2000, 3, dtype=F64), dim=-1)
     local = local[local[:, :2].norm(dim=1) > 0.02 * local.norm(dim=1)]  # at the poles azimuth is undetermined
-    check(make_gaussians(local, scales=(1e-3, 100), speed=5.0), view, device, rtol=1e-4)
+    check(make_gaussians(local, scales=(1e-3, 100), speed=5.0), view, device)
 
 
 @pytest.mark.parametrize("rays", ["none", "one", "few", "beam", "block", "zenith"])

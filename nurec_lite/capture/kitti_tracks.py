@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nurec_lite.capture.kitti_files import natural, numbers, read_text, short
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, rotvec_to_quat
+from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, quat_normalize, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
 
 MARGIN = 0.06  # seconds, a little more than half a turn: until the first and from the last turn's edge
@@ -204,17 +204,20 @@ def _parked_throughout(
     poses: Tensor,  # [n, 4, 4] T_world_object
     span: tuple[float, float],  # seconds of the whole drive
 ) -> tuple[Tensor, Tensor]:
-    """An object that never moves while it is labelled stands there from the first sweep to the last.
+    """An object that never moves while it is labelled stands in one place, the median, from the first sweep to the last.
 
+    Labels of what is parked scatter by 13 cm, and those of held-out moments are never corrected by training.
     KITTI labels objects only where camera 2 sees them, the lidar sees them all around: without this, what is parked would be an actor
     for a while and a part of the background before and after, and would stay behind as a ghost when the actor is removed.
     """
     if float(torch.cdist(poses[:, :3, 3], poses[:, :3, 3]).max()) > PARKED_M:
         return times, poses
+    q = matrix_to_quat(poses[:, :3, :3])
+    q = torch.where((q * q[:1]).sum(-1, keepdim=True) < 0, -q, q)  # q and -q are one rotation
+    pose = pose_matrix(quat_normalize(q.median(0).values), poses[:, :3, 3].median(0).values)
     before, after = (times.new_tensor([s]) for s in span)
-    early, late = bool(before < times[0]), bool(after > times[-1])
-    times = torch.cat([before[:early], times, after[:late]])
-    return times, torch.cat([poses[:1][:early], poses, poses[-1:][:late]])
+    times = torch.cat([before[: int(before < times[0])], times, after[: int(after > times[-1])]])
+    return times, pose.expand(len(times), 4, 4)
 
 
 def _track_keys(

@@ -44,6 +44,7 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
         raise CaptureError(f"data.cameras names '{unknown[0]}', but the cameras of {capture.name} are {known}")
     chosen = replace(
         capture,
+        split=None,  # its indices are those of all frames
         cameras=tuple(camera for camera in capture.cameras if camera.name in names),
         images=tuple(f for f in capture.images if first <= f.index < last and f.sensor in names),
         sweeps=tuple(f for f in capture.sweeps if first <= f.index < last),
