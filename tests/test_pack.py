@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from pack_parts import Held, check_sweep, make_capture, rewrite, same_fields
+from tiny_capture import tiny_capture
 from torch import Tensor
 
 from nurec_lite.capture.kitti_raw import read_kitti_raw
+from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.pack import MemberBar, describe, read_pack, write_pack
 from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 
 
@@ -151,3 +154,11 @@ def test_a_failed_write_leaves_nothing(packed: tuple[Capture, Path]) -> None:
     with pytest.raises(CaptureError, match="must be one of png, jpeg"):
         write_pack(capture, path, image_format="gif")
     assert [p.name for p in path.parent.iterdir()] == [path.name] and path.read_bytes() == before
+
+
+def test_a_part_of_a_pack_with_a_split_gets_a_split_of_its_own(tmp_path: Path) -> None:
+    write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")
+    capture = open_capture(DataConfig(kind="pack", root=str(tmp_path / "tiny.pack"), frames=[0, 7], split="interp"))
+    assert {frame.index for frame in capture.images} == set(range(7)) and capture.split is not None
+    assert {capture.images[i].index for i in capture.split.test_images} == {4}
+    assert {capture.sweeps[i].index for i in capture.split.test_sweeps} == {4}
