@@ -4,8 +4,8 @@
 Class `exact`: the same formulas in float32. What that may err by follows from the scene (`parity.rounding`): a few units in the last
 place of the distance, in standard deviations of the Gaussian that is passed, hence some 1e-5 for Gaussians of 0.1 m and some 1e-3 for
 those of 1 mm at 10 m. Values must stay within it on every ray, gradients within 1e-4 and the root mean square of it; what is summed
-over many Gaussians or rays with either sign (tracks, poses) within five times that. Measured over eight seeds: values within 0.6 of
-their limits, gradients within 0.2, those of quaternions and sums within 0.7.
+over many Gaussians or rays with either sign (tracks, poses) within five times that. Measured over eight seeds: values within 0.75 of
+their limits, gradients within 0.25, those of quaternions and sums within 0.7.
 """
 
 import math
