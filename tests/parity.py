@@ -5,7 +5,7 @@ A case is a scene and a view, both in float32. Its parameters become leaves twic
 for the reference, so that both start from the same numbers. Gradients are compared where a trainer takes them, at the parameters:
 along an un-normalised quaternion the two differ by construction, and the normalisation projects that out.
 
-A decision at a threshold (1/255, 0.2 m, 1e-4, one half) may fall one way in float32 and the other way in float64. `clear_rays` finds
+A decision at a threshold (1/255, 0.2 m, 1e-4, one half) may fall one way in float32 and the other way in float64. `rounding` finds
 the rays on which none is that near; the others weigh nothing in the comparison, forward and backward.
 """
 
@@ -195,7 +195,8 @@ def run(
     )
     view, pairs = replace(view, **ends), PairList(*(getattr(pairs, f.name).to(device) for f in fields(PairList)))
     world = collect_gaussian_parameters(scene, view.time_mid)
-    world.velocities.requires_grad or world.velocities.requires_grad_()
+    if not world.velocities.requires_grad:  # without actors
+        world.velocities.requires_grad_()
     if isinstance(view, CameraView):
         out = stages.render_camera(world, view, pairs, scene.sky)
     else:

@@ -204,7 +204,7 @@ def test_tensors_on_another_device(call: str) -> None:
     ops.load()
     args = arguments(call, torch.device("cuda"))
     for name, tensor in tensors_of(args):
-        refused(call, args | {name: tensor.cuda() if name == "view" else tensor.cpu()}, "on")
+        refused(call, args | {name: tensor.cuda() if name == "view" else tensor.cpu()})
 
 
 @pytest.mark.gpu
