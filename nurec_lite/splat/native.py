@@ -148,7 +148,7 @@ def moves(view: CameraView | LidarView) -> bool:
 def view_numbers(view: CameraView | LidarView) -> Tensor:
     """[45] as `View` of kernels/math/sensor.cuh lists them, on the host."""
     start, end = view.poses_on_host()
-    centre = 0.5 * (start + end)[:3, 3]
+    centre = (0.5 * (start.float() + end.float())[:3, 3]).double()  # as View.centre() rounds it
     R0, R1 = start[:3, :3], end[:3, :3]
     axes = quat_to_matrix(interpolate_between(start, end, start.new_tensor(0.5))[0])
     moves = [R0.T.flatten(), R1.T.flatten(), R0.T @ (centre - start[:3, 3]), R1.T @ (centre - end[:3, 3])]

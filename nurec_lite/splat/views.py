@@ -67,9 +67,11 @@ class View:
         return (self.T_world_sensor_end - self.T_world_sensor_start)[:3, :3].detach().norm() / math.sqrt(2)
 
     def _rays(self, directions: Tensor, fractions: Tensor) -> Rays:
-        q, position = self.pose(fractions)
+        q, _ = self.pose(fractions)
+        start, end = (T[:3, 3] - self.centre() for T in (self.T_world_sensor_start, self.T_world_sensor_end))
+        origins = start + fractions[:, None] * (end - start)  # relative first: the world's origin may lie 50 km away
         delays = (fractions - 0.5) * (self.time_end - self.time_start)
-        return Rays(position - self.centre(), quat_rotate(q, directions), delays)
+        return Rays(origins, quat_rotate(q, directions), delays)
 
     def to_sensor(
         self,
