@@ -9,14 +9,13 @@ from typing import Any
 
 from nurec_lite.command import command, result_folder
 from nurec_lite.environment import commit, device_name, environment
-from nurec_lite.measure import Evaluation, Frames, evaluate, frames_of, held_out, image_of
+from nurec_lite.measure import Evaluation, evaluate, frames_of
 from nurec_lite.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.report.content import Report
 from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_evaluate
 from nurec_lite.results import table
 
-__all__ = ["Evaluation", "Frames", "evaluate", "frames_of", "held_out", "image_of"]
 HELP = """
 Measures a checkpoint on frames of its capture: images by PSNR and SSIM, also inside the boxes of moving actors; lidar sweeps by range,
 intensity, ray drop and Chamfer distance.

@@ -13,8 +13,7 @@ from tqdm import tqdm
 
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Lidar, Sweep
-from nurec_lite.losses import ssim
-from nurec_lite.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics, as_unit, psnr
+from nurec_lite.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics
 from nurec_lite.pictures import comparison, range_picture, save_png, to_picture
 from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.render import LidarReturns
@@ -137,9 +136,8 @@ def _measure_image(
     stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame, metrics: ImageMetrics
 ) -> DrawnImage:
     truth, rendered = frame.load(), image_of(stages, scene, capture, frame)
-    metrics.add(rendered, truth, capture, frame)
-    structure = float(ssim(rendered, as_unit(truth)))
-    figures = FrameFigures(frame.sensor, frame.index, psnr=psnr(rendered, truth), ssim=structure)
+    decibel, structure = metrics.add(rendered, truth, capture, frame)
+    figures = FrameFigures(frame.sensor, frame.index, psnr=decibel, ssim=structure)
     return DrawnImage(figures, to_picture(truth), to_picture(rendered))
 
 

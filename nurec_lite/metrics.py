@@ -57,7 +57,7 @@ class ImageMetrics:
         target: Tensor,  # [H, W, 3] uint8 or 0 to 1
         capture: Capture,  # whose tracks tell where actors are
         frame: ImageFrame,  # by a camera of that size
-    ) -> None:
+    ) -> tuple[float, float]:  # PSNR in decibel and SSIM of this image
         rendered, target = as_unit(rendered.detach()), as_unit(target.to(rendered.device))
         self._psnr.append(psnr(rendered, target))
         self._ssim.append(float(ssim(rendered, target)))
@@ -66,6 +66,7 @@ class ImageMetrics:
             total, count = self._actors.get(name, (0.0, 0))
             crop = squared[rows, columns]
             self._actors[name] = (total + float(crop.sum()), count + crop.numel())
+        return self._psnr[-1], self._ssim[-1]
 
     def summary(self) -> dict[str, Any]:
         """`psnr`, `ssim`: means over images. `psnr_per_actor`: of the squared errors of all crops of an actor together;

@@ -13,10 +13,10 @@ from nurec_lite.capture.deskew import project_world_points
 from nurec_lite.capture.simulate import simulate, simulate_depth
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
-from nurec_lite.evaluate import image_of
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
+from nurec_lite.measure import image_of
 from nurec_lite.metrics import psnr
 from nurec_lite.scene.beyond import far_points, panorama, raised_points
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians

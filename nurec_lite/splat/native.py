@@ -6,23 +6,22 @@ Letters: N Gaussians, V of them visible, R rays.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from nurec_lite import ops
 from nurec_lite.geometry.camera import SHUTTERS
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.geometry.se3 import interpolate_between, quat_conjugate, quat_rotate, quat_to_matrix
+from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
 from nurec_lite.scene.gaussians import WorldGaussians
-from nurec_lite.scene.sky import sample_sky
+from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
-from nurec_lite.splat.reference import Blend, compact
-from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.reference import Blend
+from nurec_lite.splat.render import Kernels
 from nurec_lite.splat.tiles import PairList, camera_rays
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
@@ -93,36 +92,6 @@ def tile(
     )
 
 
-def render_camera(
-    gaussians: WorldGaussians,
-    view: CameraView,
-    pairs: PairList,
-    sky: Tensor,  # [3, H, W] logits of the environment map
-) -> CameraImage:
-    """C = sum w c + T sky(d)."""
-    gaussians, pairs = _listed(gaussians, pairs)
-    rays = view.rays()
-    towards = F.normalize(gaussians.means - view.eye(), dim=-1)
-    local = quat_rotate(quat_conjugate(gaussians.frames), towards)
-    colour = torch.ops.nurec_lite.sh_colour(gaussians.sh, local)
-    out = blend(gaussians, colour, rays, pairs, view)
-    image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
-    shape = (view.camera.height, view.camera.width)
-    return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
-
-
-def render_lidar(
-    gaussians: WorldGaussians,
-    view: LidarView,
-    pairs: PairList,
-) -> LidarReturns:
-    """Range, intensity and ray drop of every ray of the view."""
-    gaussians, pairs = _listed(gaussians, pairs)
-    out = blend(gaussians, gaussians.lidar, view.rays(), pairs, view)
-    intensity, drop = out.features.unbind(-1)
-    return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
-
-
 def blend(
     gaussians: WorldGaussians,
     features: Tensor,  # [N, C]
@@ -137,6 +106,11 @@ def blend(
         pairs.rays, pairs.offsets, pairs.gaussians, moves(view),
     )  # fmt: skip
     return Blend(*out)
+
+
+KERNELS = Kernels(colour=lambda sh, directions: torch.ops.nurec_lite.sh_colour(sh, directions), blend=blend)
+render_camera = partial(render.render_camera, kernels=KERNELS)
+render_lidar = partial(render.render_lidar, kernels=KERNELS)
 
 
 def moves(view: CameraView | LidarView) -> bool:
@@ -171,9 +145,3 @@ def _sensor_numbers(view: CameraView | LidarView) -> list[float]:
 def _directions(view: CameraView | LidarView) -> Tensor:
     """[R, 3] of a lidar's rays; none for a camera, whose rays are its pixels."""
     return view.directions.contiguous() if isinstance(view, LidarView) else _NO_RAYS
-
-
-def _listed(gaussians: WorldGaussians, pairs: PairList) -> tuple[WorldGaussians, PairList]:
-    """Only the Gaussians that some tile looks at."""
-    used, members = compact(pairs.gaussians, len(gaussians))
-    return gaussians.select(used), replace(pairs, gaussians=members)

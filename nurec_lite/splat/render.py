@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images and lidar returns: features of the Gaussians, blended, with the sky behind."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -10,9 +12,9 @@ from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.harmonics import sh_colour
-from nurec_lite.splat.reference import blend, compact
+from nurec_lite.splat.reference import Blend, blend, compact
 from nurec_lite.splat.tiles import PairList
-from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 
 @dataclass(frozen=True)
@@ -35,18 +37,36 @@ class LidarReturns:
     opacity: Tensor  # [R]
 
 
+def _blend(gaussians: WorldGaussians, features: Tensor, rays: Rays, pairs: PairList, view: View) -> Blend:
+    return blend(gaussians, features, rays, pairs, view.centre())
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What a render leaves to the reference or to compiled code."""
+
+    colour: Callable[[Tensor, Tensor], Tensor] = sh_colour
+    blend: Callable[[WorldGaussians, Tensor, Rays, PairList, Any], Blend] = (
+        _blend  # features [N, C]; the last is the view
+    )
+
+
+REFERENCE = Kernels()
+
+
 def render_camera(
     gaussians: WorldGaussians,
     view: CameraView,
     pairs: PairList,
     sky: Tensor,  # [3, H, W] logits of the environment map
+    kernels: Kernels = REFERENCE,
 ) -> CameraImage:
     """C = sum w c + T sky(d)."""
     gaussians, pairs = _listed(gaussians, pairs)
     rays = view.rays()
     towards = F.normalize(gaussians.means - view.eye(), dim=-1)
-    colour = sh_colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
-    out = blend(gaussians, colour, rays, pairs, view.centre())
+    colour = kernels.colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
+    out = kernels.blend(gaussians, colour, rays, pairs, view)
     image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
     return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
@@ -56,10 +76,11 @@ def render_lidar(
     gaussians: WorldGaussians,
     view: LidarView,
     pairs: PairList,
+    kernels: Kernels = REFERENCE,
 ) -> LidarReturns:
     """Range, intensity and ray drop of every ray of the view."""
     gaussians, pairs = _listed(gaussians, pairs)
-    out = blend(gaussians, gaussians.lidar, view.rays(), pairs, view.centre())
+    out = kernels.blend(gaussians, gaussians.lidar, view.rays(), pairs, view)
     intensity, drop = out.features.unbind(-1)
     return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
 
