@@ -109,7 +109,9 @@ def read_summary(path: Path) -> Summary:
 def _from_dict(content: dict[str, Any]) -> Summary:
     rows = {"ranges": RangeTime, "kernels": KernelTime, "waits": Wait, "copy_kinds": Copy}
     plain = {f.name: content[f.name] for f in fields(Summary) if f.name in content and f.name not in rows}
-    lists = {name: tuple(_row(kind, row) for row in content.get(name, ())) for name, kind in rows.items()}
+    lists: dict[str, Any] = {
+        name: tuple(_row(kind, row) for row in content.get(name, ())) for name, kind in rows.items()
+    }
     return Summary(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}, **lists)
 
 
