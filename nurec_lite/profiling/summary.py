@@ -112,7 +112,8 @@ def _from_dict(content: dict[str, Any]) -> Summary:
     lists: dict[str, Any] = {
         name: tuple(_row(kind, row) for row in content.get(name, ())) for name, kind in rows.items()
     }
-    return Summary(**{k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}, **lists)
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
+    return Summary(**values, **lists)
 
 
 def _row(kind: type, row: dict[str, Any]) -> Any:
