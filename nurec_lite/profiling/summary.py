@@ -42,6 +42,8 @@ class KernelTime:
     shared_static: int | None  # bytes a block
     shared_dynamic: int | None  # bytes a block, the largest of all launches
     range: str | None  # the innermost range that started most of its launches
+    shared: int | None = None  # bytes a block, static and dynamic, the largest of all launches
+    occupancy: float | None = None  # achieved, percent, mean over its time; torch.profiler estimates it
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,15 @@ class Copy:
 
 
 @dataclass(frozen=True)
+class Gap:
+    """A time in which nothing runs on the GPU."""
+
+    start_ms: float  # from the begin of the window
+    ms: float
+    range: str | None  # in which the host was in the middle of it
+
+
+@dataclass(frozen=True)
 class Summary:
     """Of the steps of one window."""
 
@@ -81,10 +92,14 @@ class Summary:
     copies: float | None  # a step, memsets not counted
     copied_bytes: float | None  # a step
     peak_bytes: int | None  # torch.cuda.max_memory_allocated
+    step_times_ms: tuple[float, ...] = ()  # of every step of the window: how much the time varies, for `compare`
     ranges: tuple[RangeTime, ...] = ()  # in the order of their first begin
     kernels: tuple[KernelTime, ...] = ()  # the longest first
     waits: tuple[Wait, ...] = ()
     copy_kinds: tuple[Copy, ...] = ()
+    gaps: tuple[Gap, ...] = ()  # the longest of the window, the longest first
+    graph_launches: float | None = None  # CUDA graphs a step; the kernels in them count as launches
+    allocations: float | None = None  # calls a step that take memory from the driver or give it back
     estimates: tuple[str, ...] = ()  # names of figures that the tool estimates
     notes: tuple[str, ...] = field(default=())  # what the reader must know, one sentence each
 
@@ -107,7 +122,7 @@ def read_summary(path: Path) -> Summary:
 
 
 def _from_dict(content: dict[str, Any]) -> Summary:
-    rows = {"ranges": RangeTime, "kernels": KernelTime, "waits": Wait, "copy_kinds": Copy}
+    rows = {"ranges": RangeTime, "kernels": KernelTime, "waits": Wait, "copy_kinds": Copy, "gaps": Gap}
     plain = {f.name: content[f.name] for f in fields(Summary) if f.name in content and f.name not in rows}
     lists: dict[str, Any] = {
         name: tuple(_row(kind, row) for row in content.get(name, ())) for name, kind in rows.items()
