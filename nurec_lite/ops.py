@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.build import library
+from nurec_lite.profiling.ranges import BACKWARD, span
 
 
 @lru_cache(maxsize=1)
@@ -42,7 +43,8 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _render_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     saved, wants_rays = ctx.saved_tensors, ctx.needs_input_grad[6] or ctx.needs_input_grad[7]
     d_out = [grad.contiguous() for grad in grads[:3]]
-    found = torch.ops.nurec_lite.render_backward(*saved[:12], ctx.moving, *saved[12:], *d_out, wants_rays)
+    with span("render", within=BACKWARD):
+        found = torch.ops.nurec_lite.render_backward(*saved[:12], ctx.moving, *saved[12:], *d_out, wants_rays)
     rays = found[6:] if wants_rays else (None, None)
     return (*found[:6], *rays, None, None, None, None, None)
 
@@ -52,7 +54,8 @@ def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor]:
-    d_sh, d_directions = torch.ops.nurec_lite.sh_colour_backward(*ctx.saved_tensors, d_colour.contiguous())
+    with span("sh_colour", within=BACKWARD):
+        d_sh, d_directions = torch.ops.nurec_lite.sh_colour_backward(*ctx.saved_tensors, d_colour.contiguous())
     return d_sh, d_directions
 
 

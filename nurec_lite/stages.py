@@ -19,6 +19,7 @@ from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
 from nurec_lite.history import History
 from nurec_lite.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
 from nurec_lite.optim import means_rate, replace_gaussians, schedule
+from nurec_lite.profiling.ranges import in_span, span
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.density import add_noise, relocate
 from nurec_lite.scene.gaussians import WorldGaussians, activate
@@ -101,35 +102,58 @@ def density(state: TrainState) -> None:
 
 def render_frame(stages: "Stages", scene: Scene, view: CameraView) -> CameraImage:
     """One exposure, from the scene to the image."""
-    gaussians = stages.collect(scene, view.time_mid, stages.interpolate)
-    pairs = stages.tile(stages.project(gaussians, view), view)
-    return stages.render_camera(gaussians, view, pairs, scene.sky)
+    with span("render_camera"):
+        gaussians, pairs = _seen(stages, scene, view)
+        return stages.render_camera(gaussians, view, pairs, scene.sky)
 
 
 def render_sweep(stages: "Stages", scene: Scene, view: LidarView) -> LidarReturns:
     """The rays of one sweep, from the scene to the returns."""
-    gaussians = stages.collect(scene, view.time_mid, stages.interpolate)
-    pairs = stages.tile(stages.project(gaussians, view), view)
-    return stages.render_lidar(gaussians, view, pairs)
+    with span("render_lidar"):
+        gaussians, pairs = _seen(stages, scene, view)
+        return stages.render_lidar(gaussians, view, pairs)
+
+
+def _seen(stages: "Stages", scene: Scene, view: CameraView | LidarView) -> tuple[WorldGaussians, PairList]:
+    """The Gaussians at the view's time, and which of them each of its tiles looks at."""
+    with span("collect"):
+        gaussians = stages.collect(scene, view.time_mid, in_span("interpolate", stages.interpolate))
+    with span("project"):
+        projection = stages.project(gaussians, view)
+    with span("tile"):
+        return gaussians, stages.tile(projection, view)
 
 
 def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     """One image and some rays: render, compare, differentiate, update, adapt."""
-    capture, device, batch = state.plan.capture, state.device, batch.to(state.device)
-    frame = capture.images[batch.image_index]
-    rendered = render_frame(stages, state.scene, camera_view(capture, frame, device))
-    image = exposed(state.scene, capture.camera_index(frame.sensor), rendered.colour)
-    target, returns = batch.image.float() / 255, None
-    if batch.sweep is not None:
-        assert batch.sweep_index is not None
-        view = lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, device)
-        returns = render_sweep(stages, state.scene, view)
-    loss, terms = stages.loss(state, batch, image, target, returns)
-    loss.backward()
-    stages.optimize(state)
-    stages.density(state)
+    with span("to_device"):
+        batch = batch.to(state.device)
+        camera, lidar = _views(state, batch)
+    rendered = render_frame(stages, state.scene, camera)
+    sensor = state.plan.capture.images[batch.image_index].sensor
+    image = exposed(state.scene, state.plan.capture.camera_index(sensor), rendered.colour)
+    target = batch.image.float() / 255
+    returns = None if lidar is None else render_sweep(stages, state.scene, lidar)
+    with span("loss"):
+        loss, terms = stages.loss(state, batch, image, target, returns)
+    with span("backward"):
+        loss.backward()
+    with span("optimize"):
+        stages.optimize(state)
+    with span("density"):
+        stages.density(state)
     mse = (image.detach().clamp(0, 1) - target).square().mean()
     return StepResult({name: term.detach() for name, term in terms.items()}, mse)
+
+
+def _views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
+    """Where the batch's image and rays were taken from."""
+    capture = state.plan.capture
+    camera = camera_view(capture, capture.images[batch.image_index], state.device)
+    if batch.sweep is None:
+        return camera, None
+    assert batch.sweep_index is not None
+    return camera, lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, state.device)
 
 
 @dataclass(frozen=True)

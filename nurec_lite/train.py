@@ -21,11 +21,12 @@ from nurec_lite.config import Config, TrainConfig, check_budget, to_config, to_d
 from nurec_lite.environment import choose_device, commit, device_name, environment
 from nurec_lite.errors import UserError
 from nurec_lite.files import write_text
-from nurec_lite.history import History
+from nurec_lite.history import History, Row
 from nurec_lite.measure import Evaluation, evaluate, held_out
 from nurec_lite.opt import build_stages
 from nurec_lite.optim import make_optimizer
 from nurec_lite.paths import resource
+from nurec_lite.profiling.ranges import STEP, span
 from nurec_lite.progress import Bar, StopWish, seconds_since_start
 from nurec_lite.reconstruction import check_same_capture, check_same_configuration
 from nurec_lite.report.content import Report
@@ -107,10 +108,7 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
     with StopWish() as stop:
         while (progress := spent(budget, state.step, state.seconds)) < 1 and not stop.asked:
             state.progress = progress
-            result = stages.step(stages, state, stages.next_batch(state.plan, state.step))
-            state.step, state.seconds = state.step + 1, time.monotonic() - begin
-            n = len(state.scene.gaussians)
-            bar.show(state.history.add(state.step, state.seconds, n, result.mse, result.terms))
+            bar.show(one_step(stages, state, begin))
             if time.monotonic() - saved > budget.checkpoint_seconds:
                 save(state, checkpoint)
                 saved = time.monotonic()
@@ -118,6 +116,22 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
         save(state, checkpoint)
     if stop.asked:
         raise StoppedError(f"stopped after step {state.step}; go on with train.resume={checkpoint}")
+
+
+def one_step(
+    stages: Stages,
+    state: TrainState,
+    begin: float,  # of training, by time.monotonic
+) -> Row:
+    """The next batch, the step on it, and what the history says of it."""
+    with span(STEP):
+        with span("next_batch"):
+            batch = stages.next_batch(state.plan, state.step)
+        result = stages.step(stages, state, batch)
+        state.step, state.seconds = state.step + 1, time.monotonic() - begin
+        with span("report"):  # which waits for the device
+            n = len(state.scene.gaussians)
+            return state.history.add(state.step, state.seconds, n, result.mse, result.terms)
 
 
 def spent(budget: TrainConfig, step: int, seconds: float) -> float:

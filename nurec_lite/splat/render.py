@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
+from nurec_lite.profiling.ranges import span
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.harmonics import sh_colour
@@ -64,10 +65,13 @@ def render_camera(
     """C = sum w c + T sky(d)."""
     gaussians, pairs = _listed(gaussians, pairs)
     rays = view.rays()
-    towards = F.normalize(gaussians.means - view.eye(), dim=-1)
-    colour = kernels.colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
-    out = kernels.blend(gaussians, colour, rays, pairs, view)
-    image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
+    with span("colour"):
+        towards = F.normalize(gaussians.means - view.eye(), dim=-1)
+        colour = kernels.colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
+    with span("blend"):
+        out = kernels.blend(gaussians, colour, rays, pairs, view)
+    with span("sky"):
+        image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
     return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
 
@@ -80,7 +84,9 @@ def render_lidar(
 ) -> LidarReturns:
     """Range, intensity and ray drop of every ray of the view."""
     gaussians, pairs = _listed(gaussians, pairs)
-    out = kernels.blend(gaussians, gaussians.lidar, view.rays(), pairs, view)
+    rays = view.rays()
+    with span("blend"):
+        out = kernels.blend(gaussians, gaussians.lidar, rays, pairs, view)
     intensity, drop = out.features.unbind(-1)
     return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
 
