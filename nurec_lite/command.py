@@ -121,8 +121,11 @@ def _check_flags(verb: str, arguments: list[str]) -> None:
 
 
 def _sentence(verb: str, error: Exception) -> str:
-    if isinstance(error, MissingConfigException) and (error.missing_cfg_file or "").startswith("opt/"):
-        return str(unknown_option(Path(error.missing_cfg_file or "").stem))
+    missing = (error.missing_cfg_file or "") if isinstance(error, MissingConfigException) else ""
+    if missing.startswith("opt/"):
+        return str(unknown_option(Path(missing).stem))
+    if missing.startswith("hydra/launcher/submitit"):
+        return f"{missing} belongs to hydra-submitit-launcher, which is not installed; pip install 'nurec_lite[slurm]'"
     causes = [str(e).strip().splitlines()[0].rstrip(".") for e in (error, error.__cause__) if e is not None and str(e)]
     return "; ".join(causes) + f"; {_remedy(verb, error)}"
 

@@ -16,13 +16,13 @@ from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.types import Capture
 from nurec_lite.checkpoint import load_checkpoint, save_checkpoint, scene_from_dict
-from nurec_lite.command import command, mended
+from nurec_lite.command import command
 from nurec_lite.config import Config, TrainConfig, check_budget, to_config, to_dict
 from nurec_lite.environment import choose_device, commit, device_name, environment
-from nurec_lite.errors import UserError
 from nurec_lite.files import write_text
 from nurec_lite.history import History, Row
 from nurec_lite.measure import Evaluation, evaluate, held_out
+from nurec_lite.multirun import StoppedError, in_own_folder, one_job
 from nurec_lite.opt import build_stages
 from nurec_lite.optim import make_optimizer
 from nurec_lite.paths import resource
@@ -50,10 +50,6 @@ Leaves in the folder `out`: metrics.json, report.html, checkpoint.pt, history.cs
 the step under way and saves a checkpoint. `--cfg job` prints what a command line composes, `-m` runs several one after another.
 """
 log = logging.getLogger("nurec_lite")
-
-
-class StoppedError(UserError):
-    """The user stopped the run; the message says what was saved."""
 
 
 def run(config: Config) -> dict[str, object]:
@@ -170,8 +166,8 @@ def _what(capture: Capture) -> str:
 
 @hydra.main(version_base="1.3", config_path=str(resource("conf")), config_name="train")
 def main(composed: DictConfig) -> None:
-    with mended("train"):  # here already: Hydra would announce the error in its own words
-        config = to_config(composed)
+    with one_job():
+        config = in_own_folder(to_config(composed))
         metrics = run(config)
         print(
             f"{table(metrics)}\nresults in {config.out}: {', '.join(sorted(p.name for p in Path(config.out).iterdir()))}"
