@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What torch.profiler saw on the GPU in some training steps: kernels, launches, host synchronisations and copies a step.
+
+A host synchronisation is a call of the CUDA runtime or driver in which the host waits for the GPU: cudaStreamSynchronize,
+cudaDeviceSynchronize, cudaEventSynchronize, cuCtxSynchronize and their like, and a plain cudaMemcpy. `tensor.item()` or
+`tensor.cpu()` is a cudaMemcpyAsync followed by cudaStreamSynchronize and so counts once.
+"""
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from scripts.resources import short_name
+
+MARK = "bench_step"  # around every profiled step
+WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|cudaMemcpy(?!.*Async)")
+LAUNCHES = re.compile(r"cu(da)?LaunchKernel|cudaGraphLaunch|cuGraphLaunch")
+LONGEST = 120  # letters of a kernel's name
+Event = dict[str, Any]  # of a trace
+
+
+def profiled(
+    step: Callable[[], object],
+    steps: int,
+    cuda: bool,
+) -> dict[str, Any]:  # see `figures`
+    """Runs the steps under torch.profiler, whose times are no result but whose counts are."""
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
+    with profile(activities=activities) as profiler:
+        for _ in range(steps):
+            with record_function(MARK):
+                step()
+        if cuda:
+            torch.cuda.synchronize()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        return figures(json.loads(path.read_text())["traceEvents"], steps)
+
+
+def figures(trace: list[Event], steps: int) -> dict[str, Any]:
+    """All "a step". None where the trace holds no kernel: it was taken without a GPU, or the profiler had no access to it."""
+    by_category: dict[str, list[Event]] = defaultdict(list)
+    for event in trace:
+        if event.get("ph") == "X":
+            by_category[str(event.get("cat", ""))].append(event)
+    kernels, copies = by_category["kernel"], by_category["gpu_memcpy"]
+    calls = _within_steps(by_category["cuda_runtime"] + by_category["cuda_driver"], by_category["user_annotation"])
+    on_gpu = [*kernels, *copies, *by_category["gpu_memset"]]
+    found = {
+        "kernels": len(kernels) / steps,
+        "launch_calls": sum(LAUNCHES.match(call["name"]) is not None for call in calls) / steps,
+        "syncs": sum(WAITS.match(call["name"]) is not None for call in calls) / steps,
+        "sync_calls": _counts((call["name"] for call in calls if WAITS.match(call["name"])), steps),
+        "copies": _counts((copy["name"] for copy in copies), steps),
+        "copied_bytes": sum(copy["args"].get("bytes", 0) for copy in copies) / steps,
+        "gpu_busy_ms": _busy(on_gpu) / steps / 1e3,
+        "every_kernel": _table(kernels, steps),
+    }
+    return {"steps": steps} | (found if kernels else dict.fromkeys(found))
+
+
+def _within_steps(calls: list[Event], annotations: list[Event]) -> list[Event]:
+    """Without what the profiler itself calls before and after the steps."""
+    spans = [(a["ts"], a["ts"] + a["dur"]) for a in annotations if a["name"] == MARK]
+    return [call for call in calls if any(begin <= call["ts"] <= end for begin, end in spans)]
+
+
+def _counts(names: Iterable[str], steps: int) -> dict[str, float]:
+    return {name: n / steps for name, n in Counter(names).most_common()}
+
+
+def _busy(events: list[Event]) -> float:
+    """Microseconds in which at least one of the events runs."""
+    total, end = 0.0, float("-inf")
+    for event in sorted(events, key=lambda e: e["ts"]):
+        begin, until = max(event["ts"], end), event["ts"] + event["dur"]
+        total, end = total + max(0.0, until - begin), max(end, until)
+    return total
+
+
+def _table(kernels: list[Event], steps: int) -> list[dict[str, Any]]:
+    """Launches and milliseconds a step of every kernel, the longest first."""
+    durations: dict[str, list[float]] = defaultdict(list)
+    for kernel in kernels:
+        durations[kernel_name(kernel["name"])].append(kernel["dur"])
+    rows = [{"name": n, "count": len(d) / steps, "ms": sum(d) / steps / 1e3} for n, d in durations.items()]
+    return sorted(rows, key=lambda row: -float(str(row["ms"])))
+
+
+def kernel_name(demangled: str) -> str:
+    """Without arguments and the namespaces that all of torch's kernels share, cut where it gets too long to read."""
+    name = re.sub(r"\b(at|native|c10|cuda|std|detail)::", "", short_name(demangled))
+    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""compute-sanitizer over small training steps on a GPU: one line a tool, code 1 and the tool's report when it found something.
+
+    python scripts/sanitize.py                  memcheck, racecheck, synccheck, initcheck
+    python scripts/sanitize.py memcheck         one of them
+
+The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
+the spherical harmonics, at an image size that fills its tiles and at one that does not. Every tensor is an allocation of its own
+(PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck and initcheck check
+CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read; what it finds
+in those alone is told and not counted.
+"""
+
+import nurec_lite.threads  # noqa: F401  before torch
+
+# isort: split
+import argparse
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from nurec_lite.environment import choose_device
+from nurec_lite.errors import UserError
+from scripts.resources import read_budget, short_name
+
+TOOLS = {  # and the flags of each: kns is a part of a kernel's mangled name
+    "memcheck": "--kernel-name kns=5nurec4cuda --kernel-name kns=_ZN3cub --padding 256 --report-api-errors no",
+    "racecheck": "--kernel-name kns=5nurec4cuda",
+    "synccheck": "--kernel-name kns=5nurec4cuda",
+    "initcheck": "",
+}
+COMMON = "--target-processes application-only --launch-timeout 120 --print-limit 10000 --show-backtrace device"
+PLACES = ("/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer", "/opt/nvidia/compute-sanitizer*")
+SIZE = (
+    "device=cuda model.points=2000 model.actor_points=50 model.raised_points=300 model.far_points=200 density.every=1 "
+    "density.start=0 density.cap=4000 train.lidar_rays=512 train.steps=2 data.frames=[0,10]"
+)
+VARIANTS = (  # degree 1 at 192 x 96, the others at 38 x 19 pixels
+    "model.sh_degree=1",
+    "model.sh_degree=0 data.downscale=5",
+    "model.sh_degree=2 data.downscale=5",
+    "model.sh_degree=3 data.downscale=5",
+)
+OURS = re.compile(r"\bnurec::cuda::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
+
+
+class SanitizeError(UserError):
+    """compute-sanitizer cannot be used here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a tool found."""
+
+    errors: int | None  # None: the tool did not come to an end
+    elsewhere: int = 0  # in kernels that are not ours
+
+
+def steps() -> None:
+    """What is checked; in a process of its own."""
+    from nurec_lite.capture.open import open_capture
+    from nurec_lite.command import composed
+    from nurec_lite.opt import build_stages
+    from nurec_lite.stages import Stages
+    from nurec_lite.train import make_state, spent
+
+    for variant in VARIANTS:
+        config = composed("train", [*SIZE.split(), *variant.split()])
+        device = choose_device(config.device)
+        stages = build_stages(config.opt, Stages.of(config.ops, device))
+        state = make_state(config, open_capture(config.data), device)
+        while (progress := spent(config.train, state.step, 0)) < 1:
+            state.progress = progress
+            stages.step(stages, state, stages.next_batch(state.plan, state.step)).mse.item()
+            state.step += 1
+
+
+def launches() -> None:
+    """Prints how often the steps launch each of our kernels, as JSON in the last line."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        steps()
+    print(json.dumps({k.key: k.count for k in profiler.key_averages() if OURS.search(k.key)}))
+
+
+def launched() -> dict[str, int]:
+    """How often each of our kernels runs, by its demangled name; compiles the kernels if need be."""
+    ran = _run([], "launches")
+    if ran.returncode:
+        raise SanitizeError(f"the steps do not run here: {(ran.stdout.strip().splitlines() or ['?'])[-1]}")
+    found: dict[str, int] = json.loads(ran.stdout.strip().splitlines()[-1])
+    if not found:
+        raise SanitizeError("torch.profiler saw no kernel of ours; it needs access to the GPU's activity (CUPTI)")
+    return found
+
+
+def _run(before: list[str], what: str) -> subprocess.CompletedProcess[str]:
+    """This file in a process of its own, behind a command."""
+    environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    command = [*before, sys.executable, __file__, what]
+    return subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, check=False
+    )
+
+
+def find_sanitizer() -> str:
+    folders = [str(folder) for place in PLACES for folder in sorted(Path("/").glob(place[1:]), reverse=True)]
+    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
+    if found is None:
+        raise SanitizeError(
+            f"compute-sanitizer is neither on PATH nor in {', '.join(PLACES)}; it comes with the CUDA toolkit"
+        )
+    return found
+
+
+def verdict(tool: str, report: str, code: int) -> Verdict:
+    """From the summary line; initcheck's reports are counted one by one, by the kernel that each names."""
+    summary = re.search(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", report)
+    if summary is None or code:
+        return Verdict(None)
+    if tool != "initcheck":
+        return Verdict(int(summary[1] or summary[2]))
+    places = re.findall(r"^=+ Uninitialized .*\n=+ +at (.*)", report, re.MULTILINE)
+    ours = sum(OURS.search(place) is not None for place in places)
+    return Verdict(ours, int(summary[1]) - ours)
+
+
+def check(tool: str, sanitizer: str, kernels: dict[str, int]) -> bool:
+    """Runs one tool and prints its line; its report, too, unless all is clean."""
+    begin = time.monotonic()
+    ran = _run([sanitizer, "--tool", tool, *COMMON.split(), *TOOLS[tool].split()], "steps")
+    seconds, found = time.monotonic() - begin, verdict(tool, ran.stdout, ran.returncode)
+    checked = {name: n for name, n in kernels.items() if "nurec::" in name or tool in ("memcheck", "initcheck")}
+    errors = "no result" if found.errors is None else f"{found.errors} errors"
+    elsewhere = f" ({found.elsewhere} in kernels that are not ours)" if found.elsewhere else ""
+    print(
+        f"{tool:10} {len(checked)} kernels, {sum(checked.values())} launches: {errors}{elsewhere}, {seconds:.0f} s",
+        flush=True,
+    )
+    if found.errors != 0 or found.elsewhere:
+        print("\n".join(ran.stdout.splitlines()[:400]))
+    return found.errors == 0
+
+
+def unchecked(kernels: dict[str, int]) -> list[str]:
+    """Kernels of kernels/budget.json that the steps do not launch."""
+    names = {short_name(name) for name in kernels}
+    return sorted({kernel for file in read_budget().values() for kernel in file} - names)
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tools", nargs="*", metavar="TOOL", help=", ".join(TOOLS))
+    tools = parser.parse_args(arguments).tools or list(TOOLS)
+    if unknown := [tool for tool in tools if tool not in TOOLS]:
+        raise SanitizeError(f"'{unknown[0]}' is no tool of compute-sanitizer; take {', '.join(TOOLS)}")
+    sanitizer = find_sanitizer()
+    choose_device("cuda")  # says so if there is none
+    kernels = launched()
+    print(f"not launched, so not checked: {', '.join(unchecked(kernels)) or 'none'}", flush=True)
+    return 0 if all([check(tool, sanitizer, kernels) for tool in tools]) else 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] in (["steps"], ["launches"]):
+        {"steps": steps, "launches": launches}[sys.argv[1]]()
+    else:
+        try:
+            sys.exit(main(sys.argv[1:]))
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+            sys.exit(2)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/sanitize.py: what it reads from compute-sanitizer's reports, with a stand-in for the program where there is no GPU."""
+
+from pathlib import Path
+
+import pytest
+
+from nurec_lite.command import composed
+from scripts import sanitize
+from scripts.sanitize import (
+    OURS,
+    SIZE,
+    TOOLS,
+    VARIANTS,
+    SanitizeError,
+    Verdict,
+    check,
+    find_sanitizer,
+    unchecked,
+    verdict,
+)
+
+FORWARD = "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)"
+SORT = "void cub::CUB_300000_SM_900::detail::radix_sort::DeviceRadixSortOnesweepKernel<unsigned int>(unsigned int *)"
+FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
+TORCH_SORT = "void at_cuda_detail::cub::CUB_300000_SM_900::DeviceScanKernel<long>(long *)"
+
+
+def read(kernel: str) -> str:
+    """initcheck's report of one reading."""
+    return (
+        "========= Uninitialized __global__ memory read of size 4 bytes\n"
+        f"=========     at {kernel}+0x70 in render.cu:12\n"
+        "=========     by thread (0,0,0) in block (0,0,0)\n"
+        "=========     Access at 0x7f0000000400\n"
+        "========= \n"
+    )
+
+
+def test_summaries() -> None:
+    assert verdict("memcheck", "========= ERROR SUMMARY: 0 errors\n", 0) == Verdict(0)
+    assert verdict("memcheck", "========= ERROR SUMMARY: 1 error\n", 0) == Verdict(1)
+    hazards = "========= RACECHECK SUMMARY: 3 hazards displayed (1 error, 2 warnings)\n"
+    assert verdict("racecheck", hazards, 0) == Verdict(3)
+
+
+def test_a_tool_that_does_not_end_is_no_result() -> None:
+    assert verdict("memcheck", "========= COMPUTE-SANITIZER\n", 0) == Verdict(None)
+    assert verdict("memcheck", "========= ERROR SUMMARY: 0 errors\n", 1) == Verdict(None)  # the steps failed
+
+
+def test_initcheck_counts_our_kernels_alone() -> None:
+    report = "".join(map(read, (FORWARD, FILL, SORT, TORCH_SORT))) + "========= ERROR SUMMARY: 4 errors\n"
+    assert verdict("initcheck", report, 0) == Verdict(2, elsewhere=2)
+
+
+def test_which_kernels_are_ours() -> None:
+    assert [OURS.search(name) is not None for name in (FORWARD, SORT, FILL, TORCH_SORT)] == [True, True, False, False]
+
+
+def test_kernels_that_the_steps_leave_out_are_named() -> None:
+    left = unchecked({FORWARD: 2, SORT: 1})
+    assert "renderForward<true>" not in left and {"renderForward<false>", "project_kernel"} <= set(left)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_steps_are_a_configuration_with_relocation(variant: str) -> None:
+    config = composed("train", [*SIZE.split(), *variant.split()])
+    assert (config.device, config.train.steps, config.density.every, config.density.start) == ("cuda", 2, 1, 0)
+
+
+def tool(folder: Path, report: str) -> str:
+    """A program that prints a report, whatever it is asked."""
+    path = folder / "compute-sanitizer"
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{report}\nEND\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_clean_tool_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tool(tmp_path, "========= ERROR SUMMARY: 0 errors")
+    assert check("memcheck", program, {FORWARD: 4, SORT: 10})
+    assert check("synccheck", program, {FORWARD: 4, SORT: 10})
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("memcheck   2 kernels, 14 launches: 0 errors, ")
+    assert lines[1].startswith("synccheck  1 kernels, 4 launches: 0 errors, ")
+    assert len(lines) == 2
+
+
+def test_what_a_tool_finds_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    program = tool(tmp_path, f"{read(FORWARD)}========= ERROR SUMMARY: 1 error")
+    assert not check("initcheck", program, {FORWARD: 4})
+    assert "renderForward<true>(nurec::cuda::RenderParams)+0x70" in capsys.readouterr().out
+
+
+def test_the_program_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tool(tmp_path, "")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert find_sanitizer() == program
+
+
+def test_its_absence_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sanitize, "PLACES", (f"{tmp_path}/none*",))
+    with pytest.raises(SanitizeError, match=r"comes with the CUDA toolkit"):
+        find_sanitizer()
+
+
+def test_an_unknown_tool_is_a_sentence() -> None:
+    with pytest.raises(SanitizeError, match=f"'leakcheck' is no tool .* {', '.join(TOOLS)}"):
+        sanitize.main(["leakcheck"])
