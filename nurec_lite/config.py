@@ -110,6 +110,7 @@ class TrainConfig:
     resume: str | None = None  # checkpoint to go on from
     evaluate: bool = True  # measures the held-out frames at the end
     tensorboard: bool = False  # writes scalars for TensorBoard (extra `tensorboard`)
+    timing: bool = False  # prints how long each range of a step takes, and writes timing.csv
 
 
 @dataclass

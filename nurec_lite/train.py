@@ -27,6 +27,7 @@ from nurec_lite.opt import build_stages
 from nurec_lite.optim import make_optimizer
 from nurec_lite.paths import resource
 from nurec_lite.profiling.ranges import STEP, span
+from nurec_lite.profiling.timing import timed
 from nurec_lite.progress import Bar, StopWish, seconds_since_start
 from nurec_lite.reconstruction import check_same_capture, check_same_configuration
 from nurec_lite.report.content import Report
@@ -101,7 +102,7 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
     """Steps until the budget is spent; saves now and then and at the end, also if the user asks to stop."""
     budget, begin, saved = state.config.train, time.monotonic() - state.seconds, time.monotonic()
     bar = Bar(budget.steps, budget.seconds)
-    with StopWish() as stop:
+    with StopWish() as stop, timed(budget.timing, state.device, checkpoint.parent):
         while (progress := spent(budget, state.step, state.seconds)) < 1 and not stop.asked:
             state.progress = progress
             bar.show(one_step(stages, state, begin))

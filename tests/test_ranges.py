@@ -19,7 +19,7 @@ from nurec_lite.stages import Stages
 from nurec_lite.train import one_step
 
 CPU = torch.device("cpu")
-RENDER = ["", "/collect", "/collect/interpolate", "/project", "/tile"]
+RENDER = ["", "/collect", "/collect/interpolate", "/project", "/tile", "/gather", "/rays"]
 CAMERA = [f"step/render_camera{part}" for part in [*RENDER, "/colour", "/blend", "/sky"]]
 LIDAR = [f"step/render_lidar{part}" for part in [*RENDER, "/blend"]]
 PATHS = ["step", "step/next_batch", "step/to_device", *CAMERA, *LIDAR, "step/loss", "step/backward"]

@@ -63,8 +63,10 @@ def render_camera(
     kernels: Kernels = REFERENCE,
 ) -> CameraImage:
     """C = sum w c + T sky(d)."""
-    gaussians, pairs = _listed(gaussians, pairs)
-    rays = view.rays()
+    with span("gather"):
+        gaussians, pairs = _listed(gaussians, pairs)
+    with span("rays"):
+        rays = view.rays()
     with span("colour"):
         towards = F.normalize(gaussians.means - view.eye(), dim=-1)
         colour = kernels.colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
@@ -83,8 +85,10 @@ def render_lidar(
     kernels: Kernels = REFERENCE,
 ) -> LidarReturns:
     """Range, intensity and ray drop of every ray of the view."""
-    gaussians, pairs = _listed(gaussians, pairs)
-    rays = view.rays()
+    with span("gather"):
+        gaussians, pairs = _listed(gaussians, pairs)
+    with span("rays"):
+        rays = view.rays()
     with span("blend"):
         out = kernels.blend(gaussians, gaussians.lidar, rays, pairs, view)
     intensity, drop = out.features.unbind(-1)
