@@ -84,6 +84,8 @@ class DensityConfig:
     stop: float = 0.8  # and end
     cap: int = 80_000  # Gaussians at most
     growth: float = 1.05  # factor at each relocation until the cap is reached
+    footprint: bool = True  # relocation prefers Gaussians that cover many pixels of a training image
+    jitter: float = 0.5  # standard deviations by which copies move apart
     noise: float = 1.0  # times the means' learning rate: standard deviations of noise at opacity 0
 
 

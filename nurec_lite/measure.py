@@ -12,11 +12,12 @@ from torch import Tensor
 from tqdm import tqdm
 
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
+from nurec_lite.depth import DepthMetrics
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics
 from nurec_lite.pictures import comparison, range_picture, save_png, to_picture
 from nurec_lite.scene.scene import Scene, exposed
-from nurec_lite.splat.render import LidarReturns
+from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.stages import Stages, render_frame, render_sweep
 
@@ -98,26 +99,28 @@ def evaluate(
     progress: bool = False,  # shows a bar
 ) -> Evaluation:
     """All metrics of the frames, figures of each, and some of them to look at."""
-    image_metrics, lidar_metrics = ImageMetrics(), LidarMetrics()
+    rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
+    image_metrics, lidar_metrics, depth_metrics = ImageMetrics(), LidarMetrics(), DepthMetrics(capture, compared)
     images: list[DrawnImage] = []
     sweeps: list[DrawnSweep] = []
     figures: list[FrameFigures] = []
-    with tqdm(total=len(frames.images) + len(frames.sweeps), disable=not progress, bar_format=_BAR) as bar:
+    with tqdm(total=len(frames.images) + len(rendered), disable=not progress, bar_format=_BAR) as bar:
         drawn = _drawn(capture.images, frames.images, PICTURES)
         for i in frames.images:
-            image = _measure_image(stages, scene, capture, capture.images[i], image_metrics)
+            image = _measure_image(stages, scene, capture, capture.images[i], image_metrics, depth_metrics)
             figures.append(image.figures)
             images += [image] if i in drawn else []
             bar.update()
-        drawn = _drawn(capture.sweeps, frames.sweeps, PICTURES // 2)
-        for i in frames.sweeps:
+        drawn = _drawn(capture.sweeps, rendered, PICTURES // 2)
+        for i in rendered:
             sweep = _measure_sweep(stages, scene, capture, capture.sweeps[i], lidar_metrics)
             figures.append(sweep.figures)
             sweeps += [sweep] if i in drawn else []
             bar.update()
     if pictures is not None:
         _save(pictures, images, sweeps)
-    return Evaluation(image_metrics.summary() | lidar_metrics.summary(), tuple(figures), tuple(images), tuple(sweeps))
+    metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary()
+    return Evaluation(metrics, tuple(figures), tuple(images), tuple(sweeps))
 
 
 def _drawn(
@@ -133,11 +136,13 @@ def _drawn(
 
 
 def _measure_image(
-    stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame, metrics: ImageMetrics
+    stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame, metrics: ImageMetrics, depths: DepthMetrics
 ) -> DrawnImage:
-    truth, rendered = frame.load(), image_of(stages, scene, capture, frame)
+    truth, view = frame.load(), camera_view(capture, frame, scene.sky.device)
+    image = render_frame(stages, scene, view)
+    rendered = _as_seen(scene, capture, frame, image)
     decibel, structure = metrics.add(rendered, truth, capture, frame)
-    figures = FrameFigures(frame.sensor, frame.index, psnr=decibel, ssim=structure)
+    figures = FrameFigures(frame.sensor, frame.index, decibel, structure, depths.add(image, view, frame))
     return DrawnImage(figures, to_picture(truth), to_picture(rendered))
 
 
@@ -177,8 +182,12 @@ def _name(figures: FrameFigures) -> str:
 @torch.no_grad()
 def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) -> Tensor:
     """[H, W, 3] as the frame's camera would see it, 0 to 1, on the host."""
-    rendered = render_frame(stages, scene, camera_view(capture, frame, scene.sky.device))
-    return exposed(scene, capture.camera_index(frame.sensor), rendered.colour).clamp(0, 1).cpu()
+    image = render_frame(stages, scene, camera_view(capture, frame, scene.sky.device))
+    return _as_seen(scene, capture, frame, image)
+
+
+def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
+    return exposed(scene, capture.camera_index(frame.sensor), image.colour).clamp(0, 1).cpu()
 
 
 def _to_cpu(returns: LidarReturns) -> LidarReturns:

@@ -37,7 +37,7 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     scene = scene_to(scene_from_dict(content["scene"]), device)
     capture = open_capture(config.data)
     check_same_capture(Path(config.checkpoint), scene, capture)
-    stages = build_stages(config.opt, Stages.of(config.ops, device))
+    stages = build_stages(config.opt, Stages.of(config.ops, device, config.render))
     return Reconstruction(config, stages, scene, capture, device, content["counters"], content["history"])
 
 

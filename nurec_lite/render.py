@@ -7,7 +7,7 @@ import nurec_lite.threads  # noqa: F401  before torch
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from nurec_lite.birds_eye import Above, birds_eye
 from nurec_lite.capture.deskew import poses_at, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.command import command, result_folder
-from nurec_lite.config import RenderConfig, to_dict
+from nurec_lite.config import ConfigError, RenderConfig, to_dict
 from nurec_lite.files import write_text
 from nurec_lite.measure import image_of
 from nurec_lite.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
@@ -29,6 +29,7 @@ from nurec_lite.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.shots import PICTURES, Plan, Shot, make_plan
+from nurec_lite.splat.peer import IMAGES_ALONE
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import lidar_view
 from nurec_lite.stages import Stages, render_sweep
@@ -89,7 +90,7 @@ class _Job:
 def render(run: Reconstruction) -> tuple[Plan, Path]:
     """Everything that the configuration asks for; returns what was rendered and the folder in which it lies."""
     config: RenderConfig = run.config
-    plan = make_plan(config, run.capture)
+    plan = _possible(make_plan(config, run.capture), run)
     scene = with_moved_actors(without_actors(run.scene, config.remove), map(parse_move, config.move))
     out = result_folder(config, config.checkpoint, "render")
     if config.compare and config.times is not None:
@@ -102,6 +103,16 @@ def render(run: Reconstruction) -> tuple[Plan, Path]:
         for name, sweeps in plan.sweeps.items():
             _render_lidar(job, name, sweeps)
     return plan, out
+
+
+def _possible(plan: Plan, run: Reconstruction) -> Plan:
+    """Without lidars where the renderer draws images alone; ConfigError if they were named, or nothing else is left."""
+    if run.stages.renders_lidar or not plan.sweeps:
+        return plan
+    if run.config.sensors is not None or not plan.images:
+        raise ConfigError(f"{IMAGES_ALONE}; leave {', '.join(plan.sweeps)} out of sensors, or use render=own")
+    log.info("%s: %s left out", IMAGES_ALONE, ", ".join(plan.sweeps))
+    return replace(plan, sweeps={})
 
 
 def _render_camera(job: _Job, name: str, shots: list[Shot[ImageFrame]]) -> None:

@@ -22,6 +22,7 @@ from nurec_lite.optim import means_rate, replace_gaussians, schedule
 from nurec_lite.profiling.ranges import in_span, span
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.density import add_noise, relocate
+from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import WorldGaussians, activate
 from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.project import Projection, project
@@ -30,6 +31,7 @@ from nurec_lite.splat.tiles import PairList, tile
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 
 OPS = ("native", "reference")
+PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
 
 class OptionError(UserError):
@@ -92,12 +94,19 @@ def density(state: TrainState) -> None:
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
         n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
-        moved = relocate(g, n_new, state.generator)
+        moved = relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
         if moved is not None:
             replace_gaussians(state.scene, state.optimizer, moved)
     if config.noise > 0:
         fade = means_rate(state.config.lr, state.progress) / state.config.lr.means
         add_noise(g, config.noise * fade, state.generator)
+
+
+def _pixels(state: TrainState) -> Tensor:
+    """[N] that each Gaussian covers; unseen ones keep a tenth of one, and what fills the view counts as a patch of it."""
+    capture = state.plan.capture
+    assert capture.split is not None
+    return footprints(state.scene, capture, capture.split.train_images).clamp(*PIXELS)
 
 
 def render_frame(stages: "Stages", scene: Scene, view: CameraView) -> CameraImage:

@@ -73,7 +73,8 @@ class Scalars:
 
     def metrics(self, step: int, metrics: dict[str, Any]) -> None:
         """Numbers of the held-out frames under `held_out`; those of actors one level deeper."""
-        for name, value in metrics.items():
+        numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
+        for name, value in numbers.items():
             values = {f"{name}/{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
             for tag, number in values.items():
                 self._add(f"held_out/{tag}", number, step)

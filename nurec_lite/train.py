@@ -59,7 +59,8 @@ def run(config: Config) -> dict[str, object]:
     check_tensorboard(config)
     out, device = Path(config.out), choose_device(config.device)
     capture = open_capture(config.data)
-    stages = build_stages(config.opt, Stages.of(config.ops, device))  # compiles kernels: what may fail comes before
+    base = Stages.of(config.ops, device, config.render)  # compiles kernels: what may fail comes before
+    stages = build_stages(config.opt, base)
     try:
         state = make_state(config, capture, device)
         log.info("%s: %s; %d Gaussians on %s", capture.name, _what(capture), len(state.scene.gaussians), device)
@@ -80,7 +81,8 @@ def run(config: Config) -> dict[str, object]:
 
 def make_state(config: Config, capture: Capture, device: torch.device) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
-    plan = BatchPlan(capture, config.seed, config.train.lidar_rays)
+    paired = config.render == "gsplat"  # whose lidar is depth in the image
+    plan = BatchPlan(capture, config.seed, config.train.lidar_rays, paired)
     generator = torch.Generator(device).manual_seed(config.seed)
     if config.train.resume is None:
         scene = make_scene(capture, config.model, config.seed, device)

@@ -11,7 +11,7 @@ from tiny_capture import tiny_config, tiny_state
 from torch import Tensor
 
 from nurec_lite.config import DensityConfig
-from nurec_lite.geometry.se3 import quat_normalize, quat_rotate
+from nurec_lite.geometry.se3 import quat_conjugate, quat_normalize, quat_rotate
 from nurec_lite.optim import replace_gaussians
 from nurec_lite.scene.density import DEAD_OPACITY, MAX_COPIES, Relocation, add_noise, relocate, split_opacity
 from nurec_lite.scene.gaussians import Gaussians
@@ -166,6 +166,29 @@ def test_nothing_dead_and_nothing_new_changes_nothing() -> None:
 
 def test_all_dead_is_none() -> None:
     assert relocate(gaussians([0.001, 0.004]), 5, generator()) is None
+
+
+def test_weights_decide_together_with_opacity_whom_copies_follow() -> None:
+    n = 4000
+    g = gaussians([0.9, 0.3, 0.5, *[0.001] * n])
+    weights = torch.tensor([1.0, 6.0, 0.0, *[50.0] * n])  # 0.9 : 1.8 : 0, and dead ones never
+    relocation = relocate(g, 0, generator(), weights)
+    assert relocation is not None
+    parent = torch.cdist(relocation.values["means"][3:], g.means[:3]).argmin(1)
+    share = torch.bincount(parent, minlength=3) / n
+    assert torch.allclose(share, torch.tensor([1 / 3, 2 / 3, 0]), atol=0.03)  # 4 standard deviations
+
+
+def test_jitter_moves_copies_by_their_parent_s_spread_and_nothing_else() -> None:
+    n = 3000
+    g = gaussians([0.9, 0.8, *[0.001] * n])
+    relocation = relocate(g, 0, generator(), torch.tensor([1.0, 0.0, *[1.0] * n]), jitter=0.5)
+    assert relocation is not None
+    means = relocation.values["means"]
+    assert torch.equal(means[1], g.means[1])  # nobody copied it
+    around = quat_rotate(quat_conjugate(quat_normalize(g.quats[0])), torch.cat([means[:1], means[2:]]) - g.means[0])
+    assert torch.allclose(around.std(0), 0.5 * g.log_scales[0].exp(), rtol=0.06)
+    assert torch.allclose(around.mean(0), torch.zeros(3), atol=0.05 * float(g.log_scales[0].exp().max()))
 
 
 def test_unchanged_gaussians_are_their_own_source_and_changed_ones_begin_anew() -> None:

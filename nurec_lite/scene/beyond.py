@@ -13,9 +13,9 @@ from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_dire
 from nurec_lite.geometry.se3 import interpolate_between, quat_rotate
 from nurec_lite.scene.points import Points, colours_at
 
-COLUMNS = 512  # of azimuth, in which the highest return is looked for
+COLUMNS = 1024  # of azimuth, in which the highest return is looked for
 TOP_DEGREES = 30.0  # up to which elevation surfaces are continued
-STEP_DEGREES = 1.0
+STEP_DEGREES = 0.5
 BELOW_TOP_DEGREES = 3.0
 
 

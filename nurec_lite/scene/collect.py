@@ -25,20 +25,25 @@ def collect_gaussian_parameters(
     local = activate(scene.gaussians)
     node = scene.gaussians.node
     if not poses.valid.all():
-        present = torch.cat([poses.valid.new_ones(1), poses.valid[0]])[node]
-        node, local = node[present], {name: value[present] for name, value in local.items()}
+        present = torch.cat([poses.valid.new_ones(1), poses.valid[0]]).index_select(0, node)
+        kept = torch.nonzero(present).squeeze(-1)  # once: a mask would count anew, and wait, for every tensor
+        node = node.index_select(0, kept)
+        local = {name: value.index_select(0, kept) for name, value in local.items()}
     return _to_world(time, local, node, poses)
 
 
 def _to_world(time: float, local: dict[str, Tensor], node: Tensor, poses: TrackPoses) -> WorldGaussians:
     actor = torch.nonzero(node != BACKGROUND).squeeze(-1)
-    track = node[actor] - 1
-    q, velocity, spin = poses.quaternions[0, track], poses.velocities[0, track], poses.angular_velocities[0, track]
-    arm = quat_rotate(q, local["means"][actor])
+    track = node.index_select(0, actor) - 1
+    q, place, velocity, spin = (
+        values[0].index_select(0, track)
+        for values in (poses.quaternions, poses.translations, poses.velocities, poses.angular_velocities)
+    )
+    arm = quat_rotate(q, local["means"].index_select(0, actor))
     frames = local["quats"].new_tensor([1.0, 0, 0, 0]).expand(len(node), 4)
     moved = {
-        "means": local["means"].index_copy(0, actor, arm + poses.translations[0, track]),
-        "quats": local["quats"].index_copy(0, actor, quat_multiply(q, local["quats"][actor])),
+        "means": local["means"].index_copy(0, actor, arm + place),
+        "quats": local["quats"].index_copy(0, actor, quat_multiply(q, local["quats"].index_select(0, actor))),
         "frames": frames.index_copy(0, actor, q),
         "velocities": torch.zeros_like(local["means"]).index_copy(0, actor, velocity + torch.linalg.cross(spin, arm)),
     }

@@ -29,15 +29,18 @@ def relocate(
     g: Gaussians,
     n_new: int,  # Gaussians to add
     generator: torch.Generator,
+    weights: Tensor | None = None,  # [N] positive; None: all equal
+    jitter: float = 0.0,  # standard deviations by which copies move apart
 ) -> Relocation | None:  # None when all are dead
-    """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper)."""
+    """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
     opacity = torch.sigmoid(g.opacity_logits)
     dead = opacity <= DEAD_OPACITY
     if bool(dead.all()):
         return None
     rows = torch.cat([torch.nonzero(dead).squeeze(-1), torch.arange(len(g), len(g) + n_new, device=dead.device)])
     source = torch.arange(len(g) + n_new, device=dead.device)
-    source[rows] = _draw(torch.where(dead, torch.zeros_like(opacity), opacity), len(rows), generator)
+    likely = opacity if weights is None else opacity * weights
+    source[rows] = _draw(torch.where(dead, torch.zeros_like(opacity), likely), len(rows), generator)
     copies = torch.bincount(source, minlength=len(g))[source].clamp(max=MAX_COPIES)
     values = {name: getattr(g, name).detach()[source] for name in Gaussians.trained()}
     shared, shrink = split_opacity(opacity[source], copies)
@@ -45,6 +48,8 @@ def relocate(
     logits = torch.logit(shared.clamp(min=DEAD_OPACITY, max=1 - 1e-6))
     values["opacity_logits"] = torch.where(changed, logits, values["opacity_logits"])
     values["log_scales"] = values["log_scales"] + torch.where(changed, shrink.log(), torch.zeros_like(shrink))[:, None]
+    if jitter > 0:
+        values["means"] += _offsets(g.quats[source], g.log_scales[source], jitter * changed, generator)
     return Relocation(values, g.node[source], torch.where(changed, -torch.ones_like(source), source))
 
 
@@ -82,7 +87,16 @@ def add_noise(
     The paper multiplies eta by Sigma and by a factor chosen for scenes of unit size; in metres that would move a Gaussian of 1 m a
     thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
     """
-    eta = torch.randn(g.means.shape, generator=generator, device=g.means.device, dtype=g.means.dtype)
     transparent = torch.sigmoid(100 * (DEAD_OPACITY - torch.sigmoid(g.opacity_logits)))
-    along = (amount * transparent)[:, None] * g.log_scales.exp() * eta
-    g.means += (quat_to_matrix(quat_normalize(g.quats)) @ along[:, :, None]).squeeze(-1)
+    g.means += _offsets(g.quats, g.log_scales, amount * transparent, generator)
+
+
+def _offsets(
+    quats: Tensor,  # [N, 4]
+    log_scales: Tensor,  # [N, 3]
+    amount: Tensor,  # [N] standard deviations
+    generator: torch.Generator,
+) -> Tensor:  # [N, 3] metres, amount R S eta
+    eta = torch.randn(log_scales.shape, generator=generator, device=log_scales.device, dtype=log_scales.dtype)
+    along = amount[:, None] * log_scales.exp() * eta
+    return (quat_to_matrix(quat_normalize(quats)) @ along[:, :, None]).squeeze(-1)

@@ -6,7 +6,7 @@ Letters: N Gaussians, V of them visible, R rays.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,7 @@ from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
-from nurec_lite.splat.render import Kernels
+from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
 from nurec_lite.splat.tiles import PairList, camera_rays
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
@@ -108,9 +108,32 @@ def blend(
     return Blend(*out)
 
 
-KERNELS = Kernels(colour=lambda sh, directions: torch.ops.nurec_lite.sh_colour(sh, directions), blend=blend)
-render_camera = partial(render.render_camera, kernels=KERNELS)
-render_lidar = partial(render.render_lidar, kernels=KERNELS)
+CPU_KERNELS = Kernels(colour=lambda sh, directions: torch.ops.nurec_lite.sh_colour(sh, directions), blend=blend)
+# a GPU spends more on gathering the listed Gaussians than on the colours of all
+CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
+
+
+def _kernels(gaussians: WorldGaussians) -> Kernels:
+    return CUDA_KERNELS if gaussians.means.is_cuda else CPU_KERNELS
+
+
+def render_camera(
+    gaussians: WorldGaussians,
+    view: CameraView,
+    pairs: PairList,
+    sky: Tensor,  # [3, H, W] logits of the environment map
+) -> CameraImage:
+    """As nurec_lite.splat.render has it, which says what it computes."""
+    return render.render_camera(gaussians, view, pairs, sky, _kernels(gaussians))
+
+
+def render_lidar(
+    gaussians: WorldGaussians,
+    view: LidarView,
+    pairs: PairList,
+) -> LidarReturns:
+    """Likewise."""
+    return render.render_lidar(gaussians, view, pairs, _kernels(gaussians))
 
 
 def moves(view: CameraView | LidarView) -> bool:

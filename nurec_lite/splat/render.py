@@ -42,6 +42,11 @@ def _blend(gaussians: WorldGaussians, features: Tensor, rays: Rays, pairs: PairL
     return blend(gaussians, features, rays, pairs, view.centre())
 
 
+def _listed(gaussians: WorldGaussians, pairs: PairList) -> tuple[WorldGaussians, PairList]:
+    used, members = compact(pairs.gaussians, len(gaussians))
+    return gaussians.select(used), replace(pairs, gaussians=members)
+
+
 @dataclass(frozen=True)
 class Kernels:
     """What a render leaves to the reference or to compiled code."""
@@ -49,6 +54,9 @@ class Kernels:
     colour: Callable[[Tensor, Tensor], Tensor] = sh_colour
     blend: Callable[[WorldGaussians, Tensor, Rays, PairList, Any], Blend] = (
         _blend  # features [N, C]; the last is the view
+    )
+    listed: Callable[[WorldGaussians, PairList], tuple[WorldGaussians, PairList]] = (
+        _listed  # leaves only the Gaussians that some tile looks at, where that pays
     )
 
 
@@ -64,7 +72,7 @@ def render_camera(
 ) -> CameraImage:
     """C = sum w c + T sky(d)."""
     with span("gather"):
-        gaussians, pairs = _listed(gaussians, pairs)
+        gaussians, pairs = kernels.listed(gaussians, pairs)
     with span("rays"):
         rays = view.rays()
     with span("colour"):
@@ -86,16 +94,10 @@ def render_lidar(
 ) -> LidarReturns:
     """Range, intensity and ray drop of every ray of the view."""
     with span("gather"):
-        gaussians, pairs = _listed(gaussians, pairs)
+        gaussians, pairs = kernels.listed(gaussians, pairs)
     with span("rays"):
         rays = view.rays()
     with span("blend"):
         out = kernels.blend(gaussians, gaussians.lidar, rays, pairs, view)
     intensity, drop = out.features.unbind(-1)
     return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
-
-
-def _listed(gaussians: WorldGaussians, pairs: PairList) -> tuple[WorldGaussians, PairList]:
-    """Only the Gaussians that some tile looks at."""
-    used, members = compact(pairs.gaussians, len(gaussians))
-    return gaussians.select(used), replace(pairs, gaussians=members)
