@@ -123,6 +123,7 @@ class Config:
     seed: int = 0  # of everything random
     device: str = "auto"  # auto, cpu, cuda or cuda:N
     ops: str = "native"  # native: kernels, compiled at first use; reference: plain torch, exact and slow
+    render: str = "own"  # own: our renderer, by `ops`; gsplat: the peer (CUDA; images, lidar as their depth)
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

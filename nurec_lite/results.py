@@ -41,7 +41,7 @@ FIGURES = tuple(
         ("psnr_actors", "PSNR of moving actors", "dB", 2, "Inside the projected boxes of moving objects, mean over them"),
         ("lidar_median_abs_m", "Lidar error, median", "m", 3, "Rendered against measured range over the rays that returned"),
         ("lidar_mean_abs_m", "Lidar error, mean", "m", 3, "The same as a mean; rays that meet nothing count as 80 m"),
-        ("lidar_errors", "Lidar errors are of", "", 0, "Pixels' z where that moment's returns fall, 0 if empty: render=gsplat draws no lidar"),
+        ("lidar_errors", "Lidar errors are of", "", 0, "z of pixels where returns fall, 0 if nothing is drawn: render=gsplat has no lidar"),
         ("lidar_median_sq_m2", "Lidar error, median of squares", "m²", 4, "The same errors squared, as some papers state them"),
         ("lidar_opacity_half", "Rays that meet something", "", 3, "Share of returned rays with an opacity of 0.5 or more; 1 is best"),
         ("intensity_rmse", "Intensity error", "", 3, "Root mean square over the rays that returned, of values from 0 to 1"),

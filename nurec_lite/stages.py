@@ -31,6 +31,8 @@ from nurec_lite.splat.tiles import PairList, tile
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 
 OPS = ("native", "reference")
+RENDERS = ("own", "gsplat")
+PEER = "render=gsplat"  # under which name the peer claims stages
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
 
@@ -137,7 +139,7 @@ def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     """One image and some rays: render, compare, differentiate, update, adapt."""
     with span("to_device"):
         batch = batch.to(state.device)
-        camera, lidar = _views(state, batch)
+        camera, lidar = views(state, batch)
     rendered = render_frame(stages, state.scene, camera)
     sensor = state.plan.capture.images[batch.image_index].sensor
     image = exposed(state.scene, state.plan.capture.camera_index(sensor), rendered.colour)
@@ -145,6 +147,18 @@ def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     returns = None if lidar is None else render_sweep(stages, state.scene, lidar)
     with span("loss"):
         loss, terms = stages.loss(state, batch, image, target, returns)
+    return learn(stages, state, loss, terms, image, target)
+
+
+def learn(
+    stages: "Stages",
+    state: TrainState,
+    loss: Tensor,  # []
+    terms: dict[str, Tensor],  # of the loss, before their weights
+    image: Tensor,  # [H, W, 3] as the camera would see it
+    target: Tensor,  # [H, W, 3]
+) -> StepResult:
+    """What follows the loss in every step: differentiate, update, adapt."""
     with span("backward"):
         loss.backward()
     with span("optimize"):
@@ -155,7 +169,7 @@ def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     return StepResult({name: term.detach() for name, term in terms.items()}, mse)
 
 
-def _views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
+def views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
     """Where the batch's image and rays were taken from."""
     capture = state.plan.capture
     camera = camera_view(capture, capture.images[batch.image_index], state.device)
@@ -190,10 +204,16 @@ class Stages:
     def of(
         ops: str,  # native or reference
         device: torch.device,
+        render: str = "own",  # or gsplat
     ) -> "Stages":
-        """The baseline: rendered by compiled kernels, or in plain torch, which is exact and slow."""
-        if ops not in OPS:
-            raise ConfigError(f"ops is '{ops}', but must be one of {', '.join(OPS)}")
+        """The baseline: rendered by compiled kernels, in plain torch, which is exact and slow, or by the peer."""
+        for key, value, known in (("ops", ops, OPS), ("render", render, RENDERS)):
+            if value not in known:
+                raise ConfigError(f"{key} is '{value}', but must be one of {', '.join(known)}")
+        if render == "gsplat":
+            from nurec_lite.depth import peer_stages  # compiles gsplat's kernels, and stands on this module
+
+            return peer_stages(ops, device)
         if ops == "reference":
             return Stages()
         from nurec_lite.splat.native import native_stages  # compiles kernels, which the reference does without
@@ -215,6 +235,11 @@ class Stages:
         closers = tuple(stage.close for stage in stages.values() if hasattr(stage, "close"))
         new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
         return replace(self, closers=self.closers + closers, **new)
+
+    @property
+    def renders_lidar(self) -> bool:
+        """Whether there are sweeps at all; the peer draws images alone."""
+        return self.claims.get("render_lidar") != PEER
 
     def wrap(self, **wrappers: Callable[[Callable], Callable]) -> "Stages":
         """Puts something around stages, whatever they are by then."""

@@ -217,7 +217,7 @@ def test_a_run_says_how_it_was_measured_and_its_checkpoint_remembers(
     stored = json.loads((folder / "metrics.json").read_text())
     assert stored["lidar_errors"] == "image depth" and stored["chamfer_m"] is None
     page = (folder / "report.html").read_text()
-    assert "render=gsplat draws no lidar" in page and "camera_0, median error" in page
+    assert "render=gsplat has no lidar" in page and "camera_0, median error" in page
     assert "range" in (folder / "history.csv").read_text().splitlines()[0].split(",")
     nurec_lite.evaluate.work([f"checkpoint={checkpoint}", "device=cpu"])
     again = json.loads((folder / "evaluate-interp-test" / "metrics.json").read_text())
