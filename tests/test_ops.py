@@ -182,6 +182,8 @@ def test_wrong_dtypes(call: str, device: torch.device) -> None:
 def test_tensors_that_are_not_contiguous(call: str, device: torch.device) -> None:
     args = arguments(call, device)
     for name, tensor in tensors_of(args):
+        if tensor.numel() == 1:  # a lidar of one band has one edge: contiguous however it is strided
+            continue
         strided = torch.stack([tensor, tensor], dim=-1)[..., 0]
         assert not strided.is_contiguous()
         refused(call, args | {name: strided}, name, "not contiguous")
@@ -252,8 +254,9 @@ def test_lists_that_point_nowhere(call: str, what: str, device: torch.device) ->
         "no ray": ("rays", (0, 0), -2),
     }[what]
     args[name] = args[name].clone()
-    assert what != "offset falls" or args[name][middle - 1] > 0
     args[name][place] = value
+    if what == "offset falls":
+        args[name][middle - 1] = 1
     refused(call, args, name, "ascend" if what == "offset falls" else "must be at least")
 
 
