@@ -179,8 +179,20 @@ class PackConfig(Config):
     show: bool = False  # only says what the capture holds
 
 
+@dataclass
+class ProfileConfig(Config):
+    """Records some steps of a training run."""
+
+    tool: str = "nsys"  # nsys: timeline; ncu: counters of kernels; torch: timeline where nsys is missing, also on a CPU
+    warmup: int = 20  # steps before those that are recorded
+    steps: int = 10  # that are recorded
+    kernels: str | None = None  # ncu: regular expression of kernels' names; null: all
+    range: str | None = None  # ncu: only kernels that this range starts, such as step/render_camera
+
+
 VERBS: dict[str, type[Config]] = {
-    "train": Config, "evaluate": EvaluateConfig, "render": RenderConfig, "export": ExportConfig, "pack": PackConfig
+    "train": Config, "evaluate": EvaluateConfig, "render": RenderConfig, "export": ExportConfig, "pack": PackConfig,
+    "profile": ProfileConfig,
 }  # fmt: skip
 for _verb, _class in VERBS.items():
     ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)

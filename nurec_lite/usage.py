@@ -13,9 +13,11 @@ from typing import Any
 from nurec_lite.config import VERBS, Config
 
 Key = tuple[str, str, str]  # name, default, meaning
-_SHARED = {"evaluate": {"out", "device"}, "render": {"out", "device"}, "pack": {"out", "data"}}  # with training
+_SHARED = {
+    "evaluate": {"out", "device"}, "render": {"out", "device"}, "pack": {"out", "data"}, "profile": {"out", "device"}
+}  # fmt: skip  # with training
 _RUN = "\n\nEvery key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
-_REST = {"evaluate": _RUN, "render": _RUN}
+_REST = {"evaluate": _RUN, "render": _RUN, "profile": _RUN}
 
 
 def help_text(verb: str, text: str) -> str:
