@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from nurec_lite.command import mended
 from nurec_lite.profiling.gates import FAILED, INCONCLUSIVE, NAMES, PASSED, Verdict, judge, parse_gates, worst
 from nurec_lite.profiling.sides import Known, Side, read_side
 from nurec_lite.profiling.summary import ProfileError
@@ -165,16 +164,15 @@ def _parser() -> _Parser:
 
 def main(
     arguments: list[str],  # what follows `compare`
-) -> int:  # of CODES
-    with mended("profile"):
-        args = _parser().parse_args(arguments)
-        gates = parse_gates(args.gate) if args.gate else []
-        a, b = read_side(args.a), read_side(args.b)
-        if (a.tool == "ncu") != (b.tool == "ncu"):
-            raise ProfileError(
-                f"{a.path} is of {a.tool} and {b.path} of {b.tool}: ncu tells of launches and the others of steps; "
-                "compare two profiles of one kind"
-            )
-        verdicts = [judge(gate, a, b) for gate in gates]
-        print(markdown(a, b, verdicts, args.rows))
-        return CODES[worst(verdicts)]
+) -> int:  # of CODES; ProfileError for a mistake
+    args = _parser().parse_args(arguments)
+    gates = parse_gates(args.gate) if args.gate else []
+    a, b = read_side(args.a), read_side(args.b)
+    if (a.tool == "ncu") != (b.tool == "ncu"):
+        raise ProfileError(
+            f"{a.path} is of {a.tool} and {b.path} of {b.tool}: ncu tells of launches and the others of steps; "
+            "compare two profiles of one kind"
+        )
+    verdicts = [judge(gate, a, b) for gate in gates]
+    print(markdown(a, b, verdicts, args.rows))
+    return CODES[worst(verdicts)]
