@@ -44,7 +44,7 @@ ROWS = 25  # of kernels that are printed; the file has all
 def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     """All that goes into the file, conditions first."""
     device, load = choose_device(config.device), os.getloadavg()
-    stages = build_stages(config.opt, Stages.of(config.ops, device))
+    stages = build_stages(config.opt, Stages.of(config.ops, device, config.render))
     try:
         state = make_state(config, open_capture(config.data), device)
         state.progress = args.progress

@@ -33,7 +33,7 @@ def profiled(
 ) -> dict[str, Any]:  # see `figures`
     """Runs the steps under torch.profiler, whose times are no result but whose counts are."""
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
-    with profile(activities=activities) as profiler:
+    with profile(activities=activities, acc_events=True) as profiler:  # or torch 2.11 warns
         for _ in range(steps):
             with record_function(MARK):
                 step()

@@ -5,7 +5,8 @@
     python scripts/sanitize.py memcheck         one of them
 
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
-the spherical harmonics, at an image size that fills its tiles and at one that does not. Every tensor is an allocation of its own
+the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
+and without gradients of the camera's pose. Every tensor is an allocation of its own
 (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck and initcheck check
 CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read; what it finds
 in those alone is told and not counted.
@@ -22,8 +23,10 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from nurec_lite.environment import choose_device
 from nurec_lite.errors import UserError
@@ -41,11 +44,11 @@ SIZE = (
     "device=cuda model.points=2000 model.actor_points=50 model.raised_points=300 model.far_points=200 density.every=1 "
     "density.start=0 density.cap=4000 train.lidar_rays=512 train.steps=2 data.frames=[0,10]"
 )
-VARIANTS = (  # degree 1 at 192 x 96, the others at 38 x 19 pixels
-    "model.sh_degree=1",
-    "model.sh_degree=0 data.downscale=5",
-    "model.sh_degree=2 data.downscale=5",
-    "model.sh_degree=3 data.downscale=5",
+VARIANTS = (  # overrides and cameras: degree 1 at 192 x 96, the others at 38 x 19 pixels
+    ("model.sh_degree=1", "rolling"),
+    ("model.sh_degree=0 data.downscale=5", "rolling"),
+    ("model.sh_degree=2 data.downscale=5", "global"),  # one pose an image
+    ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of the poses, by those of the rays
 )
 OURS = re.compile(r"\bnurec::cuda::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
 
@@ -70,22 +73,37 @@ def steps() -> None:
     from nurec_lite.stages import Stages
     from nurec_lite.train import make_state, spent
 
-    for variant in VARIANTS:
-        config = composed("train", [*SIZE.split(), *variant.split()])
-        device = choose_device(config.device)
+    for overrides, cameras in VARIANTS:
+        config = composed("train", [*SIZE.split(), *overrides.split()])
+        device, capture = choose_device(config.device), open_capture(config.data)
         stages = build_stages(config.opt, Stages.of(config.ops, device))
-        state = make_state(config, open_capture(config.data), device)
+        if cameras == "global":
+            capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
+        if cameras == "learned":
+            stages = stages.wrap(render_camera=_with_learned_pose)
+        state = make_state(config, capture, device)
         while (progress := spent(config.train, state.step, 0)) < 1:
             state.progress = progress
             stages.step(stages, state, stages.next_batch(state.plan, state.step)).mse.item()
             state.step += 1
 
 
+def _with_learned_pose(stage: Callable[..., Any]) -> Callable[..., Any]:
+    """Renders as the stage does, and wants the gradient of the camera's pose at the exposure's start."""
+
+    def render_camera(gaussians: Any, view: Any, *rest: Any) -> Any:
+        return stage(
+            gaussians, replace(view, T_world_sensor_start=view.T_world_sensor_start.clone().requires_grad_()), *rest
+        )
+
+    return render_camera
+
+
 def launches() -> None:
     """Prints how often the steps launch each of our kernels, as JSON in the last line."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         steps()
     print(json.dumps({k.key: k.count for k in profiler.key_averages() if OURS.search(k.key)}))
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/sanitize.py: what it reads from compute-sanitizer's reports, with a stand-in for the program where there is no GPU."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,10 +65,33 @@ def test_kernels_that_the_steps_leave_out_are_named() -> None:
     assert "renderForward<true>" not in left and {"renderForward<false>", "project_kernel"} <= set(left)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_steps_are_a_configuration_with_relocation(variant: str) -> None:
-    config = composed("train", [*SIZE.split(), *variant.split()])
+@pytest.mark.parametrize(("overrides", "cameras"), VARIANTS)
+def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str) -> None:
+    config = composed("train", [*SIZE.split(), *overrides.split()])
+    assert cameras in ("rolling", "global", "learned")
     assert (config.device, config.train.steps, config.density.every, config.density.start) == ("cuda", 2, 1, 0)
+
+
+def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU in plain torch: every kind of camera, and gradients reach the poses."""
+    small = (
+        "device=cpu ops=reference data.downscale=8 data.frames=[0,5] model.points=50 train.lidar_rays=16 train.steps=1"
+    )
+    monkeypatch.setattr(sanitize, "SIZE", f"{small} model.raised_points=5 model.far_points=5 model.actor_points=5")
+    monkeypatch.setattr(sanitize, "VARIANTS", (("model.sh_degree=0", "global"), ("model.sh_degree=0", "learned")))
+    wanted: list[bool] = []
+    wrap = sanitize._with_learned_pose
+
+    def watched(stage: Callable[..., Any]) -> Callable[..., Any]:
+        def render_camera(gaussians: Any, view: Any, *rest: Any) -> Any:
+            wanted.append(view.T_world_sensor_start.requires_grad)
+            return stage(gaussians, view, *rest)
+
+        return wrap(render_camera)
+
+    monkeypatch.setattr(sanitize, "_with_learned_pose", watched)
+    sanitize.steps()
+    assert wanted == [True]
 
 
 def tool(folder: Path, report: str) -> str:
