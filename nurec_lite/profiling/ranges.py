@@ -47,33 +47,44 @@ class _RecordFunction:
         begun.__exit__(None, None, None)
 
 
+class _Several:
+    def __init__(self, recorders: list[Recorder]) -> None:
+        self.recorders = recorders
+
+    def begin(self, path: str) -> list[Any]:
+        return [recorder.begin(path) for recorder in self.recorders]
+
+    def end(self, path: str, begun: list[Any]) -> None:
+        for recorder, its in zip(reversed(self.recorders), reversed(begun), strict=True):
+            recorder.end(path, its)
+
+
 class _Thread(threading.local):
     path = ""  # of the innermost open range
 
 
 _HAS_NVTX = torch.backends.cuda.is_built()
 _NOTHING: AbstractContextManager[None] = nullcontext()
-_recorders: tuple[Recorder, ...] = ()
+_recorder: Recorder | None = None
 _thread = _Thread()
 
 
 class _Span:
     """An open range. What it told of its begin, it tells of its end, whatever `switch` does in between."""
 
-    __slots__ = ("begun", "outer", "path", "recorders")
+    __slots__ = ("begun", "outer", "path", "recorder")
 
-    def __init__(self, name: str, within: str | None) -> None:
-        self.outer, self.recorders = _thread.path, _recorders
+    def __init__(self, recorder: Recorder, name: str, within: str | None) -> None:
+        self.recorder, self.outer = recorder, _thread.path
         inside = self.outer if within is None else within
         self.path = f"{inside}/{name}" if inside else name
 
     def __enter__(self) -> None:
         _thread.path = self.path
-        self.begun = [recorder.begin(self.path) for recorder in self.recorders]
+        self.begun = self.recorder.begin(self.path)
 
     def __exit__(self, *error: object) -> None:
-        for recorder, begun in zip(reversed(self.recorders), reversed(self.begun), strict=True):
-            recorder.end(self.path, begun)
+        self.recorder.end(self.path, self.begun)
         _thread.path = self.outer
 
 
@@ -82,12 +93,12 @@ def span(
     within: str | None = None,  # path of the range around it; None: the innermost open one of this thread
 ) -> AbstractContextManager[None]:
     """A range. Autograd calls backward formulas from threads of its own, in which no range is open: they name theirs."""
-    return _Span(name, within) if _recorders else _NOTHING
+    return _NOTHING if _recorder is None else _Span(_recorder, name, within)
 
 
 def in_span(name: str, function: Callable[P, T]) -> Callable[P, T]:
     """The function, each call of which is a range; the function itself while nothing is recorded."""
-    if not _recorders:
+    if _recorder is None:
         return function
 
     def in_range(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -104,11 +115,12 @@ def switch(
     timing: Recorder | None = None,  # a `nurec_lite.profiling.timing.Timing`
 ) -> Iterator[None]:
     """Within the block, all ranges of the process are recorded there."""
-    global _recorders
-    before = _recorders
+    global _recorder
+    before = _recorder
     chosen = (_Nvtx() if nvtx and _HAS_NVTX else None, _RecordFunction() if torch else None, timing)
-    _recorders = tuple(recorder for recorder in chosen if recorder is not None)
+    recorders = [recorder for recorder in chosen if recorder is not None]
+    _recorder = _Several(recorders) if len(recorders) > 1 else next(iter(recorders), None)
     try:
         yield
     finally:
-        _recorders = before
+        _recorder = before
