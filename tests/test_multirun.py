@@ -8,14 +8,17 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from tiny_capture import tiny_capture
 
 from nurec_lite import progress, train
 from nurec_lite.capture.pack import write_pack
+from nurec_lite.checkpoint import load_checkpoint
 from nurec_lite.command import command
 from nurec_lite.config import to_config
 from nurec_lite.opt import known_options
@@ -54,6 +57,14 @@ def stored_options(folder: Path) -> list[str]:
     return list(OmegaConf.load(folder / "config.yaml").opt)
 
 
+def flat(tree: Any, prefix: str = "") -> dict[str, torch.Tensor]:
+    """Tensors by their dotted keys."""
+    if isinstance(tree, torch.Tensor):
+        return {prefix: tree}
+    inner = tree.items() if isinstance(tree, dict) else ()
+    return {key: leaf for name, sub in inner for key, leaf in flat(sub, f"{prefix}.{name}").items()}
+
+
 def test_each_run_has_its_options_its_folder_and_its_clock(
     sweep: Sweep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,6 +76,10 @@ def test_each_run_has_its_options_its_folder_and_its_clock(
         "the first one counts from the start of the process, imports included"
     )
     assert capsys.readouterr().out.count("option workers (exact)") == 1, "handlers of the log pile up"
+    scenes = [flat(load_checkpoint(folder / "checkpoint.pt", "cpu")["scene"]) for folder in folders]
+    for other in scenes[1:]:
+        assert other.keys() == scenes[0].keys() and len(other) > 5
+        assert all(torch.equal(value, other[name]) for name, value in scenes[0].items()), "another state at the start"
 
 
 def test_a_folder_that_is_given_is_kept(sweep: Sweep, tmp_path: Path) -> None:
