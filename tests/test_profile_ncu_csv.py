@@ -45,7 +45,7 @@ def test_times_are_seconds(tmp_path: Path, unit: str, cell: str, seconds: float)
         ("", (1.0, "")), ("%", (1.0, "%")), ("register/thread", (1.0, "")), ("Kbyte/block", (1e3, "byte")),
         ("byte/second", (1.0, "byte/second")), ("Gbyte/s", (1e9, "byte/second")), ("byte/usecond", (1e6, "byte/second")),
         ("cycle/nsecond", (1e9, "cycle/second")), ("Mhz", (1e6, "cycle/second")), ("hz", (1.0, "cycle/second")),
-        ("inst/cycle", (1.0, "1/cycle")), ("byte/cycle", (1.0, "byte/cycle")), ("cycle", (1.0, "")),
+        ("sectors", (1.0, "")), ("inst/cycle", (1.0, "1/cycle")), ("byte/cycle", (1.0, "byte/cycle")), ("cycle", (1.0, "")),
     ],
 )  # fmt: skip
 def test_units(text: str, expected: tuple[float, str]) -> None:
@@ -53,16 +53,17 @@ def test_units(text: str, expected: tuple[float, str]) -> None:
     assert (scale, dimension) == (pytest.approx(expected[0], rel=1e-12), expected[1])
 
 
-@pytest.mark.parametrize("text", ["furlong", "Xbyte", "byte/fortnight"])
+@pytest.mark.parametrize("text", ["Xbyte", "Kinst", "byte/Fortnight"])
 def test_unknown_units_are_told(tmp_path: Path, text: str) -> None:
     (launch,) = read(tmp_path, page({}, units={DURATION: text}))
     with pytest.raises(ProfileError, match=rf"unit '{text}' of {DURATION} is unknown; export .*--print-units base"):
         launch.number(DURATION, "second")
 
 
-def test_a_unit_of_another_kind_is_told(tmp_path: Path) -> None:
-    (launch,) = read(tmp_path, page({}, units={DURATION: "byte"}))
-    with pytest.raises(ProfileError, match="is given in 'byte', which is no second"):
+@pytest.mark.parametrize("text", ["byte", "furlong", "cycle/second", ""])
+def test_a_unit_of_another_kind_is_told(tmp_path: Path, text: str) -> None:
+    (launch,) = read(tmp_path, page({}, units={DURATION: text}))
+    with pytest.raises(ProfileError, match=f"is given in '{text}', which is no second"):
         launch.number(DURATION, "second")
 
 

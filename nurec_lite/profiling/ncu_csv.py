@@ -30,9 +30,6 @@ _NOUNS = {
     "hz": "cycle/second",
     "Hz": "cycle/second",
 }
-_COUNTED = (
-    "", "inst", "thread", "warp", "block", "cluster", "register", "request", "sector", "sectors", "wavefront", "sample",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -100,11 +97,13 @@ def parse_unit(
 def _simple(
     text: str,  # no fraction
 ) -> tuple[float, str]:  # factor and dimension, "" for counts
-    if text in _COUNTED:
-        return 1.0, ""
     if text in _NOUNS:
         return 1.0, _NOUNS[text]
-    return _PREFIXES[text[0]], _NOUNS[text[1:]]
+    if text[1:] in _NOUNS:
+        return _PREFIXES[text[0]], _NOUNS[text[1:]]
+    if re.fullmatch("[a-z]*", text):  # such as inst, warp or sectors; prefixes of counts would be capitals
+        return 1.0, ""
+    raise KeyError(text)
 
 
 def read_launches(path: Path) -> list[Launch]:

@@ -32,6 +32,10 @@ from nurec_lite.profiling.ncu_words import (
 
 FORMAT = 1
 SECTIONS = 16  # kernels that get a section of their own, the longest ones
+_RULE = (
+    "Verdicts follow NVIDIA's rule: below 60 % of the peaks of compute and of memory a kernel is latency-bound; else the larger of the "
+    "two names it, unless both are below 80 % and within 10 points, which is balanced. The peaks are those that the hardware sustains."
+)
 _HEADS = (
     "kernel", "launches", "longest", "verdict", "registers", "shared memory a block", "occupancy, theoretical",
     "achieved", "limited by", "compute", "memory", "DRAM", "FP32", "FLOP/byte",
@@ -45,7 +49,7 @@ class Profile:
     tool_version: str
     command: str
     environment: dict[str, str]
-    steps: int | None  # of the window
+    steps: int  # of the window
     notes: tuple[str, ...]
     kernels: tuple[Kernel, ...]  # in the order of the launches
 
@@ -97,6 +101,7 @@ def markdown(profile: Profile) -> str:
         "## All kernels",
         f"The figures of a row are those of the longest launch; kernels.csv has all {len(profile.kernels)} launches.",
         _table([_row(name, launches) for name, launches in groups.items()]),
+        _RULE,
         *[_section(name, launches) for name, launches in list(groups.items())[:SECTIONS]],
     ]
     return "\n\n".join(parts) + "\n"
