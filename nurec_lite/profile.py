@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m nurec_lite.profile: records some steps of a training run and says where their time goes."""
+
+import nurec_lite.threads  # noqa: F401  before torch
+
+# isort: split
+import shlex
+import sys
+from pathlib import Path
+
+from nurec_lite import ops
+from nurec_lite.command import command, composed, mended
+from nurec_lite.config import ConfigError, ProfileConfig, check_budget
+from nurec_lite.profiling import compare
+from nurec_lite.profiling.markdown import headline
+from nurec_lite.profiling.nsys import record_nsys
+from nurec_lite.profiling.results import write_profile
+from nurec_lite.profiling.summarise import summarise
+from nurec_lite.profiling.torch_profiler import record_torch
+
+HELP = """
+Records some steps of a training run and says where their time goes, on the host and on the GPU.
+
+  python -m nurec_lite.profile                                            the bundled street, by nsys
+  python -m nurec_lite.profile tool=torch                                 where nsys is missing, or on a CPU
+  python -m nurec_lite.profile data=kitti_raw data.root=FOLDER +opt=all   any training run, here a drive with options
+  python -m nurec_lite.profile tool=ncu kernels=render range=step/backward    counters of kernels
+  python -m nurec_lite.profile compare runs/a runs/b --gate launches=0,time=3%    two profiles side by side
+
+Leaves in the folder `out`: summary.json, summary.md, pictures, and what the tool itself wrote. The steps run in a process of their own.
+Times taken under a profiler are for comparison with one another; train.timing=true measures without one.
+"""
+RECORD = {"nsys": record_nsys, "torch": record_torch}
+TOOLS = ("nsys", "ncu", "torch")
+
+
+def work(arguments: list[str]) -> None:
+    config = composed("profile", arguments)
+    check(config)
+    out, line = Path(config.out), shlex.join(["python", "-m", "nurec_lite.profile", *arguments])
+    if config.ops == "native":
+        ops.load()  # compiles kernels now, not under a profiler
+    if config.tool == "ncu":
+        from nurec_lite.profiling.ncu import run_ncu
+
+        run_ncu(config, out, line)
+    else:
+        _record(config, out, line)
+    print(f"results in {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
+
+
+def _record(config: ProfileConfig, out: Path, line: str) -> None:
+    trace, taken = RECORD[config.tool](config, out, line)
+    summary = summarise(trace, taken)
+    write_profile(out, summary, trace)
+    print(headline(summary))
+
+
+def check(config: ProfileConfig) -> None:
+    check_budget(config)
+    if config.tool not in TOOLS:
+        raise ConfigError(f"tool is '{config.tool}', but must be one of {', '.join(TOOLS)}")
+    if config.steps < 1 or config.warmup < 0:
+        raise ConfigError(f"steps={config.steps} and warmup={config.warmup}: record at least 1 step after 0 or more")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["compare"]:
+        with mended("profile"):
+            sys.exit(compare.main(sys.argv[2:]))
+    command("profile", HELP, work)

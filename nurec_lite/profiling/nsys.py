@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records the window by nsys and reads what it exported."""
+
+import logging
+import re
+from pathlib import Path
+
+from nurec_lite.config import ProfileConfig
+from nurec_lite.profiling.child import Ended, run_logged, told, waiting_lines
+from nurec_lite.profiling.nsys_trace import read_nsys
+from nurec_lite.profiling.summarise import Taken
+from nurec_lite.profiling.summary import ProfileError
+from nurec_lite.profiling.tools import check_version, find_tool, version_text
+from nurec_lite.profiling.trace import Trace
+from nurec_lite.profiling.window import window_command
+
+FLAGS = (
+    "--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--capture-range=cudaProfilerApi",
+    "--capture-range-end=stop", "--kill=none", "--cuda-graph-trace=node", "--force-overwrite=true",
+)  # fmt: skip
+_KNOWN = {  # what nsys or the process says -> what it means and what to do
+    "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS|already subscribed to CUPTI": "another profiler is attached to the process or the GPU; "
+    "end it (torch.profiler, ncu, DCGM's profiling) and try again",
+    "Importer error|QdstrmImporter": "nsys recorded but cannot import what it recorded; install libdw and libelf (packages "
+    "libdw1 and libelf1) and the whole of Nsight Systems of one version (the copy inside Nsight Compute looks for its importer "
+    "in host/host-linux-x64), or use tool=torch",
+    "Version number is invalid": "another, newer nsys wrote the report than the one that reads it; let PATH name one version",
+    "unrecogni[sz]ed option|Illegal [-\\w]+ argument|invalid value for": "this nsys does not know a flag that is needed; "
+    "install a newer NVIDIA Nsight Systems, or use tool=torch",
+    "ERR_NVGPUCTRPERM": "the driver keeps the GPU's counters for administrators; run as root or load the driver with "
+    "NVreg_RestrictProfilingToAdminUsers=0, or use tool=torch",
+    "(?i)driver version .*(insufficient|not supported|newer than)|incompatible CUDA driver": "the driver and nsys do not match; "
+    "install a driver or an NVIDIA Nsight Systems as new as the other, or use tool=torch",
+}  # fmt: skip
+log = logging.getLogger("nurec_lite")
+
+
+def record_nsys(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, Taken]:
+    """Leaves nsys.nsys-rep (for the GUI), nsys.sqlite and nsys.log in `out`."""
+    nsys = find_tool("nsys")
+    version = check_version("nsys", nsys)
+    for old in out.glob("nsys.*"):
+        old.unlink()
+    log.info("nsys %s records %d steps after %d", version_text(version), config.steps, config.warmup)
+    child = window_command(config, out, "nvtx")
+    ended = run_logged([str(nsys), "profile", *FLAGS, f"--output={out / 'nsys'}", *child], out / "nsys.log")
+    window = told(out, "nvtx", ended)
+    trace = _exported(nsys, out, ended)
+    return trace, Taken("nsys", version_text(version), command, window, waiting_lines(config, out))
+
+
+def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:
+    """ProfileError with nsys's own words where they are known."""
+    report, database = out / "nsys.nsys-rep", out / "nsys.sqlite"
+    if not report.is_file():
+        raise _explained(ended) or ProfileError(
+            f"nsys wrote no report (code {ended.code}); {ended.log} has its output, and tool=torch needs no nsys"
+        )
+    export = ["export", "--type=sqlite", "--force-overwrite=true", f"--output={database}", str(report)]
+    exported = run_logged([str(nsys), *export], out / "nsys.export.log")
+    if not database.is_file():
+        raise _explained(exported) or ProfileError(
+            f"nsys cannot export {report} (code {exported.code}); {exported.log} has its output, and tool=torch needs no nsys"
+        )
+    try:
+        return read_nsys(database)
+    except ProfileError as error:
+        raise _explained(ended) or error from error
+
+
+def _explained(ended: Ended) -> ProfileError | None:
+    """The line of the output that is known, and what it means."""
+    for line in ended.output.splitlines():
+        for pattern, meaning in _KNOWN.items():
+            if re.search(pattern, line):
+                return ProfileError(f"nsys says '{line.strip()[:160]}': {meaning}")
+    return None
