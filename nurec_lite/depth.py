@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lidar returns as depths in an image: what stands for rendered rays where the renderer draws images alone (render=gsplat).
 
-A return, placed in the world at its own ray's time, is projected into an image of about the same time; the expected depth of the pixel
-it falls on is compared with its own. What an actor moves between both times is neglected, and a point that the lidar sees past what
-hides it from the camera counts like any other: weaknesses of this kind of supervision, which its users accept.
-Letters: R lidar rays.
+A return, placed in the world at its own ray's time, is projected into the images of the same frame index; the expected depth of the
+pixel it falls on is compared with its own. What an actor moves between both times is neglected, and a point that the lidar sees past
+what hides it from the camera counts like any other: weaknesses of this kind of supervision, which its users accept.
+Letters: R lidar rays, M of which ended inside an image.
 """
 
 import math
@@ -20,14 +20,15 @@ from nurec_lite.capture.loader import Batch
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.config import ConfigError
 from nurec_lite.geometry.camera import pixel_directions, project_points
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import transform
 from nurec_lite.profiling.ranges import span
 from nurec_lite.scene.scene import exposed
 from nurec_lite.splat import peer
 from nurec_lite.splat.project import NEAR
 from nurec_lite.splat.render import CameraImage
-from nurec_lite.splat.views import CameraView, LidarView, lidar_view
-from nurec_lite.stages import PEER, Stages, StepResult, TrainState, learn, render_frame, views
+from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.stages import PEER, Stages, StepResult, TrainState, learn, render_frame
 
 _NO_OPACITY = 1e-10  # below it a pixel has no depth: gsplat's bound
 
@@ -46,57 +47,86 @@ def stages_of(gsplat: peer.Peer) -> Stages:
         tile=peer.tile,
         render_camera=partial(peer.render_camera, peer=gsplat),
         render_lidar=peer.render_lidar,
-        step=depth_step,
+        step=DepthStep(),
     )
-
-
-def depth_step(stages: Stages, state: TrainState, batch: Batch) -> StepResult:
-    """One image, with the returns of a sweep as depths of its pixels: render, compare, differentiate, update, adapt."""
-    with span("to_device"):
-        batch = batch.to(state.device)
-        camera, lidar = views(state, batch)
-    rendered = render_frame(stages, state.scene, camera)
-    sensor = state.plan.capture.images[batch.image_index].sensor
-    image = exposed(state.scene, state.plan.capture.camera_index(sensor), rendered.colour)
-    target = batch.image.float() / 255
-    with span("loss"):
-        loss, terms = stages.loss(state, batch, image, target, None)
-        if lidar is not None and batch.sweep is not None:
-            returns = project_returns(lidar, batch.sweep.ranges, batch.sweep.returned, camera)
-            terms["range"] = returns.mean(returns.errors(rendered, camera))
-            loss = loss + state.config.loss.range * terms["range"]
-    return learn(stages, state, loss, terms, image, target)
 
 
 @dataclass(frozen=True)
 class ImagedReturns:
-    """R rays of a sweep as a camera sees where they ended."""
+    """M returns of lidar rays as a camera sees them."""
 
-    pixels: Tensor  # [R] int64, row by row; 0 where not inside
-    depths: Tensor  # [R] z in metres
-    inside: Tensor  # [R] bool: the ray returned, from within the image
+    pixels: Tensor  # [M] int64, row by row
+    depths: Tensor  # [M] z in metres
 
-    def errors(self, image: CameraImage, view: CameraView) -> Tensor:  # [R] metres
+    def errors(self, image: CameraImage, view: CameraView) -> Tensor:  # [M] metres
         return (expected_depth(image, view).flatten().index_select(0, self.pixels) - self.depths).abs()
 
-    def mean(self, values: Tensor) -> Tensor:  # [] over those inside, 0 if there are none
-        return torch.where(self.inside, values, torch.zeros_like(values)).sum() / self.inside.sum().clamp(min=1)
+
+class DepthStep:
+    """The training step with returns as depths of the image's pixels. Where they fall is found once an image and kept on the device,
+    so that no sweep has to be loaded again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, ImagedReturns | None] = {}  # by the index of the image
+
+    def __call__(self, stages: Stages, state: TrainState, batch: Batch) -> StepResult:
+        """One image: render, compare, differentiate, update, adapt."""
+        capture = state.plan.capture
+        frame = capture.images[batch.image_index]
+        with span("to_device"):
+            batch, view = batch.to(state.device), camera_view(capture, frame, state.device)
+        rendered = render_frame(stages, state.scene, view)
+        image = exposed(state.scene, capture.camera_index(frame.sensor), rendered.colour)
+        target = batch.image.float() / 255
+        with span("loss"):
+            loss, terms = stages.loss(state, batch, image, target, None)
+            returns = self._returns(state, batch.image_index, view)
+            if returns is not None:
+                terms["range"] = returns.errors(rendered, view).sum() / max(len(returns.depths), 1)
+                loss = loss + state.config.loss.range * terms["range"]
+        return learn(stages, state, loss, terms, image, target)
+
+    def _returns(self, state: TrainState, image: int, view: CameraView) -> ImagedReturns | None:
+        capture = state.plan.capture
+        if state.config.train.lidar_rays == 0 or capture.split is None:
+            return None
+        if image not in self._kept:
+            self._kept[image] = returns_in_image(capture, capture.split.train_sweeps, capture.images[image], view)
+        return self._kept[image]
+
+
+@torch.no_grad()
+def returns_in_image(
+    capture: Capture,
+    sweeps: tuple[int, ...],  # indices into its sweeps: those that may be used
+    frame: ImageFrame,
+    view: CameraView,  # of that frame
+) -> ImagedReturns | None:  # None without a sweep of the same frame index
+    found = [_loaded(capture, capture.sweeps[i], view) for i in sweeps if capture.sweeps[i].index == frame.index]
+    if not found:
+        return None
+    return ImagedReturns(torch.cat([r.pixels for r in found]), torch.cat([r.depths for r in found]))
+
+
+def _loaded(capture: Capture, frame: SweepFrame, view: CameraView) -> ImagedReturns:
+    sweep = frame.load()
+    return project_returns(lidar_view(capture, frame, sweep, view.T_world_sensor_start.device), sweep, view)
 
 
 def project_returns(
-    sweep: LidarView,  # R rays
-    ranges: Tensor,  # [R] metres
-    returned: Tensor,  # [R] bool
+    lidar: LidarView,  # R rays
+    sweep: Sweep,  # the same rays
     view: CameraView,
 ) -> ImagedReturns:
-    """From the pose in the middle of the exposure, from which the peer draws the whole image. Nothing here waits for the device."""
-    camera, rays = view.camera, sweep.rays()
-    points = rays.origins + ranges[:, None] * rays.directions + (sweep.centre() - view.centre())
+    """From the pose in the middle of the exposure, from which the peer draws the whole image."""
+    camera, rays = view.camera, lidar.rays()
+    ranges, returned = sweep.ranges.to(rays.origins), sweep.returned.to(rays.origins.device)
+    points = rays.origins + ranges[:, None] * rays.directions + (lidar.centre() - view.centre())
     places, depths = project_points(camera, transform(peer.mid_exposure(view), points))
     column, row = places.floor().long().unbind(-1)
     inside = (column >= 0) & (column < camera.width) & (row >= 0) & (row < camera.height)
-    inside = inside & returned & (depths >= NEAR)
-    return ImagedReturns(torch.where(inside, row * camera.width + column, 0), depths, inside)
+    inside &= returned & (depths >= NEAR)
+    return ImagedReturns((row * camera.width + column)[inside], depths[inside])
 
 
 def expected_depth(
@@ -116,9 +146,8 @@ class DepthMetrics:
         capture: Capture,
         sweeps: tuple[int, ...],  # indices into its sweeps: those that are compared
     ) -> None:
-        self._capture = capture
-        self._sweeps = [capture.sweeps[i] for i in sweeps]
-        self._errors: list[np.ndarray] = []  # [returns inside] metres, of an image and a sweep
+        self._capture, self._sweeps = capture, sweeps
+        self._errors: list[np.ndarray] = [np.zeros(0)]  # [M] metres, of an image
 
     def add(
         self,
@@ -126,20 +155,16 @@ class DepthMetrics:
         view: CameraView,
         frame: ImageFrame,
     ) -> float | None:  # metres, median of this image; NaN without a return in it, None without a sweep
-        found = [self._of(rendered, view, sweep) for sweep in self._sweeps if sweep.index == frame.index]
-        self._errors += found
-        return _median(np.concatenate(found)) if found else None
-
-    def _of(self, rendered: CameraImage, view: CameraView, frame: SweepFrame) -> np.ndarray:
-        sweep, device = frame.load().to(rendered.distance.device), rendered.distance.device
-        lidar = lidar_view(self._capture, frame, sweep, device)
-        returns = project_returns(lidar, sweep.ranges, sweep.returned, view)
-        return returns.errors(rendered, view)[returns.inside].double().cpu().numpy()
+        returns = returns_in_image(self._capture, self._sweeps, frame, view)
+        if returns is None:
+            return None
+        self._errors.append(returns.errors(rendered, view).double().cpu().numpy())
+        return _median(self._errors[-1])
 
     def summary(self) -> dict[str, Any]:
         """`lidar_median_abs_m`, `lidar_mean_abs_m`: over all returns inside the images; `lidar_errors` says what they are errors of.
         Where nothing is drawn the depth is 0. Empty if nothing was measured."""
-        errors = np.concatenate([np.zeros(0), *self._errors])
+        errors = np.concatenate(self._errors)
         if not len(errors):
             return {}
         return {

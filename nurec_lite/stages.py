@@ -139,7 +139,7 @@ def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     """One image and some rays: render, compare, differentiate, update, adapt."""
     with span("to_device"):
         batch = batch.to(state.device)
-        camera, lidar = views(state, batch)
+        camera, lidar = _views(state, batch)
     rendered = render_frame(stages, state.scene, camera)
     sensor = state.plan.capture.images[batch.image_index].sensor
     image = exposed(state.scene, state.plan.capture.camera_index(sensor), rendered.colour)
@@ -169,7 +169,7 @@ def learn(
     return StepResult({name: term.detach() for name, term in terms.items()}, mse)
 
 
-def views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
+def _views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
     """Where the batch's image and rays were taken from."""
     capture = state.plan.capture
     camera = camera_view(capture, capture.images[batch.image_index], state.device)

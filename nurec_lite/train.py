@@ -81,8 +81,8 @@ def run(config: Config) -> dict[str, object]:
 
 def make_state(config: Config, capture: Capture, device: torch.device) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
-    paired = config.render == "gsplat"  # whose lidar is depth in the image
-    plan = BatchPlan(capture, config.seed, config.train.lidar_rays, paired)
+    rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
+    plan = BatchPlan(capture, config.seed, rays)
     generator = torch.Generator(device).manual_seed(config.seed)
     if config.train.resume is None:
         scene = make_scene(capture, config.model, config.seed, device)

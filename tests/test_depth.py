@@ -4,6 +4,8 @@
 import json
 import math
 import re
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,10 @@ from torch.nn import functional as F
 
 import nurec_lite.evaluate
 from nurec_lite.capture.deskew import project_world_points, world_points
-from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.pack import write_pack
-from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.config import ConfigError, DataConfig, LossWeights, RenderConfig, TrainConfig
-from nurec_lite.depth import ImagedReturns, expected_depth, project_returns
+from nurec_lite.depth import ImagedReturns, expected_depth, project_returns, returns_in_image
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.measure import evaluate, held_out
@@ -46,11 +47,16 @@ def pinhole() -> CameraView:
     return CameraView(AHEAD, AHEAD, 0.0, 0.0, camera)
 
 
+def sweep_of(ranges: Tensor, returned: list[bool] | None = None) -> Sweep:
+    none, hit = torch.zeros(len(ranges)), torch.tensor(returned or [True] * len(ranges), dtype=torch.bool)
+    return Sweep(none, ranges, none, none, none, hit)
+
+
 def returns_at(points: list[list[float]], returned: list[bool] | None = None) -> ImagedReturns:
     """Of a lidar at the rig's origin."""
     place = torch.tensor(points, dtype=torch.float64)
     lidar = rays_view(make_lidar(), F.normalize(place, dim=-1), torch.zeros(len(place)).double(), T_world_lidar=RIG)
-    return project_returns(lidar, place.norm(dim=-1), torch.tensor(returned or [True] * len(points)), pinhole())
+    return project_returns(lidar, sweep_of(place.norm(dim=-1), returned), pinhole())
 
 
 def test_where_returns_fall_in_an_image() -> None:
@@ -58,21 +64,19 @@ def test_where_returns_fall_in_an_image() -> None:
     # 10 m before the camera: 0.25 px left and 0.35 px above (10, 5); 4 m: 2.5 px right, 2.5 above; 20 m: 9.95 px left
     assert [divmod(p, 20) for p in found.pixels.tolist()] == [(4, 9), (2, 12), (4, 0)]
     assert found.depths.tolist() == pytest.approx([10, 4, 20])
-    assert found.inside.all()
 
 
 def test_returns_outside_behind_or_too_near_and_rays_that_did_not_return_do_not_count() -> None:
     wide = [[11.0, -10.1, 0.0], [11.0, 10.1, 0.0], [11.0, 0.0, 5.1], [11.0, 0.0, -5.1]]
-    ahead = [11.0, -0.5, -0.5]
-    found = returns_at([ahead, *wide, [-9.0, 0.0, 0.0], [1.1, 0.0, 0.0], ahead], [True] * 7 + [False])
-    assert found.inside.tolist() == [True] + [False] * 7
-    assert found.pixels.tolist() == [5 * 20 + 10] + [0] * 7
+    ahead, behind, near = [11.0, -0.5, -0.5], [-9.0, 0.0, 0.0], [1.1, 0.0, 0.0]
+    found = returns_at([*wide, behind, near, ahead, ahead], [True] * 7 + [False])
+    assert found.pixels.tolist() == [5 * 20 + 10] and found.depths.tolist() == pytest.approx([10])
 
 
 def test_a_moving_lidar_places_each_return_by_its_own_pose() -> None:
     ahead, times = torch.tensor([[1.0, 0.0, 0.0]] * 3).double(), torch.tensor([0.0, 0.5, 1.0]).double()
     lidar = rays_view(make_lidar(), ahead, times, Motion((2.0, 0.0, 0.0)), RIG)  # from 1 m behind to 1 m before
-    found = project_returns(lidar, torch.full((3,), 11.0).double(), torch.ones(3).bool(), pinhole())
+    found = project_returns(lidar, sweep_of(torch.full((3,), 11.0).double()), pinhole())
     assert found.depths.tolist() == pytest.approx([9, 10, 11])
 
 
@@ -81,43 +85,50 @@ def flat_image(distance: float, opacity: float) -> CameraImage:
     return CameraImage(full[..., None].expand(-1, -1, 3), distance * full, opacity * full)
 
 
-def test_errors_of_depth_and_their_mean() -> None:
-    found = returns_at([[11.0, -0.5, -0.5], [5.0, -0.2, -0.2], [-9.0, 0.0, 0.0]])  # z of 10 and 4 in pixel (5, 10)
+def test_errors_of_depth() -> None:
+    found = returns_at([[11.0, -0.5, -0.5], [5.0, -0.2, -0.2]])  # z of 10 and 4 in pixel (5, 10)
     along = 1 / math.sqrt(1 + 2 * 0.05**2)  # z of the unit ray through (10.5, 5.5)
     errors = found.errors(flat_image(distance=4.0, opacity=0.5), pinhole())
-    assert errors[:2].tolist() == pytest.approx([10 - 8 * along, 8 * along - 4])
-    assert float(found.mean(errors)) == pytest.approx(3)
-    assert float(returns_at([[-9.0, 0.0, 0.0]]).mean(errors[:1])) == 0
-    assert found.errors(flat_image(0.0, 0.0), pinhole())[:2].tolist() == pytest.approx([10, 4])
-
-
-# Training
-
-
-def paired_state(**weights: float) -> TrainState:
-    state = tiny_state(tiny_config(train=TrainConfig(steps=1, lidar_rays=512), loss=LossWeights(**weights)))
-    return replace(state, plan=replace(state.plan, same_moment=True))
+    assert errors.tolist() == pytest.approx([10 - 8 * along, 8 * along - 4])
+    assert found.errors(flat_image(0.0, 0.0), pinhole()).tolist() == pytest.approx([10, 4])
 
 
 @pytest.mark.parametrize("split", ["interp", "side"])
-def test_sweeps_come_from_the_moment_of_the_image(split: str) -> None:
+def test_returns_come_from_all_sweeps_of_the_moment_that_may_be_used(split: str) -> None:
     capture = tiny_capture().with_split(split)
     assert capture.split is not None
-    for batch in map(BatchPlan(capture, 0, 64, same_moment=True).load, range(20)):
-        assert batch.sweep_index in capture.split.train_sweeps
-        assert capture.sweeps[batch.sweep_index].index == capture.images[batch.image_index].index
+    for number, frame in enumerate(capture.images):
+        view = camera_view(capture, frame, CPU)
+        found = returns_in_image(capture, capture.split.train_sweeps, frame, view)
+        assert (found is None) == (split == "interp" and number in capture.split.test_images)
+        if found is not None:
+            pixels, z = seen_from_the_middle(capture, frame)
+            assert len(z) > 20 and sorted(found.depths.tolist()) == pytest.approx(sorted(z.tolist()), rel=1e-5)
+            assert Counter(found.pixels.tolist()) == Counter(pixels.tolist())
+    twice = returns_in_image(capture, (0, 0), capture.images[0], camera_view(capture, capture.images[0], CPU))
+    once = returns_in_image(capture, (0,), capture.images[0], camera_view(capture, capture.images[0], CPU))
+    assert twice is not None and once is not None and len(twice.pixels) == 2 * len(once.pixels)
 
 
-def seen_from_the_middle(
-    capture: Capture, frame: ImageFrame, sweep_frame: SweepFrame, sweep: Sweep
-) -> tuple[Tensor, Tensor]:
-    """Flat pixels and z of the returns inside the image, in double precision and from the capture's own poses."""
+def seen_from_the_middle(capture: Capture, frame: ImageFrame) -> tuple[Tensor, Tensor]:
+    """Flat pixels and z of all returns of that moment inside the image, in double precision, from the capture's own poses."""
+    (sweep_frame,) = (s for s in capture.sweeps if s.index == frame.index)
+    sweep = sweep_frame.load()
     points = world_points(sweep_frame, sweep, capture.lidar(sweep_frame.sensor))
     camera = replace(capture.camera(frame.sensor), shutter="global")
     places, z = project_world_points(camera, frame, points)
     pixels, size = places.floor().long(), torch.tensor([camera.width, camera.height])
     inside = sweep.returned & (z >= 0.2) & (pixels >= 0).all(-1) & (pixels < size).all(-1)
     return (pixels[:, 1] * camera.width + pixels[:, 0])[inside], z[inside]
+
+
+# Training
+
+
+def depth_state(**weights: float) -> TrainState:
+    """As `train.make_state` gives it: batches without rays."""
+    state = tiny_state(tiny_config(loss=LossWeights(**weights)))
+    return replace(state, plan=replace(state.plan, lidar_rays=0))
 
 
 def gradients_of_a_step(range_weight: float) -> tuple[dict[str, Tensor | None], dict[str, Tensor]]:
@@ -127,20 +138,19 @@ def gradients_of_a_step(range_weight: float) -> tuple[dict[str, Tensor | None], 
     def note(state: TrainState) -> None:
         found.update({name: p.grad for name, p in state.scene.parameters().items()})
 
-    stages, state = replace(peer_stages(), optimize=note, density=lambda state: None), paired_state(range=range_weight)
+    stages, state = replace(peer_stages(), optimize=note, density=lambda state: None), depth_state(range=range_weight)
     result = stages.step(stages, state, stages.next_batch(state.plan, 3))
     return found, result.terms
 
 
 def test_the_term_range_is_the_mean_error_of_depth_and_enters_with_its_weight() -> None:
     (without, terms), (with_it, _) = gradients_of_a_step(0.0), gradients_of_a_step(2.0)
-    state, stages = paired_state(), peer_stages()
-    batch, capture = state.plan.load(3), state.plan.capture
-    assert batch.sweep is not None and batch.sweep_index is not None
-    frame, sweep_frame = capture.images[batch.image_index], capture.sweeps[batch.sweep_index]
+    state, stages = depth_state(), peer_stages()
+    capture = state.plan.capture
+    frame = capture.images[state.plan.load(3).image_index]
     view = camera_view(capture, frame, CPU)
     depth = expected_depth(render_frame(stages, state.scene, view), view).flatten()
-    pixels, z = seen_from_the_middle(capture, frame, sweep_frame, batch.sweep)
+    pixels, z = seen_from_the_middle(capture, frame)
     term = (depth[pixels] - z.float()).abs().mean()
     assert len(z) > 20 and float(term.detach()) > 0.1
     assert set(terms) == {"image", "range", "opacity", "scale", "exposure"}
@@ -153,12 +163,32 @@ def test_the_term_range_is_the_mean_error_of_depth_and_enters_with_its_weight() 
 
 
 def test_a_step_without_rays_has_no_term_range() -> None:
-    stages, state = peer_stages(), tiny_state(tiny_config(train=TrainConfig(steps=1, lidar_rays=0)))
+    stages, state = peer_stages(), depth_state()
+    state.config.train.lidar_rays = 0
     assert "range" not in stages.step(stages, state, stages.next_batch(state.plan, 0)).terms
 
 
+def test_a_sweep_is_loaded_once_an_image() -> None:
+    stages, state, loads = peer_stages(), depth_state(), Counter[int]()
+    capture = state.plan.capture
+
+    def counted(number: int) -> Callable[[], Sweep]:
+        def load() -> Sweep:
+            loads[number] += 1
+            return capture.sweeps[number].load()
+
+        return load
+
+    sweeps = tuple(replace(s, load=counted(i)) for i, s in enumerate(capture.sweeps))
+    state.plan = replace(state.plan, capture=replace(capture, sweeps=sweeps))
+    for state.step in range(32):
+        stages.step(stages, state, stages.next_batch(state.plan, state.step))
+    assert capture.split is not None
+    assert loads == dict.fromkeys(capture.split.train_sweeps, 2)  # two cameras
+
+
 def test_training_lowers_both_terms_and_relocates() -> None:
-    stages, state, terms = peer_stages(), paired_state(), []
+    stages, state, terms = peer_stages(), depth_state(), []
     for state.step in range(32):
         terms.append(stages.step(stages, state, stages.next_batch(state.plan, state.step)).terms)
     for name in ("image", "range"):
@@ -175,10 +205,9 @@ def test_lidar_errors_are_those_of_depth_in_images_of_the_same_moment() -> None:
     found, errors = evaluate(peer_stages(), scene, capture, held_out(capture)), []
     for i in held_out(capture).images:
         frame = capture.images[i]
-        (sweep_frame,) = (s for s in capture.sweeps if s.index == frame.index)
         view = camera_view(capture, frame, CPU)
         depth = expected_depth(render_frame(peer_stages(), scene, view), view).flatten()
-        pixels, z = seen_from_the_middle(capture, frame, sweep_frame, sweep_frame.load())
+        pixels, z = seen_from_the_middle(capture, frame)
         errors.append((depth[pixels] - z).abs())
     medians, every = [f.lidar_median_abs_m for f in found.frames], torch.cat(errors)
     assert medians == pytest.approx([float(e.quantile(0.5)) for e in errors], rel=1e-3)

@@ -37,7 +37,6 @@ class BatchPlan:
     capture: Capture
     seed: int
     lidar_rays: int  # about; a multiple of what a sector holds
-    same_moment: bool = False  # the sweep is the one nearest to the image in time; otherwise it has an order of its own
 
     def load(self, step: int) -> Batch:
         """Decodes what a step needs."""
@@ -47,19 +46,12 @@ class BatchPlan:
         image = self.capture.images[image_index].load()
         if not split.train_sweeps or self.lidar_rays == 0:
             return Batch(step, image_index, image, None, None)
-        if self.same_moment:
-            sweep_index = self._nearest_sweep(split.train_sweeps, image_index)
-        else:
-            sweep_index = _pick(split.train_sweeps, self.seed + 1, step)
+        sweep_index = _pick(split.train_sweeps, self.seed + 1, step)
         frame = self.capture.sweeps[sweep_index]
         sweep = draw_sectors(
             frame.load(), self.capture.lidar(frame.sensor), self.lidar_rays, _generator(self.seed + 2, step)
         )
         return Batch(step, image_index, image, sweep_index, sweep)
-
-    def _nearest_sweep(self, sweeps: tuple[int, ...], image: int) -> int:
-        time = self.capture.images[image].time_mid
-        return min(sweeps, key=lambda i: abs(self.capture.sweeps[i].time_mid - time))
 
 
 def _generator(seed: int, number: int) -> torch.Generator:

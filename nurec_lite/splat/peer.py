@@ -18,7 +18,7 @@ from torch import Tensor
 
 from nurec_lite.config import ConfigError
 from nurec_lite.geometry.camera import Camera, pixel_directions
-from nurec_lite.geometry.se3 import invert, pose_matrix, quat_conjugate, quat_rotate
+from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate, quat_to_matrix
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.project import NEAR, Projection
@@ -126,8 +126,14 @@ def colour(
 def mid_exposure(
     view: CameraView,
 ) -> Tensor:  # [4, 4] camera in the middle of the exposure, from the world's axes about centre()
-    q, _ = view.pose(torch.full_like(view.T_world_sensor_start[0, 0], 0.5))
-    return invert(pose_matrix(q, view.eye() - view.centre()))
+    pose = view.T_world_sensor_start
+    back = pose[:3, :3].T if view.time_start == view.time_end else _middle_axes(view).T
+    top = torch.cat([back, back @ (view.centre() - view.eye())[:, None]], dim=1)
+    return torch.cat([top, pose[3:]])
+
+
+def _middle_axes(view: CameraView) -> Tensor:  # [3, 3] world from camera
+    return quat_to_matrix(view.pose(torch.full_like(view.T_world_sensor_start[0, 0], 0.5))[0])
 
 
 @lru_cache(maxsize=32)
