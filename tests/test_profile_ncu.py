@@ -230,13 +230,17 @@ def test_summary(tmp_path: Path) -> None:
         "| `blend<3>` | 1 | 2 ms | latency-bound | 64 | 1\u202f024 static + 2\u202f048 dynamic B | 50.0 % | 37.5 % | registers "
         "| 41.5 % | 25.0 % | 20.0 % | 5 TFLOP/s | 5 |" in text
     )
-    assert "| `a\\|b` |" in text
+    assert "| `a\\|b` |" in text and "\n## `blend<3>`\n" in text
     assert "- Launch: 2 ms, grid 78 x 24 x 1, block 16 x 16 x 1, 3.5 waves, in step/render" in text
     assert "- Stalls: a warp issues every 20 cycles and waits 12.5 cycles (62 %) for data" in text
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(None, "not measured"), (0.0, "0 B"), (999.0, "999 B"), (1500.0, "1.5 kB"), (3.35e12, "3.35 TB")]
+    ("value", "expected"),
+    [
+        (None, "not measured"), (0.0, "0 B"), (999.0, "999 B"), (1500.0, "1.5 kB"), (999_999.0, "1000 kB"),
+        (3.35e12, "3.35 TB"), (5e15, "5000 TB"),
+    ],
 )  # fmt: skip
 def test_scaled(value: float | None, expected: str) -> None:
     assert scaled(value, "B") == expected

@@ -19,6 +19,7 @@ from nurec_lite.profiling.ncu_kernel import Kernel
 from nurec_lite.profiling.ncu_words import (
     ABSENT,
     count,
+    digits,
     limited_by,
     milliseconds,
     occupancy_words,
@@ -119,20 +120,20 @@ def _row(name: str, launches: list[Kernel]) -> tuple[str, ...]:
         f"`{_cell(name)}`", str(len(launches)), milliseconds(k.ms), k.verdict or ABSENT, count(k.registers), _shared(k),
         percent(k.occupancy_theoretical), percent(k.occupancy_achieved), limited_by(k),
         percent(k.sol_compute), percent(k.sol_memory), percent(k.sol_dram), scaled(k.flop_per_s, "FLOP/s"),
-        ABSENT if k.intensity is None else f"{k.intensity:.3g}",
+        ABSENT if k.intensity is None else digits(k.intensity),
     )  # fmt: skip
 
 
 def _section(name: str, launches: list[Kernel]) -> str:
     k = launches[0]
-    size = f"grid {_size(k.grid)}, block {_size(k.block)}, {ABSENT if k.waves is None else f'{k.waves:.3g}'} waves"
+    size = f"grid {_size(k.grid)}, block {_size(k.block)}, {ABSENT if k.waves is None else digits(k.waves)} waves"
     cache = f"L1 {percent(k.sol_l1)} of its peak, {percent(k.l1_hit)} hits; L2 {percent(k.sol_l2)}, {percent(k.l2_hit)} hits"
     dram = f"{scaled(k.dram_read_bytes, 'B')} read, {scaled(k.dram_write_bytes, 'B')} written, {scaled(k.dram_bytes_per_s, 'B/s')}"
     lines = {
         "Launch": f"{milliseconds(k.ms)}, {size}" + (f", in {k.range}" if k.range else ""),
         "Verdict": f"**{k.verdict or 'none'}**: {verdict_words(k)}",
         "Occupancy": occupancy_words(k),
-        "Registers": f"{count(k.registers)} a thread, {count(k.spill_instructions)} instructions on spilled registers",
+        "Registers": f"{count(k.registers)} a thread, {count(k.spill_instructions)} instructions on local memory (spills and arrays)",
         "Shared memory": f"{_shared(k)}; {shared_words(k)}",
         "Roofline": roofline_words(k),
         "FLOP": ", ".join(f"{p} {scaled(getattr(k, f'{p}_flop'), '')}" for p in ("fp32", "fp64", "fp16")),
@@ -141,7 +142,7 @@ def _section(name: str, launches: list[Kernel]) -> str:
         "Warps": f"a scheduler issues in {percent(k.issue_active)} of the cycles; {_threads(k.active_threads)}",
         "Stalls": f"a warp issues every {_cycles(k.warp_cycles)} and waits " + ("; ".join(stall_words(k)) or ABSENT),
     }
-    return f"## {_cell(name)}\n\n" + "\n".join(f"- {head}: {text}" for head, text in lines.items())
+    return f"## `{name}`\n\n" + "\n".join(f"- {head}: {text}" for head, text in lines.items())
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
@@ -162,7 +163,7 @@ def _threads(value: float | None) -> str:
 
 
 def _cycles(value: float | None) -> str:
-    return f"({ABSENT}) cycles" if value is None else f"{value:.3g} cycles"
+    return f"({ABSENT}) cycles" if value is None else f"{digits(value)} cycles"
 
 
 def _size(size: tuple[int, ...] | None) -> str:

@@ -33,12 +33,17 @@ _REASONS = {
 _FACTORS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
+def digits(value: float) -> str:
+    """Three of them, and never as a power of ten."""
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:.0f}"
+
+
 def scaled(value: float | None, unit: str) -> str:
     """With three digits and a decimal prefix."""
     if value is None:
         return ABSENT
     factor, prefix = next(((f, p) for f, p in _FACTORS if abs(value) >= f), (1.0, ""))
-    return f"{value / factor:.3g} {prefix}{unit}".rstrip()
+    return f"{digits(value / factor)} {prefix}{unit}".rstrip()
 
 
 def percent(value: float | None) -> str:
@@ -87,7 +92,7 @@ def roofline_words(kernel: Kernel) -> str:
     if kernel.intensity is None:
         return f"{attained}; its arithmetic intensity was {ABSENT}"
     share = "" if admitted is None else f", {100 * kernel.flop_per_s / admitted:.1f} % of what the roofline admits"
-    return f"{attained} at {kernel.intensity:.3g} FLOP a byte of DRAM{share}"
+    return f"{attained} at {digits(kernel.intensity)} FLOP a byte of DRAM{share}"
 
 
 def shared_words(kernel: Kernel) -> str:
@@ -109,7 +114,7 @@ def stall_words(
 ) -> list[str]:  # the longest first
     total = kernel.warp_cycles
     return [
-        f"{cycles:.3g} cycles{f' ({100 * cycles / total:.0f} %)' if total else ''} "
+        f"{digits(cycles)} cycles{f' ({100 * cycles / total:.0f} %)' if total else ''} "
         f"for {STALLS.get(reason, reason)} (`{reason}`)"
         for reason, cycles in list(kernel.stalls.items())[:n]
         if cycles > 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from nurec_lite.profiling.canvas import FAINT, GREY, INK, PALETTE, Canvas, Colour
 from nurec_lite.profiling.ncu_kernel import Kernel
 from nurec_lite.profiling.ncu_report import by_name
-from nurec_lite.profiling.ncu_words import ABSENT
+from nurec_lite.profiling.ncu_words import ABSENT, digits
 
 ISSUE, OTHER = "issuing", "other"
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW = 1200, 330, 1080, 108, 26  # pixels
@@ -63,4 +63,4 @@ def _draw_bar(canvas: Canvas, name: str, kernel: Kernel, top: float, colours: di
             canvas.box(x, top + 4, right, top + _ROW - 4, colours[reason])
         x = right
     if kernel.warp_cycles is not None:
-        canvas.text(_RIGHT + 8, middle, f"{kernel.warp_cycles:.3g} cycles", 12, FAINT)
+        canvas.text(_RIGHT + 8, middle, f"{digits(kernel.warp_cycles)} cycles", 12, FAINT)
