@@ -36,6 +36,7 @@ _DDL = {
     "CUPTI_ACTIVITY_KIND_MEMSET": "start INTEGER, end INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER, "
     "bytes INTEGER, value INTEGER",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": "start INTEGER, end INTEGER, graphId INTEGER",
+    "ENUM_CUDA_MEM_KIND": "id INTEGER, name TEXT, label TEXT",
     "DIAGNOSTIC_EVENT": "timestamp INTEGER, severity INTEGER, text TEXT",
 }
 

@@ -12,7 +12,7 @@ from recorded import AUTOGRAD, MAIN, PID, NsysFile, thread, two_steps
 from nurec_lite.profiling.digest import kernel_times, range_times, started
 from nurec_lite.profiling.nsys_trace import read_nsys
 from nurec_lite.profiling.summary import ProfileError
-from nurec_lite.profiling.trace import KERNEL, Call, Range, Trace, Work, plain_name
+from nurec_lite.profiling.trace import COPY, KERNEL, Call, Range, Trace, Work, plain_name
 
 KERNEL_TABLE, CALL_TABLE = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
@@ -73,6 +73,16 @@ def test_no_copies_happened(database: Path) -> None:
     file = NsysFile(two_steps())
     del file.rows["CUPTI_ACTIVITY_KIND_MEMCPY"], file.rows["CUPTI_ACTIVITY_KIND_MEMSET"]
     assert {work.kind for work in read_nsys(file.write(database)).works} == {KERNEL}
+
+
+def test_kinds_of_memory_that_the_file_lists(database: Path) -> None:
+    file = NsysFile(two_steps())
+    for number, label in ((0, "Unknown"), (5, "Pageable"), (6, "Pinned")):
+        file.add("ENUM_CUDA_MEM_KIND", id=number, label=label)
+    first, second = file.rows["CUPTI_ACTIVITY_KIND_MEMCPY"]
+    first["dstKind"], second["dstKind"] = 6, 5
+    copies = [work.name for work in read_nsys(file.write(database)).works if work.kind == COPY]
+    assert copies == ["device to host, pinned", "device to host, pageable"]
 
 
 def test_no_kernels(database: Path) -> None:

@@ -22,7 +22,7 @@ def read_kineto(
     """ProfileError if the file is no trace, or holds no step, or no kernels of a GPU."""
     events = [event for event in _events(path) if event.get("ph") == "X"]
     ranges = [r for r in map(_range, events) if r is not None]
-    calls = [_call(event) for event in events if event.get("cat") in _CALLS and "correlation" in event["args"]]
+    calls = [_call(event) for event in events if event.get("cat") in _CALLS and "correlation" in event.get("args", {})]
     works = [_work(event) for event in events if event.get("cat") in _WORKS]
     if not any(r.name == STEP for r in ranges):
         raise ProfileError(

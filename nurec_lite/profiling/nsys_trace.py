@@ -16,7 +16,7 @@ _COPIES = {
     1: "host to device", 2: "device to host", 3: "host to array", 4: "array to host", 5: "array to array",
     6: "array to device", 7: "device to array", 8: "device to device", 9: "host to host", 10: "peer to peer",
 }  # fmt: skip
-_MEMORY = {0: "pageable", 1: "pinned"}  # of the host
+_MEMORY = {0: "pageable", 1: "pinned"}  # of the host, where the file does not list the kinds itself
 _KERNELS, _CALLS, _EVENTS = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 _WORK = ("start", "end", "correlationId", "globalPid?", "streamId?")
 
@@ -97,7 +97,8 @@ def _works(export: Export, strings: dict[int, str], pid: int) -> list[Work]:
     copies = export.rows("CUPTI_ACTIVITY_KIND_MEMCPY", *_WORK, "bytes?", "copyKind", "srcKind?", "dstKind?")
     memsets = export.rows("CUPTI_ACTIVITY_KIND_MEMSET", *_WORK, "bytes?")
     works = [_kernel(row, strings) for row in kernels if _of(row, pid)]
-    works += [_work(row, COPY, _copy_name(row)) for row in copies if _of(row, pid)]
+    memory = _memory_kinds(export)
+    works += [_work(row, COPY, _copy_name(row, memory)) for row in copies if _of(row, pid)]
     return works + [_work(row, MEMSET, MEMSET) for row in memsets if _of(row, pid)]
 
 
@@ -125,11 +126,16 @@ def _kernel(row: dict[str, Any], strings: dict[int, str]) -> Work:
     )
 
 
-def _copy_name(row: dict[str, Any]) -> str:
+def _memory_kinds(export: Export) -> dict[int, str]:
+    listed = {row["id"]: str(row["label"]).lower() for row in export.rows("ENUM_CUDA_MEM_KIND", "id", "label")}
+    return {kind: name for kind, name in listed.items() if name in _MEMORY.values()} or _MEMORY
+
+
+def _copy_name(row: dict[str, Any], kinds: dict[int, str]) -> str:
     """With the kind of memory on the side of the host, if one of them is."""
     name = _COPIES.get(row["copyKind"], f"copy of kind {row['copyKind']}")
     side = "srcKind" if name.startswith("host") else "dstKind"
-    memory = _MEMORY.get(row[side]) if "host" in name else None
+    memory = kinds.get(row[side]) if "host" in name else None
     return f"{name}, {memory}" if memory else name
 
 

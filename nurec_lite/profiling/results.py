@@ -15,6 +15,7 @@ def write_profile(out: Path, summary: Summary, trace: Trace) -> None:
     pictures = ["timeline.png", "ranges.png"]
     draw_timeline(out / "timeline.png", trace, _title(summary))
     draw_ranges(out / "ranges.png", summary)
+    (out / "kernels.png").unlink(missing_ok=True)
     if summary.kernels:
         pictures.append("kernels.png")
         draw_kernels(out / "kernels.png", summary)

@@ -11,11 +11,16 @@ from nurec_lite.profiling.summary import ProfileError
 PLACES = {  # patterns of absolute paths, in this order after PATH
     "nsys": (
         "/usr/local/cuda*/bin/nsys",
+        "/usr/local/cuda*/nsight-systems-*/bin/nsys",
         "/opt/nvidia/nsight-systems*/*/bin/nsys",
         "/opt/nvidia/nsight-systems*/*/target-linux-*/nsys",
         "/opt/nvidia/nsight-compute/*/host/target-linux-*/nsys",
     ),
-    "ncu": ("/usr/local/cuda*/bin/ncu", "/opt/nvidia/nsight-compute/*/ncu"),
+    "ncu": (
+        "/usr/local/cuda*/bin/ncu",
+        "/usr/local/cuda*/nsight-compute-*/ncu",
+        "/opt/nvidia/nsight-compute/*/ncu",
+    ),
 }
 OLDEST = {"nsys": (2022, 4), "ncu": (2022, 3)}  # the first that know sm_90
 _PRODUCT = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}
