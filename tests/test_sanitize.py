@@ -28,13 +28,14 @@ FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFuncto
 TORCH_SORT = "void at_cuda_detail::cub::CUB_300000_SM_900::DeviceScanKernel<long>(long *)"
 
 
-def read(kernel: str) -> str:
-    """initcheck's report of one reading."""
+def read(kernel: str, inlined: str = "load3(const float *, long)") -> str:
+    """initcheck's report of one reading, in a function that the compiler put into the kernel."""
     return (
         "========= Uninitialized __global__ memory read of size 4 bytes\n"
-        f"=========     at {kernel}+0x70 in render.cu:12\n"
+        f"=========     at {inlined}+0x70 in rows.cuh:12\n"
         "=========     by thread (0,0,0) in block (0,0,0)\n"
-        "=========     Access at 0x7f0000000400\n"
+        "=========     Access to 0x7f0000000400\n"
+        f"=========         Device Frame: {kernel}+0xc0 in render.cu:21\n"
         "========= \n"
     )
 
@@ -51,9 +52,17 @@ def test_a_tool_that_does_not_end_is_no_result() -> None:
     assert verdict("memcheck", "========= ERROR SUMMARY: 0 errors\n", 1) == Verdict(None)  # the steps failed
 
 
+def test_errors_count_though_the_steps_died_of_them() -> None:
+    assert verdict("memcheck", "========= ERROR SUMMARY: 3 errors\n", 1) == Verdict(3)
+
+
 def test_initcheck_counts_our_kernels_alone() -> None:
     report = "".join(map(read, (FORWARD, FILL, SORT, TORCH_SORT))) + "========= ERROR SUMMARY: 4 errors\n"
     assert verdict("initcheck", report, 0) == Verdict(2, elsewhere=2)
+
+
+def test_initcheck_s_errors_beyond_those_it_prints_are_ours() -> None:
+    assert verdict("initcheck", read(FILL) + "========= ERROR SUMMARY: 5 errors\n", 0) == Verdict(4, elsewhere=1)
 
 
 def test_which_kernels_are_ours() -> None:
@@ -115,7 +124,7 @@ def test_a_clean_tool_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_what_a_tool_finds_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tool(tmp_path, f"{read(FORWARD)}========= ERROR SUMMARY: 1 error")
     assert not check("initcheck", program, {FORWARD: 4})
-    assert "renderForward<true>(nurec::cuda::RenderParams)+0x70" in capsys.readouterr().out
+    assert "renderForward<true>(nurec::cuda::RenderParams)+0xc0" in capsys.readouterr().out
 
 
 def test_the_program_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
