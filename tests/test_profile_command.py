@@ -43,7 +43,7 @@ if sys.argv[1] == "profile":
     if play["window"] is not None:
         config.with_name("window-nvtx.json").write_text(json.dumps(play["window"]))
     if play["report"]:
-        pathlib.Path(target + ".nsys-rep").write_text("a report")
+        pathlib.Path(target + play["report"]).write_text("a report")
 elif play["database"]:
     shutil.copy(play["database"], target)
 sys.exit(play["code"])
@@ -99,7 +99,7 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nsys:
             "profile": "",
             "export": "",
             "window": WINDOW,
-            "report": True,
+            "report": ".nsys-rep",
             "database": str(database),
             "code": 0,
         }
@@ -168,23 +168,24 @@ def test_nsys(run: Run, nsys: Nsys, keys: list[str], tmp_path: Path) -> None:
 
 SAID = {
     "another profiler": (
-        {"profile": "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "report": False},
+        {"profile": "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "report": ""},
         r"MULTIPLE_SUBSCRIBERS.*another profiler is attached",
     ),
     "no importer": (
-        {"profile": "Importer error status: An unknown error occurred.", "report": False},
+        {"profile": "Importer error status: An unknown error occurred.", "report": ""},
         r"nsys says 'Importer error status.*cannot import what it recorded; install libdw and libelf",
     ),
-    "flag": ({"profile": "unrecognised option '--cuda-graph-trace=node'", "report": False, "code": 1}, r"does not know a flag"),
+    "recorded, not imported": ({"report": ".qdstrm"}, r"nsys recorded but cannot import what it recorded; install libdw"),
+    "flag": ({"profile": "unrecognised option '--cuda-graph-trace=node'", "window": None, "report": "", "code": 1}, r"not know a flag"),
     "driver": (
-        {"profile": "Installed CUDA driver version (13.1) is not supported by this build of Nsight Systems.", "report": False},
+        {"profile": "Installed CUDA driver version (13.1) is not supported by this build of Nsight Systems.", "report": ""},
         r"the driver and nsys do not match; install a driver",
     ),
-    "counters": ({"profile": "ERR_NVGPUCTRPERM", "report": False}, r"NVreg_RestrictProfilingToAdminUsers=0, or use tool=torch"),
+    "counters": ({"profile": "ERR_NVGPUCTRPERM", "report": ""}, r"NVreg_RestrictProfilingToAdminUsers=0, or use tool=torch"),
     "newer report": (
         {"export": "Version number is invalid", "database": None, "code": 1}, r"another, newer nsys wrote the report"
     ),
-    "no report": ({"report": False, "code": 3}, r"nsys wrote no report \(code 3\); .*nsys\.log has its output"),
+    "no report": ({"report": "", "code": 3}, r"nsys wrote no report \(code 3\); .*nsys\.log has its output"),
     "no export": ({"database": None, "code": 4}, r"nsys cannot export .*nsys\.nsys-rep \(code 4\)"),
     "what the steps say": ({"window": {"error": "nsys and ncu record a GPU"}, "code": 2}, r"error: nsys and ncu record a GPU\n"),
     "steps that crash": (

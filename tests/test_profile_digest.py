@@ -110,6 +110,11 @@ def test_a_copy_without_a_range_is_told_of() -> None:
     assert "1 kernels and copies of the window were started outside all ranges." in summary.notes
 
 
+def test_steps_that_were_not_recorded_are_told_of() -> None:
+    summary = summarise(two_steps(), Taken("nsys", None, "", WINDOW | {"steps": 3}))
+    assert "3 steps were made, but 2 were recorded." in summary.notes
+
+
 def test_sizes_that_are_not_known_stay_unknown() -> None:
     trace = two_steps()
     works = tuple(replace(w, bytes=None) if w.kind == COPY else w for w in trace.works)

@@ -36,11 +36,15 @@ def run_logged(
     return Ended(code, path.read_text(errors="replace"), path)
 
 
+def said(out: Path, mode: str) -> bool:
+    """Whether the process came as far as to say how its window went."""
+    return (out / f"window-{mode}.json").is_file()
+
+
 def told(out: Path, mode: str, ended: Ended) -> dict[str, Any]:
     """What the process said of its window; ProfileError if it said what is to be mended, or nothing."""
-    path = out / f"window-{mode}.json"
-    if path.is_file():
-        result = json.loads(path.read_text())
+    if said(out, mode):
+        result: dict[str, Any] = json.loads((out / f"window-{mode}.json").read_text())
         if "error" in result:
             raise ProfileError(result["error"])
         return result

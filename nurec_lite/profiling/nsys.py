@@ -4,9 +4,10 @@
 import logging
 import re
 from pathlib import Path
+from typing import Any
 
 from nurec_lite.config import ProfileConfig
-from nurec_lite.profiling.child import Ended, run_logged, told, waiting_lines
+from nurec_lite.profiling.child import Ended, run_logged, said, told, waiting_lines
 from nurec_lite.profiling.nsys_trace import read_nsys
 from nurec_lite.profiling.summarise import Taken
 from nurec_lite.profiling.summary import ProfileError
@@ -18,12 +19,15 @@ FLAGS = (
     "--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--capture-range=cudaProfilerApi",
     "--capture-range-end=stop", "--kill=none", "--cuda-graph-trace=node", "--force-overwrite=true",
 )  # fmt: skip
+_NO_IMPORTER = (
+    "nsys recorded but cannot import what it recorded; install libdw and libelf (packages libdw1 and libelf1) and the whole of "
+    "Nsight Systems (the nsys inside Nsight Compute looks for its importer in host/host-linux-x64, where a link to the folder of "
+    "QdstrmImporter helps), or use tool=torch"
+)
 _KNOWN = {  # what nsys or the process says -> what it means and what to do
     "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS|already subscribed to CUPTI": "another profiler is attached to the process or the GPU; "
     "end it (torch.profiler, ncu, DCGM's profiling) and try again",
-    "Importer error|QdstrmImporter": "nsys recorded but cannot import what it recorded; install libdw and libelf (packages "
-    "libdw1 and libelf1) and the whole of Nsight Systems of one version (the copy inside Nsight Compute looks for its importer "
-    "in host/host-linux-x64), or use tool=torch",
+    "Importer error|QdstrmImporter": _NO_IMPORTER,
     "Version number is invalid": "another, newer nsys wrote the report than the one that reads it; let PATH name one version",
     "unrecogni[sz]ed option|Illegal [-\\w]+ argument|invalid value for": "this nsys does not know a flag that is needed; "
     "install a newer NVIDIA Nsight Systems, or use tool=torch",
@@ -44,14 +48,24 @@ def record_nsys(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, 
     log.info("nsys %s records %d steps after %d", version_text(version), config.steps, config.warmup)
     child = window_command(config, out, "nvtx")
     ended = run_logged([str(nsys), "profile", *FLAGS, f"--output={out / 'nsys'}", *child], out / "nsys.log")
-    window = told(out, "nvtx", ended)
+    window = _told(out, ended)
     trace = _exported(nsys, out, ended)
     return trace, Taken("nsys", version_text(version), command, window, waiting_lines(config, out))
+
+
+def _told(out: Path, ended: Ended) -> dict[str, Any]:
+    """What the process said; where nsys did not start it, why not."""
+    known = None if said(out, "nvtx") else _explained(ended)
+    if known is not None:
+        raise known
+    return told(out, "nvtx", ended)
 
 
 def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:
     """ProfileError with nsys's own words where they are known."""
     report, database = out / "nsys.nsys-rep", out / "nsys.sqlite"
+    if not report.is_file() and (out / "nsys.qdstrm").is_file():  # what it records before it is imported
+        raise ProfileError(_NO_IMPORTER)
     if not report.is_file():
         raise _explained(ended) or ProfileError(
             f"nsys wrote no report (code {ended.code}); {ended.log} has its output, and tool=torch needs no nsys"

@@ -54,7 +54,11 @@ def summarise(trace: Trace, taken: Taken) -> Summary:
         estimates=taken.estimates,
     )
     found = digest.started(trace)
-    summary = replace(summary, ranges=digest.range_times(trace, found), notes=(SLOWER, *taken.notes, *trace.notes))
+    summary = replace(
+        summary,
+        ranges=digest.range_times(trace, found),
+        notes=(SLOWER, *_fewer(n, taken.window["steps"]), *taken.notes, *trace.notes),
+    )
     if not trace.gpu:
         return replace(summary, notes=(*summary.notes, NO_GPU))
     return _with_gpu(summary, trace, found, taken.lines)
@@ -90,6 +94,10 @@ def _with_lines(waits: tuple[Wait, ...], lines: dict[str, int], n: int) -> tuple
     return tuple(
         replace(wait, lines=lines_a_step(lines, n)) if wait.call == "cudaStreamSynchronize" else wait for wait in waits
     )
+
+
+def _fewer(n: int, made: int) -> tuple[str, ...]:
+    return (f"{made} steps were made, but {n} were recorded.",) if n != made else ()
 
 
 def _unplaced(found: list[digest.Started]) -> tuple[str, ...]:
