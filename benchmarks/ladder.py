@@ -8,7 +8,8 @@
 A rung is a comma-separated set of options, '' the baseline; with --cumulative a rung adds its options to those of the rungs before.
 Rounds go A B C A B C, so that a change of the machine's pace reaches all; a speedup is the median over rounds of baseline over rung
 of the same round. A rung that fails stays in the table with its error. Leaves ladder.csv, ladder.json and waterfall.png in --out;
---readme fills the table of README.md. Run it on a quiet machine: the load average before and after is recorded.
+--readme fills the table of README.md. Run it on a quiet machine: how many cores other programs kept busy is recorded with each sample,
+and --others 0.2 takes a sample again, up to ten times, if they kept more than that busy.
 """
 
 import argparse
@@ -27,6 +28,7 @@ from typing import Any
 from bench_workers import processor
 from ladder_picture import waterfall
 from ladder_results import Row, fill, rows_of, section, table, write_csv
+from quiet import Others
 
 from nurec_lite.command import mended
 from nurec_lite.errors import UserError
@@ -35,6 +37,7 @@ from nurec_lite.pictures import save_png
 
 ROOT = Path(__file__).resolve().parents[1]
 CHILD = ROOT / "benchmarks/ladder_child.py"
+_TRIES = 10
 QUALITY = ("psnr", "ssim", "lidar_median_abs_m", "seconds_train", "steps")
 
 
@@ -87,12 +90,24 @@ def _env() -> dict[str, str]:
 
 
 def sample(rung: Rung, args: argparse.Namespace) -> None:
+    """One more; again if other programs disturbed it too much. A failure ends the tries."""
+    for _ in range(_TRIES):
+        attempt(rung, args)
+        others = rung.samples[-1]["others_cores"] if rung.error is None else None
+        if others is None or args.others is None or others <= args.others:
+            return
+        rung.samples.pop()
+    rung.error = f"other programs kept more than {args.others:g} cores busy in {_TRIES} tries (--others)"
+
+
+def attempt(rung: Rung, args: argparse.Namespace) -> None:
+    others = Others()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sample.json"
         numbers = [str(file), str(args.warmup), str(args.steps)]
         rung.error = run_process([sys.executable, str(CHILD), *numbers, *rung.overrides(args.overrides)], args.timeout)
         if rung.error is None:
-            rung.samples.append(json.loads(file.read_text()))
+            rung.samples.append(json.loads(file.read_text()) | {"others_cores": others.cores()})
 
 
 def train_whole(rung: Rung, args: argparse.Namespace) -> None:
@@ -123,8 +138,14 @@ def conditions(rungs: list[Rung], args: argparse.Namespace) -> dict[str, Any]:
         "command": shlex.join(["python", "benchmarks/ladder.py", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"), "environment": first.get("environment", {}), "cpu": processor(),
         "driver": driver(), **told, "repeat": args.repeat, "warmup": args.warmup, "steps": args.steps,
-        "quality_steps": args.quality_steps,
+        "quality_steps": args.quality_steps, "others_cores": most_others(rungs),
     }  # fmt: skip
+
+
+def most_others(rungs: list[Rung]) -> float | None:
+    """Cores that other programs kept busy, of the sample that they disturbed most; None where one is not known."""
+    known = [s["others_cores"] for rung in rungs for s in rung.samples]
+    return None if None in known else max(known, default=None)
 
 
 def driver() -> str | None:
@@ -153,6 +174,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     p.add_argument(
         "--quality-steps", type=int, default=0, metavar="N", help="also one whole run of N steps a rung, measured"
     )
+    p.add_argument("--others", type=float, metavar="CORES", help="that other programs may keep busy (any number)")
     p.add_argument("--timeout", type=float, default=3600, help="seconds of one process at most (%(default)s)")
     p.add_argument("--out", type=Path, help="folder of the results (runs/ladder-DATE)")
     p.add_argument("--readme", action="store_true", help="fills the table of README.md")
@@ -167,10 +189,9 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 def main() -> None:
     with mended("train"):
         args = parsed(sys.argv[1:])
-        rungs, before = rungs_of(args.rungs, args.cumulative), os.getloadavg()
+        rungs = rungs_of(args.rungs, args.cumulative)
         measure(rungs, args)
-        told = conditions(rungs, args) | {"load_average": {"before": before, "after": os.getloadavg()}}
-        rows = rows_of(rungs)
+        told, rows = conditions(rungs, args), rows_of(rungs)
         write(args.out, rungs, rows, told)
         print(f"\n{table(rows)}\n\nfigures, single times and picture in {args.out}")
         if args.readme:

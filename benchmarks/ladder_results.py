@@ -131,8 +131,8 @@ def how(told: dict[str, Any]) -> str:
     software = [f"torch {machine.get('torch', '?')}", *([f"CUDA {machine['cuda']}"] if on_gpu else [])]
     what = f"{told['capture']}, {image[0]}x{image[1]}, {told['gaussians']} Gaussians, {told['lidar_rays']} lidar rays"
     rounds = f"{told['repeat']} rounds of fresh processes in turns, {told['steps']} steps each after {told['warmup']}"
-    loads = [f"{told['load_average'][when][0]:.1f}" for when in ("before", "after")]
-    load = f"load average {loads[0]} before and {loads[1]} after on {machine.get('cores', '?')} cores"
+    others = "an unknown number of" if told["others_cores"] is None else f"up to {told['others_cores']:.2f}"
+    load = f"other programs kept {others} of {machine.get('cores', '?')} cores busy"
     return "; ".join([what, ", ".join([*hardware, *software]), f"commit {machine.get('commit', '?')}", rounds, load])
 
 

@@ -3,17 +3,21 @@
 
 import csv
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from ladder import Rung, main, parsed, run_process, rungs_of
+from ladder import Rung, main, most_others, parsed, run_process, rungs_of
+from ladder import sample as take
 from ladder_child import host_times, measured
 from ladder_picture import ceiling, waterfall
 from ladder_results import BEGIN, END, Row, fill, how, rows_of, section, table, write_csv
 from PIL import Image
+from quiet import Others, busy_seconds, own_seconds
 from tiny_capture import tiny_capture, tiny_config
 
 from nurec_lite.capture.pack import write_pack
@@ -24,20 +28,22 @@ TOLD: dict[str, Any] = {
     "command": "python benchmarks/ladder.py --rungs '' workers", "date": "2026-11-21", "cpu": "a processor", "driver": None,
     "environment": {"device": "cpu, 2 threads", "torch": "2.13.0", "commit": "abc", "cores": "2"}, "capture": "street", "image": [192, 96],
     "gaussians": 36000, "lidar_rays": 2048, "repeat": 3, "warmup": 10, "steps": 3,
-    "load_average": {"before": (0.5, 0, 0), "after": (2.25, 0, 0)},
+    "others_cores": 0.126,
 }  # fmt: skip
 
 
-def sample(*step_ms: float, peak_mib: float = 100.0) -> dict[str, Any]:
+def sample_of(*step_ms: float, peak_mib: float = 100.0) -> dict[str, Any]:
     return {"step_ms": list(step_ms), "peak_bytes": int(peak_mib * (1 << 20))}
 
 
 def ladder() -> list[Rung]:
     """Medians of rounds: 20, 40, 10 against 10, 16, 10; the third fails."""
     return [
-        Rung("baseline", (), [sample(20, 19, 30), sample(40, 40, 41), sample(9, 10, 11)]),
-        Rung("workers", ("workers",), [sample(10, 9, 11), sample(16, 15, 17), sample(10, 10, 10, peak_mib=50)]),
-        Rung("broken", ("broken",), [sample(1, 1, 1)], error="option 'broken' cannot run | here"),
+        Rung("baseline", (), [sample_of(20, 19, 30), sample_of(40, 40, 41), sample_of(9, 10, 11)]),
+        Rung(
+            "workers", ("workers",), [sample_of(10, 9, 11), sample_of(16, 15, 17), sample_of(10, 10, 10, peak_mib=50)]
+        ),
+        Rung("broken", ("broken",), [sample_of(1, 1, 1)], error="option 'broken' cannot run | here"),
     ]
 
 
@@ -121,7 +127,7 @@ def test_the_csv_leaves_unknown_figures_empty(tmp_path: Path) -> None:
 def test_the_conditions_are_told() -> None:
     assert how(TOLD) == (
         "street, 192x96, 36000 Gaussians, 2048 lidar rays; cpu, 2 threads, a processor, torch 2.13.0; commit abc; "
-        "3 rounds of fresh processes in turns, 3 steps each after 10; load average 0.5 before and 2.2 after on 2 cores"
+        "3 rounds of fresh processes in turns, 3 steps each after 10; other programs kept up to 0.13 of 2 cores busy"
     )
     gpu = TOLD | {
         "environment": {"device": "H200", "torch": "2.11.0", "cuda": "13.0", "commit": "abc"},
@@ -196,6 +202,34 @@ def test_how_a_process_ended_is_one_sentence() -> None:
     assert run_process([*python, "import sys; sys.exit(7)"], 60) == "ended with code 7"
     assert run_process([*python, "import os; os.kill(os.getpid(), 9)"], 60) == "ended by SIGKILL"
     assert run_process([*python, "import time; time.sleep(9)"], 0.2) == "took longer than 0.2 s (--timeout)"
+
+
+def test_busy_cores_are_others_until_their_process_is_one_of_ours_that_ended() -> None:
+    spin = "import time; print(1, flush=True)\nwhile time.process_time() < 0.5: pass"
+    mine, others = own_seconds(), Others()
+    with subprocess.Popen([sys.executable, "-c", spin], stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        while child.poll() is None and busy_seconds() - (others.all or 0) < 0.4:  # type: ignore[operator]
+            time.sleep(0.02)
+        cores = others.cores()
+    assert cores is not None and cores > 0.2
+    assert own_seconds() - mine >= 0.5
+
+
+def test_a_disturbed_sample_is_taken_again_and_then_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = iter([0.9, 0.4, 0.1, *([0.5] * 10)])
+
+    def attempt(rung: Rung, args: Any) -> None:
+        rung.samples.append(sample_of(1.0) | {"others_cores": next(others)})
+
+    monkeypatch.setattr("ladder.attempt", attempt)
+    rung, args = Rung("baseline", ()), parsed(["--others", "0.2"])
+    take(rung, args)
+    assert [s["others_cores"] for s in rung.samples] == [0.1] and most_others([rung]) == 0.1 and rung.error is None
+    take(rung, args)
+    assert (
+        len(rung.samples) == 1 and rung.error == "other programs kept more than 0.2 cores busy in 10 tries (--others)"
+    )
 
 
 def test_times_are_those_of_the_steps() -> None:
