@@ -20,6 +20,7 @@ from nurec_lite import profile
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.command import command, composed
 from nurec_lite.history import History
+from nurec_lite.profiling import nsys as nsys_module
 from nurec_lite.profiling import window
 from nurec_lite.profiling.summary import read_summary
 from nurec_lite.profiling.syncs import lines_a_step, waiting_lines
@@ -173,9 +174,9 @@ SAID = {
     ),
     "no importer": (
         {"profile": "Importer error status: An unknown error occurred.", "report": ""},
-        r"nsys says 'Importer error status.*cannot import what it recorded; install libdw and libelf",
+        r"nsys says 'Importer error status.*cannot import what it recorded; install",
     ),
-    "recorded, not imported": ({"report": ".qdstrm"}, r"nsys recorded but cannot import what it recorded; install libdw"),
+    "recorded, not imported": ({"report": ".qdstrm"}, r"error: nsys recorded but cannot import what it recorded; install"),
     "flag": ({"profile": "unrecognised option '--cuda-graph-trace=node'", "window": None, "report": "", "code": 1}, r"not know a flag"),
     "driver": (
         {"profile": "Installed CUDA driver version (13.1) is not supported by this build of Nsight Systems.", "report": ""},
@@ -194,6 +195,24 @@ SAID = {
     ),
     "too old": ({"version": "NVIDIA Nsight Systems version 2021.3.1"}, r"is version 2021\.3\.1, but 2022\.4 or newer is needed"),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_an_importer_that_nsys_did_not_find(
+    run: Run, nsys: Nsys, keys: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """As in the nsys inside Nsight Compute: it is called by its place."""
+    nsys(report=".qdstrm")
+    monkeypatch.setattr(nsys_module, "waiting_lines", lambda config, out: None)  # a pass of its own, in test_nsys
+    importer = tmp_path / "linux/QdstrmImporter"
+    importer.parent.mkdir()
+    importer.write_text('#!/bin/sh\ncp "$2" "$4"\n' if works else "#!/bin/sh\necho libdw.so.1 is missing; exit 127\n")
+    importer.chmod(0o755)
+    ended = run("tool=nsys", *keys)
+    if works:
+        assert ended.code == 0 and read_summary(tmp_path / "out/summary.json").launches == 4
+    else:
+        assert_mendable(ended, r"cannot import what it recorded; install .*QdstrmImporter needs .*nsys\.import\.log")
 
 
 @pytest.mark.parametrize(("play", "sentence"), SAID.values(), ids=SAID.keys())

@@ -20,9 +20,8 @@ FLAGS = (
     "--capture-range-end=stop", "--kill=none", "--cuda-graph-trace=node", "--force-overwrite=true",
 )  # fmt: skip
 _NO_IMPORTER = (
-    "nsys recorded but cannot import what it recorded; install libdw and libelf (packages libdw1 and libelf1) and the whole of "
-    "Nsight Systems (the nsys inside Nsight Compute looks for its importer in host/host-linux-x64, where a link to the folder of "
-    "QdstrmImporter helps), or use tool=torch"
+    "nsys recorded but cannot import what it recorded; install the whole of NVIDIA Nsight Systems, and what its program "
+    "QdstrmImporter needs (often the packages libdw1 and libelf1; nsys.import.log beside the results may name it), or use tool=torch"
 )
 _KNOWN = {  # what nsys or the process says -> what it means and what to do
     "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS|already subscribed to CUPTI": "another profiler is attached to the process or the GPU; "
@@ -64,8 +63,8 @@ def _told(out: Path, ended: Ended) -> dict[str, Any]:
 def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:
     """ProfileError with nsys's own words where they are known."""
     report, database = out / "nsys.nsys-rep", out / "nsys.sqlite"
-    if not report.is_file() and (out / "nsys.qdstrm").is_file():  # what it records before it is imported
-        raise ProfileError(_NO_IMPORTER)
+    if not report.is_file():
+        _import(nsys, out)
     if not report.is_file():
         raise _explained(ended) or ProfileError(
             f"nsys wrote no report (code {ended.code}); {ended.log} has its output, and tool=torch needs no nsys"
@@ -80,6 +79,18 @@ def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:
         return read_nsys(database)
     except ProfileError as error:
         raise _explained(ended) or error from error
+
+
+def _import(nsys: Path, out: Path) -> None:
+    """Makes the report of what nsys recorded, where nsys did not: the one inside Nsight Compute does not find its own importer."""
+    recorded = out / "nsys.qdstrm"
+    importers = [p for place in (nsys, nsys.resolve()) for p in sorted(place.parents[1].glob("*/QdstrmImporter"))]
+    if not recorded.is_file():
+        return
+    if importers:
+        run_logged([str(importers[0]), "-i", str(recorded), "-o", str(out / "nsys.nsys-rep")], out / "nsys.import.log")
+    if not (out / "nsys.nsys-rep").is_file():
+        raise ProfileError(_NO_IMPORTER)
 
 
 def _explained(ended: Ended) -> ProfileError | None:

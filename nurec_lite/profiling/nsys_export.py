@@ -38,7 +38,8 @@ class Export:
         return {name: {row[1] for row in self._query(f'PRAGMA table_info("{name}")')} for name in names}
 
     def _names(self) -> str:
-        return f"its tables are {', '.join(sorted(self.columns))}" if self.columns else "it has no tables"
+        names = [name for name in sorted(self.columns) if not name.startswith("ENUM_")]
+        return f"its tables are {', '.join(names)}" if names else "it has no tables"
 
     def table(self, name: str) -> str | None:
         """The newest version of a table; None if nothing was recorded for it."""
