@@ -72,9 +72,7 @@ def rungs_of(names: list[str], cumulative: bool) -> list[Rung]:
 def run_process(command: list[str], seconds: float) -> str | None:
     """None if all went well, else one sentence."""
     try:
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=seconds, check=False, cwd=ROOT, env=_env()
-        )
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False, env=_env())
     except subprocess.TimeoutExpired:
         return f"took longer than {seconds:g} s (--timeout)"
     if ended.returncode < 0:

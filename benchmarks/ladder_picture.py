@@ -11,6 +11,17 @@ from nurec_lite.profiling.canvas import FAINT, INK, Canvas
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _ROW, _FOOT, _MARGIN = 960, 190, 230, 84, 40, 62, 16  # units of the canvas
 _BAR, _SAVED, _LOST, _FAILED = (38, 99, 158), (176, 207, 232), (226, 160, 96), (176, 42, 48)
+_STEPS = {
+    1: 5,
+    1.5: 3,
+    2: 4,
+    2.5: 5,
+    3: 3,
+    4: 4,
+    5: 5,
+    6: 3,
+    8: 4,
+}  # round numbers, and into how many parts an axis divides them
 _LEGEND = {"median step, with quartiles": _BAR, "saved against the rung above": _SAVED, "lost against it": _LOST}
 
 
@@ -40,7 +51,7 @@ def _lines(words: str) -> list[str]:
 
 
 def _axis(page: Canvas, top: float, n: int) -> None:
-    for tick in np.linspace(0, top, 6):
+    for tick in np.linspace(0, top, _STEPS[mantissa(top)] + 1):
         x = _x(tick, top)
         page.line(x, _TOP - 4, x, _TOP + _ROW * n)
         page.text(x, _TOP - 12, f"{tick:g}" + (" ms" if tick == top else ""), 11, FAINT, "m")
@@ -83,6 +94,11 @@ def _x(ms: float, top: float) -> float:
 
 
 def ceiling(value: float) -> float:
-    """The next round number: 1, 1.5, 2, 2.5, 3, 4, 5, 6, 8 or 10 times a power of ten."""
+    """The next round number: one of _STEPS times a power of ten."""
     power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
-    return next(step * power for step in (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if step * power >= value * (1 - 1e-12))
+    return next(round_ * power for round_ in (*_STEPS, 10) if round_ * power >= value * (1 - 1e-12))
+
+
+def mantissa(top: float) -> float:
+    """That of a round number."""
+    return round(top / 10.0 ** math.floor(math.log10(top) + 1e-9), 6)

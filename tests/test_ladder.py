@@ -14,7 +14,7 @@ import pytest
 from ladder import Rung, main, most_others, parsed, run_process, rungs_of
 from ladder import sample as take
 from ladder_child import host_times, measured
-from ladder_picture import ceiling, waterfall
+from ladder_picture import ceiling, mantissa, waterfall
 from ladder_results import BEGIN, END, Row, fill, how, rows_of, section, table, write_csv
 from PIL import Image
 from quiet import Others, busy_seconds, own_seconds
@@ -188,6 +188,7 @@ def test_a_ladder_of_failures_is_drawn_too() -> None:
 )
 def test_the_axis_ends_at_a_round_number(value: float, end: float) -> None:
     assert ceiling(value) == pytest.approx(end)
+    assert mantissa(ceiling(value)) == pytest.approx(float(f"{end:e}".partition("e")[0]))
 
 
 # ---- processes

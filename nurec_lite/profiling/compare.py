@@ -8,7 +8,7 @@ no profile knows, so times that decide belong to benchmarks/ladder.py, which int
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -44,17 +44,12 @@ class Row:
 def time_rows(a: Side, b: Side) -> list[Row]:
     """The largest difference in ms first; what cannot be compared last. A kernel that was not launched took no time."""
     rows = [_row(name, a.times, b.times) for name in _names(a.times, b.times)]
-    whole = a.whole and b.whole
     for name in _names(a.kernel_times, b.kernel_times):
-        row = _row(
-            f"kernel {name}", {f"kernel {name}": a.kernel_times.get(name)}, {f"kernel {name}": b.kernel_times.get(name)}
-        )
-        rows.append(_with_absent(row) if whole else row)
+        row = replace(_row(name, a.kernel_times, b.kernel_times), figure=f"kernel {name}")
+        if a.whole and b.whole:
+            row = replace(row, difference=(row.b or 0.0) - (row.a or 0.0))
+        rows.append(row)
     return sorted(rows, key=lambda row: -1 if row.difference is None else abs(row.difference), reverse=True)
-
-
-def _with_absent(row: Row) -> Row:
-    return Row(row.figure, row.a, row.b, (row.b or 0.0) - (row.a or 0.0))
 
 
 def total_rows(a: Side, b: Side) -> list[Row]:
