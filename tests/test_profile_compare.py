@@ -60,6 +60,7 @@ def test_times_are_sorted_by_what_moves_the_step_most(tmp_path: Path) -> None:
     assert [(row.figure, row.difference) for row in rows] == [
         ("whole step", -5.0), ("step/render", -3.0), ("kernel blend<3>", -2.75), ("kernel sort", -1.0), ("idle GPU", -0.5),
         ("kernel fused | 日本", 0.5), ("step/collect", -0.25),
+        ("step/render (host)", 0.0), ("step/collect (host)", 0.0),
     ]  # fmt: skip
     assert rows[0].ratio == 0.75 and rows[1].ratio == 0.625
     gone = rows[3]
@@ -85,7 +86,7 @@ def test_a_missing_figure_is_a_dash_and_no_difference(tmp_path: Path, capsys: py
 
 def test_ranges_without_a_gpu_are_told_by_the_host(tmp_path: Path) -> None:
     found = side(tmp_path, replace(BASE, ranges=(RangeTime("step", 1.0, 7.0, None, None),), kernels=()))
-    assert found.times == {"whole step": 20.0, "idle GPU": 10.0, "step": 7.0} and not found.whole
+    assert found.times == {"whole step": 20.0, "idle GPU": 10.0, "step (host)": 7.0} and not found.whole
 
 
 def test_instances_of_one_name_add_up_and_the_largest_counts(tmp_path: Path) -> None:
@@ -98,7 +99,7 @@ def test_the_page_says_what_else_differs(tmp_path: Path, capsys: pytest.CaptureF
     assert run(tmp_path, BASE, replace(BETTER, tool="torch"), "--rows", "2") == 0
     out = capsys.readouterr().out
     assert "- commit: a in A, b in B" in out and "device: " not in out
-    assert "A was taken by nsys, B by torch" in out and "5 rows with smaller or unknown differences left out" in out
+    assert "A was taken by nsys, B by torch" in out and "7 rows with smaller or unknown differences left out" in out
     assert "| whole step | 20.000 | 15.000 | -5.000 | 0.750 |" in out and "| syncs | 4 | 0 | -4 | 0.000 |" in out
 
 

@@ -68,8 +68,7 @@ def _of_summary(path: Path, summary: Summary) -> Side:
         environment=summary.environment,
         whole=bool(summary.kernels),
         totals=totals,
-        times={"whole step": summary.step_ms, "idle GPU": summary.idle_ms}
-        | {r.name: _range_ms(r) for r in summary.ranges},
+        times={"whole step": summary.step_ms, "idle GPU": summary.idle_ms} | _range_times(summary.ranges),
         kernel_times={name: sum(k.ms for k in rows) for name, rows in by_name.items()},
         kernels={
             name: Resources(
@@ -82,9 +81,13 @@ def _of_summary(path: Path, summary: Summary) -> Side:
     )
 
 
-def _range_ms(r: RangeTime) -> Known:
-    """On the GPU; on the host where there is none."""
-    return r.cpu_ms if r.gpu_ms is None else r.gpu_ms
+def _range_times(ranges: Iterable[RangeTime]) -> dict[str, Known]:
+    """On the GPU, where there is one, and on the host, under names that keep them apart."""
+    times: dict[str, Known] = {}
+    for r in ranges:
+        times |= {} if r.gpu_ms is None else {r.name: r.gpu_ms}
+        times |= {} if r.cpu_ms is None else {f"{r.name} (host)": r.cpu_ms}
+    return times
 
 
 def _of_kernels(path: Path) -> Side:
