@@ -2,7 +2,7 @@
 """Two profiles side by side: hand-computed differences, their order, gates, and what is never taken for passed."""
 
 import json
-from dataclasses import replace
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,9 @@ import pytest
 
 from nurec_lite.profiling.compare import main, resource_rows, time_rows, total_rows
 from nurec_lite.profiling.gates import Gate, judge, parse_gates, ratio_interval
-from nurec_lite.profiling.sides import Side, read_side
+from nurec_lite.profiling.ncu_kernel import Kernel
+from nurec_lite.profiling.ncu_report import Profile, write_report
+from nurec_lite.profiling.sides import Resources, Side, read_side
 from nurec_lite.profiling.summary import KernelTime, ProfileError, RangeTime, Summary, write_summary
 
 STEADY = (10.0, 10.1, 9.9, 10.0, 10.05, 9.95, 10.0, 10.1)
@@ -239,6 +241,18 @@ def test_launches_of_ncu_are_compared_by_kernel(tmp_path: Path) -> None:
     assert b.kernels["blend"].shared == 1024
     assert judge(Gate("registers", 0, False), a, b).outcome == "failed"
     assert judge(Gate("launches", 0, False), a, b).outcome == "inconclusive"
+
+
+def test_what_the_profile_by_ncu_writes_is_read(tmp_path: Path) -> None:
+    unknown = dict.fromkeys(
+        (f.name for f in fields(Kernel) if f.default is MISSING and f.default_factory is MISSING), None
+    )
+    known = {"id": 0, "name": "blend<3>", "ms": 2.5, "registers": 64.0, "shared_static": 512.0, "shared_dynamic": 0.0}
+    kernel = Kernel(**(unknown | known))  # type: ignore[arg-type]
+    write_report(tmp_path, Profile("2025.3", "command", {"device": "H200"}, 5, (), (kernel, replace(kernel, ms=3.5))))
+    found = read_side(tmp_path / "kernels.json")
+    assert found.kernel_times == {"blend<3>": 3.0} and found.environment == {"device": "H200"}
+    assert found.kernels == {"blend<3>": Resources(64, 512)} and found.samples == {"blend<3>": (2.5, 3.5)}
 
 
 def test_the_time_of_ncu_is_that_of_the_kernels_both_sides_have(tmp_path: Path) -> None:
