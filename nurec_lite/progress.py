@@ -44,8 +44,10 @@ class Bar:
 
     def show(
         self,
-        row: dict[str, float],  # of `history.History`
+        row: dict[str, float] | None,  # of `history.History`; None: nothing new
     ) -> None:
+        if row is None:
+            return
         known = f"PSNR {row['psnr']:.2f} dB, range {row.get('range', 0):.2f} m, {row['gaussians']:.0f} Gaussians"
         self.bar.set_postfix_str(f"step {row['step']:.0f}: {known}", refresh=False)
         self.bar.update((row["step"] if self.by_steps else min(row["seconds"], self.bar.total)) - self.bar.n)

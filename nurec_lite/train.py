@@ -111,6 +111,7 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
             if time.monotonic() - saved > budget.checkpoint_seconds:
                 save(state, checkpoint)
                 saved = time.monotonic()
+        bar.show(state.history.read())
         bar.close(complete=not stop.asked)
         save(state, checkpoint)
     if stop.asked:
@@ -121,14 +122,14 @@ def one_step(
     stages: Stages,
     state: TrainState,
     begin: float,  # of training, by time.monotonic
-) -> Row:
-    """The next batch, the step on it, and what the history says of it."""
+) -> Row | None:
+    """The next batch, the step on it, and what the history says of it, if it was read."""
     with span(STEP):
         with span("next_batch"):
             batch = stages.next_batch(state.plan, state.step)
         result = stages.step(stages, state, batch)
         state.step, state.seconds = state.step + 1, time.monotonic() - begin
-        with span("report"):  # which waits for the device
+        with span("report"):
             n = len(state.scene.gaussians)
             return state.history.add(state.step, state.seconds, n, result.mse, result.terms)
 
@@ -141,6 +142,7 @@ def spent(budget: TrainConfig, step: int, seconds: float) -> float:
 
 def save(state: TrainState, path: Path) -> None:
     """The checkpoint, and the history as a table beside it."""
+    state.history.read()
     counters = {"step": state.step, "seconds": state.seconds}
     save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, state.history.rows)
     write_text(path.with_name("history.csv"), state.history.to_csv())
