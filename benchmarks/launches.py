@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
-from scripts.resources import short_name
+from nurec_lite.profiling.names import readable
 
 MARK = "bench_step"  # around every profiled step
 WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|cudaMemcpy(?!.*Async)")
@@ -90,12 +90,6 @@ def _table(kernels: list[Event], steps: int) -> list[dict[str, Any]]:
     """Launches and milliseconds a step of every kernel, the longest first."""
     durations: dict[str, list[float]] = defaultdict(list)
     for kernel in kernels:
-        durations[kernel_name(kernel["name"])].append(kernel["dur"])
+        durations[readable(kernel["name"], LONGEST)].append(kernel["dur"])
     rows = [{"name": n, "count": len(d) / steps, "ms": sum(d) / steps / 1e3} for n, d in durations.items()]
     return sorted(rows, key=lambda row: -float(str(row["ms"])))
-
-
-def kernel_name(demangled: str) -> str:
-    """Without arguments and the namespaces that all of torch's kernels share, cut where it gets too long to read."""
-    name = re.sub(r"\b(at|native|c10|cuda|std|detail)::", "", short_name(demangled))
-    return name if len(name) <= LONGEST else name[: LONGEST - 1] + "…"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from nurec_lite.build import FLAGS, find_tools
 from nurec_lite.paths import resource
+from nurec_lite.profiling import names
 
 ARCHITECTURES = ("80", "89", "90", "100", "120")
 BUDGET = "kernels/budget.json"
@@ -90,13 +91,7 @@ def _names(mangled: list[str]) -> dict[str, str]:
 
 
 def short_name(demangled: str) -> str:
-    text, depth = demangled.replace("(anonymous namespace)::", ""), 0
-    for i, letter in enumerate(text):
-        depth += {"<": 1, ">": -1}.get(letter, 0)
-        if letter == "(" and depth == 0:
-            text = text[:i]
-            break
-    return text.removeprefix("void ").replace("nurec::cuda::", "").replace("nurec::", "")
+    return names.short_name(demangled).replace("nurec::cuda::", "").replace("nurec::", "")
 
 
 def budget_of(table: Table) -> Limits:

@@ -10,7 +10,7 @@ import torch
 from tiny_capture import tiny_config, tiny_state
 
 from benchmarks.bench_step import iteration, main, mark, milliseconds, spread, window
-from benchmarks.launches import LONGEST, MARK, figures, kernel_name, profiled
+from benchmarks.launches import MARK, figures, profiled
 from nurec_lite.stages import Stages
 
 FORWARD = "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)"
@@ -87,11 +87,6 @@ def test_a_trace_without_kernels_says_nothing() -> None:
     found = figures([e for e in trace() if e["cat"] != "kernel"], steps=3)
     assert found.pop("steps") == 3
     assert set(found.values()) == {None} and {"kernels", "syncs", "every_kernel"} <= found.keys()
-
-
-def test_names_of_kernels_are_cut_where_they_get_too_long() -> None:
-    name = kernel_name(f"void cub::Sort<{'int, ' * 100}int>(int)")
-    assert len(name) == LONGEST and name.startswith("cub::Sort<int, int") and name.endswith("…")
 
 
 def test_the_profiler_runs_every_step_once() -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from ncu_page import DFMA, FADD, FFMA, FMUL, NVTX, page, write_page
 
+from nurec_lite.profiling.names import readable, short_name
 from nurec_lite.profiling.ncu_csv import read_launches
-from nurec_lite.profiling.ncu_kernel import Kernel, kernel, roof, short_name, verdict
+from nurec_lite.profiling.ncu_kernel import Kernel, kernel, roof, verdict
 from nurec_lite.profiling.ncu_report import Profile, by_name, headline, kernels_csv, markdown, write_report
 from nurec_lite.profiling.ncu_words import (
     limited_by,
@@ -137,6 +138,20 @@ def test_verdict_in_words(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_names_lose_result_and_arguments(name: str, expected: str) -> None:
     assert short_name(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("void nurec::cuda::<unnamed>::renderBackward<(bool)0>(nurec::cuda::RenderParams)", "renderBackward<0>"),
+        ("nurec::cuda::(anonymous namespace)::emit_kernel(long)", "emit_kernel"),
+        ("void at::native::vectorized_gather_kernel<(int)16, long>(char *)", "vectorized_gather_kernel<16, long>"),
+        ("void cub::CUB_300001_SM_900::detail::sort<(unsigned int)4>(int)", "cub::sort<4>"),
+        ("Größe::点<ü>(int)", "Größe::点<ü>"),
+    ],
+)
+def test_readable_names_lose_what_most_kernels_share(name: str, expected: str) -> None:
+    assert readable(name) == expected and readable(name, 5) == expected[:4] + "…"
 
 
 @pytest.mark.parametrize(

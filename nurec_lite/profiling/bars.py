@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nurec_lite.profiling.canvas import FAINT, GREY, Canvas, Colour, stage_colours, stage_of
+from nurec_lite.profiling.names import readable
 from nurec_lite.profiling.summary import KernelTime, RangeTime, Summary
 from nurec_lite.report.charts import nice_ticks
 
@@ -53,7 +54,7 @@ def _kernel_line(k: KernelTime, colours: dict[str, Colour]) -> Line:
     registers = "" if k.registers is None else f", {k.registers} registers"
     shared = "" if not k.shared else f", {k.shared / 1024:.3g} KiB shared"
     right = f"{k.ms:.3g} ms, {launched(k.count)}{registers}{shared}"
-    return Line(k.name, ((k.ms, colours[stage_of(k.range)]),), right)
+    return Line(readable(k.name), ((k.ms, colours[stage_of(k.range)]),), right)
 
 
 def launched(count: float) -> str:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from nurec_lite.profiling.names import readable
 from nurec_lite.profiling.summary import KernelTime, Summary
 
 UNKNOWN = "unknown"
@@ -79,9 +80,7 @@ def _kernel(s: Summary) -> str | None:
     if not s.kernels:
         return None
     total, k = sum(kernel.ms for kernel in s.kernels), s.kernels[0]
-    return (
-        f"The kernel with the most time is `{k.name}`, {ms(k.ms)} a step, {percent(k.ms / total)} of all kernels' time."
-    )
+    return f"The kernel with the most time is `{readable(k.name)}`, {ms(k.ms)} a step, {percent(k.ms / total)} of all kernels' time."
 
 
 def _tables(s: Summary) -> list[str]:
@@ -101,7 +100,7 @@ def _tables(s: Summary) -> list[str]:
 
 def _kernels(s: Summary) -> list[str]:
     head = ["kernel", "launches", "ms", "registers", "shared memory, bytes", "started in"]
-    rows = [[f"`{k.name}`", number(k.count), number(k.ms), whole(k.registers), _shared(k), k.range or "no range"]
+    rows = [[f"`{readable(k.name)}`", number(k.count), number(k.ms), whole(k.registers), _shared(k), k.range or "no range"]
             for k in s.kernels[:KERNELS]]  # fmt: skip
     if "kernels.occupancy" in s.estimates:
         head.append("occupancy, %, estimated")

@@ -8,6 +8,7 @@ chart (section SpeedOfLight_RooflineChart), the verdict is that of its rule Spee
 import re
 from dataclasses import dataclass, field
 
+from nurec_lite.profiling.names import short_name
 from nurec_lite.profiling.ncu_csv import Launch
 from nurec_lite.profiling.ncu_metrics import CYCLES, FIGURES, INSTRUCTIONS, LIMITS, PEAKS, PRECISIONS, STALL, SUMS
 
@@ -106,20 +107,6 @@ def roof(kernel: Kernel) -> float | None:
     if kernel.peak_flop_per_s is None or kernel.peak_bytes_per_s is None or kernel.intensity is None:
         return None
     return min(kernel.peak_flop_per_s, kernel.intensity * kernel.peak_bytes_per_s)
-
-
-def short_name(
-    name: str,  # such as void blend<3>(Params, int)
-) -> str:  # blend<3>
-    """Without result, arguments and anonymous namespaces; template arguments stay."""
-    plain = name.strip().replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
-    depth, end = 0, len(plain)
-    for k, letter in enumerate(plain):
-        depth += (letter == "<") - (letter == ">")
-        if letter == "(" and depth == 0 and not plain[:k].endswith("operator"):
-            end = k
-            break
-    return plain[:end].removeprefix("void ").strip() or name
 
 
 def _sum(values: list[float | None]) -> float | None:

@@ -18,6 +18,7 @@ from nurec_lite.profiling.canvas import (
     tint,
 )
 from nurec_lite.profiling.digest import Started, is_wait, pageable_copies, started, step_times
+from nurec_lite.profiling.names import readable
 from nurec_lite.profiling.trace import KERNEL, Range, Trace
 from nurec_lite.report.charts import nice_ticks
 
@@ -134,7 +135,9 @@ def _kernel_rows(found: list[Started], step: Range, colours: dict[str, Colour]) 
 def _work_block(item: Started, step: Range, colours: dict[str, Colour]) -> Block:
     ranges = item.ranges
     colour = colours[stage_of(ranges[0].name if ranges else None)]
-    return Block(item.work.start, item.work.end, colour if step in ranges else GREY, item.work.name.partition("<")[0])
+    return Block(
+        item.work.start, item.work.end, colour if step in ranges else GREY, readable(item.work.name).partition("<")[0]
+    )
 
 
 def _axis(canvas: Canvas, span: int, top: float, bottom: float) -> None:

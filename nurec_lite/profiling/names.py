@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of kernels for people. Whole names, which identify, stay in summary.json and kernels.json."""
+
+import re
+
+_SPACES = re.compile(r"\b(nurec::cuda|nurec|at_cuda_detail|at|native|c10|cuda|std|detail|CUB_\w+)::")
+_CASTS = re.compile(r"\((?:bool|int|long|unsigned int|unsigned long|unsigned long long)\)(?=-?\d)")
+
+
+def short_name(
+    name: str,  # such as void blend<3>(Params, int)
+) -> str:  # blend<3>
+    """Without result, arguments and anonymous namespaces; template arguments stay."""
+    plain = name.strip().replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    depth, end = 0, len(plain)
+    for k, letter in enumerate(plain):
+        depth += (letter == "<") - (letter == ">")
+        if letter == "(" and depth == 0 and not plain[:k].endswith("operator"):
+            end = k
+            break
+    return plain[:end].removeprefix("void ").strip() or name
+
+
+def readable(
+    name: str,
+    longest: int = 80,  # letters
+) -> str:
+    """Also without the namespaces that most kernels share and the types of constants, cut where it gets too long to read."""
+    text = _CASTS.sub("", _SPACES.sub("", short_name(name)))
+    return text if len(text) <= longest else text[: longest - 1] + "…"
