@@ -24,6 +24,8 @@ COLUMNS: dict[str, tuple[str, str]] = {  # name -> unit, value
     "launch__shared_mem_per_block_static": ("byte/block", "1024"),
     "launch__shared_mem_per_block_dynamic": ("Kbyte/block", "2.048"),
     "launch__shared_mem_per_block_driver": ("byte/block", "1024"),
+    "sm__cycles_active.avg": ("cycle", "9,000"),
+    "gpc__cycles_elapsed.max": ("cycle", "10,000"),
     "launch__waves_per_multiprocessor": ("", "3.5"),
     "launch__occupancy_limit_registers": ("block", "4"),
     "launch__occupancy_limit_shared_mem": ("block", "7"),

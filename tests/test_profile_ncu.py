@@ -61,6 +61,17 @@ def test_occupancy_and_what_limits_it(blend: Kernel) -> None:
     )
 
 
+def test_few_long_blocks_leave_multiprocessors_empty(tmp_path: Path) -> None:
+    slow = {"sm__throughput.avg.pct_of_peak_sustained_elapsed": "9"}
+    even, tail = kernels(tmp_path, slow, slow | {"sm__cycles_active.avg": "1,750"})
+    (unknown,) = kernels(tmp_path, slow, without=("gpc__cycles_elapsed.max",))
+    assert (even.sm_active, tail.sm_active, unknown.sm_active) == (90, 17.5, None)
+    assert verdict_words(tail).endswith(
+        "; a multiprocessor has work for only 17.5 % of the launch, on average: some blocks are long"
+    )
+    assert "multiprocessor" not in verdict_words(even) + verdict_words(unknown)
+
+
 def test_two_resources_limit_alike_and_full_occupancy_is_not_limited(tmp_path: Path) -> None:
     both = {"launch__occupancy_limit_registers": "4", "launch__occupancy_limit_warps": "4"}
     tied, full = kernels(tmp_path, both, {"sm__maximum_warps_per_active_cycle_pct": "100"})

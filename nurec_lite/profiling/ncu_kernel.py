@@ -10,7 +10,17 @@ from dataclasses import dataclass, field
 
 from nurec_lite.profiling.names import short_name
 from nurec_lite.profiling.ncu_csv import Launch
-from nurec_lite.profiling.ncu_metrics import CYCLES, FIGURES, INSTRUCTIONS, LIMITS, PEAKS, PRECISIONS, STALL, SUMS
+from nurec_lite.profiling.ncu_metrics import (
+    ACTIVE,
+    CYCLES,
+    FIGURES,
+    INSTRUCTIONS,
+    LIMITS,
+    PEAKS,
+    PRECISIONS,
+    STALL,
+    SUMS,
+)
 
 _LATENCY, _LIMIT, _BALANCED = 60.0, 80.0, 10.0  # percent of peak, and points between compute and memory
 
@@ -30,6 +40,7 @@ class Kernel:
     shared_dynamic: float | None  # bytes a block
     shared_driver: float | None  # bytes a block that the driver takes
     waves: float | None  # grids that fill the GPU once
+    sm_active: float | None  # % of the launch in which a multiprocessor has a block, mean of all; low: few long blocks
     occupancy_theoretical: float | None  # %
     occupancy_achieved: float | None  # %
     sol_compute: float | None  # %
@@ -74,6 +85,7 @@ def kernel(launch: Launch) -> Kernel:
         id=int(launch.cells["ID"].replace(",", "")),
         name=short_name(launch.cells["Kernel Name"]),
         range=_range(launch),
+        sm_active=_share(launch.number(ACTIVE[0]), launch.number(ACTIVE[1])),
         grid=_size(launch.text("Grid Size")),
         block=_size(launch.text("Block Size")),
         ms=None if seconds is None else 1e3 * seconds,
@@ -107,6 +119,10 @@ def roof(kernel: Kernel) -> float | None:
     if kernel.peak_flop_per_s is None or kernel.peak_bytes_per_s is None or kernel.intensity is None:
         return None
     return min(kernel.peak_flop_per_s, kernel.intensity * kernel.peak_bytes_per_s)
+
+
+def _share(part: float | None, whole: float | None) -> float | None:  # %
+    return None if part is None or not whole else 100 * part / whole
 
 
 def _sum(values: list[float | None]) -> float | None:

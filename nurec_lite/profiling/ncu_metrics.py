@@ -48,6 +48,7 @@ PEAKS = (  # per cycle and cycles per second, of compute and of memory
     ("sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained", "sm__cycles_elapsed.avg.per_second"),
     ("dram__bytes.sum.peak_sustained", "dram__cycles_elapsed.avg.per_second"),
 )
+ACTIVE = ("sm__cycles_active.avg", "gpc__cycles_elapsed.max")  # of a multiprocessor with a block, and of the launch
 CYCLES = "smsp__cycles_elapsed.avg.per_second"
 _DERIVED = ("launch__", "sm__maximum_warps")  # begin of names that ncu works out itself and refuses in --metrics
 
@@ -59,7 +60,7 @@ def _counters() -> tuple[str, ...]:
     counted = [INSTRUCTIONS.format(p, o) for p in PRECISIONS.values() for o in ("add", "mul", "fma")]
     rates = [f"{INSTRUCTIONS.format('f', o)}.per_cycle_elapsed" for o in ("add", "mul", "fma")]
     peaks = [name for pair in PEAKS for name in pair]
-    return ("gpu__time_duration.sum", *single, *added, *counted, *rates, *peaks, CYCLES)
+    return ("gpu__time_duration.sum", *single, *added, *counted, *rates, *peaks, *ACTIVE, CYCLES)
 
 
 COUNTERS = _counters()

@@ -139,6 +139,7 @@ def _section(name: str, launches: list[Kernel]) -> str:
         "FLOP": ", ".join(f"{p} {scaled(getattr(k, f'{p}_flop'), '')}" for p in ("fp32", "fp64", "fp16")),
         "DRAM": f"{dram} ({percent(k.sol_dram)} of its peak)",
         "Caches": cache,
+        "Multiprocessors": f"have a block for {percent(k.sm_active)} of the launch, on average",
         "Warps": f"a scheduler issues in {percent(k.issue_active)} of the cycles; {_threads(k.active_threads)}",
         "Stalls": f"a warp issues every {_cycles(k.warp_cycles)} and waits " + ("; ".join(stall_words(k)) or ABSENT),
     }

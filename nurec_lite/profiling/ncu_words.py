@@ -30,6 +30,7 @@ _REASONS = {
     "memory-bound": "memory is at {m} of its peak, compute at {c}",
     "balanced": "compute ({c}) and memory ({m}) are within 10 points: both must fall for the kernel to be faster",
 }
+_UNEVEN = 60.0  # % of the launch; below it blocks differ much, or are few
 _FACTORS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -64,6 +65,8 @@ def verdict_words(kernel: Kernel) -> str:
     words = _REASONS[kernel.verdict].format(c=percent(kernel.sol_compute), m=percent(kernel.sol_memory))
     small = kernel.verdict == "latency-bound" and kernel.waves is not None and kernel.waves < 1
     grid = f"; the grid is small ({kernel.waves:.2g} waves), most of the GPU has no block" if small else ""
+    if kernel.verdict == "latency-bound" and kernel.sm_active is not None and kernel.sm_active < _UNEVEN:
+        grid += f"; a multiprocessor has work for only {percent(kernel.sm_active)} of the launch, on average: some blocks are long"
     top = max(kernel.sol_compute or 0.0, kernel.sol_memory or 0.0)
     return words + grid + ("; that is near the limit of the hardware" if top >= 80 else "")
 
