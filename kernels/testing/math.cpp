@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every function of kernels/math in double precision, for tests/test_math.py. No part of the library.
+#include "../math/actors.cuh"
 #include "../math/blend.cuh"
 #include "../math/covariance.cuh"
 #include "../math/pose.cuh"
@@ -47,6 +48,30 @@ NUREC_FN V matrix_times(M const& m, V a) {
 
 NUREC_FN Q quat_plus(Q a, Q b) {
     return a + b;
+}
+
+// ---- actors
+
+NUREC_FN D block_of_start(D start, D track) {
+    return D(first_block(int64_t(start), int64_t(track)));
+}
+
+NUREC_FN D blocks_between(D begin, D end) {
+    return D(blocks_with_rows(int64_t(begin), int64_t(end)));
+}
+
+NUREC_FN D block_to_track(Array<4> const& starts, D block) {
+    int64_t const rows[] = {int64_t(starts.a[0]), int64_t(starts.a[1]), int64_t(starts.a[2]), int64_t(starts.a[3])};
+    return D(track_of_block(rows, 4, int64_t(block)));
+}
+
+struct KeyNumbers {
+    D before, after, fraction, rate;
+};
+
+NUREC_FN KeyNumbers keys(Array<5> const& times, D begin, D end, D passed, D time) {
+    Keys const found = keys_around(times.a, int64_t(begin), int64_t(end), int64_t(passed), time);
+    return {D(found.before), D(found.after), found.fraction, found.rate};
 }
 
 // ---- gaussian
@@ -223,6 +248,18 @@ NUREC_EXPORT(slerp_backward, slerp_backward<D>)
 NUREC_EXPORT(lerp, lerp<D>)
 NUREC_EXPORT(interpolate_between, interpolate_between<D>)
 NUREC_EXPORT(interpolate_between_backward, interpolate_between_backward<D>)
+
+NUREC_EXPORT(first_block, block_of_start)
+NUREC_EXPORT(blocks_with_rows, blocks_between)
+NUREC_EXPORT(track_of_block, block_to_track)
+NUREC_EXPORT(keys_around, keys)
+NUREC_EXPORT(length_of, length_of<D>)
+NUREC_EXPORT(normalized, normalized<D>)
+NUREC_EXPORT(normalized_backward, normalized_backward<D>)
+NUREC_EXPORT(pose_at, pose_at<D>)
+NUREC_EXPORT(pose_at_backward, pose_at_backward<D>)
+NUREC_EXPORT(moved, moved<D>)
+NUREC_EXPORT(moved_backward, moved_backward<D>)
 
 NUREC_EXPORT(scaled_axes, scaled_axes<D>)
 NUREC_EXPORT(covariance, covariance<D>)
