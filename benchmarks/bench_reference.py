@@ -46,7 +46,7 @@ def timed(
         wait()
         marks.append(time.perf_counter())
 
-    gaussians = stages.collect(scene, view.time_mid, stages.interpolate)
+    gaussians = stages.collect(scene, (view.time_mid,), stages.interpolate)[0]
     mark()
     projection = stages.project(gaussians, view)
     mark()

@@ -28,7 +28,7 @@ from nurec_lite.splat import peer
 from nurec_lite.splat.project import NEAR
 from nurec_lite.splat.render import CameraImage
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.stages import PEER, Stages, StepResult, TrainState, learn, render_frame
+from nurec_lite.stages import PEER, Stages, StepResult, TrainState, render_frame, update
 
 _NO_OPACITY = 1e-10  # below it a pixel has no depth: gsplat's bound
 
@@ -84,7 +84,7 @@ class DepthStep:
             if returns is not None:
                 terms["range"] = returns.errors(rendered, view).sum() / max(len(returns.depths), 1)
                 loss = loss + state.config.loss.range * terms["range"]
-        return learn(stages, state, loss, terms, image, target)
+        return update(stages, state, loss, terms, image, target)
 
     def _returns(self, state: TrainState, image: int, view: CameraView) -> ImagedReturns | None:
         capture = state.plan.capture

@@ -5,7 +5,7 @@ The defaults are the readable baseline. An option takes the record and returns a
 wraps one. Nothing inside the step asks which options are on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,8 +20,8 @@ from nurec_lite.history import History
 from nurec_lite.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
 from nurec_lite.optim import means_rate, replace_gaussians, schedule
 from nurec_lite.profiling.ranges import in_span, span
-from nurec_lite.scene.collect import collect_gaussian_parameters
-from nurec_lite.scene.density import add_noise, relocate
+from nurec_lite.scene.collect import collect_at
+from nurec_lite.scene.density import add_noise, by_node, relocate
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import WorldGaussians, activate
 from nurec_lite.scene.scene import Scene, exposed
@@ -70,14 +70,19 @@ def load_batch(plan: BatchPlan, step: int) -> Batch:
 
 
 def total_loss(
-    state: TrainState, batch: Batch, image: Tensor, target: Tensor, returns: LidarReturns | None
+    state: TrainState,
+    batch: Batch,
+    image: Tensor,  # [H, W, 3]
+    target: Tensor,  # [H, W, 3]
+    returns: LidarReturns | None,
+    local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Weighted sum of all terms, and the terms."""
     weights = state.config.loss
     terms = {"image": image_loss(image, target, weights.ssim)}
     if returns is not None and batch.sweep is not None:
         terms |= lidar_loss(returns, batch.sweep)
-    local = activate(state.scene.gaussians)
+    local = activate(state.scene.gaussians) if local is None else local
     terms |= regularisers(local["opacities"], local["scales"])
     terms["exposure"] = exposure_regulariser(state.scene.exposure)
     return weighted_sum(terms, weights), terms
@@ -98,7 +103,7 @@ def density(state: TrainState) -> None:
         n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
         moved = relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
         if moved is not None:
-            replace_gaussians(state.scene, state.optimizer, moved)
+            replace_gaussians(state.scene, state.optimizer, by_node(moved))
     if config.noise > 0:
         fade = means_rate(state.config.lr, state.progress) / state.config.lr.means
         add_noise(g, config.noise * fade, state.generator)
@@ -111,46 +116,77 @@ def _pixels(state: TrainState) -> Tensor:
     return footprints(state.scene, capture, capture.split.train_images).clamp(*PIXELS)
 
 
-def render_frame(stages: "Stages", scene: Scene, view: CameraView) -> CameraImage:
+def collected(
+    stages: "Stages",
+    scene: Scene,
+    times: Sequence[float],
+    local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
+) -> tuple[WorldGaussians, ...]:
+    """The Gaussians in world space at each time."""
+    with span("collect"):
+        return stages.collect(scene, times, in_span("interpolate", stages.interpolate), local)
+
+
+def render_frame(
+    stages: "Stages",
+    scene: Scene,
+    view: CameraView,
+    gaussians: WorldGaussians | None = None,  # at the view's time, if they are collected already
+) -> CameraImage:
     """One exposure, from the scene to the image."""
     with span("render_camera"):
-        gaussians, pairs = _seen(stages, scene, view)
-        return stages.render_camera(gaussians, view, pairs, scene.sky)
+        gaussians = collected(stages, scene, (view.time_mid,))[0] if gaussians is None else gaussians
+        return stages.render_camera(gaussians, view, _pairs(stages, gaussians, view), scene.sky)
 
 
-def render_sweep(stages: "Stages", scene: Scene, view: LidarView) -> LidarReturns:
+def render_sweep(
+    stages: "Stages",
+    scene: Scene,
+    view: LidarView,
+    gaussians: WorldGaussians | None = None,  # likewise
+) -> LidarReturns:
     """The rays of one sweep, from the scene to the returns."""
     with span("render_lidar"):
-        gaussians, pairs = _seen(stages, scene, view)
-        return stages.render_lidar(gaussians, view, pairs)
+        gaussians = collected(stages, scene, (view.time_mid,))[0] if gaussians is None else gaussians
+        return stages.render_lidar(gaussians, view, _pairs(stages, gaussians, view))
 
 
-def _seen(stages: "Stages", scene: Scene, view: CameraView | LidarView) -> tuple[WorldGaussians, PairList]:
-    """The Gaussians at the view's time, and which of them each of its tiles looks at."""
-    with span("collect"):
-        gaussians = stages.collect(scene, view.time_mid, in_span("interpolate", stages.interpolate))
+def _pairs(stages: "Stages", gaussians: WorldGaussians, view: CameraView | LidarView) -> PairList:
+    """Which Gaussians each of the view's tiles looks at."""
     with span("project"):
         projection = stages.project(gaussians, view)
     with span("tile"):
-        return gaussians, stages.tile(projection, view)
+        return stages.tile(projection, view)
 
 
 def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     """One image and some rays: render, compare, differentiate, update, adapt."""
     with span("to_device"):
         batch = batch.to(state.device)
-        camera, lidar = _views(state, batch)
+        camera, lidar = views(state, batch)
     rendered = render_frame(stages, state.scene, camera)
-    sensor = state.plan.capture.images[batch.image_index].sensor
-    image = exposed(state.scene, state.plan.capture.camera_index(sensor), rendered.colour)
-    target = batch.image.float() / 255
     returns = None if lidar is None else render_sweep(stages, state.scene, lidar)
-    with span("loss"):
-        loss, terms = stages.loss(state, batch, image, target, returns)
-    return learn(stages, state, loss, terms, image, target)
+    return learn(stages, state, batch, rendered, returns)
 
 
 def learn(
+    stages: "Stages",
+    state: TrainState,
+    batch: Batch,
+    rendered: CameraImage,
+    returns: LidarReturns | None,
+    local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
+) -> StepResult:
+    """Compares what was rendered with the batch, and updates."""
+    sensor = state.plan.capture.images[batch.image_index].sensor
+    image = exposed(state.scene, state.plan.capture.camera_index(sensor), rendered.colour)
+    target = batch.image.float() / 255
+    with span("loss"):
+        loss, terms = stages.loss(state, batch, image, target, returns, local)
+    return update(stages, state, loss, terms, image, target)
+
+
+def update(
     stages: "Stages",
     state: TrainState,
     loss: Tensor,  # []
@@ -169,7 +205,7 @@ def learn(
     return StepResult({name: term.detach() for name, term in terms.items()}, mse)
 
 
-def _views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
+def views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
     """Where the batch's image and rays were taken from."""
     capture = state.plan.capture
     camera = camera_view(capture, capture.images[batch.image_index], state.device)
@@ -185,9 +221,7 @@ class Stages:
 
     next_batch: Callable[[BatchPlan, int], Batch] = load_batch
     interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate
-    collect: Callable[[Scene, float, Callable[[Tracks, Tensor], TrackPoses]], WorldGaussians] = (
-        collect_gaussian_parameters
-    )
+    collect: Callable[..., tuple[WorldGaussians, ...]] = collect_at
     project: Callable[[WorldGaussians, CameraView | LidarView], Projection] = project
     tile: Callable[[Projection, CameraView | LidarView], PairList] = tile
     render_camera: Callable[[WorldGaussians, CameraView, PairList, Tensor], CameraImage] = render_camera

@@ -13,7 +13,15 @@ from torch import Tensor
 from nurec_lite.config import DensityConfig
 from nurec_lite.geometry.se3 import quat_conjugate, quat_normalize, quat_rotate
 from nurec_lite.optim import replace_gaussians
-from nurec_lite.scene.density import DEAD_OPACITY, MAX_COPIES, Relocation, add_noise, relocate, split_opacity
+from nurec_lite.scene.density import (
+    DEAD_OPACITY,
+    MAX_COPIES,
+    Relocation,
+    add_noise,
+    by_node,
+    relocate,
+    split_opacity,
+)
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.stages import TrainState, density, optimize
 
@@ -189,6 +197,26 @@ def test_jitter_moves_copies_by_their_parent_s_spread_and_nothing_else() -> None
     around = quat_rotate(quat_conjugate(quat_normalize(g.quats[0])), torch.cat([means[:1], means[2:]]) - g.means[0])
     assert torch.allclose(around.std(0), 0.5 * g.log_scales[0].exp(), rtol=0.06)
     assert torch.allclose(around.mean(0), torch.zeros(3), atol=0.05 * float(g.log_scales[0].exp().max()))
+
+
+def test_the_store_stays_in_the_order_of_the_nodes() -> None:
+    g = gaussians([0.5, 0.7, 0.2, 0.9, 0.001, 0.3])
+    before = moved(g, n_new=4)
+    after = by_node(before)
+    assert after.node.tolist() == sorted(before.node.tolist())
+    for node in range(3):  # within a node as they were
+        own = before.node == node
+        assert all(torch.equal(after.values[n][after.node == node], before.values[n][own]) for n in before.values)
+        assert torch.equal(after.source[after.node == node], before.source[own])
+
+
+def test_training_keeps_the_store_in_order() -> None:
+    state = tiny_state(tiny_config(density=DensityConfig(every=1, start=0.0, stop=1.0, cap=560, growth=1.05)))
+    assert bool((state.scene.gaussians.node.diff() >= 0).all())
+    n = len(state.scene.gaussians)
+    density(state)
+    node = state.scene.gaussians.node
+    assert len(node) > n and bool((node.diff() >= 0).all()) and len(node.unique()) > 1
 
 
 def test_unchanged_gaussians_are_their_own_source_and_changed_ones_begin_anew() -> None:

@@ -76,7 +76,7 @@ def interpolate(
     t, q = tracks.translations, quat_normalize(tracks.quaternions)
     t0, q0 = _rows(t, i), _rows(q, i)
     move, turn = _rows(t, j) - t0, quat_to_rotvec(quat_multiply(quat_conjugate(q0), _rows(q, j)))
-    first, last = _end_times(tracks)
+    first, last = end_times(tracks)
     at = times[:, None]
     valid = (at >= first - tracks.margin) & (at <= last + tracks.margin)
     moving = (at >= first) & (at <= last) & (j > i)  # a single keyframe stands still
@@ -87,14 +87,14 @@ def interpolate(
 
 def _keys_around(tracks: Tracks, times: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """[Q, K] each: rows of the keyframes before and after, how far between them (0 to 1), and seconds from one to the other."""
-    bounds = _bounds(tracks.offsets, times.device)
+    bounds = key_rows(tracks.offsets, times.device)
     passed = F.pad((tracks.times <= times[:, None]).cumsum(1), (1, 0)).index_select(
         1, bounds
     )  # keys so far, of all tracks
     i = bounds[:-1] + (passed.diff(dim=1) - 1).clamp(min=0)
     i = torch.minimum(i, (bounds[1:] - 2).clamp(min=0).maximum(bounds[:-1]))
     j = torch.minimum(i + 1, bounds[1:] - 1)
-    first, last = _end_times(tracks)
+    first, last = end_times(tracks)
     clamped = torch.minimum(torch.maximum(times[:, None].to(tracks.times), first), last)
     before = _rows(tracks.times, i)
     span = (_rows(tracks.times, j) - before).clamp(min=1e-9)
@@ -102,12 +102,15 @@ def _keys_around(tracks: Tracks, times: Tensor) -> tuple[Tensor, Tensor, Tensor,
 
 
 @lru_cache(maxsize=64)
-def _bounds(offsets: tuple[int, ...], device: torch.device) -> Tensor:  # [K + 1]
+def key_rows(
+    offsets: tuple[int, ...],  # of the tracks
+    device: torch.device,
+) -> Tensor:  # [K + 1] rows of the keyframes of each track, kept on the device
     return torch.tensor(offsets, device=device)
 
 
-def _end_times(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds of each track's first and last key
-    bounds = _bounds(tracks.offsets, tracks.times.device)
+def end_times(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds of each track's first and last key
+    bounds = key_rows(tracks.offsets, tracks.times.device)
     return tracks.times.index_select(0, bounds[:-1]), tracks.times.index_select(0, bounds[1:] - 1)
 
 

@@ -53,6 +53,13 @@ def relocate(
     return Relocation(values, g.node[source], torch.where(changed, -torch.ones_like(source), source))
 
 
+def by_node(moved: Relocation) -> Relocation:
+    """In the order of their nodes: the background, then the Gaussians of one track after another."""
+    order = torch.argsort(moved.node, stable=True)
+    values = {name: value.index_select(0, order) for name, value in moved.values.items()}
+    return Relocation(values, moved.node.index_select(0, order), moved.source.index_select(0, order))
+
+
 def _draw(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
     """[n] indices drawn with replacement in proportion to the weights (by inversion, which has no limit on their number)."""
     cumulative = weights.double().cumsum(0)

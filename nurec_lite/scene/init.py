@@ -47,8 +47,9 @@ def make_scene(
             f"capture {capture.name} shows nothing to start from: no ray of a training sweep returned and no training "
             "image sees the far shell; use more frames, or model.points and model.far_points above 0"
         )
+    order = torch.argsort(torch.cat([s.node for s in stores]), stable=True)  # the background, then track by track
     gaussians = Gaussians(
-        *(torch.cat([getattr(s, f) for s in stores]).to(device) for f in Gaussians.__dataclass_fields__)
+        *(torch.cat([getattr(s, f) for s in stores])[order].to(device) for f in Gaussians.__dataclass_fields__)
     )
     tracks = capture.tracks.to(device)
     exposure = torch.zeros(len(capture.cameras), 2, 3, device=device)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What collecting costs: all calls of a step together, and their share of it, for the sets of options that change it.
+
+    python benchmarks/bench_collect_once.py
+    python benchmarks/bench_collect_once.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
+
+Arguments are those of nurec_lite.train. Every set starts from the same state and trains on the same batches, in one process; the sets take
+turns, a block of steps each, every other round in the opposite order. Times are those of the ranges (CUDA events on a GPU, the host's
+clock on a CPU): `collect` is what the forward pass spends in collecting, interpolating and activating; `backward` and `step` hold the rest.
+"""
+
+import nurec_lite.threads  # noqa: F401  before torch
+
+# isort: split
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nurec_lite.capture.open import open_capture
+from nurec_lite.command import composed, mended
+from nurec_lite.config import Config, to_dict
+from nurec_lite.environment import choose_device, environment
+from nurec_lite.files import write_text
+from nurec_lite.opt import build_stages, known_options, parameters_of
+from nurec_lite.optim import make_optimizer
+from nurec_lite.profiling.ranges import STEP, switch
+from nurec_lite.profiling.timing import Latency, Timing
+from nurec_lite.stages import Stages, TrainState
+from nurec_lite.train import make_state, one_step
+
+SETS = ((), ("collect_once",), ("fused_interp",), ("fused_interp", "collect_once"))
+COLLECTING = ("collect", "activate")  # last parts of ranges; what they contain is not counted twice
+
+
+@dataclass
+class Variant:
+    """One set of options, and what its steps took."""
+
+    name: str
+    stages: Stages
+    state: TrainState
+    timing: Timing
+    begin: float = field(default_factory=time.monotonic)
+
+
+def variants(config: Config) -> list[Variant]:
+    """From one state, each with a copy of its scene."""
+    device, known = choose_device(config.device), known_options()
+    first = make_state(config, open_capture(config.data), device)
+    found = []
+    for names in (names for names in SETS if set(names) <= set(known)):
+        stages = build_stages(
+            {n: parameters_of(n) for n in names} | config.opt, Stages.of(config.ops, device, config.render)
+        )
+        state = deepcopy(first)
+        state.optimizer = make_optimizer(state.scene, config.lr)
+        state.optimizer.load_state_dict(first.optimizer.state_dict())
+        found.append(Variant(" + ".join(names) or "baseline", stages, state, Timing(device, warm_up=0)))
+    return found
+
+
+def run(variant: Variant, steps: int, uncounted: int, progress: float) -> None:
+    """A block of steps, the first of which are not timed."""
+    variant.state.progress = progress
+    for k in range(uncounted + steps):
+        with switch(timing=variant.timing if k >= uncounted else None):
+            one_step(variant.stages, variant.state, variant.begin)
+
+
+def figures(latencies: list[Latency]) -> dict[str, float]:
+    """Means a step, in milliseconds."""
+    step = next(latency for latency in latencies if latency.range == STEP)
+    collecting = [latency for latency in latencies if latency.range.rpartition("/")[2] in COLLECTING]
+    backward = sum(latency.mean_ms for latency in latencies if latency.range == f"{STEP}/backward")
+    collect = sum(latency.mean_ms for latency in collecting)
+    return {
+        "collect_ms": collect, "collect_calls": sum(c.calls for c in collecting if c.range.endswith("/collect")),
+        "share": collect / step.mean_ms, "backward_ms": backward, "step_ms": step.mean_ms, "step_median_ms": step.median_ms,
+        "steps": step.steps,
+    }  # fmt: skip
+
+
+def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
+    load, sets = os.getloadavg(), variants(config)
+    for turn in range(args.rounds):
+        for variant in sets if turn % 2 == 0 else reversed(sets):
+            run(variant, args.steps, args.uncounted, args.progress)
+    found = {variant.name: figures(variant.timing.latencies()) for variant in sets}
+    ranges = {v.name: {latency.range: latency.mean_ms for latency in v.timing.latencies()} for v in sets}
+    return {
+        "command": shlex.join(["python", "benchmarks/bench_collect_once.py", *args.arguments]),
+        "environment": environment(sets[0].state.device), "load_average_before": load,
+        "rounds": args.rounds, "steps": args.steps, "uncounted": args.uncounted, "progress": args.progress,
+        "capture": sets[0].state.plan.capture.name, "gaussians": [len(v.state.scene.gaussians) for v in sets],
+        "config": {key: value for key, value in to_dict(config).items() if key != "out"},
+        "sets": found, "ranges_ms": ranges,
+    }  # fmt: skip
+
+
+def table(report: dict[str, Any]) -> str:
+    head = f"{'options':30} {'collect ms':>10} {'calls':>6} {'share':>7} {'backward ms':>12} {'step ms':>9}"
+    lines = [f"{report['capture']}, {report['environment']['device']}, {report['gaussians'][0]} Gaussians", head]
+    for name, f in report["sets"].items():
+        lines.append(
+            f"{name:30} {f['collect_ms']:10.3f} {f['collect_calls']:6.2f} {100 * f['share']:6.1f}% "
+            f"{f['backward_ms']:12.3f} {f['step_ms']:9.3f}"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str]) -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rounds", type=int, default=6, help="of all sets (%(default)s)")
+    p.add_argument("--steps", type=int, default=10, help="of a block that are timed (%(default)s)")
+    p.add_argument("--uncounted", type=int, default=3, help="before them (%(default)s)")
+    p.add_argument(
+        "--progress", type=float, default=0.9, help="of the run; above 0.8 nothing is relocated (%(default)s)"
+    )
+    p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
+    p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
+    args = p.parse_intermixed_args(arguments)
+    args.arguments = arguments
+    with mended("train"):
+        report = bench(composed("train", args.overrides), args)
+        if args.out:
+            write_text(args.out, json.dumps(report, indent=1) + "\n")
+    print(table(report))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
