@@ -24,7 +24,7 @@ Records some steps of a training run and says where their time goes, on the host
   python -m nurec_lite.profile                                            the bundled street, by nsys
   python -m nurec_lite.profile tool=torch                                 where nsys is missing, or on a CPU
   python -m nurec_lite.profile data=kitti_raw data.root=FOLDER +opt=all   any training run, here a drive with options
-  python -m nurec_lite.profile tool=ncu kernels=render range=step/backward    counters of kernels
+  python -m nurec_lite.profile tool=ncu kernels=render range=step/backward/render    counters of kernels
   python -m nurec_lite.profile compare runs/a runs/b --gate launches=0,time=3%    two profiles side by side
 
 Leaves in the folder `out`: summary.json, summary.md, pictures, and what the tool itself wrote. The steps run in a process of their own.
