@@ -25,6 +25,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::render_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::sh_colour", _sh_gradients, setup_context=_keep_inputs)
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_inputs)
+    torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
     for name, fake in _FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
@@ -49,7 +51,7 @@ def _render_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     return (*found[:6], *rays, None, None, None, None, None)
 
 
-def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
@@ -57,6 +59,14 @@ def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor]:
     with span("sh_colour", within=BACKWARD):
         d_sh, d_directions = torch.ops.nurec_lite.sh_colour_backward(*ctx.saved_tensors, d_colour.contiguous())
     return d_sh, d_directions
+
+
+def _move_gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    d_moved = [grad.contiguous() for grad in grads]
+    with span("move_actors", within=BACKWARD):
+        found = torch.ops.nurec_lite.move_actors_backward(*ctx.saved_tensors, *d_moved)
+    d_means, d_quats, d_translations, d_quaternions = found
+    return d_means, d_quats, None, None, None, d_translations, d_quaternions, None
 
 
 def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
@@ -99,6 +109,18 @@ def _fake_sh_colour_backward(sh: Tensor, directions: Tensor, d_colour: Tensor) -
     return torch.empty_like(sh), torch.empty_like(directions)
 
 
+def _fake_move_actors(*inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    means, starts, times = inputs[0], inputs[2], inputs[7]
+    a, k, q = means.shape[0], starts.shape[0] - 1, times.shape[0]
+    return (
+        means.new_empty(q, a, 3), means.new_empty(q, a, 4), means.new_empty(q, a, 3), means.new_empty(q, k, 4)
+    )  # fmt: skip
+
+
+def _fake_move_actors_backward(*inputs: Tensor) -> tuple[Tensor, ...]:
+    return tuple(torch.empty_like(inputs[i]) for i in (0, 1, 5, 6))
+
+
 _FAKES = {
     "project": _fake_project,
     "tile_camera": _fake_tile_camera,
@@ -107,4 +129,6 @@ _FAKES = {
     "render_backward": _fake_render_backward,
     "sh_colour": _fake_sh_colour,
     "sh_colour_backward": _fake_sh_colour_backward,
+    "move_actors": _fake_move_actors,
+    "move_actors_backward": _fake_move_actors_backward,
 }

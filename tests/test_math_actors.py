@@ -107,8 +107,13 @@ def stretched() -> list[Tensor]:
     return [q * 10 ** (4 * torch.rand(len(q), 1, dtype=F64) - 2)]
 
 
+def pose_pairs() -> list[Tensor]:
+    return [torch.randn(9, 13, dtype=F64), torch.randn(9, 13, dtype=F64)]
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[], list[Tensor]]]] = {
     "normalized": (se3.quat_normalize, stretched),
+    "pose_plus": (torch.add, pose_pairs),
     "pose_at": (pose_at, poses),
     "moved": (moved, actors),
 }

@@ -80,6 +80,11 @@ struct MovingPose {
     Vec3<T> spin;      // radians a second, world axes
 };
 
+template <class T>
+NUREC_FN MovingPose<T> operator+(MovingPose<T> const& a, MovingPose<T> const& b) {
+    return {a.q + b.q, a.t + b.t, a.velocity + b.velocity, a.spin + b.spin};
+}
+
 // Between keyframes whose quaternions have any length: lerp and slerp at constant speed.
 template <class T>
 NUREC_FN MovingPose<T> pose_at(Pose<T> a, Pose<T> b, T fraction, T rate) {

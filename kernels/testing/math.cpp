@@ -74,6 +74,10 @@ NUREC_FN KeyNumbers keys(Array<5> const& times, D begin, D end, D passed, D time
     return {D(found.before), D(found.after), found.fraction, found.rate};
 }
 
+NUREC_FN MovingPose<D> pose_plus(MovingPose<D> const& a, MovingPose<D> const& b) {
+    return a + b;
+}
+
 // ---- gaussian
 
 NUREC_FN GaussianGrad<D> frame_backward(V mean, Q q, V s, V v, F const& d) {
@@ -256,6 +260,7 @@ NUREC_EXPORT(keys_around, keys)
 NUREC_EXPORT(length_of, length_of<D>)
 NUREC_EXPORT(normalized, normalized<D>)
 NUREC_EXPORT(normalized_backward, normalized_backward<D>)
+NUREC_EXPORT(pose_plus, pose_plus)
 NUREC_EXPORT(pose_at, pose_at<D>)
 NUREC_EXPORT(pose_at_backward, pose_at_backward<D>)
 NUREC_EXPORT(moved, moved<D>)

@@ -24,4 +24,12 @@ TORCH_LIBRARY(nurec_lite, m) {
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
     m.def("sh_colour(Tensor sh, Tensor directions) -> Tensor");
     m.def("sh_colour_backward(Tensor sh, Tensor directions, Tensor d_colour) -> (Tensor d_sh, Tensor d_directions)");
+    m.def(
+        "move_actors(Tensor means, Tensor quats, Tensor starts, Tensor key_offsets, Tensor key_times, "
+        "Tensor translations, Tensor quaternions, Tensor times) "
+        "-> (Tensor means, Tensor quats, Tensor velocities, Tensor rotations)");
+    m.def(
+        "move_actors_backward(Tensor means, Tensor quats, Tensor starts, Tensor key_offsets, Tensor key_times, "
+        "Tensor translations, Tensor quaternions, Tensor times, Tensor d_means, Tensor d_quats, Tensor d_velocities, "
+        "Tensor d_rotations) -> (Tensor, Tensor, Tensor, Tensor)");
 }
