@@ -16,7 +16,8 @@ BACKGROUND = 0  # node id; the node of track k is k + 1
 
 @dataclass
 class Gaussians:
-    """Parameters of N Gaussians in the frame of their node (world for the background, the box frame for an actor)."""
+    """Parameters of N Gaussians in the frame of their node (world for the background, the box frame for an actor), in the order of
+    their nodes."""
 
     means: Tensor  # [N, 3] metres
     quats: Tensor  # [N, 4] any length, node from Gaussian
