@@ -263,6 +263,24 @@ def test_what_does_not_fit_is_refused(wrong: Inputs, error: type[Exception], sen
         moved(args | {name: value.to(device) for name, value in wrong.items()})
 
 
+def shifted(value: Tensor) -> Tensor:
+    """The same numbers, four bytes beside a multiple of 16."""
+    return torch.cat([value.new_zeros(1), value.flatten()])[1:].view_as(value)
+
+
+@pytest.mark.gpu
+def test_rows_that_cannot_be_loaded_as_vectors() -> None:
+    """Parameters are refused; gradients, which autograd may have cut out of larger ones, are copied."""
+    args = make_inputs((33,), (5,), QUERIES[1], "cuda")
+    for name in ("quats", "quaternions"):
+        with pytest.raises(ValueError, match=f"{name} does not start on a multiple of 16 bytes"):
+            moved(args | {name: shifted(args[name])})
+    backward, slopes = torch.ops.nurec_lite.move_actors_backward, slopes_of(args)
+    found = backward(*args.values(), *(shifted(slope) for slope in slopes))
+    for a, b in zip(found, backward(*args.values(), *slopes), strict=True):
+        assert a.equal(b)
+
+
 def test_a_track_without_keyframes_and_rows_of_no_track_are_refused() -> None:
     args = make_inputs((3, 4), (2, 1), (0.2,), "cpu")
     with pytest.raises(ValueError, match="key_offsets gives track 1 0 rows, but it must have at least 1"):

@@ -135,7 +135,7 @@ __device__ float warp_sums(MovingPose<float> const& pose) {
     return out;
 }
 
-// sums: [blocks, Q] of the gradients of the block's poses.
+// sums: [blocks, Q] of the gradients of the block's poses. Four blocks a multiprocessor: 64 registers.
 __global__ void __launch_bounds__(THREADS, 4) move_backward_kernel(Actors in, ActorGrads d, float* sums) {
     __shared__ MovingPose<float> poses[WARPS];
     __shared__ float parts[WARPS][WARPS][NUMBERS];  // by query and warp
