@@ -24,7 +24,7 @@ from nurec_lite.geometry.se3 import (
     quat_to_rotvec,
     rotvec_to_quat,
 )
-from nurec_lite.geometry.tracks import interpolate
+from nurec_lite.geometry.tracks import interpolate, key_rows
 
 OUTPUTS = ("means", "quats", "velocities", "rotations")
 Moved = tuple[Tensor, Tensor, Tensor, Tensor]  # by OUTPUTS: [Q, n, 3], [Q, n, 4], [Q, n, 3], [Q, K, 4]
@@ -56,7 +56,9 @@ def vectorised(w: Workload) -> Moved:
     return (*moved, poses.quaternions)
 
 
-compiled: Callable[[Workload], Moved] = torch.compile(vectorised, dynamic=False)
+# row numbers of keyframes stay on the device, as they do uncompiled, instead of being copied there at every call
+torch.compiler.assume_constant_result(key_rows.__wrapped__)
+compiled: Callable[[Workload], Moved] = torch.compile(vectorised, dynamic=False, fullgraph=True)
 
 
 def fused(w: Workload) -> Moved:
