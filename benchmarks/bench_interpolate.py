@@ -26,7 +26,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.bench_step import driver, mark, milliseconds, positive, spread
+from benchmarks.bench_step import mark, milliseconds, positive, spread
 from benchmarks.interpolate_versions import (
     VERSIONS,
     Moved,
@@ -61,7 +61,7 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
     taken = measure(calls, args.warmup, args.rounds, lambda: copied[1].copy_(copied[0]), device)
     known = {
         "command": shlex.join(["python", "benchmarks/bench_interpolate.py", *args.arguments]),
-        "environment": environment(device) | ({"driver": driver()} if device.type == "cuda" else {}),
+        "environment": environment(device),
         "load_average_before": load, "cores_busy_with_others": others.cores(), "workload": described,
         "rounds": args.rounds, "warmup": args.warmup, "tolerance": TOLERANCE,
     }  # fmt: skip

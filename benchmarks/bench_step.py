@@ -18,8 +18,6 @@ import argparse
 import json
 import os
 import shlex
-import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -124,19 +122,11 @@ def conditions(config: Config, state: TrainState, args: argparse.Namespace) -> d
     camera = state.plan.capture.cameras[0]
     return {
         "command": shlex.join(["python", "benchmarks/bench_step.py", *args.arguments]),
-        "environment": environment(state.device) | ({"driver": driver()} if state.device.type == "cuda" else {}),
+        "environment": environment(state.device),
         "steps": args.steps, "warmup": args.warmup, "progress": args.progress,
         "capture": state.plan.capture.name, "image": [camera.width, camera.height],
         "config": {key: value for key, value in to_dict(config).items() if key != "out"},
     }  # fmt: skip
-
-
-def driver() -> str | None:
-    """Version of the GPU's driver, as nvidia-smi says it."""
-    if shutil.which("nvidia-smi") is None:
-        return None
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    return next(iter(subprocess.run(query, capture_output=True, text=True, check=False).stdout.split()), None)
 
 
 def text(report: dict[str, Any]) -> str:

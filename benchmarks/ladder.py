@@ -135,7 +135,7 @@ def conditions(rungs: list[Rung], args: argparse.Namespace) -> dict[str, Any]:
     return {
         "command": shlex.join(["python", "benchmarks/ladder.py", *sys.argv[1:]]),
         "date": time.strftime("%Y-%m-%d"), "environment": first.get("environment", {}), "cpu": processor(),
-        "driver": driver(), **told, "repeat": args.repeat, "warmup": args.warmup, "steps": args.steps,
+        **told, "repeat": args.repeat, "warmup": args.warmup, "steps": args.steps,
         "quality_steps": args.quality_steps, "others_cores": most_others(rungs),
     }  # fmt: skip
 
@@ -144,16 +144,6 @@ def most_others(rungs: list[Rung]) -> float | None:
     """Cores that other programs kept busy, of the sample that they disturbed most; None where one is not known."""
     known = [s["others_cores"] for rung in rungs for s in rung.samples]
     return None if None in known else max(known, default=None)
-
-
-def driver() -> str | None:
-    """Of NVIDIA's GPU, if there is one."""
-    try:
-        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        told = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return told.stdout.splitlines()[0].strip() if told.returncode == 0 and told.stdout.strip() else None
 
 
 def write(out: Path, rungs: list[Rung], rows: list[Row], told: dict[str, Any]) -> None:

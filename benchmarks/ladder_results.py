@@ -127,7 +127,7 @@ def how(told: dict[str, Any]) -> str:
     """The conditions in one line."""
     machine, image = told["environment"], told["image"] or ["?", "?"]
     on_gpu = "cuda" in machine
-    hardware = [machine.get("device", "?"), f"driver {told['driver']}" if on_gpu else told["cpu"]]
+    hardware = [machine.get("device", "?"), f"driver {machine.get('driver', '?')}" if on_gpu else told["cpu"]]
     software = [f"torch {machine.get('torch', '?')}", *([f"CUDA {machine['cuda']}"] if on_gpu else [])]
     what = f"{told['capture']}, {image[0]}x{image[1]}, {told['gaussians']} Gaussians, {told['lidar_rays']} lidar rays"
     rounds = f"{told['repeat']} rounds of fresh processes in turns, {told['steps']} steps each after {told['warmup']}"

@@ -50,4 +50,14 @@ def environment(device: torch.device) -> dict[str, str]:
         "system": f"{platform.system()} {platform.machine()}",
         "commit": commit() or "not a checkout",
     }
-    return found | ({"cuda": str(torch.version.cuda)} if device.type == "cuda" else {})
+    return found | ({"cuda": str(torch.version.cuda), "driver": driver() or "?"} if device.type == "cuda" else {})
+
+
+def driver() -> str | None:
+    """Version of the GPU's driver, as nvidia-smi says it."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return next(iter(told.stdout.split()), None) if told.returncode == 0 else None

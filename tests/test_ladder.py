@@ -25,7 +25,7 @@ from nurec_lite.config import DataConfig
 from nurec_lite.errors import UserError
 
 TOLD: dict[str, Any] = {
-    "command": "python benchmarks/ladder.py --rungs '' workers", "date": "2026-11-21", "cpu": "a processor", "driver": None,
+    "command": "python benchmarks/ladder.py --rungs '' workers", "date": "2026-11-21", "cpu": "a processor",
     "environment": {"device": "cpu, 2 threads", "torch": "2.13.0", "commit": "abc", "cores": "2"}, "capture": "street", "image": [192, 96],
     "gaussians": 36000, "lidar_rays": 2048, "repeat": 3, "warmup": 10, "steps": 3,
     "others_cores": 0.126,
@@ -130,8 +130,7 @@ def test_the_conditions_are_told() -> None:
         "3 rounds of fresh processes in turns, 3 steps each after 10; other programs kept up to 0.13 of 2 cores busy"
     )
     gpu = TOLD | {
-        "environment": {"device": "H200", "torch": "2.11.0", "cuda": "13.0", "commit": "abc"},
-        "driver": "580",
+        "environment": {"device": "H200", "torch": "2.11.0", "cuda": "13.0", "driver": "580", "commit": "abc"},
     }
     assert "H200, driver 580, torch 2.11.0, CUDA 13.0; commit abc" in how(gpu)
 
