@@ -38,17 +38,17 @@ def _architecture() -> str:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(output[3])  # the median range
-    ctx.save_for_backward(*inputs[:12], *output[:3])
-    ctx.moving = inputs[12]
+    ctx.save_for_backward(*inputs[:14], *output[:3])
+    ctx.moving = inputs[14]
 
 
 def _render_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-    saved, wants_rays = ctx.saved_tensors, ctx.needs_input_grad[6] or ctx.needs_input_grad[7]
+    saved, wants_rays = ctx.saved_tensors, ctx.needs_input_grad[8] or ctx.needs_input_grad[9]
     d_out = [grad.contiguous() for grad in grads[:3]]
     with span("render", within=BACKWARD):
-        found = torch.ops.nurec_lite.render_backward(*saved[:12], ctx.moving, *saved[12:], *d_out, wants_rays)
-    rays = found[6:] if wants_rays else (None, None)
-    return (*found[:6], *rays, None, None, None, None, None)
+        found = torch.ops.nurec_lite.render_backward(*saved[:14], ctx.moving, *saved[14:], *d_out, wants_rays)
+    rays = found[8:] if wants_rays else (None, None)
+    return (*found[:8], *rays, None, None, None, None, None)
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -91,14 +91,14 @@ def _fake_tile_lidar(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tu
 
 
 def _fake_render(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    features, directions = inputs[5], inputs[7]
+    features, directions = inputs[7], inputs[9]
     r = directions.shape[0]
     return (features.new_empty(r, features.shape[1]), *(features.new_empty(r) for _ in range(3)))
 
 
 def _fake_render_backward(*inputs: Any) -> tuple[Tensor, ...]:
-    rays = [torch.empty_like(t) if inputs[-1] else t.new_empty(0) for t in inputs[6:8]]
-    return (*(torch.empty_like(t) for t in inputs[:6]), *rays)
+    rays = [torch.empty_like(t) if inputs[-1] else t.new_empty(0) for t in inputs[8:10]]
+    return (*(torch.empty_like(t) for t in inputs[:8]), *rays)
 
 
 def _fake_sh_colour(sh: Tensor, directions: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from nurec_lite.depth import stages_of
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
-from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.splat.harmonics import sh_basis
 from nurec_lite.splat.peer import Peer, project, render_camera, tile
 from nurec_lite.splat.project import project as project_ours
@@ -52,7 +52,7 @@ def peer_stages() -> Stages:
     return stages_of(STANDIN)
 
 
-def drawn(gaussians: WorldGaussians, view: CameraView, sky: Tensor, peer: Peer = STANDIN) -> CameraImage:
+def drawn(gaussians: AnyGaussians, view: CameraView, sky: Tensor, peer: Peer = STANDIN) -> CameraImage:
     return render_camera(gaussians, view, tile(project(gaussians, view), view), sky, peer)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from parity import DEVICES, plan_of
+from parity import DEVICES, in_parts, plan_of
 from splat_scenes import (
     CAMERA_MOTION,
     LIDAR_MOTION,
@@ -54,7 +54,7 @@ def operator(call: str) -> Any:
 
 
 def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
-    """A call that works: n Gaussians that a camera of 9x7 pixels or a lidar of 384 rays sees."""
+    """A call that works: n Gaussians, a third of them still, that a camera of 9x7 pixels or a lidar of 384 rays sees."""
     if call.endswith("lidar"):
         view: Any = make_lidar_view(make_lidar(12, 32), LIDAR_MOTION)
         g = make_gaussians(around(n, 3, 8), speed=2.0)
@@ -63,9 +63,10 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         g = make_gaussians(in_frustum(view, n, 3, 8), speed=2.0)
     g, view, plan = to_float32(g), view_float32(view), plan_of(device)
     cells = view.lidar.cells(plan.cell_beams, plan.cell_steps) if isinstance(view, LidarView) else native._NO_CELLS
-    shapes = (g.means - view.centre(), g.quats, g.scales, g.opacities, g.velocities)
+    parts = in_parts(g, n // 3)
+    shapes = native.placed(parts, view)
     grid = (native._directions(view), cells.edges, cells.columns)
-    projection = native.project(g, view)
+    projection = native.project(parts, view)
     pairs = native.tile(projection, view, plan)
     bounds = (projection.low, projection.high, projection.index)
     rays, features = view.rays(), g.lidar if isinstance(view, LidarView) else torch.rand(n, 3)
@@ -165,7 +166,8 @@ def test_wrong_shapes(call: str, device: torch.device) -> None:
         refused(call, args | {name: tensor[None]}, name, "shape", "must have")
         if tensor.dim() == 2 and name not in ("rays", "features", "out", "d_out"):
             refused(call, args | {name: tensor[:, 1:].contiguous()}, name, "shape", "must have")
-        if name not in ("means", "directions", "index", "gaussians", "edges", "rays"):  # those give the sizes
+        sizes = ("still_means", "means", "directions", "index", "gaussians", "edges", "rays")
+        if name not in sizes:  # those give them
             refused(call, args | {name: tensor[1:].contiguous()}, name, "shape", "must have")
 
 
@@ -242,7 +244,7 @@ def test_features_are_two_or_three(call: str, columns: int, device: torch.device
 )
 def test_lists_that_point_nowhere(call: str, what: str, device: torch.device) -> None:
     args = arguments(call, device)
-    n, r, entries = len(args["means"]), len(args["directions"]), len(args["gaussians"])
+    n, r, entries = len(args["scales"]), len(args["directions"]), len(args["gaussians"])
     middle = len(args["offsets"]) // 2
     name, place, value = {
         "offset falls": ("offsets", middle, 0),

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from parity import DEVICES, EPS, cast_view
+from parity import DEVICES, EPS, cast_view, in_parts
 from splat_scenes import (
     CAMERA_MOTION,
     F64,
@@ -317,3 +317,19 @@ def test_poses_known_on_the_host_are_those_of_the_view(device: torch.device) -> 
     assert torch.equal(native.view_numbers(view), native.view_numbers(known))
     g = make_gaussians(in_frustum(view, 50, 1, 30), POSE)
     assert torch.equal(by_kernels(g, view, device).low, by_kernels(g, known, device).low)
+
+
+@pytest.mark.parametrize("still", [0, 1, 130, 300])
+@pytest.mark.parametrize("sensor", ["camera", "lidar"])
+def test_gaussians_that_stand_still_may_come_apart(sensor: str, still: int, device: torch.device) -> None:
+    view: View = make_lidar_view(make_lidar(8, 64), LIDAR_MOTION)
+    if sensor == "camera":
+        view = make_camera_view(33, 31, 30.0, "top_to_bottom", CAMERA_MOTION)
+    local = in_frustum(view, 300, 2, 20) if isinstance(view, CameraView) else around(300, 2, 20)
+    g = to_float32(make_gaussians(local, scales=(0.01, 0.5), speed=3.0))
+    g = replace(g, velocities=torch.where(torch.arange(300)[:, None] < still, 0.0, g.velocities))
+    on_device = replace(g, **{name: getattr(g, name).to(device) for name in TENSORS})
+    view = cast_view(view, torch.float32, device)
+    found, expected = native.project(in_parts(on_device, still), view), native.project(on_device, view)
+    assert len(found.index) > 100
+    assert all(torch.equal(getattr(found, k), getattr(expected, k)) for k in ("index", "low", "high"))

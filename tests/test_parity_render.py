@@ -20,6 +20,7 @@ from parity import (
     DEVICES,
     POSES,
     Case,
+    background_first,
     cast,
     compare,
     n_rays,
@@ -204,6 +205,29 @@ def test_crowded_cells(device: torch.device) -> None:
     case = Case.of(scene_of(make_gaussians(local, scales=(0.1, 0.5)), 0.3), view)
     assert len(case.pairs(device)[1].rays) >= 3
     assert_parity(case, device)
+
+
+# ---- in two parts
+
+
+@pytest.mark.parametrize("actors", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("sensor", ["camera", "lidar"])
+def test_gaussians_that_stand_still_may_come_apart(
+    sensor: str, share: float, actors: float, device: torch.device
+) -> None:
+    """None, half or all of the background: with 0 actors and all of it none moves, with actors alone all do."""
+    view = wide_view(sensor)
+    case = background_first(
+        camera_case(view, 200, actors) if isinstance(view, CameraView) else lidar_case(view, 200, actors)
+    )
+    still = int(share * int((case.scene.gaussians.node == 0).sum()))
+    assert_parity(replace(case, still=still), device)
+
+
+def test_gaussians_that_stand_still_before_a_camera_that_does(device: torch.device) -> None:
+    case = background_first(camera_case(make_camera_view(33, 31, 30.0)))
+    assert_parity(replace(case, still=100), device, learn_poses=False)
 
 
 # ---- sizes, depths and layers

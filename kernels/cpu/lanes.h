@@ -66,10 +66,11 @@ NUREC_FN bool respond_all(Frame<float> const& f, float opacity, Rays const& rays
 
 template <int C>
 Row<C> make_row(Inputs const& in, int64_t i) {
-    float const *m = in.means + 3 * i, *q = in.quats + 4 * i, *s = in.scales + 3 * i, *v = in.velocities + 3 * i;
+    auto const [m, q, v] = placed(in.g, i);
+    float const* s = in.g.scales + 3 * i;
     Row<C> row;
     row.frame = make_frame<float>({m[0], m[1], m[2]}, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]}, {v[0], v[1], v[2]});
-    row.opacity = in.opacities[i];
+    row.opacity = in.g.opacities[i];
     for (int c = 0; c < C; ++c) row.features[c] = in.features[C * i + c];
     return row;
 }

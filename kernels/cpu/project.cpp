@@ -9,14 +9,6 @@
 namespace nurec::cpu {
 namespace {
 
-Vec3<float> vec(float const* a) {
-    return {a[0], a[1], a[2]};
-}
-
-Quat<float> quat(float const* a) {
-    return {a[0], a[1], a[2], a[3]};
-}
-
 // Counts of occupied cells over three turns side by side, summed over rows and columns, so that windows may wrap.
 class Occupied {
   public:
@@ -86,15 +78,16 @@ void radix_sort(std::vector<uint32_t>& keys, std::vector<uint32_t>& order) {
 // False if no ray can see the Gaussian.
 bool look(Gaussians const& g, View<float> const& view, Cells const* cells, Occupied const* occupied, int64_t i,
           Entry& out) {
-    Vec3<float> const mean = vec(g.means + 3 * i), s = vec(g.scales + 3 * i), v = vec(g.velocities + 3 * i);
     float const reach = reach_of(g.opacities[i]);
     if (!(reach > 0)) return false;
+    Placed const p = placed(g, i);
+    Vec3<float> const mean = load3(p.mean, 0), s = load3(g.scales, i), v = load3(p.velocity, 0);
     Vec3<float> const local = view.motion.at(mean, {0, 0, 0}, 0.5f);
     float radius = reach * larger(s.x, larger(s.y, s.z)) + 0.5f * view.motion.seconds * sqrtf(dot(v, v));
     radius += 0.5f * (view.travel + view.turning * sqrtf(dot(local, local)));
     if (!(view.is_camera > 0 ? in_cone(view.camera, local, radius) : near_rays(*cells, *occupied, local, radius)))
         return false;
-    Quat<float> const q = quat(g.quats + 4 * i);
+    Quat<float> const q = load_quat(p.quat, 0);
     out.gaussian = i;
     out.bounds = view.is_camera > 0 ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
                                     : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);

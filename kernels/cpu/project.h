@@ -4,10 +4,10 @@
 // Letters: N Gaussians, V of them visible, R lidar rays, A tiles of P rays, L entries of all tiles' lists.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "../math/project.cuh"
+#include "gaussians.h"
 
 namespace nurec::cpu {
 
@@ -17,15 +17,6 @@ struct Cells {
     int64_t bands, columns;
     float const* directions;  // [R, 3] of the rays, lidar frame
     int64_t n_rays;
-};
-
-struct Gaussians {
-    int64_t n;
-    float const* means;       // [N, 3] relative to the centre of the view
-    float const* quats;       // [N, 4]
-    float const* scales;      // [N, 3]
-    float const* opacities;   // [N]
-    float const* velocities;  // [N, 3]
 };
 
 struct Projection {

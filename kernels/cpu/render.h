@@ -4,17 +4,13 @@
 // Letters: N Gaussians, R rays, A tiles of P rays, L entries of all tiles' lists, C features.
 #pragma once
 
-#include <cstdint>
+#include "gaussians.h"
 
 namespace nurec::cpu {
 
 struct Inputs {
-    int64_t n_gaussians, n_features, n_rays, n_tiles, rays_per_tile;
-    float const* means;        // [N, 3] metres, relative to the centre of the view
-    float const* quats;        // [N, 4] unit, wxyz
-    float const* scales;       // [N, 3] metres
-    float const* opacities;    // [N]
-    float const* velocities;   // [N, 3] metres a second
+    Gaussians g;
+    int64_t n_features, n_rays, n_tiles, rays_per_tile;
     float const* features;     // [N, C]
     float const* origins;      // [R, 3] relative to the centre
     float const* directions;   // [R, 3] unit
@@ -40,11 +36,7 @@ struct OutputGrads {
 
 // Each zero at the start. The last two may be null: then rays get no gradient.
 struct InputGrads {
-    float* means;
-    float* quats;
-    float* scales;
-    float* opacities;
-    float* velocities;
+    GaussianGrads g;
     float* features;
     float* origins;
     float* directions;

@@ -116,18 +116,22 @@ void store_rays(InputGrads const& d_in, Rays const& rays, Grads<C> const& s) {
     }
 }
 
-// The gradients of all threads together, turned into those of the Gaussian's parameters.
-template <int C>
+// The gradients of all threads together, turned into those of the Gaussian's parameters. STILL is known when this is
+// compiled: a test within would change how the compiler adds up, and gradients with it by rounding.
+template <int C, bool STILL>
 void finish(Inputs const& in, int64_t i, Row<C> const& row, Row<C> const& sum, InputGrads const& d_in) {
-    float const *m = in.means + 3 * i, *q = in.quats + 4 * i, *s = in.scales + 3 * i, *v = in.velocities + 3 * i;
+    constexpr float NONE[3] = {0, 0, 0};
+    Gaussians const& g = in.g;
+    int64_t const a = STILL ? i : i - g.n_still;
+    float const *m = (STILL ? g.still_means : g.means) + 3 * a, *q = (STILL ? g.still_quats : g.quats) + 4 * a;
+    float const *s = g.scales + 3 * i, *v = STILL ? NONE : g.velocities + 3 * a;
     GaussianGrad<float> const d = make_frame_backward<float>(
         {m[0], m[1], m[2]}, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]}, {v[0], v[1], v[2]}, row.frame, sum.frame);
-    d_in.means[3 * i] = d.mean.x, d_in.means[3 * i + 1] = d.mean.y, d_in.means[3 * i + 2] = d.mean.z;
-    d_in.quats[4 * i] = d.q.w, d_in.quats[4 * i + 1] = d.q.x, d_in.quats[4 * i + 2] = d.q.y,
-                   d_in.quats[4 * i + 3] = d.q.z;
-    d_in.scales[3 * i] = d.s.x, d_in.scales[3 * i + 1] = d.s.y, d_in.scales[3 * i + 2] = d.s.z;
-    d_in.velocities[3 * i] = d.v.x, d_in.velocities[3 * i + 1] = d.v.y, d_in.velocities[3 * i + 2] = d.v.z;
-    d_in.opacities[i] = sum.opacity;
+    store3(STILL ? d_in.g.still_means : d_in.g.means, a, d.mean);
+    store_quat(STILL ? d_in.g.still_quats : d_in.g.quats, a, d.q);
+    store3(d_in.g.scales, i, d.s);
+    if (!STILL) store3(d_in.g.velocities, a, d.v);
+    d_in.g.opacities[i] = sum.opacity;
     for (int c = 0; c < C; ++c) d_in.features[C * i + c] = sum.features[c];
 }
 
@@ -142,7 +146,7 @@ void add(Row<C>& a, Row<C> const& b) {
 
 template <int C, bool MOVING, bool RAYS>
 void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, InputGrads const& d_in) {
-    std::vector<Row<C>> table(in.n_gaussians);
+    std::vector<Row<C>> table(in.g.n);
     std::vector<std::vector<Row<C>>> sums;
 #pragma omp parallel
     {
@@ -153,8 +157,8 @@ void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, In
 #pragma omp single
         sums.resize(threads);
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < in.n_gaussians; ++i) table[i] = make_row<C>(in, i);
-        sums[me].assign(in.n_gaussians, Row<C>{});
+        for (int64_t i = 0; i < in.g.n; ++i) table[i] = make_row<C>(in, i);
+        sums[me].assign(in.g.n, Row<C>{});
         std::vector<Row<C>>& mine = sums[me];
 #pragma omp for schedule(static, 4)
         for (int64_t tile = 0; tile < in.n_tiles; ++tile) {
@@ -176,10 +180,13 @@ void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, In
             }
         }
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < in.n_gaussians; ++i) {
+        for (int64_t i = 0; i < in.g.n; ++i) {
             Row<C> total = sums[0][i];
             for (int k = 1; k < threads; ++k) add(total, sums[k][i]);
-            finish(in, i, table[i], total, d_in);
+            if (i < in.g.n_still)
+                finish<C, true>(in, i, table[i], total, d_in);
+            else
+                finish<C, false>(in, i, table[i], total, d_in);
         }
     }
 }

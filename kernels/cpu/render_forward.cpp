@@ -43,11 +43,11 @@ void store(Outputs const& out, Rays const& rays, State<C> const& s) {
 
 template <int C, bool MOVING>
 void forward(Inputs const& in, Outputs const& out) {
-    std::vector<Row<C>> table(in.n_gaussians);
+    std::vector<Row<C>> table(in.g.n);
 #pragma omp parallel
     {
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < in.n_gaussians; ++i) table[i] = make_row<C>(in, i);
+        for (int64_t i = 0; i < in.g.n; ++i) table[i] = make_row<C>(in, i);
 #pragma omp for schedule(dynamic, 8)
         for (int64_t tile = 0; tile < in.n_tiles; ++tile) {
             for (int64_t first = 0; first < in.rays_per_tile; first += LANES) {

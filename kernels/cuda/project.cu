@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cells.cuh"
+#include "gaussians.cuh"
 #include "sort.h"
 
 namespace nurec::cuda {
 namespace {
-
-__device__ Vec3<float> vec(float const* a) {
-    return {a[0], a[1], a[2]};
-}
 
 __global__ void mark_cells(Cells cells, int* cell, int* there) {
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -80,13 +77,13 @@ __device__ bool may_see(ProjectParams const& p, Vec3<float> mean, Vec3<float> s,
 
 __global__ void project_kernel(ProjectParams p) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= p.n) return;
-    Vec3<float> const mean = vec(p.means + 3 * i), s = vec(p.scales + 3 * i), v = vec(p.velocities + 3 * i);
-    float const reach = reach_of(p.opacities[i]);
+    if (i >= p.g.n) return;
+    Vec3<float> const mean = mean_of(p.g, i), s = load3(p.g.scales, i), v = velocity_of(p.g, i);
+    float const reach = reach_of(p.g.opacities[i]);
     bool const seen = reach > 0 && may_see(p, mean, s, v, reach);
     p.visible[i] = seen;
     if (!seen) return;
-    Quat<float> const q = {p.quats[4 * i], p.quats[4 * i + 1], p.quats[4 * i + 2], p.quats[4 * i + 3]};
+    Quat<float> const q = quat_of(p.g, i);
     View<float> const& view = p.view;
     bool const is_camera = view.is_camera > 0;
     p.bounds[i] = is_camera ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
@@ -117,7 +114,7 @@ void count_occupied(Cells const& cells, int* cell, int* there, int* table, cudaS
 }
 
 void look(ProjectParams const& p, cudaStream_t stream) {
-    if (p.n) project_kernel<<<blocks_for(p.n), THREADS, 0, stream>>>(p);
+    if (p.g.n) project_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
 }
 
 // Radix sort is stable, and the index ascends.

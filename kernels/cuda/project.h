@@ -5,6 +5,7 @@
 #pragma once
 
 #include "../math/project.cuh"
+#include "gaussians.h"
 #include "launch.cuh"
 
 namespace nurec::cuda {
@@ -17,12 +18,7 @@ struct Cells {
 };
 
 struct ProjectParams {
-    int64_t n;
-    float const* means;       // [N, 3] relative to the centre of the view
-    float const* quats;       // [N, 4]
-    float const* scales;      // [N, 3]
-    float const* opacities;   // [N]
-    float const* velocities;  // [N, 3]
+    Gaussians g;
     View<float> view;
     Cells cells;          // of a lidar
     int const* occupied;  // [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "../math/blend.cuh"
+#include "gaussians.h"
 #include "launch.cuh"
 
 namespace nurec::cuda {
@@ -19,12 +20,8 @@ struct alignas(16) Row {  // what rays need of a Gaussian, or the gradient of it
 static_assert(sizeof(Row) == 80);
 
 struct RenderParams {
-    int64_t n_gaussians, n_features, n_rays, n_tiles, rays_per_tile;
-    float const* means;        // [N, 3] metres, relative to the centre of the view
-    float const* quats;        // [N, 4] unit, wxyz
-    float const* scales;       // [N, 3] metres
-    float const* opacities;    // [N]
-    float const* velocities;   // [N, 3] metres a second
+    Gaussians g;
+    int64_t n_features, n_rays, n_tiles, rays_per_tile;
     float const* features;     // [N, C]
     float const* origins;      // [R, 3] relative to the centre
     float const* directions;   // [R, 3] unit
@@ -48,11 +45,7 @@ struct RenderGrads {
     float const* d_distance;
     float const* d_transmittance;
     Row* rows;  // [N] zeros: working memory
-    float* means;
-    float* quats;
-    float* scales;
-    float* opacities;
-    float* velocities;
+    GaussianGrads g;
     float* features;
     float* origins;  // null: rays get no gradient
     float* directions;

@@ -125,27 +125,25 @@ __global__ void __launch_bounds__(TILE_RAYS) renderBackward(RenderParams p, Rend
 // From the gradients of rows to those of the Gaussians' parameters.
 __global__ void finish_kernel(RenderParams p, RenderGrads d) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= p.n_gaussians) return;
+    if (i >= p.g.n) return;
     Row const& sum = d.rows[i];
-    GaussianGrad<float> const g = make_frame_backward(load3(p.means, i), load_quat(p.quats, i), load3(p.scales, i),
-                                                      load3(p.velocities, i), p.rows[i].frame, sum.frame);
-    store3(d.means, i, g.mean);
-    store3(d.scales, i, g.s);
-    store3(d.velocities, i, g.v);
-    d.quats[4 * i] = g.q.w, d.quats[4 * i + 1] = g.q.x, d.quats[4 * i + 2] = g.q.y, d.quats[4 * i + 3] = g.q.z;
-    d.opacities[i] = sum.opacity;
+    GaussianGrad<float> const g = make_frame_backward(mean_of(p.g, i), quat_of(p.g, i), load3(p.g.scales, i),
+                                                      velocity_of(p.g, i), p.rows[i].frame, sum.frame);
+    store_placed(d.g, p.g.n_still, i, g.mean, g.q, g.v);
+    store3(d.g.scales, i, g.s);
+    d.g.opacities[i] = sum.opacity;
     for (int c = 0; c < p.n_features; ++c) d.features[p.n_features * i + c] = sum.features[c];
 }
 
 }  // namespace
 
 void render_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
-    if (!p.n_gaussians) return;
-    rows_kernel<<<blocks_for(p.n_gaussians), THREADS, 0, stream>>>(p);
+    if (!p.g.n) return;
+    rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
     auto const blocks = static_cast<unsigned>(p.n_tiles);
     if (p.n_tiles && d.origins) renderBackward<true><<<blocks, TILE_RAYS, 0, stream>>>(p, out, d);
     if (p.n_tiles && !d.origins) renderBackward<false><<<blocks, TILE_RAYS, 0, stream>>>(p, out, d);
-    finish_kernel<<<blocks_for(p.n_gaussians), THREADS, 0, stream>>>(p, d);
+    finish_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
 }
 
 }  // namespace nurec::cuda

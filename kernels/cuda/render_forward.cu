@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(TILE_RAYS) renderForward(RenderParams p, Rende
 }  // namespace
 
 void render_forward(RenderParams const& p, RenderOutputs const& out, cudaStream_t stream) {
-    if (p.n_gaussians) rows_kernel<<<blocks_for(p.n_gaussians), THREADS, 0, stream>>>(p);
+    if (p.g.n) rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
     if (!p.n_tiles) return;
     auto const blocks = static_cast<unsigned>(p.n_tiles);
     if (p.moving)

@@ -2,6 +2,7 @@
 // Rows of Gaussians: from parameters, and staged in shared memory a batch at a time.
 #pragma once
 
+#include "gaussians.cuh"
 #include "render.h"
 
 namespace nurec::cuda {
@@ -9,24 +10,12 @@ namespace nurec::cuda {
 constexpr int TILE_RAYS = 256;  // threads of a block, one a ray
 constexpr int BATCH = 256;      // Gaussians that are staged together, one a thread
 
-__device__ inline Vec3<float> load3(float const* a, int64_t i) {
-    return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};
-}
-
-__device__ inline void store3(float* a, int64_t i, Vec3<float> v) {
-    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
-}
-
-__device__ inline Quat<float> load_quat(float const* a, int64_t i) {
-    return {a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]};
-}
-
 static __global__ void rows_kernel(RenderParams p) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= p.n_gaussians) return;
+    if (i >= p.g.n) return;
     Row row;
-    row.frame = make_frame(load3(p.means, i), load_quat(p.quats, i), load3(p.scales, i), load3(p.velocities, i));
-    row.opacity = p.opacities[i];
+    row.frame = make_frame(mean_of(p.g, i), quat_of(p.g, i), load3(p.g.scales, i), velocity_of(p.g, i));
+    row.opacity = p.g.opacities[i];
     for (int c = 0; c < MAX_FEATURES; ++c) row.features[c] = c < p.n_features ? p.features[p.n_features * i + c] : 0.f;
     p.rows[i] = row;
 }

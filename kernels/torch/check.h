@@ -91,22 +91,6 @@ void check_ascends(at::Tensor const& t, char const* name) {
     TORCH_CHECK_VALUE(place < 0, name, " falls in row ", place, ", but must ascend");
 }
 
-inline void check_gaussians(at::Tensor const& means, at::Tensor const& quats, at::Tensor const& scales,
-                            at::Tensor const& opacities, at::Tensor const& velocities) {
-    check_tensor(means, "means", at::kFloat, {-1, 3}, means.device());
-    auto const n = means.size(0);
-    check_tensor(quats, "quats", at::kFloat, {n, 4}, means.device());
-    check_tensor(scales, "scales", at::kFloat, {n, 3}, means.device());
-    check_tensor(opacities, "opacities", at::kFloat, {n}, means.device());
-    check_tensor(velocities, "velocities", at::kFloat, {n, 3}, means.device());
-    check_finite(means, "means");
-    check_finite(quats, "quats");
-    check_finite(scales, "scales");
-    check_positive(scales, "scales");
-    check_finite(opacities, "opacities");
-    check_finite(velocities, "velocities");
-}
-
 // The grid over a lidar's sphere and the directions of its rays.
 inline void check_cells(at::Tensor const& directions, at::Tensor const& edges, int64_t columns, at::Device device) {
     check_tensor(directions, "directions", at::kFloat, {-1, 3}, device);
@@ -123,50 +107,6 @@ inline void check_projection(at::Tensor const& low, at::Tensor const& high, at::
     check_tensor(high, "high", at::kFloat, {index.size(0), 2}, index.device());
     check_finite(low, "low");
     check_finite(high, "high");
-}
-
-inline void check_render(at::Tensor const& means, at::Tensor const& quats, at::Tensor const& scales,
-                         at::Tensor const& opacities, at::Tensor const& velocities, at::Tensor const& features,
-                         at::Tensor const& origins, at::Tensor const& directions, at::Tensor const& delays,
-                         at::Tensor const& rays, at::Tensor const& offsets, at::Tensor const& gaussians) {
-    auto const device = means.device();
-    auto const real = at::kFloat, whole = at::kLong;
-    check_gaussians(means, quats, scales, opacities, velocities);
-    check_tensor(features, "features", real, {means.size(0), -1}, device);
-    TORCH_CHECK_VALUE(features.size(1) == 2 || features.size(1) == 3, "features has ", features.size(1),
-                      " columns, but must have 3 (a camera's colour) or 2 (a lidar's intensity and ray drop)");
-    check_tensor(directions, "directions", real, {-1, 3}, device);
-    auto const r = directions.size(0);
-    check_tensor(origins, "origins", real, {r, 3}, device);
-    check_tensor(delays, "delays", real, {r}, device);
-    check_tensor(rays, "rays", whole, {-1, -1}, device);
-    check_tensor(offsets, "offsets", whole, {rays.size(0) + 1}, device);
-    check_tensor(gaussians, "gaussians", whole, {-1}, device);
-    check_finite(features, "features");
-    check_finite(directions, "directions");
-    check_finite(origins, "origins");
-    check_finite(delays, "delays");
-    check_range(rays, "rays", -1, r);
-    check_range(offsets, "offsets", 0, gaussians.size(0) + 1);
-    check_ascends<int64_t>(offsets, "offsets");
-    check_range(gaussians, "gaussians", 0, means.size(0));
-}
-
-// What the forward pass gave, and the gradients of it.
-inline void check_outputs(at::Tensor const& features, at::Tensor const& directions, at::Tensor const& out,
-                          at::Tensor const& distance, at::Tensor const& transmittance, at::Tensor const& d_out,
-                          at::Tensor const& d_distance, at::Tensor const& d_transmittance) {
-    auto const r = directions.size(0), c = features.size(1);
-    auto const check = [&](at::Tensor const& t, char const* name, std::initializer_list<int64_t> shape) {
-        check_tensor(t, name, at::kFloat, shape, directions.device());
-        check_finite(t, name);
-    };
-    check(out, "out", {r, c});
-    check(distance, "distance", {r});
-    check(transmittance, "transmittance", {r});
-    check(d_out, "d_out", {r, c});
-    check(d_distance, "d_distance", {r});
-    check(d_transmittance, "d_transmittance", {r});
 }
 
 }  // namespace nurec

@@ -4,8 +4,9 @@
 
 TORCH_LIBRARY(nurec_lite, m) {
     m.def(
-        "project(Tensor means, Tensor quats, Tensor scales, Tensor opacities, Tensor velocities, Tensor view, "
-        "Tensor directions, Tensor edges, int columns) -> (Tensor index, Tensor low, Tensor high)");
+        "project(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
+        "Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns) "
+        "-> (Tensor index, Tensor low, Tensor high)");
     m.def(
         "tile_camera(Tensor low, Tensor high, Tensor index, int width, int height, int tile) "
         "-> (Tensor offsets, Tensor gaussians)");
@@ -13,15 +14,15 @@ TORCH_LIBRARY(nurec_lite, m) {
         "tile_lidar(Tensor low, Tensor high, Tensor index, Tensor directions, Tensor edges, int columns, int max_rays) "
         "-> (Tensor rays, Tensor offsets, Tensor gaussians)");
     m.def(
-        "render(Tensor means, Tensor quats, Tensor scales, Tensor opacities, Tensor velocities, Tensor features, "
-        "Tensor origins, Tensor directions, Tensor delays, Tensor rays, Tensor offsets, Tensor gaussians, bool moving) "
-        "-> (Tensor, Tensor, Tensor, Tensor)");
+        "render(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
+        "Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, Tensor rays, "
+        "Tensor offsets, Tensor gaussians, bool moving) -> (Tensor, Tensor, Tensor, Tensor)");
     m.def(
-        "render_backward(Tensor means, Tensor quats, Tensor scales, Tensor opacities, Tensor velocities, "
-        "Tensor features, Tensor origins, Tensor directions, Tensor delays, Tensor rays, Tensor offsets, "
-        "Tensor gaussians, bool moving, Tensor out, Tensor distance, Tensor transmittance, Tensor d_out, "
-        "Tensor d_distance, Tensor d_transmittance, bool ray_gradients) "
-        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+        "render_backward(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, "
+        "Tensor scales, Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, "
+        "Tensor rays, Tensor offsets, Tensor gaussians, bool moving, Tensor out, Tensor distance, "
+        "Tensor transmittance, Tensor d_out, Tensor d_distance, Tensor d_transmittance, bool ray_gradients) "
+        "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
     m.def("sh_colour(Tensor sh, Tensor directions) -> Tensor");
     m.def("sh_colour_backward(Tensor sh, Tensor directions, Tensor d_colour) -> (Tensor d_sh, Tensor d_directions)");
     m.def(

@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "../cpu/project.h"
-#include "check.h"
+#include "gaussians.h"
 
 namespace nurec {
 namespace {
@@ -37,19 +37,18 @@ std::tuple<Tensor, Tensor, Tensor> split(cpu::Projection const& p) {
     return {copied(p.index, at::kLong, {n}), columns(0), columns(2)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& quats, Tensor const& scales,
-                                           Tensor const& opacities, Tensor const& velocities, Tensor const& view,
-                                           Tensor const& directions, Tensor const& edges, int64_t columns) {
-    check_gaussians(means, quats, scales, opacities, velocities);
+std::tuple<Tensor, Tensor, Tensor> project(Tensor const& still_means, Tensor const& still_quats, Tensor const& means,
+                                           Tensor const& quats, Tensor const& velocities, Tensor const& scales,
+                                           Tensor const& opacities, Tensor const& view, Tensor const& directions,
+                                           Tensor const& edges, int64_t columns) {
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+    check_gaussians(g);
     check_tensor(view, "view", at::kFloat, {sizeof(View<float>) / sizeof(float)}, at::kCPU);
     check_finite(view, "view");
     View<float> numbers;
     std::memcpy(&numbers, view.const_data_ptr<float>(), sizeof(numbers));
     cpu::Cells const cells = cells_of(directions, edges, columns);
-    return split(cpu::project(
-        {means.size(0), means.const_data_ptr<float>(), quats.const_data_ptr<float>(), scales.const_data_ptr<float>(),
-         opacities.const_data_ptr<float>(), velocities.const_data_ptr<float>()},
-        numbers, numbers.is_camera > 0 ? nullptr : &cells));
+    return split(cpu::project(arrays_of<cpu::Gaussians>(g), numbers, numbers.is_camera > 0 ? nullptr : &cells));
 }
 
 std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width,

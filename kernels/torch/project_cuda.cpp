@@ -7,8 +7,8 @@
 
 #include "../cuda/project.h"
 #include "../cuda/sort.h"
-#include "check.h"
 #include "cuda_memory.h"
+#include "gaussians.h"
 
 namespace nurec {
 namespace {
@@ -37,22 +37,21 @@ int64_t read_back(Tensor const& t, int64_t place) {
     return t.select(0, place).item<int64_t>();
 }
 
-std::tuple<Tensor, Tensor, Tensor> project(Tensor const& means, Tensor const& quats, Tensor const& scales,
-                                           Tensor const& opacities, Tensor const& velocities, Tensor const& view,
-                                           Tensor const& directions, Tensor const& edges, int64_t columns) {
-    check_gaussians(means, quats, scales, opacities, velocities);
+std::tuple<Tensor, Tensor, Tensor> project(Tensor const& still_means, Tensor const& still_quats, Tensor const& means,
+                                           Tensor const& quats, Tensor const& velocities, Tensor const& scales,
+                                           Tensor const& opacities, Tensor const& view, Tensor const& directions,
+                                           Tensor const& edges, int64_t columns) {
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+    check_gaussians(g);
     check_tensor(view, "view", at::kFloat, {sizeof(View<float>) / sizeof(float)}, at::kCPU);
     check_finite(view, "view");
     Place place(means.device());
-    int64_t const n = means.size(0);
+    int64_t const n = scales.size(0);
     Tensor const visible = place.empty({n}, at::kByte), keys = place.empty({n}, at::kInt);
     Tensor const bounds = place.empty({n, 4}, at::kFloat), index = place.empty({n}, at::kInt);
     Tensor const count = place.zeros({1}, at::kLong);
     cuda::ProjectParams p = {};
-    p.n = n;
-    p.means = means.const_data_ptr<float>(), p.quats = quats.const_data_ptr<float>();
-    p.scales = scales.const_data_ptr<float>(), p.opacities = opacities.const_data_ptr<float>();
-    p.velocities = velocities.const_data_ptr<float>();
+    p.g = arrays_of<cuda::Gaussians>(g);
     std::memcpy(&p.view, view.const_data_ptr<float>(), sizeof(p.view));
     p.visible = visible.mutable_data_ptr<uint8_t>();
     p.keys = reinterpret_cast<uint32_t*>(keys.mutable_data_ptr<int>());

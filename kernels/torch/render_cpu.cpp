@@ -1,86 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 // nurec_lite::render on the CPU: checks, allocation, and the driver.
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
 #include "../cpu/render.h"
-#include "check.h"
+#include "render.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
-using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
-using Eight = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-cpu::Inputs make_inputs(Tensor const& means, Tensor const& quats, Tensor const& scales, Tensor const& opacities,
-                        Tensor const& velocities, Tensor const& features, Tensor const& origins,
-                        Tensor const& directions, Tensor const& delays, Tensor const& rays, Tensor const& offsets,
-                        Tensor const& gaussians, bool moving) {
-    return {means.size(0),
-            features.size(1),
-            directions.size(0),
-            rays.size(0),
-            rays.size(1),
-            means.const_data_ptr<float>(),
-            quats.const_data_ptr<float>(),
-            scales.const_data_ptr<float>(),
-            opacities.const_data_ptr<float>(),
-            velocities.const_data_ptr<float>(),
-            features.const_data_ptr<float>(),
-            origins.const_data_ptr<float>(),
-            directions.const_data_ptr<float>(),
-            delays.const_data_ptr<float>(),
-            rays.const_data_ptr<int64_t>(),
-            offsets.const_data_ptr<int64_t>(),
-            gaussians.const_data_ptr<int64_t>(),
+cpu::Inputs make_inputs(RenderTensors const& in, bool moving) {
+    return {arrays_of<cpu::Gaussians>(in.g),
+            in.features.size(1),
+            in.directions.size(0),
+            in.rays.size(0),
+            in.rays.size(1),
+            in.features.const_data_ptr<float>(),
+            in.origins.const_data_ptr<float>(),
+            in.directions.const_data_ptr<float>(),
+            in.delays.const_data_ptr<float>(),
+            in.rays.const_data_ptr<int64_t>(),
+            in.offsets.const_data_ptr<int64_t>(),
+            in.gaussians.const_data_ptr<int64_t>(),
             moving};
 }
 
-Four render(Tensor const& means, Tensor const& quats, Tensor const& scales, Tensor const& opacities,
-            Tensor const& velocities, Tensor const& features, Tensor const& origins, Tensor const& directions,
-            Tensor const& delays, Tensor const& rays, Tensor const& offsets, Tensor const& gaussians, bool moving) {
-    check_render(means, quats, scales, opacities, velocities, features, origins, directions, delays, rays, offsets,
-                 gaussians);
-    auto const r = directions.size(0), c = features.size(1);
-    Tensor out = at::zeros({r, c}, features.options()), distance = at::zeros({r}, features.options());
-    Tensor transmittance = at::ones({r}, features.options()), median = at::zeros({r}, features.options());
-    cpu::render_forward(make_inputs(means, quats, scales, opacities, velocities, features, origins, directions, delays,
-                                    rays, offsets, gaussians, moving),
+Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
+            Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
+            Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
+            Tensor const& offsets, Tensor const& gaussians, bool moving) {
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+    RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
+    check_render(in);
+    Four const found = empty_outputs(in);
+    auto const& [out, distance, transmittance, median] = found;
+    cpu::render_forward(make_inputs(in, moving),
                         {out.mutable_data_ptr<float>(), distance.mutable_data_ptr<float>(),
                          transmittance.mutable_data_ptr<float>(), median.mutable_data_ptr<float>()});
-    return {out, distance, transmittance, median};
+    return found;
 }
 
-Eight render_backward(Tensor const& means, Tensor const& quats, Tensor const& scales, Tensor const& opacities,
-                      Tensor const& velocities, Tensor const& features, Tensor const& origins, Tensor const& directions,
-                      Tensor const& delays, Tensor const& rays, Tensor const& offsets, Tensor const& gaussians,
-                      bool moving, Tensor const& out, Tensor const& distance, Tensor const& transmittance,
-                      Tensor const& d_out, Tensor const& d_distance, Tensor const& d_transmittance,
-                      bool ray_gradients) {
-    check_render(means, quats, scales, opacities, velocities, features, origins, directions, delays, rays, offsets,
-                 gaussians);
-    check_outputs(features, directions, out, distance, transmittance, d_out, d_distance, d_transmittance);
-    auto like = [](Tensor const& t) { return at::zeros_like(t); };
-    Tensor d_means = like(means), d_quats = like(quats), d_scales = like(scales), d_opacities = like(opacities);
-    Tensor d_velocities = like(velocities), d_features = like(features);
-    Tensor d_origins = ray_gradients ? like(origins) : at::empty({0}, origins.options());
-    Tensor d_directions = ray_gradients ? like(directions) : at::empty({0}, origins.options());
-    auto ptr = [](Tensor const& t) { return t.numel() ? t.mutable_data_ptr<float>() : nullptr; };
-    // the driver reads the forward pass's outputs only
-    auto read = [](Tensor const& t) { return const_cast<float*>(t.const_data_ptr<float>()); };
+Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
+                    Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
+                    Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
+                    Tensor const& offsets, Tensor const& gaussians, bool moving, Tensor const& out,
+                    Tensor const& distance, Tensor const& transmittance, Tensor const& d_out, Tensor const& d_distance,
+                    Tensor const& d_transmittance, bool ray_gradients) {
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+    RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
+    check_render(in);
+    check_outputs(in, {out, distance, transmittance, d_out, d_distance, d_transmittance});
+    Ten const found = zero_gradients(in, ray_gradients);
     cpu::render_backward(
-        make_inputs(means, quats, scales, opacities, velocities, features, origins, directions, delays, rays, offsets,
-                    gaussians, moving),
-        {read(out), read(distance), read(transmittance), nullptr},
+        make_inputs(in, moving), {readable(out), readable(distance), readable(transmittance), nullptr},
         {d_out.const_data_ptr<float>(), d_distance.const_data_ptr<float>(), d_transmittance.const_data_ptr<float>()},
-        {ptr(d_means), ptr(d_quats), ptr(d_scales), ptr(d_opacities), ptr(d_velocities), ptr(d_features),
-         ptr(d_origins), ptr(d_directions)});
-    return {d_means, d_quats, d_scales, d_opacities, d_velocities, d_features, d_origins, d_directions};
+        {gaussian_grads<cpu::GaussianGrads>(found), writable(std::get<7>(found)), writable(std::get<8>(found)),
+         writable(std::get<9>(found))});
+    return found;
 }
 
 }  // namespace

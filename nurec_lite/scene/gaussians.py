@@ -38,7 +38,7 @@ class Gaussians:
 
 @dataclass(frozen=True)
 class WorldGaussians:
-    """Gaussians in world space at one time, activations applied; `project` and the renderers take these."""
+    """Gaussians in world space at one time, activations applied."""
 
     time: float  # seconds
     means: Tensor  # [N, 3] metres
@@ -59,6 +59,59 @@ class WorldGaussians:
     ) -> "WorldGaussians":
         tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "time"}
         return WorldGaussians(self.time, **{name: value.index_select(0, index) for name, value in tensors.items()})
+
+    def whole(self) -> "WorldGaussians":
+        return self
+
+
+@dataclass(frozen=True)
+class PartedGaussians:
+    """World-space Gaussians of which the first S stand still, and are the store's own, and A follow that move; as WorldGaussians for
+    who must not copy the background. N = S + A."""
+
+    time: float  # seconds
+    still_means: Tensor  # [S, 3] metres
+    still_quats: Tensor  # [S, 4] unit
+    means: Tensor  # [A, 3] of those that move, world
+    quats: Tensor  # [A, 4] unit, world
+    velocities: Tensor  # [A, 3] metres a second, turning of the actor included
+    frames: Tensor  # [A, 4] unit, world from node
+    scales: Tensor  # [N, 3] metres; of all, as everything below
+    opacities: Tensor  # [N] 0 to 1
+    sh: Tensor  # [N, S_h, 3] in the axes of the node
+    lidar: Tensor  # [N, 2] intensity and ray-drop probability, 0 to 1
+
+    def __len__(self) -> int:
+        return len(self.scales)
+
+    def select(
+        self,
+        index: Tensor,  # [n] int64, ascending
+    ) -> "PartedGaussians":
+        """Waits for the device, which alone knows how many of them stand still."""
+        still = int((index < len(self.still_means)).sum())
+        rows = dict.fromkeys(("still_means", "still_quats"), index[:still])
+        rows |= dict.fromkeys(("means", "quats", "velocities", "frames"), index[still:] - len(self.still_means))
+        rows |= dict.fromkeys(("scales", "opacities", "sh", "lidar"), index)
+        return PartedGaussians(self.time, **{k: getattr(self, k).index_select(0, i) for k, i in rows.items()})
+
+    def whole(self) -> WorldGaussians:
+        """All N in one, by copying."""
+        unturned = self.frames.new_tensor([1.0, 0, 0, 0]).expand(len(self.still_means), 4)
+        return WorldGaussians(
+            self.time,
+            means=torch.cat([self.still_means, self.means]),
+            quats=torch.cat([self.still_quats, self.quats]),
+            scales=self.scales,
+            opacities=self.opacities,
+            sh=self.sh,
+            frames=torch.cat([unturned, self.frames]),
+            lidar=self.lidar,
+            velocities=torch.cat([torch.zeros_like(self.still_means), self.velocities]),
+        )
+
+
+AnyGaussians = WorldGaussians | PartedGaussians  # what projection and renderers take
 
 
 def activate(g: Gaussians) -> dict[str, Tensor]:

@@ -17,13 +17,13 @@ from nurec_lite import ops
 from nurec_lite.geometry.camera import SHUTTERS
 from nurec_lite.geometry.lidar import Cells
 from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
-from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
-from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
+from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
 from nurec_lite.splat.tiles import PairList, camera_rays
-from nurec_lite.splat.views import CameraView, LidarView, Rays
+from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
 
@@ -58,18 +58,30 @@ def native_stages(
 
 @torch.no_grad()
 def project(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: CameraView | LidarView,
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view."""
-    means = gaussians.means - view.centre()
-    cells = view.lidar.cells(device=means.device) if isinstance(view, LidarView) else _NO_CELLS
+    cells = view.lidar.cells(device=gaussians.means.device) if isinstance(view, LidarView) else _NO_CELLS
     return Projection(
         *torch.ops.nurec_lite.project(
-            means, gaussians.quats, gaussians.scales, gaussians.opacities, gaussians.velocities,
-            view_numbers(view), _directions(view), cells.edges, cells.columns,
+            *placed(gaussians, view), view_numbers(view), _directions(view), cells.edges, cells.columns
         )
-    )  # fmt: skip
+    )
+
+
+def placed(
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+) -> tuple[Tensor, ...]:
+    """As operators take Gaussians: means and quaternions of those that stand still, then of those that may move, with velocities;
+    scales and opacities of all. Means are relative to the centre of the view."""
+    g, centre = gaussians, view.centre()
+    if isinstance(g, PartedGaussians):
+        still = g.still_means - centre, g.still_quats
+    else:
+        still = g.means.new_empty(0, 3), g.quats.new_empty(0, 4)
+    return *still, g.means - centre, g.quats, g.velocities, g.scales, g.opacities
 
 
 @torch.no_grad()
@@ -93,7 +105,7 @@ def tile(
 
 
 def blend(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     features: Tensor,  # [N, C]
     rays: Rays,
     pairs: PairList,
@@ -101,24 +113,30 @@ def blend(
 ) -> Blend:
     """Blends the Gaussians of each tile's list over the tile's rays."""
     out = torch.ops.nurec_lite.render(
-        gaussians.means - view.centre(), gaussians.quats, gaussians.scales, gaussians.opacities,
-        gaussians.velocities, features, rays.origins, rays.directions, rays.delays,
+        *placed(gaussians, view), features, rays.origins, rays.directions, rays.delays,
         pairs.rays, pairs.offsets, pairs.gaussians, moves(view),
     )  # fmt: skip
     return Blend(*out)
 
 
-CPU_KERNELS = Kernels(colour=lambda sh, directions: torch.ops.nurec_lite.sh_colour(sh, directions), blend=blend)
+def colour(
+    gaussians: AnyGaussians,
+    view: View,
+) -> Tensor:  # [N, 3] at least 0
+    return torch.ops.nurec_lite.sh_colour(gaussians.sh, local_directions(gaussians, view.eye()))
+
+
+CPU_KERNELS = Kernels(colour, blend)
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
 CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
 
 
-def _kernels(gaussians: WorldGaussians) -> Kernels:
+def _kernels(gaussians: AnyGaussians) -> Kernels:
     return CUDA_KERNELS if gaussians.means.is_cuda else CPU_KERNELS
 
 
 def render_camera(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: CameraView,
     pairs: PairList,
     sky: Tensor,  # [3, H, W] logits of the environment map
@@ -128,7 +146,7 @@ def render_camera(
 
 
 def render_lidar(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: LidarView,
     pairs: PairList,
 ) -> LidarReturns:

@@ -19,7 +19,7 @@ from torch import Tensor
 from nurec_lite.config import ConfigError
 from nurec_lite.geometry.camera import Camera, pixel_directions
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate, quat_to_matrix
-from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.project import NEAR, Projection
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -61,7 +61,7 @@ def load_peer(device: torch.device) -> Peer:
 
 @torch.no_grad()
 def project(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: CameraView | LidarView,
 ) -> Projection:
     """No bounds: gsplat finds its own."""
@@ -78,7 +78,7 @@ def tile(
 
 
 def render_camera(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: CameraView,
     pairs: PairList,  # empty
     sky: Tensor,  # [3, H, W] logits of the environment map
@@ -89,7 +89,7 @@ def render_camera(
     gsplat's depth is sum w z / sum w with the z of each mean; `distance` is sum w z / d_z, where the ray meets each mean's plane of
     equal z. (Ours is where the ray's response is greatest.)
     """
-    camera, T_cam_world = view.camera, mid_exposure(view)
+    gaussians, camera, T_cam_world = gaussians.whole(), view.camera, mid_exposure(view)
     drawn, opacity, _ = peer.rasterization(
         gaussians.means - view.centre(), gaussians.quats, gaussians.scales, gaussians.opacities,
         colour(gaussians, view, peer), T_cam_world[None], intrinsics(camera, T_cam_world.device).to(T_cam_world)[None],
@@ -103,7 +103,7 @@ def render_camera(
 
 
 def render_lidar(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: LidarView,
     pairs: PairList,
 ) -> LidarReturns:

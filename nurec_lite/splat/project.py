@@ -16,7 +16,7 @@ from torch import Tensor
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import azimuth_elevation
 from nurec_lite.geometry.se3 import quat_to_matrix
-from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.views import CameraView, LidarView
 
 NEAR = 0.2  # metres
@@ -34,10 +34,11 @@ class Projection:
 
 @torch.no_grad()
 def project(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: CameraView | LidarView,
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view."""
+    gaussians = gaussians.whole()
     means = gaussians.means - view.centre()
     reach = (2 * torch.log(gaussians.opacities / ALPHA_MIN).clamp(min=0)).sqrt()
     index = _in_front(means, reach * gaussians.scales.amax(-1), gaussians.velocities, view)

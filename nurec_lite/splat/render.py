@@ -5,12 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.profiling.ranges import span
-from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.harmonics import sh_colour
 from nurec_lite.splat.reference import Blend, blend, compact
@@ -38,11 +39,26 @@ class LidarReturns:
     opacity: Tensor  # [R]
 
 
-def _blend(gaussians: WorldGaussians, features: Tensor, rays: Rays, pairs: PairList, view: View) -> Blend:
-    return blend(gaussians, features, rays, pairs, view.centre())
+def local_directions(
+    gaussians: AnyGaussians,
+    eye: Tensor,  # [3] world
+) -> Tensor:  # [N, 3] unit, from the eye to each mean, in the axes of its node
+    towards = F.normalize(gaussians.means - eye, dim=-1)
+    local = quat_rotate(quat_conjugate(gaussians.frames), towards)
+    if isinstance(gaussians, PartedGaussians):  # what stands still is not turned, either
+        return torch.cat([F.normalize(gaussians.still_means - eye, dim=-1), local])
+    return local
 
 
-def _listed(gaussians: WorldGaussians, pairs: PairList) -> tuple[WorldGaussians, PairList]:
+def _colour(gaussians: AnyGaussians, view: View) -> Tensor:
+    return sh_colour(gaussians.sh, local_directions(gaussians, view.eye()))
+
+
+def _blend(gaussians: AnyGaussians, features: Tensor, rays: Rays, pairs: PairList, view: View) -> Blend:
+    return blend(gaussians.whole(), features, rays, pairs, view.centre())
+
+
+def _listed(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:
     used, members = compact(pairs.gaussians, len(gaussians))
     return gaussians.select(used), replace(pairs, gaussians=members)
 
@@ -51,11 +67,11 @@ def _listed(gaussians: WorldGaussians, pairs: PairList) -> tuple[WorldGaussians,
 class Kernels:
     """What a render leaves to the reference or to compiled code."""
 
-    colour: Callable[[Tensor, Tensor], Tensor] = sh_colour
-    blend: Callable[[WorldGaussians, Tensor, Rays, PairList, Any], Blend] = (
+    colour: Callable[[AnyGaussians, View], Tensor] = _colour  # [N, 3] as the view sees them, at least 0
+    blend: Callable[[AnyGaussians, Tensor, Rays, PairList, Any], Blend] = (
         _blend  # features [N, C]; the last is the view
     )
-    listed: Callable[[WorldGaussians, PairList], tuple[WorldGaussians, PairList]] = (
+    listed: Callable[[AnyGaussians, PairList], tuple[AnyGaussians, PairList]] = (
         _listed  # leaves only the Gaussians that some tile looks at, where that pays
     )
 
@@ -64,7 +80,7 @@ REFERENCE = Kernels()
 
 
 def render_camera(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: CameraView,
     pairs: PairList,
     sky: Tensor,  # [3, H, W] logits of the environment map
@@ -76,8 +92,7 @@ def render_camera(
     with span("rays"):
         rays = view.rays()
     with span("colour"):
-        towards = F.normalize(gaussians.means - view.eye(), dim=-1)
-        colour = kernels.colour(gaussians.sh, quat_rotate(quat_conjugate(gaussians.frames), towards))
+        colour = kernels.colour(gaussians, view)
     with span("blend"):
         out = kernels.blend(gaussians, colour, rays, pairs, view)
     with span("sky"):
@@ -87,7 +102,7 @@ def render_camera(
 
 
 def render_lidar(
-    gaussians: WorldGaussians,
+    gaussians: AnyGaussians,
     view: LidarView,
     pairs: PairList,
     kernels: Kernels = REFERENCE,

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gaussians in world space, as the drivers take them: S that stand still, and behind them A that move.
+//
+// Letters: S and A Gaussians, N = S + A.
+#pragma once
+
+#include <cstdint>
+
+#include "../math/se3.cuh"
+
+namespace nurec::cpu {
+
+struct Gaussians {
+    int64_t n, n_still;        // N, S
+    float const* still_means;  // [S, 3] metres, relative to the centre of the view
+    float const* still_quats;  // [S, 4] unit, wxyz
+    float const* means;        // [A, 3] of those that move, likewise
+    float const* quats;        // [A, 4]
+    float const* velocities;   // [A, 3] metres a second
+    float const* scales;       // [N, 3] metres
+    float const* opacities;    // [N]
+};
+
+// The same arrays of dL/d(parameter).
+struct GaussianGrads {
+    float* still_means;
+    float* still_quats;
+    float* means;
+    float* quats;
+    float* velocities;
+    float* scales;
+    float* opacities;
+};
+
+// Where the numbers of one Gaussian lie.
+struct Placed {
+    float const *mean, *quat, *velocity;
+};
+
+inline Vec3<float> load3(float const* a, int64_t i) {
+    return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};
+}
+
+inline Quat<float> load_quat(float const* a, int64_t i) {
+    return {a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]};
+}
+
+inline void store3(float* a, int64_t i, Vec3<float> v) {
+    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
+}
+
+inline void store_quat(float* a, int64_t i, Quat<float> q) {
+    a[4 * i] = q.w, a[4 * i + 1] = q.x, a[4 * i + 2] = q.y, a[4 * i + 3] = q.z;
+}
+
+inline Placed placed(Gaussians const& g, int64_t i) {
+    static constexpr float NONE[3] = {0, 0, 0};
+    int64_t const a = i - g.n_still;
+    if (a < 0) return {g.still_means + 3 * i, g.still_quats + 4 * i, NONE};
+    return {g.means + 3 * a, g.quats + 4 * a, g.velocities + 3 * a};
+}
+
+}  // namespace nurec::cpu

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gaussians in world space, as the kernels take them: S that stand still, and behind them A that move. All pointers are
+// the device's.
+//
+// Letters: S and A Gaussians, N = S + A.
+#pragma once
+
+#include <cstdint>
+
+namespace nurec::cuda {
+
+struct Gaussians {
+    int64_t n, n_still;        // N, S
+    float const* still_means;  // [S, 3] metres, relative to the centre of the view
+    float const* still_quats;  // [S, 4] unit, wxyz
+    float const* means;        // [A, 3] of those that move, likewise
+    float const* quats;        // [A, 4]
+    float const* velocities;   // [A, 3] metres a second
+    float const* scales;       // [N, 3] metres
+    float const* opacities;    // [N]
+};
+
+// The same arrays of dL/d(parameter).
+struct GaussianGrads {
+    float* still_means;
+    float* still_quats;
+    float* means;
+    float* quats;
+    float* velocities;
+    float* scales;
+    float* opacities;
+};
+
+}  // namespace nurec::cuda
