@@ -23,7 +23,7 @@ from nurec_lite.profiling.ranges import in_span, span
 from nurec_lite.scene.collect import collect_at
 from nurec_lite.scene.density import add_noise, by_node, relocate
 from nurec_lite.scene.footprint import footprints
-from nurec_lite.scene.gaussians import WorldGaussians, activate
+from nurec_lite.scene.gaussians import AnyGaussians, activate
 from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.project import Projection, project
 from nurec_lite.splat.render import CameraImage, LidarReturns, render_camera, render_lidar
@@ -121,7 +121,7 @@ def collected(
     scene: Scene,
     times: Sequence[float],
     local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
-) -> tuple[WorldGaussians, ...]:
+) -> tuple[AnyGaussians, ...]:
     """The Gaussians in world space at each time."""
     with span("collect"):
         return stages.collect(scene, times, in_span("interpolate", stages.interpolate), local)
@@ -131,7 +131,7 @@ def render_frame(
     stages: "Stages",
     scene: Scene,
     view: CameraView,
-    gaussians: WorldGaussians | None = None,  # at the view's time, if they are collected already
+    gaussians: AnyGaussians | None = None,  # at the view's time, if they are collected already
 ) -> CameraImage:
     """One exposure, from the scene to the image."""
     with span("render_camera"):
@@ -143,7 +143,7 @@ def render_sweep(
     stages: "Stages",
     scene: Scene,
     view: LidarView,
-    gaussians: WorldGaussians | None = None,  # likewise
+    gaussians: AnyGaussians | None = None,  # likewise
 ) -> LidarReturns:
     """The rays of one sweep, from the scene to the returns."""
     with span("render_lidar"):
@@ -151,7 +151,7 @@ def render_sweep(
         return stages.render_lidar(gaussians, view, _pairs(stages, gaussians, view))
 
 
-def _pairs(stages: "Stages", gaussians: WorldGaussians, view: CameraView | LidarView) -> PairList:
+def _pairs(stages: "Stages", gaussians: AnyGaussians, view: CameraView | LidarView) -> PairList:
     """Which Gaussians each of the view's tiles looks at."""
     with span("project"):
         projection = stages.project(gaussians, view)
@@ -221,11 +221,11 @@ class Stages:
 
     next_batch: Callable[[BatchPlan, int], Batch] = load_batch
     interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate
-    collect: Callable[..., tuple[WorldGaussians, ...]] = collect_at
-    project: Callable[[WorldGaussians, CameraView | LidarView], Projection] = project
+    collect: Callable[..., tuple[AnyGaussians, ...]] = collect_at
+    project: Callable[[AnyGaussians, CameraView | LidarView], Projection] = project
     tile: Callable[[Projection, CameraView | LidarView], PairList] = tile
-    render_camera: Callable[[WorldGaussians, CameraView, PairList, Tensor], CameraImage] = render_camera
-    render_lidar: Callable[[WorldGaussians, LidarView, PairList], LidarReturns] = render_lidar
+    render_camera: Callable[[AnyGaussians, CameraView, PairList, Tensor], CameraImage] = render_camera
+    render_lidar: Callable[[AnyGaussians, LidarView, PairList], LidarReturns] = render_lidar
     loss: Callable[..., tuple[Tensor, dict[str, Tensor]]] = total_loss
     optimize: Callable[[TrainState], None] = optimize
     density: Callable[[TrainState], None] = density

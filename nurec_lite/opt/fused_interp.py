@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fused_interp: one kernel interpolates all tracks at all query times and moves every Gaussian of every actor; the background stays.
+
+Idea: `interpolate` is over a hundred tiny kernels on a few poses, and `collect` copies all Gaussians in order to replace those of actors.
+The store is ordered by node, so the Gaussians of a track are consecutive rows: one kernel finds a block's track, its two keyframes and
+its pose, and writes world means, rotations and velocities of these rows alone. The renderer reads the background where it is stored.
+Backward, a block adds up what its rows tell of the pose, and a second kernel adds the blocks of a track in a fixed order, without
+atomics, and goes on to the keyframes.
+Source: NVIDIA's Nsight post on Omniverse NuRec (interpolate: 4.184 ms -> 83.81 us); formulas in kernels/math/actors.cuh.
+Gain: see the README's table of options.
+Limits: Gaussians of actors that are absent are not left out but transparent (opacity 0), which the projection rejects: leaving them out
+would need their number on the host. Class exact: the same formulas, single precision, rounded in another order.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from nurec_lite import ops
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
+from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate
+from nurec_lite.scene.scene import Scene
+from nurec_lite.stages import OptionError, Stages
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ()
+
+
+def unavailable() -> str | None:
+    return None
+
+
+class FusedCollect:
+    """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes."""
+
+    def __init__(self) -> None:
+        self._node: Tensor | None = None  # [N] for which the rows below hold
+        self._still = 0  # Gaussians of the background
+        self._starts = torch.zeros(1, dtype=torch.int64)  # [K + 1]
+        self._track = torch.zeros(0, dtype=torch.int64)  # [A] of each row that moves
+
+    def __call__(
+        self,
+        scene: Scene,
+        times: Sequence[float],  # Q, seconds
+        interpolate: Callable[[Tracks, Tensor], TrackPoses] | None = None,  # not used: the kernel does it
+        local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
+    ) -> tuple[PartedGaussians, ...]:  # Q
+        self._remember(scene)
+        g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
+        local = activate(g) if local is None else local
+        queries = torch.tensor(times, dtype=torch.float64, device=g.means.device)
+        keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
+        moved = torch.ops.nurec_lite.move_actors(g.means[s:], g.quats[s:], self._starts, *keys, queries)
+        values = (*moved, exist(tracks, queries))
+        by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
+        return tuple(self._parted(time, local, *own) for time, own in zip(times, by_query, strict=True))
+
+    def _parted(
+        self,
+        time: float,
+        local: Mapping[str, Tensor],
+        means: Tensor,  # [A, 3] world
+        quats: Tensor,  # [A, 4]
+        velocities: Tensor,  # [A, 3]
+        rotations: Tensor,  # [K, 4]
+        present: Tensor,  # [K] 1 where the track exists, else 0
+    ) -> PartedGaussians:
+        s, there = self._still, present.index_select(0, self._track)
+        opacities = torch.cat([local["opacities"][:s], local["opacities"][s:] * there])
+        return PartedGaussians(
+            time=time,
+            still_means=local["means"][:s], still_quats=local["quats"][:s],
+            means=means, quats=quats, velocities=velocities, frames=rotations.index_select(0, self._track),
+            scales=local["scales"], opacities=opacities, sh=local["sh"], lidar=local["lidar"],
+        )  # fmt: skip
+
+    def _remember(self, scene: Scene) -> None:
+        """Where each track's rows begin; waits for the device, but only after density control has changed the store."""
+        node = scene.gaussians.node
+        if node is self._node:
+            return
+        if len(node) and bool((node.diff() < 0).any()):
+            raise OptionError(
+                "option 'fused_interp' needs Gaussians in the order of their nodes, but this checkpoint was written before "
+                "they were kept so; train again, or leave the option out"
+            )
+        counts = torch.bincount(node, minlength=len(scene.tracks) + 1)
+        self._still = int(counts[BACKGROUND])
+        self._starts = torch.cat([counts.new_zeros(1), counts[1:].cumsum(0)])
+        self._track, self._node = node[self._still :] - 1, node
+
+
+def exist(
+    tracks: Tracks,
+    times: Tensor,  # [Q] seconds
+) -> Tensor:  # [Q, K] 1 where the track exists, else 0
+    first, last = end_times(tracks)
+    at = times[:, None]
+    return ((at >= first - tracks.margin) & (at <= last + tracks.margin)).to(tracks.translations.dtype)
+
+
+def apply(stages: Stages) -> Stages:
+    ops.load()
+    return stages.swap("fused_interp", collect=FusedCollect())
