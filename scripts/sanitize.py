@@ -6,8 +6,8 @@
 
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
-and without gradients of the camera's pose. Every tensor is an allocation of its own
-(PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck and initcheck check
+and without gradients of the camera's pose, with and without the options that have kernels of their own. Every tensor is an
+allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck and initcheck check
 CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read; what it finds
 in those alone is told and not counted.
 """
@@ -47,7 +47,7 @@ SIZE = (
 VARIANTS = (  # overrides and cameras: degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
-    ("model.sh_degree=2 data.downscale=5", "global"),  # one pose an image
+    ("model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once]", "global"),  # one pose an image
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of the poses, by those of the rays
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
@@ -76,7 +76,7 @@ def steps() -> None:
     for overrides, cameras in VARIANTS:
         config = composed("train", [*SIZE.split(), *overrides.split()])
         device, capture = choose_device(config.device), open_capture(config.data)
-        stages = build_stages(config.opt, Stages.of(config.ops, device))
+        stages = build_stages(config.opt, Stages.of(config.ops, device, config.render))
         if cameras == "global":
             capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
         if cameras == "learned":
