@@ -1,38 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gaussians in world space, as the drivers take them: S that stand still, and behind them A that move.
-//
-// Letters: S and A Gaussians, N = S + A.
+// Where a Gaussian's numbers lie: with those that stand still, or with those that move.
 #pragma once
 
-#include <cstdint>
-
+#include "../math/arrays.h"
 #include "../math/se3.cuh"
 
 namespace nurec::cpu {
 
-struct Gaussians {
-    int64_t n, n_still;        // N, S
-    float const* still_means;  // [S, 3] metres, relative to the centre of the view
-    float const* still_quats;  // [S, 4] unit, wxyz
-    float const* means;        // [A, 3] of those that move, likewise
-    float const* quats;        // [A, 4]
-    float const* velocities;   // [A, 3] metres a second
-    float const* scales;       // [N, 3] metres
-    float const* opacities;    // [N]
-};
-
-// The same arrays of dL/d(parameter).
-struct GaussianGrads {
-    float* still_means;
-    float* still_quats;
-    float* means;
-    float* quats;
-    float* velocities;
-    float* scales;
-    float* opacities;
-};
-
-// Where the numbers of one Gaussian lie.
 struct Placed {
     float const *mean, *quat, *velocity;
 };

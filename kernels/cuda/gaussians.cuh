@@ -2,8 +2,8 @@
 // Where a Gaussian's numbers lie: with those that stand still, or with those that move.
 #pragma once
 
+#include "../math/arrays.h"
 #include "../math/se3.cuh"
-#include "gaussians.h"
 
 namespace nurec::cuda {
 

@@ -4,8 +4,8 @@
 // Letters: N Gaussians, V of them visible, R lidar rays, A tiles of P rays, L entries of all tiles' lists.
 #pragma once
 
+#include "../math/arrays.h"
 #include "../math/project.cuh"
-#include "gaussians.h"
 #include "launch.cuh"
 
 namespace nurec::cuda {

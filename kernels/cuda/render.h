@@ -4,8 +4,8 @@
 // Letters: N Gaussians, R rays, A tiles of P rays, L entries of all tiles' lists, C features.
 #pragma once
 
+#include "../math/arrays.h"
 #include "../math/blend.cuh"
-#include "gaussians.h"
 #include "launch.cuh"
 
 namespace nurec::cuda {

@@ -2,6 +2,7 @@
 // The Gaussians of a call: S that stand still, and behind them A that move.
 #pragma once
 
+#include "../math/arrays.h"
 #include "check.h"
 
 namespace nurec {
@@ -27,9 +28,8 @@ inline void check_gaussians(GaussianTensors const& g) {
     check(g.opacities, "opacities", {s + a});
 }
 
-// As the driver of either device takes them.
-template <class Gaussians>
-Gaussians arrays_of(GaussianTensors const& g) {
+// As the drivers take them.
+inline Gaussians arrays_of(GaussianTensors const& g) {
     auto const array = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
     return {g.scales.size(0), g.still_means.size(0), array(g.still_means), array(g.still_quats), array(g.means),
             array(g.quats),   array(g.velocities),   array(g.scales),      array(g.opacities)};

@@ -48,7 +48,7 @@ std::tuple<Tensor, Tensor, Tensor> project(Tensor const& still_means, Tensor con
     View<float> numbers;
     std::memcpy(&numbers, view.const_data_ptr<float>(), sizeof(numbers));
     cpu::Cells const cells = cells_of(directions, edges, columns);
-    return split(cpu::project(arrays_of<cpu::Gaussians>(g), numbers, numbers.is_camera > 0 ? nullptr : &cells));
+    return split(cpu::project(arrays_of(g), numbers, numbers.is_camera > 0 ? nullptr : &cells));
 }
 
 std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width,

@@ -51,7 +51,7 @@ std::tuple<Tensor, Tensor, Tensor> project(Tensor const& still_means, Tensor con
     Tensor const bounds = place.empty({n, 4}, at::kFloat), index = place.empty({n}, at::kInt);
     Tensor const count = place.zeros({1}, at::kLong);
     cuda::ProjectParams p = {};
-    p.g = arrays_of<cuda::Gaussians>(g);
+    p.g = arrays_of(g);
     std::memcpy(&p.view, view.const_data_ptr<float>(), sizeof(p.view));
     p.visible = visible.mutable_data_ptr<uint8_t>();
     p.keys = reinterpret_cast<uint32_t*>(keys.mutable_data_ptr<int>());

@@ -93,8 +93,7 @@ inline float* readable(at::Tensor const& t) {
     return const_cast<float*>(t.const_data_ptr<float>());
 }
 
-template <class GaussianGrads>
-GaussianGrads gaussian_grads(Ten const& d) {
+inline GaussianGrads gaussian_grads(Ten const& d) {
     return {writable(std::get<0>(d)), writable(std::get<1>(d)), writable(std::get<2>(d)), writable(std::get<3>(d)),
             writable(std::get<4>(d)), writable(std::get<5>(d)), writable(std::get<6>(d))};
 }

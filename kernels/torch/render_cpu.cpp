@@ -11,7 +11,7 @@ namespace {
 using at::Tensor;
 
 cpu::Inputs make_inputs(RenderTensors const& in, bool moving) {
-    return {arrays_of<cpu::Gaussians>(in.g),
+    return {arrays_of(in.g),
             in.features.size(1),
             in.directions.size(0),
             in.rays.size(0),
@@ -55,7 +55,7 @@ Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor
     cpu::render_backward(
         make_inputs(in, moving), {readable(out), readable(distance), readable(transmittance), nullptr},
         {d_out.const_data_ptr<float>(), d_distance.const_data_ptr<float>(), d_transmittance.const_data_ptr<float>()},
-        {gaussian_grads<cpu::GaussianGrads>(found), writable(std::get<7>(found)), writable(std::get<8>(found)),
+        {gaussian_grads(found), writable(std::get<7>(found)), writable(std::get<8>(found)),
          writable(std::get<9>(found))});
     return found;
 }

@@ -16,7 +16,7 @@ constexpr int64_t BLOCK_RAYS = 256;  // rays of a tile at most
 cuda::RenderParams make_params(RenderTensors const& in, bool moving, Memory& memory) {
     TORCH_CHECK_VALUE(in.rays.size(1) <= BLOCK_RAYS, "rays has ", in.rays.size(1),
                       " rays a tile, but must have at most ", BLOCK_RAYS);
-    return {arrays_of<cuda::Gaussians>(in.g),
+    return {arrays_of(in.g),
             in.features.size(1),
             in.directions.size(0),
             in.rays.size(0),
@@ -68,8 +68,8 @@ Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor
     cuda::render_backward(
         make_params(in, moving, memory), {readable(out), readable(distance), readable(transmittance), nullptr},
         {d_out.const_data_ptr<float>(), d_distance.const_data_ptr<float>(), d_transmittance.const_data_ptr<float>(),
-         reinterpret_cast<cuda::Row*>(writable(rows)), gaussian_grads<cuda::GaussianGrads>(found),
-         writable(std::get<7>(found)), writable(std::get<8>(found)), writable(std::get<9>(found))},
+         reinterpret_cast<cuda::Row*>(writable(rows)), gaussian_grads(found), writable(std::get<7>(found)),
+         writable(std::get<8>(found)), writable(std::get<9>(found))},
         c10::cuda::getCurrentCUDAStream());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return found;

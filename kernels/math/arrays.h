@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gaussians in world space, as the kernels take them: S that stand still, and behind them A that move. All pointers are
-// the device's.
+// Arrays of Gaussians in world space, as the drivers of either device take them: S that stand still, and behind them A
+// that move. Pointers are those of the driver's device.
 //
 // Letters: S and A Gaussians, N = S + A.
 #pragma once
 
 #include <cstdint>
 
-namespace nurec::cuda {
+namespace nurec {
 
 struct Gaussians {
     int64_t n, n_still;        // N, S
@@ -31,4 +31,4 @@ struct GaussianGrads {
     float* opacities;
 };
 
-}  // namespace nurec::cuda
+}  // namespace nurec
