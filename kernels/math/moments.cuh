@@ -63,8 +63,10 @@ NUREC_FN GaussianGrad<T> moments_backward(Quat<T> q, Vec3<T> s, Frame<T> const& 
     Mat3<T> const dRt = {(1 / s.x) * transposed_times(SRt, Vec3<T>{m.xx, m.xy, m.xz}),
                          (1 / s.y) * transposed_times(SRt, Vec3<T>{m.xy, m.yy, m.yz}),
                          (1 / s.z) * transposed_times(SRt, Vec3<T>{m.xz, m.yz, m.zz})};
-    return {T(-1) * transposed_times(f.M, m.g), quat_to_matrix_backward(q, transposed(dRt)),
-            {-m.xx / s.x, -m.yy / s.y, -m.zz / s.z}, T(-1) * transposed_times(f.M, m.drift)};
+    return {T(-1) * transposed_times(f.M, m.g),
+            quat_to_matrix_backward(q, transposed(dRt)),
+            {-m.xx / s.x, -m.yy / s.y, -m.zz / s.z},
+            T(-1) * transposed_times(f.M, m.drift)};
 }
 
 }  // namespace nurec
