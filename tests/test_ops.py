@@ -38,6 +38,8 @@ CALLS = (
     "render lidar",
     "render_backward camera",
     "render_backward lidar",
+    "count_pairs camera",
+    "count_pairs lidar",
 )
 Arguments = dict[str, Any]  # by their names, in the order of the operator's schema
 
@@ -79,7 +81,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         values = (*bounds, 9, 7, plan.tile)
     elif name == "tile_lidar":
         values = (*bounds, *grid, plan.cell_rays)
-    elif name == "render":
+    elif name in ("render", "count_pairs"):
         values = render
     elif name == "render_backward":
         out = torch.ops.nurec_lite.render(*render)[:3]
