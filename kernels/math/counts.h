@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a warp of the GPU goes through in blending: 32 rays of a tile that take every Gaussian of its list together, until
-// all of them are closed.
+// What a warp of the GPU goes through in blending: 32 rays of a tile that take every Gaussian of its list together,
+// until all of them are closed.
 #pragma once
 
 #include <cstdint>
