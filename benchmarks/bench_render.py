@@ -28,14 +28,13 @@ import torch
 
 from benchmarks.bench_step import positive, spread
 from benchmarks.quiet import Others
-from benchmarks.render_contenders import Contender, Fill, Own, Recorder, difference
+from benchmarks.render_contenders import Contender, Fill, Own, Recorder, difference, stages_with
 from benchmarks.render_peer import VARIANTS, Gsplat
 from benchmarks.render_workload import Workload, add_arguments, make_workloads
 from nurec_lite.command import mended
 from nurec_lite.config import ConfigError
 from nurec_lite.environment import choose_device, environment
 from nurec_lite.files import write_text
-from nurec_lite.opt import build_stages, known_options, parameters_of, unknown_option
 from nurec_lite.profiling.ranges import switch
 from nurec_lite.splat.peer import load_peer
 from nurec_lite.splat.views import CameraView
@@ -81,17 +80,6 @@ def find_peer(wanted: bool | None, device: torch.device) -> tuple[ModuleType | N
     import gsplat
 
     return gsplat, None
-
-
-def stages_with(
-    options: str,  # names, with commas between them
-    device: torch.device,
-) -> Stages:
-    names = [name.strip() for name in options.split(",") if name.strip()]
-    for name in names:
-        if name not in known_options():
-            raise unknown_option(name)
-    return build_stages({name: parameters_of(name) for name in names}, Stages.of("native", device))
 
 
 # ---- one view

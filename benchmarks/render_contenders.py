@@ -15,6 +15,7 @@ from torch import Tensor
 from benchmarks.bench_step import Mark, mark, milliseconds
 from benchmarks.pair_counts import PairCounts, count_pairs
 from benchmarks.render_workload import Workload
+from nurec_lite.opt import build_stages, known_options, parameters_of, unknown_option
 from nurec_lite.profiling.ranges import BACKWARD, span
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
@@ -24,6 +25,17 @@ from nurec_lite.stages import Stages, collected
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
 PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backward"}  # range -> what reports call it
 COPIES = 4
+
+
+def stages_with(
+    options: str,  # names, with commas between them
+    device: torch.device,
+) -> Stages:
+    names = [name.strip() for name in options.split(",") if name.strip()]
+    for name in names:
+        if name not in known_options():
+            raise unknown_option(name)
+    return build_stages({name: parameters_of(name) for name in names}, Stages.of("native", device))
 
 
 class Contender(Protocol):

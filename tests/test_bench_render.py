@@ -11,9 +11,9 @@ from gsplat_standin import GSPLAT, alphas
 from splat_scenes import in_frustum, make_camera_view, make_gaussians, to_float32, view_float32
 
 from benchmarks import bench_render
-from benchmarks.bench_render import main, measure, stages_with
+from benchmarks.bench_render import main, measure
 from benchmarks.pair_counts import summed
-from benchmarks.render_contenders import Fill, Own, Recorder, difference
+from benchmarks.render_contenders import Fill, Own, Recorder, difference, stages_with
 from benchmarks.render_peer import Gsplat, conic_counts, pair_list, standing
 from benchmarks.render_workload import SIZES, Size, random
 from nurec_lite.profiling.ranges import switch
