@@ -144,12 +144,13 @@ def upstream_of(output: Tensor) -> Tensor:
 
 
 def difference(a: Own, b: Own) -> float:
-    """The largest of outputs and of those gradients that both have, relative to the largest value of its tensor."""
+    """The largest of outputs and of those gradients that both have: norm of the difference over the norm. (Single values differ more:
+    a response near a threshold may fall either way.)"""
     worst = 0.0
     for own, other in zip(_results(a), _results(b), strict=True):
         for name in own.keys() & other.keys():
-            scale = float(other[name].abs().max())
-            worst = max(worst, float((own[name] - other[name]).abs().max()) / scale if scale else 0.0)
+            scale, off = (float(t.double().norm()) for t in (other[name], own[name] - other[name]))
+            worst = max(worst, off / scale if scale else off)
     return worst
 
 

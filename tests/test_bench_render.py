@@ -175,7 +175,7 @@ def test_the_peer_looks_from_the_middle_of_the_exposure() -> None:
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path, small: None) -> None:
     out = tmp_path / "out.json"
-    main(["--size", "small", "--rounds", "2", "--warmup", "1", "--peer", "--out", str(out)])
+    main(["--workloads", "random", "--size", "small", "--rounds", "2", "--warmup", "1", "--peer", "--out", str(out)])
     for view in json.loads(out.read_text())["views"]:
         rows = view["rows"]
         assert all(row["status"] is None and row["ms"]["backward"]["min"] > 0 for row in rows.values())
