@@ -23,6 +23,12 @@ struct Needs {
     static constexpr bool PATCHES = PATCHES_, MOVING = MOVING_, DISTANCE = DISTANCE_, RAYS = RAYS_;
 };
 
+template <bool MOVING, bool DISTANCE, bool RAYS>
+using CameraNeeds = Needs<3, true, MOVING, DISTANCE, RAYS>;
+
+template <bool RAYS>
+using LidarNeeds = Needs<2, false, true, true, RAYS>;
+
 template <class N>
 struct OneRay {
     Ray<float> ray;
