@@ -142,7 +142,7 @@ class Problem:
     numbers: list[int]  # what kernels/cuda/render.h lists, in the order in which backward_variant.cu reads it
     gradients: dict[str, Tensor]
     sums: Tensor  # zeros before each pass
-    keep: list[Tensor]
+    keep: list[Tensor]  # the operator's 14, rows, 3 outputs, their gradients, and those above
     moving: bool
 
 
@@ -150,7 +150,7 @@ NAMES = ("still_means", "still_quats", "means", "quats", "velocities", "scales",
 
 
 def problem_of(workload: Workload, sensor: str, device: torch.device) -> Problem:
-    """With random gradients of what a training step compares: of an image its colours and opacity, of a sweep all."""
+    """With random gradients of what a training step compares: not of the distances in an image."""
     view, stages = workload.views[sensor], Stages.of("native", device)
     with torch.no_grad():
         (gaussians,) = collected(stages, workload.scene, (view.time_mid,))
@@ -160,16 +160,18 @@ def problem_of(workload: Workload, sensor: str, device: torch.device) -> Problem
         given = [*native.placed(gaussians, view), features, rays.origins, rays.directions, rays.delays]
         given = [t.detach().contiguous() for t in (*given, pairs.rays, pairs.offsets, pairs.gaussians)]
         out = torch.ops.nurec_lite.render(*given, moving)[:3]
-    return packed(given, list(out), moving)
+    return packed(given, list(out), moving, with_distance=sensor == "lidar")
 
 
 def packed(
     given: list[Tensor],  # of the operator render
     out: list[Tensor],  # features, distance and transmittance
     moving: bool,
+    with_distance: bool,  # whether its gradients are not zero
 ) -> Problem:
     generator = torch.Generator().manual_seed(5)
     d_out = [torch.randn(x.shape, generator=generator).to(x.device) for x in out]
+    d_out[1] *= with_distance
     gradients = {name: torch.zeros_like(x) for name, x in zip(NAMES, given, strict=False)}
     n, device = len(given[5]), given[5].device
     rows, sums = torch.empty(n, 20, device=device), torch.zeros(n, 20, device=device)
