@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CONFIGURED = sorted(p.stem for p in (ROOT / "conf/opt").glob("*.yaml") if p.stem != "all")
 BENCHMARKS = {  # those with another name
     "fused_interp": "bench_interpolate",  # called after the stage, whose other versions it times, too
-    **dict.fromkeys(("split_backward", "launch_bounds", "shared_memory"), "sweep_launch_bounds"),  # one table of all three
+    **dict.fromkeys(("split_backward", "launch_bounds", "shared_memory"), "sweep_launch_bounds"),  # one table
 }
 MODULES = sorted(p.stem for p in (ROOT / "nurec_lite/opt").glob("*.py") if not p.stem.startswith("_"))
 
