@@ -90,6 +90,24 @@ def _fake_tile_lidar(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tu
     return index.new_empty(tiles, rays), index.new_empty(tiles + 1), index.new_empty(entries)
 
 
+def _fake_project_all(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    scales = inputs[5]
+    n = scales.shape[0]
+    return scales.new_empty(n, dtype=torch.int64), scales.new_empty(n, 2), scales.new_empty(n, 2)
+
+
+def _fake_tile_camera_within(
+    low: Tensor, high: Tensor, index: Tensor, width: int, height: int, tile: int, room: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    tiles = -(-width // tile) * -(-height // tile)
+    return index.new_empty(tiles + 1), index.new_empty(room), index.new_empty(1)
+
+
+def _fake_tile_lidar_within(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    tiles, rays = (torch.library.get_ctx().new_dynamic_size() for _ in range(2))
+    return index.new_empty(tiles, rays), index.new_empty(tiles + 1), index.new_empty(rest[-1]), index.new_empty(1)
+
+
 def _fake_render(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     features, directions = inputs[7], inputs[9]
     r = directions.shape[0]
@@ -123,8 +141,11 @@ def _fake_move_actors_backward(*inputs: Tensor) -> tuple[Tensor, ...]:
 
 _FAKES = {
     "project": _fake_project,
+    "project_all": _fake_project_all,
     "tile_camera": _fake_tile_camera,
+    "tile_camera_within": _fake_tile_camera_within,
     "tile_lidar": _fake_tile_lidar,
+    "tile_lidar_within": _fake_tile_lidar_within,
     "render": _fake_render,
     "render_backward": _fake_render_backward,
     "sh_colour": _fake_sh_colour,

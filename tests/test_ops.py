@@ -32,8 +32,12 @@ REFUSALS = (ValueError, TypeError, RuntimeError)
 CALLS = (
     "project camera",
     "project lidar",
+    "project_all camera",
+    "project_all lidar",
     "tile_camera",
     "tile_lidar",
+    "tile_camera_within",
+    "tile_lidar_within lidar",
     "render camera",
     "render lidar",
     "render_backward camera",
@@ -73,12 +77,16 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     render = (*shapes, features, rays.origins, rays.directions, rays.delays)
     render = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True)
     name, values = call.split()[0], ()
-    if name == "project":
+    if name in ("project", "project_all"):
         values = (*shapes, native.view_numbers(view), *grid)
     elif name == "tile_camera":
         values = (*bounds, 9, 7, plan.tile)
     elif name == "tile_lidar":
         values = (*bounds, *grid, plan.cell_rays)
+    elif name == "tile_camera_within":
+        values = (*bounds, 9, 7, plan.tile, 50)
+    elif name == "tile_lidar_within":
+        values = (*bounds, *grid, plan.cell_rays, 50)
     elif name == "render":
         values = render
     elif name == "render_backward":

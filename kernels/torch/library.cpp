@@ -7,12 +7,25 @@ TORCH_LIBRARY(nurec_lite, m) {
         "project(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
         "Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns) "
         "-> (Tensor index, Tensor low, Tensor high)");
+    // Of all N, the hidden ones last, with bounds that hold nothing: what depends on no number that only the device
+    // knows.
+    m.def(
+        "project_all(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, "
+        "Tensor scales, Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns) "
+        "-> (Tensor index, Tensor low, Tensor high)");
     m.def(
         "tile_camera(Tensor low, Tensor high, Tensor index, int width, int height, int tile) "
         "-> (Tensor offsets, Tensor gaussians)");
     m.def(
         "tile_lidar(Tensor low, Tensor high, Tensor index, Tensor directions, Tensor edges, int columns, int max_rays) "
         "-> (Tensor rays, Tensor offsets, Tensor gaussians)");
+    // Lists of at most `room` entries; `needed` [1] says how many there are.
+    m.def(
+        "tile_camera_within(Tensor low, Tensor high, Tensor index, int width, int height, int tile, int room) "
+        "-> (Tensor offsets, Tensor gaussians, Tensor needed)");
+    m.def(
+        "tile_lidar_within(Tensor low, Tensor high, Tensor index, Tensor directions, Tensor edges, int columns, "
+        "int max_rays, int room) -> (Tensor rays, Tensor offsets, Tensor gaussians, Tensor needed)");
     m.def(
         "render(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
         "Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, Tensor rays, "
