@@ -301,7 +301,8 @@ VIEWS["lidar"] = make_lidar_view(make_lidar(12, 64), LIDAR_MOTION)
 def projections(name: str, device: torch.device, n: int) -> tuple[View, Projection, Projection]:
     """Of n Gaussians around, every fifth of them transparent: those that the view sees, and all of them."""
     view = cast_view(VIEWS[name], torch.float32)
-    g = to_float32(make_gaussians(around(n, 2, 12), speed=3.0))
+    means = in_frustum(VIEWS[name], n, 2, 12) if name == "camera" else around(n, 2, 12)
+    g = to_float32(make_gaussians(means, speed=3.0))
     g.opacities[::5] = 0
     g = type(g)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(g).items()})
     view = cast_view(view, torch.float32, device)
