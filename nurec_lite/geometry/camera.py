@@ -92,8 +92,8 @@ def project_points(
     z = points[..., 2]
     safe = torch.where(z.abs() < 1e-6, torch.full_like(z, 1e-6), z)
     xy = distort(camera, points[..., :2] / safe[..., None])
-    scale = xy.new_tensor([camera.fx, camera.fy])
-    return xy * scale + xy.new_tensor([camera.cx, camera.cy]), z
+    u, v = xy.unbind(-1)
+    return torch.stack([u * camera.fx + camera.cx, v * camera.fy + camera.cy], dim=-1), z
 
 
 @lru_cache(maxsize=32)

@@ -42,12 +42,16 @@ CPU_PLAN = RenderPlan(tile=4, cell_beams=4, cell_steps=4, cell_rays=32)  # small
 CUDA_PLAN = RenderPlan(tile=16, cell_beams=8, cell_steps=32, cell_rays=256)  # a block of 256 threads a tile
 
 
+def plan_of(device: torch.device) -> RenderPlan:
+    return CUDA_PLAN if device.type == "cuda" else CPU_PLAN
+
+
 def native_stages(
     device: torch.device,
 ) -> dict[str, Callable[..., Any]]:  # by the names of nurec_lite.stages.Stages
     """Compiles the kernels if need be; nurec_lite.build.BuildError says what is missing."""
     ops.load()
-    plan = CUDA_PLAN if device.type == "cuda" else CPU_PLAN
+    plan = plan_of(device)
     return {
         "project": project,
         "tile": partial(tile, plan=plan),
@@ -62,12 +66,21 @@ def project(
     view: CameraView | LidarView,
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view."""
+    return Projection(*torch.ops.nurec_lite.project(*_seen_from(gaussians, view)))
+
+
+@torch.no_grad()
+def project_all(
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+) -> Projection:
+    """The same of all Gaussians, the others last, with bounds that hold nothing. The host need not know how many are seen."""
+    return Projection(*torch.ops.nurec_lite.project_all(*_seen_from(gaussians, view)))
+
+
+def _seen_from(gaussians: AnyGaussians, view: CameraView | LidarView) -> tuple[Any, ...]:
     cells = view.lidar.cells(device=gaussians.means.device) if isinstance(view, LidarView) else _NO_CELLS
-    return Projection(
-        *torch.ops.nurec_lite.project(
-            *placed(gaussians, view), view_numbers(view), _directions(view), cells.edges, cells.columns
-        )
-    )
+    return *placed(gaussians, view), view_numbers(view), _directions(view), cells.edges, cells.columns
 
 
 def placed(
@@ -102,6 +115,25 @@ def tile(
             low, high, index, _directions(view), cells.edges, cells.columns, plan.cell_rays
         )
     )
+
+
+@torch.no_grad()
+def tile_within(
+    projection: Projection,
+    view: CameraView | LidarView,
+    room: int,  # entries
+    plan: RenderPlan = CPU_PLAN,
+) -> tuple[PairList, Tensor]:  # the list, and [1] int64 how many entries it would have to hold
+    """`tile` without waiting for the number of entries: those that find no room are left out."""
+    bounds = projection.low, projection.high, projection.index
+    if isinstance(view, CameraView):
+        size = view.camera.width, view.camera.height
+        *lists, needed = torch.ops.nurec_lite.tile_camera_within(*bounds, *size, plan.tile, room)
+        return PairList(camera_rays(*size, plan.tile, projection.low.device), *lists), needed
+    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps, projection.low.device)
+    grid = _directions(view), cells.edges, cells.columns
+    *lists, needed = torch.ops.nurec_lite.tile_lidar_within(*bounds, *grid, plan.cell_rays, room)
+    return PairList(*lists), needed
 
 
 def blend(
