@@ -13,6 +13,11 @@ import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 
+if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
+    import emulation
+
+    emulation.install()
+
 torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("seeded")

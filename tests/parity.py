@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from emulation import EMULATED
 from splat_scenes import (
     ALPHA_MAX,
     ALPHA_MIN,
@@ -50,8 +51,13 @@ OUTPUTS = {
 }  # with gradients
 
 
+def drivers_of(device: torch.device) -> str:
+    """Whose are run: `cuda` on the CPU, too, where they are emulated."""
+    return "cuda" if EMULATED else device.type
+
+
 def plan_of(device: torch.device) -> RenderPlan:
-    return CUDA_PLAN if device.type == "cuda" else CPU_PLAN
+    return CUDA_PLAN if drivers_of(device) == "cuda" else CPU_PLAN
 
 
 # ---- scenes
