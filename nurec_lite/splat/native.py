@@ -4,7 +4,6 @@
 Letters: N Gaussians, V of them visible, R rays.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,15 +13,14 @@ import torch
 from torch import Tensor
 
 from nurec_lite import ops
-from nurec_lite.geometry.camera import SHUTTERS
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
 from nurec_lite.splat.tiles import PairList, camera_rays
+from nurec_lite.splat.view_numbers import view_numbers
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
@@ -190,29 +188,6 @@ def moves(view: CameraView | LidarView) -> bool:
     """Whether rays have origins or delays of their own, or their origins want a gradient."""
     learned = view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
     return isinstance(view, LidarView) or view.camera.shutter != "global" or learned
-
-
-def view_numbers(view: CameraView | LidarView) -> Tensor:
-    """[45] as `View` of kernels/math/sensor.cuh lists them, on the host."""
-    start, end = view.poses_on_host()
-    centre = (0.5 * (start.float() + end.float())[:3, 3]).double()  # as View.centre() rounds it
-    R0, R1 = start[:3, :3], end[:3, :3]
-    axes = quat_to_matrix(interpolate_between(start, end, start.new_tensor(0.5))[0])
-    moves = [R0.T.flatten(), R1.T.flatten(), R0.T @ (centre - start[:3, 3]), R1.T @ (centre - end[:3, 3])]
-    travel, turning = float((end - start)[:3, 3].norm()), float((R1 - R0).norm()) / math.sqrt(2)
-    rest = [travel, turning, float(isinstance(view, CameraView)), *_sensor_numbers(view)]
-    return torch.cat(
-        [*moves, start.new_tensor([view.time_end - view.time_start]), axes[:, 2], start.new_tensor(rest)]
-    ).float()
-
-
-def _sensor_numbers(view: CameraView | LidarView) -> list[float]:
-    """12 of the camera and 2 of the lidar; zeros for the one that the view is not of."""
-    if isinstance(view, LidarView):
-        return [0.0] * 12 + [view.lidar.spin_rate, view.lidar.azimuth_start]
-    c = view.camera
-    model = [c.width, c.height, c.fx, c.fy, c.cx, c.cy, *(c.distortion or [0.0] * 5), SHUTTERS.index(c.shutter)]
-    return [*model, 0.0, 0.0]
 
 
 def _directions(view: CameraView | LidarView) -> Tensor:
