@@ -30,6 +30,8 @@ from nurec_lite.splat.views import LidarView
 
 REFUSALS = (ValueError, TypeError, RuntimeError)
 CALLS = (
+    "rays camera",
+    "rays lidar",
     "project camera",
     "project lidar",
     "project_all camera",
@@ -43,6 +45,7 @@ CALLS = (
     "render_backward camera",
     "render_backward lidar",
 )
+ON_HOST = ("view", "trajectory")  # arguments
 Arguments = dict[str, Any]  # by their names, in the order of the operator's schema
 
 
@@ -77,7 +80,10 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     render = (*shapes, features, rays.origins, rays.directions, rays.delays)
     render = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True)
     name, values = call.split()[0], ()
-    if name in ("project", "project_all"):
+    if name == "rays":
+        local = (grid[0], view.fractions) if isinstance(view, LidarView) else native._pixels(view)
+        values = (native.trajectory(view), *local)
+    elif name in ("project", "project_all"):
         values = (*shapes, native.view_numbers(view), *grid)
     elif name == "tile_camera":
         values = (*bounds, 9, 7, plan.tile)
@@ -94,7 +100,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         values = (*render, *out, *(torch.randn_like(x) for x in out), True)
     names = [a.name for a in operator(call)._schema.arguments]
     found = dict(zip(names, values, strict=True))
-    return {k: v.to(device) if isinstance(v, Tensor) and k != "view" else v for k, v in found.items()}
+    return {k: v.to(device) if isinstance(v, Tensor) and k not in ON_HOST else v for k, v in found.items()}
 
 
 def tensors_of(args: Arguments) -> Iterator[tuple[str, Tensor]]:
@@ -216,7 +222,7 @@ def test_tensors_on_another_device(call: str) -> None:
     ops.load()
     args = arguments(call, torch.device("cuda"))
     for name, tensor in tensors_of(args):
-        refused(call, args | {name: tensor.cuda() if name == "view" else tensor.cpu()})
+        refused(call, args | {name: tensor.cuda() if name in ON_HOST else tensor.cpu()})
 
 
 @pytest.mark.gpu

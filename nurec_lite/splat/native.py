@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite import ops
+from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
@@ -20,7 +21,7 @@ from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
 from nurec_lite.splat.tiles import PairList, camera_rays
-from nurec_lite.splat.view_numbers import view_numbers
+from nurec_lite.splat.view_numbers import trajectory, view_numbers
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
@@ -156,7 +157,26 @@ def colour(
     return torch.ops.nurec_lite.sh_colour(gaussians.sh, local_directions(gaussians, view.eye()))
 
 
-CPU_KERNELS = Kernels(colour, blend)
+def rays(view: CameraView | LidarView) -> Rays:
+    """As view.rays(), in one kernel."""
+    if _learned(view):
+        return view.rays()
+    if isinstance(view, LidarView):
+        directions, fractions = _directions(view), view.fractions.contiguous()
+    else:
+        directions, fractions = _pixels(view)
+    return Rays(*torch.ops.nurec_lite.rays(trajectory(view), directions, fractions))
+
+
+def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:
+    """Directions [R, 3] and fractions [R], or [1] if the sensor exposes all pixels at once."""
+    device = view.T_world_sensor_start.device
+    fractions = pixel_fractions(view.camera, torch.float32, device).flatten()
+    directions = pixel_directions(view.camera, torch.float32, device).flatten(0, 1)
+    return directions, fractions[:1] if view.camera.shutter == "global" else fractions
+
+
+CPU_KERNELS = Kernels(colour, blend, rays=rays)
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
 CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
 
@@ -186,8 +206,11 @@ def render_lidar(
 
 def moves(view: CameraView | LidarView) -> bool:
     """Whether rays have origins or delays of their own, or their origins want a gradient."""
-    learned = view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
-    return isinstance(view, LidarView) or view.camera.shutter != "global" or learned
+    return isinstance(view, LidarView) or view.camera.shutter != "global" or _learned(view)
+
+
+def _learned(view: View) -> bool:
+    return view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
 
 
 def _directions(view: CameraView | LidarView) -> Tensor:
