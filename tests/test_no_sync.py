@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import bench_no_sync
 from nurec_lite import in_flight, transfer
@@ -269,15 +269,7 @@ class _Asks(TorchDispatchMode):
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On a CPU the listed Gaussians are gathered first, which asks for their number; on a GPU they are not. What a view tells the
-    kernels is computed on the host there, too."""
-    numbers = native.view_numbers
-
-    def on_the_host(view: CameraView | LidarView) -> Tensor:
-        with _disable_current_modes():
-            return numbers(view)
-
-    monkeypatch.setattr(native, "view_numbers", on_the_host)
+    """On a CPU the listed Gaussians are gathered first, which asks for their number; on a GPU they are not."""
     monkeypatch.setattr(native, "_kernels", lambda gaussians: native.CUDA_KERNELS)
     yield
 
