@@ -35,6 +35,9 @@ FLAGS = {  # by folder, or by file where one needs its own
     "cuda": _CUDA,
     "cuda/render_forward.cu": f"{_CUDA} --use_fast_math",
     "cuda/render_backward.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_split.cu": f"{_CUDA} --use_fast_math",
 }
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
 

@@ -75,7 +75,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     bounds = (projection.low, projection.high, projection.index)
     rays, features = view.rays(), g.lidar if isinstance(view, LidarView) else torch.rand(n, 3)
     render = (*shapes, features, rays.origins, rays.directions, rays.delays)
-    render = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True)
+    render = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True, 0)
     name, values = call.split()[0], ()
     if name in ("project", "project_all"):
         values = (*shapes, native.view_numbers(view), *grid)
@@ -91,7 +91,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         values = render
     elif name == "render_backward":
         out = torch.ops.nurec_lite.render(*render)[:3]
-        values = (*render, *out, *(torch.randn_like(x) for x in out), True)
+        values = (*render[:-1], *out, *(torch.randn_like(x) for x in out), True, 0)
     names = [a.name for a in operator(call)._schema.arguments]
     found = dict(zip(names, values, strict=True))
     return {k: v.to(device) if isinstance(v, Tensor) and k != "view" else v for k, v in found.items()}

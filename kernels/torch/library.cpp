@@ -29,12 +29,13 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "render(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
         "Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, Tensor rays, "
-        "Tensor offsets, Tensor gaussians, bool moving) -> (Tensor, Tensor, Tensor, Tensor)");
+        "Tensor offsets, Tensor gaussians, bool moving, int backward=0) -> (Tensor, Tensor, Tensor, Tensor)");
     m.def(
         "render_backward(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, "
         "Tensor scales, Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, "
         "Tensor rays, Tensor offsets, Tensor gaussians, bool moving, Tensor out, Tensor distance, "
-        "Tensor transmittance, Tensor d_out, Tensor d_distance, Tensor d_transmittance, bool ray_gradients) "
+        "Tensor transmittance, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool ray_gradients, "
+        "int backward=0) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
     m.def("sh_colour(Tensor sh, Tensor directions) -> Tensor");
     m.def("sh_colour_backward(Tensor sh, Tensor directions, Tensor d_colour) -> (Tensor d_sh, Tensor d_directions)");

@@ -35,7 +35,8 @@ cuda::RenderParams make_params(RenderTensors const& in, bool moving, Memory& mem
 Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
             Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
             Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
-            Tensor const& offsets, Tensor const& gaussians, bool moving) {
+            Tensor const& offsets, Tensor const& gaussians, bool moving, int64_t backward) {
+    check_backward(backward);
     GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
@@ -51,26 +52,48 @@ Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& 
     return found;
 }
 
+// Zeros in which the kernels add up the gradients of each Gaussian.
+template <class R>
+R* zero_rows(Tensor const& like, Tensor& keeper) {
+    keeper = at::zeros({like.size(0), sizeof(R) / sizeof(float)}, like.options());
+    return reinterpret_cast<R*>(writable(keeper));
+}
+
 Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
                     Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
                     Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
                     Tensor const& offsets, Tensor const& gaussians, bool moving, Tensor const& out,
-                    Tensor const& distance, Tensor const& transmittance, Tensor const& d_out, Tensor const& d_distance,
-                    Tensor const& d_transmittance, bool ray_gradients) {
+                    Tensor const& distance, Tensor const& transmittance, Tensor const& d_out,
+                    std::optional<Tensor> const& d_distance, Tensor const& d_transmittance, bool ray_gradients,
+                    int64_t backward) {
+    check_backward(backward);
     GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
-    check_outputs(in, {out, distance, transmittance, d_out, d_distance, d_transmittance});
+    OutputTensors const outputs = {out, distance, transmittance, d_out, d_distance, d_transmittance};
+    check_outputs(in, outputs);
     c10::cuda::CUDAGuard const guard(means.device());
     Memory memory(means.device());
     Ten const found = zero_gradients(in, ray_gradients);
-    Tensor const rows = at::zeros({scales.size(0), sizeof(cuda::Row) / sizeof(float)}, scales.options());
-    cuda::render_backward(
-        make_params(in, moving, memory), {readable(out), readable(distance), readable(transmittance), nullptr},
-        {d_out.const_data_ptr<float>(), d_distance.const_data_ptr<float>(), d_transmittance.const_data_ptr<float>(),
-         reinterpret_cast<cuda::Row*>(writable(rows)), gaussian_grads(found), writable(std::get<7>(found)),
-         writable(std::get<8>(found)), writable(std::get<9>(found))},
-        c10::cuda::getCurrentCUDAStream());
+    bool const optional = backward && features.size(1) == 3;  // a camera's kernels do without the distance
+    Tensor const d_t = optional && !d_distance ? Tensor() : outputs.d_distance_or_zeros();
+    Tensor sums;
+    cuda::RenderGrads const d = {d_out.const_data_ptr<float>(),
+                                 d_t.defined() ? d_t.const_data_ptr<float>() : nullptr,
+                                 d_transmittance.const_data_ptr<float>(),
+                                 backward ? nullptr : zero_rows<cuda::Row>(scales, sums),
+                                 backward ? zero_rows<cuda::MomentRow>(scales, sums) : nullptr,
+                                 gaussian_grads(found),
+                                 writable(std::get<7>(found)),
+                                 writable(std::get<8>(found)),
+                                 writable(std::get<9>(found))};
+    cuda::RenderParams const p = make_params(in, moving, memory);
+    cuda::RenderOutputs const o = {readable(out), readable(distance), readable(transmittance), nullptr};
+    auto const stream = c10::cuda::getCurrentCUDAStream();
+    if (backward)
+        cuda::split_backward(p, o, d, static_cast<int>(backward), stream);
+    else
+        cuda::render_backward(p, o, d, stream);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return found;
 }
