@@ -40,7 +40,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.mark_non_differentiable(output[3])  # the median range
     ctx.set_materialize_grads(False)  # that nothing depends on the distance spares its share of the backward pass
     ctx.save_for_backward(*inputs[:14], *output[:3])
-    ctx.moving, ctx.backward_kernels = inputs[14:]
+    ctx.moving, ctx.backward_kernels, ctx.centre = inputs[14:]
 
 
 def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
@@ -49,10 +49,10 @@ def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     given = (_or_zeros(d_out, saved[14]), d_distance, _or_zeros(d_transmittance, saved[16]))
     with span("render", within=BACKWARD):
         found = torch.ops.nurec_lite.render_backward(
-            *saved[:14], ctx.moving, *saved[14:], *given, wants_rays, ctx.backward_kernels
+            *saved[:14], ctx.moving, *saved[14:], *given, wants_rays, ctx.backward_kernels, ctx.centre
         )
     rays = found[8:] if wants_rays else (None, None)
-    return (*found[:8], *rays, None, None, None, None, None, None)
+    return (*found[:8], *rays, *[None] * 7)
 
 
 def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:

@@ -80,21 +80,20 @@ def project_all(
 
 def _seen_from(gaussians: AnyGaussians, view: CameraView | LidarView) -> tuple[Any, ...]:
     cells = view.lidar.cells(device=gaussians.means.device) if isinstance(view, LidarView) else _NO_CELLS
-    return *placed(gaussians, view), view_numbers(view), _directions(view), cells.edges, cells.columns
+    return *placed(gaussians), view_numbers(view), _directions(view), cells.edges, cells.columns, centre_of(view)
 
 
 def placed(
     gaussians: AnyGaussians,
-    view: CameraView | LidarView,
 ) -> tuple[Tensor, ...]:
     """As operators take Gaussians: means and quaternions of those that stand still, then of those that may move, with velocities;
-    scales and opacities of all. Means are relative to the centre of the view."""
-    g, centre = gaussians, view.centre()
+    scales and opacities of all. The operators subtract the centre of the view from means when they read them."""
+    g = gaussians
     if isinstance(g, PartedGaussians):
-        still = g.still_means - centre, g.still_quats
+        still = g.still_means, g.still_quats
     else:
         still = g.means.new_empty(0, 3), g.quats.new_empty(0, 4)
-    return *still, g.means - centre, g.quats, g.velocities, g.scales, g.opacities
+    return *still, g.means, g.quats, g.velocities, g.scales, g.opacities
 
 
 @torch.no_grad()
@@ -145,8 +144,8 @@ def blend(
 ) -> Blend:
     """Blends the Gaussians of each tile's list over the tile's rays."""
     out = torch.ops.nurec_lite.render(
-        *placed(gaussians, view), features, rays.origins, rays.directions, rays.delays,
-        pairs.rays, pairs.offsets, pairs.gaussians, moves(view),
+        *placed(gaussians), features, rays.origins, rays.directions, rays.delays,
+        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), centre=centre_of(view),
     )  # fmt: skip
     return Blend(*out)
 
@@ -192,10 +191,16 @@ def moves(view: CameraView | LidarView) -> bool:
     return isinstance(view, LidarView) or view.camera.shutter != "global" or learned
 
 
+def centre_of(view: View) -> list[float]:
+    """View.centre(), rounded as there, on the host."""
+    start, end = view.poses_on_host()
+    return (0.5 * (start.float() + end.float())[:3, 3]).tolist()
+
+
 def view_numbers(view: CameraView | LidarView) -> Tensor:
     """[45] as `View` of kernels/math/sensor.cuh lists them, on the host."""
     start, end = view.poses_on_host()
-    centre = (0.5 * (start.float() + end.float())[:3, 3]).double()  # as View.centre() rounds it
+    centre = start.new_tensor(centre_of(view))
     R0, R1 = start[:3, :3], end[:3, :3]
     axes = quat_to_matrix(interpolate_between(start, end, start.new_tensor(0.5))[0])
     moves = [R0.T.flatten(), R1.T.flatten(), R0.T @ (centre - start[:3, 3]), R1.T @ (centre - end[:3, 3])]
