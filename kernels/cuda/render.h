@@ -49,7 +49,7 @@ struct RenderOutputs {
 
 struct RenderGrads {
     float const* d_features;  // of the outputs
-    float const* d_distance;  // null: the distance has no gradient; for a camera's split kernel alone
+    float const* d_distance;  // null: has no gradient; for a camera's split kernels without those of rays
     float const* d_transmittance;
     Row* rows;           // [N] zeros: working memory of renderBackward
     MomentRow* moments;  // [N] zeros: that of the split kernels

@@ -180,9 +180,8 @@ void launch_backward(RenderParams const& p, RenderOutputs const& out, RenderGrad
     if (!p.n_tiles) return;
     int device = 0;
     if (!L::MEMBERS && cudaGetDevice(&device) == cudaSuccess && !(asked.fetch_or(1ull << device) >> device & 1)) {
-        auto const kernel = reinterpret_cast<void const*>(KERNEL);
-        cudaFuncSetCacheConfig(kernel, cudaFuncCachePreferShared);  // older architectures
-        cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+        cudaFuncSetCacheConfig(KERNEL, cudaFuncCachePreferShared);  // older architectures
+        cudaFuncSetAttribute(KERNEL, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
     }
     KERNEL<<<grid_of<L>(p), L::THREADS, 0, stream>>>(p, out, d);
 }

@@ -76,7 +76,7 @@ Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor
     c10::cuda::CUDAGuard const guard(means.device());
     Memory memory(means.device());
     Ten const found = zero_gradients(in, ray_gradients);
-    bool const optional = backward && features.size(1) == 3;  // a camera's kernels do without the distance
+    bool const optional = backward && features.size(1) == 3 && !ray_gradients;  // kernels that do without the distance
     Tensor const d_t = optional && !d_distance ? Tensor() : outputs.d_distance_or_zeros();
     Tensor sums;
     cuda::RenderGrads const d = {d_out.const_data_ptr<float>(),
