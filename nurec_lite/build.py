@@ -33,6 +33,7 @@ FLAGS = {  # by folder, or by file where one needs its own
     "cpu/render_backward.cpp": f"{_FAST} -ffast-math",
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
+    "cuda/count.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
     "cuda/render_forward.cu": f"{_CUDA} --use_fast_math",
     "cuda/render_backward.cu": f"{_CUDA} --use_fast_math",
     "cuda/render_backward_camera.cu": f"{_CUDA} --use_fast_math",

@@ -127,6 +127,11 @@ def _fake_render_backward(*inputs: Any) -> tuple[Tensor, ...]:
     return (*(torch.empty_like(t) for t in inputs[:8]), *rays)
 
 
+def _fake_count_pairs(*inputs: Any) -> Tensor:
+    tiles, rays = inputs[11].shape
+    return inputs[11].new_empty(tiles, (rays + 31) // 32, 4)
+
+
 def _fake_sh_colour(sh: Tensor, directions: Tensor) -> Tensor:
     return torch.empty_like(directions)
 
@@ -156,6 +161,7 @@ _FAKES = {
     "tile_lidar_within": _fake_tile_lidar_within,
     "render": _fake_render,
     "render_backward": _fake_render_backward,
+    "count_pairs": _fake_count_pairs,
     "sh_colour": _fake_sh_colour,
     "sh_colour_backward": _fake_sh_colour_backward,
     "move_actors": _fake_move_actors,

@@ -42,6 +42,8 @@ CALLS = (
     "render lidar",
     "render_backward camera",
     "render_backward lidar",
+    "count_pairs camera",
+    "count_pairs lidar",
 )
 Arguments = dict[str, Any]  # by their names, in the order of the operator's schema
 
@@ -89,6 +91,8 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         values = (*bounds, *grid, plan.cell_rays, 50)
     elif name == "render":
         values = (*render, 0, centre)
+    elif name == "count_pairs":
+        values = (*render, centre)
     elif name == "render_backward":
         out = torch.ops.nurec_lite.render(*render)[:3]
         values = (*render, *out, *(torch.randn_like(x) for x in out), True, 0, centre)

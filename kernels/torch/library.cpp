@@ -39,6 +39,10 @@ TORCH_LIBRARY(nurec_lite, m) {
         "Tensor transmittance, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool ray_gradients, "
         "int backward=0, float[] centre=[]) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+    m.def(
+        "count_pairs(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, "
+        "Tensor scales, Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, "
+        "Tensor rays, Tensor offsets, Tensor gaussians, bool moving, float[] centre=[]) -> Tensor");
     m.def("sh_colour(Tensor sh, Tensor directions) -> Tensor");
     m.def("sh_colour_backward(Tensor sh, Tensor directions, Tensor d_colour) -> (Tensor d_sh, Tensor d_directions)");
     m.def(

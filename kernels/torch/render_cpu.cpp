@@ -2,29 +2,12 @@
 // nurec_lite::render on the CPU: checks, allocation, and the driver.
 #include <torch/library.h>
 
-#include "../cpu/render.h"
-#include "render.h"
+#include "render_cpu.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
-
-cpu::Inputs make_inputs(RenderTensors const& in, bool moving) {
-    return {arrays_of(in.g),
-            in.features.size(1),
-            in.directions.size(0),
-            in.rays.size(0),
-            in.rays.size(1),
-            in.features.const_data_ptr<float>(),
-            in.origins.const_data_ptr<float>(),
-            in.directions.const_data_ptr<float>(),
-            in.delays.const_data_ptr<float>(),
-            in.rays.const_data_ptr<int64_t>(),
-            in.offsets.const_data_ptr<int64_t>(),
-            in.gaussians.const_data_ptr<int64_t>(),
-            moving};
-}
 
 Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
             Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,

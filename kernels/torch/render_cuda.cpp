@@ -2,35 +2,12 @@
 // nurec_lite::render on CUDA: checks, allocation, and the driver.
 #include <torch/library.h>
 
-#include "../cuda/render.h"
-#include "cuda_memory.h"
-#include "render.h"
+#include "render_cuda.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
-
-constexpr int64_t BLOCK_RAYS = 256;  // rays of a tile at most
-
-cuda::RenderParams make_params(RenderTensors const& in, bool moving, Memory& memory) {
-    TORCH_CHECK_VALUE(in.rays.size(1) <= BLOCK_RAYS, "rays has ", in.rays.size(1),
-                      " rays a tile, but must have at most ", BLOCK_RAYS);
-    return {arrays_of(in.g),
-            in.features.size(1),
-            in.directions.size(0),
-            in.rays.size(0),
-            in.rays.size(1),
-            in.features.const_data_ptr<float>(),
-            in.origins.const_data_ptr<float>(),
-            in.directions.const_data_ptr<float>(),
-            in.delays.const_data_ptr<float>(),
-            in.rays.const_data_ptr<int64_t>(),
-            in.offsets.const_data_ptr<int64_t>(),
-            in.gaussians.const_data_ptr<int64_t>(),
-            moving,
-            memory.allocator().array<cuda::Row>(in.g.scales.size(0))};
-}
 
 Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
             Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
