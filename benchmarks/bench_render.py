@@ -10,6 +10,7 @@ others must agree with, outputs and gradients, before they are timed. gsplat's k
 the same process (benchmarks/render_peer.py). Rounds take all in turn, in both orders. Times are medians of CUDA events (on a CPU of
 the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians' parameters. Pairs are counted by
 the operator count_pairs (benchmarks/pair_counts.py): rates are contributing pairs over the median time.
+In the table `lanes` is the lane efficiency, `longest` the longest tile over the mean. Tiles of a CPU have 16 rays and so fill half a warp.
 """
 
 import nurec_lite.threads  # noqa: F401  before torch
@@ -165,7 +166,7 @@ def _view_lines(view: dict[str, Any]) -> list[str]:
     what = ", ".join(f"{k} {v}" for k, v in view["view"].items())
     width = max(len(name) for name in view["rows"])
     head = "".join(f"{phase + ' ms':>13}" for phase in PHASES)
-    counts = f"{'entries M':>10}{'pairs M':>9}{'executed M':>11}{'lanes':>7}{'G/s fwd':>9}{'bwd':>8}{'tile':>7}"
+    counts = f"{'entries M':>10}{'pairs M':>9}{'executed M':>11}{'lanes':>7}{'G/s fwd':>9}{'bwd':>8}{'longest':>9}"
     return [
         f"{view['workload']}, {view['sensor']} ({view['scene']}): {view['gaussians']} Gaussians, {what}",
         f"{'':{width}}{head}{counts}",
@@ -181,7 +182,7 @@ def _line(name: str, row: dict[str, Any], width: int) -> str:
     pairs = f"{c['entries'] / 1e6:10.3f}{c['contributing'] / 1e6:9.2f}{c['executed'] / 1e6:11.2f}"
     lanes = "-" if c["lane_efficiency"] is None else f"{100 * c['lane_efficiency']:.1f}%"
     longest = "-" if c["longest_to_mean_tile"] is None else f"{c['longest_to_mean_tile']:.1f}x"
-    return f"{name:{width}}{ms}{pairs}{lanes:>7}{rates['forward'] / 1e9:9.3f}{rates['backward'] / 1e9:8.3f}{longest:>7}"
+    return f"{name:{width}}{ms}{pairs}{lanes:>7}{rates['forward'] / 1e9:9.3f}{rates['backward'] / 1e9:8.3f}{longest:>9}"
 
 
 # ---- the command

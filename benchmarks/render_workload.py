@@ -125,7 +125,7 @@ def held_out_views(capture: Capture, device: torch.device) -> dict[str, CameraVi
 
 
 def simulated(size: Size, seed: int, train_steps: int, device: torch.device) -> Workload:
-    """Half a second of the street, by day, the fifth frame of which is held out."""
+    """Half a second of the street; the last of the five frames is held out."""
     drive = SimulationConfig(
         seed=seed, frames=5, cameras=1, width=size.width, height=size.height, samples=1,
         beams=size.beams, azimuth_steps=size.azimuth_steps,

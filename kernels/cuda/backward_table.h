@@ -5,11 +5,11 @@
 
 namespace nurec::cuda {
 
-// A camera that is asked for gradients of its distances or of its rays, which a training step does not ask for, keeps
+// With gradients of its distances (a camera) or of its rays, which a training step does not ask for, a kernel keeps
 // more in registers.
-enum Sensor { CAMERA, ASKED_CAMERA, LIDAR };
+enum Sensor { CAMERA, CAMERA_MORE, LIDAR, LIDAR_MORE };
 
-// Bits of a plan, as RenderPlan.instance of nurec_lite/splat/native.py sets them; without SPLIT none of the others.
+// Bits of a plan, as RenderPlan.backward of nurec_lite/splat/plan.py sets them; the others only with SPLIT.
 enum Plan { SPLIT = 1, BOUNDS = 2, STAGING = 4 };
 
 struct Bounds {
@@ -30,8 +30,9 @@ constexpr Staging FULL = {256, true};
 // launch_bounds: by sensor, from benchmarks/sweep_launch_bounds.py.
 constexpr Bounds BOUNDED[] = {
     {128, 6, 2},  // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp
-    {128, 4, 2},  // asked camera: 128 registers
+    {128, 4, 2},  // with more gradients: 128 registers
     {128, 8, 1},  // lidar: 64 registers; half a cell a block, so that the longest cells take more multiprocessors
+    {128, 6, 1},  // with more gradients: 80 registers
 };
 
 // shared_memory: 10 KB a block instead of 21. Not staged are indices (only what contributes needs them), gradients

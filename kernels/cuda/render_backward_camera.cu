@@ -14,9 +14,9 @@ __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
 
 template <int PLAN>
 void launch(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
-    using Asked = LaunchOf<ASKED_CAMERA, PLAN>;
-    if (d.origins) return launch_backward<renderBackwardCamera<Asked, true, true, true>, Asked>(p, out, d, stream);
-    if (d.d_distance) return launch_backward<renderBackwardCamera<Asked, true, true, false>, Asked>(p, out, d, stream);
+    using More = LaunchOf<CAMERA_MORE, PLAN>;
+    if (d.origins) return launch_backward<renderBackwardCamera<More, true, true, true>, More>(p, out, d, stream);
+    if (d.d_distance) return launch_backward<renderBackwardCamera<More, true, true, false>, More>(p, out, d, stream);
     using L = LaunchOf<CAMERA, PLAN>;
     if (p.moving) return launch_backward<renderBackwardCamera<L, true, false, false>, L>(p, out, d, stream);
     launch_backward<renderBackwardCamera<L, false, false, false>, L>(p, out, d, stream);

@@ -14,8 +14,9 @@ __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
 
 template <int PLAN>
 void launch(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
+    using More = LaunchOf<LIDAR_MORE, PLAN>;
+    if (d.origins) return launch_backward<renderBackwardLidar<More, true>, More>(p, out, d, stream);
     using L = LaunchOf<LIDAR, PLAN>;
-    if (d.origins) return launch_backward<renderBackwardLidar<L, true>, L>(p, out, d, stream);
     launch_backward<renderBackwardLidar<L, false>, L>(p, out, d, stream);
 }
 

@@ -57,18 +57,23 @@ __device__ OneRay<N> load_one(RenderParams const& p, RenderOutputs const& out, R
     return one;
 }
 
-template <class L>
+template <class L, bool MEMBERS = L::MEMBERS>
 struct Batch {
     Row rows[L::ROWS];
-    int members[L::MEMBERS ? L::ROWS : 1];
+    int members[L::ROWS];
 };
 
 template <class L>
-__device__ void stage(RenderParams const& p, int64_t first, int n, Batch<L>& batch) {
+struct Batch<L, false> {
+    Row rows[L::ROWS];
+};
+
+template <class L>
+__device__ void stage(Row const* rows, int64_t const* list, int n, Batch<L>& batch) {
     for (int k = int(threadIdx.x); k < n; k += L::THREADS) {
-        int64_t const i = p.gaussians[first + k];
-        copy_row(batch.rows[k], p.rows[i]);
-        if (L::MEMBERS) batch.members[k] = int(i);
+        int64_t const i = list[k];
+        copy_row(batch.rows[k], rows[i]);
+        if constexpr (L::MEMBERS) batch.members[k] = int(i);
     }
 }
 
@@ -107,10 +112,10 @@ __device__ void add_row(float* to, MomentRow const& mine) {
     if (k >= 0 && sum != 0) atomicAdd(to + place_of<N>(k), sum);
 }
 
-// One Gaussian against the rays of a warp; false when all of them have ended.
+// The k-th Gaussian of a batch against the rays of a warp; false when all of them have ended.
 template <class N, class L>
-__device__ bool blend_one(RenderParams const& p, Batch<L> const& batch, int64_t first, int k,
-                          OneRay<N> (&rays)[L::RAYS], MomentRow* sums) {
+__device__ bool blend_one(Batch<L> const& batch, int64_t const* list, int k, OneRay<N> (&rays)[L::RAYS],
+                          MomentRow* sums) {
     Row const& g = batch.rows[k];
     Response<float> at[L::RAYS];
     float w[L::RAYS], before[L::RAYS];
@@ -129,15 +134,20 @@ __device__ bool blend_one(RenderParams const& p, Batch<L> const& batch, int64_t 
 #pragma unroll
     for (int j = 0; j < L::RAYS; ++j)
         if (w[j] > 0) add_gradient<N>(g, at[j], w[j], before[j], rays[j], sum);
-    int64_t const i = L::MEMBERS ? batch.members[k] : p.gaussians[first + k];
-    add_row<N>(reinterpret_cast<float*>(sums + i), sum);
+    MomentRow* to = sums;
+    if constexpr (L::MEMBERS)
+        to += batch.members[k];
+    else
+        to += list[k];
+    add_row<N>(reinterpret_cast<float*>(to), sum);
     return __any_sync(ALL_LANES, open);
 }
 
 template <class N, class L>
 __device__ void backward_block(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d) {
     __shared__ Batch<L> batch;
-    int64_t const begin = p.offsets[blockIdx.x], end = p.offsets[blockIdx.x + 1];
+    int64_t const* list = p.gaussians + p.offsets[blockIdx.x];
+    int left = int(p.offsets[blockIdx.x + 1] - p.offsets[blockIdx.x]);
     int const lane = int(threadIdx.x) % 32, warp = int(blockIdx.y) * (L::THREADS / 32) + int(threadIdx.x) / 32;
     OneRay<N> rays[L::RAYS];
     bool open = false;
@@ -146,13 +156,13 @@ __device__ void backward_block(RenderParams const& p, RenderOutputs const& out, 
         rays[j] = load_one<N>(p, out, d, ray_of<N>(p, 32 * (L::RAYS * warp + j) + lane));
         open |= rays[j].open;
     }
-    for (int64_t first = begin; first < end; first += L::ROWS) {
+    for (; left > 0; left -= L::ROWS, list += L::ROWS) {
         if (!__syncthreads_or(open)) break;
-        int const n = int(end - first < L::ROWS ? end - first : L::ROWS);
-        stage<L>(p, first, n, batch);
+        int const n = left < L::ROWS ? left : L::ROWS;
+        stage<L>(p.rows, list, n, batch);
         __syncthreads();
         bool going = __any_sync(ALL_LANES, open);
-        for (int k = 0; k < n && going; ++k) going = blend_one<N, L>(p, batch, first, k, rays, d.moments);
+        for (int k = 0; k < n && going; ++k) going = blend_one<N, L>(batch, list, k, rays, d.moments);
         open = going;
     }
 #pragma unroll
