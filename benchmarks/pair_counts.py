@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from nurec_lite.scene.gaussians import AnyGaussians
-from nurec_lite.splat.native import centre_of, moves, placed
+from nurec_lite.splat.native import moves, placed
 from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.view_numbers import centre_of
 from nurec_lite.splat.views import CameraView, LidarView
 
 WARP = 32

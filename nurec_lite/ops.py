@@ -81,6 +81,10 @@ def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     raise RuntimeError("compiled kernels have no second derivatives; nurec_lite.splat.render, in plain torch, has them")
 
 
+def _fake_rays(trajectory: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(directions), torch.empty_like(directions), directions.new_empty(directions.shape[0])
+
+
 def _fake_project(means: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     n = torch.library.get_ctx().new_dynamic_size()
     return means.new_empty(n, dtype=torch.int64), means.new_empty(n, 2), means.new_empty(n, 2)
@@ -153,6 +157,7 @@ def _fake_move_actors_backward(*inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 _FAKES = {
+    "rays": _fake_rays,
     "project": _fake_project,
     "project_all": _fake_project_all,
     "tile_camera": _fake_tile_camera,

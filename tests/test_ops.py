@@ -26,10 +26,13 @@ from torch.library import opcheck
 
 from nurec_lite import ops
 from nurec_lite.splat import native
+from nurec_lite.splat.view_numbers import centre_of
 from nurec_lite.splat.views import LidarView
 
 REFUSALS = (ValueError, TypeError, RuntimeError)
 CALLS = (
+    "rays camera",
+    "rays lidar",
     "project camera",
     "project lidar",
     "project_all camera",
@@ -45,6 +48,7 @@ CALLS = (
     "count_pairs camera",
     "count_pairs lidar",
 )
+ON_HOST = ("view", "trajectory")  # arguments
 Arguments = dict[str, Any]  # by their names, in the order of the operator's schema
 
 
@@ -77,9 +81,12 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     bounds = (projection.low, projection.high, projection.index)
     rays, features = view.rays(), g.lidar if isinstance(view, LidarView) else torch.rand(n, 3)
     render = (*shapes, features, rays.origins, rays.directions, rays.delays)
-    render, centre = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True), native.centre_of(view)
+    render, centre = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True), centre_of(view)
     name, values = call.split()[0], ()
-    if name in ("project", "project_all"):
+    if name == "rays":
+        local = (grid[0], view.fractions) if isinstance(view, LidarView) else native._pixels(view)
+        values = (native.trajectory(view), *local)
+    elif name in ("project", "project_all"):
         values = (*shapes, native.view_numbers(view), *grid, centre)
     elif name == "tile_camera":
         values = (*bounds, 9, 7, plan.tile)
@@ -98,7 +105,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         values = (*render, *out, *(torch.randn_like(x) for x in out), True, 0, centre)
     names = [a.name for a in operator(call)._schema.arguments]
     found = dict(zip(names, values, strict=True))
-    return {k: v.to(device) if isinstance(v, Tensor) and k != "view" else v for k, v in found.items()}
+    return {k: v.to(device) if isinstance(v, Tensor) and k not in ON_HOST else v for k, v in found.items()}
 
 
 def tensors_of(args: Arguments) -> Iterator[tuple[str, Tensor]]:
@@ -220,7 +227,7 @@ def test_tensors_on_another_device(call: str) -> None:
     ops.load()
     args = arguments(call, torch.device("cuda"))
     for name, tensor in tensors_of(args):
-        refused(call, args | {name: tensor.cuda() if name == "view" else tensor.cpu()})
+        refused(call, args | {name: tensor.cuda() if name in ON_HOST else tensor.cpu()})
 
 
 @pytest.mark.gpu

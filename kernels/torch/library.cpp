@@ -3,6 +3,10 @@
 #include <torch/library.h>
 
 TORCH_LIBRARY(nurec_lite, m) {
+    // `trajectory` [14] on the host; `fractions` [R], or [1] of all rays.
+    m.def(
+        "rays(Tensor trajectory, Tensor directions, Tensor fractions) "
+        "-> (Tensor origins, Tensor world, Tensor delays)");
     m.def(
         "project(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
         "Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns, float[] centre=[]) "

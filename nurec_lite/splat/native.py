@@ -4,7 +4,6 @@
 Letters: N Gaussians, V of them visible, R rays.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,9 +13,8 @@ import torch
 from torch import Tensor
 
 from nurec_lite import ops
-from nurec_lite.geometry.camera import SHUTTERS
+from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
@@ -24,6 +22,7 @@ from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
 from nurec_lite.splat.tiles import PairList, camera_rays
+from nurec_lite.splat.view_numbers import centre_of, trajectory, view_numbers
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
@@ -141,7 +140,26 @@ def colour(
     return torch.ops.nurec_lite.sh_colour(gaussians.sh, local_directions(gaussians, view.eye()))
 
 
-CPU_KERNELS = Kernels(colour, blend)
+def rays(view: CameraView | LidarView) -> Rays:
+    """As view.rays(), in one kernel."""
+    if _learned(view):
+        return view.rays()
+    if isinstance(view, LidarView):
+        directions, fractions = _directions(view), view.fractions.contiguous()
+    else:
+        directions, fractions = _pixels(view)
+    return Rays(*torch.ops.nurec_lite.rays(trajectory(view), directions, fractions))
+
+
+def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:
+    """Directions [R, 3] and fractions [R], or [1] if the sensor exposes all pixels at once."""
+    device = view.T_world_sensor_start.device
+    fractions = pixel_fractions(view.camera, torch.float32, device).flatten()
+    directions = pixel_directions(view.camera, torch.float32, device).flatten(0, 1)
+    return directions, fractions[:1] if view.camera.shutter == "global" else fractions
+
+
+CPU_KERNELS = Kernels(colour, blend, rays=rays)
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
 CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
 
@@ -177,37 +195,11 @@ def render_lidar(
 
 def moves(view: CameraView | LidarView) -> bool:
     """Whether rays have origins or delays of their own, or their origins want a gradient."""
-    learned = view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
-    return isinstance(view, LidarView) or view.camera.shutter != "global" or learned
+    return isinstance(view, LidarView) or view.camera.shutter != "global" or _learned(view)
 
 
-def centre_of(view: View) -> list[float]:
-    """View.centre(), rounded as there, on the host."""
-    start, end = view.poses_on_host()
-    return (0.5 * (start.float() + end.float())[:3, 3]).tolist()
-
-
-def view_numbers(view: CameraView | LidarView) -> Tensor:
-    """[45] as `View` of kernels/math/sensor.cuh lists them, on the host."""
-    start, end = view.poses_on_host()
-    centre = start.new_tensor(centre_of(view))
-    R0, R1 = start[:3, :3], end[:3, :3]
-    axes = quat_to_matrix(interpolate_between(start, end, start.new_tensor(0.5))[0])
-    moves = [R0.T.flatten(), R1.T.flatten(), R0.T @ (centre - start[:3, 3]), R1.T @ (centre - end[:3, 3])]
-    travel, turning = float((end - start)[:3, 3].norm()), float((R1 - R0).norm()) / math.sqrt(2)
-    rest = [travel, turning, float(isinstance(view, CameraView)), *_sensor_numbers(view)]
-    return torch.cat(
-        [*moves, start.new_tensor([view.time_end - view.time_start]), axes[:, 2], start.new_tensor(rest)]
-    ).float()
-
-
-def _sensor_numbers(view: CameraView | LidarView) -> list[float]:
-    """12 of the camera and 2 of the lidar; zeros for the one that the view is not of."""
-    if isinstance(view, LidarView):
-        return [0.0] * 12 + [view.lidar.spin_rate, view.lidar.azimuth_start]
-    c = view.camera
-    model = [c.width, c.height, c.fx, c.fy, c.cx, c.cy, *(c.distortion or [0.0] * 5), SHUTTERS.index(c.shutter)]
-    return [*model, 0.0, 0.0]
+def _learned(view: View) -> bool:
+    return view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
 
 
 def _directions(view: CameraView | LidarView) -> Tensor:
