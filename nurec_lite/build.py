@@ -33,8 +33,12 @@ FLAGS = {  # by folder, or by file where one needs its own
     "cpu/render_backward.cpp": f"{_FAST} -ffast-math",
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
+    "cuda/count.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
     "cuda/render_forward.cu": f"{_CUDA} --use_fast_math",
     "cuda/render_backward.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_split.cu": f"{_CUDA} --use_fast_math",
 }
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
 

@@ -38,17 +38,25 @@ def _architecture() -> str:
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     ctx.mark_non_differentiable(output[3])  # the median range
+    ctx.set_materialize_grads(False)  # that nothing depends on the distance spares its share of the backward pass
     ctx.save_for_backward(*inputs[:14], *output[:3])
-    ctx.moving = inputs[14]
+    ctx.moving, ctx.backward_kernels, ctx.centre = inputs[14:]
 
 
-def _render_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     saved, wants_rays = ctx.saved_tensors, ctx.needs_input_grad[8] or ctx.needs_input_grad[9]
-    d_out = [grad.contiguous() for grad in grads[:3]]
+    d_out, d_distance, d_transmittance = (None if grad is None else grad.contiguous() for grad in grads[:3])
+    given = (_or_zeros(d_out, saved[14]), d_distance, _or_zeros(d_transmittance, saved[16]))
     with span("render", within=BACKWARD):
-        found = torch.ops.nurec_lite.render_backward(*saved[:14], ctx.moving, *saved[14:], *d_out, wants_rays)
+        found = torch.ops.nurec_lite.render_backward(
+            *saved[:14], ctx.moving, *saved[14:], *given, wants_rays, ctx.backward_kernels, ctx.centre
+        )
     rays = found[8:] if wants_rays else (None, None)
-    return (*found[:8], *rays, None, None, None, None, None)
+    return (*found[:8], *rays, *[None] * 7)
+
+
+def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if gradient is None else gradient
 
 
 def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -119,8 +127,13 @@ def _fake_render(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _fake_render_backward(*inputs: Any) -> tuple[Tensor, ...]:
-    rays = [torch.empty_like(t) if inputs[-1] else t.new_empty(0) for t in inputs[8:10]]
+    rays = [torch.empty_like(t) if inputs[21] else t.new_empty(0) for t in inputs[8:10]]  # 21: ray_gradients
     return (*(torch.empty_like(t) for t in inputs[:8]), *rays)
+
+
+def _fake_count_pairs(*inputs: Any) -> Tensor:
+    tiles, rays = inputs[11].shape
+    return inputs[11].new_empty(tiles, (rays + 31) // 32, 4)
 
 
 def _fake_sh_colour(sh: Tensor, directions: Tensor) -> Tensor:
@@ -153,6 +166,7 @@ _FAKES = {
     "tile_lidar_within": _fake_tile_lidar_within,
     "render": _fake_render,
     "render_backward": _fake_render_backward,
+    "count_pairs": _fake_count_pairs,
     "sh_colour": _fake_sh_colour,
     "sh_colour_backward": _fake_sh_colour_backward,
     "move_actors": _fake_move_actors,

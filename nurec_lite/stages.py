@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The seams of the trainer: a frozen record of callables, and the training step written with them.
 
-The defaults are the readable baseline. An option takes the record and returns another one (`nurec_lite.opt`): it swaps a stage or
-wraps one. Nothing inside the step asks which options are on.
+The defaults are the readable baseline. An option takes the record and returns another one (`nurec_lite.opt`): it swaps a stage, wraps
+one, or sets a field of the plan that compiled stages carry. Nothing inside the step asks which options are on.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from nurec_lite.scene.density import Relocation, add_noise, by_node, relocate
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import AnyGaussians, activate
 from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.splat.plan import RenderPlan
 from nurec_lite.splat.project import Projection, project
 from nurec_lite.splat.render import CameraImage, LidarReturns, render_camera, render_lidar
 from nurec_lite.splat.tiles import PairList, tile
@@ -233,7 +234,7 @@ def views(
 
 
 def nothing_to_settle(stages: "Stages", state: TrainState) -> None:
-    """Every step is done when it returns, as far as the host is concerned."""
+    """What the loop calls before it looks at the state, saves it or measures it; every step is done when it returns."""
 
 
 @dataclass(frozen=True)
@@ -252,10 +253,9 @@ class Stages:
     optimize: Callable[[TrainState], None] = optimize
     density: Callable[[TrainState], None] = density
     step: Callable[["Stages", TrainState, Batch], StepResult] = train_step
-    settle: Callable[["Stages", TrainState], None] = (
-        nothing_to_settle  # before the state is looked at, saved or measured
-    )
-    claims: Mapping[str, str] = field(default_factory=dict)  # stage -> the option that swapped it
+    settle: Callable[["Stages", TrainState], None] = nothing_to_settle
+    plan: RenderPlan | None = None  # how compiled stages cut their work; None: they are not compiled
+    claims: Mapping[str, str] = field(default_factory=dict)  # stage, or plan.FIELD -> the option that changed it
     wrapped: frozenset[str] = frozenset()  # stages that something stands around
     closers: tuple[Callable[[], None], ...] = ()  # end what stages have started, such as loader processes
 
@@ -275,10 +275,11 @@ class Stages:
             return peer_stages(ops, device)
         if ops == "reference":
             return Stages()
-        from nurec_lite.splat.native import native_stages  # compiles kernels, which the reference does without
+        from nurec_lite.splat.native import native_plan, native_stages  # compile kernels; the reference does without
 
-        stages: dict[str, Any] = native_stages(device)
-        return Stages(**stages)
+        plan = native_plan(device)
+        stages: dict[str, Any] = native_stages(plan)
+        return Stages(**stages, plan=plan)
 
     def swap(self, option: str, **stages: Callable) -> "Stages":
         """Replaces stages; two options that claim the same stage are an error that names both."""
@@ -287,13 +288,33 @@ class Stages:
                 raise OptionError(
                     f"options '{self.claims[name]}' and '{option}' both replace the stage '{name}'; use one of them"
                 )
+        self._refuse_wrapped(option, stages)
+        closers = tuple(stage.close for stage in stages.values() if hasattr(stage, "close"))
+        new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
+        return replace(self, closers=self.closers + closers, **new)
+
+    def planned(self, option: str, **fields: Any) -> "Stages":
+        """Sets fields of the plan that compiled stages carry; two options that claim the same field are an error that names both."""
+        if self.plan is None:
+            raise OptionError(f"option '{option}' changes compiled kernels; it needs ops=native and render=own")
+        for name in fields:
+            if (by := self.claims.get(f"plan.{name}")) is not None:
+                raise OptionError(f"options '{by}' and '{option}' both set '{name}' of the plan; use one of them")
+        from nurec_lite.splat.native import native_stages
+
+        plan = replace(self.plan, **fields)
+        bound = {name: stage for name, stage in native_stages(plan).items() if name not in self.claims}
+        self._refuse_wrapped(option, bound)
+        claims = {**self.claims, **{f"plan.{name}": option for name in fields}}
+        new: dict[str, Any] = {**bound, "plan": plan, "claims": claims}
+        return replace(self, **new)
+
+    def _refuse_wrapped(self, option: str, stages: Iterable[str]) -> None:
+        for name in stages:
             if name in self.wrapped:  # the wrapper would be lost in silence
                 raise OptionError(
                     f"option '{option}' replaces the stage '{name}', which another option wraps; name '{option}' first"
                 )
-        closers = tuple(stage.close for stage in stages.values() if hasattr(stage, "close"))
-        new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
-        return replace(self, closers=self.closers + closers, **new)
 
     @property
     def renders_lidar(self) -> bool:

@@ -47,7 +47,7 @@ SIZE = (
 VARIANTS = (  # overrides and cameras: degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
-    ("model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once]", "global"),  # one pose an image
+    ("model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync]", "global"),  # one pose an image
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of the poses, by those of the rays
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
@@ -81,11 +81,24 @@ def steps() -> None:
             capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
         if cameras == "learned":
             stages = stages.wrap(render_camera=_with_learned_pose)
+        if config.ops == "native":
+            stages = stages.wrap(render_camera=_counted, render_lidar=_counted)
         state = make_state(config, capture, device)
         while (progress := spent(config.train, state.step, 0)) < 1:
             state.progress = progress
             stages.step(stages, state, stages.next_batch(state.plan, state.step)).mse.item()
             state.step += 1
+
+
+def _counted(stage: Callable[..., Any]) -> Callable[..., Any]:
+    """Counts pairs, too, which nothing in a step does."""
+    from benchmarks.pair_counts import count_pairs
+
+    def render(gaussians: Any, view: Any, pairs: Any, *rest: Any) -> Any:
+        count_pairs(gaussians, view, pairs)
+        return stage(gaussians, view, pairs, *rest)
+
+    return render
 
 
 def _with_learned_pose(stage: Callable[..., Any]) -> Callable[..., Any]:

@@ -42,6 +42,7 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
+INSTANCES = {0: "shared", 1: "split", 3: "split-bounds", 5: "split-staging", 7: "split-bounds-staging"}  # backward
 EPS = 2.0**-24  # half a unit in the last place of float32, relative
 POSES = ("T_world_sensor_start", "T_world_sensor_end")
 MIDDLE = 3.05  # seconds: of the scenes and, unless a test says otherwise, of the views
@@ -58,6 +59,19 @@ def drivers_of(device: torch.device) -> str:
 
 def plan_of(device: torch.device) -> RenderPlan:
     return CUDA_PLAN if drivers_of(device) == "cuda" else CPU_PLAN
+
+
+def targets() -> list[Any]:
+    """Devices, and for CUDA drivers each instance of the backward kernels; fixtures take them apart with `aim`."""
+    emulated = [pytest.param(("cpu", n), id=f"cpu-{name}") for n, name in INSTANCES.items()]
+    cuda = [pytest.param(("cuda", n), id=f"cuda-{name}", marks=pytest.mark.gpu) for n, name in INSTANCES.items()]
+    return [*(emulated if EMULATED else [pytest.param(("cpu", 0), id="cpu")]), *cuda]
+
+
+def aim(target: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """The device; from now on every plan picks the target's instance."""
+    monkeypatch.setattr(RenderPlan, "backward", target[1])
+    return torch.device(target[0])
 
 
 # ---- scenes

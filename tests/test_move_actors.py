@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from emulation import EMULATED
 from parity import DEVICES, relative
 from torch import Tensor
 from torch.nn import functional as F
@@ -268,10 +269,10 @@ def shifted(value: Tensor) -> Tensor:
     return torch.cat([value.new_zeros(1), value.flatten()])[1:].view_as(value)
 
 
-@pytest.mark.gpu
-def test_rows_that_cannot_be_loaded_as_vectors() -> None:
+@pytest.mark.parametrize("device", ["cpu"] if EMULATED else [pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_rows_that_cannot_be_loaded_as_vectors(device: str) -> None:
     """Parameters are refused; gradients, which autograd may have cut out of larger ones, are copied."""
-    args = make_inputs((33,), (5,), QUERIES[1], "cuda")
+    args = make_inputs((33,), (5,), QUERIES[1], device)
     for name in ("quats", "quaternions"):
         with pytest.raises(ValueError, match=f"{name} does not start on a multiple of 16 bytes"):
             moved(args | {name: shifted(args[name])})

@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 import torch
 from parity import (
-    DEVICES,
     POSES,
     Case,
+    aim,
     background_first,
     cast,
     compare,
@@ -27,6 +27,7 @@ from parity import (
     random_weights,
     run,
     scene_of,
+    targets,
 )
 from splat_scenes import (
     CAMERA_MOTION,
@@ -68,10 +69,10 @@ SUMS = ("track_translations", "track_quaternions", *POSES)
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> torch.device:
+@pytest.fixture(params=targets())
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
     ops.load()
-    return torch.device(request.param)
+    return aim(request.param, monkeypatch)
 
 
 def assert_parity(case: Case, device: torch.device, slope: float = 2e-4, learn_poses: bool = True) -> None:

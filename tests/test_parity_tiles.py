@@ -306,23 +306,13 @@ def projections(name: str, device: torch.device, n: int) -> tuple[View, Projecti
     g.opacities[::5] = 0
     g = type(g)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(g).items()})
     view = cast_view(view, torch.float32, device)
-    cells = view.lidar.cells(device=device) if isinstance(view, LidarView) else native._NO_CELLS
-    grid = (native._directions(view), cells.edges, cells.columns)
-    args = (*native.placed(g, view), native.view_numbers(view), *grid)
-    return view, native.project(g, view), Projection(*torch.ops.nurec_lite.project_all(*args))
+    return view, native.project(g, view), native.project_all(g, view)
 
 
 def within(projection: Projection, view: View, plan: RenderPlan, room: int) -> tuple[PairList, int]:
     """The lists, and how many entries they would need."""
-    bounds = projection.low, projection.high, projection.index
-    if isinstance(view, CameraView):
-        size = view.camera.width, view.camera.height
-        offsets, members, needed = torch.ops.nurec_lite.tile_camera_within(*bounds, *size, plan.tile, room)
-        return PairList(reference.camera_rays(*size, plan.tile, offsets.device), offsets, members), int(needed)
-    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps, projection.low.device)
-    grid = (view.directions, cells.edges, cells.columns, plan.cell_rays)
-    *lists, needed = torch.ops.nurec_lite.tile_lidar_within(*bounds, *grid, room)
-    return PairList(*lists), int(needed)
+    pairs, needed = native.tile_within(projection, view, room, plan)
+    return pairs, int(needed)
 
 
 def tiles_of(pairs: PairList) -> dict[tuple[int, ...], list[int]]:

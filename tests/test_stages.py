@@ -13,7 +13,7 @@ from tiny_capture import tiny_config, tiny_state
 from nurec_lite.config import TrainConfig
 from nurec_lite.stages import OptionError, Stages, load_batch
 
-NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("claims", "wrapped", "closers"))
+NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("plan", "claims", "wrapped", "closers"))
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:

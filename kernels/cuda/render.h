@@ -6,6 +6,7 @@
 
 #include "../math/arrays.h"
 #include "../math/blend.cuh"
+#include "../math/moments.cuh"
 #include "launch.cuh"
 
 namespace nurec::cuda {
@@ -18,6 +19,12 @@ struct alignas(16) Row {  // what rays need of a Gaussian, or the gradient of it
     float features[MAX_FEATURES];
 };
 static_assert(sizeof(Row) == 80);
+
+struct alignas(16) MomentRow {  // the gradient of a Row as the split kernels add it up
+    Moments<float> moments;
+    float features[MAX_FEATURES];
+};
+static_assert(sizeof(MomentRow) == 64);
 
 struct RenderParams {
     Gaussians g;
@@ -42,9 +49,10 @@ struct RenderOutputs {
 
 struct RenderGrads {
     float const* d_features;  // of the outputs
-    float const* d_distance;
+    float const* d_distance;  // null: has no gradient; for a camera's split kernels without those of rays
     float const* d_transmittance;
-    Row* rows;  // [N] zeros: working memory
+    Row* rows;           // [N] zeros: working memory of renderBackward
+    MomentRow* moments;  // [N] zeros: that of the split kernels
     GaussianGrads g;
     float* features;
     float* origins;  // null: rays get no gradient
@@ -53,5 +61,13 @@ struct RenderGrads {
 
 void render_forward(RenderParams const& p, RenderOutputs const& out, cudaStream_t stream);
 void render_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream);
+
+// The same by a kernel a sensor; `plan` is one of Plan's sums in backward_table.h.
+void split_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
+                    cudaStream_t stream);
+void camera_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
+                     cudaStream_t stream);
+void lidar_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
+                    cudaStream_t stream);
 
 }  // namespace nurec::cuda

@@ -4,6 +4,8 @@
 #include <sys/mman.h>
 
 #include <bit>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <new>
@@ -283,6 +285,7 @@ Votes meet_block(Site const& site, bool vote) {
 }
 
 void fail(std::string const& message) {
+    if (!block.thread) std::fprintf(stderr, "emulated CUDA, outside of kernels: %s\n", message.c_str()), std::abort();
     block.error = place() + ", thread " + std::to_string(block.current) + ": " + message;
     block.fiber[block.current].switch_to(block.host);
     __builtin_unreachable();
@@ -293,8 +296,9 @@ void run_block(char const* kernel, uint3 index, dim3 size, Order& order, std::fu
     block.threads = int(size.x * size.y * size.z), block.warps = (block.threads + WARP - 1) / WARP, block.ended = 0;
     block.barrier.there = 0, block.error.clear();
     for (int t = 0; t < block.threads; ++t) prepare_thread(t);
-    block.current = WARP * block.warps - 1;  // so that thread 0 comes first
+    block.current = WARP * int(order.draw() % unsigned(block.warps)) + WARP - 1;  // so that thread 0 comes first
     block.host.switch_to(chosen());
+    block.thread = nullptr;
     if (!block.error.empty()) throw Error(block.error);
 }
 

@@ -49,7 +49,7 @@ void check_canary(char const* name, std::size_t shared) {
 void run_one(char const* name, Grid const& g, std::uint64_t number, Order& order, std::function<void()> const& thread) {
     std::uint64_t const row = number / g.grid.x;
     blockIdx = {unsigned(number % g.grid.x), unsigned(row % g.grid.y), unsigned(row / g.grid.y)};
-    ++present_block;
+    ++nurec_emulated_blocks;
     declared = g.shared;
     std::memset(memory, 0xff, g.shared);
     std::memset(memory + g.shared, UNTOUCHED, CANARY);
@@ -59,7 +59,7 @@ void run_one(char const* name, Grid const& g, std::uint64_t number, Order& order
 
 }  // namespace
 
-std::uint64_t present_block = 0;
+std::uint64_t nurec_emulated_blocks = 0;
 unsigned char* const dynamic_shared = memory;
 
 void declare_shared(std::size_t bytes) {

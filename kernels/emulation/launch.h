@@ -41,7 +41,7 @@ void launch(char const* name, Grid const& grid, void (*kernel)(Parameters...), A
 
 // ---- shared memory, whose bytes are 0xff when a block begins: NaN, or -1
 
-extern std::uint64_t present_block;  // counts the blocks of all launches
+extern "C" std::uint64_t nurec_emulated_blocks;  // counts those of all launches
 extern unsigned char* const dynamic_shared;
 
 void declare_shared(std::size_t bytes);
@@ -53,10 +53,10 @@ struct Shared {
     alignas(128) unsigned char bytes[sizeof(T)];
 
     T& of_block() {
-        if (block != present_block) {
+        if (block != nurec_emulated_blocks) {
             declare_shared(sizeof(T));
             std::memset(bytes, 0xff, sizeof(T));
-            block = present_block;
+            block = nurec_emulated_blocks;
         }
         return *reinterpret_cast<T*>(bytes);
     }

@@ -3,6 +3,7 @@
 #include "../math/actors.cuh"
 #include "../math/blend.cuh"
 #include "../math/covariance.cuh"
+#include "../math/moments.cuh"
 #include "../math/pose.cuh"
 #include "../math/project.cuh"
 #include "../math/rays.cuh"
@@ -88,6 +89,23 @@ NUREC_FN GaussianGrad<D> frame_backward(V mean, Q q, V s, V v, F const& d) {
 template <bool MOVING>
 NUREC_FN ResponseGrad<D> response_backward(F const& f, D opacity, Ray<D> const& ray, D d_alpha, D d_t) {
     return respond_backward(f, opacity, respond<MOVING>(f, opacity, ray), d_alpha, d_t);
+}
+
+// ---- moments
+
+template <bool DISTANCE>
+NUREC_FN PassGrad<D> passed(F const& f, D opacity, Ray<D> const& ray, D d_alpha, D d_t) {
+    return pass_backward<DISTANCE>(f, opacity, respond<true>(f, opacity, ray), d_alpha, d_t);
+}
+
+template <bool MOVING, bool DISTANCE>
+NUREC_FN Moments<D> moments_with(Moments<D> sum, PassGrad<D> const& a, V e, D dt) {
+    add_moments<MOVING, DISTANCE>(a, e, dt, sum);
+    return sum;
+}
+
+NUREC_FN GaussianGrad<D> parameters_of(V mean, Q q, V s, V v, Moments<D> const& m) {
+    return moments_backward(q, s, make_frame(mean, q, s, v), m);
 }
 
 // ---- blend
@@ -282,6 +300,13 @@ NUREC_EXPORT(make_frame_backward, frame_backward)
 NUREC_EXPORT(respond_still, respond<false, D>)
 NUREC_EXPORT(respond_moving, respond<true, D>)
 NUREC_EXPORT(respond_backward, response_backward<true>)
+
+NUREC_EXPORT(pass_alpha, passed<false>)
+NUREC_EXPORT(pass_alpha_and_t, passed<true>)
+NUREC_EXPORT(add_moments_alpha, moments_with<false, false>)
+NUREC_EXPORT(add_moments_alpha_moving, moments_with<true, false>)
+NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
+NUREC_EXPORT(moments_backward, parameters_of)
 
 NUREC_EXPORT(blend_weight, weight_of)
 NUREC_EXPORT(blend_backward, alpha_gradient)

@@ -9,13 +9,14 @@ TORCH_LIBRARY(nurec_lite, m) {
         "-> (Tensor origins, Tensor world, Tensor delays)");
     m.def(
         "project(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
-        "Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns) "
+        "Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns, float[] centre=[]) "
         "-> (Tensor index, Tensor low, Tensor high)");
     // Of all N, the hidden ones last, with bounds that hold nothing: what depends on no number that only the device
     // knows.
     m.def(
         "project_all(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, "
-        "Tensor scales, Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns) "
+        "Tensor scales, Tensor opacities, Tensor view, Tensor directions, Tensor edges, int columns, float[] "
+        "centre=[]) "
         "-> (Tensor index, Tensor low, Tensor high)");
     m.def(
         "tile_camera(Tensor low, Tensor high, Tensor index, int width, int height, int tile) "
@@ -33,13 +34,19 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "render(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, Tensor scales, "
         "Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, Tensor rays, "
-        "Tensor offsets, Tensor gaussians, bool moving) -> (Tensor, Tensor, Tensor, Tensor)");
+        "Tensor offsets, Tensor gaussians, bool moving, int backward=0, float[] centre=[]) -> (Tensor, Tensor, Tensor, "
+        "Tensor)");
     m.def(
         "render_backward(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, "
         "Tensor scales, Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, "
         "Tensor rays, Tensor offsets, Tensor gaussians, bool moving, Tensor out, Tensor distance, "
-        "Tensor transmittance, Tensor d_out, Tensor d_distance, Tensor d_transmittance, bool ray_gradients) "
+        "Tensor transmittance, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool ray_gradients, "
+        "int backward=0, float[] centre=[]) "
         "-> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)");
+    m.def(
+        "count_pairs(Tensor still_means, Tensor still_quats, Tensor means, Tensor quats, Tensor velocities, "
+        "Tensor scales, Tensor opacities, Tensor features, Tensor origins, Tensor directions, Tensor delays, "
+        "Tensor rays, Tensor offsets, Tensor gaussians, bool moving, float[] centre=[]) -> Tensor");
     m.def("sh_colour(Tensor sh, Tensor directions) -> Tensor");
     m.def("sh_colour_backward(Tensor sh, Tensor directions, Tensor d_colour) -> (Tensor d_sh, Tensor d_directions)");
     m.def(

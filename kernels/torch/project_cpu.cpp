@@ -34,18 +34,19 @@ cpu::Projection projected(GaussianTensors const& g, Tensor const& view, Tensor c
 std::tuple<Tensor, Tensor, Tensor> project(Tensor const& still_means, Tensor const& still_quats, Tensor const& means,
                                            Tensor const& quats, Tensor const& velocities, Tensor const& scales,
                                            Tensor const& opacities, Tensor const& view, Tensor const& directions,
-                                           Tensor const& edges, int64_t columns) {
-    return split(projected({still_means, still_quats, means, quats, velocities, scales, opacities}, view, directions,
-                           edges, columns));
+                                           Tensor const& edges, int64_t columns, at::ArrayRef<double> centre) {
+    return split(projected({still_means, still_quats, means, quats, velocities, scales, opacities, centre}, view,
+                           directions, edges, columns));
 }
 
 // Those that project leaves out follow.
 std::tuple<Tensor, Tensor, Tensor> project_all(Tensor const& still_means, Tensor const& still_quats,
                                                Tensor const& means, Tensor const& quats, Tensor const& velocities,
                                                Tensor const& scales, Tensor const& opacities, Tensor const& view,
-                                               Tensor const& directions, Tensor const& edges, int64_t columns) {
-    cpu::Projection found = projected({still_means, still_quats, means, quats, velocities, scales, opacities}, view,
-                                      directions, edges, columns);
+                                               Tensor const& directions, Tensor const& edges, int64_t columns,
+                                               at::ArrayRef<double> centre) {
+    cpu::Projection found = projected({still_means, still_quats, means, quats, velocities, scales, opacities, centre},
+                                      view, directions, edges, columns);
     std::vector<bool> seen(scales.size(0), false);
     for (int64_t const i : found.index) seen[i] = true;
     for (int64_t i = 0; i < scales.size(0); ++i)

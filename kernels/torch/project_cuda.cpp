@@ -69,16 +69,16 @@ Three projected(GaussianTensors const& g, Tensor const& view, Tensor const& dire
 
 Three project(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
               Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& view,
-              Tensor const& directions, Tensor const& edges, int64_t columns) {
-    return projected({still_means, still_quats, means, quats, velocities, scales, opacities}, view, directions, edges,
-                     columns, false);
+              Tensor const& directions, Tensor const& edges, int64_t columns, at::ArrayRef<double> centre) {
+    return projected({still_means, still_quats, means, quats, velocities, scales, opacities, centre}, view, directions,
+                     edges, columns, false);
 }
 
 Three project_all(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
                   Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& view,
-                  Tensor const& directions, Tensor const& edges, int64_t columns) {
-    return projected({still_means, still_quats, means, quats, velocities, scales, opacities}, view, directions, edges,
-                     columns, true);
+                  Tensor const& directions, Tensor const& edges, int64_t columns, at::ArrayRef<double> centre) {
+    return projected({still_means, still_quats, means, quats, velocities, scales, opacities, centre}, view, directions,
+                     edges, columns, true);
 }
 
 }  // namespace

@@ -22,6 +22,13 @@ struct RenderTensors {
     at::Tensor const &features, &origins, &directions, &delays, &rays, &offsets, &gaussians;
 };
 
+// Which backward kernels: 0, one for both sensors; 1, one a sensor; 2 more, by its own launch bounds; 4 more, with half
+// the staging (cuda/backward_table.h). The CPU has one for all.
+inline void check_backward(int64_t backward) {
+    TORCH_CHECK_VALUE(backward == 0 || (backward > 0 && backward < 8 && backward % 2 == 1), "backward is ", backward,
+                      ", but must be 0 or one of 1, 3, 5 and 7");
+}
+
 inline void check_render(RenderTensors const& in) {
     auto const device = in.g.means.device();
     auto const real = at::kFloat, whole = at::kLong;
@@ -50,7 +57,11 @@ inline void check_render(RenderTensors const& in) {
 
 // What the forward pass gave, and the gradients of it.
 struct OutputTensors {
-    at::Tensor const &out, &distance, &transmittance, &d_out, &d_distance, &d_transmittance;
+    at::Tensor const &out, &distance, &transmittance, &d_out;
+    std::optional<at::Tensor> const& d_distance;  // nothing: nothing depends on the distance
+    at::Tensor const& d_transmittance;
+
+    at::Tensor d_distance_or_zeros() const { return d_distance ? *d_distance : at::zeros_like(distance); }
 };
 
 inline void check_outputs(RenderTensors const& in, OutputTensors const& o) {
@@ -63,7 +74,7 @@ inline void check_outputs(RenderTensors const& in, OutputTensors const& o) {
     check(o.distance, "distance", {r});
     check(o.transmittance, "transmittance", {r});
     check(o.d_out, "d_out", {r, c});
-    check(o.d_distance, "d_distance", {r});
+    if (o.d_distance) check(*o.d_distance, "d_distance", {r});
     check(o.d_transmittance, "d_transmittance", {r});
 }
 

@@ -2,35 +2,20 @@
 // nurec_lite::render on the CPU: checks, allocation, and the driver.
 #include <torch/library.h>
 
-#include "../cpu/render.h"
-#include "render.h"
+#include "render_cpu.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
 
-cpu::Inputs make_inputs(RenderTensors const& in, bool moving) {
-    return {arrays_of(in.g),
-            in.features.size(1),
-            in.directions.size(0),
-            in.rays.size(0),
-            in.rays.size(1),
-            in.features.const_data_ptr<float>(),
-            in.origins.const_data_ptr<float>(),
-            in.directions.const_data_ptr<float>(),
-            in.delays.const_data_ptr<float>(),
-            in.rays.const_data_ptr<int64_t>(),
-            in.offsets.const_data_ptr<int64_t>(),
-            in.gaussians.const_data_ptr<int64_t>(),
-            moving};
-}
-
 Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
             Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
             Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
-            Tensor const& offsets, Tensor const& gaussians, bool moving) {
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+            Tensor const& offsets, Tensor const& gaussians, bool moving, int64_t backward,
+            at::ArrayRef<double> centre) {
+    check_backward(backward);
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
     Four const found = empty_outputs(in);
@@ -45,16 +30,20 @@ Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor
                     Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
                     Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
                     Tensor const& offsets, Tensor const& gaussians, bool moving, Tensor const& out,
-                    Tensor const& distance, Tensor const& transmittance, Tensor const& d_out, Tensor const& d_distance,
-                    Tensor const& d_transmittance, bool ray_gradients) {
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+                    Tensor const& distance, Tensor const& transmittance, Tensor const& d_out,
+                    std::optional<Tensor> const& d_distance, Tensor const& d_transmittance, bool ray_gradients,
+                    int64_t backward, at::ArrayRef<double> centre) {
+    check_backward(backward);
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
-    check_outputs(in, {out, distance, transmittance, d_out, d_distance, d_transmittance});
+    OutputTensors const outputs = {out, distance, transmittance, d_out, d_distance, d_transmittance};
+    check_outputs(in, outputs);
+    Tensor const d_t = outputs.d_distance_or_zeros();
     Ten const found = zero_gradients(in, ray_gradients);
     cpu::render_backward(
         make_inputs(in, moving), {readable(out), readable(distance), readable(transmittance), nullptr},
-        {d_out.const_data_ptr<float>(), d_distance.const_data_ptr<float>(), d_transmittance.const_data_ptr<float>()},
+        {d_out.const_data_ptr<float>(), d_t.const_data_ptr<float>(), d_transmittance.const_data_ptr<float>()},
         {gaussian_grads(found), writable(std::get<7>(found)), writable(std::get<8>(found)),
          writable(std::get<9>(found))});
     return found;

@@ -2,41 +2,20 @@
 // nurec_lite::render on CUDA: checks, allocation, and the driver.
 #include <torch/library.h>
 
-#include "../cuda/render.h"
-#include "cuda_memory.h"
-#include "render.h"
+#include "render_cuda.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
 
-constexpr int64_t BLOCK_RAYS = 256;  // rays of a tile at most
-
-cuda::RenderParams make_params(RenderTensors const& in, bool moving, Memory& memory) {
-    TORCH_CHECK_VALUE(in.rays.size(1) <= BLOCK_RAYS, "rays has ", in.rays.size(1),
-                      " rays a tile, but must have at most ", BLOCK_RAYS);
-    return {arrays_of(in.g),
-            in.features.size(1),
-            in.directions.size(0),
-            in.rays.size(0),
-            in.rays.size(1),
-            in.features.const_data_ptr<float>(),
-            in.origins.const_data_ptr<float>(),
-            in.directions.const_data_ptr<float>(),
-            in.delays.const_data_ptr<float>(),
-            in.rays.const_data_ptr<int64_t>(),
-            in.offsets.const_data_ptr<int64_t>(),
-            in.gaussians.const_data_ptr<int64_t>(),
-            moving,
-            memory.allocator().array<cuda::Row>(in.g.scales.size(0))};
-}
-
 Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
             Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
             Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
-            Tensor const& offsets, Tensor const& gaussians, bool moving) {
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+            Tensor const& offsets, Tensor const& gaussians, bool moving, int64_t backward,
+            at::ArrayRef<double> centre) {
+    check_backward(backward);
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
     c10::cuda::CUDAGuard const guard(means.device());
@@ -51,26 +30,48 @@ Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& 
     return found;
 }
 
+// Zeros in which the kernels add up the gradients of each Gaussian.
+template <class R>
+R* zero_rows(Tensor const& like, Tensor& keeper) {
+    keeper = at::zeros({like.size(0), sizeof(R) / sizeof(float)}, like.options());
+    return reinterpret_cast<R*>(writable(keeper));
+}
+
 Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
                     Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
                     Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
                     Tensor const& offsets, Tensor const& gaussians, bool moving, Tensor const& out,
-                    Tensor const& distance, Tensor const& transmittance, Tensor const& d_out, Tensor const& d_distance,
-                    Tensor const& d_transmittance, bool ray_gradients) {
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+                    Tensor const& distance, Tensor const& transmittance, Tensor const& d_out,
+                    std::optional<Tensor> const& d_distance, Tensor const& d_transmittance, bool ray_gradients,
+                    int64_t backward, at::ArrayRef<double> centre) {
+    check_backward(backward);
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
-    check_outputs(in, {out, distance, transmittance, d_out, d_distance, d_transmittance});
+    OutputTensors const outputs = {out, distance, transmittance, d_out, d_distance, d_transmittance};
+    check_outputs(in, outputs);
     c10::cuda::CUDAGuard const guard(means.device());
     Memory memory(means.device());
     Ten const found = zero_gradients(in, ray_gradients);
-    Tensor const rows = at::zeros({scales.size(0), sizeof(cuda::Row) / sizeof(float)}, scales.options());
-    cuda::render_backward(
-        make_params(in, moving, memory), {readable(out), readable(distance), readable(transmittance), nullptr},
-        {d_out.const_data_ptr<float>(), d_distance.const_data_ptr<float>(), d_transmittance.const_data_ptr<float>(),
-         reinterpret_cast<cuda::Row*>(writable(rows)), gaussian_grads(found), writable(std::get<7>(found)),
-         writable(std::get<8>(found)), writable(std::get<9>(found))},
-        c10::cuda::getCurrentCUDAStream());
+    bool const optional = backward && features.size(1) == 3 && !ray_gradients;  // kernels that do without the distance
+    Tensor const d_t = optional && !d_distance ? Tensor() : outputs.d_distance_or_zeros();
+    Tensor sums;
+    cuda::RenderGrads const d = {d_out.const_data_ptr<float>(),
+                                 d_t.defined() ? d_t.const_data_ptr<float>() : nullptr,
+                                 d_transmittance.const_data_ptr<float>(),
+                                 backward ? nullptr : zero_rows<cuda::Row>(scales, sums),
+                                 backward ? zero_rows<cuda::MomentRow>(scales, sums) : nullptr,
+                                 gaussian_grads(found),
+                                 writable(std::get<7>(found)),
+                                 writable(std::get<8>(found)),
+                                 writable(std::get<9>(found))};
+    cuda::RenderParams const p = make_params(in, moving, memory);
+    cuda::RenderOutputs const o = {readable(out), readable(distance), readable(transmittance), nullptr};
+    auto const stream = c10::cuda::getCurrentCUDAStream();
+    if (backward)
+        cuda::split_backward(p, o, d, static_cast<int>(backward), stream);
+    else
+        cuda::render_backward(p, o, d, stream);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return found;
 }

@@ -28,6 +28,7 @@ from nurec_lite.in_flight import Flight, Moment, report_of
 from nurec_lite.scene.density import relocate_in_place
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import native
+from nurec_lite.splat.plan import RenderPlan
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.rooms import Rooms, key_of
 from nurec_lite.splat.tiles import PairList
@@ -50,10 +51,10 @@ def unavailable() -> str | None:
 class NoSync:
     """The stages that it swaps, what they share, and what is around the step."""
 
-    def __init__(self, base: Stages, slack: float) -> None:
+    def __init__(self, base: Stages, plan: RenderPlan, slack: float) -> None:
         self.rooms = Rooms(slack)
         self.redone = 0  # steps
-        self._base = base
+        self._base, self._plan = base, plan
         self._step: Step = base.step
         self._flights: deque[Flight] = deque()  # under way, the oldest first
         self._failed: Tensor | None = None  # [] not 0 since a list had not enough room
@@ -76,7 +77,7 @@ class NoSync:
             pairs = self._base.tile(projection, view)
             self.rooms.learn(key_of(view), len(pairs.gaussians))
             return pairs
-        pairs, needed = native.tile_within(projection, view, room, native.plan_of(projection.low.device))
+        pairs, needed = native.tile_within(projection, view, room, self._plan)
         self._failed = torch.maximum(self._flag(needed.device), (needed[0] > room).float())
         self._needed.append((key_of(view), needed))
         return pairs
@@ -107,7 +108,7 @@ class NoSync:
         return self._start(stages, state, batch)
 
     def _start(self, stages: Stages, state: TrainState, batch: Batch) -> StepResult:
-        before, self._needed = Moment.of(state), []
+        before, self._needed, self._plan = Moment.of(state), [], stages.plan or self._plan
         try:
             result = self._step(stages, state, batch)
         finally:
@@ -164,11 +165,11 @@ def _each(record: Record, function: Callable[[Tensor], Tensor]) -> Record:
 
 def apply(stages: Stages, *, slack: float) -> Stages:
     """`slack`: room of a view's lists, as a multiple of what they needed last time."""
-    if stages.project is not native.project:
+    if stages.plan is None:
         raise OptionError("option 'no_sync' needs compiled kernels: use ops=native and render=own")
     if slack < 1:
         raise OptionError(f"option 'no_sync': slack is {slack}, but must be at least 1")
-    own = NoSync(stages, slack)
+    own = NoSync(stages, stages.plan, slack)
     swapped = stages.swap(
         "no_sync", project=own.project, tile=own.tile, optimize=own.optimize, density=own.density,
         to_device=to_device, settle=own.settle,

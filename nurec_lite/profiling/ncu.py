@@ -56,14 +56,23 @@ def run_ncu(
     for old in out.glob("ncu.*"):
         old.unlink()
     log.info("ncu %s measures kernels of %d steps after %d", version_text(version), config.steps, config.warmup)
-    counted = (*_flags(), *chosen, "--export", str(out / "ncu.ncu-rep"))
-    ended = run_logged([str(ncu), *counted, *window_command(config, out, "nvtx")], out / "ncu.log")
+    ended = run_counted(ncu, chosen, window_command(config, out, "nvtx"), out)
     window = _checked(config, out, ncu, ended)
     export(ncu, out / "ncu.ncu-rep", out / "ncu.csv")
     kernels = tuple(kernel(launch) for launch in read_launches(out / "ncu.csv"))
     made = (version_text(version), command, window["environment"], window["steps"])
     write_results(out, Profile(*made, _notes(config, kernels), kernels))
     print(headline(kernels))
+
+
+def run_counted(
+    ncu: Path,
+    chosen: list[str],  # flags that choose the launches
+    command: list[str],  # of the process whose kernels are measured
+    out: Path,
+) -> Ended:
+    """Leaves ncu.log and, if anything was measured, ncu.ncu-rep in `out`."""
+    return run_logged([str(ncu), *_flags(), *chosen, "--export", str(out / "ncu.ncu-rep"), *command], out / "ncu.log")
 
 
 def write_results(out: Path, profile: Profile) -> None:

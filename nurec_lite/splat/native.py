@@ -5,7 +5,7 @@ Letters: N Gaussians, V of them visible, R rays.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -17,46 +17,29 @@ from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
+from nurec_lite.splat.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
 from nurec_lite.splat.tiles import PairList, camera_rays
-from nurec_lite.splat.view_numbers import trajectory, view_numbers
+from nurec_lite.splat.view_numbers import centre_of, trajectory, view_numbers
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
 
 
-@dataclass(frozen=True)
-class RenderPlan:
-    """How the kernels cut their work. Options set fields; none is asked for inside a step."""
-
-    tile: int  # pixels along either side of a camera's tile
-    cell_beams: int  # rays of a full sweep in a lidar's cell: beams
-    cell_steps: int  # and steps of azimuth
-    cell_rays: int  # a cell with more is split
-
-
-CPU_PLAN = RenderPlan(tile=4, cell_beams=4, cell_steps=4, cell_rays=32)  # small tiles waste few responses
-CUDA_PLAN = RenderPlan(tile=16, cell_beams=8, cell_steps=32, cell_rays=256)  # a block of 256 threads a tile
-
-
-def plan_of(device: torch.device) -> RenderPlan:
+def native_plan(device: torch.device) -> RenderPlan:
+    """Of the baseline."""
     return CUDA_PLAN if device.type == "cuda" else CPU_PLAN
 
 
 def native_stages(
-    device: torch.device,
+    plan: RenderPlan,
 ) -> dict[str, Callable[..., Any]]:  # by the names of nurec_lite.stages.Stages
     """Compiles the kernels if need be; nurec_lite.build.BuildError says what is missing."""
     ops.load()
-    plan = plan_of(device)
-    return {
-        "project": project,
-        "tile": partial(tile, plan=plan),
-        "render_camera": render_camera,
-        "render_lidar": render_lidar,
-    }
+    planned = {f.__name__: partial(f, plan=plan) for f in (tile, render_camera, render_lidar)}
+    return {"project": project, **planned}
 
 
 @torch.no_grad()
@@ -79,21 +62,20 @@ def project_all(
 
 def _seen_from(gaussians: AnyGaussians, view: CameraView | LidarView) -> tuple[Any, ...]:
     cells = view.lidar.cells(device=gaussians.means.device) if isinstance(view, LidarView) else _NO_CELLS
-    return *placed(gaussians, view), view_numbers(view), _directions(view), cells.edges, cells.columns
+    return *placed(gaussians), view_numbers(view), _directions(view), cells.edges, cells.columns, centre_of(view)
 
 
 def placed(
     gaussians: AnyGaussians,
-    view: CameraView | LidarView,
 ) -> tuple[Tensor, ...]:
     """As operators take Gaussians: means and quaternions of those that stand still, then of those that may move, with velocities;
-    scales and opacities of all. Means are relative to the centre of the view."""
-    g, centre = gaussians, view.centre()
+    scales and opacities of all. The operators subtract the centre of the view from means when they read them."""
+    g = gaussians
     if isinstance(g, PartedGaussians):
-        still = g.still_means - centre, g.still_quats
+        still = g.still_means, g.still_quats
     else:
         still = g.means.new_empty(0, 3), g.quats.new_empty(0, 4)
-    return *still, g.means - centre, g.quats, g.velocities, g.scales, g.opacities
+    return *still, g.means, g.quats, g.velocities, g.scales, g.opacities
 
 
 @torch.no_grad()
@@ -141,11 +123,12 @@ def blend(
     rays: Rays,
     pairs: PairList,
     view: CameraView | LidarView,
+    plan: RenderPlan = CPU_PLAN,
 ) -> Blend:
     """Blends the Gaussians of each tile's list over the tile's rays."""
     out = torch.ops.nurec_lite.render(
-        *placed(gaussians, view), features, rays.origins, rays.directions, rays.delays,
-        pairs.rays, pairs.offsets, pairs.gaussians, moves(view),
+        *placed(gaussians), features, rays.origins, rays.directions, rays.delays,
+        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), plan.backward, centre_of(view),
     )  # fmt: skip
     return Blend(*out)
 
@@ -185,23 +168,29 @@ def _kernels(gaussians: AnyGaussians) -> Kernels:
     return CUDA_KERNELS if gaussians.means.is_cuda else CPU_KERNELS
 
 
+def _planned(gaussians: AnyGaussians, plan: RenderPlan) -> Kernels:
+    return replace(_kernels(gaussians), blend=partial(blend, plan=plan))
+
+
 def render_camera(
     gaussians: AnyGaussians,
     view: CameraView,
     pairs: PairList,
     sky: Tensor,  # [3, H, W] logits of the environment map
+    plan: RenderPlan = CPU_PLAN,
 ) -> CameraImage:
     """As nurec_lite.splat.render has it, which says what it computes."""
-    return render.render_camera(gaussians, view, pairs, sky, _kernels(gaussians))
+    return render.render_camera(gaussians, view, pairs, sky, _planned(gaussians, plan))
 
 
 def render_lidar(
     gaussians: AnyGaussians,
     view: LidarView,
     pairs: PairList,
+    plan: RenderPlan = CPU_PLAN,
 ) -> LidarReturns:
     """Likewise."""
-    return render.render_lidar(gaussians, view, pairs, _kernels(gaussians))
+    return render.render_lidar(gaussians, view, pairs, _planned(gaussians, plan))
 
 
 def moves(view: CameraView | LidarView) -> bool:

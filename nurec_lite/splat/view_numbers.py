@@ -36,6 +36,11 @@ def trajectory(view: CameraView | LidarView) -> Tensor:
     return torch.tensor(numbers, dtype=torch.float32)
 
 
+def centre_of(view: CameraView | LidarView) -> list[float]:
+    """[3] metres, as View.centre() rounds it: what the kernels subtract from means."""
+    return list(_poses(view)[2])
+
+
 def _poses(view: CameraView | LidarView) -> tuple[Rows, Rows, Vector]:
     """[4, 4] at the start and at the end, and the centre as View.centre() rounds it."""
     start, end = (T.tolist() for T in view.poses_on_host())

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which instance of the backward kernels a plan picks: the one table of the options split_backward, launch_bounds and
+// shared_memory.
+#pragma once
+
+namespace nurec::cuda {
+
+// With gradients of its distances (a camera) or of its rays, which a training step does not ask for, a kernel keeps
+// more in registers.
+enum Sensor { CAMERA, CAMERA_MORE, LIDAR, LIDAR_MORE };
+
+// Bits of a plan, as RenderPlan.backward of nurec_lite/splat/plan.py sets them; the others only with SPLIT.
+enum Plan { SPLIT = 1, BOUNDS = 2, STAGING = 4 };
+
+struct Bounds {
+    int threads;     // of a block
+    int min_blocks;  // that fit on a multiprocessor: the compiler keeps registers below 65536 / (threads * min_blocks)
+    int rays;        // a thread; a tile of 256 rays takes 256 / (threads * rays) blocks
+};
+
+struct Staging {
+    int rows;      // of Gaussians, 80 bytes each, that a block stages at a time
+    bool members;  // their indices, too; if not, a warp reads the index where it adds, through L1
+};
+
+// Without the options: one thread a ray of the tile, as many rows as threads, as renderBackward has it.
+constexpr Bounds UNBOUND = {256, 1, 1};
+constexpr Staging FULL = {256, true};
+
+// launch_bounds: by sensor, from benchmarks/sweep_launch_bounds.py.
+constexpr Bounds BOUNDED[] = {
+    {128, 6, 2},  // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp
+    {128, 4, 2},  // with more gradients: 128 registers
+    {128, 8, 1},  // lidar: 64 registers; half a cell a block, so that the longest cells take more multiprocessors
+    {128, 6, 1},  // with more gradients: 80 registers
+};
+
+// shared_memory: 10 KB a block instead of 21. Not staged are indices (only what contributes needs them), gradients
+// (they stay in registers until a warp has added them up) and rays (each belongs to one thread).
+constexpr Staging HALF = {128, false};
+
+template <int THREADS_, int MIN_BLOCKS_, int RAYS_, int ROWS_, bool MEMBERS_>
+struct Launch {
+    static constexpr int THREADS = THREADS_, MIN_BLOCKS = MIN_BLOCKS_, RAYS = RAYS_, ROWS = ROWS_;
+    static constexpr bool MEMBERS = MEMBERS_;
+};
+
+constexpr Bounds bounds_of(Sensor sensor, int plan) {
+    return plan & BOUNDS ? BOUNDED[sensor] : UNBOUND;
+}
+
+constexpr Staging staging_of(int plan) {
+    return plan & STAGING ? HALF : FULL;
+}
+
+template <Sensor SENSOR, int PLAN>
+using LaunchOf = Launch<bounds_of(SENSOR, PLAN).threads, bounds_of(SENSOR, PLAN).min_blocks,
+                        bounds_of(SENSOR, PLAN).rays, staging_of(PLAN).rows, staging_of(PLAN).members>;
+
+}  // namespace nurec::cuda

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The camera's backward kernel: three features, and no distance and no origins where nothing asks for them. A training
+// step does not: its loss knows the colour, and the origins of a global shutter are all the same.
+#include "split_backward.cuh"
+
+namespace nurec::cuda {
+namespace {
+
+template <class L, bool MOVING, bool DISTANCE, bool RAYS>
+__global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
+    renderBackwardCamera(RenderParams p, RenderOutputs out, RenderGrads d) {
+    backward_block<Needs<3, true, MOVING, DISTANCE, RAYS>, L>(p, out, d);
+}
+
+template <int PLAN>
+void launch(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
+    using More = LaunchOf<CAMERA_MORE, PLAN>;
+    if (d.origins) return launch_backward<renderBackwardCamera<More, true, true, true>, More>(p, out, d, stream);
+    if (d.d_distance) return launch_backward<renderBackwardCamera<More, true, true, false>, More>(p, out, d, stream);
+    using L = LaunchOf<CAMERA, PLAN>;
+    if (p.moving) return launch_backward<renderBackwardCamera<L, true, false, false>, L>(p, out, d, stream);
+    launch_backward<renderBackwardCamera<L, false, false, false>, L>(p, out, d, stream);
+}
+
+}  // namespace
+
+void camera_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
+                     cudaStream_t stream) {
+    if (plan == SPLIT) launch<SPLIT>(p, out, d, stream);
+    if (plan == (SPLIT | BOUNDS)) launch<SPLIT | BOUNDS>(p, out, d, stream);
+    if (plan == (SPLIT | STAGING)) launch<SPLIT | STAGING>(p, out, d, stream);
+    if (plan == (SPLIT | BOUNDS | STAGING)) launch<SPLIT | BOUNDS | STAGING>(p, out, d, stream);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sums over the 32 lanes of a warp, of several values at once.
+#pragma once
+
+namespace nurec::cuda {
+
+constexpr unsigned ALL_LANES = ~0u;
+
+// Sums N values by halves: lanes 16 apart swap half of their values and keep the sums of the other half, then lanes 8
+// apart, and so on, until a lane holds one sum. That takes about N shuffles and a few, N = 16: 8 + 4 + 2 + 1 + 1, where
+// one sum after the other takes 5 N. Lane l returns the sum of value `summed_value<N>(l)`; `values` are used up.
+template <int N, int STEP = 16>
+__device__ __forceinline__ float sums_by_halves(float (&values)[N], int lane) {
+    constexpr int HALF = (N + 1) / 2;
+    bool const upper = lane & STEP;
+    float kept[HALF];
+#pragma unroll
+    for (int k = 0; k < HALF; ++k) {
+        float const low = values[k], high = k + HALF < N ? values[k + HALF] : 0.f;
+        kept[k] = (upper ? high : low) + __shfl_xor_sync(ALL_LANES, upper ? low : high, STEP);
+    }
+    if constexpr (STEP > 1)
+        return sums_by_halves<HALF, STEP / 2>(kept, lane);
+    else
+        return kept[0];
+}
+
+// -1: lane l holds the sum of none.
+template <int N, int STEP = 16>
+__device__ __forceinline__ int summed_value(int lane) {
+    constexpr int HALF = (N + 1) / 2;
+    if constexpr (STEP == 0) {
+        static_assert(N == 1, "more values than lanes");
+        return 0;
+    } else {
+        bool const upper = lane & STEP;
+        int const k = summed_value<HALF, STEP / 2>(lane);
+        return k < 0 || (upper && k + HALF >= N) ? -1 : k + (upper ? HALF : 0);
+    }
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a warp of the GPU goes through in blending: 32 rays of a tile that take every Gaussian of its list together,
+// until all of them are closed.
+#pragma once
+
+#include <cstdint>
+
+namespace nurec {
+
+constexpr int WARP = 32;
+
+struct PairCounts {
+    int64_t gaussians;     // that the warp goes through; WARP times as many lanes are busy with them
+    int64_t open;          // (ray, Gaussian) pairs among these whose ray is open
+    int64_t contributing;  // of a weight above 0
+    int64_t useful;        // Gaussians with a contributing pair: the backward pass adds up as many rows over the warp
+};
+
+}  // namespace nurec

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""launch_bounds: the split backward kernels run with register budgets of their own.
+
+Idea: left alone, the compiler takes as many registers as help one thread, and few warps fit on a multiprocessor. `__launch_bounds__`
+states how many threads a block has and how many blocks are to fit, which is a budget. The table of kernels/cuda/backward_table.h has a row
+a sensor: threads, blocks, and rays a thread, for two rays share what is read of a Gaussian and what is added over a warp. A block
+with fewer threads than the tile has rays takes a part of it.
+Source: NVIDIA's Nsight post on Omniverse NuRec (64 registers for the lidar, 128 for the camera); rows from
+benchmarks/sweep_launch_bounds.py.
+Gain: see the README's table of options.
+Limits: kernels for the GPU alone; on a CPU the results are the same, and so is the time. Needs ops=native. Class exact.
+"""
+
+from nurec_lite.stages import Stages
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ("split_backward",)
+
+
+def unavailable() -> str | None:
+    return None
+
+
+def apply(stages: Stages) -> Stages:
+    return stages.planned("launch_bounds", launch_bounds=True)

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the compiled kernels cut their work."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RenderPlan:
+    """Options set fields (`Stages.planned`); none is asked for inside a step."""
+
+    tile: int  # pixels along either side of a camera's tile
+    cell_beams: int  # rays of a full sweep in a lidar's cell: beams
+    cell_steps: int  # and steps of azimuth
+    cell_rays: int  # a cell with more is split
+    split_backward: bool = False  # camera and lidar have backward kernels of their own; the next two are about these
+    launch_bounds: bool = False  # with the register budgets of kernels/cuda/backward_table.h
+    half_staging: bool = False  # with half the rows in shared memory
+
+    @property
+    def backward(self) -> int:
+        """The instance of the backward kernels, as the operator render takes it."""
+        return self.split_backward + 2 * self.launch_bounds + 4 * self.half_staging
+
+
+CPU_PLAN = RenderPlan(tile=4, cell_beams=4, cell_steps=4, cell_rays=32)  # small tiles waste few responses
+CUDA_PLAN = RenderPlan(tile=16, cell_beams=8, cell_steps=32, cell_rays=256)  # a block of 256 threads a tile

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in for gsplat's kernels where there is no CUDA: its own plain torch projection and lists, and dense blending.
+
+Every call is bound to the signature of the function that it stands in for."""
+
+import inspect
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import gsplat
+import torch
+from gsplat.cuda._torch_impl import (
+    _fully_fused_projection,
+    _isect_offset_encode,
+    _isect_tiles,
+    _quat_scale_to_covar_preci,
+)
+from peer_standin import STANDIN
+from torch import Tensor
+
+Projected = tuple[Tensor, ...]
+
+
+def _project(
+    means: Tensor, quats: Tensor, scales: Tensor, viewmats: Tensor, Ks: Tensor, width: int, height: int, near: float
+) -> Projected:
+    covariances = _quat_scale_to_covar_preci(quats, scales, compute_preci=False, triu=False)[0]
+    return tuple(_fully_fused_projection(means, covariances, viewmats, Ks, width, height, 0.3, near))
+
+
+def _conic(
+    means: Tensor, covars: None, quats: Tensor, scales: Tensor, viewmats: Tensor, Ks: Tensor, width: int, height: int,
+    near_plane: float, eps2d: float, **rest: Any,
+) -> Projected:  # fmt: skip
+    return _project(means, quats, scales, viewmats, Ks, width, height, near_plane)
+
+
+def _unscented(
+    means: Tensor, quats: Tensor, scales: Tensor, opacities: Tensor, viewmats: Tensor, Ks: Tensor, width: int,
+    height: int, near_plane: float, eps2d: float,
+) -> Projected:  # fmt: skip
+    return _project(means, quats, scales, viewmats, Ks, width, height, near_plane)
+
+
+def alphas(means2d: Tensor, conics: Tensor, opacities: Tensor, width: int, height: int) -> Tensor:
+    """[N, H, W] of every Gaussian at every pixel; 0 where it is skipped."""
+    y, x = torch.meshgrid(torch.arange(height) + 0.5, torch.arange(width) + 0.5, indexing="ij")
+    dx, dy = (means2d[:, k, None, None] - p for k, p in ((0, x), (1, y)))
+    a, b, c = (conics[:, k, None, None] for k in range(3))
+    sigma = 0.5 * (a * dx * dx + c * dy * dy) + b * dx * dy
+    alpha = (opacities[:, None, None] * torch.exp(-sigma)).clamp(max=0.999)
+    return torch.where((sigma >= 0) & (alpha >= 1 / 255), alpha, 0.0)
+
+
+def _blend(
+    means2d: Tensor, conics: Tensor, colors: Tensor, opacities: Tensor, image_width: int, image_height: int,
+    tile_size: int, isect_offsets: Tensor, flatten_ids: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """By the depth, the last of the colours, and without lists."""
+    order = torch.argsort(colors[0, :, -1])
+    alpha = alphas(means2d[0], conics[0], opacities[0], image_width, image_height)[order]
+    T = torch.cat([torch.ones_like(alpha[:1]), (1 - alpha).cumprod(0)])
+    drawn = torch.einsum("nhw,nc->hwc", alpha * T[:-1], colors[0][order])
+    return drawn[None], (1 - T[-1])[None, ..., None]
+
+
+def _blend_exact(
+    means: Tensor, quats: Tensor, scales: Tensor, colors: Tensor, opacities: Tensor, viewmats: Tensor, Ks: Tensor,
+    image_width: int, image_height: int, **lists: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    _, means2d, _, conics, _ = _project(means, quats, scales, viewmats, Ks, image_width, image_height, 0.2)
+    return _blend(means2d, conics, colors, opacities, image_width, image_height, **lists)
+
+
+def _bound(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(getattr(gsplat, name))
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        signature.bind(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "fully_fused_projection": _conic,
+    "fully_fused_projection_with_ut": _unscented,
+    "isect_tiles": lambda *args, packed, n_images: _isect_tiles(*args),
+    "isect_offset_encode": _isect_offset_encode,
+    "rasterize_to_pixels": _blend,
+    "rasterize_to_pixels_eval3d": _blend_exact,
+    "spherical_harmonics": STANDIN.spherical_harmonics,
+}
+GSPLAT: Any = SimpleNamespace(
+    rasterization=STANDIN.rasterization,
+    __version__="stand-in",
+    **{name: _bound(name, function) for name, function in _FUNCTIONS.items()},
+)
