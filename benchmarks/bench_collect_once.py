@@ -18,6 +18,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,12 +51,12 @@ class Variant:
     begin: float = field(default_factory=time.monotonic)
 
 
-def variants(config: Config) -> list[Variant]:
+def variants(config: Config, sets: Sequence[tuple[str, ...]] = SETS) -> list[Variant]:
     """From one state, each with a copy of its scene."""
     device, known = choose_device(config.device), known_options()
     first = make_state(config, open_capture(config.data), device)
     found = []
-    for names in (names for names in SETS if set(names) <= set(known)):
+    for names in (names for names in sets if set(names) <= set(known)):
         stages = build_stages(
             {n: parameters_of(n) for n in names} | config.opt, Stages.of(config.ops, device, config.render)
         )

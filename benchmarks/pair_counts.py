@@ -15,6 +15,7 @@ from torch import Tensor
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.native import moves, placed
 from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.view_numbers import centre_of
 from nurec_lite.splat.views import CameraView, LidarView
 
 WARP = 32
@@ -55,8 +56,8 @@ def count_pairs(
     rays = view.rays()
     features = gaussians.lidar  # nothing looks at them
     counts = torch.ops.nurec_lite.count_pairs(
-        *placed(gaussians, view), features, rays.origins, rays.directions, rays.delays,
-        pairs.rays, pairs.offsets, pairs.gaussians, moves(view),
+        *placed(gaussians), features, rays.origins, rays.directions, rays.delays,
+        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), centre_of(view),
     )  # fmt: skip
     return summed(counts, pairs, len(rays.delays))
 

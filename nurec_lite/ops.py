@@ -40,7 +40,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.mark_non_differentiable(output[3])  # the median range
     ctx.set_materialize_grads(False)  # that nothing depends on the distance spares its share of the backward pass
     ctx.save_for_backward(*inputs[:14], *output[:3])
-    ctx.moving, ctx.backward_kernels = inputs[14:]
+    ctx.moving, ctx.backward_kernels, ctx.centre = inputs[14:]
 
 
 def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
@@ -49,10 +49,10 @@ def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     given = (_or_zeros(d_out, saved[14]), d_distance, _or_zeros(d_transmittance, saved[16]))
     with span("render", within=BACKWARD):
         found = torch.ops.nurec_lite.render_backward(
-            *saved[:14], ctx.moving, *saved[14:], *given, wants_rays, ctx.backward_kernels
+            *saved[:14], ctx.moving, *saved[14:], *given, wants_rays, ctx.backward_kernels, ctx.centre
         )
     rays = found[8:] if wants_rays else (None, None)
-    return (*found[:8], *rays, None, None, None, None, None, None)
+    return (*found[:8], *rays, *[None] * 7)
 
 
 def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
@@ -81,6 +81,10 @@ def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     raise RuntimeError("compiled kernels have no second derivatives; nurec_lite.splat.render, in plain torch, has them")
 
 
+def _fake_rays(trajectory: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(directions), torch.empty_like(directions), directions.new_empty(directions.shape[0])
+
+
 def _fake_project(means: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     n = torch.library.get_ctx().new_dynamic_size()
     return means.new_empty(n, dtype=torch.int64), means.new_empty(n, 2), means.new_empty(n, 2)
@@ -96,6 +100,24 @@ def _fake_tile_camera(
 def _fake_tile_lidar(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
     tiles, rays, entries = (torch.library.get_ctx().new_dynamic_size() for _ in range(3))
     return index.new_empty(tiles, rays), index.new_empty(tiles + 1), index.new_empty(entries)
+
+
+def _fake_project_all(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    scales = inputs[5]
+    n = scales.shape[0]
+    return scales.new_empty(n, dtype=torch.int64), scales.new_empty(n, 2), scales.new_empty(n, 2)
+
+
+def _fake_tile_camera_within(
+    low: Tensor, high: Tensor, index: Tensor, width: int, height: int, tile: int, room: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    tiles = -(-width // tile) * -(-height // tile)
+    return index.new_empty(tiles + 1), index.new_empty(room), index.new_empty(1)
+
+
+def _fake_tile_lidar_within(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    tiles, rays = (torch.library.get_ctx().new_dynamic_size() for _ in range(2))
+    return index.new_empty(tiles, rays), index.new_empty(tiles + 1), index.new_empty(rest[-1]), index.new_empty(1)
 
 
 def _fake_render(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -135,9 +157,13 @@ def _fake_move_actors_backward(*inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 _FAKES = {
+    "rays": _fake_rays,
     "project": _fake_project,
+    "project_all": _fake_project_all,
     "tile_camera": _fake_tile_camera,
+    "tile_camera_within": _fake_tile_camera_within,
     "tile_lidar": _fake_tile_lidar,
+    "tile_lidar_within": _fake_tile_lidar_within,
     "render": _fake_render,
     "render_backward": _fake_render_backward,
     "count_pairs": _fake_count_pairs,

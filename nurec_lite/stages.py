@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.loader import Batch, BatchPlan
+from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config, ConfigError
 from nurec_lite.errors import UserError
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
@@ -21,7 +22,7 @@ from nurec_lite.losses import exposure_regulariser, image_loss, lidar_loss, regu
 from nurec_lite.optim import means_rate, replace_gaussians, schedule
 from nurec_lite.profiling.ranges import in_span, span
 from nurec_lite.scene.collect import collect_at
-from nurec_lite.scene.density import add_noise, by_node, relocate
+from nurec_lite.scene.density import Relocation, add_noise, by_node, relocate
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import AnyGaussians, activate
 from nurec_lite.scene.scene import Scene, exposed
@@ -63,6 +64,7 @@ class StepResult:
 
     terms: dict[str, Tensor]  # every loss term before its weight
     mse: Tensor  # of the image, clipped to 0..1
+    failed: Tensor | None = None  # not 0: the step changed nothing, and will be done again
 
 
 def load_batch(plan: BatchPlan, step: int) -> Batch:
@@ -96,7 +98,11 @@ def optimize(state: TrainState) -> None:
     state.optimizer.zero_grad(set_to_none=True)
 
 
-def density(state: TrainState) -> None:
+def density(
+    state: TrainState,
+    relocate: Callable[..., Relocation | None] = relocate,
+    lasting: float | Tensor = 1.0,  # factor of the noise
+) -> None:
     """After the update: relocation and growth now and then, noise at every step, fading as the means' rate does."""
     config, g = state.config.density, state.scene.gaussians
     due = (state.step + 1) % config.every == 0
@@ -107,7 +113,7 @@ def density(state: TrainState) -> None:
             replace_gaussians(state.scene, state.optimizer, by_node(moved))
     if config.noise > 0:
         fade = means_rate(state.config.lr, state.progress) / state.config.lr.means
-        add_noise(g, config.noise * fade, state.generator)
+        add_noise(g, config.noise * fade * lasting, state.generator)
 
 
 def _pixels(state: TrainState) -> Tensor:
@@ -163,8 +169,7 @@ def _pairs(stages: "Stages", gaussians: AnyGaussians, view: CameraView | LidarVi
 def train_step(stages: "Stages", state: TrainState, batch: Batch) -> StepResult:
     """One image and some rays: render, compare, differentiate, update, adapt."""
     with span("to_device"):
-        batch = batch.to(state.device)
-        camera, lidar = views(state, batch)
+        batch, camera, lidar = stages.to_device(state, batch)
     rendered = render_frame(stages, state.scene, camera)
     returns = None if lidar is None else render_sweep(stages, state.scene, lidar)
     return learn(stages, state, batch, rendered, returns)
@@ -206,14 +211,30 @@ def update(
     return StepResult({name: term.detach() for name, term in terms.items()}, mse)
 
 
-def views(state: TrainState, batch: Batch) -> tuple[CameraView, LidarView | None]:
+Moved = tuple[Batch, CameraView, LidarView | None]  # a batch, and where its image and its rays were taken from
+
+
+def to_device(state: TrainState, batch: Batch) -> Moved:
+    """Copies the batch to the device."""
+    batch = batch.to(state.device)
+    return batch, *views(state.plan.capture, batch, state.device)
+
+
+def views(
+    capture: Capture,
+    batch: Batch,
+    device: torch.device | str,
+) -> tuple[CameraView, LidarView | None]:
     """Where the batch's image and rays were taken from."""
-    capture = state.plan.capture
-    camera = camera_view(capture, capture.images[batch.image_index], state.device)
+    camera = camera_view(capture, capture.images[batch.image_index], device)
     if batch.sweep is None:
         return camera, None
     assert batch.sweep_index is not None
-    return camera, lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, state.device)
+    return camera, lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, device)
+
+
+def nothing_to_settle(stages: "Stages", state: TrainState) -> None:
+    """What the loop calls before it looks at the state, saves it or measures it; every step is done when it returns."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +242,7 @@ class Stages:
     """The callables that a step is made of."""
 
     next_batch: Callable[[BatchPlan, int], Batch] = load_batch
+    to_device: Callable[[TrainState, Batch], Moved] = to_device
     interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate
     collect: Callable[..., tuple[AnyGaussians, ...]] = collect_at
     project: Callable[[AnyGaussians, CameraView | LidarView], Projection] = project
@@ -231,6 +253,7 @@ class Stages:
     optimize: Callable[[TrainState], None] = optimize
     density: Callable[[TrainState], None] = density
     step: Callable[["Stages", TrainState, Batch], StepResult] = train_step
+    settle: Callable[["Stages", TrainState], None] = nothing_to_settle
     plan: RenderPlan | None = None  # how compiled stages cut their work; None: they are not compiled
     claims: Mapping[str, str] = field(default_factory=dict)  # stage, or plan.FIELD -> the option that changed it
     wrapped: frozenset[str] = frozenset()  # stages that something stands around

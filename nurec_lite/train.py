@@ -109,8 +109,10 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
             state.progress = progress
             bar.show(one_step(stages, state, begin))
             if time.monotonic() - saved > budget.checkpoint_seconds:
+                stages.settle(stages, state)
                 save(state, checkpoint)
                 saved = time.monotonic()
+        stages.settle(stages, state)
         bar.show(state.history.read())
         bar.close(complete=not stop.asked)
         save(state, checkpoint)
@@ -131,7 +133,7 @@ def one_step(
         state.step, state.seconds = state.step + 1, time.monotonic() - begin
         with span("report"):
             n = len(state.scene.gaussians)
-            return state.history.add(state.step, state.seconds, n, result.mse, result.terms)
+            return state.history.add(state.step, state.seconds, n, result.mse, result.terms, result.failed)
 
 
 def spent(budget: TrainConfig, step: int, seconds: float) -> float:

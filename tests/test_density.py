@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Density control: opacities that are split, relocation, growth, and noise."""
 
+import sys
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal, getcontext
 from math import comb
+from typing import Any
 
 import pytest
 import torch
@@ -20,6 +23,7 @@ from nurec_lite.scene.density import (
     add_noise,
     by_node,
     relocate,
+    relocate_in_place,
     split_opacity,
 )
 from nurec_lite.scene.gaussians import Gaussians
@@ -48,8 +52,17 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def moved(g: Gaussians, n_new: int = 0, seed: int = 0) -> Relocation:
-    relocation = relocate(g, n_new, generator(seed))
+@pytest.fixture(params=[relocate, relocate_in_place], ids=lambda f: f.__name__, autouse=True)
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relocation that counts the dead, and relocation that masks them."""
+    monkeypatch.setattr(sys.modules[__name__], "chosen", request.param)
+
+
+chosen: Callable[..., Relocation | None] = relocate
+
+
+def moved(g: Gaussians, n_new: int = 0, seed: int = 0, **more: Any) -> Relocation:
+    relocation = chosen(g, n_new, generator(seed), **more)
     assert relocation is not None
     return relocation
 
@@ -176,12 +189,19 @@ def test_all_dead_is_none() -> None:
     assert relocate(gaussians([0.001, 0.004]), 5, generator()) is None
 
 
+def test_all_dead_stay_where_none_would_have_to_be_told() -> None:
+    g = gaussians([0.001, 0.004])
+    relocation = relocate_in_place(g, 2, generator())
+    assert torch.equal(relocation.values["means"][:2], g.means) and relocation.source[0] == 0
+    assert torch.equal(relocation.values["means"][2:], g.means[1:].expand(2, 3))
+    assert all(value.isfinite().all() and len(value) == 4 for value in relocation.values.values())
+
+
 def test_weights_decide_together_with_opacity_whom_copies_follow() -> None:
     n = 4000
     g = gaussians([0.9, 0.3, 0.5, *[0.001] * n])
     weights = torch.tensor([1.0, 6.0, 0.0, *[50.0] * n])  # 0.9 : 1.8 : 0, and dead ones never
-    relocation = relocate(g, 0, generator(), weights)
-    assert relocation is not None
+    relocation = moved(g, weights=weights)
     parent = torch.cdist(relocation.values["means"][3:], g.means[:3]).argmin(1)
     share = torch.bincount(parent, minlength=3) / n
     assert torch.allclose(share, torch.tensor([1 / 3, 2 / 3, 0]), atol=0.03)  # 4 standard deviations
@@ -190,8 +210,7 @@ def test_weights_decide_together_with_opacity_whom_copies_follow() -> None:
 def test_jitter_moves_copies_by_their_parent_s_spread_and_nothing_else() -> None:
     n = 3000
     g = gaussians([0.9, 0.8, *[0.001] * n])
-    relocation = relocate(g, 0, generator(), torch.tensor([1.0, 0.0, *[1.0] * n]), jitter=0.5)
-    assert relocation is not None
+    relocation = moved(g, weights=torch.tensor([1.0, 0.0, *[1.0] * n]), jitter=0.5)
     means = relocation.values["means"]
     assert torch.equal(means[1], g.means[1])  # nobody copied it
     around = quat_rotate(quat_conjugate(quat_normalize(g.quats[0])), torch.cat([means[:1], means[2:]]) - g.means[0])

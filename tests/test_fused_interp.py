@@ -8,7 +8,7 @@ import torch
 from tiny_capture import tiny_state
 from torch import Tensor
 
-from nurec_lite.opt import build_stages, parameters_of
+from nurec_lite.opt import build_stages, fused_interp, parameters_of
 from nurec_lite.opt.fused_interp import FusedCollect, exist
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.gaussians import WorldGaussians, activate
@@ -72,6 +72,27 @@ def test_absent_actors_are_transparent(device: str) -> None:
     assert bool((world.opacities[~there] == 0).all())
     for name in FIELDS:
         assert_close(getattr(world, name)[there], getattr(expected, name))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All Gaussians are moved, those of the background by a track that stands at the origin: the same, with the same gradients."""
+    scene, found = scene_on(device), []
+    leaves = {k: v.requires_grad_() for k, v in scene.parameters().items() if k not in ("sky", "exposure")}
+    for late in (True, False):
+        collect = FusedCollect()
+        with monkeypatch.context() as patch:
+            if late:
+                patch.setattr(fused_interp.Arrival, "there", lambda arrival: False)
+            (parted,) = collect(scene, (middle(scene),))
+        assert len(parted.still_means) == (0 if late else int((scene.gaussians.node == 0).sum()))
+        world = parted.whole()
+        loss = sum((getattr(world, name) * torch.cos(getattr(world, name))).sum() for name in FIELDS)
+        found.append((world, torch.autograd.grad(loss, list(leaves.values()))))
+    for name in FIELDS:
+        assert_close(getattr(found[0][0], name), getattr(found[1][0], name))
+    for gradient, expected in zip(found[0][1], found[1][1], strict=True):
+        assert_close(gradient, expected)
 
 
 def test_who_exists() -> None:

@@ -26,14 +26,21 @@ from torch.library import opcheck
 
 from nurec_lite import ops
 from nurec_lite.splat import native
+from nurec_lite.splat.view_numbers import centre_of
 from nurec_lite.splat.views import LidarView
 
 REFUSALS = (ValueError, TypeError, RuntimeError)
 CALLS = (
+    "rays camera",
+    "rays lidar",
     "project camera",
     "project lidar",
+    "project_all camera",
+    "project_all lidar",
     "tile_camera",
     "tile_lidar",
+    "tile_camera_within",
+    "tile_lidar_within lidar",
     "render camera",
     "render lidar",
     "render_backward camera",
@@ -41,6 +48,7 @@ CALLS = (
     "count_pairs camera",
     "count_pairs lidar",
 )
+ON_HOST = ("view", "trajectory")  # arguments
 Arguments = dict[str, Any]  # by their names, in the order of the operator's schema
 
 
@@ -66,31 +74,38 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     g, view, plan = to_float32(g), view_float32(view), plan_of(device)
     cells = view.lidar.cells(plan.cell_beams, plan.cell_steps) if isinstance(view, LidarView) else native._NO_CELLS
     parts = in_parts(g, n // 3)
-    shapes = native.placed(parts, view)
+    shapes = native.placed(parts)
     grid = (native._directions(view), cells.edges, cells.columns)
     projection = native.project(parts, view)
     pairs = native.tile(projection, view, plan)
     bounds = (projection.low, projection.high, projection.index)
     rays, features = view.rays(), g.lidar if isinstance(view, LidarView) else torch.rand(n, 3)
     render = (*shapes, features, rays.origins, rays.directions, rays.delays)
-    render = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True, 0)
+    render, centre = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True), centre_of(view)
     name, values = call.split()[0], ()
-    if name == "project":
-        values = (*shapes, native.view_numbers(view), *grid)
+    if name == "rays":
+        local = (grid[0], view.fractions) if isinstance(view, LidarView) else native._pixels(view)
+        values = (native.trajectory(view), *local)
+    elif name in ("project", "project_all"):
+        values = (*shapes, native.view_numbers(view), *grid, centre)
     elif name == "tile_camera":
         values = (*bounds, 9, 7, plan.tile)
     elif name == "tile_lidar":
         values = (*bounds, *grid, plan.cell_rays)
+    elif name == "tile_camera_within":
+        values = (*bounds, 9, 7, plan.tile, 50)
+    elif name == "tile_lidar_within":
+        values = (*bounds, *grid, plan.cell_rays, 50)
     elif name == "render":
-        values = render
+        values = (*render, 0, centre)
     elif name == "count_pairs":
-        values = render[:15]  # up to `moving`
+        values = (*render, centre)
     elif name == "render_backward":
         out = torch.ops.nurec_lite.render(*render)[:3]
-        values = (*render[:-1], *out, *(torch.randn_like(x) for x in out), True, 0)
+        values = (*render, *out, *(torch.randn_like(x) for x in out), True, 0, centre)
     names = [a.name for a in operator(call)._schema.arguments]
     found = dict(zip(names, values, strict=True))
-    return {k: v.to(device) if isinstance(v, Tensor) and k != "view" else v for k, v in found.items()}
+    return {k: v.to(device) if isinstance(v, Tensor) and k not in ON_HOST else v for k, v in found.items()}
 
 
 def tensors_of(args: Arguments) -> Iterator[tuple[str, Tensor]]:
@@ -212,7 +227,7 @@ def test_tensors_on_another_device(call: str) -> None:
     ops.load()
     args = arguments(call, torch.device("cuda"))
     for name, tensor in tensors_of(args):
-        refused(call, args | {name: tensor.cuda() if name == "view" else tensor.cpu()})
+        refused(call, args | {name: tensor.cuda() if name in ON_HOST else tensor.cpu()})
 
 
 @pytest.mark.gpu
@@ -282,6 +297,25 @@ def test_edges_of_cells_that_fall(device: torch.device) -> None:
     for call in ("tile_lidar", "project lidar"):
         args = arguments(call, device)
         refused(call, args | {"edges": torch.tensor([0.1, 0.2, 0.15], device=device)}, "edges falls in row 2")
+
+
+@pytest.mark.parametrize("call", ["project lidar", "project_all camera", "render lidar", "render_backward camera"])
+def test_centres_that_are_none(call: str, device: torch.device) -> None:
+    args = arguments(call, device)
+    refused(call, args | {"centre": [1.0, 2.0]}, "centre has 2 numbers")
+    refused(call, args | {"centre": [1.0, 2.0, math.inf]}, "centre holds inf")
+
+
+@pytest.mark.parametrize("call", ["project camera", "render lidar", "render_backward camera"])
+def test_a_centre_is_subtracted_from_means(call: str, device: torch.device) -> None:
+    args = arguments(call, device)
+    centre = torch.tensor(
+        [0.5, -0.25, 2.0], device=device
+    )  # powers of two: the means are the same to the last bit, or nearly
+    moved = args | {k: args[k] + centre for k in ("still_means", "means")} | {"centre": centre.tolist()}
+    alone = {k: v - centre if k in ("still_means", "means") else v for k, v in moved.items()} | {"centre": []}
+    for a, b in zip(operator(call)(**moved), operator(call)(**alone), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * max(float(b.abs().max()), 1e-3) if b.numel() else 0)
 
 
 def test_a_wrong_type_is_an_error(device: torch.device) -> None:

@@ -29,6 +29,7 @@ from splat_scenes import (
     rays_view,
     spherical,
     tensor,
+    to_float32,
     uniform,
 )
 from torch import Tensor
@@ -288,3 +289,71 @@ def test_lists_lose_little_of_moderate_gaussians(
     for name in set(own) - {"distance", "median"}:
         off = (own[name] - full[name]).abs()
         assert off.max() < 0.02 and off.mean() < 1e-4, name
+
+
+# ---- lists within a given room
+
+
+VIEWS = {"camera": make_camera_view(33, 31, 20.0, "top_to_bottom", CAMERA_MOTION)}
+VIEWS["lidar"] = make_lidar_view(make_lidar(12, 64), LIDAR_MOTION)
+
+
+def projections(name: str, device: torch.device, n: int) -> tuple[View, Projection, Projection]:
+    """Of n Gaussians around, every fifth of them transparent: those that the view sees, and all of them."""
+    view = cast_view(VIEWS[name], torch.float32)
+    means = in_frustum(VIEWS[name], n, 2, 12) if name == "camera" else around(n, 2, 12)
+    g = to_float32(make_gaussians(means, speed=3.0))
+    g.opacities[::5] = 0
+    g = type(g)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(g).items()})
+    view = cast_view(view, torch.float32, device)
+    return view, native.project(g, view), native.project_all(g, view)
+
+
+def within(projection: Projection, view: View, plan: RenderPlan, room: int) -> tuple[PairList, int]:
+    """The lists, and how many entries they would need."""
+    pairs, needed = native.tile_within(projection, view, room, plan)
+    return pairs, int(needed)
+
+
+def tiles_of(pairs: PairList) -> dict[tuple[int, ...], list[int]]:
+    """The rays of each tile that has some -> its Gaussians in order."""
+    begin, end = pairs.offsets[:-1].tolist(), pairs.offsets[1:].tolist()
+    rays = [tuple(sorted(r for r in row if r >= 0)) for row in pairs.rays.tolist()]
+    return {r: pairs.gaussians[b:e].tolist() for r, b, e in zip(rays, begin, end, strict=True) if r}
+
+
+@pytest.mark.parametrize("n", [0, 1, 400])
+@pytest.mark.parametrize("name", VIEWS)
+def test_all_gaussians_the_hidden_ones_last(name: str, n: int, device: torch.device) -> None:
+    _, seen, every = projections(name, device, n)
+    v = len(seen.index)
+    assert len(every.index) == n and v <= 0.8 * n
+    for field in ("index", "low", "high"):
+        assert torch.equal(getattr(every, field)[:v], getattr(seen, field))
+    assert sorted(every.index.tolist()) == list(range(n))
+    assert bool((every.low[v:] > every.high[v:]).all())
+
+
+@pytest.mark.parametrize("n", [0, 1, 400])
+@pytest.mark.parametrize("name", VIEWS)
+def test_lists_with_room_are_the_lists(name: str, n: int, plan: RenderPlan, device: torch.device) -> None:
+    """With exactly the room that they need, and with more, behind which zeros follow."""
+    view, seen, every = projections(name, device, n)
+    exact = native.tile(seen, view, plan)
+    for room in (len(exact.gaussians), len(exact.gaussians) + 7):
+        found, needed = within(every, view, plan, room)
+        assert needed == len(exact.gaussians) and len(found.gaussians) == room
+        assert tiles_of(found) == tiles_of(exact)
+        assert bool((found.gaussians[needed:] == 0).all()) and int(found.offsets[-1]) == needed
+
+
+@pytest.mark.parametrize("room", [0, 1, 20])
+@pytest.mark.parametrize("name", VIEWS)
+def test_too_little_room_is_told(name: str, room: int, plan: RenderPlan, device: torch.device) -> None:
+    """And nothing is written, or points, beyond it."""
+    view, seen, every = projections(name, device, 400)
+    found, needed = within(every, view, plan, room)
+    assert needed == len(native.tile(seen, view, plan).gaussians) > room
+    assert len(found.gaussians) == room and int(found.offsets[-1]) == room
+    assert bool((found.offsets.diff() >= 0).all())
+    assert found.gaussians.numel() == 0 or 0 <= int(found.gaussians.min()) <= int(found.gaussians.max()) < 400

@@ -38,8 +38,9 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 
 
 def test_the_stages_are_those_of_the_design() -> None:
-    design = "next_batch interpolate collect project tile render_camera render_lidar loss optimize density step"
-    assert design.split() == list(NAMES)
+    """And two: how a batch gets to the device, and what the loop calls before it looks at the state."""
+    design = "interpolate collect project tile render_camera render_lidar loss optimize density step"
+    assert ["next_batch", "to_device", *design.split(), "settle"] == list(NAMES)
 
 
 def test_a_swap_replaces_one_stage_and_records_who_did_it() -> None:
@@ -112,13 +113,13 @@ def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
     twice = ("interpolate", "collect", "project", "tile")
-    assert calls == {name: 2 if name in twice else 1 for name in NAMES}
+    assert calls == {name: 2 if name in twice else 1 for name in NAMES if name != "settle"}
 
 
 def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
-    assert calls == {name: 1 for name in NAMES if name != "render_lidar"}
+    assert calls == {name: 1 for name in NAMES if name not in ("render_lidar", "settle")}
 
 
 def test_wrappers_that_do_nothing_leave_the_step_as_it_is() -> None:

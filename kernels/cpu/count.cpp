@@ -48,7 +48,7 @@ void count(Inputs const& in, PairCounts* out) {
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < in.g.n; ++i) {
             auto const [m, q, v] = placed(in.g, i);
-            frames[i] = make_frame(load3(m, 0), load_quat(q, 0), load3(in.g.scales, i), load3(v, 0));
+            frames[i] = make_frame(m, load_quat(q, 0), load3(in.g.scales, i), load3(v, 0));
         }
 #pragma omp for schedule(dynamic, 8)
         for (int64_t k = 0; k < in.n_tiles * warps; ++k) out[k] = count_warp<MOVING>(in, frames, k / warps, k % warps);

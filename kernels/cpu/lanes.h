@@ -69,7 +69,7 @@ Row<C> make_row(Inputs const& in, int64_t i) {
     auto const [m, q, v] = placed(in.g, i);
     float const* s = in.g.scales + 3 * i;
     Row<C> row;
-    row.frame = make_frame<float>({m[0], m[1], m[2]}, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]}, {v[0], v[1], v[2]});
+    row.frame = make_frame<float>(m, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]}, {v[0], v[1], v[2]});
     row.opacity = in.g.opacities[i];
     for (int c = 0; c < C; ++c) row.features[c] = in.features[C * i + c];
     return row;

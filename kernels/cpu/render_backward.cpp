@@ -123,10 +123,11 @@ void finish(Inputs const& in, int64_t i, Row<C> const& row, Row<C> const& sum, I
     constexpr float NONE[3] = {0, 0, 0};
     Gaussians const& g = in.g;
     int64_t const a = STILL ? i : i - g.n_still;
-    float const *m = (STILL ? g.still_means : g.means) + 3 * a, *q = (STILL ? g.still_quats : g.quats) + 4 * a;
+    Vec3<float> const m = load3(STILL ? g.still_means : g.means, a) - g.centre;
+    float const* q = (STILL ? g.still_quats : g.quats) + 4 * a;
     float const *s = g.scales + 3 * i, *v = STILL ? NONE : g.velocities + 3 * a;
-    GaussianGrad<float> const d = make_frame_backward<float>(
-        {m[0], m[1], m[2]}, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]}, {v[0], v[1], v[2]}, row.frame, sum.frame);
+    GaussianGrad<float> const d = make_frame_backward<float>(m, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]},
+                                                             {v[0], v[1], v[2]}, row.frame, sum.frame);
     store3(STILL ? d_in.g.still_means : d_in.g.means, a, d.mean);
     store_quat(STILL ? d_in.g.still_quats : d_in.g.quats, a, d.q);
     store3(d_in.g.scales, i, d.s);

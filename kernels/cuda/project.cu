@@ -96,10 +96,16 @@ __global__ void gather_keys(SortedParams p, uint32_t* keys) {
     if (i < p.v) keys[i] = p.keys[p.index[i]];
 }
 
+__global__ void keys_of_all(SortedParams p, uint32_t* keys, uint32_t* index) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (i < p.v) keys[i] = p.visible[i] ? p.keys[i] : ~0u, index[i] = uint32_t(i);
+}
+
 __global__ void gather_bounds(SortedParams p, uint32_t const* index) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.v) return;
-    Bounds<float> const b = p.bounds[index[i]];
+    bool const hidden = p.visible && !p.visible[index[i]];
+    Bounds<float> const b = hidden ? Bounds<float>{NOWHERE, NOWHERE, -NOWHERE, -NOWHERE} : p.bounds[index[i]];
     p.out_index[i] = index[i];
     p.low[2 * i] = b.low_u, p.low[2 * i + 1] = b.low_v;
     p.high[2 * i] = b.high_u, p.high[2 * i + 1] = b.high_v;
@@ -121,9 +127,12 @@ void look(ProjectParams const& p, cudaStream_t stream) {
 void sort_by_depth(SortedParams const& p, Allocator const& memory, cudaStream_t stream) {
     if (!p.v) return;
     auto *keys = memory.array<uint32_t>(p.v), *sorted_keys = memory.array<uint32_t>(p.v),
-         *sorted = memory.array<uint32_t>(p.v);
-    gather_keys<<<blocks_for(p.v), THREADS, 0, stream>>>(p, keys);
-    sort_pairs({p.v, keys, p.index, sorted_keys, sorted}, 32, memory, stream);
+         *sorted = memory.array<uint32_t>(p.v), *all = p.visible ? memory.array<uint32_t>(p.v) : nullptr;
+    if (p.visible)
+        keys_of_all<<<blocks_for(p.v), THREADS, 0, stream>>>(p, keys, all);
+    else
+        gather_keys<<<blocks_for(p.v), THREADS, 0, stream>>>(p, keys);
+    sort_pairs({p.v, keys, p.visible ? all : p.index, sorted_keys, sorted}, 32, memory, stream);
     gather_bounds<<<blocks_for(p.v), THREADS, 0, stream>>>(p, sorted);
 }
 

@@ -34,7 +34,8 @@ void look(ProjectParams const& p, cudaStream_t stream);
 
 struct SortedParams {
     int64_t v;
-    uint32_t const* index;        // [V] ascending
+    uint8_t const* visible;       // [N]; null: all that `index` lists are. Then V = N, and what is hidden comes last
+    uint32_t const* index;        // [V] ascending; not read, and may be null, if `visible` is given
     uint32_t const* keys;         // [N]
     Bounds<float> const* bounds;  // [N]
     int64_t* out_index;           // [V] nearest first, ties by index
@@ -58,7 +59,9 @@ struct TileParams {
 
 // counts [V + 1]: places of the Gaussians' entries; the last is the number of all.
 void count_entries(TileParams const& p, int64_t* counts, Allocator const& memory, cudaStream_t stream);
-void list_entries(TileParams const& p, int64_t const* counts, int64_t n_entries, int64_t* offsets, int64_t* gaussians,
+// gaussians [room]: where it is too small, some entries are left out, and where it is too large, zeros follow, which
+// no offset covers.
+void list_entries(TileParams const& p, int64_t const* counts, int64_t room, int64_t* offsets, int64_t* gaussians,
                   Allocator const& memory, cudaStream_t stream);
 
 // Rays of a lidar in tiles of at most max_rays: `first` [cells + 1] as above; then `rays` [A, max_rays].

@@ -56,24 +56,28 @@ __global__ void count_kernel(TileParams p, int64_t* counts) {
     counts[i] = n;
 }
 
-__global__ void emit_kernel(TileParams p, int64_t const* counts, uint32_t* tiles, uint32_t* gaussians) {
+__global__ void emit_kernel(TileParams p, int64_t const* counts, int64_t room, uint32_t* tiles, uint32_t* gaussians) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.v) return;
     int64_t place = counts[i];
     for_each_tile(p, i, [&](int64_t tile) {
-        tiles[place] = uint32_t(tile);
-        gaussians[place++] = uint32_t(p.index[i]);
+        if (place < room) {
+            tiles[place] = uint32_t(tile);
+            gaussians[place] = uint32_t(p.index[i]);
+        }
+        ++place;
     });
 }
 
-// offsets[t] is the first entry of tile t or of a later one.
-__global__ void offsets_kernel(uint32_t const* tiles, uint32_t const* sorted, int64_t n, int64_t n_tiles,
+// offsets[t] is the first entry of tile t or of a later one. What is no entry has a number beyond the last tile.
+__global__ void offsets_kernel(uint32_t const* tiles, uint32_t const* sorted, int64_t room, int64_t n_tiles,
                                int64_t* offsets, int64_t* gaussians) {
     int64_t const e = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (e > n) return;
-    int64_t const before = e == 0 ? -1 : int64_t(tiles[e - 1]), here = e == n ? n_tiles : int64_t(tiles[e]);
+    if (e > room) return;
+    int64_t const before = e == 0 ? -1 : min(int64_t(tiles[e - 1]), n_tiles);
+    int64_t const here = e == room ? n_tiles : min(int64_t(tiles[e]), n_tiles);
     for (int64_t t = before + 1; t <= here; ++t) offsets[t] = e;
-    if (e < n) gaussians[e] = sorted[e];
+    if (e < room) gaussians[e] = here < n_tiles ? int64_t(sorted[e]) : 0;
 }
 
 int bits_for(int64_t n) {
@@ -124,13 +128,17 @@ void count_entries(TileParams const& p, int64_t* counts, Allocator const& memory
     exclusive_sum(each, counts, p.v + 1, memory, stream);
 }
 
-void list_entries(TileParams const& p, int64_t const* counts, int64_t n, int64_t* offsets, int64_t* gaussians,
+// What stays free is sorted behind the last tile: all of its bits are ones.
+void list_entries(TileParams const& p, int64_t const* counts, int64_t room, int64_t* offsets, int64_t* gaussians,
                   Allocator const& memory, cudaStream_t stream) {
-    uint32_t *tiles = memory.array<uint32_t>(n), *sorted_tiles = memory.array<uint32_t>(n);
-    uint32_t *members = memory.array<uint32_t>(n), *sorted = memory.array<uint32_t>(n);
-    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, stream>>>(p, counts, tiles, members);
-    if (n) sort_pairs({n, tiles, members, sorted_tiles, sorted}, bits_for(p.n_tiles), memory, stream);
-    offsets_kernel<<<blocks_for(n + 1), THREADS, 0, stream>>>(sorted_tiles, sorted, n, p.n_tiles, offsets, gaussians);
+    uint32_t *tiles = memory.array<uint32_t>(room), *sorted_tiles = memory.array<uint32_t>(room);
+    uint32_t *members = memory.array<uint32_t>(room), *sorted = memory.array<uint32_t>(room);
+    cudaMemsetAsync(tiles, 0xff, sizeof(uint32_t) * room, stream);
+    cudaMemsetAsync(members, 0, sizeof(uint32_t) * room, stream);
+    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, stream>>>(p, counts, room, tiles, members);
+    if (room) sort_pairs({room, tiles, members, sorted_tiles, sorted}, bits_for(p.n_tiles + 1), memory, stream);
+    offsets_kernel<<<blocks_for(room + 1), THREADS, 0, stream>>>(sorted_tiles, sorted, room, p.n_tiles, offsets,
+                                                                 gaussians);
 }
 
 void count_ray_tiles(Cells const& cells, int64_t max_rays, int* cell, int64_t* first, Allocator const& memory,

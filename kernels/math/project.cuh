@@ -14,6 +14,8 @@ struct Bounds {
     T low_u, low_v, high_u, high_v;
 };
 
+constexpr float NOWHERE = 1e30f;  // low end of bounds that hold nothing; their high end is -NOWHERE
+
 // Standard deviations to where the response falls below 1/255; 0 where it never reaches it.
 template <class T>
 NUREC_FN T reach_of(T opacity) {

@@ -6,6 +6,7 @@
 #include "../math/moments.cuh"
 #include "../math/pose.cuh"
 #include "../math/project.cuh"
+#include "../math/rays.cuh"
 #include "../math/sh.cuh"
 #include "rows.h"
 
@@ -209,6 +210,12 @@ NUREC_FN Seven lidar_appear(Lidar const& lidar, Motion<D> const& motion, Points 
     return out;
 }
 
+// ---- rays
+
+NUREC_FN Ray<D> ray_of(Trajectory<D> const& path, V direction, D fraction) {
+    return ray_at(path, sensor_at(path, fraction), direction, fraction);
+}
+
 // ---- project
 
 NUREC_FN Points seven_points(V mean, Q q, V s) {
@@ -328,6 +335,8 @@ NUREC_EXPORT(camera_appear, camera_appear)
 NUREC_EXPORT(lidar_fraction, lidar_fraction)
 NUREC_EXPORT(lidar_lead, lidar_lead)
 NUREC_EXPORT(lidar_appear, lidar_appear)
+
+NUREC_EXPORT(ray_at, ray_of)
 
 NUREC_EXPORT(reach_of, reach_of<D>)
 NUREC_EXPORT(sigma_points, seven_points)

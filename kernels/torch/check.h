@@ -19,6 +19,8 @@ namespace nurec {
 
 constexpr int64_t MAX_SIDE = 1 << 16;  // of an image or of a grid: products of two stay far from overflowing
 
+constexpr int64_t MAX_ROOM = int64_t(1) << 31;  // entries of a view's lists: more than any GPU has memory for
+
 // -1 in `shape` stands for any size.
 inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType dtype,
                          std::initializer_list<int64_t> shape, at::Device device) {
@@ -37,6 +39,10 @@ inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType d
 
 inline void check_count(int64_t value, char const* name, int64_t most) {
     TORCH_CHECK_VALUE(value > 0 && value <= most, name, " is ", value, ", but must be 1 to ", most);
+}
+
+inline void check_room(int64_t room) {
+    TORCH_CHECK_VALUE(room >= 0 && room <= MAX_ROOM, "room is ", room, ", but must be 0 to ", MAX_ROOM);
 }
 
 inline void check_image(int64_t width, int64_t height, int64_t tile) {

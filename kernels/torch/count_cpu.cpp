@@ -14,8 +14,8 @@ using at::Tensor;
 Tensor count_pairs(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
                    Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
                    Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
-                   Tensor const& offsets, Tensor const& gaussians, bool moving) {
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+                   Tensor const& offsets, Tensor const& gaussians, bool moving, at::ArrayRef<double> centre) {
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
     Tensor const found = empty_counts(in);

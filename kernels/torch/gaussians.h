@@ -3,12 +3,15 @@
 #pragma once
 
 #include "../math/arrays.h"
+#include <cmath>
+
 #include "check.h"
 
 namespace nurec {
 
 struct GaussianTensors {
     at::Tensor const &still_means, &still_quats, &means, &quats, &velocities, &scales, &opacities;
+    at::ArrayRef<double> centre;  // metres, subtracted from means; empty: they are relative to it already
 };
 
 inline void check_gaussians(GaussianTensors const& g) {
@@ -26,13 +29,17 @@ inline void check_gaussians(GaussianTensors const& g) {
     check(g.scales, "scales", {s + a, 3});
     check_positive(g.scales, "scales");
     check(g.opacities, "opacities", {s + a});
+    TORCH_CHECK_VALUE(g.centre.empty() || g.centre.size() == 3, "centre has ", g.centre.size(),
+                      " numbers, but must have 3 or none");
+    for (double const c : g.centre) TORCH_CHECK_VALUE(std::isfinite(c), "centre holds ", c, ", but must be finite");
 }
 
 // As the drivers take them.
 inline Gaussians arrays_of(GaussianTensors const& g) {
+    auto const c = [&](std::size_t k) { return g.centre.empty() ? 0.f : static_cast<float>(g.centre[k]); };
     auto const array = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
     return {g.scales.size(0), g.still_means.size(0), array(g.still_means), array(g.still_quats), array(g.means),
-            array(g.quats),   array(g.velocities),   array(g.scales),      array(g.opacities)};
+            array(g.quats),   array(g.velocities),   array(g.scales),      array(g.opacities),   {c(0), c(1), c(2)}};
 }
 
 }  // namespace nurec

@@ -1,31 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::project, ::tile_camera and ::tile_lidar on the CPU.
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+// nurec_lite::project and ::project_all on the CPU.
 #include <torch/library.h>
 
-#include <cstring>
-
-#include "../cpu/project.h"
 #include "gaussians.h"
+#include "lists_cpu.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
-
-template <class T>
-Tensor copied(std::vector<T> const& values, at::ScalarType dtype, std::initializer_list<int64_t> shape) {
-    Tensor out = at::empty(at::IntArrayRef(shape.begin(), shape.size()), at::TensorOptions(dtype));
-    if (!values.empty()) std::memcpy(out.mutable_data_ptr(), values.data(), out.nbytes());
-    return out;
-}
-
-cpu::Cells cells_of(Tensor const& directions, Tensor const& edges, int64_t columns) {
-    check_cells(directions, edges, columns, at::kCPU);
-    return {edges.const_data_ptr<float>(), edges.size(0) + 1, columns, directions.const_data_ptr<float>(),
-            directions.size(0)};
-}
 
 std::tuple<Tensor, Tensor, Tensor> split(cpu::Projection const& p) {
     auto const n = static_cast<int64_t>(p.index.size());
@@ -37,50 +20,45 @@ std::tuple<Tensor, Tensor, Tensor> split(cpu::Projection const& p) {
     return {copied(p.index, at::kLong, {n}), columns(0), columns(2)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> project(Tensor const& still_means, Tensor const& still_quats, Tensor const& means,
-                                           Tensor const& quats, Tensor const& velocities, Tensor const& scales,
-                                           Tensor const& opacities, Tensor const& view, Tensor const& directions,
-                                           Tensor const& edges, int64_t columns) {
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+cpu::Projection projected(GaussianTensors const& g, Tensor const& view, Tensor const& directions, Tensor const& edges,
+                          int64_t columns) {
     check_gaussians(g);
     check_tensor(view, "view", at::kFloat, {sizeof(View<float>) / sizeof(float)}, at::kCPU);
     check_finite(view, "view");
     View<float> numbers;
     std::memcpy(&numbers, view.const_data_ptr<float>(), sizeof(numbers));
     cpu::Cells const cells = cells_of(directions, edges, columns);
-    return split(cpu::project(arrays_of(g), numbers, numbers.is_camera > 0 ? nullptr : &cells));
+    return cpu::project(arrays_of(g), numbers, numbers.is_camera > 0 ? nullptr : &cells);
 }
 
-std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width,
-                                       int64_t height, int64_t tile) {
-    check_projection(low, high, index);
-    check_image(width, height, tile);
-    cpu::TileLists const out =
-        cpu::tile_camera(index.size(0), low.const_data_ptr<float>(), high.const_data_ptr<float>(),
-                         index.const_data_ptr<int64_t>(), width, height, tile);
-    return {copied(out.offsets, at::kLong, {static_cast<int64_t>(out.offsets.size())}),
-            copied(out.gaussians, at::kLong, {static_cast<int64_t>(out.gaussians.size())})};
+std::tuple<Tensor, Tensor, Tensor> project(Tensor const& still_means, Tensor const& still_quats, Tensor const& means,
+                                           Tensor const& quats, Tensor const& velocities, Tensor const& scales,
+                                           Tensor const& opacities, Tensor const& view, Tensor const& directions,
+                                           Tensor const& edges, int64_t columns, at::ArrayRef<double> centre) {
+    return split(projected({still_means, still_quats, means, quats, velocities, scales, opacities, centre}, view,
+                           directions, edges, columns));
 }
 
-std::tuple<Tensor, Tensor, Tensor> tile_lidar(Tensor const& low, Tensor const& high, Tensor const& index,
-                                              Tensor const& directions, Tensor const& edges, int64_t columns,
-                                              int64_t max_rays) {
-    check_projection(low, high, index);
-    check_count(max_rays, "max_rays", MAX_SIDE);
-    cpu::TileLists const out =
-        cpu::tile_lidar(index.size(0), low.const_data_ptr<float>(), high.const_data_ptr<float>(),
-                        index.const_data_ptr<int64_t>(), cells_of(directions, edges, columns), max_rays);
-    auto const tiles = static_cast<int64_t>(out.offsets.size()) - 1;
-    return {copied(out.rays, at::kLong, {tiles, out.rays_per_tile}), copied(out.offsets, at::kLong, {tiles + 1}),
-            copied(out.gaussians, at::kLong, {static_cast<int64_t>(out.gaussians.size())})};
+// Those that project leaves out follow.
+std::tuple<Tensor, Tensor, Tensor> project_all(Tensor const& still_means, Tensor const& still_quats,
+                                               Tensor const& means, Tensor const& quats, Tensor const& velocities,
+                                               Tensor const& scales, Tensor const& opacities, Tensor const& view,
+                                               Tensor const& directions, Tensor const& edges, int64_t columns,
+                                               at::ArrayRef<double> centre) {
+    cpu::Projection found = projected({still_means, still_quats, means, quats, velocities, scales, opacities, centre},
+                                      view, directions, edges, columns);
+    std::vector<bool> seen(scales.size(0), false);
+    for (int64_t const i : found.index) seen[i] = true;
+    for (int64_t i = 0; i < scales.size(0); ++i)
+        if (!seen[i]) found.index.push_back(i), found.bounds.push_back({NOWHERE, NOWHERE, -NOWHERE, -NOWHERE});
+    return split(found);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
     m.impl("project", &project);
-    m.impl("tile_camera", &tile_camera);
-    m.impl("tile_lidar", &tile_lidar);
+    m.impl("project_all", &project_all);
 }
 
 }  // namespace nurec

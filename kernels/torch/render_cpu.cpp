@@ -12,9 +12,10 @@ using at::Tensor;
 Four render(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
             Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
             Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
-            Tensor const& offsets, Tensor const& gaussians, bool moving, int64_t backward) {
+            Tensor const& offsets, Tensor const& gaussians, bool moving, int64_t backward,
+            at::ArrayRef<double> centre) {
     check_backward(backward);
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
     Four const found = empty_outputs(in);
@@ -31,9 +32,9 @@ Ten render_backward(Tensor const& still_means, Tensor const& still_quats, Tensor
                     Tensor const& offsets, Tensor const& gaussians, bool moving, Tensor const& out,
                     Tensor const& distance, Tensor const& transmittance, Tensor const& d_out,
                     std::optional<Tensor> const& d_distance, Tensor const& d_transmittance, bool ray_gradients,
-                    int64_t backward) {
+                    int64_t backward, at::ArrayRef<double> centre) {
     check_backward(backward);
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities};
+    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
     RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
     check_render(in);
     OutputTensors const outputs = {out, distance, transmittance, d_out, d_distance, d_transmittance};

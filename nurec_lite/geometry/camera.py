@@ -92,8 +92,8 @@ def project_points(
     z = points[..., 2]
     safe = torch.where(z.abs() < 1e-6, torch.full_like(z, 1e-6), z)
     xy = distort(camera, points[..., :2] / safe[..., None])
-    scale = xy.new_tensor([camera.fx, camera.fy])
-    return xy * scale + xy.new_tensor([camera.cx, camera.cy]), z
+    u, v = xy.unbind(-1)
+    return torch.stack([u * camera.fx + camera.cx, v * camera.fy + camera.cy], dim=-1), z
 
 
 @lru_cache(maxsize=32)
@@ -103,14 +103,29 @@ def pixel_directions(
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W, 3] unit, camera frame, through the pixel centres
     """Made once for each camera and kept: nothing may be written into the result."""
+    u, v = _pixel_centres(camera).unbind(-1)
+    xy = undistort(camera, torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy], dim=-1))
+    directions = F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1)
+    return directions.to(device=device, dtype=dtype)
+
+
+@lru_cache(maxsize=32)
+def pixel_fractions(
+    camera: Camera,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Tensor:  # [H, W]
+    """When each pixel is read, as `shutter_fraction` says; made once and kept, likewise."""
+    return shutter_fraction(camera, _pixel_centres(camera)).to(device=device, dtype=dtype)
+
+
+def _pixel_centres(camera: Camera) -> Tensor:  # [H, W, 2] float64
     v, u = torch.meshgrid(
         torch.arange(camera.height, dtype=torch.float64) + 0.5,
         torch.arange(camera.width, dtype=torch.float64) + 0.5,
         indexing="ij",
     )
-    xy = undistort(camera, torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy], dim=-1))
-    directions = F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1)
-    return directions.to(device=device, dtype=dtype)
+    return torch.stack([u, v], dim=-1)
 
 
 def shutter_fraction(

@@ -12,7 +12,7 @@ are added up in another order.
 from nurec_lite.capture.loader import Batch
 from nurec_lite.profiling.ranges import span
 from nurec_lite.scene.gaussians import activate
-from nurec_lite.stages import Stages, StepResult, TrainState, collected, learn, render_frame, render_sweep, views
+from nurec_lite.stages import Stages, StepResult, TrainState, collected, learn, render_frame, render_sweep
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
@@ -25,8 +25,7 @@ def unavailable() -> str | None:
 def step(stages: Stages, state: TrainState, batch: Batch) -> StepResult:
     """`train_step` with one collection."""
     with span("to_device"):
-        batch = batch.to(state.device)
-        camera, lidar = views(state, batch)
+        batch, camera, lidar = stages.to_device(state, batch)
     with span("activate"):
         local = activate(state.scene.gaussians)
     times = (camera.time_mid,) if lidar is None else (camera.time_mid, lidar.time_mid)

@@ -13,15 +13,18 @@ would need their number on the host. Class exact: the same formulas, single prec
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nurec_lite import ops
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate
 from nurec_lite.scene.scene import Scene
 from nurec_lite.stages import OptionError, Stages
+from nurec_lite.transfer import Arrival, upload
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
@@ -32,13 +35,17 @@ def unavailable() -> str | None:
 
 
 class FusedCollect:
-    """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes."""
+    """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes. How many Gaussians are the
+    background's comes from the device; until it has come, they are moved like all others, by a track that stands at the origin."""
 
     def __init__(self) -> None:
         self._node: Tensor | None = None  # [N] for which the rows below hold
-        self._still = 0  # Gaussians of the background
-        self._starts = torch.zeros(1, dtype=torch.int64)  # [K + 1]
-        self._track = torch.zeros(0, dtype=torch.int64)  # [A] of each row that moves
+        self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
+        self._coming: Arrival | None = None  # number of the background's, and whether some node comes too early
+        self._still = 0  # Gaussians of the background, as far as they are known
+        self._track = torch.zeros(
+            0, dtype=torch.int64
+        )  # [A] of each row that moves, or its node while the above is coming
 
     def __call__(
         self,
@@ -50,10 +57,13 @@ class FusedCollect:
         self._remember(scene)
         g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
         local = activate(g) if local is None else local
-        queries = torch.tensor(times, dtype=torch.float64, device=g.means.device)
+        queries = upload(torch.tensor(times, dtype=torch.float64), g.means.device)
+        starts, present = self._begins[1:] - s, exist(tracks, queries)
+        if self._coming is not None:
+            tracks, starts, present = with_origin(tracks), self._begins, F.pad(present, (1, 0), value=1)
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
-        moved = torch.ops.nurec_lite.move_actors(g.means[s:], g.quats[s:], self._starts, *keys, queries)
-        values = (*moved, exist(tracks, queries))
+        moved = torch.ops.nurec_lite.move_actors(g.means[s:], g.quats[s:], starts, *keys, queries)
+        values = (*moved, present)
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         return tuple(self._parted(time, local, *own) for time, own in zip(times, by_query, strict=True))
 
@@ -77,19 +87,32 @@ class FusedCollect:
         )  # fmt: skip
 
     def _remember(self, scene: Scene) -> None:
-        """Where each track's rows begin; waits for the device, but only after density control has changed the store."""
+        """Where each node's rows begin. Nothing here waits."""
         node = scene.gaussians.node
-        if node is self._node:
-            return
-        if len(node) and bool((node.diff() < 0).any()):
-            raise OptionError(
-                "option 'fused_interp' needs Gaussians in the order of their nodes, but this checkpoint was written before "
-                "they were kept so; train again, or leave the option out"
-            )
-        counts = torch.bincount(node, minlength=len(scene.tracks) + 1)
-        self._still = int(counts[BACKGROUND])
-        self._starts = torch.cat([counts.new_zeros(1), counts[1:].cumsum(0)])
-        self._track, self._node = node[self._still :] - 1, node
+        if node is not self._node:
+            nodes = torch.arange(len(scene.tracks) + 2, device=node.device)
+            self._begins, self._still, self._track, self._node = torch.searchsorted(node, nodes), 0, node, node
+            self._coming = Arrival(torch.stack([self._begins[BACKGROUND + 1], (node.diff() < 0).sum()]))
+        if self._coming is not None and self._coming.there():
+            self._still, early = map(int, self._coming.numbers())
+            if early:
+                raise OptionError(
+                    "option 'fused_interp' needs Gaussians in the order of their nodes, but this checkpoint was written "
+                    "before they were kept so; train again, or leave the option out"
+                )
+            self._coming, self._track = None, node[self._still :] - 1
+
+
+def with_origin(tracks: Tracks) -> Tracks:
+    """Before all others, one that stands at the origin, not turned."""
+    t, q = tracks.translations, tracks.quaternions
+    return replace(
+        tracks,
+        offsets=(0, *(1 + offset for offset in tracks.offsets)),
+        times=F.pad(tracks.times, (1, 0)),
+        translations=torch.cat([t.new_zeros(1, 3), t]),
+        quaternions=torch.cat([F.pad(q.new_ones(1, 1), (0, 3)), q]),
+    )
 
 
 def exist(

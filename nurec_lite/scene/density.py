@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from nurec_lite.geometry.se3 import quat_normalize, quat_to_matrix
 from nurec_lite.scene.gaussians import Gaussians
@@ -39,11 +40,48 @@ def relocate(
         return None
     rows = torch.cat([torch.nonzero(dead).squeeze(-1), torch.arange(len(g), len(g) + n_new, device=dead.device)])
     source = torch.arange(len(g) + n_new, device=dead.device)
-    likely = opacity if weights is None else opacity * weights
-    source[rows] = _draw(torch.where(dead, torch.zeros_like(opacity), likely), len(rows), generator)
+    source[rows] = _draw(_likely(opacity, dead, weights), len(rows), generator)
     copies = torch.bincount(source, minlength=len(g))[source].clamp(max=MAX_COPIES)
+    return _continued(g, source, copies, None, jitter, generator)
+
+
+@torch.no_grad()
+def relocate_in_place(
+    g: Gaussians,
+    n_new: int,  # Gaussians to add
+    generator: torch.Generator,
+    weights: Tensor | None = None,  # [N] positive; None: all equal
+    jitter: float = 0.0,  # standard deviations by which copies move apart
+) -> Relocation:
+    """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
+    so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
+    opacity = torch.sigmoid(g.opacity_logits)
+    dead = opacity <= DEAD_OPACITY
+    empty = F.pad(dead & ~dead.all(), (0, n_new), value=True)
+    drawn = _draw(_likely(opacity, dead, weights), len(empty), generator)
+    source = torch.where(empty, drawn, torch.arange(len(empty), device=dead.device))
+    counts = torch.zeros_like(source[: len(g)]).scatter_add_(0, source, torch.ones_like(source))
+    copies = counts[source].clamp(max=MAX_COPIES)
+    return _continued(g, source, copies, MAX_COPIES, jitter, generator)
+
+
+def _likely(opacity: Tensor, dead: Tensor, weights: Tensor | None) -> Tensor:
+    """[N] how likely each is drawn."""
+    return torch.where(dead, torch.zeros_like(opacity), opacity if weights is None else opacity * weights)
+
+
+def _continued(
+    g: Gaussians,
+    source: Tensor,  # [M] int64, the Gaussian that each of the new store's is a copy of
+    copies: Tensor,  # [M] int64, how many share that source
+    most: int | None,  # of these, or more; as split_opacity takes it
+    jitter: float,  # standard deviations
+    generator: torch.Generator,
+) -> Relocation:
+    """The new store: what has several copies is parted among them."""
+    opacity = torch.sigmoid(g.opacity_logits)
     values = {name: getattr(g, name).detach()[source] for name in Gaussians.trained()}
-    shared, shrink = split_opacity(opacity[source], copies)
+    shared, shrink = split_opacity(opacity[source], copies, most)
     changed = copies > 1
     logits = torch.logit(shared.clamp(min=DEAD_OPACITY, max=1 - 1e-6))
     values["opacity_logits"] = torch.where(changed, logits, values["opacity_logits"])
@@ -70,13 +108,16 @@ def _draw(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
 def split_opacity(
     opacity: Tensor,  # [N] of the Gaussian that is copied
     copies: Tensor,  # [N] int64, how many stand in its place
+    most: int | None = None,  # of them, or more; None: as many as there are, which waits for the device
 ) -> tuple[Tensor, Tensor]:  # opacity of each copy [N], factor of its scales [N]
     """Equation 9 of 3DGS-MCMC: n copies that together look as one did. o' = 1 - (1 - o)^(1/n); the scales shrink by
     o / sum_{k=0}^{n-1} C(n, k + 1) (-1)^k o'^(k+1) / sqrt(k + 1), the paper's double sum added up over i."""
     o, n = opacity.double().clamp(max=1 - 1e-7), copies.double()
     shared = 1 - (1 - o) ** (1 / n)
     total = torch.zeros_like(o)
-    for k in range(int(copies.max()) if len(copies) else 0):
+    if most is None:
+        most = int(copies.max()) if len(copies) else 0
+    for k in range(most):
         log_choose = torch.lgamma(n + 1) - math.lgamma(k + 2) - torch.lgamma((n - k).clamp(min=1))
         term = torch.exp(log_choose) * (-1) ** k * shared ** (k + 1) / math.sqrt(k + 1)
         total += torch.where(copies > k, term, torch.zeros_like(term))
@@ -86,7 +127,7 @@ def split_opacity(
 @torch.no_grad()
 def add_noise(
     g: Gaussians,
-    amount: float,  # standard deviations at opacity 0
+    amount: float | Tensor,  # [] standard deviations at opacity 0
     generator: torch.Generator,
 ) -> None:
     """means += amount sigmoid(100 (0.005 - o)) Sigma^(1/2) eta, after equation 10 of 3DGS-MCMC.

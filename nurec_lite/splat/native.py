@@ -4,7 +4,6 @@
 Letters: N Gaussians, V of them visible, R rays.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,9 +13,8 @@ import torch
 from torch import Tensor
 
 from nurec_lite import ops
-from nurec_lite.geometry.camera import SHUTTERS
+from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
@@ -24,6 +22,7 @@ from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
 from nurec_lite.splat.tiles import PairList, camera_rays
+from nurec_lite.splat.view_numbers import centre_of, trajectory, view_numbers
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
@@ -49,26 +48,34 @@ def project(
     view: CameraView | LidarView,
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view."""
+    return Projection(*torch.ops.nurec_lite.project(*_seen_from(gaussians, view)))
+
+
+@torch.no_grad()
+def project_all(
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+) -> Projection:
+    """The same of all Gaussians, the others last, with bounds that hold nothing. The host need not know how many are seen."""
+    return Projection(*torch.ops.nurec_lite.project_all(*_seen_from(gaussians, view)))
+
+
+def _seen_from(gaussians: AnyGaussians, view: CameraView | LidarView) -> tuple[Any, ...]:
     cells = view.lidar.cells(device=gaussians.means.device) if isinstance(view, LidarView) else _NO_CELLS
-    return Projection(
-        *torch.ops.nurec_lite.project(
-            *placed(gaussians, view), view_numbers(view), _directions(view), cells.edges, cells.columns
-        )
-    )
+    return *placed(gaussians), view_numbers(view), _directions(view), cells.edges, cells.columns, centre_of(view)
 
 
 def placed(
     gaussians: AnyGaussians,
-    view: CameraView | LidarView,
 ) -> tuple[Tensor, ...]:
     """As operators take Gaussians: means and quaternions of those that stand still, then of those that may move, with velocities;
-    scales and opacities of all. Means are relative to the centre of the view."""
-    g, centre = gaussians, view.centre()
+    scales and opacities of all. The operators subtract the centre of the view from means when they read them."""
+    g = gaussians
     if isinstance(g, PartedGaussians):
-        still = g.still_means - centre, g.still_quats
+        still = g.still_means, g.still_quats
     else:
         still = g.means.new_empty(0, 3), g.quats.new_empty(0, 4)
-    return *still, g.means - centre, g.quats, g.velocities, g.scales, g.opacities
+    return *still, g.means, g.quats, g.velocities, g.scales, g.opacities
 
 
 @torch.no_grad()
@@ -91,6 +98,25 @@ def tile(
     )
 
 
+@torch.no_grad()
+def tile_within(
+    projection: Projection,
+    view: CameraView | LidarView,
+    room: int,  # entries
+    plan: RenderPlan = CPU_PLAN,
+) -> tuple[PairList, Tensor]:  # the list, and [1] int64 how many entries it would have to hold
+    """`tile` without waiting for the number of entries: those that find no room are left out."""
+    bounds = projection.low, projection.high, projection.index
+    if isinstance(view, CameraView):
+        size = view.camera.width, view.camera.height
+        *lists, needed = torch.ops.nurec_lite.tile_camera_within(*bounds, *size, plan.tile, room)
+        return PairList(camera_rays(*size, plan.tile, projection.low.device), *lists), needed
+    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps, projection.low.device)
+    grid = _directions(view), cells.edges, cells.columns
+    *lists, needed = torch.ops.nurec_lite.tile_lidar_within(*bounds, *grid, plan.cell_rays, room)
+    return PairList(*lists), needed
+
+
 def blend(
     gaussians: AnyGaussians,
     features: Tensor,  # [N, C]
@@ -101,8 +127,8 @@ def blend(
 ) -> Blend:
     """Blends the Gaussians of each tile's list over the tile's rays."""
     out = torch.ops.nurec_lite.render(
-        *placed(gaussians, view), features, rays.origins, rays.directions, rays.delays,
-        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), plan.backward,
+        *placed(gaussians), features, rays.origins, rays.directions, rays.delays,
+        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), plan.backward, centre_of(view),
     )  # fmt: skip
     return Blend(*out)
 
@@ -114,7 +140,26 @@ def colour(
     return torch.ops.nurec_lite.sh_colour(gaussians.sh, local_directions(gaussians, view.eye()))
 
 
-CPU_KERNELS = Kernels(colour, blend)
+def rays(view: CameraView | LidarView) -> Rays:
+    """As view.rays(), in one kernel."""
+    if _learned(view):
+        return view.rays()
+    if isinstance(view, LidarView):
+        directions, fractions = _directions(view), view.fractions.contiguous()
+    else:
+        directions, fractions = _pixels(view)
+    return Rays(*torch.ops.nurec_lite.rays(trajectory(view), directions, fractions))
+
+
+def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:
+    """Directions [R, 3] and fractions [R], or [1] if the sensor exposes all pixels at once."""
+    device = view.T_world_sensor_start.device
+    fractions = pixel_fractions(view.camera, torch.float32, device).flatten()
+    directions = pixel_directions(view.camera, torch.float32, device).flatten(0, 1)
+    return directions, fractions[:1] if view.camera.shutter == "global" else fractions
+
+
+CPU_KERNELS = Kernels(colour, blend, rays=rays)
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
 CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
 
@@ -150,31 +195,11 @@ def render_lidar(
 
 def moves(view: CameraView | LidarView) -> bool:
     """Whether rays have origins or delays of their own, or their origins want a gradient."""
-    learned = view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
-    return isinstance(view, LidarView) or view.camera.shutter != "global" or learned
+    return isinstance(view, LidarView) or view.camera.shutter != "global" or _learned(view)
 
 
-def view_numbers(view: CameraView | LidarView) -> Tensor:
-    """[45] as `View` of kernels/math/sensor.cuh lists them, on the host."""
-    start, end = view.poses_on_host()
-    centre = (0.5 * (start.float() + end.float())[:3, 3]).double()  # as View.centre() rounds it
-    R0, R1 = start[:3, :3], end[:3, :3]
-    axes = quat_to_matrix(interpolate_between(start, end, start.new_tensor(0.5))[0])
-    moves = [R0.T.flatten(), R1.T.flatten(), R0.T @ (centre - start[:3, 3]), R1.T @ (centre - end[:3, 3])]
-    travel, turning = float((end - start)[:3, 3].norm()), float((R1 - R0).norm()) / math.sqrt(2)
-    rest = [travel, turning, float(isinstance(view, CameraView)), *_sensor_numbers(view)]
-    return torch.cat(
-        [*moves, start.new_tensor([view.time_end - view.time_start]), axes[:, 2], start.new_tensor(rest)]
-    ).float()
-
-
-def _sensor_numbers(view: CameraView | LidarView) -> list[float]:
-    """12 of the camera and 2 of the lidar; zeros for the one that the view is not of."""
-    if isinstance(view, LidarView):
-        return [0.0] * 12 + [view.lidar.spin_rate, view.lidar.azimuth_start]
-    c = view.camera
-    model = [c.width, c.height, c.fx, c.fy, c.cx, c.cy, *(c.distortion or [0.0] * 5), SHUTTERS.index(c.shutter)]
-    return [*model, 0.0, 0.0]
+def _learned(view: View) -> bool:
+    return view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
 
 
 def _directions(view: CameraView | LidarView) -> Tensor:

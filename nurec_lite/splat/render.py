@@ -58,6 +58,10 @@ def _blend(gaussians: AnyGaussians, features: Tensor, rays: Rays, pairs: PairLis
     return blend(gaussians.whole(), features, rays, pairs, view.centre())
 
 
+def _rays(view: CameraView | LidarView) -> Rays:
+    return view.rays()
+
+
 def _listed(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:
     used, members = compact(pairs.gaussians, len(gaussians))
     return gaussians.select(used), replace(pairs, gaussians=members)
@@ -74,6 +78,7 @@ class Kernels:
     listed: Callable[[AnyGaussians, PairList], tuple[AnyGaussians, PairList]] = (
         _listed  # leaves only the Gaussians that some tile looks at, where that pays
     )
+    rays: Callable[[Any], Rays] = _rays  # of the view
 
 
 REFERENCE = Kernels()
@@ -90,7 +95,7 @@ def render_camera(
     with span("gather"):
         gaussians, pairs = kernels.listed(gaussians, pairs)
     with span("rays"):
-        rays = view.rays()
+        rays = kernels.rays(view)
     with span("colour"):
         colour = kernels.colour(gaussians, view)
     with span("blend"):
@@ -111,7 +116,7 @@ def render_lidar(
     with span("gather"):
         gaussians, pairs = kernels.listed(gaussians, pairs)
     with span("rays"):
-        rays = view.rays()
+        rays = kernels.rays(view)
     with span("blend"):
         out = kernels.blend(gaussians, gaussians.lidar, rays, pairs, view)
     intensity, drop = out.features.unbind(-1)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
-from nurec_lite.geometry.camera import Camera, pixel_directions, project_points, shutter_fraction
+from nurec_lite.geometry.camera import Camera, pixel_directions, pixel_fractions, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, wrap_angle
 from nurec_lite.geometry.se3 import interpolate_between, invert, quat_rotate, transform
 
@@ -101,13 +101,8 @@ class CameraView(View):
 
     def rays(self) -> Rays:
         """One ray a pixel, row by row."""
-        directions = pixel_directions(self.camera, self.T_world_sensor_start.dtype, self.T_world_sensor_start.device)
-        v, u = torch.meshgrid(
-            torch.arange(self.camera.height, device=directions.device) + 0.5,
-            torch.arange(self.camera.width, device=directions.device) + 0.5,
-            indexing="ij",
-        )
-        fractions = shutter_fraction(self.camera, torch.stack([u, v], dim=-1).to(directions.dtype))
+        like = self.T_world_sensor_start.dtype, self.T_world_sensor_start.device
+        directions, fractions = pixel_directions(self.camera, *like), pixel_fractions(self.camera, *like)
         return self._rays(directions.flatten(0, 1), fractions.flatten())
 
     def project(

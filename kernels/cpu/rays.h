@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rays of a view on the CPU: plain arrays. Letters: R rays.
+#pragma once
+
+#include <cstdint>
+
+#include "../math/rays.cuh"
+
+namespace nurec::cpu {
+
+struct RayParams {
+    int64_t n;                // R
+    bool alike;               // all rays have the first fraction
+    Trajectory<float> path;   // of the sensor
+    float const* directions;  // [R, 3] unit, sensor frame
+    float const* fractions;   // [R] 0 at the start of the view, 1 at its end
+    float* origins;           // [R, 3] metres, relative to the centre of the view
+    float* world;             // [R, 3] unit, world axes
+    float* delays;            // [R] seconds after the middle of the view
+};
+
+void make_rays(RayParams const& p);
+
+}  // namespace nurec::cpu
