@@ -86,7 +86,10 @@ def timed(
     first = next(iter(found))
     expected = libraries[first].gradients(problem)
     for name in list(found)[1:]:
-        found[name] |= checked(libraries[name].gradients(problem), expected)
+        try:
+            found[name] |= checked(libraries[name].gradients(problem), expected)
+        except RuntimeError as error:  # such as too many resources
+            found[name]["status"] = str(error)
     able = [name for name in found if name == first or found[name]["status"] is None]
     taken = measure({name: libraries[name] for name in able}, problem, args.warmup, args.rounds, device)
     for name, samples in taken.items():

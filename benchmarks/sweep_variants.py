@@ -91,12 +91,13 @@ def compile_variant(
     architectures: Sequence[str],  # one if it is to be called
     target: Path | None = None,  # shared library; None: only to see what it takes
 ) -> dict[str, Usage]:  # of the swept kernel, by architecture
-    nvcc = find_tools(architectures[0]).nvcc
-    assert nvcc is not None
-    flags = [*FLAGS["cuda/render_backward_camera.cu"].split(), "-I", str(resource("kernels/cuda")), "--resource-usage"]
+    tools = find_tools(architectures[0])
+    assert tools.nvcc is not None
+    flags = ["-ccbin", tools.compiler, *FLAGS["cuda/render_backward_camera.cu"].split(), "--resource-usage"]
+    flags += ["-I", str(resource("kernels/cuda"))]
     flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
     out = ["-fatbin", "-o", "/dev/null"] if target is None else ["-shared", "-o", str(target)]
-    ran = subprocess.run([nvcc, *flags, *defines, *out, str(SOURCE)], capture_output=True, text=True, check=False)
+    ran = subprocess.run([tools.nvcc, *flags, *defines, *out, str(SOURCE)], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise RuntimeError(f"nvcc does not compile {SOURCE.name} with {' '.join(defines)}:\n{ran.stdout}{ran.stderr}")
     kernels = parse(ran.stdout + ran.stderr)

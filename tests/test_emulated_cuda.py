@@ -23,7 +23,7 @@ RUNS = {  # files, further arguments, and how many tests must have passed
     "split backward": (
         ("test_split_backward.py", "test_parity_render.py"),
         ("-k", "test_split_backward or (split and (odd_sizes or few_rays or crowded or skipped or layers or apart))"),
-        450,
+        380,
     ),
     "others": (
         tuple(

@@ -94,6 +94,34 @@ def test_a_swap_cannot_lose_a_wrapper() -> None:
     assert stages.swap("late", tile=print).wrapped == {"step"}
 
 
+def test_fields_of_the_plan_reach_the_compiled_stages() -> None:
+    native = Stages.of("native", torch.device("cpu"))
+    stages = native.planned("first", tile=8).planned("second", cell_rays=16)
+    assert stages.claims == {"plan.tile": "first", "plan.cell_rays": "second"} and native.claims == {}
+    assert native.plan is not None and stages.plan == replace(native.plan, tile=8, cell_rays=16)
+    for name in ("tile", "render_camera", "render_lidar"):
+        assert getattr(stages, name).keywords == {"plan": stages.plan}, name
+
+
+def test_two_options_that_set_one_field_are_an_error_that_names_both_and_the_field() -> None:
+    stages = Stages.of("native", torch.device("cpu")).planned("first", tile=8)
+    with pytest.raises(OptionError, match=r"'first' and 'second' both set 'tile' of the plan"):
+        stages.planned("second", tile=4)
+
+
+def test_a_plan_leaves_swapped_stages_and_refuses_wrapped_ones() -> None:
+    native = Stages.of("native", torch.device("cpu"))
+    stages = native.swap("mine", tile=print).planned("other", cell_rays=16)
+    assert stages.tile is print and getattr(stages.render_lidar, "keywords", None) == {"plan": stages.plan}
+    with pytest.raises(OptionError, match=r"'late' replaces the stage 'render_camera', which another option wraps"):
+        native.wrap(render_camera=lambda inner: inner).planned("late", cell_rays=16)
+
+
+def test_the_reference_has_no_plan() -> None:
+    with pytest.raises(OptionError, match="'mine' changes compiled kernels; it needs ops=native and render=own"):
+        Stages().planned("mine", tile=8)
+
+
 def test_close_ends_what_stages_have_started() -> None:
     class Closing:
         closed = 0

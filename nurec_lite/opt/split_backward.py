@@ -6,8 +6,7 @@ same template know their features, whether rays move, and which outputs have a g
 training step), and add up only what follows from it. The Gaussian's gradient is added up as moments in its own frame
 (kernels/math/moments.cuh): 13 to 16 numbers instead of 16 to 19, whose sums over a warp take 15 or 16 shuffles instead of 80 to 95,
 since lanes swap halves of what they hold. A warp of the camera's takes 8x4 pixels instead of 16x2.
-Source: NVIDIA's Nsight post on Omniverse NuRec, which took renderBackward apart; sums by halves are the transposing reduction of
-many-valued butterflies.
+Source: NVIDIA's Nsight post on Omniverse NuRec, which took renderBackward apart; moments and sums by halves are our own.
 Gain: see the README's table of options.
 Limits: kernels for the GPU alone; on a CPU the results are the same, and so is the time. Needs ops=native. Class exact: the same
 formulas, gradients added up in another order.
