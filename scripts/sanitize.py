@@ -49,6 +49,10 @@ VARIANTS = (  # overrides and cameras: degree 1 at 192 x 96, the others at 38 x 
     ("model.sh_degree=0 data.downscale=5", "rolling"),
     ("model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync]", "global"),  # one pose an image
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of the poses, by those of the rays
+    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward]", "rolling"),
+    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward,launch_bounds,shared_memory]", "rolling"),
+    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward,launch_bounds,shared_memory]", "global"),
+    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward,launch_bounds,shared_memory]", "learned"),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
 

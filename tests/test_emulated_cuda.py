@@ -19,7 +19,12 @@ from nurec_lite.build import BuildError
 
 TESTS = Path(__file__).parent
 RUNS = {  # files, further arguments, and how many tests must have passed
-    "render": (("test_parity_render.py",), (), 170),
+    "render": (("test_parity_render.py",), ("-k", "shared"), 170),
+    "split backward": (
+        ("test_split_backward.py", "test_parity_render.py"),
+        ("-k", "test_split_backward or (split and (odd_sizes or few_rays or crowded or skipped or layers or apart))"),
+        450,
+    ),
     "others": (
         tuple(
             f"test_{name}.py"

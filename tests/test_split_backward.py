@@ -59,7 +59,17 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> list[Any]:
     parts = in_parts(g, n // 3)
     pairs = native.tile(native.project(parts, view), view, plan_of(device))
     rays, features = view.rays(), g.lidar if sensor == "lidar" else torch.rand(n, 3)
-    values = [*native.placed(parts, view), features, rays.origins, rays.directions, rays.delays]
+    still_means, still_quats, means, *more = native.placed(parts)
+    values = [
+        still_means - view.centre(),
+        still_quats,
+        means - view.centre(),
+        *more,
+        features,
+        rays.origins,
+        rays.directions,
+        rays.delays,
+    ]
     values += [pairs.rays, pairs.offsets, pairs.gaussians]
     return [v.to(device) for v in values]
 

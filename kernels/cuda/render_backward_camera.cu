@@ -9,7 +9,7 @@ namespace {
 template <class L, bool MOVING, bool DISTANCE, bool RAYS>
 __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
     renderBackwardCamera(RenderParams p, RenderOutputs out, RenderGrads d) {
-    backward_block<Needs<3, true, MOVING, DISTANCE, RAYS>, L>(p, out, d);
+    backward_block<CameraNeeds<MOVING, DISTANCE, RAYS>, L>(p, out, d);
 }
 
 template <int PLAN>

@@ -9,7 +9,7 @@ namespace {
 template <class L, bool RAYS>
 __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
     renderBackwardLidar(RenderParams p, RenderOutputs out, RenderGrads d) {
-    backward_block<Needs<2, false, true, true, RAYS>, L>(p, out, d);
+    backward_block<LidarNeeds<RAYS>, L>(p, out, d);
 }
 
 template <int PLAN>

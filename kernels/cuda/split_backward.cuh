@@ -15,13 +15,20 @@
 
 namespace nurec::cuda {
 
-// What a kernel is for. PATCHES: a warp takes 8x4 of a tile's 16x16 pixels, which fewer Gaussians reach than 16x2.
+// What a kernel is for. PATCHES: a warp takes 8x4 of a tile's 16x16 pixels, or 8x8, which fewer Gaussians reach than
+// 16x2.
 // MOVING: rays have origins and delays. DISTANCE: the distance has a gradient. RAYS: rays get gradients.
 template <int FEATURES_, bool PATCHES_, bool MOVING_, bool DISTANCE_, bool RAYS_>
 struct Needs {
     static constexpr int FEATURES = FEATURES_, SUMS = (MOVING_ ? 13 : 10) + FEATURES_;
     static constexpr bool PATCHES = PATCHES_, MOVING = MOVING_, DISTANCE = DISTANCE_, RAYS = RAYS_;
 };
+
+template <bool MOVING, bool DISTANCE, bool RAYS>
+using CameraNeeds = Needs<3, true, MOVING, DISTANCE, RAYS>;
+
+template <bool RAYS>
+using LidarNeeds = Needs<2, false, true, true, RAYS>;
 
 template <class N>
 struct OneRay {
@@ -35,7 +42,7 @@ struct OneRay {
 // The n-th ray of a tile, neighbours in the image for the lanes of a warp; -1: none.
 template <class N>
 __device__ int64_t ray_of(RenderParams const& p, int n) {
-    int const patch = n / 32, x = n % 8 + 8 * (patch % 2), y = n % 32 / 8 + 4 * (patch / 2);
+    int const patch = n / 32, x = n % 8 + 8 * (patch / 4), y = n % 32 / 8 + 4 * (patch % 4);
     int const slot = N::PATCHES ? 16 * y + x : n;
     return slot < p.rays_per_tile ? p.rays[blockIdx.x * p.rays_per_tile + slot] : -1;
 }
@@ -70,6 +77,7 @@ struct Batch<L, false> {
 
 template <class L>
 __device__ void stage(Row const* rows, int64_t const* list, int n, Batch<L>& batch) {
+#pragma unroll 1  // else the compiler keeps several rows in registers
     for (int k = int(threadIdx.x); k < n; k += L::THREADS) {
         int64_t const i = list[k];
         copy_row(batch.rows[k], rows[i]);
