@@ -157,9 +157,8 @@ def problem_of(workload: Workload, sensor: str, device: torch.device) -> Problem
         pairs = stages.tile(stages.project(gaussians, view), view)
         features = native.colour(gaussians, view) if isinstance(view, CameraView) else gaussians.lidar
         rays, moving = view.rays(), native.moves(view)
-        still_means, still_quats, means, *more = native.placed(gaussians)
-        given = [still_means - view.centre(), still_quats, means - view.centre(), *more, features]
-        given += [rays.origins, rays.directions, rays.delays]
+        given = [*native.placed(gaussians), features, rays.origins, rays.directions, rays.delays]
+        given[0], given[2] = given[0] - view.centre(), given[2] - view.centre()  # the means
         given = [t.detach().contiguous() for t in (*given, pairs.rays, pairs.offsets, pairs.gaussians)]
         out = torch.ops.nurec_lite.render(*given, moving)[:3]
     return packed(given, list(out), moving, with_distance=sensor == "lidar")

@@ -59,17 +59,12 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> list[Any]:
     parts = in_parts(g, n // 3)
     pairs = native.tile(native.project(parts, view), view, plan_of(device))
     rays, features = view.rays(), g.lidar if sensor == "lidar" else torch.rand(n, 3)
-    still_means, still_quats, means, *more = native.placed(parts)
-    values = [
-        still_means - view.centre(),
-        still_quats,
-        means - view.centre(),
-        *more,
-        features,
-        rays.origins,
-        rays.directions,
-        rays.delays,
-    ]
+    placed = list(native.placed(parts))
+    placed[0], placed[2] = (
+        placed[0] - view.centre(),
+        placed[2] - view.centre(),
+    )  # means, as the operators take them without a centre
+    values = [*placed, features, rays.origins, rays.directions, rays.delays]
     values += [pairs.rays, pairs.offsets, pairs.gaussians]
     return [v.to(device) for v in values]
 
