@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# The figures that README, docs/ and benchmarks/results quote for a GPU, part by part; fails when a part fails.
+#
+#   scripts/gpu_figures.sh OUT PART... [-- KEY=VALUE...]
+#   scripts/gpu_figures.sh runs/figures scene collect -- data=pack data.root=drive.pack
+#
+# scene     a run of STEPS steps (7000) with OPTIONS; the parts after it start from its checkpoint, or from CHECKPOINT
+# collect   interpolation alone, on the benchmark's workload and on the drive; collecting; the waits of a step; ranges
+# timeline  nsys of the baseline and of OPTIONS, ten steps each with pictures, and 500 steps of OPTIONS with relocation
+# quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once
+# kernels   bench_render with the backward options one after another and gsplat beside them; ncu of the backward kernels
+# sweep     launch bounds: every variant compiled, checked and timed
+#
+# KEY=VALUE are those of nurec_lite.train for every part: the drive above all. PYTHON=... chooses the interpreter.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 1
+PYTHON="${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}"
+export PYTHONPATH="$PWD${PYTHONPATH:+:$PYTHONPATH}"
+OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
+BACKWARD="split_backward,launch_bounds,shared_memory"
+STEPS="${STEPS:-7000}"
+
+[ $# -ge 2 ] || { sed -n '3,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+out=$1; shift
+parts=() data=()
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --) shift; data=("$@"); break ;;
+        scene | collect | timeline | quality | kernels | sweep) parts+=("$1"); shift ;;
+        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, kernels, sweep" >&2; exit 2 ;;
+    esac
+done
+mkdir -p "$out"
+CHECKPOINT="${CHECKPOINT:-$out/scene/checkpoint.pt}"
+large=(${data[@]+"${data[@]}"} +size=large train.seconds=null)
+resumed=("${large[@]}" "train.resume=$CHECKPOINT" train.steps=20000) # in the middle of a run, with relocation
+
+scene() {
+    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "+opt=[$OPTIONS]" "out=$out/scene" train.timing=true
+}
+
+collect() {
+    local status=0
+    "$PYTHON" benchmarks/bench_interpolate.py --out "$out/interpolate.json" || status=1
+    "$PYTHON" benchmarks/bench_interpolate.py --capture ${data[@]+"${data[@]}"} --out "$out/interpolate_drive.json" || status=1
+    "$PYTHON" benchmarks/bench_collect_once.py "${resumed[@]}" --out "$out/collect.json" || status=1
+    "$PYTHON" benchmarks/bench_no_sync.py "${resumed[@]}" --out "$out/no_sync.json" || status=1
+    "$PYTHON" benchmarks/bench_ranges.py "${resumed[@]}" --out "$out/ranges.json" || status=1
+    return $status
+}
+
+timeline() {
+    local status=0 with="+opt=[$OPTIONS]"
+    "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "out=$out/nsys_baseline" || status=1
+    "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "$with" "out=$out/nsys_options" || status=1
+    "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "$with" warmup=60 steps=500 "out=$out/nsys_500" || status=1
+    "$PYTHON" -m nurec_lite.profile compare "$out/nsys_baseline" "$out/nsys_options" || status=1
+    return $status
+}
+
+quality() {
+    "$PYTHON" benchmarks/quality_gate.py --sets "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --out "$out/quality" \
+        ${data[@]+"${data[@]}"} data.downscale=2
+}
+
+kernels() {
+    local status=0 drive=(--checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"})
+    "$PYTHON" benchmarks/bench_render.py --opt '' split_backward split_backward,launch_bounds "$BACKWARD" --peer \
+        --train-steps 300 --out "$out/render.json" "${drive[@]}" || status=1
+    "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --out "$out/diagnosis" "${drive[@]}" || status=1
+    "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --opt "$BACKWARD" --out "$out/diagnosis_split" "${drive[@]}" ||
+        status=1
+    return $status
+}
+
+sweep() {
+    "$PYTHON" benchmarks/sweep_launch_bounds.py --checkpoint "$CHECKPOINT" --workloads captured --out "$out/sweep" \
+        --capture ${data[@]+"${data[@]}"}
+}
+
+status=0
+for part in "${parts[@]}"; do
+    echo "== $part"
+    "$part" || { echo "== $part failed"; status=1; }
+done
+exit $status
