@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,27 +19,23 @@ from emulation import EMULATED, compiled
 from nurec_lite.build import BuildError
 
 TESTS = Path(__file__).parent
-RUNS = {  # files, further arguments, and how many tests must have passed
-    "render": (("test_parity_render.py",), ("-k", "shared"), 170),
-    "split backward": (
-        ("test_split_backward.py", "test_parity_render.py"),
-        ("-k", "test_split_backward or (split and (odd_sizes or few_rays or crowded or skipped or layers or apart))"),
-        380,
-    ),
-    "others": (
-        tuple(
-            f"test_{name}.py"
-            for name in ("parity_project", "parity_tiles", "parted", "move_actors", "sh_op", "ops", "fused_interp")
-        ),
-        (),
-        500,
-    ),
-    "in a random order": (
-        ("test_parity_render.py", "test_parity_project.py", "test_parity_tiles.py", "test_move_actors.py"),
-        ("-k", "test_cameras or test_lidars or test_lists_of or test_patterns or test_values or edges"),
-        150,
-    ),
+FILES = {"test_parted.py"} | {  # and those that choose between devices
+    path.name
+    for path in TESTS.glob("test_*.py")
+    if re.search(r"\bDEVICES\b", path.read_text()) and path != Path(__file__)
 }
+RENDER = "test_parity_render.py"
+RUNS = {  # files, which of their tests, and how many must have passed; all of RENDER over all instances takes two minutes
+    "render": ([RENDER], "not cpu-split", 170),
+    "render, other instances": (
+        [RENDER], "cpu-split and (test_cameras or test_lidars or odd_sizes or few_rays or hundreds)", 100,
+    ),
+    "others": (sorted(FILES - {RENDER}), "", 600),
+    "in a random order": (
+        [RENDER, "test_parity_project.py", "test_parity_tiles.py", "test_move_actors.py", "test_split_backward.py"],
+        "test_cameras or test_lidars or any_length or hundreds or test_lists_of or test_patterns or test_values", 200,
+    ),
+}  # fmt: skip
 pytestmark = pytest.mark.skipif(EMULATED, reason="starts the emulation itself")
 
 
@@ -49,10 +46,11 @@ pytestmark = pytest.mark.skipif(EMULATED, reason="starts the emulation itself")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[subprocess.Popen[str], Path]]]:
     """All at once, each a process with a report."""
     folder, started = tmp_path_factory.mktemp("emulated"), {}
-    for name, (files, arguments, _) in RUNS.items():
+    for name, (files, which, _) in RUNS.items():
         report = folder / f"{name}.xml"
         more = {"NUREC_LITE_EMULATION_SEED": "12345"} if "random" in name else {}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *arguments]
+        options = ["-q", "-p", "no:cacheprovider", f"--junitxml={report}", "-k", which]
+        command = [sys.executable, "-m", "pytest", *options]
         process = subprocess.Popen(
             [*command, *files], cwd=TESTS, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=os.environ | {"NUREC_LITE_EMULATE_CUDA": "1", "PYTHONPATH": os.pathsep.join(sys.path)} | more,
@@ -73,6 +71,20 @@ def test_parity(run: str, runs: dict[str, tuple[subprocess.Popen[str], Path]]) -
     suite = ElementTree.parse(report).getroot().find("testsuite")
     assert suite is not None
     assert int(suite.attrib["tests"]) - int(suite.attrib["skipped"]) >= RUNS[run][2], output[-2000:]
+
+
+@pytest.mark.slow
+def test_operators_of_tensors_on_the_cpu_are_the_emulated_ones() -> None:
+    """1025 colours are five blocks of 256 threads."""
+    code = (
+        "import ctypes, emulation, torch; from nurec_lite import ops; emulation.install(); ops.load();"
+        "torch.ops.nurec_lite.sh_colour(torch.zeros(1025, 4, 3), torch.zeros(1025, 3));"
+        "library = ctypes.CDLL(str(emulation.library()));"
+        "print(ctypes.c_uint64.in_dll(library, 'nurec_emulated_blocks').value)"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert ran.stdout.strip() == "5"
 
 
 # ---- kernels that show what the emulation does
