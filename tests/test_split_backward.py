@@ -60,10 +60,8 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> list[Any]:
     pairs = native.tile(native.project(parts, view), view, plan_of(device))
     rays, features = view.rays(), g.lidar if sensor == "lidar" else torch.rand(n, 3)
     placed = list(native.placed(parts))
-    placed[0], placed[2] = (
-        placed[0] - view.centre(),
-        placed[2] - view.centre(),
-    )  # means, as the operators take them without a centre
+    for k in (0, 2):  # means, as the operators take them without a centre
+        placed[k] = placed[k] - view.centre()
     values = [*placed, features, rays.origins, rays.directions, rays.delays]
     values += [pairs.rays, pairs.offsets, pairs.gaussians]
     return [v.to(device) for v in values]
