@@ -33,7 +33,8 @@ from nurec_lite.opt import build_stages, known_options, parameters_of
 from nurec_lite.optim import make_optimizer
 from nurec_lite.profiling.ranges import STEP, switch
 from nurec_lite.profiling.timing import Latency, Timing
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 from nurec_lite.train import make_state, one_step
 
 SETS = ((), ("collect_once",), ("fused_interp",), ("fused_interp", "collect_once"))

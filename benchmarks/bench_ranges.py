@@ -35,7 +35,8 @@ from nurec_lite.files import write_text
 from nurec_lite.opt import build_stages
 from nurec_lite.profiling.ranges import span, switch
 from nurec_lite.profiling.timing import Timing
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 from nurec_lite.train import make_state, one_step
 
 LOOP = 2000  # ranges of one sample

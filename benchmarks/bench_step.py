@@ -32,7 +32,8 @@ from nurec_lite.config import Config, to_dict
 from nurec_lite.environment import choose_device, environment
 from nurec_lite.files import write_text
 from nurec_lite.opt import build_stages
-from nurec_lite.stages import Stages, StepResult, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import StepResult, TrainState
 from nurec_lite.train import make_state
 
 Mark = torch.cuda.Event | float

@@ -34,7 +34,8 @@ from nurec_lite.opt import build_stages, parameters_of
 from nurec_lite.optim import make_optimizer
 from nurec_lite.paths import resource
 from nurec_lite.scene.init import make_scene
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PARTS = ("next_batch", "step", "both")

@@ -27,7 +27,8 @@ from nurec_lite.config import Config
 from nurec_lite.environment import choose_device, environment
 from nurec_lite.files import write_text
 from nurec_lite.opt import build_stages
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 from nurec_lite.train import make_state, one_step
 
 

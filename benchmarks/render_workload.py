@@ -40,7 +40,8 @@ from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 from nurec_lite.train import one_step
 
 NAMES = ("captured", "simulated", "random")

@@ -28,7 +28,8 @@ from nurec_lite.splat import peer
 from nurec_lite.splat.project import NEAR
 from nurec_lite.splat.render import CameraImage
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.stages import PEER, Stages, StepResult, TrainState, render_frame, update
+from nurec_lite.stages import PEER, Stages, render_frame, update
+from nurec_lite.state import StepResult, TrainState
 
 _NO_OPACITY = 1e-10  # below it a pixel has no depth: gsplat's bound
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nurec_lite.capture.loader import Batch
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.stages import TrainState
+from nurec_lite.state import TrainState
 from nurec_lite.transfer import Arrival
 
 

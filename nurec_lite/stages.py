@@ -12,115 +12,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nurec_lite.baseline import Moved, density, load_batch, nothing_to_settle, optimize, to_device, total_loss
 from nurec_lite.capture.loader import Batch, BatchPlan
-from nurec_lite.capture.types import Capture
-from nurec_lite.config import Config, ConfigError
+from nurec_lite.config import ConfigError
 from nurec_lite.errors import UserError
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
-from nurec_lite.history import History
-from nurec_lite.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
-from nurec_lite.optim import means_rate, replace_gaussians, schedule
 from nurec_lite.profiling.ranges import in_span, span
 from nurec_lite.scene.collect import collect_at
-from nurec_lite.scene.density import Relocation, add_noise, by_node, relocate
-from nurec_lite.scene.footprint import footprints
-from nurec_lite.scene.gaussians import AnyGaussians, activate
+from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.plan import RenderPlan
 from nurec_lite.splat.project import Projection, project
 from nurec_lite.splat.render import CameraImage, LidarReturns, render_camera, render_lidar
 from nurec_lite.splat.tiles import PairList, tile
-from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.state import StepResult, TrainState
 
 OPS = ("native", "reference")
 RENDERS = ("own", "gsplat")
 PEER = "render=gsplat"  # under which name the peer claims stages
-PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
 
 class OptionError(UserError):
     """An option cannot be applied; the message names it and says why."""
-
-
-@dataclass
-class TrainState:
-    """All that changes while training, and what it is trained on."""
-
-    plan: BatchPlan
-    config: Config
-    scene: Scene
-    optimizer: torch.optim.Adam
-    generator: torch.Generator  # of noise and relocation, on the scene's device
-    device: torch.device
-    step: int = 0
-    seconds: float = 0.0  # of training so far
-    progress: float = 0.0  # 0 at the start, 1 at the end of the budget
-    history: History = field(default_factory=History)
-
-
-@dataclass(frozen=True)
-class StepResult:
-    """What the progress bar and the log show; tensors of one element, on the device."""
-
-    terms: dict[str, Tensor]  # every loss term before its weight
-    mse: Tensor  # of the image, clipped to 0..1
-    failed: Tensor | None = None  # not 0: the step changed nothing, and will be done again
-
-
-def load_batch(plan: BatchPlan, step: int) -> Batch:
-    """Decodes the step's image and sweep in this process."""
-    return plan.load(step)
-
-
-def total_loss(
-    state: TrainState,
-    batch: Batch,
-    image: Tensor,  # [H, W, 3]
-    target: Tensor,  # [H, W, 3]
-    returns: LidarReturns | None,
-    local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Weighted sum of all terms, and the terms."""
-    weights = state.config.loss
-    terms = {"image": image_loss(image, target, weights.ssim)}
-    if returns is not None and batch.sweep is not None:
-        terms |= lidar_loss(returns, batch.sweep)
-    local = activate(state.scene.gaussians) if local is None else local
-    terms |= regularisers(local["opacities"], local["scales"])
-    terms["exposure"] = exposure_regulariser(state.scene.exposure)
-    return weighted_sum(terms, weights), terms
-
-
-def optimize(state: TrainState) -> None:
-    """One update of every parameter, at the rates of the present progress."""
-    schedule(state.optimizer, state.config.lr, state.progress)
-    state.optimizer.step()
-    state.optimizer.zero_grad(set_to_none=True)
-
-
-def density(
-    state: TrainState,
-    relocate: Callable[..., Relocation | None] = relocate,
-    lasting: float | Tensor = 1.0,  # factor of the noise
-) -> None:
-    """After the update: relocation and growth now and then, noise at every step, fading as the means' rate does."""
-    config, g = state.config.density, state.scene.gaussians
-    due = (state.step + 1) % config.every == 0
-    if due and config.start <= state.progress <= config.stop:
-        n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
-        moved = relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
-        if moved is not None:
-            replace_gaussians(state.scene, state.optimizer, by_node(moved))
-    if config.noise > 0:
-        fade = means_rate(state.config.lr, state.progress) / state.config.lr.means
-        add_noise(g, config.noise * fade * lasting, state.generator)
-
-
-def _pixels(state: TrainState) -> Tensor:
-    """[N] that each Gaussian covers; unseen ones keep a tenth of one, and what fills the view counts as a patch of it."""
-    capture = state.plan.capture
-    assert capture.split is not None
-    return footprints(state.scene, capture, capture.split.train_images).clamp(*PIXELS)
 
 
 def collected(
@@ -209,32 +123,6 @@ def update(
         stages.density(state)
     mse = (image.detach().clamp(0, 1) - target).square().mean()
     return StepResult({name: term.detach() for name, term in terms.items()}, mse)
-
-
-Moved = tuple[Batch, CameraView, LidarView | None]  # a batch, and where its image and its rays were taken from
-
-
-def to_device(state: TrainState, batch: Batch) -> Moved:
-    """Copies the batch to the device."""
-    batch = batch.to(state.device)
-    return batch, *views(state.plan.capture, batch, state.device)
-
-
-def views(
-    capture: Capture,
-    batch: Batch,
-    device: torch.device | str,
-) -> tuple[CameraView, LidarView | None]:
-    """Where the batch's image and rays were taken from."""
-    camera = camera_view(capture, capture.images[batch.image_index], device)
-    if batch.sweep is None:
-        return camera, None
-    assert batch.sweep_index is not None
-    return camera, lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, device)
-
-
-def nothing_to_settle(stages: "Stages", state: TrainState) -> None:
-    """What the loop calls before it looks at the state, saves it or measures it; every step is done when it returns."""
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,8 @@ from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_train
 from nurec_lite.results import table
 from nurec_lite.scene.init import make_scene
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 from nurec_lite.tensorboard import check_tensorboard, tensorboard
 
 HELP = """

@@ -20,7 +20,8 @@ from nurec_lite.files import OutputError
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.optim import make_optimizer
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 
 HISTORY = [{"step": 1, "seconds": 0.5, "gaussians": 400, "psnr": 12.5}]
 

@@ -18,7 +18,8 @@ from nurec_lite.opt import build_stages, parameters_of
 from nurec_lite.scene import collect
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
 from nurec_lite.scene.gaussians import activate
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 
 ONCE = {"collect_once": parameters_of("collect_once")}
 FIELDS = ("means", "quats", "scales", "opacities", "sh", "frames", "lidar", "velocities")
@@ -65,7 +66,7 @@ def test_one_interpolation_and_one_activation(monkeypatch: pytest.MonkeyPatch) -
         activations.append(1)
         return activate(*arguments)
 
-    for module in ("nurec_lite.scene.collect", "nurec_lite.stages", "nurec_lite.opt.collect_once"):
+    for module in ("nurec_lite.scene.collect", "nurec_lite.baseline", "nurec_lite.opt.collect_once"):
         monkeypatch.setattr(f"{module}.activate", counted)
     gradients(replace(Stages(), interpolate=recorded), tiny_state())
     assert (queries, sum(activations)) == ([1, 1], 3)

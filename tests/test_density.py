@@ -13,6 +13,7 @@ import torch
 from tiny_capture import tiny_config, tiny_state
 from torch import Tensor
 
+from nurec_lite.baseline import density, optimize
 from nurec_lite.config import DensityConfig
 from nurec_lite.geometry.se3 import quat_conjugate, quat_normalize, quat_rotate
 from nurec_lite.optim import replace_gaussians
@@ -27,7 +28,7 @@ from nurec_lite.scene.density import (
     split_opacity,
 )
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.stages import TrainState, density, optimize
+from nurec_lite.state import TrainState
 
 getcontext().prec = 60
 

@@ -31,7 +31,8 @@ from nurec_lite.reconstruction import Reconstruction
 from nurec_lite.render import render
 from nurec_lite.splat.render import CameraImage
 from nurec_lite.splat.views import CameraView, camera_view
-from nurec_lite.stages import TrainState, render_frame
+from nurec_lite.stages import render_frame
+from nurec_lite.state import TrainState
 from nurec_lite.train import run
 
 CPU = torch.device("cpu")

@@ -9,7 +9,7 @@ from tiny_capture import tiny_state
 
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.stages import TrainState
+from nurec_lite.state import TrainState
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from nurec_lite.opt.fused_interp import FusedCollect, exist
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.gaussians import WorldGaussians, activate
 from nurec_lite.scene.scene import Scene
-from nurec_lite.stages import OptionError, Stages, TrainState
+from nurec_lite.stages import OptionError, Stages
+from nurec_lite.state import TrainState
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FUSED = {"fused_interp": parameters_of("fused_interp")}

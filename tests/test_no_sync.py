@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import bench_no_sync
 from nurec_lite import in_flight, transfer
+from nurec_lite.baseline import to_device
 from nurec_lite.capture.loader import Batch
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.checkpoint import load_checkpoint
@@ -25,7 +26,8 @@ from nurec_lite.opt.no_sync import NoSync
 from nurec_lite.splat import native
 from nurec_lite.splat.rooms import Rooms, key_of, rounded_up
 from nurec_lite.splat.views import CameraView, LidarView, camera_view
-from nurec_lite.stages import OptionError, Stages, StepResult, TrainState, to_device
+from nurec_lite.stages import OptionError, Stages
+from nurec_lite.state import StepResult, TrainState
 from nurec_lite.train import make_state, one_step, train
 
 NAMES = ("fused_interp", "collect_once", "no_sync")

@@ -10,8 +10,9 @@ import pytest
 import torch
 from tiny_capture import tiny_config, tiny_state
 
+from nurec_lite.baseline import load_batch
 from nurec_lite.config import TrainConfig
-from nurec_lite.stages import OptionError, Stages, load_batch
+from nurec_lite.stages import OptionError, Stages
 
 NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("plan", "claims", "wrapped", "closers"))
 

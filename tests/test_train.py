@@ -20,11 +20,13 @@ from PIL import Image
 from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_state
 
 import nurec_lite.train
+from nurec_lite.baseline import load_batch
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.config import Config, ConfigError, DataConfig, DensityConfig, TrainConfig
 from nurec_lite.measure import evaluate, held_out
-from nurec_lite.stages import Stages, StepResult, TrainState, load_batch
+from nurec_lite.stages import Stages
+from nurec_lite.state import StepResult, TrainState
 from nurec_lite.train import choose_device, make_state, run, train
 
 CPU = torch.device("cpu")

@@ -13,7 +13,8 @@ from nurec_lite.capture.loader import Batch, BatchPlan
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.opt import build_stages, parameters_of
 from nurec_lite.opt.workers import LoaderProcesses
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 from nurec_lite.train import train
 
 

@@ -16,7 +16,7 @@ from nurec_lite.config import Config, DensityConfig, ModelConfig, TrainConfig
 from nurec_lite.optim import make_optimizer
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
-from nurec_lite.stages import TrainState
+from nurec_lite.state import TrainState
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = SimulationConfig(

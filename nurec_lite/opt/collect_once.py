@@ -12,7 +12,8 @@ are added up in another order.
 from nurec_lite.capture.loader import Batch
 from nurec_lite.profiling.ranges import span
 from nurec_lite.scene.gaussians import activate
-from nurec_lite.stages import Stages, StepResult, TrainState, collected, learn, render_frame, render_sweep
+from nurec_lite.stages import Stages, collected, learn, render_frame, render_sweep
+from nurec_lite.state import StepResult, TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from nurec_lite.baseline import Moved, density, views
 from nurec_lite.capture.loader import Batch
 from nurec_lite.in_flight import Flight, Moment, report_of
 from nurec_lite.scene.density import relocate_in_place
@@ -33,7 +34,8 @@ from nurec_lite.splat.project import Projection
 from nurec_lite.splat.rooms import Rooms, key_of
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.stages import Moved, OptionError, Stages, StepResult, TrainState, density, views
+from nurec_lite.stages import OptionError, Stages
+from nurec_lite.state import StepResult, TrainState
 from nurec_lite.transfer import upload
 
 CLASS = "exact"

@@ -29,7 +29,8 @@ from nurec_lite.opt import build_stages
 from nurec_lite.profiling.ranges import switch
 from nurec_lite.profiling.summary import ProfileError
 from nurec_lite.profiling.syncs import waiting_lines
-from nurec_lite.stages import Stages, TrainState
+from nurec_lite.stages import Stages
+from nurec_lite.state import TrainState
 from nurec_lite.train import make_state, one_step, spent
 
 Result = dict[str, Any]
