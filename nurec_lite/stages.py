@@ -184,7 +184,7 @@ class Stages:
     def planned(self, option: str, **fields: Any) -> "Stages":
         """Sets fields of the plan that compiled stages carry; two options that claim the same field are an error that names both."""
         if self.plan is None:
-            raise OptionError(f"option '{option}' changes compiled kernels; it needs ops=native and render=own")
+            raise OptionError(f"option '{option}' cannot run here: {uncompiled(self)}")
         for name in fields:
             if (by := self.claims.get(f"plan.{name}")) is not None:
                 raise OptionError(f"options '{by}' and '{option}' both set '{name}' of the plan; use one of them")
@@ -218,3 +218,8 @@ class Stages:
         """Ends what stages have started."""
         for closer in self.closers:
             closer()
+
+
+def uncompiled(stages: Stages) -> str | None:
+    """Why an option of compiled kernels cannot run on these stages, or None."""
+    return None if stages.plan else "it changes compiled kernels; use ops=native and render=own"

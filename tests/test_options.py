@@ -49,7 +49,7 @@ def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: list[tuple[str
             return stages.swap(name, **dict.fromkeys(swaps, print))
 
         module = ModuleType(f"nurec_lite.opt.{name}")
-        module.__dict__.update(REQUIRES=requires, unavailable=lambda: reason, apply=apply)
+        module.__dict__.update(REQUIRES=requires, unavailable=lambda stages: reason, apply=apply)
         if kind is not None:
             module.__dict__["CLASS"] = kind
         monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -209,3 +209,14 @@ def test_an_unknown_parameter_is_an_error_that_lists_the_known_ones() -> None:
         composed("+opt=workers", "opt.workers.nonsense=3")
     with pytest.raises(OptionError, match=r"'workers': .*'nonsense'; its parameters are count, ahead"):
         build_stages(composed("+opt=workers", "+opt.workers.nonsense=3").opt)
+
+
+def test_all_leaves_out_what_needs_compiled_kernels(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With ops=reference; nobody asked for those options by name."""
+    listed = {"all": {"options": ["collect_once", "fused_interp", "no_sync", "split_backward", "launch_bounds"]}}
+    caplog.set_level("INFO")
+    stages = build_stages(listed, Stages())
+    assert set(stages.claims.values()) == {"collect_once", "fused_interp"}
+    assert "+opt=all leaves out split_backward: it changes compiled kernels" in caplog.text

@@ -99,7 +99,9 @@ def test_the_option_sets_a_field_of_the_plan() -> None:
 
 
 def test_it_needs_compiled_kernels() -> None:
-    with pytest.raises(OptionError, match="'split_backward' changes compiled kernels; it needs ops=native"):
+    with pytest.raises(
+        OptionError, match="'split_backward' cannot run here: it changes compiled kernels; use ops=native"
+    ):
         build_stages(SPLIT, Stages())
 
 

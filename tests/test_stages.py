@@ -119,7 +119,9 @@ def test_a_plan_leaves_swapped_stages_and_refuses_wrapped_ones() -> None:
 
 
 def test_the_reference_has_no_plan() -> None:
-    with pytest.raises(OptionError, match="'mine' changes compiled kernels; it needs ops=native and render=own"):
+    with pytest.raises(
+        OptionError, match="'mine' cannot run here: it changes compiled kernels; use ops=native and render=own"
+    ):
         Stages().planned("mine", tile=8)
 
 

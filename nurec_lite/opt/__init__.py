@@ -2,7 +2,8 @@
 """Options: each a module with `apply(stages, **parameters) -> Stages`, applied once, before the loop, in the order given.
 
 A module also states `CLASS` (exact: same numbers up to rounding; close: within a stated tolerance; quality: changes training),
-`REQUIRES` (options that must be given too) and `unavailable()` (why it cannot run here, or None).
+`REQUIRES` (options that must be given too) and `unavailable(stages)` (why it cannot run here, on these
+stages of the baseline, or None).
 """
 
 import inspect
@@ -30,11 +31,11 @@ def build_stages(
     base: Stages | None = None,  # what options change; None: the reference
 ) -> Stages:
     """The stages with all options applied; OptionError names what is wrong."""
-    options = _expand_all(options)
+    stages = base or Stages()
+    options = _expand_all(options, stages)
     modules = {name: _module(name) for name in options}
     for name, module in modules.items():
-        _check(name, module, tuple(options))
-    stages = base or Stages()
+        _check(name, module, tuple(options), stages)
     for name, module in modules.items():
         stages = module.apply(stages, **_parameters(name, module, options[name] or {}))
         log.info("option %s (%s)", name, module.CLASS)
@@ -61,17 +62,17 @@ def unknown_option(name: str) -> OptionError:
     return OptionError(f"option '{name}' is unknown; the options are {', '.join(known_options())}, and all")
 
 
-def _check(name: str, module: ModuleType, given: tuple[str, ...]) -> None:
+def _check(name: str, module: ModuleType, given: tuple[str, ...], base: Stages) -> None:
     assert module.CLASS in CLASSES, f"{name} declares no class"
     missing = [required for required in module.REQUIRES if required not in given]
     if missing:
         raise OptionError(f"option '{name}' requires '{missing[0]}'; use +opt=[{','.join([*missing, name])}]")
-    reason = module.unavailable()
+    reason = module.unavailable(base)
     if reason is not None:
         raise OptionError(f"option '{name}' cannot run here: {reason}")
 
 
-def _expand_all(options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _expand_all(options: dict[str, dict[str, Any]], base: Stages) -> dict[str, dict[str, Any]]:
     """`all` becomes the options that conf/opt/all.yaml lists, less those that cannot run here, in its order."""
     if "all" not in options:
         return options
@@ -83,7 +84,9 @@ def _expand_all(options: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]
         module = _module(name)
         if module.CLASS == "quality":
             raise OptionError(f"conf/opt/all.yaml lists '{name}', which is of class quality; take it out")
-        reason = module.unavailable() or next((f"it requires {r}" for r in module.REQUIRES if r not in chosen), None)
+        reason = module.unavailable(base) or next(
+            (f"it requires {r}" for r in module.REQUIRES if r not in chosen), None
+        )
         if reason is None:
             chosen[name] = parameters_of(name)
         else:

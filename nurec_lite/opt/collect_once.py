@@ -19,7 +19,7 @@ CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 
 
-def unavailable() -> str | None:
+def unavailable(stages: Stages) -> str | None:
     return None
 
 

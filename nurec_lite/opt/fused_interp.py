@@ -30,7 +30,7 @@ CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 
 
-def unavailable() -> str | None:
+def unavailable(stages: Stages) -> str | None:
     return None
 
 

@@ -11,14 +11,14 @@ Gain: see the README's table of options.
 Limits: kernels for the GPU alone; on a CPU the results are the same, and so is the time. Needs ops=native. Class exact.
 """
 
-from nurec_lite.stages import Stages
+from nurec_lite.stages import Stages, uncompiled
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("split_backward",)
 
 
-def unavailable() -> str | None:
-    return None
+def unavailable(stages: Stages) -> str | None:
+    return uncompiled(stages)
 
 
 def apply(stages: Stages) -> Stages:

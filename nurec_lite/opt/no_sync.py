@@ -34,7 +34,7 @@ from nurec_lite.splat.project import Projection
 from nurec_lite.splat.rooms import Rooms, key_of
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.stages import OptionError, Stages
+from nurec_lite.stages import OptionError, Stages, uncompiled
 from nurec_lite.state import StepResult, TrainState
 from nurec_lite.transfer import upload
 
@@ -46,8 +46,8 @@ Record = TypeVar("Record")
 Step = Callable[[Stages, TrainState, Batch], StepResult]
 
 
-def unavailable() -> str | None:
-    return None
+def unavailable(stages: Stages) -> str | None:
+    return uncompiled(stages)
 
 
 class NoSync:
@@ -167,8 +167,7 @@ def _each(record: Record, function: Callable[[Tensor], Tensor]) -> Record:
 
 def apply(stages: Stages, *, slack: float) -> Stages:
     """`slack`: room of a view's lists, as a multiple of what they needed last time."""
-    if stages.plan is None:
-        raise OptionError("option 'no_sync' needs compiled kernels: use ops=native and render=own")
+    assert stages.plan is not None
     if slack < 1:
         raise OptionError(f"option 'no_sync': slack is {slack}, but must be at least 1")
     own = NoSync(stages, stages.plan, slack)

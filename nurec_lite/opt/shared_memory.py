@@ -10,14 +10,14 @@ Limits: twice as many barriers a tile. Kernels for the GPU alone; on a CPU the r
 ops=native. Class exact.
 """
 
-from nurec_lite.stages import Stages
+from nurec_lite.stages import Stages, uncompiled
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("split_backward",)
 
 
-def unavailable() -> str | None:
-    return None
+def unavailable(stages: Stages) -> str | None:
+    return uncompiled(stages)
 
 
 def apply(stages: Stages) -> Stages:

@@ -12,14 +12,14 @@ Limits: kernels for the GPU alone; on a CPU the results are the same, and so is 
 formulas, gradients added up in another order.
 """
 
-from nurec_lite.stages import Stages
+from nurec_lite.stages import Stages, uncompiled
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 
 
-def unavailable() -> str | None:
-    return None
+def unavailable(stages: Stages) -> str | None:
+    return uncompiled(stages)
 
 
 def apply(stages: Stages) -> Stages:
