@@ -60,9 +60,8 @@ class NoSync:
         self._step: Step = base.step
         self._flights: deque[Flight] = deque()  # under way, the oldest first
         self._failed: Tensor | None = None  # [] not 0 since a list had not enough room
-        self._needed: list[tuple[Any, Tensor]] | None = (
-            None  # views of the present step, with entries [1]; None: outside of one
-        )
+        # views of the present step, with the entries [1] that each needs; None: outside of a step
+        self._needed: list[tuple[Any, Tensor]] | None = None
 
     # ---- stages
 
