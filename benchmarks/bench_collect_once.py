@@ -13,22 +13,17 @@ import nurec_lite.threads  # noqa: F401  before torch
 
 # isort: split
 import argparse
-import json
-import os
-import shlex
 import sys
 import time
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from benchmarks.reporting import conditions, reported
 from nurec_lite.capture.open import open_capture
-from nurec_lite.command import composed, mended
-from nurec_lite.config import Config, to_dict
-from nurec_lite.environment import choose_device, environment
-from nurec_lite.files import write_text
+from nurec_lite.config import Config
+from nurec_lite.environment import choose_device
 from nurec_lite.opt import build_stages, known_options, parameters_of
 from nurec_lite.optim import make_optimizer
 from nurec_lite.profiling.ranges import STEP, switch
@@ -90,18 +85,15 @@ def figures(latencies: list[Latency]) -> dict[str, float]:
 
 
 def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    load, sets = os.getloadavg(), variants(config)
+    sets = variants(config)
     for turn in range(args.rounds):
         for variant in sets if turn % 2 == 0 else reversed(sets):
             run(variant, args.steps, args.uncounted, args.progress)
     found = {variant.name: figures(variant.timing.latencies()) for variant in sets}
     ranges = {v.name: {latency.range: latency.mean_ms for latency in v.timing.latencies()} for v in sets}
-    return {
-        "command": shlex.join(["python", "benchmarks/bench_collect_once.py", *args.arguments]),
-        "environment": environment(sets[0].state.device), "load_average_before": load,
+    return conditions("bench_collect_once", config, sets[0].state, args) | {
         "rounds": args.rounds, "steps": args.steps, "uncounted": args.uncounted, "progress": args.progress,
-        "capture": sets[0].state.plan.capture.name, "gaussians": [len(v.state.scene.gaussians) for v in sets],
-        "config": {key: value for key, value in to_dict(config).items() if key != "out"},
+        "gaussians": [len(v.state.scene.gaussians) for v in sets],
         "sets": found, "ranges_ms": ranges,
     }  # fmt: skip
 
@@ -125,15 +117,8 @@ def main(arguments: list[str]) -> None:
     p.add_argument(
         "--progress", type=float, default=0.9, help="of the run; above 0.8 nothing is relocated (%(default)s)"
     )
-    p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
-    p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
-    args = p.parse_intermixed_args(arguments)
-    args.arguments = arguments
-    with mended("train"):
-        report = bench(composed("train", args.overrides), args)
-        if args.out:
-            write_text(args.out, json.dumps(report, indent=1) + "\n")
-    print(table(report))
+    found = reported(p, arguments, bench)
+    print(table(found))
 
 
 if __name__ == "__main__":

@@ -14,22 +14,16 @@ import nurec_lite.threads  # noqa: F401  before torch
 
 # isort: split
 import argparse
-import json
-import os
-import shlex
 import sys
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
 from benchmarks.bench_collect_once import Variant, variants
-from nurec_lite.command import composed, mended
-from nurec_lite.config import Config, to_dict
-from nurec_lite.environment import environment
-from nurec_lite.files import write_text
+from benchmarks.reporting import conditions, reported
+from nurec_lite.config import Config
 from nurec_lite.profiling.syncs import lines_a_step, waiting_lines
 from nurec_lite.train import one_step
 
@@ -71,7 +65,7 @@ def figures(variant: Variant, rounds: list[dict[str, float]], steps: int) -> dic
 
 
 def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    load, sets = os.getloadavg(), variants(config, SETS)
+    sets = variants(config, SETS)
     rounds: dict[str, list[dict[str, float]]] = {variant.name: [] for variant in sets}
     for variant in sets:
         variant.state.progress = args.progress
@@ -79,12 +73,9 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     for turn in range(args.rounds):
         for variant in sets if turn % 2 == 0 else reversed(sets):
             rounds[variant.name].append(round_of(variant, args.steps))
-    return {
-        "command": shlex.join(["python", "benchmarks/bench_no_sync.py", *args.arguments]),
-        "environment": environment(sets[0].state.device), "load_average_before": load,
+    return conditions("bench_no_sync", config, sets[0].state, args) | {
         "rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "progress": args.progress,
-        "capture": sets[0].state.plan.capture.name, "gaussians": [len(v.state.scene.gaussians) for v in sets],
-        "config": {key: value for key, value in to_dict(config).items() if key != "out"},
+        "gaussians": [len(v.state.scene.gaussians) for v in sets],
         "sets": {v.name: figures(v, rounds[v.name], args.counted) for v in sets},
     }  # fmt: skip
 
@@ -105,15 +96,8 @@ def main(arguments: list[str]) -> None:
     p.add_argument("--warmup", type=int, default=20, help="steps of each set before all rounds (%(default)s)")
     p.add_argument("--counted", type=int, default=20, help="steps of each set in which waits are counted (%(default)s)")
     p.add_argument("--progress", type=float, default=0.5, help="of the run, with relocation (%(default)s)")
-    p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
-    p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
-    args = p.parse_intermixed_args(arguments)
-    args.arguments = arguments
-    with mended("train"):
-        report = bench(composed("train", args.overrides), args)
-        if args.out:
-            write_text(args.out, json.dumps(report, indent=1) + "\n")
-    print(table(report))
+    found = reported(p, arguments, bench)
+    print(table(found))
 
 
 if __name__ == "__main__":

@@ -13,25 +13,20 @@ import nurec_lite.threads  # noqa: F401  before torch
 
 # isort: split
 import argparse
-import json
-import os
-import shlex
 import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
 
 from benchmarks.bench_step import positive
+from benchmarks.reporting import conditions, reported
 from nurec_lite.capture.open import open_capture
-from nurec_lite.command import composed, mended
-from nurec_lite.config import Config, to_dict
-from nurec_lite.environment import choose_device, environment
-from nurec_lite.files import write_text
+from nurec_lite.config import Config
+from nurec_lite.environment import choose_device
 from nurec_lite.opt import build_stages
 from nurec_lite.profiling.ranges import span, switch
 from nurec_lite.profiling.timing import Timing
@@ -89,7 +84,7 @@ def steps_ms(stages: Stages, state: TrainState, n: int) -> list[float]:
 
 
 def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    device, load = choose_device(config.device), os.getloadavg()
+    device = choose_device(config.device)
     stages = build_stages(config.opt, Stages.of(config.ops, device, config.render))
     try:
         state, counting = make_state(config, open_capture(config.data), device), Counting()
@@ -100,12 +95,9 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     finally:
         stages.close()
     costs = {name: range_us(recorder, device) for name, recorder in recorders(device).items()}
-    return {
-        "command": shlex.join(["python", "benchmarks/bench_ranges.py", *args.arguments]),
-        "environment": environment(device), "load_average_before": load, "capture": state.plan.capture.name,
-        "config": {key: value for key, value in to_dict(config).items() if key != "out"},
-        "step_ms": step_ms, "ranges_a_step": ranges,
-        "recorders": {k: {"us_a_range": us, "share_of_a_step": us * ranges / (1e3 * step_ms)} for k, us in costs.items()},
+    shares = {name: {"us_a_range": us, "share_of_a_step": us * ranges / (1e3 * step_ms)} for name, us in costs.items()}
+    return conditions("bench_ranges", config, state, args) | {
+        "step_ms": step_ms, "ranges_a_step": ranges, "recorders": shares
     }  # fmt: skip
 
 
@@ -122,17 +114,10 @@ def main(arguments: list[str]) -> int:
     p.add_argument("--steps", type=positive, default=60, help="that are timed (%(default)s)")
     p.add_argument("--warmup", type=int, default=10, help="steps before (%(default)s)")
     p.add_argument("--counted", type=positive, default=3, help="steps in which ranges are counted (%(default)s)")
-    p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
-    p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
-    args = p.parse_intermixed_args(arguments)
-    args.arguments = arguments
-    with mended("train"):
-        report = bench(composed("train", args.overrides), args)
-        if args.out:
-            write_text(args.out, json.dumps(report, indent=1) + "\n")
-    print(table(report))
-    untold = [name for name in ("off", "nvtx") if name in report["recorders"]]
-    return 3 if any(report["recorders"][name]["share_of_a_step"] > LIMIT for name in untold) else 0
+    found = reported(p, arguments, bench)
+    print(table(found))
+    untold = [name for name in ("off", "nvtx") if name in found["recorders"]]
+    return 3 if any(found["recorders"][name]["share_of_a_step"] > LIMIT for name in untold) else 0
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from nurec_lite.scene.density import (
     add_noise,
     by_node,
     relocate,
-    relocate_in_place,
+    relocate_masked,
     split_opacity,
 )
 from nurec_lite.scene.gaussians import Gaussians
@@ -53,7 +53,7 @@ def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.fixture(params=[relocate, relocate_in_place], ids=lambda f: f.__name__, autouse=True)
+@pytest.fixture(params=[relocate, relocate_masked], ids=lambda f: f.__name__, autouse=True)
 def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relocation that counts the dead, and relocation that masks them."""
     monkeypatch.setattr(sys.modules[__name__], "chosen", request.param)
@@ -192,7 +192,7 @@ def test_all_dead_is_none() -> None:
 
 def test_all_dead_stay_where_none_would_have_to_be_told() -> None:
     g = gaussians([0.001, 0.004])
-    relocation = relocate_in_place(g, 2, generator())
+    relocation = relocate_masked(g, 2, generator())
     assert torch.equal(relocation.values["means"][:2], g.means) and relocation.source[0] == 0
     assert torch.equal(relocation.values["means"][2:], g.means[1:].expand(2, 3))
     assert all(value.isfinite().all() and len(value) == 4 for value in relocation.values.values())

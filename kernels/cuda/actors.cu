@@ -7,6 +7,7 @@
 #include "actors.h"
 
 #include "../math/actors.cuh"
+#include "triples.cuh"
 
 namespace nurec::cuda {
 namespace {
@@ -21,10 +22,6 @@ __device__ int lane() {
 
 __device__ int warp() {
     return int(threadIdx.x) / WARP;
-}
-
-__device__ Vec3<float> load3(float const* a, int64_t i) {
-    return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};
 }
 
 __device__ Quat<float> load4(float const* a, int64_t i) {

@@ -4,16 +4,9 @@
 
 #include "../math/arrays.h"
 #include "../math/se3.cuh"
+#include "triples.cuh"
 
 namespace nurec::cuda {
-
-__device__ inline Vec3<float> load3(float const* a, int64_t i) {
-    return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};
-}
-
-__device__ inline void store3(float* a, int64_t i, Vec3<float> v) {
-    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
-}
 
 __device__ inline Quat<float> load_quat(float const* a, int64_t i) {
     return {a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]};

@@ -2,21 +2,18 @@
 // One thread a ray. Each works out its own pose, also where all share one: waiting for memory hides that.
 #include "rays.h"
 
+#include "triples.cuh"
+
 namespace nurec::cuda {
 namespace {
-
-__device__ void store(float* a, int64_t i, Vec3<float> v) {
-    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
-}
 
 __global__ void rays_kernel(RayParams p) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.n) return;
     float const fraction = p.fractions[p.alike ? 0 : i];
-    float const* const d = p.directions + 3 * i;
-    Ray<float> const ray = ray_at(p.path, sensor_at(p.path, fraction), {d[0], d[1], d[2]}, fraction);
-    store(p.origins, i, ray.r);
-    store(p.world, i, ray.d);
+    Ray<float> const ray = ray_at(p.path, sensor_at(p.path, fraction), load3(p.directions, i), fraction);
+    store3(p.origins, i, ray.r);
+    store3(p.world, i, ray.d);
     p.delays[i] = ray.dt;
 }
 

@@ -3,30 +3,23 @@
 #include "sh.h"
 
 #include "../math/sh.cuh"
+#include "triples.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-__device__ Vec3<float> load(float const* a, int64_t i) {
-    return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};
-}
-
-__device__ void store(float* a, int64_t i, Vec3<float> v) {
-    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
-}
-
 template <int S>
 __global__ void forward_kernel(Harmonics in, float* colour) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i < in.n) store(colour, i, sh_colour<S>(in.sh + 3 * S * i, load(in.directions, i)));
+    if (i < in.n) store3(colour, i, sh_colour<S>(in.sh + 3 * S * i, load3(in.directions, i)));
 }
 
 template <int S>
 __global__ void backward_kernel(Harmonics in, float const* d_colour, float* d_sh, float* d_directions) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= in.n) return;
-    store(d_directions, i,
-          sh_colour_backward<S>(in.sh + 3 * S * i, load(in.directions, i), load(d_colour, i), d_sh + 3 * S * i));
+    store3(d_directions, i,
+           sh_colour_backward<S>(in.sh + 3 * S * i, load3(in.directions, i), load3(d_colour, i), d_sh + 3 * S * i));
 }
 
 template <int S>

@@ -26,7 +26,7 @@ from torch import Tensor
 from nurec_lite.baseline import Moved, density, views
 from nurec_lite.capture.loader import Batch
 from nurec_lite.in_flight import Flight, Moment, report_of
-from nurec_lite.scene.density import relocate_in_place
+from nurec_lite.scene.density import relocate_masked
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import native
 from nurec_lite.splat.plan import RenderPlan
@@ -71,9 +71,9 @@ class NoSync:
         return native.project_all(gaussians, view)
 
     def tile(self, projection: Projection, view: CameraView | LidarView) -> PairList:
-        room = self.rooms.of(view)
         if self._needed is None:
             return self._base.tile(projection, view)
+        room = self.rooms.of(view)
         if room is None:
             pairs = self._base.tile(projection, view)
             self.rooms.learn(key_of(view), len(pairs.gaussians))
@@ -89,7 +89,7 @@ class NoSync:
         del state.optimizer.found_inf  # type: ignore[attr-defined]
 
     def density(self, state: TrainState) -> None:
-        density(state, relocate_in_place, lasting=1 - self._flag(state.device))
+        density(state, relocate_masked, lasting=1 - self._flag(state.device))
 
     def _flag(self, device: torch.device) -> Tensor:
         return torch.zeros((), device=device) if self._failed is None else self._failed

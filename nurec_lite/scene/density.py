@@ -46,7 +46,7 @@ def relocate(
 
 
 @torch.no_grad()
-def relocate_in_place(
+def relocate_masked(
     g: Gaussians,
     n_new: int,  # Gaussians to add
     generator: torch.Generator,
