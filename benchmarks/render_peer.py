@@ -4,10 +4,10 @@
 conic     ellipses in the image plane (Kerbl et al. 2023): its default
 eval3d    with_ut=True, with_eval3d=True: bounds by the unscented transform, the response along the ray (3DGUT, Wu et al. 2025)
 
-Arguments are those of nurec_lite/splat/peer.py: colour and depth, not packed, tiles of 16 pixels, a rolling shutter stands still in the
-middle of its exposure. Backward gives the gradients of what its forward took: projected Gaussians (conic), or Gaussians (eval3d).
-Pairs are counted by each response on gsplat's own lists: the conic one below; for eval3d by our operator, whose response is the same but
-for the bound of alpha (0.99, gsplat: 0.999), which hardly matters.
+Arguments are those of nurec_lite/splat/peer.py: colour and depth (eval3d: colour alone, it refuses a fourth channel), not packed, tiles of
+16 pixels, a rolling shutter stands still in the middle of its exposure. Backward gives the gradients of what its forward took: projected
+Gaussians (conic), or Gaussians (eval3d). Pairs are counted by each response on gsplat's own lists: the conic one below; for eval3d by our
+operator, whose response is the same but for the bound of alpha (0.99, gsplat: 0.999), which hardly matters.
 """
 
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Gsplat:
             drawn = self.blend(leaves, lists)
         if self._upstream is None:
             self._upstream = [upstream_of(x) for x in drawn]
-            self._upstream[0][..., 3] = 0  # nothing asks for the depth, as in our own image
+            self._upstream[0][..., 3:] = 0  # nothing asks for the depth, as in our own image
         fill()
         with span("render", within=BACKWARD):
             torch.autograd.grad(drawn, list(leaves.values()), self._upstream)
@@ -96,14 +96,15 @@ class Gsplat:
         g = self.gaussians
         if self.exact:
             own: dict[str, Tensor] = {"means": self.means, "quats": g.quats, "scales": g.scales}
+            own["colors"] = self.colour[None]
         else:
-            own = {"means2d": projected["means2d"], "conics": projected["conics"]}
-        own["colors"] = torch.cat([self.colour, projected["depths"][0, :, None]], dim=1)[None]
+            colours = torch.cat([self.colour, projected["depths"][0, :, None]], dim=1)
+            own = {"means2d": projected["means2d"], "conics": projected["conics"], "colors": colours[None]}
         own["opacities"] = g.opacities[None]
         return {name: t.detach().contiguous().requires_grad_() for name, t in own.items()}
 
     def blend(self, leaves: dict[str, Tensor], lists: dict[str, Tensor]) -> list[Tensor]:
-        """[1, H, W, 4] colour and depth, and [1, H, W, 1] opacity."""
+        """[1, H, W, 4] colour and depth (eval3d: [1, H, W, 3] colour), and [1, H, W, 1] opacity."""
         shape = {"image_width": self.size[0], "image_height": self.size[1], "tile_size": TILE}
         if self.exact:
             views = {"viewmats": self.viewmats, "Ks": self.Ks}

@@ -39,6 +39,7 @@ from benchmarks.sweep_variants import (
     Problem,
     Variant,
     compile_all,
+    library_path,
     occupancy,
     problem_of,
     variants_of,
@@ -167,7 +168,7 @@ def timed_rows(args: argparse.Namespace, device: torch.device) -> list[Row]:
             named = {"both sensors": SHARED} | {name: v.defines(moving) for name, v in variants.items()}
             with tempfile.TemporaryDirectory() as folder:
                 usages = compile_all(named, [architecture], Path(folder), args.jobs)
-                libraries = {name: Library(Path(folder) / f"{name}.so") for name in named}
+                libraries = {name: Library(library_path(Path(folder), name)) for name in named}
             table = {"both sensors": shared_row(sensor, usages["both sensors"][architecture], architecture)}
             table |= {name: described(v, usages[name][architecture], architecture) for name, v in variants.items()}
             rows += timed(workload, sensor, libraries, table, args)

@@ -2,6 +2,7 @@
 """Variants of the split backward kernels: compiled one by one (benchmarks/backward_variant.cu), their registers, and calls of them."""
 
 import ctypes
+import re
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -104,14 +105,19 @@ def compile_variant(
     return kernels["renderBackward<false>" if defines == SHARED else "swept"]
 
 
+def library_path(folder: Path, name: str) -> Path:
+    """Without commas, which the compiler's own tools take for the end of a path."""
+    return folder / (re.sub(r"\W+", "_", name) + ".so")
+
+
 def compile_all(
-    named: dict[str, list[str]],  # defines by the name of the library
+    named: dict[str, list[str]],  # defines by the name of the variant
     architectures: Sequence[str],
     folder: Path | None,
     jobs: int,
 ) -> dict[str, dict[str, Usage]]:
     def one(name: str) -> dict[str, Usage]:
-        return compile_variant(named[name], architectures, folder / f"{name}.so" if folder else None)
+        return compile_variant(named[name], architectures, library_path(folder, name) if folder else None)
 
     with ThreadPoolExecutor(jobs) as pool:
         return dict(zip(named, pool.map(one, named), strict=True))

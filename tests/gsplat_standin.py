@@ -69,8 +69,11 @@ def _blend_exact(
     means: Tensor, quats: Tensor, scales: Tensor, colors: Tensor, opacities: Tensor, viewmats: Tensor, Ks: Tensor,
     image_width: int, image_height: int, **lists: Any,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    _, means2d, _, conics, _ = _project(means, quats, scales, viewmats, Ks, image_width, image_height, 0.2)
-    return _blend(means2d, conics, colors, opacities, image_width, image_height, **lists)
+    assert colors.shape[-1] == 3  # as gsplat's kernel demands
+    _, means2d, depths, conics, _ = _project(means, quats, scales, viewmats, Ks, image_width, image_height, 0.2)
+    colors = torch.cat([colors, depths[..., None]], dim=-1)
+    drawn, opacity = _blend(means2d, conics, colors, opacities, image_width, image_height, **lists)
+    return drawn[..., :3], opacity
 
 
 def _bound(name: str, function: Callable[..., Any]) -> Callable[..., Any]:

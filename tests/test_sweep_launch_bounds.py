@@ -16,7 +16,17 @@ from benchmarks import sweep_launch_bounds
 from benchmarks.render_workload import Size, random
 from benchmarks.sweep_launch_bounds import checked, main, measure
 from benchmarks.sweep_report import COLUMNS, choices, comma_separated, markdown, pick_of
-from benchmarks.sweep_variants import SHARED, SOURCE, Library, Variant, occupancy, problem_of, variants_of
+from benchmarks.sweep_variants import (
+    SHARED,
+    SOURCE,
+    Library,
+    Variant,
+    compile_all,
+    library_path,
+    occupancy,
+    problem_of,
+    variants_of,
+)
 from nurec_lite.build import BuildError, find_tools
 from nurec_lite.paths import resource
 from scripts.resources import Usage
@@ -89,6 +99,13 @@ def test_registers_without_a_gpu(nvcc: None, tmp_path: Path, capsys: pytest.Capt
     shown = capsys.readouterr().out
     assert "| lidar | 90 | 128 | 8 | 1 | 128 |" in shown and "0 | 22528 | 50% |" in shown and "| ms |" not in shown
     assert shown.strip() in (tmp_path / "out/sweep.md").read_text()
+
+
+def test_variants_become_libraries(nvcc: None, tmp_path: Path) -> None:
+    named = {"both sensors": SHARED, ONE.name: ONE.defines(moving=True)}
+    assert compile_all(named, ["90"], tmp_path, jobs=2)[ONE.name]["90"].registers <= 64
+    for name in named:
+        Library(library_path(tmp_path, name))
 
 
 def test_times_need_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,7 @@ from nurec_lite.geometry.se3 import (
     quat_to_rotvec,
     rotvec_to_quat,
 )
+from nurec_lite.transfer import upload
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def key_rows(
     offsets: tuple[int, ...],  # of the tracks
     device: torch.device,
 ) -> Tensor:  # [K + 1] rows of the keyframes of each track, kept on the device
-    return torch.tensor(offsets, device=device)
+    return upload(torch.tensor(offsets), device)
 
 
 def end_times(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds of each track's first and last key
