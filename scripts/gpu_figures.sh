@@ -7,7 +7,7 @@
 #
 # scene     a run of STEPS steps (7000) with OPTIONS; the parts after it start from its checkpoint, or from CHECKPOINT
 # collect   interpolation alone, on the benchmark's workload and on the drive; collecting; the waits of a step; ranges
-# timeline  nsys of the baseline and of OPTIONS, ten steps each with pictures, and 500 steps of OPTIONS with relocation
+# timeline  nsys of the baseline and of OPTIONS, ten steps each with pictures, compared, and 500 steps of OPTIONS with relocation
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once
 # kernels   bench_render with the backward options one after another and gsplat beside them; ncu of the backward kernels
 # sweep     launch bounds: every variant compiled, checked and timed
@@ -55,7 +55,7 @@ timeline() {
     "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "out=$out/nsys_baseline" || status=1
     "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "$with" "out=$out/nsys_options" || status=1
     "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "$with" warmup=60 steps=500 "out=$out/nsys_500" || status=1
-    "$PYTHON" -m nurec_lite.profile compare "$out/nsys_baseline" "$out/nsys_options" || status=1
+    "$PYTHON" -m nurec_lite.profile compare "$out/nsys_baseline" "$out/nsys_options" | tee "$out/nsys_options/compare.md" || status=1
     return $status
 }
 
