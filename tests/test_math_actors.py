@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nurec_lite.geometry import se3
 
-CHUNK = 256  # rows a block
+SIZE = 256  # rows a block
 
 
 def column(*values: float) -> Tensor:
@@ -23,20 +23,23 @@ def column(*values: float) -> Tensor:
 
 
 def test_first_blocks_and_blocks_with_rows() -> None:
-    close(call("first_block", column(0, 255, 256, 1000), column(0, 1, 2, 5)), column(0, 1, 3, 8), 0)
+    start, size = column(0, 255, 256, 1000, 1000), column(256, 256, 256, 256, 512)
+    close(call("first_block", start, column(0, 1, 2, 5, 5), size), column(0, 1, 3, 8, 6), 0)
     begin, end = column(0, 0, 0, 255, 255, 300, 256), column(0, 1, 257, 256, 257, 300, 768)
-    close(call("blocks_with_rows", begin, end), column(0, 1, 2, 1, 2, 0, 2), 0)
+    close(call("blocks_with_rows", begin, end, column(*(7 * [SIZE]))), column(0, 1, 2, 1, 2, 0, 2), 0)
 
 
+@pytest.mark.parametrize("size", [256, 768])
 @pytest.mark.parametrize("starts", [(0, 1, 1, 5000), (0, 0, 0, 0), (0, 256, 512, 513), (0, 700, 700, 701)])
-def test_every_row_has_one_block_of_its_track(starts: tuple[int, ...]) -> None:
+def test_every_row_has_one_block_of_its_track(starts: tuple[int, ...], size: int) -> None:
     """Four tracks, the last of 300 rows; every track has a block, also those without rows."""
     ends = (*starts[1:], starts[3] + 300)
-    blocks = torch.arange(ends[3] // CHUNK + 4, dtype=F64)[:, None]
-    tracks = call("track_of_block", torch.tensor([starts], dtype=F64).expand(len(blocks), 4), blocks)
+    blocks = torch.arange(ends[3] // size + 4, dtype=F64)[:, None]
+    rows = torch.tensor([starts], dtype=F64).expand(len(blocks), 4)
+    tracks = call("track_of_block", rows, blocks, torch.full_like(blocks, size))
     owner = torch.full((ends[3],), -1)
     for block, track in zip(blocks[:, 0].long().tolist(), tracks[:, 0].long().tolist(), strict=True):
-        begin, end = max(starts[track], (block - track) * CHUNK), min(ends[track], (block - track + 1) * CHUNK)
+        begin, end = max(starts[track], (block - track) * size), min(ends[track], (block - track + 1) * size)
         assert bool((owner[begin:end] == -1).all())
         owner[begin:end] = track
     expected = torch.repeat_interleave(torch.arange(4), torch.tensor(ends) - torch.tensor(starts))

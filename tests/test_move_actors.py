@@ -124,6 +124,13 @@ def test_values_and_gradients(case: str, times: tuple[float, ...], device: str) 
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("times", QUERIES[1:], ids=("Q=3", "Q=11"))
+def test_several_rows_a_thread(times: tuple[float, ...], device: str) -> None:
+    """More than 512 blocks of 256 rows, of two tracks with one between them that is nearly empty."""
+    agrees(make_inputs((60_000, 3, 90_000), (5, 2, 40), times, device))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_before_between_on_and_after_keyframes(device: str) -> None:
     args = make_inputs((40, 50), (5, 1), (), device)
     keys = args["key_times"].cpu()

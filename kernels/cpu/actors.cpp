@@ -13,6 +13,8 @@ namespace {
 
 using Poses = std::vector<MovingPose<float>>;
 
+constexpr int64_t SIZE = 256;  // rows of a block
+
 struct Block {
     int64_t track, begin, end;  // rows
 };
@@ -34,8 +36,8 @@ void store4(float* a, int64_t i, Quat<float> q) {
 }
 
 Block block_at(Actors const& in, int64_t b) {
-    int64_t const k = track_of_block(in.starts, in.tracks, b), first = (b - k) * CHUNK;
-    return {k, std::max(in.starts[k], first), std::min(in.starts[k + 1], first + CHUNK)};
+    int64_t const k = track_of_block(in.starts, in.tracks, b, SIZE), first = (b - k) * SIZE;
+    return {k, std::max(in.starts[k], first), std::min(in.starts[k + 1], first + SIZE)};
 }
 
 Keys find_keys(Actors const& in, int64_t track, int64_t query) {
@@ -94,7 +96,8 @@ void add_pose(ActorGrads const& d, int64_t key, Pose<float> const& g) {
 
 // To the keyframes of one track, from the sums of its blocks.
 void finish_track(Actors const& in, int64_t k, Poses const& sums, ActorGrads const& d) {
-    int64_t const first = first_block(in.starts[k], k), blocks = blocks_with_rows(in.starts[k], in.starts[k + 1]);
+    int64_t const begin = in.starts[k], first = first_block(begin, k, SIZE);
+    int64_t const blocks = blocks_with_rows(begin, in.starts[k + 1], SIZE);
     for (int64_t key = in.key_offsets[k]; key < in.key_offsets[k + 1]; ++key)
         store3(d.translations, key, {0, 0, 0}), store4(d.quaternions, key, {0, 0, 0, 0});
     for (int64_t q = 0; q < in.queries; ++q) {
@@ -113,14 +116,14 @@ void finish_track(Actors const& in, int64_t k, Poses const& sums, ActorGrads con
 void move_actors(Actors const& in, MovedActors const& out) {
     Poses const poses = find_poses(in);
     for (std::size_t i = 0; i < poses.size(); ++i) store4(out.rotations, int64_t(i), poses[i].q);
-    int64_t const blocks = in.tracks ? first_block(in.n, in.tracks) : 0;
+    int64_t const blocks = in.tracks ? first_block(in.n, in.tracks, SIZE) : 0;
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < blocks; ++b) move_block(in, poses, block_at(in, b), out);
 }
 
 void move_actors_backward(Actors const& in, ActorGrads const& d) {
     Poses const poses = find_poses(in);
-    int64_t const blocks = in.tracks ? first_block(in.n, in.tracks) : 0;
+    int64_t const blocks = in.tracks ? first_block(in.n, in.tracks, SIZE) : 0;
     Poses sums(blocks * in.queries);
 #pragma omp parallel for schedule(static)
     for (int64_t b = 0; b < blocks; ++b) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block moves up to 256 Gaussians of one track, one a thread, to all query times. Its warps find the poses first, one
-// time a warp, into shared memory, so that a Gaussian is read once and nothing but the results is written.
+// A block moves the Gaussians of one track, or up to `size` of them, to all query times, one a thread at a time. Its
+// warps find the poses first, one time a warp, into shared memory, so that a Gaussian is read once and nothing but the
+// results is written. Finding them takes a chain of loads, each waiting for the one before: where there are many
+// Gaussians, a block has several for each thread, so that it is gone through less often.
 //
 // Backwards, what poses get is added up over a warp by shuffles, over a block in shared memory, and over a track's
 // blocks by a second kernel, which takes it on to the keyframes: no atomics, and the same sums in every run.
@@ -8,13 +10,22 @@
 
 #include "../math/actors.cuh"
 #include "triples.cuh"
+#include "warp.cuh"
 
 namespace nurec::cuda {
 namespace {
 
 constexpr int WARP = 32, WARPS = THREADS / WARP;  // as many query times at once as there are warps
 constexpr int NUMBERS = sizeof(MovingPose<float>) / sizeof(float);
-static_assert(CHUNK == THREADS && NUMBERS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
+constexpr int64_t BLOCKS = 512;  // that a large GPU has room for at once, four on each of 128 multiprocessors
+constexpr int64_t MOST = 16;     // rows a thread
+static_assert(NUMBERS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
+
+// As few rows a thread as make no more than BLOCKS of them, of which every track has one that is not full.
+int64_t block_size(Actors const& in) {
+    int64_t const full = THREADS * larger(BLOCKS - in.tracks, BLOCKS / 4);
+    return THREADS * larger<int64_t>(1, smaller(MOST, (in.n + full - 1) / full));
+}
 
 __device__ int lane() {
     return int(threadIdx.x) % WARP;
@@ -33,30 +44,44 @@ __device__ void store4(float* a, int64_t i, Quat<float> q) {
     reinterpret_cast<float4*>(a)[i] = make_float4(q.w, q.x, q.y, q.z);
 }
 
-// The rows of one track that this block moves. Row first + threadIdx.x is this thread's.
-struct Block {
-    int64_t track, first, begin, end;
-
-    __device__ int64_t row() const { return first + threadIdx.x; }
-    __device__ bool has(int64_t i) const { return i >= begin && i < end; }
-};
-
-__device__ Block my_block(Actors const& in) {
-    int64_t const k = track_of_block(in.starts, in.tracks, blockIdx.x), first = (blockIdx.x - k) * CHUNK;
-    return {k, first, larger(in.starts[k], first), smaller(in.starts[k + 1], first + CHUNK)};
+// How many of begin to end are `before`: the first ones. Found by a whole warp, which looks at 32 of them at a time.
+template <class Before>
+__device__ int64_t count_before(int64_t begin, int64_t end, Before before) {
+    int64_t const first = begin;
+    while (begin < end) {
+        int64_t const step = (end - begin + WARP - 1) / WARP, last = begin + (lane() + 1) * step - 1;
+        begin += step * __popc(__ballot_sync(ALL_LANES, last < end && before(last)));
+        end = smaller(end, begin + step - 1);
+    }
+    return begin - first;
 }
 
-// Three numbers a lane, in rows of 12 bytes: written as they are, every instruction would touch all sectors of the
-// warp's 384 bytes. They go through shared memory and out in runs of 128 bytes.
-__device__ void store3(float* to, float* stage, Block const& block, Vec3<float> v) {
+// The rows of one track that this block moves, begin to end, counted from row `first`.
+struct Block {
+    int64_t track, first;
+    int begin, end;
+
+    __device__ bool has(int i) const { return i >= begin && i < end; }
+};
+
+__device__ Block my_block(Actors const& in, int64_t size) {
+    auto const before = [&](int64_t k) { return first_block(in.starts[k], k, size) <= blockIdx.x; };
+    int64_t const k = count_before(0, in.tracks, before) - 1, first = (blockIdx.x - k) * size;
+    return {k, first, int(larger<int64_t>(in.starts[k] - first, 0)), int(smaller(in.starts[k + 1] - first, size))};
+}
+
+// Three numbers a lane, to rows of 12 bytes, row `first` of the block by thread 0: written as they are, every
+// instruction would touch all sectors of the warp's 384 bytes. They go through shared memory and out in runs of 128.
+__device__ void store3(float* to, float* stage, Block const& block, int first, Vec3<float> v) {
     stage[3 * lane()] = v.x, stage[3 * lane() + 1] = v.y, stage[3 * lane() + 2] = v.z;
     __syncwarp();
-    int64_t const first = block.first + warp() * WARP;
-    int const begin = int(3 * (block.begin - first)), end = int(3 * (block.end - first));
+    first += warp() * WARP;
+    int const begin = 3 * (block.begin - first), end = 3 * (block.end - first);
+    to += 3 * (block.first + first);
 #pragma unroll
     for (int k = 0; k < 3; ++k) {
         int const i = k * WARP + lane();
-        if (i >= begin && i < end) to[3 * first + i] = stage[i];
+        if (i >= begin && i < end) to[i] = stage[i];
     }
     __syncwarp();
 }
@@ -66,9 +91,8 @@ __device__ void store3(float* to, float* stage, Block const& block, Vec3<float> 
 __device__ Keys find_keys(Actors const& in, int64_t track, int64_t query) {
     int64_t const begin = in.key_offsets[track], end = in.key_offsets[track + 1];
     double const time = in.times[query];
-    unsigned passed = 0;
-    for (int64_t m = begin + lane(); m < end; m += WARP) passed += in.key_times[m] <= time;
-    return keys_around(in.key_times, begin, end, __reduce_add_sync(~0u, passed), time);
+    int64_t const passed = count_before(begin, end, [&](int64_t m) { return in.key_times[m] <= time; });
+    return keys_around(in.key_times, begin, end, passed, time);
 }
 
 __device__ Pose<float> key_pose(Actors const& in, int64_t key) {
@@ -86,88 +110,124 @@ __device__ void find_pose(Actors const& in, int64_t track, int64_t first, Moving
 
 // ---- forward
 
-__global__ void __launch_bounds__(THREADS) move_kernel(Actors in, MovedActors out) {
+struct Row {
+    Vec3<float> mean;
+    Quat<float> quat;  // of any length
+};
+
+__device__ Row load_row(Actors const& in, Block const& block, int i) {
+    return block.has(i) ? Row{load3(in.means, block.first + i), load4(in.quats, block.first + i)} : Row{};
+}
+
+__global__ void __launch_bounds__(THREADS, 4) move_kernel(Actors in, MovedActors out, int64_t size) {
     __shared__ MovingPose<float> poses[WARPS];
     __shared__ float stage[WARPS][3 * WARP];
-    Block const block = my_block(in);
-    bool const leads = blockIdx.x == first_block(in.starts[block.track], block.track);
+    Block const block = my_block(in, size);
+    bool const leads = blockIdx.x == first_block(in.starts[block.track], block.track, size);
     if (block.begin >= block.end && !leads) return;
-    bool const mine = block.has(block.row());
-    Vec3<float> const mean = mine ? load3(in.means, block.row()) : Vec3<float>{};
-    Quat<float> const quat = mine ? normalized(load4(in.quats, block.row())) : Quat<float>{};
-    for (int64_t first = 0; first < in.queries; first += WARPS) {
+    for (int64_t query = 0; query < in.queries; query += WARPS) {
+        Row next = load_row(in, block, int(threadIdx.x));
         __syncthreads();
-        find_pose(in, block.track, first, poses);
+        find_pose(in, block.track, query, poses);
         __syncthreads();
-        int const n = int(smaller<int64_t>(in.queries - first, WARPS));
+        int const n = int(smaller<int64_t>(in.queries - query, WARPS));
         if (leads && int(threadIdx.x) < n)
-            store4(out.rotations, (first + threadIdx.x) * in.tracks + block.track, poses[threadIdx.x].q);
-        for (int j = 0; j < n; ++j) {
-            int64_t const plane = (first + j) * in.n;
-            Moved<float> const to = moved(poses[j], mean, quat);
-            store3(out.means + 3 * plane, stage[warp()], block, to.mean);
-            store3(out.velocities + 3 * plane, stage[warp()], block, to.velocity);
-            if (mine) store4(out.quats, plane + block.row(), to.quat);
+            store4(out.rotations, (query + threadIdx.x) * in.tracks + block.track, poses[threadIdx.x].q);
+        for (int first = 0; first < block.end; first += THREADS) {
+            int const row = first + int(threadIdx.x);
+            Row const own = {next.mean, normalized(next.quat)};
+            next = load_row(in, block, row + THREADS);  // on its way while this one is written
+            for (int j = 0; j < n; ++j) {
+                int64_t const plane = (query + j) * in.n;
+                Moved<float> const to = moved(poses[j], own.mean, own.quat);
+                store3(out.means + 3 * plane, stage[warp()], block, first, to.mean);
+                store3(out.velocities + 3 * plane, stage[warp()], block, first, to.velocity);
+                if (block.has(row)) store4(out.quats, plane + block.first + row, to.quat);
+            }
         }
     }
 }
 
 // ---- backward
 
+using Parts = float[WARPS][WARPS][NUMBERS];  // by query and warp
+
+// Adds what a query's pose gets from the warp's rows.
+__device__ void add_sums(Parts& parts, int query, MovingPose<float> const& pose) {
+    float values[NUMBERS];
+#pragma unroll
+    for (int k = 0; k < NUMBERS; ++k) values[k] = reinterpret_cast<float const*>(&pose)[k];
+    float const sum = sums_by_halves(values, lane());
+    int const k = summed_value<NUMBERS>(lane());
+    if (k >= 0) parts[query][warp()][k] += sum;
+}
+
+// [n, NUMBERS] sums of the block, of n queries.
+__device__ void store_sums(Parts const& parts, int n, float* sums) {
+    for (int i = int(threadIdx.x); i < n * NUMBERS; i += THREADS) {
+        float sum = 0;
+        for (int w = 0; w < WARPS; ++w) sum += parts[i / NUMBERS][w][i % NUMBERS];
+        sums[i] = sum;
+    }
+}
+
+__device__ Moved<float> load_slope(Actors const& in, ActorGrads const& d, int64_t query, Block const& block, int row) {
+    int64_t const at = query * in.n + block.first + row;
+    if (!block.has(row)) return {};
+    return {load3(d.d_means, at), load4(d.d_quats, at), load3(d.d_velocities, at)};
+}
+
+// What row first + threadIdx.x gets, d_quat as a unit quaternion; `again`: it has got something already.
+__device__ void add_row(Actors const& in, ActorGrads const& d, float* stage, Block const& block, int first, Row sum,
+                        bool again) {
+    int const row = first + int(threadIdx.x);
+    int64_t const i = block.first + row;
+    if (block.has(row)) {
+        Quat<float> const got = normalized_backward(load4(in.quats, i), sum.quat);
+        store4(d.quats, i, again ? load4(d.quats, i) + got : got);
+        if (again) sum.mean = sum.mean + load3(d.means, i);
+    }
+    store3(d.means, stage, block, first, sum.mean);
+}
+
+// sums: [blocks, Q] of the gradients of the block's poses. Three blocks a multiprocessor: with four, 64 registers
+// a thread, some of them would spill.
+__global__ void __launch_bounds__(THREADS, 3) move_backward_kernel(Actors in, ActorGrads d, int64_t size, float* sums) {
+    __shared__ MovingPose<float> poses[WARPS];
+    __shared__ Parts parts;
+    __shared__ float stage[WARPS][3 * WARP];
+    Block const block = my_block(in, size);
+    if (block.begin >= block.end) return;
+    int64_t query = 0;
+    do {  // once, too, where nothing is asked for: rows get zeros then
+        __syncthreads();
+        find_pose(in, block.track, query, poses);
+        for (int i = int(threadIdx.x); i < WARPS * WARPS * NUMBERS; i += THREADS) (&parts[0][0][0])[i] = 0;
+        __syncthreads();
+        int const n = int(smaller<int64_t>(in.queries - query, WARPS));
+        for (int first = 0; first < block.end; first += THREADS) {
+            int const row = first + int(threadIdx.x);
+            Row own = load_row(in, block, row);
+            own.quat = normalized(own.quat);
+            Row sum = {};
+            for (int j = 0; j < n; ++j) {
+                Moved<float> const slope = load_slope(in, d, query + j, block, row);
+                MovedGrad<float> const g = moved_backward(poses[j], own.mean, own.quat, slope);
+                sum = {sum.mean + g.mean, sum.quat + g.quat};
+                add_sums(parts, j, g.pose);
+            }
+            add_row(in, d, stage[warp()], block, first, sum, query > 0);
+        }
+        __syncthreads();
+        store_sums(parts, n, sums + (blockIdx.x * in.queries + query) * NUMBERS);
+        query += WARPS;
+    } while (query < in.queries);
+}
+
 __device__ float warp_sum(float a) {
 #pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2) a += __shfl_xor_sync(~0u, a, step);
+    for (int step = WARP / 2; step > 0; step /= 2) a += __shfl_xor_sync(ALL_LANES, a, step);
     return a;
-}
-
-// Lane k holds number k of the sum of the warp's; 0 beyond them.
-__device__ float warp_sums(MovingPose<float> const& pose) {
-    auto const* values = reinterpret_cast<float const*>(&pose);
-    float out = 0;
-#pragma unroll
-    for (int k = 0; k < NUMBERS; ++k) {
-        float const sum = warp_sum(values[k]);
-        out = lane() == k ? sum : out;
-    }
-    return out;
-}
-
-// sums: [blocks, Q] of the gradients of the block's poses. Four blocks a multiprocessor: 64 registers.
-__global__ void __launch_bounds__(THREADS, 4) move_backward_kernel(Actors in, ActorGrads d, float* sums) {
-    __shared__ MovingPose<float> poses[WARPS];
-    __shared__ float parts[WARPS][WARPS][NUMBERS];  // by query and warp
-    __shared__ float stage[WARPS][3 * WARP];
-    Block const block = my_block(in);
-    if (block.begin >= block.end) return;
-    int64_t const row = block.row();
-    bool const mine = block.has(row);
-    Vec3<float> d_mean = {};
-    Quat<float> d_quat = {};
-    for (int64_t first = 0; first < in.queries; first += WARPS) {
-        __syncthreads();
-        find_pose(in, block.track, first, poses);
-        __syncthreads();
-        int const n = int(smaller<int64_t>(in.queries - first, WARPS));
-        Vec3<float> const mean = mine ? load3(in.means, row) : Vec3<float>{};
-        Quat<float> const quat = mine ? normalized(load4(in.quats, row)) : Quat<float>{};
-        for (int j = 0; j < n; ++j) {
-            int64_t const at = (first + j) * in.n + row;
-            Moved<float> slope = {};
-            if (mine) slope = {load3(d.d_means, at), load4(d.d_quats, at), load3(d.d_velocities, at)};
-            MovedGrad<float> const g = moved_backward(poses[j], mean, quat, slope);
-            d_mean = d_mean + g.mean, d_quat = d_quat + g.quat;
-            float const sum = warp_sums(g.pose);
-            if (lane() < NUMBERS) parts[j][warp()][lane()] = sum;
-        }
-        __syncthreads();
-        for (int i = int(threadIdx.x); i < n * NUMBERS; i += THREADS) {
-            float sum = 0;
-            for (int w = 0; w < WARPS; ++w) sum += parts[i / NUMBERS][w][i % NUMBERS];
-            sums[(blockIdx.x * in.queries + first) * NUMBERS + i] = sum;
-        }
-    }
-    store3(d.means, stage[warp()], block, d_mean);
-    if (mine) store4(d.quats, row, normalized_backward(load4(in.quats, row), d_quat));
 }
 
 struct KeyGrads {
@@ -176,9 +236,10 @@ struct KeyGrads {
 };
 
 // This warp's query of the track, from the sums of the track's blocks.
-__device__ KeyGrads key_grads(Actors const& in, ActorGrads const& d, int64_t track, int64_t query, float const* sums) {
-    int64_t const begin = in.starts[track], first = first_block(begin, track);
-    int64_t const end = first + blocks_with_rows(begin, in.starts[track + 1]);
+__device__ KeyGrads key_grads(Actors const& in, ActorGrads const& d, int64_t track, int64_t query, int64_t size,
+                              float const* sums) {
+    int64_t const begin = in.starts[track], first = first_block(begin, track, size);
+    int64_t const end = first + blocks_with_rows(begin, in.starts[track + 1], size);
     MovingPose<float> sum = {};
     for (int64_t b = first + lane(); b < end; b += WARP)
         sum = sum + reinterpret_cast<MovingPose<float> const*>(sums)[b * in.queries + query];
@@ -200,7 +261,8 @@ __device__ void add_number(ActorGrads const& d, int64_t key, Pose<float> const& 
 }
 
 // One block a track. Queries may share keyframes, so they are added one after another.
-__global__ void __launch_bounds__(THREADS) keyframes_backward_kernel(Actors in, ActorGrads d, float const* sums) {
+__global__ void __launch_bounds__(THREADS)
+    keyframes_backward_kernel(Actors in, ActorGrads d, int64_t size, float const* sums) {
     __shared__ KeyGrads found[WARPS];
     int64_t const track = blockIdx.x, begin = in.key_offsets[track], end = in.key_offsets[track + 1];
     for (int64_t i = 4 * begin + threadIdx.x; i < 4 * end; i += THREADS) d.quaternions[i] = 0;
@@ -208,7 +270,7 @@ __global__ void __launch_bounds__(THREADS) keyframes_backward_kernel(Actors in, 
     for (int64_t first = 0; first < in.queries; first += WARPS) {
         __syncthreads();
         if (first + warp() < in.queries) {
-            KeyGrads const g = key_grads(in, d, track, first + warp(), sums);
+            KeyGrads const g = key_grads(in, d, track, first + warp(), size, sums);
             if (lane() == 0) found[warp()] = g;
         }
         __syncthreads();
@@ -223,15 +285,16 @@ __global__ void __launch_bounds__(THREADS) keyframes_backward_kernel(Actors in, 
 
 void move_actors(Actors const& in, MovedActors const& out, cudaStream_t stream) {
     if (!in.tracks || !in.queries) return;
-    move_kernel<<<unsigned(first_block(in.n, in.tracks)), THREADS, 0, stream>>>(in, out);
+    int64_t const size = block_size(in);
+    move_kernel<<<unsigned(first_block(in.n, in.tracks, size)), THREADS, 0, stream>>>(in, out, size);
 }
 
 void move_actors_backward(Actors const& in, ActorGrads const& d, Allocator allocator, cudaStream_t stream) {
     if (!in.tracks) return;
-    int64_t const blocks = first_block(in.n, in.tracks);
+    int64_t const size = block_size(in), blocks = first_block(in.n, in.tracks, size);
     auto* const sums = allocator.array<float>(blocks * in.queries * NUMBERS);
-    move_backward_kernel<<<unsigned(blocks), THREADS, 0, stream>>>(in, d, sums);
-    keyframes_backward_kernel<<<unsigned(in.tracks), THREADS, 0, stream>>>(in, d, sums);
+    move_backward_kernel<<<unsigned(blocks), THREADS, 0, stream>>>(in, d, size, sums);
+    keyframes_backward_kernel<<<unsigned(in.tracks), THREADS, 0, stream>>>(in, d, size, sums);
 }
 
 }  // namespace nurec::cuda

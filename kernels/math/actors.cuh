@@ -2,9 +2,9 @@
 // Gaussians that move with their tracks, and the derivatives; nurec_lite/geometry/tracks.py (interpolate) and
 // nurec_lite/scene/collect.py are the specification.
 //
-// Gaussians lie track by track. They are moved in blocks of up to CHUNK rows of one track: block b of track k takes
-// those of rows (b - k) CHUNK to (b - k + 1) CHUNK that are the track's. A track's first block is its start / CHUNK +
-// k, so any block finds its track from the starts alone. Every track has one block at least; some blocks have no rows.
+// Gaussians lie track by track. They are moved in blocks of up to `size` rows of one track: block b of track k takes
+// those of rows (b - k) size to (b - k + 1) size that are the track's. A track's first block is its start / size + k,
+// so any block finds its track from the starts alone. Every track has one block at least; some blocks have no rows.
 #pragma once
 
 #include <cstdint>
@@ -13,23 +13,21 @@
 
 namespace nurec {
 
-constexpr int64_t CHUNK = 256;
-
-NUREC_FN int64_t first_block(int64_t start, int64_t track) {
-    return start / CHUNK + track;
+NUREC_FN int64_t first_block(int64_t start, int64_t track, int64_t size) {
+    return start / size + track;
 }
 
 // Of a track's blocks, those that have rows; they are its first ones.
-NUREC_FN int64_t blocks_with_rows(int64_t begin, int64_t end) {
-    return begin < end ? (end - 1) / CHUNK - begin / CHUNK + 1 : 0;
+NUREC_FN int64_t blocks_with_rows(int64_t begin, int64_t end, int64_t size) {
+    return begin < end ? (end - 1) / size - begin / size + 1 : 0;
 }
 
 // The last track whose first block is not after `block`.
-NUREC_FN int64_t track_of_block(int64_t const* starts, int64_t tracks, int64_t block) {
+NUREC_FN int64_t track_of_block(int64_t const* starts, int64_t tracks, int64_t block, int64_t size) {
     int64_t low = 0, high = tracks;
     while (high - low > 1) {
         int64_t const middle = (low + high) / 2;
-        (first_block(starts[middle], middle) <= block ? low : high) = middle;
+        (first_block(starts[middle], middle, size) <= block ? low : high) = middle;
     }
     return low;
 }

@@ -54,17 +54,17 @@ NUREC_FN Q quat_plus(Q a, Q b) {
 
 // ---- actors
 
-NUREC_FN D block_of_start(D start, D track) {
-    return D(first_block(int64_t(start), int64_t(track)));
+NUREC_FN D block_of_start(D start, D track, D size) {
+    return D(first_block(int64_t(start), int64_t(track), int64_t(size)));
 }
 
-NUREC_FN D blocks_between(D begin, D end) {
-    return D(blocks_with_rows(int64_t(begin), int64_t(end)));
+NUREC_FN D blocks_between(D begin, D end, D size) {
+    return D(blocks_with_rows(int64_t(begin), int64_t(end), int64_t(size)));
 }
 
-NUREC_FN D block_to_track(Array<4> const& starts, D block) {
+NUREC_FN D block_to_track(Array<4> const& starts, D block, D size) {
     int64_t const rows[] = {int64_t(starts.a[0]), int64_t(starts.a[1]), int64_t(starts.a[2]), int64_t(starts.a[3])};
-    return D(track_of_block(rows, 4, int64_t(block)));
+    return D(track_of_block(rows, 4, int64_t(block), int64_t(size)));
 }
 
 struct KeyNumbers {
