@@ -13,6 +13,9 @@ from nurec_lite.errors import UserError
 from nurec_lite.profiling.canvas import SCALE
 
 
+ROOT = Path(__file__).resolve().parents[1]
+
+
 def kernel(**changed: Any) -> dict[str, Any]:
     """2 cycles at barriers and 1.5 for other reasons between two instructions of a warp, which take a cycle themselves."""
     return {
@@ -99,3 +102,10 @@ def test_what_cannot_be_compared(before: Path, tmp_path: Path) -> None:
     other = diagnosis(tmp_path / "other.json", ("lidar_random", kernel()))
     with pytest.raises(UserError, match="no instance in common"):
         pairs(read(before), read(other))
+
+
+def test_the_story_has_the_table_of_the_results() -> None:
+    results, story = ROOT / "benchmarks/results", (ROOT / "docs/story-2-kernels.md").read_text()
+    kinds = [results / f"diagnosis_backward_{kind}_h200/diagnosis.json" for kind in ("unified", "split")]
+    rows = table(pairs(*map(read, kinds))).splitlines()[2:]
+    assert len(rows) == 6 and "\n".join(rows) in story
