@@ -12,7 +12,6 @@ from compare_diagnoses import _AFTER, _BEFORE, _PANELS, COLOURS, Figures, main, 
 from nurec_lite.errors import UserError
 from nurec_lite.profiling.canvas import SCALE
 
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
