@@ -81,6 +81,8 @@ def read(path: Path) -> dict[str, Figures]:  # by the name of the instance
         content = json.loads(path.read_text())
         known = isinstance(content, dict) and content["format"] == FORMAT
         found = {i["name"]: _figures(path, i["name"], i["kernel"]) for i in content["instances"]} if known else {}
+    except UserError:
+        raise
     except (OSError, ValueError, KeyError) as error:
         raise UserError(
             f"{path} is no diagnosis ({error}); benchmarks/diagnose_backward.py writes diagnosis.json"

@@ -96,8 +96,11 @@ def test_what_is_no_diagnosis(tmp_path: Path, content: str) -> None:
 
 def test_what_cannot_be_compared(before: Path, tmp_path: Path) -> None:
     absent = diagnosis(tmp_path / "absent.json", ("lidar_captured", kernel(sm_active=None)))
-    with pytest.raises(UserError, match="sm_active of lidar_captured was not measured"):
-        read(absent)
+    with pytest.raises(
+        UserError,
+        match=r"absent\.json: sm_active of lidar_captured was not measured; diagnose it again with all of ncu's counters$",
+    ):
+        read(absent)  # not that it is no diagnosis
     other = diagnosis(tmp_path / "other.json", ("lidar_random", kernel()))
     with pytest.raises(UserError, match="no instance in common"):
         pairs(read(before), read(other))
