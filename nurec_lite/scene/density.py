@@ -4,6 +4,7 @@ lets transparent ones explore."""
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch.nn import functional as F
 
 from nurec_lite.geometry.se3 import quat_normalize, quat_to_matrix
 from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.transfer import upload
 
 DEAD_OPACITY = 0.005
 MAX_COPIES = 51  # of one Gaussian in one relocation; the sums below stay exact in double precision
@@ -107,21 +109,27 @@ def _draw(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
 
 def split_opacity(
     opacity: Tensor,  # [N] of the Gaussian that is copied
-    copies: Tensor,  # [N] int64, how many stand in its place
+    copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
     most: int | None = None,  # of them, or more; None: as many as there are, which waits for the device
 ) -> tuple[Tensor, Tensor]:  # opacity of each copy [N], factor of its scales [N]
     """Equation 9 of 3DGS-MCMC: n copies that together look as one did. o' = 1 - (1 - o)^(1/n); the scales shrink by
     o / sum_{k=0}^{n-1} C(n, k + 1) (-1)^k o'^(k+1) / sqrt(k + 1), the paper's double sum added up over i."""
-    o, n = opacity.double().clamp(max=1 - 1e-7), copies.double()
-    shared = 1 - (1 - o) ** (1 / n)
-    total = torch.zeros_like(o)
+    o = opacity.double().clamp(max=1 - 1e-7)
+    shared = 1 - (1 - o) ** (1 / copies.double())
     if most is None:
         most = int(copies.max()) if len(copies) else 0
-    for k in range(most):
-        log_choose = torch.lgamma(n + 1) - math.lgamma(k + 2) - torch.lgamma((n - k).clamp(min=1))
-        term = torch.exp(log_choose) * (-1) ** k * shared ** (k + 1) / math.sqrt(k + 1)
-        total += torch.where(copies > k, term, torch.zeros_like(term))
-    return shared.to(opacity.dtype), (o / total).to(opacity.dtype)
+    factors, total = _alternating(opacity.device), torch.zeros_like(o)
+    for k in reversed(range(most)):  # Horner's rule
+        total = torch.addcmul(factors[k].index_select(0, copies), total, shared)
+    return shared.to(opacity.dtype), (o / (total * shared)).to(opacity.dtype)
+
+
+@lru_cache(maxsize=8)
+def _alternating(device: torch.device) -> Tensor:
+    """[k, n] C(n, k + 1) (-1)^k / sqrt(k + 1); 0 where k >= n."""
+    rows = range(MAX_COPIES), range(MAX_COPIES + 1)
+    values = [[math.comb(n, k + 1) * (-1) ** k / math.sqrt(k + 1) for n in rows[1]] for k in rows[0]]
+    return upload(torch.tensor(values, dtype=torch.float64), device)
 
 
 @torch.no_grad()
