@@ -8,6 +8,7 @@ if unknown) and `kernel`, whose keys are the fields of nurec_lite.profiling.ncu_
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from math import prod
 from typing import Any
 
 from nurec_lite.profiling.names import readable
@@ -137,7 +138,7 @@ ROWS: dict[str, Callable[[Measured], str]] = {
     "DRAM, of its peak": _percent("sol_dram"),
     "verdict": lambda m: m.kernel.verdict or ABSENT,
     "a multiprocessor has a block for": _percent("sm_active"),
-    "blocks": lambda m: ABSENT if m.kernel.grid is None else count(m.kernel.grid[0]),
+    "blocks": lambda m: ABSENT if m.kernel.grid is None else count(prod(m.kernel.grid)),
     "Gaussians that a block goes through, mean": lambda m: _number(m.count("mean_tile")),
     "the longest block": lambda m: _number(m.count("longest_tile")),
     "longest over mean": lambda m: _number(m.count("longest_to_mean_tile")),

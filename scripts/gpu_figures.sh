@@ -5,12 +5,14 @@
 #   scripts/gpu_figures.sh OUT PART... [-- KEY=VALUE...]
 #   scripts/gpu_figures.sh runs/figures scene collect -- data=pack data.root=drive.pack
 #
-# scene     a run of STEPS steps (7000) with OPTIONS; the parts after it start from its checkpoint, or from CHECKPOINT
+# scene     a run of STEPS steps (7000) with workers and OPTIONS; the parts after it start from its checkpoint, or from CHECKPOINT
 # collect   interpolation alone, on the benchmark's workload and on the drive; collecting; the waits of a step; ranges
-# timeline  nsys of the baseline and of OPTIONS, ten steps each with pictures, compared, and 500 steps of OPTIONS with relocation
+# timeline  nsys of the baseline, of the option workers, and of workers with OPTIONS, ten steps each with pictures, the first and the last
+#           compared, and 500 steps of the last with relocation
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once
 # kernels   bench_render with the backward options one after another and gsplat beside them; ncu of the backward kernels
 # sweep     launch bounds: every variant compiled, checked and timed
+# ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
 #
 # KEY=VALUE are those of nurec_lite.train for every part: the drive above all. PYTHON=... chooses the interpreter.
 set -uo pipefail
@@ -21,14 +23,14 @@ OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
 BACKWARD="split_backward,launch_bounds,shared_memory"
 STEPS="${STEPS:-7000}"
 
-[ $# -ge 2 ] || { sed -n '3,16s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1; shift
 parts=() data=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --) shift; data=("$@"); break ;;
-        scene | collect | timeline | quality | kernels | sweep) parts+=("$1"); shift ;;
-        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, kernels, sweep" >&2; exit 2 ;;
+        scene | collect | timeline | quality | kernels | sweep | ladder) parts+=("$1"); shift ;;
+        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, kernels, sweep, ladder" >&2; exit 2 ;;
     esac
 done
 mkdir -p "$out"
@@ -37,7 +39,7 @@ large=(${data[@]+"${data[@]}"} +size=large train.seconds=null)
 resumed=("${large[@]}" "train.resume=$CHECKPOINT" train.steps=20000) # in the middle of a run, with relocation
 
 scene() {
-    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "+opt=[$OPTIONS]" "out=$out/scene" train.timing=true
+    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "+opt=[workers,$OPTIONS]" "out=$out/scene" train.timing=true
 }
 
 collect() {
@@ -45,16 +47,21 @@ collect() {
     "$PYTHON" benchmarks/bench_interpolate.py --out "$out/interpolate.json" || status=1
     "$PYTHON" benchmarks/bench_interpolate.py --capture ${data[@]+"${data[@]}"} --out "$out/interpolate_drive.json" || status=1
     "$PYTHON" benchmarks/bench_collect_once.py "${resumed[@]}" --out "$out/collect.json" || status=1
-    "$PYTHON" benchmarks/bench_no_sync.py "${resumed[@]}" --out "$out/no_sync.json" || status=1
+    "$PYTHON" benchmarks/bench_no_sync.py "${resumed[@]}" "+opt=[workers]" --out "$out/no_sync.json" || status=1
     "$PYTHON" benchmarks/bench_ranges.py "${resumed[@]}" --out "$out/ranges.json" || status=1
     return $status
 }
 
+recorded() {
+    "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "out=$out/nsys_$1" "${@:2}"
+}
+
 timeline() {
-    local status=0 with="+opt=[$OPTIONS]"
-    "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "out=$out/nsys_baseline" || status=1
-    "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "$with" "out=$out/nsys_options" || status=1
-    "$PYTHON" -m nurec_lite.profile tool=nsys "${resumed[@]}" "$with" warmup=60 steps=500 "out=$out/nsys_500" || status=1
+    local status=0 with="+opt=[workers,$OPTIONS]"
+    recorded baseline || status=1
+    recorded workers "+opt=[workers]" || status=1
+    recorded options "$with" || status=1
+    recorded 500 "$with" warmup=60 steps=500 || status=1
     "$PYTHON" -m nurec_lite.profile compare "$out/nsys_baseline" "$out/nsys_options" | tee "$out/nsys_options/compare.md" || status=1
     return $status
 }
@@ -71,12 +78,20 @@ kernels() {
     "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --out "$out/diagnosis" "${drive[@]}" || status=1
     "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --opt "$BACKWARD" --out "$out/diagnosis_split" "${drive[@]}" ||
         status=1
+    "$PYTHON" benchmarks/compare_diagnoses.py "$out"/diagnosis{,_split}/diagnosis.json --out "$out/backward.png" || status=1
     return $status
 }
 
 sweep() {
     "$PYTHON" benchmarks/sweep_launch_bounds.py --checkpoint "$CHECKPOINT" --workloads captured --out "$out/sweep" \
         --capture ${data[@]+"${data[@]}"}
+}
+
+ladder() {
+    local rungs=('' workers)
+    IFS=, read -ra rest <<<"$OPTIONS,$BACKWARD"
+    "$PYTHON" benchmarks/ladder.py --rungs "${rungs[@]}" "${rest[@]}" --cumulative --repeat "${ROUNDS:-3}" --warmup 30 --steps 100 \
+        --out "$out/ladder" "${resumed[@]}"
 }
 
 status=0

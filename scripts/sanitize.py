@@ -6,7 +6,7 @@
 
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
-and without gradients of the camera's pose, with and without the options that have kernels of their own. Every tensor is an
+and without gradients of poses and distances, with and without the options that have kernels of their own. Every tensor is an
 allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
 and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read;
 what it finds in those alone is told and not counted.
@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -44,15 +45,23 @@ SIZE = (
     "device=cuda model.points=2000 model.actor_points=50 model.raised_points=300 model.far_points=200 density.every=1 "
     "density.start=0 density.cap=4000 train.lidar_rays=512 train.steps=2 data.frames=[0,10]"
 )
+BACKWARD = (
+    "split_backward",
+    "split_backward,launch_bounds",
+    "split_backward,shared_memory",
+    "split_backward,launch_bounds,shared_memory",
+)
 VARIANTS = (  # overrides and cameras: degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
     ("model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync]", "global"),  # one pose an image
-    ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of the poses, by those of the rays
-    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward]", "rolling"),
-    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward,launch_bounds,shared_memory]", "rolling"),
-    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward,launch_bounds,shared_memory]", "global"),
-    ("model.sh_degree=0 data.downscale=5 +opt=[split_backward,launch_bounds,shared_memory]", "learned"),
+    ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of all poses, by those of the rays
+    *(
+        (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
+        for options, cameras in product(
+            BACKWARD, ("rolling", "global", "learned", "distant")
+        )  # distances have gradients
+    ),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
 
@@ -84,7 +93,9 @@ def steps() -> None:
         if cameras == "global":
             capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
         if cameras == "learned":
-            stages = stages.wrap(render_camera=_with_learned_pose)
+            stages = stages.wrap(render_camera=_with_learned_pose, render_lidar=_with_learned_pose)
+        if cameras == "distant":
+            stages = stages.wrap(render_camera=_with_distance)
         if config.ops == "native":
             stages = stages.wrap(render_camera=_counted, render_lidar=_counted)
         state = make_state(config, capture, device)
@@ -106,12 +117,21 @@ def _counted(stage: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_learned_pose(stage: Callable[..., Any]) -> Callable[..., Any]:
-    """Renders as the stage does, and wants the gradient of the camera's pose at the exposure's start."""
+    """Renders as the stage does, and wants the gradient of the sensor's pose at the exposure's start."""
 
-    def render_camera(gaussians: Any, view: Any, *rest: Any) -> Any:
-        return stage(
-            gaussians, replace(view, T_world_sensor_start=view.T_world_sensor_start.clone().requires_grad_()), *rest
-        )
+    def render(gaussians: Any, view: Any, *rest: Any) -> Any:
+        pose = view.T_world_sensor_start.clone().requires_grad_()
+        return stage(gaussians, replace(view, T_world_sensor_start=pose), *rest)
+
+    return render
+
+
+def _with_distance(stage: Callable[..., Any]) -> Callable[..., Any]:
+    """An image whose loss depends on the distances, too."""
+
+    def render_camera(*given: Any) -> Any:
+        out = stage(*given)
+        return replace(out, colour=out.colour + 1e-3 * out.distance[..., None])
 
     return render_camera
 

@@ -143,6 +143,8 @@ def test_verdict_in_words(tmp_path: Path) -> None:
         ("tile(float *, int)", "tile"),
         ("void (anonymous namespace)::sort<unsigned int, (int)4>(Keys<4>)", "sort<unsigned int, (int)4>"),
         ("void at::f<at::Fill<float>, std::array<char *, 1ul>>(int, T2)", "at::f<at::Fill<float>, std::array<char *, 1ul>>"),
+        ("void <unnamed>::blend<3>(Params)", "blend<3>"),
+        ("void unnamed>::blend<3>(Params)", "blend<3>"),  # as ncu's CSV has it
         ("Größe::点<ü>(int)", "Größe::点<ü>"),
         ("plain", "plain"),
     ],

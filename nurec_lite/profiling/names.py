@@ -4,6 +4,7 @@
 import re
 
 _SPACES = re.compile(r"\b(nurec::cuda|nurec|at_cuda_detail|at|native|c10|cuda|std|detail|CUB_\w+)::")
+_ANONYMOUS = re.compile(r"(\(anonymous namespace\)|<?\bunnamed>)::")  # ncu's CSV loses a bracket
 _CASTS = re.compile(r"\((?:bool|int|long|unsigned int|unsigned long|unsigned long long)\)(?=-?\d)")
 
 
@@ -11,7 +12,7 @@ def short_name(
     name: str,  # such as void blend<3>(Params, int)
 ) -> str:  # blend<3>
     """Without result, arguments and anonymous namespaces; template arguments stay."""
-    plain = name.strip().replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
+    plain = _ANONYMOUS.sub("", name.strip())
     depth, end = 0, len(plain)
     for k, letter in enumerate(plain):
         depth += (letter == "<") - (letter == ">")
