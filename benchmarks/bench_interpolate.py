@@ -6,10 +6,11 @@
 
 Versions (benchmarks/interpolate_versions.py): node by node, and all tracks at once in torch, both with the background copied, as a scene
 graph and the trainer's baseline do; all at once without it; that compiled by torch.compile; and the operator move_actors. First every
-version is compared with one in float64, outputs and gradients; only those that agree are timed. Rounds take every version in turn, in
-both orders. Each sample is timed right behind two copies of a large tensor: they empty the caches, let the host queue ahead, and the
-second gives the bandwidth that the sample's bytes are compared with. Bytes are the least that must move: every row of a Gaussian
-is read and written once, keyframes and poses are neglected. The forward pass records what the backward pass needs.
+version is compared with one in float64, outputs and gradients; only those that agree are timed: to 1e-5, torch's own sums over all
+Gaussians of a keyframe to 1e-4, since it adds up single floats one after another (1.2e-5 was found on an H200, ours 5e-7). Rounds take
+every version in turn, in both orders. Each sample is timed right behind two copies of a large tensor: they empty the caches, let the
+host queue ahead, and the second gives the bandwidth that the sample's bytes are compared with. Bytes are the least that must move: every
+row of a Gaussian is read and written once, keyframes and poses are neglected. The forward pass records what the backward pass needs.
 """
 
 import nurec_lite.threads  # noqa: F401  before torch
@@ -45,6 +46,10 @@ from nurec_lite.files import write_text
 from nurec_lite.scene.init import make_scene
 
 TOLERANCE = 1e-5  # largest difference, as benchmarks.interpolate_versions.differences counts it
+SUMS, SUMS_TOLERANCE = (
+    ("d_translations", "d_quaternions"),
+    1e-4,
+)  # torch adds up a keyframe's in single precision, one after another
 KINDS = ("forward", "forward_backward")
 CPU_SCALE = 0.02
 
@@ -63,7 +68,7 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
         "command": shlex.join(["python", "benchmarks/bench_interpolate.py", *args.arguments]),
         "environment": environment(device),
         "load_average_before": load, "cores_busy_with_others": others.cores(), "workload": described,
-        "rounds": args.rounds, "warmup": args.warmup, "tolerance": TOLERANCE,
+        "rounds": args.rounds, "warmup": args.warmup, "tolerance": TOLERANCE, "tolerance_of_torch_s_sums": SUMS_TOLERANCE,
     }  # fmt: skip
     return known | _figures(rows, taken, workload, 2 * copied[0].nbytes)
 
@@ -112,10 +117,16 @@ def _checked(w: Workload, upstream: dict[bool, Moved], names: list[str]) -> dict
         if status is None:
             version = VERSIONS[name]
             errors = differences(with_gradients(version, w, upstream[version.copies]), truth)
-            worst = max(errors, key=errors.__getitem__)
-            status = None if errors[worst] <= TOLERANCE else f"disagrees: {worst} is off by {errors[worst]:.1e}"
+            status = disagreement(name, errors)
         rows[name] = {"copies_background": VERSIONS[name].copies, "status": status, "relative_errors": errors}
     return rows
+
+
+def disagreement(version: str, errors: dict[str, float]) -> str | None:
+    """The tensor that is furthest off, if that is too far."""
+    bars = {x: SUMS_TOLERANCE if x in SUMS and version != "fused" else TOLERANCE for x in errors}
+    worst = max(errors, key=lambda x: errors[x] / bars[x])
+    return None if errors[worst] <= bars[worst] else f"disagrees: {worst} is off by {errors[worst]:.1e}"
 
 
 # ---- the figures

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import interpolate_versions
-from benchmarks.bench_interpolate import least_bytes, main, measure
+from benchmarks.bench_interpolate import disagreement, least_bytes, main, measure
 from benchmarks.interpolate_versions import (
     VERSIONS,
     Moved,
@@ -191,6 +191,15 @@ def test_a_version_that_disagrees_is_not_timed(
     assert left.value.code == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith("per_node") and "disagrees: velocities is off by 1.0e-02" in line for line in lines)
+
+
+def test_what_agrees() -> None:
+    """Torch's sums over a keyframe's Gaussians may be off by more; ours not, and nothing else."""
+    fine = {"d_means": 9e-6, "d_quaternions": 2e-5}
+    assert disagreement("vectorised", fine) is None
+    assert disagreement("fused", fine) == "disagrees: d_quaternions is off by 2.0e-05"
+    assert disagreement("vectorised", fine | {"d_means": 1.1e-5}) == "disagrees: d_means is off by 1.1e-05"
+    assert disagreement("vectorised", fine | {"d_quaternions": 1.1e-4}) == "disagrees: d_quaternions is off by 1.1e-04"
 
 
 def test_where_nothing_compiles_the_row_says_why(
