@@ -142,6 +142,7 @@ class Stages:
     density: Callable[[TrainState], None] = density
     step: Callable[["Stages", TrainState, Batch], StepResult] = train_step
     settle: Callable[["Stages", TrainState], None] = nothing_to_settle
+    device: str = "cpu"  # or cuda: the kind of machine that they are for
     plan: RenderPlan | None = None  # how compiled stages cut their work; None: they are not compiled
     claims: Mapping[str, str] = field(default_factory=dict)  # stage, or plan.FIELD -> the option that changed it
     wrapped: frozenset[str] = frozenset()  # stages that something stands around
@@ -160,14 +161,14 @@ class Stages:
         if render == "gsplat":
             from nurec_lite.depth import peer_stages  # compiles gsplat's kernels, and stands on this module
 
-            return peer_stages(ops, device)
+            return replace(peer_stages(ops, device), device=device.type)
         if ops == "reference":
-            return Stages()
+            return Stages(device=device.type)
         from nurec_lite.splat.native import native_plan, native_stages  # compile kernels; the reference does without
 
         plan = native_plan(device)
         stages: dict[str, Any] = native_stages(plan)
-        return Stages(**stages, plan=plan)
+        return Stages(**stages, plan=plan, device=device.type)
 
     def swap(self, option: str, **stages: Callable) -> "Stages":
         """Replaces stages; two options that claim the same stage are an error that names both."""

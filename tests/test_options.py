@@ -136,7 +136,7 @@ def test_all_expands_in_its_own_order_with_the_parameters_of_the_files(add: Add,
     add("one", size=3)
     add("two")
     add("unlisted")
-    build_stages({"all": {"options": ["two", "one"]}})
+    build_stages({"all": {"cpu": ["two", "one"]}})
     assert applied == [("two", {}), ("one", {"size": 3})]
 
 
@@ -145,7 +145,7 @@ def test_all_leaves_out_what_cannot_run_and_says_so(add: Add, applied: list, cap
     add("fine")
     add("needy", requires=("grounded",))
     with caplog.at_level(logging.INFO):
-        build_stages({"all": {"options": ["grounded", "fine", "needy"]}})
+        build_stages({"all": {"cpu": ["grounded", "fine", "needy"]}})
     assert [name for name, _ in applied] == ["fine"]
     assert "leaves out grounded: it needs a moon" in caplog.text
     assert "leaves out needy: it requires grounded" in caplog.text
@@ -154,19 +154,26 @@ def test_all_leaves_out_what_cannot_run_and_says_so(add: Add, applied: list, cap
 def test_all_stands_alone(add: Add) -> None:
     add("one")
     with pytest.raises(OptionError, match=r"'all' stands alone, but one is given too"):
-        build_stages({"one": {}, "all": {"options": []}})
+        build_stages({"one": {}, "all": {"cpu": []}})
+
+
+def test_all_is_another_list_on_another_kind_of_machine(add: Add, applied: list) -> None:
+    add("one")
+    add("two")
+    build_stages({"all": {"cpu": ["one"], "cuda": ["two"]}}, Stages(device="cuda"))
+    assert [name for name, _ in applied] == ["two"]
 
 
 def test_all_refuses_options_that_change_quality(add: Add) -> None:
     add("bold", kind="quality")
     with pytest.raises(OptionError, match=r"lists 'bold', which is of class quality"):
-        build_stages({"all": {"options": ["bold"]}})
+        build_stages({"all": {"cpu": ["bold"]}})
 
 
 def test_all_refuses_unknown_names(add: Add) -> None:
     add("one")
     with pytest.raises(OptionError, match="'gone' is unknown"):
-        build_stages({"all": {"options": ["gone"]}})
+        build_stages({"all": {"cpu": ["gone"]}})
 
 
 def test_the_project_s_own_all_can_be_built() -> None:
@@ -215,7 +222,7 @@ def test_all_leaves_out_what_needs_compiled_kernels(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With ops=reference; nobody asked for those options by name."""
-    listed = {"all": {"options": ["collect_once", "fused_interp", "no_sync", "split_backward", "launch_bounds"]}}
+    listed = {"all": {"cpu": ["collect_once", "fused_interp", "no_sync", "split_backward", "launch_bounds"]}}
     caplog.set_level("INFO")
     stages = build_stages(listed, Stages())
     assert set(stages.claims.values()) == {"collect_once", "fused_interp"}

@@ -14,7 +14,7 @@ from nurec_lite.baseline import load_batch
 from nurec_lite.config import TrainConfig
 from nurec_lite.stages import OptionError, Stages
 
-NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("plan", "claims", "wrapped", "closers"))
+NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("device", "plan", "claims", "wrapped", "closers"))
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:

@@ -73,14 +73,14 @@ def _check(name: str, module: ModuleType, given: tuple[str, ...], base: Stages) 
 
 
 def _expand_all(options: dict[str, dict[str, Any]], base: Stages) -> dict[str, dict[str, Any]]:
-    """`all` becomes the options that conf/opt/all.yaml lists, less those that cannot run here, in its order."""
+    """`all` becomes the options that conf/opt/all.yaml lists for this kind of machine, less those that cannot run here, in its order."""
     if "all" not in options:
         return options
     if len(options) > 1:
         others = ", ".join(name for name in options if name != "all")
         raise OptionError(f"option 'all' stands alone, but {others} is given too; leave one of them out")
     chosen: dict[str, dict[str, Any]] = {}
-    for name in options["all"]["options"]:
+    for name in options["all"][base.device]:
         module = _module(name)
         if module.CLASS == "quality":
             raise OptionError(f"conf/opt/all.yaml lists '{name}', which is of class quality; take it out")
