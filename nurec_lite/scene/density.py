@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.geometry.se3 import quat_normalize, quat_to_matrix
+from nurec_lite.geometry.se3 import quat_normalize, quat_rotate
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.transfer import upload
 
@@ -155,4 +155,4 @@ def _offsets(
 ) -> Tensor:  # [N, 3] metres, amount R S eta
     eta = torch.randn(log_scales.shape, generator=generator, device=log_scales.device, dtype=log_scales.dtype)
     along = amount[:, None] * log_scales.exp() * eta
-    return (quat_to_matrix(quat_normalize(quats)) @ along[:, :, None]).squeeze(-1)
+    return quat_rotate(quat_normalize(quats), along)

@@ -50,8 +50,8 @@ def _world_means(scene: Scene, poses: TrackPoses, q: int) -> tuple[Tensor, Tenso
             (means.new_zeros(1, 3), poses.translations),
         )
     )
-    moved = quat_rotate(quaternions.index_select(0, node), means) + translations.index_select(0, node)
-    return moved, valid.index_select(0, node)
+    # by an index: index_select starts a block for every row on a GPU, 0.3 ms for a million
+    return quat_rotate(quaternions[node], means) + translations[node], valid[node]
 
 
 def _unturned(like: Tensor) -> Tensor:  # [1, 4]
