@@ -6,12 +6,13 @@
 
 The baseline runs with every seed, and with the first seed as often as --repeat says: floating-point atomics make runs of one seed differ
 on a GPU. A set of options passes when the mean over its seeds is worse than the baseline's mean by at most twice the spread (largest
-minus smallest) of those runs of one seed. Runs are processes of their own, --jobs at once: their times mean nothing. Leaves
-quality.json and quality.md in --out, and the folders of the runs in --runs.
+minus smallest) of those runs of one seed. Runs are processes of their own, --jobs at once, on --gpus GPUs in turns: their times mean
+nothing. Leaves quality.json and quality.md in --out, and the folders of the runs in --runs.
 """
 
 import argparse
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -60,12 +61,13 @@ def runs_of(sets: Sequence[str], seeds: Sequence[int], repeat: int) -> list[Run]
     return [*own, *again, *(Run(options, seed, 0) for options in sets for seed in seeds)]
 
 
-def train(run: Run, folder: Path, steps: int, common: Sequence[str]) -> Metrics:
+def train(run: Run, folder: Path, steps: int, common: Sequence[str], gpu: int | None = None) -> Metrics:
     """UserError with the last line of what the run said, if it failed."""
     out = folder / run.folder()
     command = [sys.executable, "-m", "nurec_lite.train", f"seed={run.seed}", f"train.steps={steps}", "train.seconds=null",
                f"out={out}", f"+opt=[{run.options}]", *common]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    shown = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | shown)
     if ended.returncode:
         raise UserError(
             f"{shlex.join(command[1:])} failed: {(ended.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
@@ -103,8 +105,9 @@ def table(found: dict[str, list[Verdict]]) -> str:
 
 def gate(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     runs = runs_of(args.sets, args.seeds, args.repeat)
+    gpus = [n % args.gpus if args.gpus > 1 else None for n in range(len(runs))]
     with ThreadPoolExecutor(args.jobs) as pool:
-        metrics = list(pool.map(lambda run: train(run, folder, args.steps, args.overrides), runs))
+        metrics = list(pool.map(lambda run, gpu: train(run, folder, args.steps, args.overrides, gpu), runs, gpus))
     found = dict(zip(runs, metrics, strict=True))
     judged = {options: verdicts(found, options) for options in args.sets}
     return {
@@ -122,6 +125,7 @@ def main(arguments: list[str]) -> int:
     p.add_argument("--repeat", type=int, default=3, help="baselines of the first seed (%(default)s)")
     p.add_argument("--steps", type=int, default=2000, help="of a run (%(default)s)")
     p.add_argument("--jobs", type=int, default=1, help="runs at once (%(default)s)")
+    p.add_argument("--gpus", type=int, default=1, help="that they are spread over (%(default)s)")
     p.add_argument("--runs", type=Path, help="folder of the runs (one that is removed)")
     p.add_argument("--out", type=Path, help="folder of quality.json and quality.md")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all runs")

@@ -9,7 +9,7 @@
 # collect   interpolation alone, on the benchmark's workload and on the drive; collecting; the waits of a step; ranges
 # timeline  nsys of the baseline, of the option workers, and of workers with OPTIONS, ten steps each with pictures, the first and the last
 #           compared, and 500 steps of the last with relocation
-# quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once
+# quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once on GPUS (1) GPUs
 # kernels   bench_render with the backward options one after another and gsplat beside them; ncu of the backward kernels
 # sweep     launch bounds: every variant compiled, checked and timed
 # ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
@@ -67,7 +67,7 @@ timeline() {
 }
 
 quality() {
-    "$PYTHON" benchmarks/quality_gate.py --sets "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --out "$out/quality" \
+    "$PYTHON" benchmarks/quality_gate.py --sets "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/quality" \
         ${data[@]+"${data[@]}"} data.downscale=2
 }
 

@@ -2,6 +2,7 @@
 """The quality gate: which runs it makes, and what it says of their metrics."""
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,24 @@ def test_metrics_that_some_run_lacks_are_not_judged() -> None:
 def test_the_table() -> None:
     text = table({"a,b": verdicts(found([22.0], [22.5], [20.0], "psnr"), "a,b")})
     assert text.splitlines()[-1] == "| a,b | psnr | 22.000 | 20.000 | 0.500 | worse |"
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [("1", {None}), ("2", {"0", "1"})])
+def test_runs_are_spread_over_gpus(monkeypatch: pytest.MonkeyPatch, gpus: str, expected: set[str | None]) -> None:
+    seen: list[str | None] = []
+
+    def run(command: list[str], env: dict[str, str], **rest: object) -> subprocess.CompletedProcess[str]:
+        seen.append(env.get("CUDA_VISIBLE_DEVICES"))
+        folder = Path(next(part for part in command if part.startswith("out=")).removeprefix("out="))
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text('{"psnr": 20.0}')
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(subprocess, "run", run)
+    monkeypatch.setattr(quality_gate, "commit", lambda: None)
+    assert quality_gate.main(["--sets", "a", "--seeds", "0", "--repeat", "2", "--gpus", gpus]) == 0
+    assert len(seen) == 3 and set(seen) == expected
 
 
 def test_whole_runs(tmp_path: Path) -> None:
