@@ -182,13 +182,13 @@ def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(p)
     p.set_defaults(workloads=None)
-    p.add_argument("--threads", nargs="+", type=positive, default=[64, 128, 256], help="of a block (%(default)s)")
+    p.add_argument("--threads", nargs="+", type=positive, default=[32, 64, 128, 256], help="of a block (%(default)s)")
     p.add_argument(
         "--resident", nargs="+", type=positive, default=[256, 512, 640, 768, 1024, 1280],
         help="threads that are to fit on a multiprocessor, which gives the blocks (%(default)s)",
     )  # fmt: skip
     p.add_argument("--rays", nargs="+", type=positive, default=[1, 2, 4], help="a thread (%(default)s)")
-    p.add_argument("--rows", nargs="+", type=positive, default=[128, 256], help="staged at a time (%(default)s)")
+    p.add_argument("--rows", nargs="+", type=positive, default=[64, 128, 256], help="staged at a time (%(default)s)")
     p.add_argument(
         "--compile-only", action="store_true", help="registers, spills and shared memory alone: no GPU needed"
     )

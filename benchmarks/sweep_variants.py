@@ -23,6 +23,7 @@ from scripts.resources import Usage, parse
 
 SOURCE = Path(__file__).with_name("backward_variant.cu")
 TILE_RAYS = 256
+MOST_BLOCKS = 32  # on a multiprocessor
 FULL_ROWS = 256  # so many rows are staged with their indices, as without the option shared_memory
 REGISTERS, GRANULE = 65536, 256  # of a multiprocessor, and handed to warps by so many
 RESERVED = 1024  # bytes of shared memory that a block takes besides its own
@@ -75,11 +76,11 @@ def variants_of(
     rays: Sequence[int],
     rows: Sequence[int],
 ) -> list[Variant]:
-    """All that make sense: a tile in whole blocks, and as many resident threads as whole blocks have."""
+    """All that make sense: a tile in whole blocks, and as many resident threads as whole blocks have, MOST_BLOCKS or fewer."""
     found = [
         Variant(sensor, t, r // t, n, staged)
         for t, r, n, staged in product(threads, resident, rays, rows)
-        if TILE_RAYS % (t * n) == 0 and r % t == 0
+        if TILE_RAYS % (t * n) == 0 and r % t == 0 and r // t <= MOST_BLOCKS
     ]
     return list(dict.fromkeys(found))
 

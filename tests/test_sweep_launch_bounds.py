@@ -55,6 +55,10 @@ def test_variants_fill_a_tile_with_whole_blocks() -> None:
     assert all(v.sensor == "camera" and v.rows == 128 for v in found) and len(found) == len(sizes)
 
 
+def test_variants_have_no_more_blocks_than_a_multiprocessor_takes() -> None:
+    assert [v.min_blocks for v in variants_of("lidar", [32], [1024, 1280], [1], [64])] == [32]
+
+
 def test_what_a_variant_is_compiled_with() -> None:
     full = Variant("camera", 64, 10, 2, 256)
     assert set(full.defines(moving=False)) == {
