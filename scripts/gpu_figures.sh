@@ -71,14 +71,20 @@ quality() {
         ${data[@]+"${data[@]}"} data.downscale=2
 }
 
+diagnosed() {
+    "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --out "$out/$1" "${@:2}" --checkpoint "$CHECKPOINT" \
+        --capture ${data[@]+"${data[@]}"}
+}
+
 kernels() {
-    local status=0 drive=(--checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"})
+    local status=0
     "$PYTHON" benchmarks/bench_render.py --opt '' split_backward split_backward,launch_bounds "$BACKWARD" --peer \
-        --train-steps 300 --out "$out/render.json" "${drive[@]}" || status=1
-    "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --out "$out/diagnosis" "${drive[@]}" || status=1
-    "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --opt "$BACKWARD" --out "$out/diagnosis_split" "${drive[@]}" ||
-        status=1
-    "$PYTHON" benchmarks/compare_diagnoses.py "$out"/diagnosis{,_split}/diagnosis.json --out "$out/backward.png" || status=1
+        --train-steps 300 --out "$out/render.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
+    diagnosed diagnosis || status=1
+    diagnosed diagnosis_split --opt split_backward --workloads captured || status=1
+    diagnosed diagnosis_bounds --opt split_backward,launch_bounds --workloads captured || status=1
+    diagnosed diagnosis_all --opt "$BACKWARD" || status=1
+    "$PYTHON" benchmarks/compare_diagnoses.py "$out"/diagnosis{,_all}/diagnosis.json --out "$out/backward.png" || status=1
     return $status
 }
 
