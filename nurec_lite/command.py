@@ -4,6 +4,7 @@
 import difflib
 import logging
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -46,6 +47,7 @@ def command(
     signal.signal(signal.SIGTERM, _interrupt)
     with mended(verb):
         _check_flags(verb, arguments)
+        _check_cluster(arguments)
         work(arguments)
 
 
@@ -117,6 +119,14 @@ def _check_flags(verb: str, arguments: list[str]) -> None:
     if unknown:
         raise ConfigError(
             f"'{unknown[0]}' is no flag of {verb}; it takes KEY=VALUE arguments, see python -m nurec_lite.{verb} --help"
+        )
+
+
+def _check_cluster(arguments: list[str]) -> None:
+    if "hydra/launcher=slurm" in arguments and {"-m", "--multirun"} & set(arguments) and shutil.which("srun") is None:
+        raise ConfigError(
+            "hydra/launcher=slurm starts jobs by srun, which is not on PATH; start it on a machine of a Slurm cluster, or leave the "
+            "launcher out and the runs go one after another here"
         )
 
 

@@ -144,3 +144,11 @@ def test_without_the_plugin_a_sentence_says_what_to_install(
 ) -> None:
     assert sweep("hydra/launcher=submitit_nothing", "seed=3") == 2
     assert "not installed; pip install 'nurec_lite[slurm]'" in capsys.readouterr().err
+
+
+def test_without_a_cluster_a_sentence_says_so(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert sweep("hydra/launcher=slurm", "seed=3") == 2
+    assert "srun, which is not on PATH; start it on a machine of a Slurm cluster" in capsys.readouterr().err
