@@ -28,13 +28,13 @@ from nurec_lite.capture.open import open_capture
 from nurec_lite.config import Config
 from nurec_lite.environment import choose_device
 from nurec_lite.opt import build_stages
-from nurec_lite.profiling.ranges import span, switch
+from nurec_lite.profiling.ranges import STEP, span, switch
 from nurec_lite.profiling.timing import Timing
 from nurec_lite.stages import Stages
 from nurec_lite.state import TrainState
 from nurec_lite.train import make_state, one_step
 
-LOOP = 2000  # ranges of one sample
+STEPS, INNER = 80, 25  # of one sample, and ranges in each of these, which are two more
 SAMPLES = 21
 LIMIT = 0.005  # of a step: what ranges that nobody records may cost
 
@@ -58,18 +58,24 @@ def recorders(device: torch.device) -> dict[str, Callable[[], AbstractContextMan
 
 
 def range_us(recorder: Callable[[], AbstractContextManager[None]], device: torch.device) -> float:
-    """Microseconds of the host for one range, four deep."""
+    """Microseconds of the host for one range, three deep; the ends of steps, at which `timing` reads its clocks, are part of it."""
     samples = []
-    with recorder(), span("outer"), span("middle"), span("inner"):
+    with recorder():
         for _ in range(SAMPLES):
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
             begin = time.perf_counter()
-            for _ in range(LOOP):
-                with span("range"):
-                    pass
-            samples.append(1e6 * (time.perf_counter() - begin) / LOOP)
+            for _ in range(STEPS):
+                ranges_of_a_step()
+            samples.append(1e6 * (time.perf_counter() - begin) / (STEPS * (INNER + 2)))
     return median(samples)
+
+
+def ranges_of_a_step() -> None:
+    with span(STEP), span("middle"):
+        for _ in range(INNER):
+            with span("range"):
+                pass
 
 
 def steps_ms(stages: Stages, state: TrainState, n: int) -> list[float]:
