@@ -27,6 +27,7 @@ CASES = {  # Gaussians and keyframes of each track
     "one keyframe": ((33, 5), (1, 6)),
     "an empty track": ((0, 31, 0, 257, 0), (3, 9, 1, 40, 2)),
     "of very different sizes": ((1, 5000, 1, 2, 256), (4, 300, 2, 33, 7)),
+    "many tracks and keyframes": (600 * (1,), (1300, *(599 * (2,)))),  # more than a warp looks at at once
 }
 Inputs = dict[str, Tensor]  # by the names of the operator's schema
 
