@@ -3,10 +3,13 @@
 
     python benchmarks/bench_collect_once.py
     python benchmarks/bench_collect_once.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
+    python benchmarks/bench_collect_once.py data=pack data.root=FILE +size=large --invented 1 --out benchmarks/results/NAME.json
 
-Arguments are those of nurec_lite.train. Every set starts from the same state and trains on the same batches, in one process; the sets take
-turns, a block of steps each, every other round in the opposite order. Times are those of the ranges (CUDA events on a GPU, the host's
-clock on a CPU): `collect` is what the forward pass spends in collecting, interpolating and activating; `backward` and `step` hold the rest.
+Arguments are those of nurec_lite.train. --invented replaces the scene by one in the numbers of benchmarks/bench_interpolate.py: 64
+tracks of 300 keyframes, 600 k Gaussians on actors and 1.4 M of the background, times the factor. Every set starts from the same state and
+trains on the same batches, in one process; the sets take turns, a block of steps each, every other round in the opposite order. Times
+are those of the ranges (CUDA events on a GPU, the host's clock on a CPU): `collect` is what the forward pass spends in collecting,
+interpolating and activating; `backward` and `step` hold the rest.
 """
 
 import nurec_lite.threads  # noqa: F401  before torch
@@ -20,6 +23,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.interpolate_workload import invented_scene
 from benchmarks.reporting import conditions, reported
 from nurec_lite.capture.open import open_capture
 from nurec_lite.config import Config
@@ -33,6 +37,7 @@ from nurec_lite.state import TrainState
 from nurec_lite.train import make_state, one_step
 
 SETS = ((), ("collect_once",), ("fused_interp",), ("fused_interp", "collect_once"))
+TRACKS, KEYS, ACTORS, BACKGROUND = 64, 300, 600_000, 1_400_000  # of what is invented
 COLLECTING = ("collect", "activate")  # last parts of ranges; what they contain is not counted twice
 
 
@@ -47,10 +52,14 @@ class Variant:
     begin: float = field(default_factory=time.monotonic)
 
 
-def variants(config: Config, sets: Sequence[tuple[str, ...]] = SETS) -> list[Variant]:
-    """From one state, each with a copy of its scene."""
+def variants(config: Config, sets: Sequence[tuple[str, ...]] = SETS, scale: float | None = None) -> list[Variant]:
+    """From one state, each with a copy of its scene; `scale`: of an invented one."""
     device, known = choose_device(config.device), known_options()
     first = make_state(config, open_capture(config.data), device)
+    if scale is not None:
+        numbers = (round(n * scale) for n in (ACTORS, BACKGROUND))
+        first.scene = invented_scene(first.scene, first.plan.capture, TRACKS, KEYS, *numbers, config.seed)
+        first.optimizer = make_optimizer(first.scene, config.lr)
     found = []
     for names in (names for names in sets if set(names) <= set(known)):
         stages = build_stages(
@@ -85,7 +94,7 @@ def figures(latencies: list[Latency]) -> dict[str, float]:
 
 
 def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
-    sets = variants(config)
+    sets = variants(config, SETS, args.invented)
     for turn in range(args.rounds):
         for variant in sets if turn % 2 == 0 else reversed(sets):
             run(variant, args.steps, args.uncounted, args.progress)
@@ -93,7 +102,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     ranges = {v.name: {latency.range: latency.mean_ms for latency in v.timing.latencies()} for v in sets}
     return conditions("bench_collect_once", config, sets[0].state, args) | {
         "rounds": args.rounds, "steps": args.steps, "uncounted": args.uncounted, "progress": args.progress,
-        "gaussians": [len(v.state.scene.gaussians) for v in sets],
+        "invented": args.invented, "tracks": len(sets[0].state.scene.tracks), "gaussians": [len(v.state.scene.gaussians) for v in sets],
         "sets": found, "ranges_ms": ranges,
     }  # fmt: skip
 
@@ -117,6 +126,7 @@ def main(arguments: list[str]) -> None:
     p.add_argument(
         "--progress", type=float, default=0.9, help="of the run; above 0.8 nothing is relocated (%(default)s)"
     )
+    p.add_argument("--invented", type=float, metavar="FACTOR", help="an invented scene (the one of nurec_lite.train)")
     found = reported(p, arguments, bench)
     print(table(found))
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Gaussians, tracks and query times of benchmarks/bench_interpolate.py: invented ones of any size, or those of a capture."""
+"""The Gaussians, tracks and query times of benchmarks/bench_interpolate.py: invented ones of any size, or those of a capture; and a scene
+of the invented size for benchmarks/bench_collect_once.py."""
 
 from dataclasses import dataclass, replace
 
@@ -8,9 +9,9 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture
 from nurec_lite.errors import UserError
-from nurec_lite.geometry.se3 import quat_normalize, rotvec_to_quat
+from nurec_lite.geometry.se3 import quat_normalize, quat_rotate, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
-from nurec_lite.scene.gaussians import BACKGROUND
+from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
 from nurec_lite.scene.scene import Scene
 
 KEY_SECONDS = 0.1  # between two keyframes of an invented track
@@ -70,9 +71,7 @@ def invented(
 ) -> Workload:
     """Cars that drive bends of their own for the whole time, some with many more Gaussians than others."""
     generator = torch.Generator().manual_seed(seed)
-    share = torch.randn(tracks, generator=generator).exp()
-    ends = (share.cumsum(0) / share.sum() * actors).round().long()
-    node = torch.searchsorted(ends, torch.arange(actors), right=True).clamp(max=tracks - 1) + 1
+    node = _nodes(tracks, actors, generator)
     seconds = KEY_SECONDS * (keys - 1)
     return make_workload(
         means=torch.randn(background + actors, 3, generator=generator),
@@ -82,6 +81,44 @@ def invented(
         times=[seconds * (q + 1) / (queries + 1) for q in range(queries)],
         device=device,
     )
+
+
+def invented_scene(
+    like: Scene,
+    capture: Capture,
+    tracks: int,
+    keys: int,
+    actors: int,  # Gaussians
+    background: int,
+    seed: int,
+) -> Scene:
+    """A scene in the numbers of `invented`: Gaussians drawn from those of another one, apart by one of their standard deviations, on
+    cars that drive bends about the middle of the capture's path, from its begin."""
+    generator, g = torch.Generator().manual_seed(seed), like.gaussians
+    on_actors = (g.node != BACKGROUND).cpu()
+    if not on_actors.any():
+        raise UserError(f"capture {capture.name} has no Gaussian on an actor; name its tracks (data.tracks.file)")
+    rows = [
+        of[torch.randint(len(of), (n,), generator=generator)]
+        for of, n in ((torch.where(~on_actors)[0], background), (torch.where(on_actors)[0], actors))
+    ]
+    node = torch.cat([torch.full((background,), BACKGROUND), _nodes(tracks, actors, generator)]).to(g.node.device)
+    drawn = {name: getattr(g, name).detach()[torch.cat(rows).to(g.node.device)] for name in Gaussians.trained()}
+    apart = drawn["log_scales"].exp() * torch.randn(len(node), 3, generator=generator).to(node.device)
+    drawn["means"] = drawn["means"] + quat_rotate(quat_normalize(drawn["quats"]), apart)
+    frames = (*capture.images, *capture.sweeps)
+    begin, middle = min(f.time_start for f in frames), torch.stack([f.T_world_rig_start[:3, 3] for f in frames]).mean(0)
+    bends = _bends(tracks, keys, generator)
+    moved = replace(bends, times=bends.times + begin, translations=bends.translations + middle.to(bends.translations))
+    moved = moved.to(node.device)
+    return Scene(Gaussians(**drawn, node=node), like.sky, moved, moved.translations, moved.quaternions, like.exposure)
+
+
+def _nodes(tracks: int, actors: int, generator: torch.Generator) -> Tensor:
+    """[A] of each Gaussian in order; some tracks have many more than others."""
+    share = torch.randn(tracks, generator=generator).exp()
+    ends = (share.cumsum(0) / share.sum() * actors).round().long()
+    return torch.searchsorted(ends, torch.arange(actors), right=True).clamp(max=tracks - 1) + 1
 
 
 def _bends(tracks: int, keys: int, generator: torch.Generator) -> Tracks:

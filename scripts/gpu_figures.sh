@@ -6,7 +6,7 @@
 #   scripts/gpu_figures.sh runs/figures scene collect -- data=pack data.root=drive.pack
 #
 # scene     a run of STEPS steps (7000) with workers and OPTIONS; the parts after it start from its checkpoint, or from CHECKPOINT
-# collect   interpolation alone, on the benchmark's workload and on the drive; collecting; the waits of a step; ranges
+# collect   interpolation alone and collecting, on the benchmark's workload and on the drive; the waits of a step; ranges
 # timeline  nsys of the baseline, of the option workers, and of workers with OPTIONS, ten steps each with pictures, the first and the last
 #           compared, and 500 steps of the last with relocation
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once on GPUS (1) GPUs
@@ -47,6 +47,7 @@ collect() {
     "$PYTHON" benchmarks/bench_interpolate.py --out "$out/interpolate.json" || status=1
     "$PYTHON" benchmarks/bench_interpolate.py --capture ${data[@]+"${data[@]}"} --out "$out/interpolate_drive.json" || status=1
     "$PYTHON" benchmarks/bench_collect_once.py "${resumed[@]}" --out "$out/collect.json" || status=1
+    "$PYTHON" benchmarks/bench_collect_once.py "${large[@]}" train.steps=20000 --invented 1 --out "$out/collect_invented.json" || status=1
     "$PYTHON" benchmarks/bench_no_sync.py "${resumed[@]}" "+opt=[workers]" --out "$out/no_sync.json" || status=1
     "$PYTHON" benchmarks/bench_ranges.py "${resumed[@]}" --out "$out/ranges.json" || status=1
     return $status

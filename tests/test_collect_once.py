@@ -85,14 +85,22 @@ def test_several_times_are_as_one_after_another() -> None:
         assert all(torch.equal(getattr(world, name), getattr(expected, name)) for name in FIELDS)
 
 
-def test_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("scene", "numbers"), [([], (None, len(tiny_capture().tracks))), (["--invented", "0.0005"], (0.0005, 64))]
+)
+def test_the_benchmark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scene: list[str], numbers: tuple[float | None, int]
+) -> None:
     write_pack(tiny_capture(), tmp_path / "tiny.pack")
     model = [f"model.{name}={n}" for name, n in (("points", 200), ("raised_points", 20), ("far_points", 20))]
     keys = ["data=pack", f"data.root={tmp_path / 'tiny.pack'}", "device=cpu", "ops=reference", "train.steps=50", *model]
     bench_collect_once.main(
-        [*keys, "--rounds", "2", "--steps", "2", "--uncounted", "1", "--out", str(tmp_path / "b.json")]
+        [*keys, "--rounds", "2", "--steps", "2", "--uncounted", "1", "--out", str(tmp_path / "b.json"), *scene]
     )
-    sets = json.loads((tmp_path / "b.json").read_text())["sets"]
+    report = json.loads((tmp_path / "b.json").read_text())
+    sets = report["sets"]
+    assert (report["invented"], report["tracks"]) == numbers
+    assert report["gaussians"][0] == 1000 or not scene
     assert sets["baseline"]["collect_calls"] == 2 and sets["collect_once"]["collect_calls"] == 1
     assert all(0 < f["collect_ms"] < f["step_ms"] and f["steps"] == 4 for f in sets.values())
     assert "collect_once" in capsys.readouterr().out
