@@ -61,12 +61,12 @@ def runs_of(sets: Sequence[str], seeds: Sequence[int], repeat: int) -> list[Run]
     return [*own, *again, *(Run(options, seed, 0) for options in sets for seed in seeds)]
 
 
-def train(run: Run, folder: Path, steps: int, common: Sequence[str], gpu: int | None = None) -> Metrics:
+def train(run: Run, folder: Path, steps: int, common: Sequence[str], gpu: str | None = None) -> Metrics:
     """UserError with the last line of what the run said, if it failed."""
     out = folder / run.folder()
     command = [sys.executable, "-m", "nurec_lite.train", f"seed={run.seed}", f"train.steps={steps}", "train.seconds=null",
                f"out={out}", f"+opt=[{run.options}]", *common]  # fmt: skip
-    shown = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": str(gpu)}
+    shown = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | shown)
     if ended.returncode:
         raise UserError(
@@ -103,9 +103,18 @@ def table(found: dict[str, list[Verdict]]) -> str:
     return "\n".join(lines)
 
 
+def gpus_of(count: int, runs: int) -> list[str | None]:
+    """The GPU of each run, of those that this process may use; None: nothing is said about it."""
+    if count < 2:
+        return [None] * runs
+    usable = os.environ.get("CUDA_VISIBLE_DEVICES")
+    names = usable.split(",") if usable else [str(n) for n in range(count)]
+    return [names[n % min(count, len(names))] for n in range(runs)]
+
+
 def gate(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     runs = runs_of(args.sets, args.seeds, args.repeat)
-    gpus = [n % args.gpus if args.gpus > 1 else None for n in range(len(runs))]
+    gpus = gpus_of(args.gpus, len(runs))
     with ThreadPoolExecutor(args.jobs) as pool:
         metrics = list(pool.map(lambda run, gpu: train(run, folder, args.steps, args.overrides, gpu), runs, gpus))
     found = dict(zip(runs, metrics, strict=True))

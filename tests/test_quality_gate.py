@@ -58,8 +58,13 @@ def test_the_table() -> None:
     assert text.splitlines()[-1] == "| a,b | psnr | 22.000 | 20.000 | 0.500 | worse |"
 
 
-@pytest.mark.parametrize(("gpus", "expected"), [("1", {None}), ("2", {"0", "1"})])
-def test_runs_are_spread_over_gpus(monkeypatch: pytest.MonkeyPatch, gpus: str, expected: set[str | None]) -> None:
+@pytest.mark.parametrize(
+    ("gpus", "usable", "expected"),
+    [("1", None, {None}), ("2", None, {"0", "1"}), ("2", "5,3,4", {"5", "3"}), ("2", "7", {"7"})],
+)
+def test_runs_are_spread_over_gpus(
+    monkeypatch: pytest.MonkeyPatch, gpus: str, usable: str | None, expected: set[str | None]
+) -> None:
     seen: list[str | None] = []
 
     def run(command: list[str], env: dict[str, str], **rest: object) -> subprocess.CompletedProcess[str]:
@@ -70,6 +75,8 @@ def test_runs_are_spread_over_gpus(monkeypatch: pytest.MonkeyPatch, gpus: str, e
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if usable:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", usable)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(quality_gate, "commit", lambda: None)
     assert quality_gate.main(["--sets", "a", "--seeds", "0", "--repeat", "2", "--gpus", gpus]) == 0
