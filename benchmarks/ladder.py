@@ -4,12 +4,13 @@
     python benchmarks/ladder.py --rungs '' workers
     python benchmarks/ladder.py --rungs '' workers fused_interp no_sync --cumulative --repeat 5 --quality-steps 2000 --readme
     python benchmarks/ladder.py --rungs '' all data=kitti_raw data.root=FOLDER data.downscale=2
+    python benchmarks/ladder.py --from benchmarks/results/NAME --readme             # what was measured on another machine
 
 A rung is a comma-separated set of options, '' the baseline; with --cumulative a rung adds its options to those of the rungs before.
 Rounds go A B C A B C, so that a change of the machine's pace reaches all; a speedup is the median over rounds of baseline over rung
 of the same round. A rung that fails stays in the table with its error. Leaves ladder.csv, ladder.json and waterfall.png in --out;
---readme fills the table of README.md. Run it on a quiet machine: how many cores other programs kept busy is recorded with each sample,
-and --others 0.2 takes a sample again, up to ten times, if they kept more than that busy.
+--readme fills the table of README.md, that of CPUs or that of GPUs. Run it on a quiet machine: how many cores other programs kept busy
+is recorded with each sample, and --others 0.2 takes a sample again, up to ten times, if they kept more than that busy.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from typing import Any
 
 from bench_workers import processor
 from ladder_picture import waterfall
-from ladder_results import Row, fill, rows_of, section, table, write_csv
+from ladder_results import Row, fill, markers, rows_of, section, table, write_csv
 from quiet import Others
 
 from nurec_lite.command import mended
@@ -165,25 +166,50 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
     p.add_argument("--others", type=float, metavar="CORES", help="that other programs may keep busy (any number)")
     p.add_argument("--timeout", type=float, default=3600, help="seconds of one process at most (%(default)s)")
     p.add_argument("--out", type=Path, help="folder of the results (runs/ladder-DATE)")
+    p.add_argument(
+        "--from",
+        type=Path,
+        dest="measured",
+        metavar="FOLDER",
+        help="of a ladder: nothing is run, its table is made again",
+    )
     p.add_argument("--readme", action="store_true", help="fills the table of README.md")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all rungs")
     args = p.parse_args(arguments)
     args.overrides += [word for word in args.rungs if "=" in word]  # those that follow --rungs
     args.rungs = [word for word in args.rungs if "=" not in word]
-    args.out = args.out or ROOT / "runs" / time.strftime("ladder-%Y%m%d-%H%M%S")
+    args.out = args.measured or args.out or ROOT / "runs" / time.strftime("ladder-%Y%m%d-%H%M%S")
     return args
+
+
+def measured(args: argparse.Namespace) -> tuple[list[Rung], dict[str, Any]]:
+    """Also written to --out."""
+    rungs = rungs_of(args.rungs, args.cumulative)
+    measure(rungs, args)
+    told = conditions(rungs, args)
+    write(args.out, rungs, rows_of(rungs), told)
+    return rungs, told
+
+
+def read(folder: Path) -> tuple[list[Rung], dict[str, Any]]:
+    """What `write` left."""
+    try:
+        told = json.loads((folder / "ladder.json").read_text())
+        return [Rung(**rung | {"options": tuple(rung["options"])}) for rung in told.pop("rungs")], told
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{folder} holds no ladder.json of this benchmark ({error}); name the --out of a ladder"
+        ) from error
 
 
 def main() -> None:
     with mended("train"):
         args = parsed(sys.argv[1:])
-        rungs = rungs_of(args.rungs, args.cumulative)
-        measure(rungs, args)
-        told, rows = conditions(rungs, args), rows_of(rungs)
-        write(args.out, rungs, rows, told)
+        rungs, told = read(args.out) if args.measured else measured(args)
+        rows = rows_of(rungs)
         print(f"\n{table(rows)}\n\nfigures, single times and picture in {args.out}")
         if args.readme:
-            fill(ROOT / "README.md", section(rows, told, args.out.resolve(), ROOT))
+            fill(ROOT / "README.md", section(rows, told, args.out.resolve(), ROOT), markers(told))
 
 
 if __name__ == "__main__":

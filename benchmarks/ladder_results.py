@@ -13,7 +13,11 @@ import numpy as np
 from nurec_lite.errors import UserError
 from nurec_lite.files import write_text
 
-BEGIN, END = "<!-- ladder:begin -->", "<!-- ladder:end -->"
+
+def markers(told: dict[str, Any]) -> tuple[str, str]:
+    """Of the place in README.md: a kind of machine has its own."""
+    kind = "cuda" if "cuda" in told["environment"] else "cpu"
+    return f"<!-- ladder:{kind}:begin -->", f"<!-- ladder:{kind}:end -->"
 
 
 class Measured(Protocol):
@@ -152,12 +156,16 @@ def section(
     return "\n\n".join(parts)
 
 
-def fill(readme: Path, text: str) -> None:
-    """Replaces what stands between the markers."""
-    before, begin, rest = readme.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
+def fill(
+    readme: Path,
+    text: str,
+    between: tuple[str, str],  # markers
+) -> None:
+    """Replaces what stands there."""
+    before, begin, rest = readme.read_text().partition(between[0])
+    _, end, after = rest.partition(between[1])
     if not begin or not end:
         raise UserError(
-            f"{readme} lacks the markers {BEGIN} and {END}, one after the other; put them where the table belongs"
+            f"{readme} lacks the markers {between[0]} and {between[1]}, one after the other; put them where the table belongs"
         )
     write_text(readme, f"{before}{begin}\n\n{text}\n\n{end}{after}")

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ladder import Rung, main, most_others, parsed, run_process, rungs_of
+from ladder import Rung, main, most_others, parsed, read, run_process, rungs_of, write
 from ladder import sample as take
 from ladder_child import host_times, measured
 from ladder_picture import ceiling, mantissa, waterfall
-from ladder_results import BEGIN, END, Row, fill, how, rows_of, section, table, write_csv
+from ladder_results import Row, fill, how, markers, rows_of, section, table, write_csv
 from PIL import Image
 from quiet import Others, busy_seconds, own_seconds
 from tiny_capture import tiny_capture, tiny_config
@@ -30,6 +30,9 @@ TOLD: dict[str, Any] = {
     "gaussians": 36000, "lidar_rays": 2048, "repeat": 3, "warmup": 10, "steps": 3,
     "others_cores": 0.126,
 }  # fmt: skip
+
+
+BEGIN, END = "<!-- ladder:cpu:begin -->", "<!-- ladder:cpu:end -->"
 
 
 def sample_of(*step_ms: float, peak_mib: float = 100.0) -> dict[str, Any]:
@@ -142,12 +145,25 @@ def test_only_what_stands_between_the_markers_changes(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     text = section(rows_of(ladder()), TOLD, tmp_path / "benchmarks/results/mine", tmp_path)
-    fill(readme, text)
-    fill(readme, text)
+    fill(readme, text, markers(TOLD))
+    fill(readme, text, markers(TOLD))
     lines = readme.read_text().splitlines()
     assert (lines[0], lines[1], lines[-2], lines[-1]) == ("before", BEGIN, END, "after")
     assert "old" not in lines and "| baseline | 20.0 (11.0 to 40.0) ms | 1.000 (1.000 to 1.000) | 100 MiB |" in lines
     assert "](benchmarks/results/mine/waterfall.png)" in readme.read_text() and str(tmp_path) not in readme.read_text()
+
+
+def test_a_kind_of_machine_has_its_own_markers() -> None:
+    assert markers(TOLD) == (BEGIN, END)
+    assert markers(TOLD | {"environment": {"cuda": "13.0"}})[0] == "<!-- ladder:cuda:begin -->"
+
+
+def test_a_ladder_is_read_again(tmp_path: Path) -> None:
+    write(tmp_path, ladder(), rows_of(ladder()), TOLD)
+    assert read(tmp_path) == (ladder(), json.loads(json.dumps(TOLD)))
+    (tmp_path / "ladder.json").write_text('{"rungs": [{"options": []}]}')
+    with pytest.raises(UserError, match=r"holds no ladder\.json of this benchmark"):
+        read(tmp_path)
 
 
 def test_results_outside_the_checkout_are_not_linked(tmp_path: Path) -> None:
@@ -158,7 +174,7 @@ def test_results_outside_the_checkout_are_not_linked(tmp_path: Path) -> None:
 def test_a_readme_without_markers_is_left_alone(tmp_path: Path, text: str) -> None:
     (tmp_path / "README.md").write_text(text)
     with pytest.raises(UserError, match="lacks the markers"):
-        fill(tmp_path / "README.md", "table")
+        fill(tmp_path / "README.md", "table", (BEGIN, END))
     assert (tmp_path / "README.md").read_text() == text
 
 
