@@ -51,16 +51,14 @@ BACKWARD = (
     "split_backward,shared_memory",
     "split_backward,launch_bounds,shared_memory",
 )
-VARIANTS = (  # overrides and cameras: degree 1 at 192 x 96, the others at 38 x 19 pixels
+VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
     ("model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync]", "global"),  # one pose an image
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of all poses, by those of the rays
     *(
         (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
-        for options, cameras in product(
-            BACKWARD, ("rolling", "global", "learned", "distant")
-        )  # distances have gradients
+        for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))
     ),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
