@@ -37,7 +37,6 @@ from nurec_lite.state import TrainState
 from nurec_lite.train import make_state, one_step
 
 SETS = ((), ("collect_once",), ("fused_interp",), ("fused_interp", "collect_once"))
-TRACKS, KEYS, ACTORS, BACKGROUND = 64, 300, 600_000, 1_400_000  # of what is invented
 COLLECTING = ("collect", "activate")  # last parts of ranges; what they contain is not counted twice
 
 
@@ -57,8 +56,7 @@ def variants(config: Config, sets: Sequence[tuple[str, ...]] = SETS, scale: floa
     device, known = choose_device(config.device), known_options()
     first = make_state(config, open_capture(config.data), device)
     if scale is not None:
-        numbers = (round(n * scale) for n in (ACTORS, BACKGROUND))
-        first.scene = invented_scene(first.scene, first.plan.capture, TRACKS, KEYS, *numbers, config.seed)
+        first.scene = invented_scene(first.scene, first.plan.capture, scale, config.seed)
         first.optimizer = make_optimizer(first.scene, config.lr)
     found = []
     for names in (names for names in sets if set(names) <= set(known)):

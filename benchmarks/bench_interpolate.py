@@ -37,7 +37,7 @@ from benchmarks.interpolate_versions import (
     upstream_of,
     with_gradients,
 )
-from benchmarks.interpolate_workload import Workload, captured, invented
+from benchmarks.interpolate_workload import KEYS, ON_ACTORS, STILL, TRACKS, Workload, captured, invented
 from benchmarks.quiet import Others
 from nurec_lite.capture.open import open_capture
 from nurec_lite.command import composed, mended
@@ -207,11 +207,11 @@ def _workload(args: argparse.Namespace, device: torch.device) -> tuple[Workload,
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--tracks", type=positive, default=64, help="(%(default)s)")
-    p.add_argument("--keys", type=positive, default=300, help="keyframes of each (%(default)s)")
+    p.add_argument("--tracks", type=positive, default=TRACKS, help="(%(default)s)")
+    p.add_argument("--keys", type=positive, default=KEYS, help="keyframes of each (%(default)s)")
     p.add_argument("--queries", type=positive, default=3, help="times (%(default)s)")
-    p.add_argument("--actors", type=positive, default=600_000, help="Gaussians of all actors (%(default)s)")
-    p.add_argument("--background", type=positive, default=1_400_000, help="Gaussians that stand still (%(default)s)")
+    p.add_argument("--actors", type=positive, default=ON_ACTORS, help="Gaussians of all actors (%(default)s)")
+    p.add_argument("--background", type=positive, default=STILL, help="Gaussians that stand still (%(default)s)")
     p.add_argument("--scale", type=float, help=f"of both numbers of Gaussians (1; on a CPU {CPU_SCALE})")
     p.add_argument("--capture", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train: its initial scene instead")
     p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")

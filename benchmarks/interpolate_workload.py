@@ -9,12 +9,14 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture
 from nurec_lite.errors import UserError
-from nurec_lite.geometry.se3 import quat_normalize, quat_rotate, rotvec_to_quat
+from nurec_lite.geometry.se3 import quat_normalize, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.density import offsets
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
 from nurec_lite.scene.scene import Scene
 
 KEY_SECONDS = 0.1  # between two keyframes of an invented track
+TRACKS, KEYS, ON_ACTORS, STILL = 64, 300, 600_000, 1_400_000  # of what is invented: keyframes a track, and Gaussians
 
 
 @dataclass(frozen=True)
@@ -86,32 +88,45 @@ def invented(
 def invented_scene(
     like: Scene,
     capture: Capture,
-    tracks: int,
-    keys: int,
-    actors: int,  # Gaussians
-    background: int,
+    scale: float,  # of both numbers of Gaussians
     seed: int,
 ) -> Scene:
-    """A scene in the numbers of `invented`: Gaussians drawn from those of another one, apart by one of their standard deviations, on
+    """A scene in the numbers of the benchmark: Gaussians drawn from those of another one, apart by one of their standard deviations, on
     cars that drive bends about the middle of the capture's path, from its begin."""
     generator, g = torch.Generator().manual_seed(seed), like.gaussians
-    on_actors = (g.node != BACKGROUND).cpu()
-    if not on_actors.any():
-        raise UserError(f"capture {capture.name} has no Gaussian on an actor; name its tracks (data.tracks.file)")
+    moves = _on_actors(like, capture).cpu()
+    still, actors = round(STILL * scale), round(ON_ACTORS * scale)
     rows = [
         of[torch.randint(len(of), (n,), generator=generator)]
-        for of, n in ((torch.where(~on_actors)[0], background), (torch.where(on_actors)[0], actors))
+        for of, n in ((torch.where(~moves)[0], still), (torch.where(moves)[0], actors))
     ]
-    node = torch.cat([torch.full((background,), BACKGROUND), _nodes(tracks, actors, generator)]).to(g.node.device)
-    drawn = {name: getattr(g, name).detach()[torch.cat(rows).to(g.node.device)] for name in Gaussians.trained()}
-    apart = drawn["log_scales"].exp() * torch.randn(len(node), 3, generator=generator).to(node.device)
-    drawn["means"] = drawn["means"] + quat_rotate(quat_normalize(drawn["quats"]), apart)
+    node = torch.cat([torch.full((still,), BACKGROUND), _nodes(TRACKS, actors, generator)]).to(g.node.device)
+    drawn = {name: getattr(g, name).detach()[torch.cat(rows).to(node.device)] for name in Gaussians.trained()}
+    on_device = torch.Generator(node.device).manual_seed(seed)
+    drawn["means"] = drawn["means"] + offsets(
+        drawn["quats"], drawn["log_scales"], torch.ones(len(node), device=node.device), on_device
+    )
+    tracks = _placed(_bends(TRACKS, KEYS, generator), capture).to(node.device)
+    return Scene(
+        Gaussians(**drawn, node=node), like.sky, tracks, tracks.translations, tracks.quaternions, like.exposure
+    )
+
+
+def _placed(tracks: Tracks, capture: Capture) -> Tracks:
+    """From the capture's begin, about the middle of its path."""
     frames = (*capture.images, *capture.sweeps)
     begin, middle = min(f.time_start for f in frames), torch.stack([f.T_world_rig_start[:3, 3] for f in frames]).mean(0)
-    bends = _bends(tracks, keys, generator)
-    moved = replace(bends, times=bends.times + begin, translations=bends.translations + middle.to(bends.translations))
-    moved = moved.to(node.device)
-    return Scene(Gaussians(**drawn, node=node), like.sky, moved, moved.translations, moved.quaternions, like.exposure)
+    return replace(
+        tracks, times=tracks.times + begin, translations=tracks.translations + middle.to(tracks.translations)
+    )
+
+
+def _on_actors(scene: Scene, capture: Capture) -> Tensor:
+    """[N] bool."""
+    found = scene.gaussians.node != BACKGROUND
+    if not found.any():
+        raise UserError(f"capture {capture.name} has no Gaussian on an actor; name its tracks (data.tracks.file)")
+    return found
 
 
 def _nodes(tracks: int, actors: int, generator: torch.Generator) -> Tensor:
@@ -142,8 +157,7 @@ def captured(scene: Scene, capture: Capture, device: torch.device) -> Workload:
     """The scene's own actors and background, at the times of an image in the middle of the drive and of the sweep beside it."""
     g, split = scene.gaussians, capture.split
     assert split is not None
-    if not (g.node != BACKGROUND).any():
-        raise UserError(f"capture {capture.name} has no Gaussian on an actor; name its tracks (data.tracks.file)")
+    _on_actors(scene, capture)
     images = sorted((capture.images[i] for i in split.train_images), key=lambda frame: frame.time_mid)
     image = images[len(images) // 2]
     sweeps = sorted((abs(capture.sweeps[i].time_mid - image.time_mid), i) for i in split.train_sweeps)

@@ -95,9 +95,9 @@ sweep() {
 }
 
 ladder() {
-    local rungs=('' workers)
-    IFS=, read -ra rest <<<"$OPTIONS,$BACKWARD"
-    "$PYTHON" benchmarks/ladder.py --rungs "${rungs[@]}" "${rest[@]}" --cumulative --repeat "${ROUNDS:-3}" --warmup 30 --steps 100 \
+    local rungs
+    IFS=, read -ra rungs <<<",workers,$OPTIONS,$BACKWARD" # the first is the baseline
+    "$PYTHON" benchmarks/ladder.py --rungs "${rungs[@]}" --cumulative --repeat "${ROUNDS:-3}" --warmup 30 --steps 100 \
         --out "$out/ladder" "${resumed[@]}"
 }
 

@@ -89,7 +89,7 @@ def _continued(
     values["opacity_logits"] = torch.where(changed, logits, values["opacity_logits"])
     values["log_scales"] = values["log_scales"] + torch.where(changed, shrink.log(), torch.zeros_like(shrink))[:, None]
     if jitter > 0:
-        values["means"] += _offsets(g.quats[source], g.log_scales[source], jitter * changed, generator)
+        values["means"] += offsets(g.quats[source], g.log_scales[source], jitter * changed, generator)
     return Relocation(values, g.node[source], torch.where(changed, -torch.ones_like(source), source))
 
 
@@ -144,15 +144,16 @@ def add_noise(
     thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
     """
     transparent = torch.sigmoid(100 * (DEAD_OPACITY - torch.sigmoid(g.opacity_logits)))
-    g.means += _offsets(g.quats, g.log_scales, amount * transparent, generator)
+    g.means += offsets(g.quats, g.log_scales, amount * transparent, generator)
 
 
-def _offsets(
+def offsets(
     quats: Tensor,  # [N, 4]
     log_scales: Tensor,  # [N, 3]
     amount: Tensor,  # [N] standard deviations
     generator: torch.Generator,
-) -> Tensor:  # [N, 3] metres, amount R S eta
+) -> Tensor:  # [N, 3] metres
+    """Drawn from the Gaussians themselves, about their means: amount R S eta with normal eta."""
     eta = torch.randn(log_scales.shape, generator=generator, device=log_scales.device, dtype=log_scales.dtype)
     along = amount[:, None] * log_scales.exp() * eta
     return quat_rotate(quat_normalize(quats), along)
