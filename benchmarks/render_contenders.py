@@ -80,11 +80,12 @@ class Own:
     """Our stages on one view of a workload. What is rendered has the gradients that a loss on it would have: random ones, of an image
     for its colour, of a sweep for range, intensity and ray drop."""
 
-    def __init__(self, stages: Stages, workload: Workload, sensor: str) -> None:
+    def __init__(self, stages: Stages, workload: Workload, sensor: str, seed: int | None = None) -> None:
+        """With a seed: of Gaussians whose means are `nudged`."""
         self.stages, self.view, self._sky = stages, workload.views[sensor], workload.scene.sky.detach()
         with torch.no_grad():
             (gaussians,) = collected(stages, workload.scene, (self.view.time_mid,))
-        self.gaussians = as_leaves(gaussians)
+        self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))
         self._upstream: list[Tensor] | None = None
 
     def sample(self, fill: Callable[[], None]) -> None:
@@ -125,6 +126,19 @@ class Own:
         assert isinstance(self.view, CameraView)
         black = torch.full_like(self._sky, -100.0)  # logits
         return self.stages.render_camera(self.gaussians, self.view, self.pairs(), black).colour
+
+
+def nudged(gaussians: AnyGaussians, seed: int) -> AnyGaussians:
+    """Every coordinate of a mean goes to the next float32 above or below it. What that does to results is what they can be trusted to:
+    rounding within a kernel does as much."""
+    generator, changed = torch.Generator().manual_seed(seed), {}  # type: torch.Generator, dict[str, Any]
+    for name, tensor in leaves_of(gaussians).items():
+        if name not in ("still_means", "means"):
+            continue
+        means = tensor.detach()
+        up = torch.rand(means.shape, generator=generator).to(means.device) < 0.5
+        changed[name] = torch.nextafter(means, torch.where(up, torch.inf, -torch.inf).to(means))
+    return replace(gaussians, **changed)
 
 
 def as_leaves(gaussians: AnyGaussians) -> AnyGaussians:

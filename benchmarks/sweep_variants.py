@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.render_contenders import nudged
 from benchmarks.render_workload import Workload
 from nurec_lite.build import FLAGS, find_tools
 from nurec_lite.paths import resource
@@ -157,11 +158,12 @@ class Problem:
 NAMES = ("still_means", "still_quats", "means", "quats", "velocities", "scales", "opacities", "features")
 
 
-def problem_of(workload: Workload, sensor: str, device: torch.device) -> Problem:
-    """With random gradients of what a training step compares: not of the distances in an image."""
+def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int | None = None) -> Problem:
+    """With random gradients of what a training step compares: not of the distances in an image. With a seed: means are `nudged`."""
     view, stages = workload.views[sensor], Stages.of("native", device)
     with torch.no_grad():
         (gaussians,) = collected(stages, workload.scene, (view.time_mid,))
+        gaussians = gaussians if seed is None else nudged(gaussians, seed)
         pairs = stages.tile(stages.project(gaussians, view), view)
         features = native.colour(gaussians, view) if isinstance(view, CameraView) else gaussians.lidar
         rays, moving = view.rays(), native.moves(view)

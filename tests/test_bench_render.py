@@ -2,6 +2,7 @@
 """The benchmark of rendering: what it reports of our stages and of gsplat's, around a stand-in for the latter's kernels on a CPU."""
 
 import json
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from splat_scenes import in_frustum, make_camera_view, make_gaussians, to_float3
 from benchmarks import bench_render
 from benchmarks.bench_render import main, measure
 from benchmarks.pair_counts import summed
-from benchmarks.render_contenders import Fill, Own, Recorder, difference, stages_with
+from benchmarks.render_contenders import Fill, Own, Recorder, difference, nudged, stages_with
 from benchmarks.render_peer import Gsplat, conic_counts, pair_list, standing
 from benchmarks.render_workload import SIZES, Size, random
 from nurec_lite.profiling.ranges import switch
@@ -98,10 +99,20 @@ def test_a_disagreement_is_seen(sensor: str) -> None:
     assert difference(b, a) > 0.01
 
 
+def test_means_are_nudged_by_one_float_each() -> None:
+    own = Own(stages_with("", CPU), random(SIZES["small"], 0, 50, CPU), "camera")
+    g, other = own.gaussians, nudged(own.gaussians, 1)
+    means, moved = g.whole().means.detach(), other.whole().means
+    assert bool((moved != means).all()) and bool((moved > means).any()) and bool((moved < means).any())
+    torch.testing.assert_close(moved, means, rtol=2.0**-22, atol=1e-30)
+    assert torch.equal(other.scales, g.scales) and not torch.equal(nudged(g, 2).whole().means, moved)
+
+
 def test_one_that_disagrees_is_not_timed(
     tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(bench_render, "difference", lambda a, b: 0.5)
+    found = cycle([0.2, 0.1, 0.1, 0.5])  # three draws of rounding, then the other set
+    monkeypatch.setattr(bench_render, "difference", lambda a, b: next(found))
     with pytest.raises(SystemExit) as ended:
         report(tmp_path, "--opt", "", "fused_interp")
     assert ended.value.code == 1 and "own fused_interp disagrees: off by 5.0e-01" in capsys.readouterr().out

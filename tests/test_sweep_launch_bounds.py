@@ -14,7 +14,7 @@ import torch
 
 from benchmarks import sweep_launch_bounds
 from benchmarks.render_workload import Size, random
-from benchmarks.sweep_launch_bounds import checked, main, measure
+from benchmarks.sweep_launch_bounds import checked, main, measure, rounding_of
 from benchmarks.sweep_report import COLUMNS, choices, comma_separated, markdown, pick_of
 from benchmarks.sweep_variants import (
     SHARED,
@@ -173,6 +173,10 @@ def test_gradients_that_differ_are_named() -> None:
     off = checked({"means": torch.tensor([3.0, 4.5]), "scales": torch.zeros(2)}, one)
     assert off == {"difference": pytest.approx(0.1), "status": "disagrees: off by 1.0e-01"}
     assert checked({"means": one["means"], "scales": torch.ones(2)}, one)["status"] is not None  # where there is none
+    assert checked({"means": torch.tensor([3.0, 4.5]), "scales": torch.zeros(2)}, one, 0.04)["status"] is not None
+    assert (
+        checked({"means": torch.tensor([3.0, 4.5]), "scales": torch.zeros(2)}, one, 0.06)["status"] is None
+    )  # twice 0.06
 
 
 # ---- calls
@@ -212,6 +216,7 @@ def test_a_variant_is_compared_and_timed(
     assert checked(expected, truth)["difference"] < 1e-4 and truth["means"].any() and truth["features"].any()
     row = checked(libraries[sensor].gradients(problem), expected)
     assert row["status"] is None and 0 < row["difference"] < 1e-4
+    assert 1e-8 < rounding_of(libraries["both sensors"], expected, workload, sensor, CPU) < 1e-3
     problem.sums.zero_()
     taken = measure(libraries, problem, 1, 3, CPU)
     assert {name: len(samples) for name, samples in taken.items()} == {"both sensors": 3, sensor: 3}

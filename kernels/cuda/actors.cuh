@@ -4,7 +4,8 @@
 //
 // A block has up to `size` Gaussians of one track, one a thread at a time. Its warps find the poses first, one query
 // time a warp, into shared memory. That is a chain of loads, each waiting for the one before: where there are many
-// Gaussians, a block has several for each thread, so that it is gone through less often.
+// Gaussians, a block has several for each thread, so that it is gone through less often, and all blocks together ask
+// for all that they will read before they begin (`fetch_inputs`).
 #pragma once
 
 #include "../math/actors.cuh"
@@ -14,16 +15,18 @@
 
 namespace nurec::cuda {
 
-constexpr int WARP = 32, WARPS = THREADS / WARP;  // as many query times at once as there are warps
+constexpr int MOVERS = 128;                      // threads of a block
+constexpr int WARP = 32, WARPS = MOVERS / WARP;  // as many query times at once as there are warps
 constexpr int NUMBERS = sizeof(MovingPose<float>) / sizeof(float);
-constexpr int64_t BLOCKS = 512;  // that a large GPU has room for at once, four on each of 128 multiprocessors
-constexpr int64_t MOST = 16;     // rows a thread
+constexpr int64_t MOST = 16;              // rows a thread
+constexpr int64_t MULTIPROCESSORS = 128;  // of a large GPU
 static_assert(NUMBERS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
 
-// As few rows a thread as make no more than BLOCKS of them, of which every track has one that is not full.
-inline int64_t block_size(Actors const& in) {
-    int64_t const full = THREADS * larger(BLOCKS - in.tracks, BLOCKS / 4);
-    return THREADS * larger<int64_t>(1, smaller(MOST, (in.n + full - 1) / full));
+// Rows of a block, whole warps: as few as make no more blocks than a large GPU has room for at once, `resident` on each
+// multiprocessor; every track has one that is not full.
+inline int64_t block_size(Actors const& in, int64_t resident) {
+    int64_t const blocks = resident * MULTIPROCESSORS, full = WARP * larger(blocks - in.tracks, blocks / 4);
+    return WARP * larger<int64_t>(WARPS, smaller(MOST * WARPS, (in.n + full - 1) / full));
 }
 
 __device__ inline int lane() {
@@ -43,24 +46,24 @@ __device__ inline void store4(float* a, int64_t i, Quat<float> q) {
     reinterpret_cast<float4*>(a)[i] = make_float4(q.w, q.x, q.y, q.z);
 }
 
-// How many of begin to end are `before`: the first ones. Found by a whole warp, which looks at PROBES for each lane at
-// a time, so that up to 384 wait for memory once.
+// How many of n numbers are `before`: the first ones. Found by a whole warp, which looks at PROBES for each lane at a
+// time, so that up to 384 wait for memory once.
 template <class Before>
-__device__ int64_t count_before(int64_t begin, int64_t end, Before before) {
+__device__ int count_before(int n, Before before) {
     constexpr int PROBES = 12;
-    int64_t const first = begin;
+    int begin = 0, end = n;
     while (begin < end) {
-        int64_t const step = (end - begin + PROBES * WARP - 1) / (PROBES * WARP);
+        int const step = (end - begin + PROBES * WARP - 1) / (PROBES * WARP);
         unsigned found = 0;
 #pragma unroll
         for (int k = 0; k < PROBES; ++k) {
-            int64_t const last = begin + (k * WARP + lane() + 1) * step - 1;
+            int const last = begin + (k * WARP + lane() + 1) * step - 1;
             found += unsigned(last < end) & unsigned(before(smaller(last, end - 1)));
         }
-        begin += step * __reduce_add_sync(ALL_LANES, found);
+        begin += step * int(__reduce_add_sync(ALL_LANES, found));
         end = smaller(end, begin + step - 1);
     }
-    return begin - first;
+    return begin;
 }
 
 // The rows of one track that this block moves, begin to end, counted from row `first`.
@@ -69,29 +72,41 @@ struct Block {
     int begin, end;
 
     __device__ bool has(int i) const { return i >= begin && i < end; }
-    __device__ int start() const { return begin - begin % THREADS; }  // where thread 0 begins
+    __device__ int start() const { return begin - begin % WARP; }  // where thread 0 begins
 };
 
 __device__ inline Block my_block(Actors const& in, int64_t size) {
-    auto const before = [&](int64_t k) { return first_block(in.starts[k], k, size) <= blockIdx.x; };
-    int64_t const k = count_before(0, in.tracks, before) - 1, first = (blockIdx.x - k) * size;
+    auto const before = [&](int k) { return first_block(in.starts[k], k, size) <= blockIdx.x; };
+    int64_t const k = count_before(int(in.tracks), before) - 1, first = (blockIdx.x - k) * size;
     return {k, first, int(larger<int64_t>(in.starts[k] - first, 0)), int(smaller(in.starts[k + 1] - first, size))};
 }
 
-// Three numbers a lane, to rows of 12 bytes, row `first` of the block by thread 0: written as they are, every
-// instruction would touch all sectors of the warp's 384 bytes. They go through shared memory and out in runs of 128.
-__device__ inline void store3(float* to, float* stage, Block const& block, int first, Vec3<float> v) {
-    stage[3 * lane()] = v.x, stage[3 * lane() + 1] = v.y, stage[3 * lane() + 2] = v.z;
-    __syncwarp();
+// Rows first to first + 31 of the block, which a warp takes.
+struct WarpRows {
+    int first, begin, end;  // those that are the block's, counted from `first`
+
+    __device__ bool all() const { return begin <= 0 && end >= WARP; }
+    __device__ bool mine() const { return lane() >= begin && lane() < end; }
+};
+
+__device__ inline WarpRows warp_rows(Block const& block, int first) {
     first += warp() * WARP;
-    int const begin = 3 * (block.begin - first), end = 3 * (block.end - first);
-    to += 3 * (block.first + first);
+    return {first, block.begin - first, block.end - first};
+}
+
+// Three numbers a lane, by way of shared memory (__syncwarp in between). They go out in runs of 128 bytes: written by
+// each lane as they are, every instruction would touch all sectors of the warp's 384 bytes.
+__device__ inline void put3(float* stage, Vec3<float> v) {
+    stage[3 * lane()] = v.x, stage[3 * lane() + 1] = v.y, stage[3 * lane() + 2] = v.z;
+}
+
+template <bool ALL>
+__device__ void copy3(float* to, float const* stage, WarpRows const& rows) {
 #pragma unroll
     for (int k = 0; k < 3; ++k) {
         int const i = k * WARP + lane();
-        if (i >= begin && i < end) to[i] = stage[i];
+        if (ALL || (i >= 3 * rows.begin && i < 3 * rows.end)) to[i] = stage[i];
     }
-    __syncwarp();
 }
 
 // In the frame of its track.
@@ -109,7 +124,8 @@ __device__ inline Local load_local(Actors const& in, Block const& block, int i) 
 __device__ inline Keys find_keys(Actors const& in, int64_t track, int64_t query) {
     int64_t const begin = in.key_offsets[track], end = in.key_offsets[track + 1];
     double const time = in.times[query];
-    int64_t const passed = count_before(begin, end, [&](int64_t m) { return in.key_times[m] <= time; });
+    double const* const times = in.key_times + begin;
+    int const passed = count_before(int(end - begin), [&](int m) { return times[m] <= time; });
     return keys_around(in.key_times, begin, end, passed, time);
 }
 
@@ -118,12 +134,29 @@ __device__ inline Pose<float> key_pose(Actors const& in, int64_t key) {
 }
 
 // This warp's pose of the queries from `first` on.
-__device__ inline void find_pose(Actors const& in, int64_t track, int64_t first, MovingPose<float>* poses) {
-    if (first + warp() >= in.queries) return;
+__device__ inline MovingPose<float> find_pose(Actors const& in, int64_t track, int64_t first) {
     Keys const keys = find_keys(in, track, first + warp());
-    auto const pose =
-        pose_at(key_pose(in, keys.before), key_pose(in, keys.after), float(keys.fraction), float(keys.rate));
-    if (lane() == 0) poses[warp()] = pose;
+    return pose_at(key_pose(in, keys.before), key_pose(in, keys.after), float(keys.fraction), float(keys.rate));
+}
+
+// ---- what is read, asked for ahead
+
+constexpr int64_t SECTOR = 32, MOST_FETCHED = 32 << 20;  // bytes: what the second-level cache of a large GPU holds
+
+// All threads of the launch together.
+template <class T>
+__device__ void fetch(T const* from, int64_t n) {
+#ifdef __CUDA_ARCH__
+    int64_t const bytes = n * int64_t(sizeof(T)), step = SECTOR * int64_t(gridDim.x) * MOVERS;
+    for (int64_t i = SECTOR * (blockIdx.x * int64_t(MOVERS) + threadIdx.x); i < bytes; i += step)
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(reinterpret_cast<char const*>(from) + i));
+#endif
+}
+
+__device__ inline void fetch_inputs(Actors const& in) {
+    fetch(in.key_offsets, in.tracks + 1);
+    fetch(in.key_times, in.keys), fetch(in.quaternions, 4 * in.keys), fetch(in.translations, 3 * in.keys);
+    if (28 * in.n <= MOST_FETCHED) fetch(in.means, 3 * in.n), fetch(in.quats, 4 * in.n);
 }
 
 }  // namespace nurec::cuda

@@ -8,10 +8,10 @@
 namespace nurec::cuda {
 
 struct Actors {
-    int64_t n, tracks, queries;  // A, K, Q
-    float const* means;          // [A, 3] in the frames of their tracks
-    float const* quats;          // [A, 4] of any length, on a multiple of 16 bytes
-    int64_t const* starts;       // [K + 1] rows of track k: starts[k] to starts[k + 1]
+    int64_t n, tracks, keys, queries;  // A, K, M, Q
+    float const* means;                // [A, 3] in the frames of their tracks
+    float const* quats;                // [A, 4] of any length, on a multiple of 16 bytes
+    int64_t const* starts;             // [K + 1] rows of track k: starts[k] to starts[k + 1]
     int64_t const* key_offsets;  // [K + 1] keyframes of track k: key_offsets[k] to key_offsets[k + 1], at least one
     double const* key_times;     // [M] seconds, ascending in each track
     float const* translations;   // [M, 3]

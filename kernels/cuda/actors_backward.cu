@@ -6,6 +6,8 @@
 namespace nurec::cuda {
 namespace {
 
+constexpr int RESIDENT = 6;  // blocks on a multiprocessor: with seven, 72 registers a thread, some of them would spill
+
 using Parts = float[WARPS][WARPS][NUMBERS];  // by query and warp
 
 // Adds what a query's pose gets from the warp's rows.
@@ -20,7 +22,7 @@ __device__ void add_sums(Parts& parts, int query, MovingPose<float> const& pose)
 
 // [n, NUMBERS] sums of the block, of n queries.
 __device__ void store_sums(Parts const& parts, int n, float* sums) {
-    for (int i = int(threadIdx.x); i < n * NUMBERS; i += THREADS) {
+    for (int i = int(threadIdx.x); i < n * NUMBERS; i += MOVERS) {
         float sum = 0;
         for (int w = 0; w < WARPS; ++w) sum += parts[i / NUMBERS][w][i % NUMBERS];
         sums[i] = sum;
@@ -43,25 +45,33 @@ __device__ void add_row(Actors const& in, ActorGrads const& d, float* stage, Blo
         store4(d.quats, i, again ? load4(d.quats, i) + got : got);
         if (again) sum.mean = sum.mean + load3(d.means, i);
     }
-    store3(d.means, stage, block, first, sum.mean);
+    put3(stage, sum.mean);
+    __syncwarp();
+    WarpRows const rows = warp_rows(block, first);
+    copy3<false>(d.means + 3 * (block.first + rows.first), stage, rows);
+    __syncwarp();
 }
 
-// sums: [blocks, Q] of the gradients of the block's poses. Three blocks a multiprocessor: with four, 64 registers
-// a thread, some of them would spill.
-__global__ void __launch_bounds__(THREADS, 3) move_backward_kernel(Actors in, ActorGrads d, int64_t size, float* sums) {
+// sums: [blocks, Q] of the gradients of the block's poses.
+__global__ void __launch_bounds__(MOVERS, RESIDENT)
+    move_backward_kernel(Actors in, ActorGrads d, int64_t size, float* sums) {
     __shared__ MovingPose<float> poses[WARPS];
     __shared__ Parts parts;
     __shared__ float stage[WARPS][3 * WARP];
+    fetch_inputs(in);
     Block const block = my_block(in, size);
     if (block.begin >= block.end) return;
     int64_t query = 0;
     do {  // once, too, where nothing is asked for: rows get zeros then
         __syncthreads();
-        find_pose(in, block.track, query, poses);
-        for (int i = int(threadIdx.x); i < WARPS * WARPS * NUMBERS; i += THREADS) (&parts[0][0][0])[i] = 0;
+        if (query + warp() < in.queries) {
+            auto const pose = find_pose(in, block.track, query);
+            if (lane() == 0) poses[warp()] = pose;
+        }
+        for (int i = int(threadIdx.x); i < WARPS * WARPS * NUMBERS; i += MOVERS) (&parts[0][0][0])[i] = 0;
         __syncthreads();
         int const n = int(smaller<int64_t>(in.queries - query, WARPS));
-        for (int first = block.start(); first < block.end; first += THREADS) {
+        for (int first = block.start(); first < block.end; first += MOVERS) {
             int const row = first + int(threadIdx.x);
             Local own = load_local(in, block, row);
             own.quat = normalized(own.quat);
@@ -117,12 +127,12 @@ __device__ void add_number(ActorGrads const& d, int64_t key, Pose<float> const& 
 }
 
 // One block a track. Queries may share keyframes, so they are added one after another.
-__global__ void __launch_bounds__(THREADS, 3)
+__global__ void __launch_bounds__(MOVERS)
     keyframes_backward_kernel(Actors in, ActorGrads d, int64_t size, float const* sums) {
     __shared__ KeyGrads found[WARPS];
     int64_t const track = blockIdx.x, begin = in.key_offsets[track], end = in.key_offsets[track + 1];
-    for (int64_t i = 4 * begin + threadIdx.x; i < 4 * end; i += THREADS) d.quaternions[i] = 0;
-    for (int64_t i = 3 * begin + threadIdx.x; i < 3 * end; i += THREADS) d.translations[i] = 0;
+    for (int64_t i = 4 * begin + threadIdx.x; i < 4 * end; i += MOVERS) d.quaternions[i] = 0;
+    for (int64_t i = 3 * begin + threadIdx.x; i < 3 * end; i += MOVERS) d.translations[i] = 0;
     for (int64_t first = 0; first < in.queries; first += WARPS) {
         __syncthreads();
         if (first + warp() < in.queries) {
@@ -141,10 +151,10 @@ __global__ void __launch_bounds__(THREADS, 3)
 
 void move_actors_backward(Actors const& in, ActorGrads const& d, Allocator allocator, cudaStream_t stream) {
     if (!in.tracks) return;
-    int64_t const size = block_size(in), blocks = first_block(in.n, in.tracks, size);
+    int64_t const size = block_size(in, RESIDENT), blocks = first_block(in.n, in.tracks, size);
     auto* const sums = allocator.array<float>(blocks * in.queries * NUMBERS);
-    move_backward_kernel<<<unsigned(blocks), THREADS, 0, stream>>>(in, d, size, sums);
-    keyframes_backward_kernel<<<unsigned(in.tracks), THREADS, 0, stream>>>(in, d, size, sums);
+    move_backward_kernel<<<unsigned(blocks), MOVERS, 0, stream>>>(in, d, size, sums);
+    keyframes_backward_kernel<<<unsigned(in.tracks), MOVERS, 0, stream>>>(in, d, size, sums);
 }
 
 }  // namespace nurec::cuda

@@ -120,6 +120,27 @@ NUREC_FN Moved<T> moved(MovingPose<T> const& pose, Vec3<T> mean, Quat<T> quat) {
     return {arm + pose.t, quat_multiply(pose.q, quat), pose.velocity + cross(pose.spin, arm)};
 }
 
+// The same for many Gaussians of a track: matrices take 18 products for the mean and the velocity.
+template <class T>
+struct alignas(4 * sizeof(T)) PoseMatrices {
+    Mat3<T> turn, turning;  // R, [w]x R
+    Vec3<T> t, velocity;
+    Quat<T> q;
+};
+
+template <class T>
+NUREC_FN PoseMatrices<T> matrices_of(MovingPose<T> const& pose) {
+    Mat3<T> const R = quat_to_matrix(pose.q);
+    Vec3<T> const w = pose.spin;
+    Mat3<T> const turning = {w.y * R.r2 - w.z * R.r1, w.z * R.r0 - w.x * R.r2, w.x * R.r1 - w.y * R.r0};
+    return {R, turning, pose.t, pose.velocity, pose.q};
+}
+
+template <class T>
+NUREC_FN Moved<T> moved(PoseMatrices<T> const& pose, Vec3<T> mean, Quat<T> quat) {
+    return {pose.turn * mean + pose.t, quat_multiply(pose.q, quat), pose.turning * mean + pose.velocity};
+}
+
 template <class T>
 struct MovedGrad {
     MovingPose<T> pose;

@@ -37,6 +37,7 @@ cuda::Actors actors(Tensor const& means, Tensor const& quats, Tensor const& star
     check_aligned(quaternions, "quaternions");
     return {means.size(0),
             starts.size(0) - 1,
+            key_times.size(0),
             times.size(0),
             means.const_data_ptr<float>(),
             quats.const_data_ptr<float>(),
