@@ -8,8 +8,8 @@ device: the optimizer and the noise of that step and of all after it then change
 when they come; if a step failed, the host goes back to before it, gives the view the room that it needs, and does these steps again.
 Source: NVIDIA's Nsight post on Omniverse NuRec, which removed synchronisation points until the CPU queued ahead of the GPU; skipping an
 update by `found_inf` is PyTorch's way for gradients that overflow.
-Gain: 25 waits a step become 0; a step with fused_interp and collect_once takes 47.9 -> 45.9 ms (H200, KITTI drive 0009, 1 M Gaussians), as
-long as the host decodes in it; on a CPU 6 % longer. More in docs/story-1-timeline.md.
+Gain: 25.5 waits a step become 0; a step with workers, fused_interp and collect_once takes 38.5 -> 36.1 ms (H200, KITTI drive 0009, 1 M
+Gaussians); on a CPU 6 % longer. More in docs/story-1-timeline.md.
 Limits: lists take `slack` times the memory; a relocation keeps the tensors before it until its step is known to be good. The first image
 and the first sweep of a run wait. Outside of training nothing changes. Needs fused_interp, since the baseline's `collect` counts actors.
 Class exact: the same numbers, but for relocation, which draws others from the same distribution.

@@ -4,7 +4,8 @@
 Idea: decoding a PNG and a sweep takes tens of milliseconds on one core and nothing of the GPU, so other processes do it while the
 step runs; the step then only unpickles a batch from shared memory.
 Source: PyTorch's DataLoader with workers, as in the PyTorch guide of the NuRec Nsight story.
-Gain: see the README's table of options; it is the time of `next_batch` as long as idle cores exist.
+Gain: the time of `next_batch` as long as idle cores exist and nothing hides it: on an H200 with KITTI drive 0009 and 1 M Gaussians the GPU
+is busy for 73.2 % of a step instead of 56.8 % (nsys). More in the README's table of options and in docs/story-1-timeline.md.
 Limits: every process holds its own decoder state and one batch per prefetch slot; where the step itself keeps all cores busy (a CPU
 run on two cores) there is little to gain. Class exact: batches depend on (seed, step) alone, so results are bitwise the same.
 """
