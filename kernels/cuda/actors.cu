@@ -30,7 +30,7 @@ __device__ void store_moved(MovedActors const& out, int64_t n_rows, int64_t row,
 __global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, MovedActors out, int64_t size) {
     __shared__ PoseMatrices<float> poses[WARPS];
     __shared__ Stage stages[WARPS];
-    fetch_inputs(in);
+    fetch_keys(in);
     Block const block = my_block(in, size);
     bool const leads = blockIdx.x == first_block(in.starts[block.track], block.track, size);
     if (block.begin >= block.end && !leads) return;
