@@ -190,7 +190,7 @@ def test_the_peer_looks_from_the_middle_of_the_exposure() -> None:
 
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path, wide: None) -> None:
-    """Both look at nearly the same pairs. By the rules of either's bounds, worked out on a CPU, counts differ by at most 0.3 % and images by
+    """Both look at nearly the same pairs. By the rules of their bounds, worked out on a CPU, counts differ by 0.3 % at most, images by
     0.0001; the rest of the margins is for the kernels' arithmetic and for the bound of alpha (0.99, gsplat: 0.999)."""
     out = tmp_path / "out.json"
     main(["--workloads", "random", "--size", "small", "--rounds", "2", "--warmup", "1", "--peer", "--out", str(out)])
