@@ -68,15 +68,17 @@ __device__ int count_before(int n, Before before) {
 struct Block {
     int64_t track, first;
     int begin, end;
+    bool leads;  // the track's first block
 
     __device__ bool has(int i) const { return i >= begin && i < end; }
     __device__ int start() const { return begin - begin % WARP; }  // where thread 0 begins
 };
 
 __device__ inline Block my_block(Actors const& in, int64_t size) {
-    auto const before = [&](int k) { return first_block(in.starts[k], k, size) <= blockIdx.x; };
+    auto const before = [&](int k) { return begins_by(in.starts[k], k, blockIdx.x, size); };
     int64_t const k = count_before<4>(int(in.tracks), before) - 1, first = (blockIdx.x - k) * size;
-    return {k, first, int(larger<int64_t>(in.starts[k] - first, 0)), int(smaller(in.starts[k + 1] - first, size))};
+    int64_t const begin = in.starts[k] - first, end = in.starts[k + 1] - first;
+    return {k, first, int(larger<int64_t>(begin, 0)), int(smaller(end, size)), begin >= 0};
 }
 
 // Rows first to first + 31 of the block, which a warp takes.
