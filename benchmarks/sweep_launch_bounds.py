@@ -204,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     p.set_defaults(workloads=None)
     p.add_argument("--threads", nargs="+", type=positive, default=[32, 64, 128, 256], help="of a block (%(default)s)")
     p.add_argument(
-        "--resident", nargs="+", type=positive, default=[256, 512, 640, 768, 1024, 1280],
+        "--resident", nargs="+", type=positive, default=[256, 512, 640, 768, 1024, 1152, 1280],
         help="threads that are to fit on a multiprocessor, which gives the blocks (%(default)s)",
     )  # fmt: skip
     p.add_argument("--rays", nargs="+", type=positive, default=[1, 2, 4], help="a thread (%(default)s)")

@@ -46,11 +46,17 @@ def project_world_points(
     Tensor, Tensor
 ]:  # pixels [n, 2], depth z [n] in metres; with a rolling shutter at the time each point is read
     points = points.double()
-    fraction = points.new_full((len(points),), 0.5)
-    rounds = 1 if camera.shutter == "global" else _SHUTTER_ROUNDS
-    for _ in range(rounds):
+    fraction = points.new_full((1 if camera.shutter == "global" else len(points),), 0.5)  # one pose or one a point
+    for _ in range(1 if camera.shutter == "global" else _SHUTTER_ROUNDS):
         T_cam_world = invert(poses_at(frame, fraction) @ camera.T_rig_cam)
-        in_camera = (T_cam_world[:, :3, :3] @ points[:, :, None])[:, :, 0] + T_cam_world[:, :3, 3]
+        in_camera = _rotated(T_cam_world[:, :3, :3], points) + T_cam_world[:, :3, 3]
         pixels, depth = project_points(camera, in_camera)
         fraction = shutter_fraction(camera, pixels).clamp(-0.5, 1.5)
     return pixels, depth
+
+
+def _rotated(
+    R: Tensor,  # [n, 3, 3], or [1, 3, 3] for all
+    points: Tensor,  # [n, 3]
+) -> Tensor:  # [n, 3]
+    return points @ R[0].T if len(R) == 1 else (R @ points[:, :, None])[:, :, 0]

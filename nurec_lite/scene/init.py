@@ -61,7 +61,7 @@ def _level(points: Points, path: Tensor) -> Tensor:
     """[n] how often the voxels double: their size grows with the distance to the trajectory, as what a pixel covers does."""
     if len(points) == 0:
         return torch.zeros(0)
-    distance = torch.from_numpy(cKDTree(path.numpy()).query(points.xyz.numpy())[0])
+    distance = torch.from_numpy(cKDTree(path.numpy()).query(points.xyz.numpy(), workers=-1)[0])
     return torch.log2((distance / REFERENCE_METRES).clamp(min=1)).floor().clamp(max=4)
 
 
