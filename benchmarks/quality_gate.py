@@ -7,7 +7,8 @@
 The baseline runs with every seed, and with the first seed as often as --repeat says: floating-point atomics make runs of one seed differ
 on a GPU. A set of options passes when the mean over its seeds is worse than the baseline's mean by at most twice the spread (largest
 minus smallest) of those runs of one seed. Runs are processes of their own, --jobs at once, on --gpus GPUs in turns: their times mean
-nothing. Leaves quality.json and quality.md in --out, and the folders of the runs in --runs.
+nothing. Each gets its share of the cores as OMP_NUM_THREADS, unless that is set; beside other programs, set it lower. Leaves
+quality.json and quality.md in --out, and the folders of the runs in --runs.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from nurec_lite.command import mended
 from nurec_lite.environment import commit
 from nurec_lite.errors import UserError
 from nurec_lite.files import write_text
+from nurec_lite.threads import share
 
 BETTER = {"psnr": 1, "ssim": 1, "psnr_actors": 1, "lidar_median_abs_m": -1}  # -1: less is better
 DIGITS = {"psnr": 3, "ssim": 4, "psnr_actors": 3, "lidar_median_abs_m": 4}
@@ -61,13 +63,12 @@ def runs_of(sets: Sequence[str], seeds: Sequence[int], repeat: int) -> list[Run]
     return [*own, *again, *(Run(options, seed, 0) for options in sets for seed in seeds)]
 
 
-def train(run: Run, folder: Path, steps: int, common: Sequence[str], gpu: str | None = None) -> Metrics:
-    """UserError with the last line of what the run said, if it failed."""
+def train(run: Run, folder: Path, steps: int, common: Sequence[str], surroundings: dict[str, str]) -> Metrics:
+    """UserError with the last line of what the run said, if it failed. Surroundings are added to our own environment."""
     out = folder / run.folder()
     command = [sys.executable, "-m", "nurec_lite.train", f"seed={run.seed}", f"train.steps={steps}", "train.seconds=null",
                f"out={out}", f"+opt=[{run.options}]", *common]  # fmt: skip
-    shown = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": gpu}
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | shown)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | surroundings)
     if ended.returncode:
         raise UserError(
             f"{shlex.join(command[1:])} failed: {(ended.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
@@ -103,20 +104,21 @@ def table(found: dict[str, list[Verdict]]) -> str:
     return "\n".join(lines)
 
 
-def gpus_of(count: int, runs: int) -> list[str | None]:
-    """The GPU of each run, of those that this process may use; None: nothing is said about it."""
+def gpus_of(count: int, runs: int) -> list[dict[str, str]]:
+    """What shows each run its GPU, of those that this process may use; with one GPU nothing is said about it."""
     if count < 2:
-        return [None] * runs
+        return [{}] * runs
     usable = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = usable.split(",") if usable else [str(n) for n in range(count)]
-    return [names[n % min(count, len(names))] for n in range(runs)]
+    return [{"CUDA_VISIBLE_DEVICES": names[n % min(count, len(names))]} for n in range(runs)]
 
 
 def gate(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     runs = runs_of(args.sets, args.seeds, args.repeat)
-    gpus = gpus_of(args.gpus, len(runs))
+    threads = share(min(args.jobs, len(runs)))
+    given = [gpu | threads for gpu in gpus_of(args.gpus, len(runs))]
     with ThreadPoolExecutor(args.jobs) as pool:
-        metrics = list(pool.map(lambda run, gpu: train(run, folder, args.steps, args.overrides, gpu), runs, gpus))
+        metrics = list(pool.map(lambda run, own: train(run, folder, args.steps, args.overrides, own), runs, given))
     found = dict(zip(runs, metrics, strict=True))
     judged = {options: verdicts(found, options) for options in args.sets}
     return {

@@ -10,8 +10,19 @@ import torch
 from nurec_lite.config import ConfigError
 from nurec_lite.paths import PACKAGE
 
+HOST_THREADS = 8  # of the host beside a GPU: decoding a batch gains little from more (benchmarks/LOG.md)
+
 
 def choose_device(name: str) -> torch.device:
+    """Beside a GPU the host decodes and copies, operators of some 100 000 numbers, each of which would wake a thread a core: it gets
+    HOST_THREADS at most, unless OMP_NUM_THREADS is set."""
+    device = _device(name)
+    if device.type == "cuda" and not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(min(HOST_THREADS, torch.get_num_threads()))
+    return device
+
+
+def _device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.startswith("cuda") and not torch.cuda.is_available():

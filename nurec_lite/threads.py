@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imported by entry points before torch: threads that wait for one another spin briefly, then sleep.
+"""Threads of a process on the CPU. Imported by entry points before torch, for what it sets: threads that wait for one another spin
+briefly, then sleep.
 
 On two quiet cores sleeping at once costs 1.4 x, and on a busy machine spinning for long costs 10 x and more (benchmarks/LOG.md).
+A process starts as many threads as it finds cores, and several such processes at once wait more than they compute: whoever starts
+several gives each its share.
 """
 
 import os
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
+
+
+def share(
+    processes: int,  # at the same time
+) -> dict[str, str]:
+    """What the environment of each gets: an equal part of the cores that this process may use, or what the user has set."""
+    cores = len(os.sched_getaffinity(0))
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // processes))}

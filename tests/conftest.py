@@ -6,11 +6,15 @@ from pathlib import Path
 
 # before torch is imported: a busy machine is slow enough without spinning
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "0")  # or nurec_lite.threads sets it for the processes that tests start
 
 import hypothesis
 import pytest
 import torch
 
+from nurec_lite.threads import share
+
+MAX_THREADS = 2  # what tests compute is small
 ROOT = Path(__file__).resolve().parents[1]
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
@@ -18,9 +22,15 @@ if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
 
     emulation.install()
 
-torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "2")))
 hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("seeded")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Threads of this process and of those that it starts: the workers of pytest-xdist and what tests run."""
+    processes = config.getoption("numprocesses", None) or 1
+    os.environ.setdefault("OMP_NUM_THREADS", str(min(MAX_THREADS, int(share(processes)["OMP_NUM_THREADS"]))))
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

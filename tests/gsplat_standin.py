@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What stands in for gsplat's kernels where there is no CUDA: its own plain torch projection and lists, and dense blending.
 
+Its unscented transform differs from that projection by which Gaussians it drops (UnscentedTransformParameters): all sigma points, 0.17
+standard deviations from the mean, must lie in front of the camera and within a tenth of the image's size from it. So a Gaussian
+whose mean lies farther outside is missing, however far it reaches into the image.
+
 Every call is bound to the signature of the function that it stands in for."""
 
 import inspect
+import math
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +21,11 @@ from gsplat.cuda._torch_impl import (
     _isect_tiles,
     _quat_scale_to_covar_preci,
 )
+from gsplat.cuda._wrapper import UnscentedTransformParameters
 from peer_standin import STANDIN
 from torch import Tensor
+
+from nurec_lite.geometry.se3 import quat_to_matrix
 
 Projected = tuple[Tensor, ...]
 
@@ -40,7 +48,20 @@ def _unscented(
     means: Tensor, quats: Tensor, scales: Tensor, opacities: Tensor, viewmats: Tensor, Ks: Tensor, width: int,
     height: int, near_plane: float, eps2d: float,
 ) -> Projected:  # fmt: skip
-    return _project(means, quats, scales, viewmats, Ks, width, height, near_plane)
+    radii, *rest = _project(means, quats, scales, viewmats, Ks, width, height, near_plane)
+    return radii * _sigma_points_seen(means, quats, scales, viewmats[0], Ks[0], (width, height))[:, None], *rest
+
+
+def _sigma_points_seen(
+    means: Tensor, quats: Tensor, scales: Tensor, T_cam_world: Tensor, K: Tensor, size: tuple[int, int]
+) -> Tensor:  # [N] bool
+    settings = UnscentedTransformParameters()
+    assert settings.kappa == 0 and settings.require_all_sigma_points_valid
+    steps = settings.alpha * math.sqrt(3) * (quat_to_matrix(quats) * scales[:, None]).transpose(1, 2)
+    points = torch.cat([means[:, None], means[:, None] + steps, means[:, None] - steps], dim=1)
+    homogeneous = (points @ T_cam_world[:3, :3].T + T_cam_world[:3, 3]) @ K.T
+    place, margin = homogeneous[..., :2] / homogeneous[..., 2:] / torch.tensor(size), settings.in_image_margin_factor
+    return ((homogeneous[..., 2:] > 0) & (place >= -margin) & (place < 1 + margin)).flatten(1).all(1)
 
 
 def alphas(means2d: Tensor, conics: Tensor, opacities: Tensor, width: int, height: int) -> Tensor:

@@ -22,11 +22,20 @@ from nurec_lite.splat.peer import mid_exposure
 
 CPU = torch.device("cpu")
 TINY = Size(96, 60, 16, 64, 300, 40, 150)
+# An image of 256x192 pixels, of which a Gaussian's standard deviation is about 3 and a tenth 20 to 25: gsplat's unscented transform drops
+# what lies farther outside (gsplat_standin.py), which in TINY's 64x20 pixels is much of what the image shows.
+WIDE = Size(384, 576, 16, 64, 300, 40, 5000)
+TINY_PAIRS = 5536  # that contribute to gsplat's eval3d of TINY, as counted on a GPU; ours had 9406 there
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "small", TINY)
+
+
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SIZES, "small", WIDE)
 
 
 def report(tmp_path: Path, *arguments: str) -> dict[str, Any]:
@@ -140,9 +149,16 @@ def test_gsplat_beside_ours(tmp_path: Path, small: None, monkeypatch: pytest.Mon
     camera, lidar = found["views"]
     assert list(camera["rows"]) == ["own", "gsplat conic", "gsplat eval3d"] and list(lidar["rows"]) == ["own"]
     mine, conic, exact = (row["counts"] for row in camera["rows"].values())
-    for counts in (conic, exact):
-        assert counts["contributing"] == pytest.approx(mine["contributing"], rel=0.3)
-        assert counts["tiles"] == 4 * 2  # of 16 pixels
+    assert conic["contributing"] == pytest.approx(mine["contributing"], rel=0.3)
+    assert exact["contributing"] == pytest.approx(TINY_PAIRS, rel=0.03)
+    assert conic["tiles"] == exact["tiles"] == 4 * 2  # of 16 pixels
+
+
+def test_pairs_of_both_where_gsplat_drops_little() -> None:
+    """What test_on_a_gpu expects, by the stand-in's projection."""
+    mine = Own(stages_with("", CPU), random(WIDE, 0, None, CPU), "camera")
+    peer = Gsplat(GSPLAT, "eval3d", mine.gaussians.whole(), mine.view)
+    assert peer.counts().contributing == pytest.approx(mine.counts().contributing, rel=0.01)
 
 
 def test_pairs_of_conics_one_by_one() -> None:
@@ -184,7 +200,9 @@ def test_the_peer_looks_from_the_middle_of_the_exposure() -> None:
 
 
 @pytest.mark.gpu
-def test_on_a_gpu(tmp_path: Path, small: None) -> None:
+def test_on_a_gpu(tmp_path: Path, wide: None) -> None:
+    """Both look at nearly the same pairs. By the rules of their bounds, worked out on a CPU, counts differ by 0.3 % at most, images by
+    0.0001; the rest of the margins is for the kernels' arithmetic and for the bound of alpha (0.99, gsplat: 0.999)."""
     out = tmp_path / "out.json"
     main(["--workloads", "random", "--size", "small", "--rounds", "2", "--warmup", "1", "--peer", "--out", str(out)])
     for view in json.loads(out.read_text())["views"]:
@@ -192,5 +210,5 @@ def test_on_a_gpu(tmp_path: Path, small: None) -> None:
         assert all(row["status"] is None and row["ms"]["backward"]["min"] > 0 for row in rows.values())
         if view["sensor"] == "camera":
             mine = rows["own"]["counts"]["contributing"]
-            assert rows["gsplat eval3d"]["counts"]["contributing"] == pytest.approx(mine, rel=0.1)
-            assert rows["gsplat eval3d"]["image_difference"] < 0.02
+            assert rows["gsplat eval3d"]["counts"]["contributing"] == pytest.approx(mine, rel=0.02)
+            assert rows["gsplat eval3d"]["image_difference"] < 0.005

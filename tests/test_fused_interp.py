@@ -8,13 +8,14 @@ import torch
 from tiny_capture import tiny_state
 from torch import Tensor
 
-from nurec_lite.opt import build_stages, fused_interp, parameters_of
+from nurec_lite.opt import build_stages, parameters_of
 from nurec_lite.opt.fused_interp import FusedCollect, exist
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.gaussians import WorldGaussians, activate
 from nurec_lite.scene.scene import Scene
 from nurec_lite.stages import OptionError, Stages
 from nurec_lite.state import TrainState
+from nurec_lite.transfer import Arrival
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 FUSED = {"fused_interp": parameters_of("fused_interp")}
@@ -40,6 +41,11 @@ def collected(scene: Scene, *times: float) -> list[WorldGaussians]:
 
 def middle(scene: Scene) -> float:
     return 0.5 * float(scene.tracks.times.min() + scene.tracks.times.max())
+
+
+def arrived(arrival: Arrival) -> bool:
+    arrival.numbers()  # waits for them
+    return True
 
 
 def assert_close(a: Tensor, b: Tensor) -> None:
@@ -83,8 +89,7 @@ def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytes
     for late in (True, False):
         collect = FusedCollect()
         with monkeypatch.context() as patch:
-            if late:
-                patch.setattr(fused_interp.Arrival, "there", lambda arrival: False)
+            patch.setattr(Arrival, "there", (lambda arrival: False) if late else arrived)
             (parted,) = collect(scene, (middle(scene),))
         assert len(parted.still_means) == (0 if late else int((scene.gaussians.node == 0).sum()))
         world = parted.whole()

@@ -119,6 +119,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Tensor], Callable[[], list[Tensor]]]] =
     "pose_plus": (torch.add, pose_pairs),
     "pose_at": (pose_at, poses),
     "moved": (moved, actors),
+    "moved_by_matrices": (moved, actors),
 }
 DERIVED = {"normalized": 1, "pose_at": 4, "moved": 6}  # to how many of the inputs there is a derivative
 

@@ -30,10 +30,9 @@ __device__ void store_moved(MovedActors const& out, int64_t n_rows, int64_t row,
 __global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, MovedActors out, int64_t size) {
     __shared__ PoseMatrices<float> poses[WARPS];
     __shared__ Stage stages[WARPS];
-    fetch_inputs(in);
+    fetch_keys(in);
     Block const block = my_block(in, size);
-    bool const leads = blockIdx.x == first_block(in.starts[block.track], block.track, size);
-    if (block.begin >= block.end && !leads) return;
+    if (block.begin >= block.end && !block.leads) return;
     for (int64_t query = 0; query < in.queries; query += WARPS) {
         __syncthreads();
         if (query + warp() < in.queries) {
@@ -43,7 +42,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, Moved
         Local next = load_local(in, block, block.start() + int(threadIdx.x));
         __syncthreads();
         int const n = int(smaller<int64_t>(in.queries - query, WARPS));
-        if (leads && int(threadIdx.x) < n)
+        if (block.leads && int(threadIdx.x) < n)
             store4(out.rotations, (query + threadIdx.x) * in.tracks + block.track, poses[threadIdx.x].q);
         for (int first = block.start(); first < block.end; first += MOVERS) {
             Local const own = {next.mean, normalized(next.quat)};

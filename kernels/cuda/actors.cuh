@@ -5,7 +5,7 @@
 // A block has up to `size` Gaussians of one track, one a thread at a time. Its warps find the poses first, one query
 // time a warp, into shared memory. That is a chain of loads, each waiting for the one before: where there are many
 // Gaussians, a block has several for each thread, so that it is gone through less often, and all blocks together ask
-// for all that they will read before they begin (`fetch_inputs`).
+// for the keyframes before they begin.
 #pragma once
 
 #include "../math/actors.cuh"
@@ -18,14 +18,13 @@ namespace nurec::cuda {
 constexpr int MOVERS = 128;                      // threads of a block
 constexpr int WARP = 32, WARPS = MOVERS / WARP;  // as many query times at once as there are warps
 constexpr int NUMBERS = sizeof(MovingPose<float>) / sizeof(float);
-constexpr int64_t MOST = 16;              // rows a thread
-constexpr int64_t MULTIPROCESSORS = 128;  // of a large GPU
+constexpr int64_t MOST = 16;  // rows a thread
 static_assert(NUMBERS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
 
-// Rows of a block, whole warps: as few as make no more blocks than a large GPU has room for at once, `resident` on each
+// Rows of a block, whole warps: as few as make no more blocks than the GPU has room for at once, `resident` on each
 // multiprocessor; every track has one that is not full.
 inline int64_t block_size(Actors const& in, int64_t resident) {
-    int64_t const blocks = resident * MULTIPROCESSORS, full = WARP * larger(blocks - in.tracks, blocks / 4);
+    int64_t const blocks = resident * multiprocessors(), full = WARP * larger(blocks - in.tracks, blocks / 4);
     return WARP * larger<int64_t>(WARPS, smaller(MOST * WARPS, (in.n + full - 1) / full));
 }
 
@@ -47,10 +46,9 @@ __device__ inline void store4(float* a, int64_t i, Quat<float> q) {
 }
 
 // How many of n numbers are `before`: the first ones. Found by a whole warp, which looks at PROBES for each lane at a
-// time, so that up to 384 wait for memory once.
-template <class Before>
+// time, so that up to 32 PROBES wait for memory once.
+template <int PROBES, class Before>
 __device__ int count_before(int n, Before before) {
-    constexpr int PROBES = 12;
     int begin = 0, end = n;
     while (begin < end) {
         int const step = (end - begin + PROBES * WARP - 1) / (PROBES * WARP);
@@ -70,15 +68,17 @@ __device__ int count_before(int n, Before before) {
 struct Block {
     int64_t track, first;
     int begin, end;
+    bool leads;  // the track's first block
 
     __device__ bool has(int i) const { return i >= begin && i < end; }
     __device__ int start() const { return begin - begin % WARP; }  // where thread 0 begins
 };
 
 __device__ inline Block my_block(Actors const& in, int64_t size) {
-    auto const before = [&](int k) { return first_block(in.starts[k], k, size) <= blockIdx.x; };
-    int64_t const k = count_before(int(in.tracks), before) - 1, first = (blockIdx.x - k) * size;
-    return {k, first, int(larger<int64_t>(in.starts[k] - first, 0)), int(smaller(in.starts[k + 1] - first, size))};
+    auto const before = [&](int k) { return begins_by(in.starts[k], k, blockIdx.x, size); };
+    int64_t const k = count_before<4>(int(in.tracks), before) - 1, first = (blockIdx.x - k) * size;
+    int64_t const begin = in.starts[k] - first, end = in.starts[k + 1] - first;
+    return {k, first, int(larger<int64_t>(begin, 0)), int(smaller(end, size)), begin >= 0};
 }
 
 // Rows first to first + 31 of the block, which a warp takes.
@@ -125,7 +125,7 @@ __device__ inline Keys find_keys(Actors const& in, int64_t track, int64_t query)
     int64_t const begin = in.key_offsets[track], end = in.key_offsets[track + 1];
     double const time = in.times[query];
     double const* const times = in.key_times + begin;
-    int const passed = count_before(int(end - begin), [&](int m) { return times[m] <= time; });
+    int const passed = count_before<12>(int(end - begin), [&](int m) { return times[m] <= time; });
     return keys_around(in.key_times, begin, end, passed, time);
 }
 
@@ -141,9 +141,9 @@ __device__ inline MovingPose<float> find_pose(Actors const& in, int64_t track, i
 
 // ---- what is read, asked for ahead
 
-constexpr int64_t SECTOR = 32, MOST_FETCHED = 32 << 20;  // bytes: what the second-level cache of a large GPU holds
+constexpr int64_t SECTOR = 32;  // bytes that come from memory at once
 
-// All threads of the launch together.
+// By all threads of the launch together.
 template <class T>
 __device__ void fetch(T const* from, int64_t n) {
 #ifdef __CUDA_ARCH__
@@ -153,10 +153,10 @@ __device__ void fetch(T const* from, int64_t n) {
 #endif
 }
 
-__device__ inline void fetch_inputs(Actors const& in) {
-    fetch(in.key_offsets, in.tracks + 1);
-    fetch(in.key_times, in.keys), fetch(in.quaternions, 4 * in.keys), fetch(in.translations, 3 * in.keys);
-    if (28 * in.n <= MOST_FETCHED) fetch(in.means, 3 * in.n), fetch(in.quats, 4 * in.n);
+// All keyframes: a block knows its own only after it has found its track. Not the rows, which would come first.
+__device__ inline void fetch_keys(Actors const& in) {
+    fetch(in.key_offsets, in.tracks + 1), fetch(in.key_times, in.keys);
+    fetch(in.quaternions, 4 * in.keys), fetch(in.translations, 3 * in.keys);
 }
 
 }  // namespace nurec::cuda

@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
     __shared__ MovingPose<float> poses[WARPS];
     __shared__ Parts parts;
     __shared__ float stage[WARPS][3 * WARP];
-    fetch_inputs(in);
+    fetch_keys(in);
     Block const block = my_block(in, size);
     if (block.begin >= block.end) return;
     int64_t query = 0;

@@ -15,6 +15,14 @@ inline unsigned blocks_for(int64_t n) {
     return static_cast<unsigned>((n + THREADS - 1) / THREADS);
 }
 
+// Of the present device; one where that cannot be told.
+inline int multiprocessors() {
+    int device = 0, n = 0;
+    bool const told = cudaGetDevice(&device) == cudaSuccess &&
+                      cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+    return told && n > 0 ? n : 1;
+}
+
 // Memory from the caller's allocator; it lives until the work that was queued on its stream is done.
 struct Allocator {
     void* (*allocate)(void* owner, std::size_t bytes);

@@ -17,6 +17,11 @@ NUREC_FN int64_t first_block(int64_t start, int64_t track, int64_t size) {
     return start / size + track;
 }
 
+// Whether a track's first block is `block` or one before it: without dividing.
+NUREC_FN bool begins_by(int64_t start, int64_t track, int64_t block, int64_t size) {
+    return start < (block - track + 1) * size;
+}
+
 // Of a track's blocks, those that have rows; they are its first ones.
 NUREC_FN int64_t blocks_with_rows(int64_t begin, int64_t end, int64_t size) {
     return begin < end ? (end - 1) / size - begin / size + 1 : 0;
@@ -27,7 +32,7 @@ NUREC_FN int64_t track_of_block(int64_t const* starts, int64_t tracks, int64_t b
     int64_t low = 0, high = tracks;
     while (high - low > 1) {
         int64_t const middle = (low + high) / 2;
-        (first_block(starts[middle], middle, size) <= block ? low : high) = middle;
+        (begins_by(starts[middle], middle, block, size) ? low : high) = middle;
     }
     return low;
 }

@@ -80,6 +80,14 @@ NUREC_FN MovingPose<D> pose_plus(MovingPose<D> const& a, MovingPose<D> const& b)
     return a + b;
 }
 
+NUREC_FN Moved<D> moved_by_pose(MovingPose<D> const& pose, Vec3<D> mean, Quat<D> quat) {
+    return moved(pose, mean, quat);
+}
+
+NUREC_FN Moved<D> moved_by_matrices(MovingPose<D> const& pose, Vec3<D> mean, Quat<D> quat) {
+    return moved(matrices_of(pose), mean, quat);
+}
+
 // ---- gaussian
 
 NUREC_FN GaussianGrad<D> frame_backward(V mean, Q q, V s, V v, F const& d) {
@@ -288,7 +296,8 @@ NUREC_EXPORT(normalized_backward, normalized_backward<D>)
 NUREC_EXPORT(pose_plus, pose_plus)
 NUREC_EXPORT(pose_at, pose_at<D>)
 NUREC_EXPORT(pose_at_backward, pose_at_backward<D>)
-NUREC_EXPORT(moved, moved<D>)
+NUREC_EXPORT(moved, moved_by_pose)
+NUREC_EXPORT(moved_by_matrices, moved_by_matrices)
 NUREC_EXPORT(moved_backward, moved_backward<D>)
 
 NUREC_EXPORT(scaled_axes, scaled_axes<D>)

@@ -119,8 +119,8 @@ def split_opacity(
     if most is None:
         most = int(copies.max()) if len(copies) else 0
     factors, total = _alternating(opacity.device), torch.zeros_like(o)
-    for k in reversed(range(most)):  # Horner's rule
-        total = torch.addcmul(factors[k].index_select(0, copies), total, shared)
+    for k in reversed(range(most)):  # Horner's rule; index_select would start a block of the GPU for every Gaussian
+        total = torch.addcmul(factors[k].take(copies), total, shared)
     return shared.to(opacity.dtype), (o / (total * shared)).to(opacity.dtype)
 
 
