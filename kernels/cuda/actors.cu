@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, Moved
             int64_t const row = query * in.n + block.first + rows.first;
             if (rows.all())
                 store_moved<true>(out, in.n, row, rows, own, poses, n, stages[warp()]);
-            else
+            else if (rows.end > 0)
                 store_moved<false>(out, in.n, row, rows, own, poses, n, stages[warp()]);
         }
     }
