@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One variant of a sensor's backward kernel behind a C function. benchmarks/sweep_variants.py compiles it with
-// -DSWEEP_LIDAR, _MOVING, _THREADS, _MIN_BLOCKS, _RAYS, _ROWS and _MEMBERS, or with -DSWEEP_SHARED alone: the kernel
-// that serves both sensors, which the variants are compared with.
+// -DSWEEP_LIDAR, _MOVING, _THREADS, _MIN_BLOCKS, _RAYS, _ROWS, _MEMBERS and _AHEAD, or with -DSWEEP_SHARED alone: the
+// kernel that serves both sensors, which the variants are compared with.
 #ifdef SWEEP_SHARED
 #include "render_backward.cu"
 #else
@@ -24,7 +24,7 @@ void launch_all(RenderParams const& p, RenderOutputs const& out, RenderGrads con
 }
 #else
 using Sums = MomentRow;
-using Variant = Launch<SWEEP_THREADS, SWEEP_MIN_BLOCKS, SWEEP_RAYS, SWEEP_ROWS, SWEEP_MEMBERS>;
+using Variant = Launch<SWEEP_THREADS, SWEEP_MIN_BLOCKS, SWEEP_RAYS, SWEEP_ROWS, SWEEP_MEMBERS, SWEEP_AHEAD>;
 #if SWEEP_LIDAR
 using Asked = LidarNeeds<false>;
 #else

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launch bounds suit the split backward kernels: threads x blocks, rays a thread and staged rows, by sensor and architecture.
+"""Which launch bounds suit the split backward kernels: threads x blocks, rays a thread, staged rows and Gaussians looked at together, by
+sensor and architecture.
 
     python benchmarks/sweep_launch_bounds.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME
     python benchmarks/sweep_launch_bounds.py --workloads random --threads 64 128 --rays 1 2 --out runs/sweep
     python benchmarks/sweep_launch_bounds.py --compile-only --architectures 80 90 120 --out runs/sweep
 
-All variants are compiled, each alone, and their registers, spills and shared memory read from the compiler. On a GPU every one is
-compared with the kernel that serves both sensors, gradient by gradient, and those that agree, to 1e-3 or twice what that kernel's
-gradients change by when every mean goes to the next float32, are timed: CUDA events around the
-kernel alone, behind copies that empty the caches, in rounds that take all in turn and in both orders. `--compile-only` needs no GPU
-and gives no times. --out names a folder for sweep.json (all, with conditions), sweep.csv and sweep.md; the choice for each sensor
-goes into BOUNDED of kernels/cuda/backward_table.h. Occupancy is what registers, threads and shared memory allow. Scenes and views:
-benchmarks/render_workload.py (random Gaussians unless a checkpoint or a capture is named); pairs are contributing ones
-(benchmarks/pair_counts.py).
+All variants are compiled, each alone, and their registers, spills and shared memory read from the compiler. On a GPU every one is compared
+with the kernel that serves both sensors, gradient by gradient, and those that agree, to 1e-3 or twice what that kernel's gradients change
+by when every mean goes to the next float32, are timed: CUDA events around the kernel alone, behind copies that empty the caches, in rounds
+that take all in turn and in both orders. `--compile-only` needs no GPU and gives no times. --out names a folder for sweep.json (all, with
+conditions), sweep.csv and sweep.md; the choice for each sensor goes into BOUNDED of kernels/cuda/backward_table.h. Occupancy is what
+registers, threads and shared memory allow. Scenes and views: benchmarks/render_workload.py (random Gaussians unless a checkpoint or a
+capture is named); pairs are contributing ones (benchmarks/pair_counts.py).
 """
 
 import nurec_lite.threads  # noqa: F401  before torch
@@ -63,6 +63,7 @@ def described(variant: Variant, usage: Usage, architecture: str) -> Row:
     return {
         "workload": None, "sensor": variant.sensor, "architecture": architecture,
         "threads": variant.threads, "min_blocks": variant.min_blocks, "rays": variant.rays, "rows": variant.rows,
+        "ahead": variant.ahead,
         "registers": usage.registers, "spills": usage.spills, "shared": usage.shared,
         "occupancy": occupancy(usage, variant.threads, architecture), "status": None,
     }  # fmt: skip
@@ -70,7 +71,7 @@ def described(variant: Variant, usage: Usage, architecture: str) -> Row:
 
 def shared_row(sensor: str, usage: Usage, architecture: str) -> Row:
     """Of the kernel that serves both sensors."""
-    return described(Variant(sensor, 256, 1, 1, 256), usage, architecture) | {
+    return described(Variant(sensor, 256, 1, 1, 256, 1), usage, architecture) | {
         "min_blocks": None,
         "status": "both sensors",
     }
@@ -170,7 +171,9 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
 def compiled_rows(args: argparse.Namespace) -> list[Row]:
     rows = []
     for sensor in args.sensors:
-        variants = {v.name: v for v in variants_of(sensor, args.threads, args.resident, args.rays, args.rows)}
+        variants = {
+            v.name: v for v in variants_of(sensor, args.threads, args.resident, args.rays, args.rows, args.ahead)
+        }
         named = {"both sensors": SHARED} | {name: v.defines(moving=True) for name, v in variants.items()}
         usages = compile_all(named, args.architectures, None, args.jobs)
         for a in args.architectures:
@@ -184,7 +187,9 @@ def timed_rows(args: argparse.Namespace, device: torch.device) -> list[Row]:
     for workload in make_workloads(args, device):
         for sensor in args.sensors:
             moving = problem_of(workload, sensor, device).moving
-            variants = {v.name: v for v in variants_of(sensor, args.threads, args.resident, args.rays, args.rows)}
+            variants = {
+                v.name: v for v in variants_of(sensor, args.threads, args.resident, args.rays, args.rows, args.ahead)
+            }
             named = {"both sensors": SHARED} | {name: v.defines(moving) for name, v in variants.items()}
             with tempfile.TemporaryDirectory() as folder:
                 usages = compile_all(named, [architecture], Path(folder), args.jobs)
@@ -209,6 +214,9 @@ def parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     p.add_argument("--rays", nargs="+", type=positive, default=[1, 2, 4], help="a thread (%(default)s)")
     p.add_argument("--rows", nargs="+", type=positive, default=[64, 128, 256], help="staged at a time (%(default)s)")
+    p.add_argument(
+        "--ahead", nargs="+", type=positive, default=[1, 4], help="Gaussians looked at together (%(default)s)"
+    )
     p.add_argument(
         "--compile-only", action="store_true", help="registers, spills and shared memory alone: no GPU needed"
     )

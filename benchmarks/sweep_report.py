@@ -11,7 +11,7 @@ from nurec_lite.files import write_text
 
 Row = dict[str, Any]
 COLUMNS = (
-    "workload", "sensor", "architecture", "threads", "min_blocks", "rays", "rows", "registers", "spills", "shared", "occupancy",
+    "workload", "sensor", "architecture", "threads", "min_blocks", "rays", "rows", "ahead", "registers", "spills", "shared", "occupancy",
     "ms", "quarter", "three_quarters", "giga_pairs_per_s", "difference", "status",
 )  # fmt: skip
 FORMATS = {"occupancy": ".0%", "difference": ".1e", "giga_pairs_per_s": ".3g"}  # of other floats .4f
@@ -68,7 +68,8 @@ def write(folder: Path, report: dict[str, Any]) -> None:
 
 
 def pick_of(row: Row) -> str:
+    bounds = ", ".join(str(row[name]) for name in ("threads", "min_blocks", "rays", "ahead"))
     return (
-        f"{row['workload']}, {row['sensor']}, sm_{row['architecture']}: {{{row['threads']}, {row['min_blocks']}, {row['rays']}}} "
-        f"with {row['rows']} rows, {row['ms']:.4f} ms, {row['registers']} registers, {row['spills']} bytes of spills"
+        f"{row['workload']}, {row['sensor']}, sm_{row['architecture']}: {{{bounds}}} with {row['rows']} rows, "
+        f"{row['ms']:.4f} ms, {row['registers']} registers, {row['spills']} bytes of spills"
     )

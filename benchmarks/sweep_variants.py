@@ -55,10 +55,11 @@ class Variant:
     min_blocks: int  # that fit on a multiprocessor
     rays: int  # a thread
     rows: int  # staged at a time
+    ahead: int  # Gaussians that are looked at together
 
     @property
     def name(self) -> str:
-        return f"{self.sensor} {self.threads}x{self.min_blocks}, {self.rays} rays, {self.rows} rows"
+        return f"{self.sensor} {self.threads}x{self.min_blocks}, {self.rays} rays, {self.rows} rows, {self.ahead} ahead"
 
     def defines(self, moving: bool) -> list[str]:
         members = int(self.rows >= FULL_ROWS)
@@ -76,11 +77,12 @@ def variants_of(
     resident: Sequence[int],  # threads that are to fit on a multiprocessor
     rays: Sequence[int],
     rows: Sequence[int],
+    ahead: Sequence[int],
 ) -> list[Variant]:
     """All that make sense: a tile in whole blocks, and as many resident threads as whole blocks have, MOST_BLOCKS or fewer."""
     found = [
-        Variant(sensor, t, r // t, n, staged)
-        for t, r, n, staged in product(threads, resident, rays, rows)
+        Variant(sensor, t, r // t, n, staged, together)
+        for t, r, n, staged, together in product(threads, resident, rays, rows, ahead)
         if TILE_RAYS % (t * n) == 0 and r % t == 0 and r // t <= MOST_BLOCKS
     ]
     return list(dict.fromkeys(found))

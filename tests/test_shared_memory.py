@@ -18,7 +18,7 @@ def staged(rows: int) -> list[int]:
     found = []
     for kernels in read_budget().values():
         for name, limits in kernels.items():
-            launch = re.match(r"renderBackward(?:Camera|Lidar)<Launch<\d+, \d+, \d+, (\d+), \w+>", name)
+            launch = re.match(r"renderBackward(?:Camera|Lidar)<Launch<\d+, \d+, \d+, (\d+), \w+, \d+>", name)
             if launch and int(launch[1]) == rows:
                 assert isinstance(limits["shared"], int)
                 found.append(limits["shared"])

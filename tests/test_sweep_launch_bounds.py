@@ -33,7 +33,7 @@ from scripts.resources import Usage
 
 CPU = torch.device("cpu")
 TINY = Size(48, 60, 16, 64, 300, 40, 200)
-ONE = Variant("lidar", 128, 8, 1, 128)
+ONE = Variant("lidar", 128, 8, 1, 128, 4)
 
 
 @pytest.fixture
@@ -49,24 +49,24 @@ def nvcc() -> None:
 
 
 def test_variants_fill_a_tile_with_whole_blocks() -> None:
-    found = variants_of("camera", [64, 96, 128], [512, 640, 700], [1, 2, 4], [128])
+    found = variants_of("camera", [64, 96, 128], [512, 640, 700], [1, 2, 4], [128], [1])
     sizes = {(v.threads, v.min_blocks, v.rays) for v in found}
     assert sizes == {(t, r // t, n) for t, n in ((64, 1), (64, 2), (64, 4), (128, 1), (128, 2)) for r in (512, 640)}
     assert all(v.sensor == "camera" and v.rows == 128 for v in found) and len(found) == len(sizes)
 
 
 def test_variants_have_no_more_blocks_than_a_multiprocessor_takes() -> None:
-    assert [v.min_blocks for v in variants_of("lidar", [32], [1024, 1280], [1], [64])] == [32]
+    assert [v.min_blocks for v in variants_of("lidar", [32], [1024, 1280], [1], [64], [1])] == [32]
 
 
 def test_what_a_variant_is_compiled_with() -> None:
-    full = Variant("camera", 64, 10, 2, 256)
+    full = Variant("camera", 64, 10, 2, 256, 1)
     assert set(full.defines(moving=False)) == {
         f"-DSWEEP_{x}"
-        for x in ("LIDAR=0", "MOVING=0", "THREADS=64", "MIN_BLOCKS=10", "RAYS=2", "ROWS=256", "MEMBERS=1")
+        for x in ("LIDAR=0", "MOVING=0", "THREADS=64", "MIN_BLOCKS=10", "RAYS=2", "ROWS=256", "MEMBERS=1", "AHEAD=1")
     }
     assert {"-DSWEEP_LIDAR=1", "-DSWEEP_MEMBERS=0"} <= set(ONE.defines(moving=True))
-    assert full.name == "camera 64x10, 2 rays, 256 rows"
+    assert full.name == "camera 64x10, 2 rays, 256 rows, 1 ahead"
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,19 @@ def test_occupancy(usage: Usage, threads: int, architecture: str, share: float |
 
 
 def test_registers_without_a_gpu(nvcc: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    chosen = "--threads 128 --resident 1024 --rays 1 --rows 128 --sensors lidar --device cpu"
+    chosen = "--threads 128 --resident 1024 --rays 1 --rows 128 --ahead 4 --sensors lidar --device cpu"
     main(["--compile-only", *chosen.split(), "--out", str(tmp_path / "out")])
     report = json.loads((tmp_path / "out/sweep.json").read_text())
     shared, one = report["rows"]
     assert shared["status"] == "both sensors" and shared["shared"] == 22528 and shared["min_blocks"] is None
     assert one | {"registers": 64, "occupancy": 0.5} == {
-        "workload": None, "sensor": "lidar", "architecture": "90", "threads": 128, "min_blocks": 8, "rays": 1, "rows": 128,
+        "workload": None, "sensor": "lidar", "architecture": "90", "threads": 128, "min_blocks": 8, "rays": 1, "rows": 128, "ahead": 4,
         "registers": 64, "spills": 0, "shared": 10240, "occupancy": 0.5, "status": None,
     }  # fmt: skip
     assert 32 < one["registers"] <= 64 and one["occupancy"] >= 0.5 and report["choices"] == []
     assert report["command"].startswith("python benchmarks/sweep_launch_bounds.py --compile-only")
     shown = capsys.readouterr().out
-    assert "| lidar | 90 | 128 | 8 | 1 | 128 |" in shown and "0 | 22528 | 50% |" in shown and "| ms |" not in shown
+    assert "| lidar | 90 | 128 | 8 | 1 | 128 | 4 |" in shown and "0 | 22528 | 50% |" in shown and "| ms |" not in shown
     assert shown.strip() in (tmp_path / "out/sweep.md").read_text()
 
 
@@ -130,6 +130,7 @@ def rows() -> list[dict[str, Any]]:
         "registers": 64,
         "spills": 0,
         "shared": 10240,
+        "ahead": 4,
     }
     return [
         base | {"threads": 256, "min_blocks": None, "rays": 1, "rows": 256, "ms": 2.0, "status": "both sensors"},
@@ -144,18 +145,19 @@ def test_the_fastest_of_those_that_agree_is_picked() -> None:
     picked = choices(rows())
     assert [(row["sensor"], row["threads"], row["ms"]) for row in picked] == [("lidar", 128, 1.25), ("camera", 64, 3.0)]
     assert pick_of(picked[0]) == (
-        "random, lidar, sm_90: {128, 8, 1} with 128 rows, 1.2500 ms, 64 registers, 0 bytes of spills"
+        "random, lidar, sm_90: {128, 8, 1, 4} with 128 rows, 1.2500 ms, 64 registers, 0 bytes of spills"
     )
 
 
 def test_the_table_has_the_fastest_first_and_the_pick_in_bold() -> None:
     lines = markdown(rows()).splitlines()
     assert lines[0] == (
-        "| workload | sensor | architecture | threads | min_blocks | rays | rows | registers | spills | shared | ms | difference | status |"
+        "| workload | sensor | architecture | threads | min_blocks | rays | rows | ahead | registers | spills | shared "
+        "| ms | difference | status |"
     )
     assert lines[2].startswith("| **random** | **camera** |")
     assert lines[4] == (
-        "| **random** | **lidar** | **90** | **128** | **8** | **1** | **128** | **64** | **0** | **10240** | **1.2500** "
+        "| **random** | **lidar** | **90** | **128** | **8** | **1** | **128** | **4** | **64** | **0** | **10240** | **1.2500** "
         "| **2.0e-06** |  |"
     )
     assert "**" not in lines[5] and "| 1.5000 |" in lines[5] and lines[6].endswith("| both sensors |")
@@ -185,7 +187,7 @@ def test_gradients_that_differ_are_named() -> None:
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Library]:
     """The shared kernel and a variant for each sensor."""
-    variants = {"lidar": ONE, "camera": Variant("camera", 64, 4, 2, 128)}
+    variants = {"lidar": ONE, "camera": Variant("camera", 64, 4, 2, 128, 3)}
     defines = {"both sensors": SHARED} | {sensor: v.defines(moving=sensor == "lidar") for sensor, v in variants.items()}
     found = {}
     for name, own in defines.items():

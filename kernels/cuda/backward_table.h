@@ -16,6 +16,7 @@ struct Bounds {
     int threads;     // of a block
     int min_blocks;  // that fit on a multiprocessor: the compiler keeps registers below 65536 / (threads * min_blocks)
     int rays;        // a thread; a tile of 256 rays takes 256 / (threads * rays) blocks
+    int ahead;       // Gaussians that a warp looks at together before it goes through those that reach it
 };
 
 struct Staging {
@@ -24,25 +25,25 @@ struct Staging {
 };
 
 // Without the options: one thread a ray of the tile, as many rows as threads, as renderBackward has it.
-constexpr Bounds UNBOUND = {256, 1, 1};
+constexpr Bounds UNBOUND = {256, 1, 1, 1};
 constexpr Staging FULL = {256, true};
 
 // launch_bounds: by sensor, chosen among benchmarks/sweep_launch_bounds.py's variants without spills on any
 // architecture; where another one is faster on one architecture, it gets a table of its own.
 constexpr Bounds BOUNDED[] = {
-    {128, 6, 2},  // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp
-    {128, 4, 2},  // with more gradients: 128 registers
-    {128, 9, 1},  // lidar: 56 registers; half a cell a block, so that the longest cells take more multiprocessors
-    {128, 6, 1},  // with more gradients: 80 registers
+    {128, 6, 2, 1},  // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp
+    {128, 4, 2, 1},  // with more gradients: 128 registers
+    {128, 9, 1, 1},  // lidar: 56 registers; half a cell a block, so that the longest cells take more multiprocessors
+    {128, 6, 1, 1},  // with more gradients: 80 registers
 };
 
 // shared_memory: 10 KB a block instead of 21. Not staged are indices (only what contributes needs them), gradients
 // (they stay in registers until a warp has added them up) and rays (each belongs to one thread).
 constexpr Staging HALF = {128, false};
 
-template <int THREADS_, int MIN_BLOCKS_, int RAYS_, int ROWS_, bool MEMBERS_>
+template <int THREADS_, int MIN_BLOCKS_, int RAYS_, int ROWS_, bool MEMBERS_, int AHEAD_>
 struct Launch {
-    static constexpr int THREADS = THREADS_, MIN_BLOCKS = MIN_BLOCKS_, RAYS = RAYS_, ROWS = ROWS_;
+    static constexpr int THREADS = THREADS_, MIN_BLOCKS = MIN_BLOCKS_, RAYS = RAYS_, ROWS = ROWS_, AHEAD = AHEAD_;
     static constexpr bool MEMBERS = MEMBERS_;
 };
 
@@ -55,7 +56,8 @@ constexpr Staging staging_of(int plan) {
 }
 
 template <Sensor SENSOR, int PLAN>
-using LaunchOf = Launch<bounds_of(SENSOR, PLAN).threads, bounds_of(SENSOR, PLAN).min_blocks,
-                        bounds_of(SENSOR, PLAN).rays, staging_of(PLAN).rows, staging_of(PLAN).members>;
+using LaunchOf =
+    Launch<bounds_of(SENSOR, PLAN).threads, bounds_of(SENSOR, PLAN).min_blocks, bounds_of(SENSOR, PLAN).rays,
+           staging_of(PLAN).rows, staging_of(PLAN).members, bounds_of(SENSOR, PLAN).ahead>;
 
 }  // namespace nurec::cuda

@@ -151,6 +151,39 @@ __device__ bool blend_one(Batch<L> const& batch, int64_t const* list, int k, One
     return __any_sync(ALL_LANES, open);
 }
 
+// Which of the next AHEAD Gaussians of n reach a ray of the warp, a bit each. On a captured sweep a warp passes five of
+// six by: looked at together, they do not wait for one another.
+template <class N, class L>
+__device__ unsigned reaching(Batch<L> const& batch, int k, int n, OneRay<N> const (&rays)[L::RAYS]) {
+    unsigned found = 0;
+#pragma unroll
+    for (int v = 0; v < L::AHEAD; ++v) {
+        Row const& g = batch.rows[smaller(k + v, n - 1)];
+        bool seen = false;
+#pragma unroll
+        for (int j = 0; j < L::RAYS; ++j) {
+            Response<float> const at = respond<N::MOVING>(g.frame, g.opacity, rays[j].ray);
+            seen |= rays[j].open & reaches(at.alpha, at.t);
+        }
+        found |= unsigned(__any_sync(ALL_LANES, seen & (k + v < n))) << v;
+    }
+    return found;
+}
+
+// The next AHEAD Gaussians of n; false when all rays of the warp have ended.
+template <class N, class L>
+__device__ bool blend_next(Batch<L> const& batch, int64_t const* list, int k, int n, OneRay<N> (&rays)[L::RAYS],
+                           MomentRow* sums) {
+    if constexpr (L::AHEAD == 1) {
+        return blend_one<N, L>(batch, list, k, rays, sums);
+    } else {
+        bool going = true;
+        for (unsigned left = reaching<N, L>(batch, k, n, rays); left && going; left &= left - 1)
+            going = blend_one<N, L>(batch, list, k + __ffs(int(left)) - 1, rays, sums);
+        return going;
+    }
+}
+
 template <class N, class L>
 __device__ void backward_block(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d) {
     __shared__ Batch<L> batch;
@@ -170,7 +203,7 @@ __device__ void backward_block(RenderParams const& p, RenderOutputs const& out, 
         stage<L>(p.rows, list, n, batch);
         __syncthreads();
         bool going = __any_sync(ALL_LANES, open);
-        for (int k = 0; k < n && going; ++k) going = blend_one<N, L>(batch, list, k, rays, d.moments);
+        for (int k = 0; k < n && going; k += L::AHEAD) going = blend_next<N, L>(batch, list, k, n, rays, d.moments);
         open = going;
     }
 #pragma unroll

@@ -8,10 +8,16 @@ namespace nurec {
 
 constexpr float T_MIN = 1e-4f;  // a Gaussian that would take T below this is not blended and ends the ray
 
+// Whether a Gaussian may be seen on a ray that has not ended.
+template <class T>
+NUREC_FN bool reaches(T alpha, T t) {
+    return (alpha >= T(ALPHA_MIN)) & (t >= T(NEAR));
+}
+
 // One Gaussian against the state of a ray: its weight, 0 if it is skipped or ends the ray. `T_` becomes what passes on.
 template <class T>
 NUREC_FN T blend_weight(T alpha, T t, T& T_, bool& open) {
-    bool const seen = open & (alpha >= T(ALPHA_MIN)) & (t >= T(NEAR));
+    bool const seen = open & reaches(alpha, t);
     T const after = T_ * (1 - alpha);
     bool const kept = seen & (after >= T(T_MIN));
     open = open & (kept | !seen);

@@ -3,8 +3,8 @@
 
 Idea: left alone, the compiler takes as many registers as help one thread, and few warps fit on a multiprocessor. `__launch_bounds__`
 states how many threads a block has and how many blocks are to fit, which is a budget. The table of kernels/cuda/backward_table.h has a row
-a sensor: threads, blocks, and rays a thread, for two rays share what is read of a Gaussian and what is added over a warp. A block
-with fewer threads than the tile has rays takes a part of it.
+a sensor: threads, blocks, rays a thread, for two rays share what is read of a Gaussian and what is added over a warp, and how many
+Gaussians a warp looks at together. A block with fewer threads than the tile has rays takes a part of it.
 Source: NVIDIA's Nsight post on Omniverse NuRec (64 registers for the lidar, 128 for the camera); rows from
 benchmarks/sweep_launch_bounds.py.
 Gain: one H200, backward by CUDA events: a whole KITTI sweep 6.90 -> 6.04 ms, a simulated image of 1920x1080 2.49 -> 2.00, a training step
