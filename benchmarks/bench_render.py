@@ -39,7 +39,7 @@ from nurec_lite.environment import choose_device, environment
 from nurec_lite.files import write_text
 from nurec_lite.profiling.ranges import switch
 from nurec_lite.splat.peer import load_peer
-from nurec_lite.splat.views import CameraView
+from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.stages import Stages
 
 TOLERANCE = 1e-3  # largest difference between sets of options (render_contenders.difference), unless rounding does more
@@ -114,15 +114,14 @@ def bench_view(
         rows[name] |= figures(samples, contenders[name].counts().to_dict())
     return {
         "workload": workload.name, "sensor": sensor, **workload.described, "gaussians": len(first.gaussians),
-        "view": described(first), "rounding": rounding, "rows": rows,
+        "view": described(first.view), "rounding": rounding, "rows": rows,
     }  # fmt: skip
 
 
-def described(own: Own) -> dict[str, Any]:
-    if isinstance(own.view, CameraView):
-        c = own.view.camera
-        return {"image": [c.width, c.height], "shutter": c.shutter}
-    return {"beams": len(own.view.lidar.elevations), "azimuth_steps": own.view.lidar.azimuth_steps}
+def described(view: CameraView | LidarView) -> dict[str, Any]:
+    if isinstance(view, CameraView):
+        return {"image": [view.camera.width, view.camera.height], "shutter": view.camera.shutter}
+    return {"beams": len(view.lidar.elevations), "azimuth_steps": view.lidar.azimuth_steps}
 
 
 def checked(contender: Own, first: Own, tolerance: float) -> dict[str, Any]:

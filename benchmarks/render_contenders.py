@@ -19,7 +19,7 @@ from nurec_lite.opt import build_stages, known_options, parameters_of, unknown_o
 from nurec_lite.profiling.ranges import BACKWARD, span
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
-from nurec_lite.splat.views import CameraView
+from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.stages import Stages, collected
 
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
@@ -105,18 +105,13 @@ class Own:
 
     def render(self, pairs: PairList) -> list[Tensor]:
         """What has gradients in training."""
-        if isinstance(self.view, CameraView):
-            return [self.stages.render_camera(self.gaussians, self.view, pairs, self._sky).colour]
-        returns = self.stages.render_lidar(self.gaussians, self.view, pairs)
-        return [returns.distance, returns.intensity, returns.drop]
+        return outputs_of(self.stages, self.gaussians, self.view, pairs, self._sky)
 
     def gradients(self, outputs: list[Tensor]) -> dict[str, Tensor | None]:
         """By the names of the Gaussians' tensors; None where nothing depends on one."""
         if self._upstream is None:
             self._upstream = [upstream_of(output) for output in outputs]
-        leaves = leaves_of(self.gaussians)
-        found = torch.autograd.grad(outputs, list(leaves.values()), self._upstream, allow_unused=True)
-        return dict(zip(leaves, found, strict=True))
+        return gradients_of(self.gaussians, outputs, self._upstream)
 
     def counts(self) -> PairCounts:
         return count_pairs(self.gaussians, self.view, self.pairs())
@@ -126,6 +121,30 @@ class Own:
         assert isinstance(self.view, CameraView)
         black = torch.full_like(self._sky, -100.0)  # logits
         return self.stages.render_camera(self.gaussians, self.view, self.pairs(), black).colour
+
+
+def outputs_of(
+    stages: Stages,
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+    pairs: PairList,
+    sky: Tensor,  # [3, H, W] logits, of a camera's background
+) -> list[Tensor]:  # an image's colour; a sweep's range, intensity and ray drop
+    if isinstance(view, CameraView):
+        return [stages.render_camera(gaussians, view, pairs, sky).colour]
+    returns = stages.render_lidar(gaussians, view, pairs)
+    return [returns.distance, returns.intensity, returns.drop]
+
+
+def gradients_of(
+    gaussians: AnyGaussians,  # `as_leaves`
+    outputs: list[Tensor],
+    upstream: list[Tensor],  # gradients of the outputs
+) -> dict[str, Tensor | None]:
+    """By the names of the Gaussians' tensors; None where nothing depends on one."""
+    leaves = leaves_of(gaussians)
+    found = torch.autograd.grad(outputs, list(leaves.values()), upstream, allow_unused=True)
+    return dict(zip(leaves, found, strict=True))
 
 
 def nudged(gaussians: AnyGaussians, seed: int) -> AnyGaussians:
@@ -152,9 +171,9 @@ def leaves_of(gaussians: AnyGaussians) -> dict[str, Tensor]:
 
 
 def upstream_of(output: Tensor) -> Tensor:
-    """Gradients of a loss, the same for outputs of the same shape on every device."""
+    """Gradients of a loss, the same for outputs of the same shape on every device and in every precision."""
     made = torch.randn(output.shape, generator=torch.Generator().manual_seed(output.numel()))
-    return (made / output.numel()).to(output.device)
+    return (made / output.numel()).to(output)
 
 
 def difference(a: Own, b: Own) -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenes and the views that benchmarks/bench_render.py and benchmarks/diagnose_backward.py render: each seen by a camera and by a lidar.
+"""Scenes and the views that bench_render.py, bench_gradients.py and diagnose_backward.py render: each seen by a camera and by a lidar.
 
 captured    a capture's own image and sweep, from the middle of what is held out; the scene of a checkpoint, or else the initial one
 simulated   the project's own street with a camera of 1920x1080 and a lidar of 128 beams; its initial scene, or one that was trained on

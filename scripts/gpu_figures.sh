@@ -10,7 +10,8 @@
 # timeline  nsys of the baseline, of the option workers, and of workers with OPTIONS, ten steps each with pictures, the first and the last
 #           compared, and 500 steps of the last with relocation
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once on GPUS (1) GPUs
-# kernels   bench_render with the backward options one after another and gsplat beside them; ncu of the backward kernels
+# kernels   bench_render with the backward options one after another and gsplat beside them; how far from float64 each is on the drive;
+#           ncu of the backward kernels
 # sweep     launch bounds: every variant compiled, checked and timed
 # ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
 #
@@ -23,7 +24,7 @@ OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
 BACKWARD="split_backward,launch_bounds,shared_memory"
 STEPS="${STEPS:-7000}"
 
-[ $# -ge 2 ] || { sed -n '3,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1; shift
 parts=() data=()
 while [ $# -gt 0 ]; do
@@ -78,9 +79,11 @@ diagnosed() {
 }
 
 kernels() {
-    local status=0
-    "$PYTHON" benchmarks/bench_render.py --opt '' split_backward split_backward,launch_bounds "$BACKWARD" --peer \
+    local status=0 sets=('' split_backward split_backward,launch_bounds "$BACKWARD")
+    "$PYTHON" benchmarks/bench_render.py --opt "${sets[@]}" --peer \
         --train-steps 300 --out "$out/render.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
+    "$PYTHON" benchmarks/bench_gradients.py --opt "${sets[@]}" --workloads captured \
+        --out "$out/gradients.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
     diagnosed diagnosis || status=1
     diagnosed diagnosis_split --opt split_backward --workloads captured || status=1
     diagnosed diagnosis_bounds --opt split_backward,launch_bounds --workloads captured || status=1

@@ -57,7 +57,7 @@ def blend(
     saved = int((pairs.offsets[1:] - pairs.offsets[:-1]).sum()) * pairs.rays.shape[1]
     chunks = []
     for start in range(0, len(pairs.rays), CHUNK_TILES):
-        args = (table, vectors, layout, _slice(pairs, start, start + CHUNK_TILES))
+        args = (table, vectors, layout, pairs.part(start, start + CHUNK_TILES))
         keep = saved <= SAVED_PAIRS or not torch.is_grad_enabled()
         chunks.append(_blend_chunk(*args) if keep else checkpoint(_blend_chunk, *args, use_reentrant=False))
     per_tile = torch.cat(chunks) if chunks else table.new_zeros(0, pairs.rays.shape[1], features.shape[1] + 3)
@@ -126,12 +126,6 @@ def _ray_vectors(rays: Rays, layout: _Layout) -> Tensor:
     if not layout.moving:
         return d
     return torch.cat([d, torch.linalg.cross(r, d), rays.delays[:, None] * d, r], dim=-1)
-
-
-def _slice(pairs: PairList, start: int, stop: int) -> PairList:
-    offsets = pairs.offsets[start : stop + 1]
-    first = int(offsets[0])
-    return PairList(pairs.rays[start:stop], offsets - first, pairs.gaussians[first : int(offsets[-1])])
 
 
 def _blend_chunk(table: Tensor, vectors: Tensor, layout: _Layout, pairs: PairList) -> Tensor:

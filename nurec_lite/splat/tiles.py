@@ -27,6 +27,12 @@ class PairList:
     offsets: Tensor  # [T + 1] int64
     gaussians: Tensor  # [L] int64, into the Gaussians that were projected
 
+    def part(self, start: int, stop: int) -> "PairList":
+        """Of the tiles from start to before stop alone."""
+        offsets = self.offsets[start : stop + 1]
+        first = int(offsets[0])
+        return PairList(self.rays[start:stop], offsets - first, self.gaussians[first : int(offsets[-1])])
+
 
 @torch.no_grad()
 def tile(

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far outputs and gradients of the kernels are from float64, camera beside lidar.
+
+    python benchmarks/bench_gradients.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
+    python benchmarks/bench_gradients.py --workloads captured --capture data=kitti_raw data.root=FOLDER data.downscale=4
+    python benchmarks/bench_gradients.py --opt '' split_backward split_backward,launch_bounds
+
+benchmarks/render_workload.py has the scenes and views. The first set of options that --opt names collects the Gaussians and makes the
+lists; every set renders these, and so does the torch reference in float64 (benchmarks/render_truth.py), whose gradients are the truth:
+those of a random loss on an image's colour, on a sweep's range, intensity and ray drop. A distance is the norm of the difference over
+the norm of the truth, of an output or (`d means`) of a gradient; of a quaternion's gradient, without what lies along the quaternion.
+
+`nudged` is the first set when every mean goes to the next float32, from float64; `rounding` is how far that is from the first set itself
+(each the largest of three draws). A set that is further from float64 than --tolerance and than twice `rounding` ends the benchmark with
+exit code 1; `nudged` does not count there, since what is wrong in the first set is wrong in it, too. `worst share` is what the worst
+Gaussian has in the first set's squared error: near 1 that one Gaussian makes the distance, near 0 all of them do.
+"""
+
+import nurec_lite.threads  # noqa: F401  before torch
+
+# isort: split
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from benchmarks.bench_render import DRAWS, ROOM, TOLERANCE, described
+from benchmarks.bench_step import positive
+from benchmarks.render_contenders import stages_with
+from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, rendered, truth
+from benchmarks.render_workload import Workload, add_arguments, make_workloads
+from nurec_lite.command import mended
+from nurec_lite.environment import choose_device, environment
+from nurec_lite.files import write_text
+from nurec_lite.stages import Stages
+
+Distances = dict[str, float]  # by the name of an output, or `d` and the name of a gradient
+
+
+def bench(args: argparse.Namespace) -> dict[str, Any]:
+    """All that goes into the file, conditions first."""
+    device = choose_device(args.device)
+    sets = {name: stages_with(name, device) for name in args.opt}
+    try:
+        views = [
+            bench_view(workload, sensor, sets, args)
+            for workload in make_workloads(args, device)
+            for sensor in args.sensors
+        ]
+    finally:
+        for stages in sets.values():
+            stages.close()
+    return {
+        "command": shlex.join(["python", "benchmarks/bench_gradients.py", *args.arguments]),
+        "environment": environment(device), "tolerance": args.tolerance, "room": ROOM, "draws": DRAWS,
+        "pairs_at_once": args.pairs, "views": views,
+    }  # fmt: skip
+
+
+# ---- one view
+
+
+def bench_view(workload: Workload, sensor: str, sets: dict[str, Stages], args: argparse.Namespace) -> dict[str, Any]:
+    first = next(iter(sets.values()))
+    problem = problem_of(first, workload, sensor)
+    found = {f"own {name}".strip(): rendered(stages, problem) for name, stages in sets.items()}
+    draws = [rendered(first, problem.nudged(seed)) for seed in range(DRAWS)]
+    return {
+        "workload": workload.name, "sensor": sensor, **workload.described, "gaussians": len(problem.gaussians),
+        "view": described(problem.view), "entries": int(problem.pairs.offsets[-1]),
+        "groups": sum(1 for _ in groups(problem.pairs, args.pairs)),
+        **compared(found, draws, truth(problem, args.pairs), args.tolerance),
+    }  # fmt: skip
+
+
+def compared(
+    found: dict[str, Rendered],  # by sets of options
+    draws: list[Rendered],  # of the first, on nudged means
+    exact: Rendered,
+    tolerance: float,
+) -> dict[str, Any]:
+    first = next(iter(found.values()))
+    rounding = largest([distances(draw, first) for draw in draws])
+    limit = {name: max(tolerance, ROOM * value) for name, value in rounding.items()}
+    rows = {name: distances(one, exact) for name, one in found.items()}
+    return {
+        "rows": {name: {"status": status(row, limit), "distance": row} for name, row in rows.items()},
+        "nudged": largest([distances(draw, exact) for draw in draws]), "rounding": rounding, "limit": limit,
+        "worst_share": {f"d {k}": worst_share(v, exact.gradients[k]) for k, v in first.gradients.items()},
+    }  # fmt: skip
+
+
+def distances(found: Rendered, exact: Rendered) -> Distances:
+    expected = exact.tensors()
+    return {name: distance(tensor, expected[name]) for name, tensor in found.tensors().items()}
+
+
+def distance(found: Tensor, exact: Tensor) -> float:
+    """Relative, or the norm itself of what should be 0."""
+    off, scale = float((found - exact).norm()), float(exact.norm())
+    return off / scale if scale else off
+
+
+def largest(draws: list[Distances]) -> Distances:
+    return {name: max(draw[name] for draw in draws) for name in draws[0]}
+
+
+def status(row: Distances, limit: Distances) -> str | None:
+    """What is too far, or None."""
+    far = [f"{name} {off:.1e} (limit {limit[name]:.1e})" for name, off in row.items() if not off <= limit[name]]
+    return "too far from float64: " + ", ".join(far) if far else None
+
+
+def worst_share(found: Tensor, exact: Tensor) -> float:  # [N, ...] each
+    """Of the squared error, that of the one Gaussian which has most."""
+    squares = (found - exact).flatten(1).square().sum(1) if found.ndim > 1 else (found - exact).square()
+    total = float(squares.sum())
+    return float(squares.max()) / total if total else 0.0
+
+
+# ---- the report
+
+
+def text(report: dict[str, Any]) -> str:
+    lines = [report["environment"]["device"]]
+    for view in report["views"]:
+        lines += ["", *_view_lines(view)]
+    return "\n".join(lines)
+
+
+def _view_lines(view: dict[str, Any]) -> list[str]:
+    what = ", ".join(f"{k} {v}" for k, v in view["view"].items())
+    rows = {name: row["distance"] for name, row in view["rows"].items()}
+    rows |= {name: view[name] for name in ("nudged", "rounding")}
+    shown = [name for name in view["rounding"] if any(row[name] for row in rows.values())]  # some play no part
+    width = max(len(name) for name in (*rows, "worst share"))
+    share = "".join(f"{view['worst_share'][name]:14.2f}" if name in view["worst_share"] else " " * 14 for name in shown)
+    return [
+        f"{view['workload']}, {view['sensor']} ({view['scene']}): {view['gaussians']} Gaussians, {what}, {view['entries']} entries",
+        " " * width + "".join(f"{name:>14}" for name in shown),
+        *(f"{name:{width}}" + "".join(f"{row[key]:14.1e}" for key in shown) for name, row in rows.items()),
+        f"{'worst share':{width}}{share}",
+        *(f"{name} is {row['status']}" for name, row in view["rows"].items() if row["status"]),
+    ]
+
+
+# ---- the command
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_arguments(p)
+    p.add_argument("--opt", nargs="+", default=[""], metavar="A,B", help="sets of options, '' is none (one set: none)")
+    p.add_argument("--tolerance", type=float, default=TOLERANCE, help="of distances from float64 (%(default)s)")
+    p.add_argument("--pairs", type=positive, default=PAIRS, help="(ray, entry) pairs of a group of tiles (%(default)s)")
+    p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
+    return p
+
+
+def main(arguments: list[str]) -> None:
+    args = parser().parse_args(arguments)
+    args.arguments = arguments
+    with mended("train"):
+        args.size = args.size or ("full" if choose_device(args.device).type == "cuda" else "small")
+        report = bench(args)
+        if args.out:
+            write_text(args.out, json.dumps(report, indent=1) + "\n")
+    print(text(report))
+    if any(row["status"] for view in report["views"] for row in view["rows"].values()):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
