@@ -29,6 +29,16 @@ def test_first_blocks_and_blocks_with_rows() -> None:
     close(call("blocks_with_rows", begin, end, column(*(7 * [SIZE]))), column(0, 1, 2, 1, 2, 0, 2), 0)
 
 
+def test_blocks_that_a_track_begins_by() -> None:
+    """Those that are not before its first block, which is start / size + track."""
+    start, track, block = (x.reshape(-1, 1).double() for x in torch.meshgrid(
+        torch.tensor([0, 1, 255, 256, 257, 1000]), torch.arange(4), torch.arange(9), indexing="ij"
+    ))  # fmt: skip
+    size = torch.full_like(start, SIZE)
+    first = call("first_block", start, track, size)
+    close(call("begins_by", start, track, block, size), (first <= block).double(), 0)
+
+
 @pytest.mark.parametrize("size", [256, 768])
 @pytest.mark.parametrize("starts", [(0, 1, 1, 5000), (0, 0, 0, 0), (0, 256, 512, 513), (0, 700, 700, 701)])
 def test_every_row_has_one_block_of_its_track(starts: tuple[int, ...], size: int) -> None:

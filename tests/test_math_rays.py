@@ -230,6 +230,15 @@ def test_limits_of_a_weight() -> None:
     close(call("blend_weight", cases[:, :4]), cases[:, 4:], 1e-15)
 
 
+def test_what_reaches_a_ray() -> None:
+    """From 1/255 of alpha and the near plane on, both included."""
+    alpha, t = (
+        torch.tensor([x], dtype=F64).T
+        for x in ([ALPHA_MIN, ALPHA_MIN, 0.5, 0.999 * ALPHA_MIN, 0.5], [NEAR, 7, 7, 7, 0.999 * NEAR])
+    )
+    close(call("reaches", alpha, t), torch.tensor([[1.0, 1, 1, 0, 0]], dtype=F64).T, 0)
+
+
 def test_derivative_of_blending() -> None:
     for n in (1, 5, 33, 65):
         alpha, t = ray_of(n)

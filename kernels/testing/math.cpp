@@ -58,6 +58,10 @@ NUREC_FN D block_of_start(D start, D track, D size) {
     return D(first_block(int64_t(start), int64_t(track), int64_t(size)));
 }
 
+NUREC_FN D block_is_not_before(D start, D track, D block, D size) {
+    return D(begins_by(int64_t(start), int64_t(track), int64_t(block), int64_t(size)));
+}
+
 NUREC_FN D blocks_between(D begin, D end, D size) {
     return D(blocks_with_rows(int64_t(begin), int64_t(end), int64_t(size)));
 }
@@ -126,6 +130,10 @@ NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
     bool still = open > 0;
     D const weight = blend_weight(alpha, t, T, still);
     return {weight, T, D(still)};
+}
+
+NUREC_FN D may_be_seen(D alpha, D t) {
+    return D(reaches(alpha, t));
 }
 
 struct BlendGrad {
@@ -287,6 +295,7 @@ NUREC_EXPORT(interpolate_between, interpolate_between<D>)
 NUREC_EXPORT(interpolate_between_backward, interpolate_between_backward<D>)
 
 NUREC_EXPORT(first_block, block_of_start)
+NUREC_EXPORT(begins_by, block_is_not_before)
 NUREC_EXPORT(blocks_with_rows, blocks_between)
 NUREC_EXPORT(track_of_block, block_to_track)
 NUREC_EXPORT(keys_around, keys)
@@ -317,6 +326,7 @@ NUREC_EXPORT(add_moments_alpha_moving, moments_with<true, false>)
 NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
 NUREC_EXPORT(moments_backward, parameters_of)
 
+NUREC_EXPORT(reaches, may_be_seen)
 NUREC_EXPORT(blend_weight, weight_of)
 NUREC_EXPORT(blend_backward, alpha_gradient)
 
