@@ -10,30 +10,15 @@ struct State {
     float features[MAX_FEATURES] = {};
 };
 
-constexpr int AHEAD = 1;  // Gaussians whose responses are computed together
-
-__device__ void blend_one(float const* features, float alpha, float t, State& s, bool& open) {
-    float const before = s.T;
-    float const w = blend_weight(alpha, t, s.T, open);
-    if (w == 0) return;
-    for (int c = 0; c < MAX_FEATURES; ++c) s.features[c] += w * features[c];
-    s.distance += w * t;
-    if (before > 0.5f && s.T <= 0.5f) s.median = t;
-}
-
-// The next AHEAD Gaussians of n.
 template <bool MOVING>
-__device__ void blend_next(Row const* g, int n, Ray<float> const& ray, State& s, bool& open) {
-    float alpha[AHEAD], t[AHEAD];
-#pragma unroll
-    for (int v = 0; v < AHEAD; ++v) {
-        Row const& row = g[smaller(v, n - 1)];
-        Response<float> const at = respond<MOVING>(row.frame, row.opacity, ray);
-        alpha[v] = at.alpha, t[v] = at.t;
-    }
-#pragma unroll
-    for (int v = 0; v < AHEAD; ++v)
-        if (v < n) blend_one(g[v].features, alpha[v], t[v], s, open);
+__device__ void blend_one(Row const& g, Ray<float> const& ray, State& s, bool& open) {
+    Response<float> const at = respond<MOVING>(g.frame, g.opacity, ray);
+    float const before = s.T;
+    float const w = blend_weight(at.alpha, at.t, s.T, open);
+    if (w == 0) return;
+    for (int c = 0; c < MAX_FEATURES; ++c) s.features[c] += w * g.features[c];
+    s.distance += w * at.t;
+    if (before > 0.5f && s.T <= 0.5f) s.median = at.t;
 }
 
 template <bool MOVING>
@@ -48,7 +33,7 @@ __global__ void __launch_bounds__(TILE_RAYS) renderForward(RenderParams p, Rende
         int const n = int(end - first < BATCH ? end - first : BATCH);
         if (int(threadIdx.x) < n) copy_row(batch[threadIdx.x], p.rows[p.gaussians[first + threadIdx.x]]);
         __syncthreads();
-        for (int k = 0; k < n && open; k += AHEAD) blend_next<MOVING>(batch + k, n - k, ray, s, open);
+        for (int k = 0; k < n && open; ++k) blend_one<MOVING>(batch[k], ray, s, open);
     }
     if (i < 0) return;
 #pragma unroll
