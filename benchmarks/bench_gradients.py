@@ -28,9 +28,9 @@ from typing import Any
 
 from torch import Tensor
 
-from benchmarks.bench_render import DRAWS, ROOM, TOLERANCE, described
+from benchmarks.bench_render import described
 from benchmarks.bench_step import positive
-from benchmarks.render_contenders import stages_with
+from benchmarks.render_contenders import DRAWS, ROOM, TOLERANCE, limit, relative, stages_with
 from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, rendered, truth
 from benchmarks.render_workload import Workload, add_arguments, make_workloads
 from nurec_lite.command import mended
@@ -85,33 +85,27 @@ def compared(
 ) -> dict[str, Any]:
     first = next(iter(found.values()))
     rounding = largest([distances(draw, first) for draw in draws])
-    limit = {name: max(tolerance, ROOM * value) for name, value in rounding.items()}
+    limits = {name: limit(tolerance, value) for name, value in rounding.items()}
     rows = {name: distances(one, exact) for name, one in found.items()}
     return {
-        "rows": {name: {"status": status(row, limit), "distance": row} for name, row in rows.items()},
-        "nudged": largest([distances(draw, exact) for draw in draws]), "rounding": rounding, "limit": limit,
+        "rows": {name: {"status": status(row, limits), "distance": row} for name, row in rows.items()},
+        "nudged": largest([distances(draw, exact) for draw in draws]), "rounding": rounding, "limit": limits,
         "worst_share": {f"d {k}": worst_share(v, exact.gradients[k]) for k, v in first.gradients.items()},
     }  # fmt: skip
 
 
 def distances(found: Rendered, exact: Rendered) -> Distances:
     expected = exact.tensors()
-    return {name: distance(tensor, expected[name]) for name, tensor in found.tensors().items()}
-
-
-def distance(found: Tensor, exact: Tensor) -> float:
-    """Relative, or the norm itself of what should be 0."""
-    off, scale = float((found - exact).norm()), float(exact.norm())
-    return off / scale if scale else off
+    return {name: relative(tensor, expected[name]) for name, tensor in found.tensors().items()}
 
 
 def largest(draws: list[Distances]) -> Distances:
     return {name: max(draw[name] for draw in draws) for name in draws[0]}
 
 
-def status(row: Distances, limit: Distances) -> str | None:
+def status(row: Distances, limits: Distances) -> str | None:
     """What is too far, or None."""
-    far = [f"{name} {off:.1e} (limit {limit[name]:.1e})" for name, off in row.items() if not off <= limit[name]]
+    far = [f"{name} {off:.1e} (limit {limits[name]:.1e})" for name, off in row.items() if not off <= limits[name]]
     return "too far from float64: " + ", ".join(far) if far else None
 
 

@@ -30,7 +30,17 @@ import torch
 
 from benchmarks.bench_step import positive, spread
 from benchmarks.quiet import Others
-from benchmarks.render_contenders import Contender, Fill, Own, Recorder, difference, stages_with
+from benchmarks.render_contenders import (
+    DRAWS,
+    TOLERANCE,
+    Contender,
+    Fill,
+    Own,
+    Recorder,
+    difference,
+    limit,
+    stages_with,
+)
 from benchmarks.render_peer import VARIANTS, Gsplat
 from benchmarks.render_workload import Workload, add_arguments, make_workloads
 from nurec_lite.command import mended
@@ -42,8 +52,6 @@ from nurec_lite.splat.peer import load_peer
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.stages import Stages
 
-TOLERANCE = 1e-3  # largest difference between sets of options (render_contenders.difference), unless rounding does more
-ROOM, DRAWS = 2, 3  # ROOM times what rounding does, the largest of so many draws
 PHASES = ("project", "tile", "forward", "backward")
 
 
@@ -99,7 +107,7 @@ def bench_view(
     own = {f"own {name}".strip(): Own(stages, workload, sensor) for name, stages in sets.items()}
     first = next(iter(own.values()))
     rounding = max(difference(Own(first.stages, workload, sensor, seed), first) for seed in range(DRAWS))
-    tolerance = max(args.tolerance, ROOM * rounding)
+    tolerance = limit(args.tolerance, rounding)
     rows = {name: checked(contender, first, tolerance) for name, contender in own.items()}
     contenders: dict[str, Contender] = {name: own[name] for name, row in rows.items() if row["status"] is None}
     if peer is not None and isinstance(first.view, CameraView):

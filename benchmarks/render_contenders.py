@@ -25,6 +25,8 @@ from nurec_lite.stages import Stages, collected
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
 PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backward"}  # range -> what reports call it
 COPIES = 4
+TOLERANCE = 1e-3  # of `relative`, unless rounding does more
+ROOM, DRAWS = 2, 3  # ROOM times what rounding does, the largest of so many draws of `nudged`
 
 
 def stages_with(
@@ -182,9 +184,19 @@ def difference(a: Own, b: Own) -> float:
     worst = 0.0
     for own, other in zip(_results(a), _results(b), strict=True):
         for name in own.keys() & other.keys():
-            scale, off = (float(t.double().norm()) for t in (other[name], own[name] - other[name]))
-            worst = max(worst, off / scale if scale else off)
+            worst = max(worst, relative(own[name], other[name]))
     return worst
+
+
+def relative(found: Tensor, expected: Tensor) -> float:
+    """Norm of the difference over the norm; the norm itself of what should be 0."""
+    off, scale = float((found - expected).double().norm()), float(expected.double().norm())
+    return off / scale if scale else off
+
+
+def limit(tolerance: float, rounding: float) -> float:
+    """Up to where two results count as equal."""
+    return max(tolerance, ROOM * rounding)
 
 
 def _results(own: Own) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -28,11 +28,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.bench_render import DRAWS, ROOM
 from benchmarks.bench_step import mark, milliseconds, positive, spread
 from benchmarks.pair_counts import count_pairs
 from benchmarks.quiet import Others
-from benchmarks.render_contenders import Fill
+from benchmarks.render_contenders import DRAWS, TOLERANCE, Fill, limit, relative
 from benchmarks.render_workload import Workload, add_arguments, make_workloads
 from benchmarks.sweep_report import Row, choices, markdown, pick_of, write
 from benchmarks.sweep_variants import (
@@ -51,9 +50,6 @@ from nurec_lite.config import ConfigError
 from nurec_lite.environment import choose_device, environment
 from nurec_lite.stages import Stages, collected
 from scripts.resources import ARCHITECTURES, Usage
-
-TOLERANCE = 1e-3  # of a gradient: norm of the difference over the norm; or ROOM times what rounding does to it
-
 
 # ---- rows
 
@@ -111,15 +107,13 @@ def checked(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor], r
     off = difference(found, expected)
     return {
         "difference": off,
-        "status": None if off <= max(TOLERANCE, ROOM * rounding) else f"disagrees: off by {off:.1e}",
+        "status": None if off <= limit(TOLERANCE, rounding) else f"disagrees: off by {off:.1e}",
     }
 
 
 def difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
     """The largest of all gradients'."""
-    return max(
-        float((found[k] - v).norm() / v.norm()) if v.any() else float(found[k].norm()) for k, v in expected.items()
-    )
+    return max(relative(found[k], v) for k, v in expected.items())
 
 
 def rounding_of(
@@ -168,12 +162,15 @@ def sweep(args: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def asked_for(args: argparse.Namespace, sensor: str) -> dict[str, Variant]:  # by name
+    found = variants_of(sensor, args.threads, args.resident, args.rays, args.rows, args.ahead)
+    return {variant.name: variant for variant in found}
+
+
 def compiled_rows(args: argparse.Namespace) -> list[Row]:
     rows = []
     for sensor in args.sensors:
-        variants = {
-            v.name: v for v in variants_of(sensor, args.threads, args.resident, args.rays, args.rows, args.ahead)
-        }
+        variants = asked_for(args, sensor)
         named = {"both sensors": SHARED} | {name: v.defines(moving=True) for name, v in variants.items()}
         usages = compile_all(named, args.architectures, None, args.jobs)
         for a in args.architectures:
@@ -187,9 +184,7 @@ def timed_rows(args: argparse.Namespace, device: torch.device) -> list[Row]:
     for workload in make_workloads(args, device):
         for sensor in args.sensors:
             moving = problem_of(workload, sensor, device).moving
-            variants = {
-                v.name: v for v in variants_of(sensor, args.threads, args.resident, args.rays, args.rows, args.ahead)
-            }
+            variants = asked_for(args, sensor)
             named = {"both sensors": SHARED} | {name: v.defines(moving) for name, v in variants.items()}
             with tempfile.TemporaryDirectory() as folder:
                 usages = compile_all(named, [architecture], Path(folder), args.jobs)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from benchmarks import bench_gradients
-from benchmarks.bench_gradients import bench_view, compared, distance, main, worst_share
-from benchmarks.render_contenders import outputs_of, stages_with, upstream_of
+from benchmarks.bench_gradients import bench_view, compared, main, worst_share
+from benchmarks.render_contenders import outputs_of, relative, stages_with, upstream_of
 from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, truth
 from benchmarks.render_workload import SENSORS, SIZES, Size, Workload, random, simulated
 from nurec_lite.scene.gaussians import AnyGaussians
@@ -90,7 +90,7 @@ def test_groups_add_up_to_all_at_once(name: str, sensor: str, workloads: dict[st
     most = 1 << 13
     assert len(list(groups(problem.pairs, most))) > 2
     whole, added = truth(problem).tensors(), truth(problem, most).tensors()
-    assert whole.keys() == added.keys() and max(distance(added[k], whole[k]) for k in whole) < 1e-12
+    assert whole.keys() == added.keys() and max(relative(added[k], whole[k]) for k in whole) < 1e-12
 
 
 @pytest.mark.parametrize("sensor", SENSORS)
@@ -124,8 +124,8 @@ def test_truth_is_the_slope_of_the_loss(sensor: str, workloads: dict[str, Worklo
 
 def test_distances_by_hand() -> None:
     zero = torch.zeros(2)
-    assert distance(torch.tensor([3.0, 4]), torch.tensor([0.0, 5])) == pytest.approx(10**0.5 / 5)
-    assert distance(torch.tensor([3.0, 4]), zero) == 5 and distance(zero, zero) == 0
+    assert relative(torch.tensor([3.0, 4]), torch.tensor([0.0, 5])) == pytest.approx(10**0.5 / 5)
+    assert relative(torch.tensor([3.0, 4]), zero) == 5 and relative(zero, zero) == 0
     assert worst_share(torch.tensor([[1.0, 2], [4, 0]]), torch.zeros(2, 2)) == pytest.approx(16 / 21)
     assert worst_share(torch.tensor([1.0, 3]), zero) == pytest.approx(0.9) and worst_share(zero, zero) == 0
 

@@ -90,12 +90,6 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
     } while (query < in.queries);
 }
 
-__device__ float warp_sum(float a) {
-#pragma unroll
-    for (int step = WARP / 2; step > 0; step /= 2) a += __shfl_xor_sync(ALL_LANES, a, step);
-    return a;
-}
-
 struct KeyGrads {
     int64_t before, after;
     PosePair<float> grads;  // of both

@@ -6,6 +6,7 @@
 // Front to back once more: what lies behind a Gaussian is known from the forward pass, less what has been passed on the
 // way. A Gaussian's gradient is added up over a warp's rays by shuffles, then over warps and tiles by atomics.
 #include "rows.cuh"
+#include "warp.cuh"
 
 namespace nurec::cuda {
 namespace {
@@ -27,12 +28,6 @@ __device__ Slopes load_slopes(RenderParams const& p, RenderOutputs const& out, R
         s.behind += out.features[p.n_features * i + c] * s.features[c];
     }
     return s;
-}
-
-__device__ float warp_sum(float a) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) a += __shfl_xor_sync(~0u, a, step);
-    return a;
 }
 
 // Value k of the warp's sums goes out through lane k, so that one instruction adds a whole row.

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the 32 lanes of a warp, of several values at once.
+// Sums over the 32 lanes of a warp, of one value or of several at once.
 #pragma once
 
 namespace nurec::cuda {
 
 constexpr unsigned ALL_LANES = ~0u;
+
+// For every lane.
+__device__ inline float warp_sum(float a) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) a += __shfl_xor_sync(ALL_LANES, a, step);
+    return a;
+}
 
 // Sums N values by halves: lanes 16 apart swap half of their values and keep the sums of the other half, then lanes 8
 // apart, and so on, until a lane holds one sum. That takes about N shuffles and a few, N = 16: 8 + 4 + 2 + 1 + 1, where

@@ -46,8 +46,9 @@ def project_world_points(
     Tensor, Tensor
 ]:  # pixels [n, 2], depth z [n] in metres; with a rolling shutter at the time each point is read
     points = points.double()
-    fraction = points.new_full((1 if camera.shutter == "global" else len(points),), 0.5)  # one pose or one a point
-    for _ in range(1 if camera.shutter == "global" else _SHUTTER_ROUNDS):
+    poses, rounds = (1, 1) if camera.shutter == "global" else (len(points), _SHUTTER_ROUNDS)  # one pose for all, or one each
+    fraction = points.new_full((poses,), 0.5)
+    for _ in range(rounds):
         T_cam_world = invert(poses_at(frame, fraction) @ camera.T_rig_cam)
         in_camera = _rotated(T_cam_world[:, :3, :3], points) + T_cam_world[:, :3, 3]
         pixels, depth = project_points(camera, in_camera)
