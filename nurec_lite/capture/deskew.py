@@ -46,7 +46,7 @@ def project_world_points(
     Tensor, Tensor
 ]:  # pixels [n, 2], depth z [n] in metres; with a rolling shutter at the time each point is read
     points = points.double()
-    poses, rounds = (1, 1) if camera.shutter == "global" else (len(points), _SHUTTER_ROUNDS)  # one pose for all, or one each
+    poses, rounds = (1, 1) if camera.shutter == "global" else (len(points), _SHUTTER_ROUNDS)
     fraction = points.new_full((poses,), 0.5)
     for _ in range(rounds):
         T_cam_world = invert(poses_at(frame, fraction) @ camera.T_rig_cam)
