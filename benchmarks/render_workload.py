@@ -80,7 +80,7 @@ class Workload:
 def make_workloads(args: argparse.Namespace, device: torch.device) -> list[Workload]:
     """Those that were asked for, in their order."""
     makers: dict[str, Callable[[], Workload]] = {
-        "captured": lambda: captured(args.checkpoint, args.capture, device),
+        "captured": lambda: enlarged(captured(args.checkpoint, args.capture, device), args.enlarge),
         "simulated": lambda: simulated(SIZES[args.size], args.seed, args.train_steps, device),
         "random": lambda: random(SIZES[args.size], args.seed, args.gaussians, device),
     }
@@ -120,6 +120,22 @@ def held_out_views(capture: Capture, device: torch.device) -> dict[str, CameraVi
         "camera": camera_view(capture, image, device),
         "lidar": lidar_view(capture, sweep, sweep.load(), device),
     }
+
+
+def enlarged(workload: Workload, factor: float) -> Workload:
+    """With an image of so many times the pixels along either side, from where the camera stands."""
+    if not factor > 0:
+        raise UserError(f"--enlarge is {factor:g}, but must be more than 0")
+    view = workload.views["camera"]
+    if factor == 1 or not isinstance(view, CameraView):
+        return workload
+    c = view.camera
+    camera = replace(
+        c, width=round(c.width * factor), height=round(c.height * factor),
+        fx=c.fx * factor, fy=c.fy * factor, cx=c.cx * factor, cy=c.cy * factor,
+    )  # fmt: skip
+    views = workload.views | {"camera": replace(view, camera=camera)}
+    return replace(workload, views=views, described=workload.described | {"enlarged": factor})
 
 
 # ---- simulated
@@ -238,6 +254,9 @@ def add_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--checkpoint", type=Path, help="captured: what nurec_lite.train wrote (none: the initial scene)")
     p.add_argument(
         "--capture", nargs="*", default=[], metavar="KEY=VALUE", help="captured: of nurec_lite.train (bundled street)"
+    )
+    p.add_argument(
+        "--enlarge", type=float, default=1, help="captured: the image's pixels along either side (%(default)s times)"
     )
     p.add_argument("--size", choices=SIZES, help="of what is simulated and random (full; on a CPU small)")
     p.add_argument("--train-steps", type=int, default=0, help="simulated: before it is rendered (%(default)s)")

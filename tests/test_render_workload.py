@@ -82,6 +82,20 @@ def test_a_checkpoint_with_its_capture(checkpoint: Path) -> None:
     assert min(sees(found, "camera"), sees(found, "lidar")) > 0.3
 
 
+def test_an_enlarged_image_is_seen_from_the_same_place(checkpoint: Path) -> None:
+    given = ["--workloads", "captured", "--checkpoint", str(checkpoint)]
+    (once,), (found,) = workloads(*given), workloads(*given, "--enlarge", "1.5")
+    view, larger = once.views["camera"], found.views["camera"]
+    assert isinstance(view, CameraView) and isinstance(larger, CameraView)
+    assert (larger.camera.width, larger.camera.height) == (1.5 * view.camera.width, 1.5 * view.camera.height)
+    point = torch.tensor([[1.0, -2.0, 9.0]])
+    pixels, z = (torch.cat(x) for x in zip(*(v.project(point, torch.zeros(1, 3)) for v in (view, larger)), strict=True))
+    torch.testing.assert_close(pixels[1], 1.5 * pixels[0])
+    assert z[0] == z[1] and found.described["enlarged"] == 1.5
+    with pytest.raises(UserError, match="--enlarge is 0, but must be more than 0"):
+        workloads(*given, "--enlarge", "0")
+
+
 def test_the_capture_of_a_checkpoint_may_lie_elsewhere(checkpoint: Path, tmp_path: Path) -> None:
     moved = tmp_path / "moved.pack"
     moved.write_bytes((checkpoint.parent / "tiny.pack").read_bytes())

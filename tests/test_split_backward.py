@@ -140,6 +140,16 @@ def test_few_gaussians(sensor: str, backward: int, n: int, device: torch.device)
     assert_same(found, expected, device)
 
 
+@pytest.mark.parametrize("backward", OWN)
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_more_gaussians_than_pixels(sensor: str, more: int, backward: int, device: torch.device) -> None:
+    """At as many and at one more: a camera's instances differ."""
+    values = inputs(sensor, device, 37 * 29 + more)
+    found, expected = (gradients(values, sensor != "still camera", b, False) for b in (backward, 0))
+    assert_same(found, expected, device)
+
+
 @pytest.mark.parametrize("entries", [0, 1, 127, 128, 129, 256, 257, 600])
 @pytest.mark.parametrize("backward", OWN)
 @pytest.mark.parametrize("sensor", ["still camera", "lidar"])

@@ -12,14 +12,19 @@ __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
     backward_block<CameraNeeds<MOVING, DISTANCE, RAYS>, L>(p, out, d);
 }
 
+template <class L>
+void launch_training(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
+    if (p.moving) return launch_backward<renderBackwardCamera<L, true, false, false>, L>(p, out, d, stream);
+    launch_backward<renderBackwardCamera<L, false, false, false>, L>(p, out, d, stream);
+}
+
 template <int PLAN>
 void launch(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
     using More = LaunchOf<CAMERA_MORE, PLAN>;
     if (d.origins) return launch_backward<renderBackwardCamera<More, true, true, true>, More>(p, out, d, stream);
     if (d.d_distance) return launch_backward<renderBackwardCamera<More, true, true, false>, More>(p, out, d, stream);
-    using L = LaunchOf<CAMERA, PLAN>;
-    if (p.moving) return launch_backward<renderBackwardCamera<L, true, false, false>, L>(p, out, d, stream);
-    launch_backward<renderBackwardCamera<L, false, false, false>, L>(p, out, d, stream);
+    if (p.g.n > p.n_rays) return launch_training<LaunchOf<CAMERA_FINE, PLAN>>(p, out, d, stream);
+    launch_training<LaunchOf<CAMERA, PLAN>>(p, out, d, stream);
 }
 
 }  // namespace

@@ -152,13 +152,15 @@ __device__ bool blend_one(Batch<L> const& batch, int64_t const* list, int k, One
 }
 
 // Which of the next AHEAD Gaussians of n reach a ray of the warp, a bit each. On a captured sweep a warp passes five of
-// six by: looked at together, they do not wait for one another.
+// six by: looked at together, they do not wait for one another. Rows behind the n-th are whatever lies there, not
+// counted.
 template <class N, class L>
 __device__ unsigned reaching(Batch<L> const& batch, int k, int n, OneRay<N> const (&rays)[L::RAYS]) {
+    static_assert(L::ROWS % L::AHEAD == 0 && L::AHEAD <= 32);
     unsigned found = 0;
 #pragma unroll
     for (int v = 0; v < L::AHEAD; ++v) {
-        Row const& g = batch.rows[smaller(k + v, n - 1)];
+        Row const& g = batch.rows[k + v];
         bool seen = false;
 #pragma unroll
         for (int j = 0; j < L::RAYS; ++j) {
