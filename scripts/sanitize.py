@@ -4,10 +4,10 @@
     python scripts/sanitize.py                  memcheck, racecheck, synccheck, initcheck
     python scripts/sanitize.py memcheck         one of them
 
-The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
-the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
-and without gradients of poses and distances, with and without the options that have kernels of their own. Every tensor is an
-allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
+The steps: the bundled street with about 3000 Gaussians or, fewer than the image has pixels, with 400; one image and some lidar rays,
+two steps with relocation for each degree of the spherical harmonics, at an image size that fills its tiles and at one that does not,
+with a rolling and a global shutter, with and without gradients of poses and distances, with and without the options that have kernels
+of their own. Every tensor is an allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
 and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read;
 what it finds in those alone is told and not counted.
 """
@@ -51,6 +51,7 @@ BACKWARD = (
     "split_backward,shared_memory",
     "split_backward,launch_bounds,shared_memory",
 )
+FEW = "model.points=200 model.actor_points=20 model.raised_points=30 model.far_points=20 density.cap=400"
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
@@ -59,6 +60,10 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     *(
         (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
         for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))
+    ),
+    *(
+        (f"{FEW} model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
+        for options, cameras in product((BACKWARD[1], BACKWARD[3]), ("rolling", "global"))
     ),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name

@@ -31,11 +31,11 @@ constexpr Staging FULL = {256, true};
 // launch_bounds: by sensor, chosen among benchmarks/sweep_launch_bounds.py's variants without spills on any
 // architecture; where another one is faster on one architecture, it gets a table of its own.
 constexpr Bounds BOUNDED[] = {
-    {128, 6, 2, 1},  // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp
-    {256, 4, 1, 1},  // fine: 64 registers; few Gaussians reach both of two rays, so a warp asks 32 pixels, not 64
-    {128, 4, 2, 1},  // with more gradients: 128 registers
-    {128, 9, 1, 4},  // lidar: 56 registers; half a cell a block, so that the longest cells take more multiprocessors
-    {128, 6, 1, 1},  // with more gradients: 80 registers
+    {128, 6, 2, 1},   // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp
+    {256, 4, 1, 1},   // fine: 64 registers; few Gaussians reach both of two rays, so a warp asks 32 pixels, not 64
+    {128, 4, 2, 1},   // with more gradients: 128 registers
+    {128, 8, 1, 16},  // lidar: 64 registers; half a cell a block, so that the longest cells take more multiprocessors
+    {128, 6, 1, 1},   // with more gradients: 80 registers
 };
 
 // shared_memory: 10 KB a block instead of 21. Not staged are indices (only what contributes needs them), gradients
