@@ -4,12 +4,12 @@
     python scripts/sanitize.py                  memcheck, racecheck, synccheck, initcheck
     python scripts/sanitize.py memcheck         one of them
 
-The steps: the bundled street with about 3000 Gaussians or, fewer than the image has pixels, with 400; one image and some lidar rays,
-two steps with relocation for each degree of the spherical harmonics, at an image size that fills its tiles and at one that does not,
-with a rolling and a global shutter, with and without gradients of poses and distances, with and without the options that have kernels
-of their own. Every tensor is an allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
-and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read;
-what it finds in those alone is told and not counted.
+The steps: the bundled street with about 3000 Gaussians or, fewer than the image has pixels, with 400; one image and some lidar
+rays, two steps with relocation for each degree of the spherical harmonics, at an image size that fills its tiles and at one that
+does not, with a rolling and a global shutter, with and without gradients of poses and distances, with and without the options that
+have kernels of their own. Every tensor is an allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end
+is seen. Checked are our kernels; memcheck and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's
+kernels as well, for they write what ours read; what it finds in those alone is told and not counted.
 """
 
 import nurec_lite.threads  # noqa: F401  before torch
