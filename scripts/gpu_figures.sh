@@ -12,7 +12,8 @@
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once on GPUS (1) GPUs
 # kernels   bench_render with the backward options one after another and gsplat beside them; how far from float64 each is on the drive;
 #           ncu of the backward kernels
-# sweep     launch bounds: every variant compiled, checked and timed
+# sweep     launch bounds: every variant compiled, checked and timed on the drive, the simulated and the random scene; the camera's two rows on
+#           the drive's image enlarged
 # ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
 #
 # KEY=VALUE are those of nurec_lite.train for every part: the drive above all. PYTHON=... chooses the interpreter.
@@ -24,7 +25,7 @@ OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
 BACKWARD="split_backward,launch_bounds,shared_memory"
 STEPS="${STEPS:-7000}"
 
-[ $# -ge 2 ] || { sed -n '3,20s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1; shift
 parts=() data=()
 while [ $# -gt 0 ]; do
@@ -92,9 +93,19 @@ kernels() {
     return $status
 }
 
+swept() {
+    "$PYTHON" benchmarks/sweep_launch_bounds.py --out "$out/sweep/$1" "${@:2}" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"}
+}
+
 sweep() {
-    "$PYTHON" benchmarks/sweep_launch_bounds.py --checkpoint "$CHECKPOINT" --workloads captured --out "$out/sweep" \
-        --capture ${data[@]+"${data[@]}"}
+    local status=0 times
+    swept all --workloads captured simulated random --train-steps 300 --rounds 12 \
+        --threads 64 128 256 --resident 512 768 1024 1152 --rays 1 2 --rows 128 256 --ahead 1 4 8 16 || status=1
+    for times in 0.7 1.2 1.5 2 3; do
+        swept "enlarged_$times" --workloads captured --sensors camera --enlarge "$times" --rounds 15 \
+            --threads 128 256 --resident 768 1024 --rays 1 2 --rows 256 --ahead 1 4 || status=1
+    done
+    return $status
 }
 
 ladder() {
