@@ -12,7 +12,8 @@ the norm of the truth, of an output or (`d means`) of a gradient; of a quaternio
 
 `nudged` is the first set when every mean goes to the next float32, from float64; `rounding` is how far that is from the first set itself
 (each the largest of three draws). A set that is further from float64 than --tolerance and than twice `rounding` ends the benchmark with
-exit code 1; `nudged` does not count there, since what is wrong in the first set is wrong in it, too. `worst share` is what the worst
+exit code 1; `nudged` does not count there, since what is wrong in the first set is wrong in it, too. `hidden` Gaussians, whose colour
+float32 cannot tell from the 0 at which it is clamped, are made invisible for all. `worst share` is what the worst
 Gaussian has in the first set's squared error: near 1 that one Gaussian makes the distance, near 0 all of them do.
 """
 
@@ -71,7 +72,7 @@ def bench_view(workload: Workload, sensor: str, sets: dict[str, Stages], args: a
     draws = [rendered(first, problem.nudged(seed)) for seed in range(DRAWS)]
     return {
         "workload": workload.name, "sensor": sensor, **workload.described, "gaussians": len(problem.gaussians),
-        "view": described(problem.view), "entries": int(problem.pairs.offsets[-1]),
+        "view": described(problem.view), "entries": int(problem.pairs.offsets[-1]), "hidden": problem.hidden,
         "groups": sum(1 for _ in groups(problem.pairs, args.pairs)),
         **compared(found, draws, truth(problem, args.pairs), args.tolerance),
     }  # fmt: skip
@@ -134,7 +135,8 @@ def _view_lines(view: dict[str, Any]) -> list[str]:
     width = max(len(name) for name in (*rows, "worst share"))
     share = "".join(f"{view['worst_share'][name]:14.2f}" if name in view["worst_share"] else " " * 14 for name in shown)
     return [
-        f"{view['workload']}, {view['sensor']} ({view['scene']}): {view['gaussians']} Gaussians, {what}, {view['entries']} entries",
+        f"{view['workload']}, {view['sensor']} ({view['scene']}): {view['gaussians']} Gaussians, {view['hidden']} hidden, {what}, "
+        f"{view['entries']} entries",
         " " * width + "".join(f"{name:>14}" for name in shown),
         *(f"{name:{width}}" + "".join(f"{row[key]:14.1e}" for key in shown) for name, row in rows.items()),
         f"{'worst share':{width}}{share}",

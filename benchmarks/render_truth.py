@@ -4,6 +4,9 @@
 The loss is a sum over rays and each ray belongs to one tile, so the reference takes the tiles in groups and their gradients are added
 up: what autograd keeps is as large as a group, of an image of any size. A ray outside the group sees the sky alone, which no Gaussian
 changes.
+
+Where a colour is 0 but for rounding, float32 and float64 may fall on either side of the clamp of `sh_colour`, and what they differ by is
+that Gaussian's whole gradient. Such Gaussians are made invisible, for all alike.
 """
 
 from collections.abc import Iterator
@@ -17,11 +20,14 @@ from torch.nn import functional as F
 from benchmarks.render_contenders import Own, as_leaves, gradients_of, leaves_of, nudged, outputs_of, upstream_of
 from benchmarks.render_workload import Workload
 from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.splat.harmonics import sh_basis
 from nurec_lite.splat.reference import SLAB
+from nurec_lite.splat.render import local_directions
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.stages import Stages
 
+ROUNDING = 64 * 2.0**-24  # of a colour in float32: so much of the sum of its terms' sizes
 PAIRS = 1 << 24  # (ray, entry) pairs of a group, of which each takes about 225 bytes: 4 GB
 
 
@@ -33,6 +39,7 @@ class Problem:
     view: CameraView | LidarView
     pairs: PairList
     sky: Tensor  # [3, H, W] logits
+    hidden: int = 0  # `undecided` Gaussians, whose opacity is 0
 
     @property
     def outputs(self) -> tuple[str, ...]:  # names of `outputs_of`
@@ -56,7 +63,20 @@ def problem_of(
     sensor: str,
 ) -> Problem:
     own = Own(stages, workload, sensor)
-    return Problem(own.gaussians, own.view, own.pairs(), workload.scene.sky.detach())
+    hidden = undecided(own.gaussians, own.view)
+    gaussians = as_leaves(replace(own.gaussians, opacities=own.gaussians.opacities.detach().masked_fill(hidden, 0)))
+    return Problem(gaussians, own.view, own.pairs(), workload.scene.sky.detach(), int(hidden.sum()))
+
+
+@torch.no_grad()
+def undecided(gaussians: AnyGaussians, view: CameraView | LidarView) -> Tensor:  # [N] bool
+    """Those with a colour that float32 cannot tell from 0. A lidar sees none."""
+    if isinstance(view, LidarView):
+        return torch.zeros_like(gaussians.opacities, dtype=torch.bool)
+    doubles: dict[str, Any] = {k: t.double() for k, t in leaves_of(gaussians).items()}
+    directions = local_directions(replace(gaussians, **doubles), view.eye().double())
+    terms = sh_basis(directions, gaussians.sh.shape[1])[:, :, None] * gaussians.sh.double()  # [N, S, 3]
+    return ((0.5 + terms.sum(1)).abs() < ROUNDING * (0.5 + terms.abs().sum(1))).any(1)
 
 
 @dataclass(frozen=True)

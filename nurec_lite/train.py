@@ -64,7 +64,8 @@ def run(config: Config) -> dict[str, object]:
     stages = build_stages(config.opt, base)
     try:
         state = make_state(config, capture, device)
-        log.info("%s: %s; %d Gaussians on %s", capture.name, _what(capture), len(state.scene.gaussians), device)
+        said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
+        log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
         write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
         with tensorboard(config, state.history) as scalars:
             train(stages, state, out / "checkpoint.pt")

@@ -4,12 +4,12 @@
     python scripts/sanitize.py                  memcheck, racecheck, synccheck, initcheck
     python scripts/sanitize.py memcheck         one of them
 
-The steps: the bundled street with about 3000 Gaussians or, fewer than the image has pixels, with 400; one image and some lidar
-rays, two steps with relocation for each degree of the spherical harmonics, at an image size that fills its tiles and at one that
-does not, with a rolling and a global shutter, with and without gradients of poses and distances, with and without the options that
-have kernels of their own. Every tensor is an allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end
-is seen. Checked are our kernels; memcheck and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's
-kernels as well, for they write what ours read; what it finds in those alone is told and not counted.
+The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
+the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
+and without gradients of poses and distances, with and without the options that have kernels of their own. Every tensor is an
+allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
+and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read;
+what it finds in those alone is told and not counted.
 """
 
 import nurec_lite.threads  # noqa: F401  before torch
@@ -28,6 +28,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from nurec_lite.environment import choose_device
 from nurec_lite.errors import UserError
@@ -51,7 +53,7 @@ BACKWARD = (
     "split_backward,shared_memory",
     "split_backward,launch_bounds,shared_memory",
 )
-FEW = "model.points=200 model.actor_points=20 model.raised_points=30 model.far_points=20 density.cap=400"
+MANY_TILES = 3000  # as kernels/cuda/backward_table.h has it
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
@@ -62,8 +64,8 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
         for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))
     ),
     *(
-        (f"{FEW} model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
-        for options, cameras in product((BACKWARD[1], BACKWARD[3]), ("rolling", "global"))
+        (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
+        for options, cameras in product((BACKWARD[1], BACKWARD[3]), ("rolling, many tiles", "global, many tiles"))
     ),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
@@ -93,12 +95,14 @@ def steps() -> None:
         config = composed("train", [*SIZE.split(), *overrides.split()])
         device, capture = choose_device(config.device), open_capture(config.data)
         stages = build_stages(config.opt, Stages.of(config.ops, device, config.render))
-        if cameras == "global":
+        if "global" in cameras:
             capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
         if cameras == "learned":
             stages = stages.wrap(render_camera=_with_learned_pose, render_lidar=_with_learned_pose)
         if cameras == "distant":
             stages = stages.wrap(render_camera=_with_distance)
+        if "many tiles" in cameras:
+            stages = stages.wrap(tile=_with_empty_tiles)
         if config.ops == "native":
             stages = stages.wrap(render_camera=_counted, render_lidar=_counted)
         state = make_state(config, capture, device)
@@ -137,6 +141,18 @@ def _with_distance(stage: Callable[..., Any]) -> Callable[..., Any]:
         return replace(out, colour=out.colour + 1e-3 * out.distance[..., None])
 
     return render_camera
+
+
+def _with_empty_tiles(stage: Callable[..., Any]) -> Callable[..., Any]:
+    """Behind the others come tiles without rays, as many as make a camera's kernel that of a large image."""
+
+    def tile(*given: Any) -> Any:
+        pairs = stage(*given)
+        empty = pairs.rays.new_full((max(0, MANY_TILES - len(pairs.rays)), pairs.rays.shape[1]), -1)
+        offsets = torch.cat([pairs.offsets, pairs.offsets[-1:].expand(len(empty))])
+        return replace(pairs, rays=torch.cat([pairs.rays, empty]), offsets=offsets)
+
+    return tile
 
 
 def launches() -> None:

@@ -14,9 +14,10 @@ from torch import Tensor
 from benchmarks import bench_gradients
 from benchmarks.bench_gradients import bench_view, compared, main, worst_share
 from benchmarks.render_contenders import outputs_of, relative, stages_with, upstream_of
-from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, truth
+from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, truth, undecided
 from benchmarks.render_workload import SENSORS, SIZES, Size, Workload, random, simulated
 from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.splat.harmonics import DEGREE_0
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.stages import Stages
 
@@ -119,6 +120,42 @@ def test_truth_is_the_slope_of_the_loss(sensor: str, workloads: dict[str, Worklo
     assert 0.5 * (loss(1) - loss(-1)) == pytest.approx(slope, rel=1e-5)
 
 
+# ---- colours at the clamp
+
+
+def at_the_clamp(workload: Workload, k: int) -> Workload:
+    """Gaussian k is black but for rounding, the one behind it is black by more."""
+    g = workload.scene.gaussians
+    sh0, rest = g.sh0.clone(), g.sh_rest.clone()
+    sh0[k : k + 2, 0, 1], rest[k : k + 2] = -0.5 / DEGREE_0, 0
+    sh0[k + 1] *= 1.001
+    return replace(workload, scene=replace(workload.scene, gaussians=replace(g, sh0=sh0, sh_rest=rest)))
+
+
+@pytest.mark.parametrize("options", ["", "fused_interp"])
+def test_a_colour_that_is_0_but_for_rounding_is_hidden(options: str, workloads: dict[str, Workload]) -> None:
+    stages, plain, changed = stages_with(options, CPU), workloads["random"], at_the_clamp(workloads["random"], 6)
+    problem = problem_of(stages, changed, "camera")
+    assert problem.hidden == 1 and problem.gaussians.opacities.argmin() == 6 and problem.gaussians.opacities[6] == 0
+    exact = truth(problem).gradients
+    assert not exact["sh"][6].any() and exact["sh"].flatten(1).any(1).sum() > 30
+    assert problem_of(stages, plain, "camera").hidden == 0 == problem_of(stages, changed, "lidar").hidden
+
+
+def test_a_colour_is_undecided_by_the_size_of_its_terms(workloads: dict[str, Workload]) -> None:
+    problem = problem_of(stages_with("", CPU), workloads["random"], "camera")
+    sh = torch.zeros_like(problem.gaussians.sh)
+    sh[:4, 0, 0] = torch.tensor([-0.5, -0.5 + 2e-6, -0.5 + 1e-5, -0.5 - 2e-6]) / DEGREE_0  # 64 * 2^-24 = 3.8e-6
+    assert undecided(replace(problem.gaussians, sh=sh), problem.view)[:6].tolist() == [
+        True,
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
 # ---- distances and the rule
 
 
@@ -182,7 +219,7 @@ def test_report(tmp_path: Path, small: None, capsys: pytest.CaptureFixture[str])
     assert camera["rows"]["own"]["distance"].keys() == camera["nudged"].keys() >= {"colour", "d means", "d sh"}
     assert lidar["rows"]["own"]["distance"].keys() >= {"distance", "intensity", "drop", "d lidar", "d velocities"}
     shown = capsys.readouterr().out
-    assert "random, camera (300 random Gaussians): 300 Gaussians, image [64, 20], shutter global" in shown
+    assert "random, camera (300 random Gaussians): 300 Gaussians, 0 hidden, image [64, 20], shutter global" in shown
     for word in ("colour", "d means", "d quats", "nudged", "rounding", "worst share"):
         assert word in shown
     assert "d lidar" not in shown.split("random, lidar")[0]  # an image does not depend on it

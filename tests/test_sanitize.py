@@ -6,8 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nurec_lite.command import composed
+from nurec_lite.paths import resource
+from nurec_lite.splat.tiles import PairList
 from scripts import sanitize
 from scripts.sanitize import (
     OURS,
@@ -77,7 +80,7 @@ def test_kernels_that_the_steps_leave_out_are_named() -> None:
 @pytest.mark.parametrize(("overrides", "cameras"), VARIANTS)
 def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str) -> None:
     config = composed("train", [*SIZE.split(), *overrides.split()])
-    assert cameras in ("rolling", "global", "learned", "distant")
+    assert cameras in ("rolling", "global", "learned", "distant", "rolling, many tiles", "global, many tiles")
     assert (config.device, config.density.every, config.density.start) == ("cuda", 1, 0)
     assert config.train.steps == (1 if "split_backward" in config.opt else 2)
 
@@ -89,7 +92,9 @@ def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(sanitize, "SIZE", f"{small} model.raised_points=5 model.far_points=5 model.actor_points=5")
     monkeypatch.setattr(
-        sanitize, "VARIANTS", [("model.sh_degree=0", cameras) for cameras in ("global", "learned", "distant")]
+        sanitize,
+        "VARIANTS",
+        [("model.sh_degree=0", cameras) for cameras in ("global, many tiles", "learned", "distant")],
     )
     wanted: list[bool] = []
     wrap = sanitize._with_learned_pose
@@ -104,6 +109,17 @@ def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sanitize, "_with_learned_pose", watched)
     sanitize.steps()
     assert wanted == [True, True]
+
+
+def test_empty_tiles_make_a_large_image_of_a_small_one() -> None:
+    table = resource("kernels/cuda/backward_table.h").read_text()
+    assert f"MANY_TILES = {sanitize.MANY_TILES};" in table
+    pairs = PairList(torch.tensor([[0, 1], [2, -1]]), torch.tensor([0, 3, 5]), torch.arange(5))
+    found = sanitize._with_empty_tiles(lambda *given: pairs)(None, None)
+    assert found.rays.shape == (sanitize.MANY_TILES, 2) and found.offsets.shape == (sanitize.MANY_TILES + 1,)
+    assert torch.equal(found.rays[:2], pairs.rays) and (found.rays[2:] == -1).all()
+    assert found.offsets[:4].tolist() == [0, 3, 5, 5] and (found.offsets[3:] == 5).all()
+    assert found.gaussians is pairs.gaussians
 
 
 def tool(folder: Path, report: str) -> str:

@@ -5,6 +5,7 @@ tests/test_parity_render.py compares every instance with the reference; there a 
 the kernels without them, which a training step runs.
 """
 
+import re
 from typing import Any
 
 import pytest
@@ -26,9 +27,11 @@ from splat_scenes import (
 from tiny_capture import tiny_state
 from torch import Tensor
 from torch.library import opcheck
+from torch.nn import functional as F
 
 from nurec_lite import ops
 from nurec_lite.opt import build_stages, parameters_of
+from nurec_lite.paths import resource
 from nurec_lite.splat import native
 from nurec_lite.splat.plan import CPU_PLAN, CUDA_PLAN
 from nurec_lite.stages import OptionError, Stages
@@ -140,26 +143,46 @@ def test_few_gaussians(sensor: str, backward: int, n: int, device: torch.device)
     assert_same(found, expected, device)
 
 
+def filled_up(values: list[Any], tiles: int) -> list[Any]:
+    """With tiles that have no rays behind the others."""
+    rays, offsets, gaussians = values[11:]
+    more = tiles - len(rays)
+    return [
+        *values[:11],
+        F.pad(rays, (0, 0, 0, more), value=-1),
+        F.pad(offsets, (0, more), value=len(gaussians)),
+        gaussians,
+    ]
+
+
+def many_tiles() -> int:
+    """From here on an image has an instance of its own."""
+    found = re.search(r"MANY_TILES = (\d+)", resource("kernels/cuda/backward_table.h").read_text())
+    assert found is not None
+    return int(found[1])
+
+
 @pytest.mark.parametrize("backward", OWN)
-@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("missing", [0, 1])
 @pytest.mark.parametrize("sensor", VIEWS)
-def test_more_gaussians_than_pixels(sensor: str, more: int, backward: int, device: torch.device) -> None:
-    """At as many and at one more: a camera's instances differ."""
-    values = inputs(sensor, device, 37 * 29 + more)
-    found, expected = (gradients(values, sensor != "still camera", b, False) for b in (backward, 0))
+def test_many_tiles(sensor: str, missing: int, backward: int, device: torch.device) -> None:
+    values = inputs(sensor, device)
+    expected = gradients(values, sensor != "still camera", 0, False)
+    found = gradients(filled_up(values, many_tiles() - missing), sensor != "still camera", backward, False)
     assert_same(found, expected, device)
 
 
 @pytest.mark.parametrize("entries", [0, 1, 127, 128, 129, 256, 257, 600])
 @pytest.mark.parametrize("backward", OWN)
-@pytest.mark.parametrize("sensor", ["still camera", "lidar"])
-def test_lists_of_any_length(sensor: str, backward: int, entries: int, device: torch.device) -> None:
+@pytest.mark.parametrize("sensor, many", [("still camera", False), ("still camera", True), ("lidar", False)])
+def test_lists_of_any_length(sensor: str, many: bool, backward: int, entries: int, device: torch.device) -> None:
     """About the numbers of rows that are staged at a time: faint Gaussians, so that no ray ends before the list does."""
     values = inputs(sensor, device, 600)
     values[6] = 0.02 * values[6]
     slots = torch.full((1, 256), -1, device=device)
     slots[0, :37] = torch.randperm(values[9].shape[0])[:37].to(device)
     values[11:] = [slots, torch.tensor([0, entries], device=device), torch.arange(entries, device=device)]
+    values = filled_up(values, many_tiles()) if many else values
     found, expected = (gradients(values, True, b, False) for b in (backward, 0))
     assert bool(expected[7].any()) == (entries > 1)  # the first one is not seen
     assert_same(found, expected, device)

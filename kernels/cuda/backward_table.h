@@ -5,9 +5,11 @@
 
 namespace nurec::cuda {
 
-// FINE: a scene of more Gaussians than the image has pixels. MORE: with gradients of its distances (a camera) or of its
-// rays, which a training step does not ask for, a kernel keeps more in registers.
-enum Sensor { CAMERA, CAMERA_FINE, CAMERA_MORE, LIDAR, LIDAR_MORE };
+// FEW: an image of less than MANY_TILES. MORE: with gradients of its distances (a camera) or of its rays, which a
+// training step does not ask for, a kernel keeps more in registers.
+enum Sensor { CAMERA, CAMERA_FEW, CAMERA_MORE, LIDAR, LIDAR_MORE };
+
+constexpr int MANY_TILES = 3000;  // of 16x16 pixels
 
 // Bits of a plan, as RenderPlan.backward of nurec_lite/splat/plan.py sets them; the others only with SPLIT.
 enum Plan { SPLIT = 1, BOUNDS = 2, STAGING = 4 };
@@ -32,7 +34,7 @@ constexpr Staging FULL = {256, true};
 // architecture; where another one is faster on one architecture, it gets a table of its own.
 constexpr Bounds BOUNDED[] = {
     {128, 6, 2, 1},   // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp
-    {256, 4, 1, 1},   // fine: 64 registers; few Gaussians reach both of two rays, so a warp asks 32 pixels, not 64
+    {256, 4, 1, 1},   // few tiles: 64 registers; the longest tile ends last, and eight warps share it instead of four
     {128, 4, 2, 1},   // with more gradients: 128 registers
     {128, 8, 1, 16},  // lidar: 64 registers; half a cell a block, so that the longest cells take more multiprocessors
     {128, 6, 1, 1},   // with more gradients: 80 registers

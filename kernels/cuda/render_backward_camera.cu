@@ -23,7 +23,7 @@ void launch(RenderParams const& p, RenderOutputs const& out, RenderGrads const& 
     using More = LaunchOf<CAMERA_MORE, PLAN>;
     if (d.origins) return launch_backward<renderBackwardCamera<More, true, true, true>, More>(p, out, d, stream);
     if (d.d_distance) return launch_backward<renderBackwardCamera<More, true, true, false>, More>(p, out, d, stream);
-    if (p.g.n > p.n_rays) return launch_training<LaunchOf<CAMERA_FINE, PLAN>>(p, out, d, stream);
+    if (p.n_tiles < MANY_TILES) return launch_training<LaunchOf<CAMERA_FEW, PLAN>>(p, out, d, stream);
     launch_training<LaunchOf<CAMERA, PLAN>>(p, out, d, stream);
 }
 

@@ -4,14 +4,14 @@
 Idea: left alone, the compiler takes as many registers as help one thread, and few warps fit on a multiprocessor. `__launch_bounds__`
 states how many threads a block has and how many blocks are to fit, which is a budget. The table of kernels/cuda/backward_table.h has a row
 a sensor: threads, blocks, rays a thread, for two rays share what is read of a Gaussian and what is added over a warp, and how many
-Gaussians a warp looks at together, for those that reach none of its rays then do not wait for one another. An image of fewer pixels than
-the scene has Gaussians has a row of its own. A block with fewer threads than the tile has rays takes a part of it.
+Gaussians a warp looks at together, for those that reach none of its rays then do not wait for one another. An image of few tiles
+has a row of its own. A block with fewer threads than the tile has rays takes a part of it.
 Source: NVIDIA's Nsight post on Omniverse NuRec (64 registers for the lidar, 128 for the camera); rows from
 benchmarks/sweep_launch_bounds.py.
 Gain: one H200, backward by CUDA events: a whole KITTI sweep 6.62 -> 4.83 ms, a simulated image of 1920x1080 2.50 -> 2.04, a training step
 29.9 -> 26.8 ms (docs/story-2-kernels.md).
 Limits: a KITTI image takes the same time, 2.74 -> 2.70 ms, and the sweep's achieved occupancy falls from 31.2 to 28.6 %. The row of an
-image follows from all Gaussians of the scene: for one that sees few of them it is the slower one. Kernels for the GPU alone; on a CPU the
+image follows from how many tiles it has: for a small one whose tiles are alike it is the slower one. Kernels for the GPU alone; on a CPU the
 results are the same, and so is the time. Needs ops=native. Class exact.
 """
 
