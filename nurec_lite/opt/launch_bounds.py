@@ -11,8 +11,8 @@ benchmarks/sweep_launch_bounds.py.
 Gain: one H200, backward by CUDA events: a whole KITTI sweep 6.62 -> 4.83 ms, a simulated image of 1920x1080 2.50 -> 2.04, a training step
 29.9 -> 26.8 ms (docs/story-2-kernels.md).
 Limits: a KITTI image takes the same time, 2.74 -> 2.70 ms, and the sweep's achieved occupancy falls from 31.2 to 28.6 %. The row of an
-image follows from how many tiles it has: for a small one whose tiles are alike it is the slower one. Kernels for the GPU alone; on a CPU the
-results are the same, and so is the time. Needs ops=native. Class exact.
+image follows from how many tiles it has: for a small one whose tiles are alike it is the slower one. Kernels for the GPU alone; on a CPU
+the results are the same, and so is the time. Needs ops=native. Class exact.
 """
 
 from nurec_lite.stages import Stages, uncompiled
