@@ -79,11 +79,12 @@ def variants_of(
     rows: Sequence[int],
     ahead: Sequence[int],
 ) -> list[Variant]:
-    """All that make sense: a tile in whole blocks, and as many resident threads as whole blocks have, MOST_BLOCKS or fewer."""
+    """All that make sense: a tile in whole blocks, as many resident threads as whole blocks have, MOST_BLOCKS or fewer, and rows that are
+    looked at in whole groups."""
     found = [
         Variant(sensor, t, r // t, n, staged, together)
         for t, r, n, staged, together in product(threads, resident, rays, rows, ahead)
-        if TILE_RAYS % (t * n) == 0 and r % t == 0 and r // t <= MOST_BLOCKS
+        if TILE_RAYS % (t * n) == 0 and r % t == 0 and r // t <= MOST_BLOCKS and staged % together == 0
     ]
     return list(dict.fromkeys(found))
 

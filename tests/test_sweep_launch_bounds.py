@@ -57,6 +57,7 @@ def test_variants_fill_a_tile_with_whole_blocks() -> None:
 
 def test_variants_have_no_more_blocks_than_a_multiprocessor_takes() -> None:
     assert [v.min_blocks for v in variants_of("lidar", [32], [1024, 1280], [1], [64], [1])] == [32]
+    assert [v.ahead for v in variants_of("lidar", [64], [512], [1], [64], [1, 3, 4, 16])] == [1, 4, 16]
 
 
 def test_what_a_variant_is_compiled_with() -> None:
@@ -187,7 +188,7 @@ def test_gradients_that_differ_are_named() -> None:
 @pytest.fixture(scope="module")
 def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Library]:
     """The shared kernel and a variant for each sensor."""
-    variants = {"lidar": ONE, "camera": Variant("camera", 64, 4, 2, 128, 3)}
+    variants = {"lidar": ONE, "camera": Variant("camera", 64, 4, 2, 128, 2)}
     defines = {"both sensors": SHARED} | {sensor: v.defines(moving=sensor == "lidar") for sensor, v in variants.items()}
     found = {}
     for name, own in defines.items():
