@@ -10,6 +10,7 @@
 # timeline  nsys of the baseline, of the option workers, and of workers with OPTIONS, ten steps each with pictures, the first and the last
 #           compared, and 500 steps of the last with relocation
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once on GPUS (1) GPUs
+# full      the gate's full length: runs of STEPS steps without options, with workers and OPTIONS, and with the backward options, too
 # kernels   bench_render with the backward options one after another and gsplat beside them; how far from float64 each is on the drive;
 #           ncu of the backward kernels
 # sweep     launch bounds: every variant compiled, checked and timed on the drive, the simulated and the random scene; the camera's two rows on
@@ -25,14 +26,14 @@ OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
 BACKWARD="split_backward,launch_bounds,shared_memory"
 STEPS="${STEPS:-7000}"
 
-[ $# -ge 2 ] || { sed -n '3,21s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,22s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1; shift
 parts=() data=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --) shift; data=("$@"); break ;;
-        scene | collect | timeline | quality | kernels | sweep | ladder) parts+=("$1"); shift ;;
-        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, kernels, sweep, ladder" >&2; exit 2 ;;
+        scene | collect | timeline | quality | full | kernels | sweep | ladder) parts+=("$1"); shift ;;
+        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, full, kernels, sweep, ladder" >&2; exit 2 ;;
     esac
 done
 mkdir -p "$out"
@@ -72,6 +73,18 @@ timeline() {
 quality() {
     "$PYTHON" benchmarks/quality_gate.py --sets "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/quality" \
         ${data[@]+"${data[@]}"} data.downscale=2
+}
+
+whole() {
+    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "out=$out/full_$1" "${@:2}"
+}
+
+full() {
+    local status=0
+    whole baseline || status=1
+    whole options "+opt=[workers,$OPTIONS]" || status=1
+    whole all "+opt=[workers,$OPTIONS,$BACKWARD]" || status=1
+    return $status
 }
 
 diagnosed() {
