@@ -13,8 +13,8 @@ the norm of the truth, of an output or (`d means`) of a gradient; of a quaternio
 `nudged` is the first set when every mean goes to the next float32, from float64; `rounding` is how far that is from the first set itself
 (each the largest of three draws). A set that is further from float64 than --tolerance and than twice `rounding` ends the benchmark with
 exit code 1; `nudged` does not count there, since what is wrong in the first set is wrong in it, too. `hidden` Gaussians, whose colour
-float32 cannot tell from the 0 at which it is clamped, are made invisible for all. `worst share` is what the worst
-Gaussian has in the first set's squared error: near 1 that one Gaussian makes the distance, near 0 all of them do.
+float32 cannot tell from the 0 at which it is clamped, are made invisible for all. `worst share` is what the worst Gaussian has in the first set's squared error: near 1 that one makes the
+distance, near 0 all of them do. --out has under `worst` which one it is.
 """
 
 import nurec_lite.threads  # noqa: F401  before torch
@@ -27,16 +27,19 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from benchmarks.bench_render import described
 from benchmarks.bench_step import positive
 from benchmarks.render_contenders import DRAWS, ROOM, TOLERANCE, limit, relative, stages_with
-from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, rendered, truth
+from benchmarks.render_truth import PAIRS, Problem, Rendered, groups, problem_of, rendered, truth, unclamped
 from benchmarks.render_workload import Workload, add_arguments, make_workloads
 from nurec_lite.command import mended
 from nurec_lite.environment import choose_device, environment
 from nurec_lite.files import write_text
+from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.splat.views import CameraView
 from nurec_lite.stages import Stages
 
 Distances = dict[str, float]  # by the name of an output, or `d` and the name of a gradient
@@ -70,11 +73,12 @@ def bench_view(workload: Workload, sensor: str, sets: dict[str, Stages], args: a
     problem = problem_of(first, workload, sensor)
     found = {f"own {name}".strip(): rendered(stages, problem) for name, stages in sets.items()}
     draws = [rendered(first, problem.nudged(seed)) for seed in range(DRAWS)]
+    exact = truth(problem, args.pairs)
     return {
         "workload": workload.name, "sensor": sensor, **workload.described, "gaussians": len(problem.gaussians),
         "view": described(problem.view), "entries": int(problem.pairs.offsets[-1]), "hidden": problem.hidden,
         "groups": sum(1 for _ in groups(problem.pairs, args.pairs)),
-        **compared(found, draws, truth(problem, args.pairs), args.tolerance),
+        **compared(found, draws, exact, args.tolerance), "worst": worst(problem, next(iter(found.values())), exact),
     }  # fmt: skip
 
 
@@ -112,9 +116,37 @@ def status(row: Distances, limits: Distances) -> str | None:
 
 def worst_share(found: Tensor, exact: Tensor) -> float:  # [N, ...] each
     """Of the squared error, that of the one Gaussian which has most."""
-    squares = (found - exact).flatten(1).square().sum(1) if found.ndim > 1 else (found - exact).square()
+    squares = _squares(found, exact)
     total = float(squares.sum())
     return float(squares.max()) / total if total else 0.0
+
+
+def _squares(found: Tensor, exact: Tensor) -> Tensor:  # [N]
+    return (found - exact).flatten(1).square().sum(1) if found.ndim > 1 else (found - exact).square()
+
+
+@torch.no_grad()
+def worst(problem: Problem, found: Rendered, exact: Rendered) -> dict[str, Any]:
+    """Of each gradient the Gaussian with the largest error: where to look for the reason."""
+    shown = {}
+    for name, gradient in found.gradients.items():
+        squares = _squares(gradient, exact.gradients[name])
+        if len(squares) and squares.max() > 0:
+            row = int(squares.argmax())  # those that stand still come first, and have tensors of their own
+            first = 0 if name.startswith("still") else len(problem.gaussians) - len(squares)
+            error = {"error": float(squares[row]) ** 0.5, "norm": float(exact.gradients[name][row].norm())}
+            shown[f"d {name}"] = error | _of_one(problem, first + row)
+    return shown
+
+
+def _of_one(problem: Problem, index: int) -> dict[str, Any]:
+    g, view = problem.gaussians, problem.view
+    means = torch.cat([g.still_means, g.means]) if isinstance(g, PartedGaussians) else g.means
+    found = {
+        "gaussian": index, "opacity": float(g.opacities[index]), "scales": g.scales[index].tolist(),
+        "metres": float((means[index] - view.eye()).norm()),
+    }  # fmt: skip
+    return found | ({"colour": unclamped(g, view)[0][index].tolist()} if isinstance(view, CameraView) else {})
 
 
 # ---- the report

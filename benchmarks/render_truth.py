@@ -68,15 +68,23 @@ def problem_of(
     return Problem(gaussians, own.view, own.pairs(), workload.scene.sky.detach(), int(hidden.sum()))
 
 
-@torch.no_grad()
 def undecided(gaussians: AnyGaussians, view: CameraView | LidarView) -> Tensor:  # [N] bool
     """Those with a colour that float32 cannot tell from 0. A lidar sees none."""
     if isinstance(view, LidarView):
         return torch.zeros_like(gaussians.opacities, dtype=torch.bool)
+    colours, sizes = unclamped(gaussians, view)
+    return (colours.abs() < ROUNDING * sizes).any(1)
+
+
+@torch.no_grad()
+def unclamped(
+    gaussians: AnyGaussians,
+    view: CameraView,
+) -> tuple[Tensor, Tensor]:  # [N, 3] colours before the clamp, and the sums of their terms' sizes, float64
     doubles: dict[str, Any] = {k: t.double() for k, t in leaves_of(gaussians).items()}
     directions = local_directions(replace(gaussians, **doubles), view.eye().double())
     terms = sh_basis(directions, gaussians.sh.shape[1])[:, :, None] * gaussians.sh.double()  # [N, S, 3]
-    return ((0.5 + terms.sum(1)).abs() < ROUNDING * (0.5 + terms.abs().sum(1))).any(1)
+    return 0.5 + terms.sum(1), 0.5 + terms.abs().sum(1)
 
 
 @dataclass(frozen=True)

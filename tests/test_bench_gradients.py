@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import bench_gradients
-from benchmarks.bench_gradients import bench_view, compared, main, worst_share
+from benchmarks.bench_gradients import bench_view, compared, main, worst, worst_share
 from benchmarks.render_contenders import outputs_of, relative, stages_with, upstream_of
 from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, truth, undecided
 from benchmarks.render_workload import SENSORS, SIZES, Size, Workload, random, simulated
@@ -206,6 +206,25 @@ def test_a_wrong_gradient_is_seen(sensor: str, workloads: dict[str, Workload]) -
     """Even when the only set has it, whose nudged means have it, too."""
     view = bench_view(workloads["random"], sensor, {"": spoiled(stages_with("", CPU))}, ARGUMENTS)
     assert view["rows"]["own"]["status"] == "too far from float64: d scales 1.0e-02 (limit 1.0e-03)"
+
+
+@pytest.mark.parametrize("options", ["", "fused_interp"])
+def test_the_worst_gaussian_is_described(options: str, workloads: dict[str, Workload]) -> None:
+    problem = problem_of(stages_with(options, CPU), workloads["random"], "camera")
+    exact = truth(problem)
+    gradients = {name: gradient.clone() for name, gradient in exact.gradients.items()}
+    gradients["scales"][7, 1] += 3
+    means = "still_means" if options else "means"
+    gradients[means][11] += 1
+    found = worst(problem, Rendered({}, gradients), exact)
+    assert found.keys() == {"d scales", f"d {means}"}
+    assert found["d scales"]["gaussian"] == 7 and found[f"d {means}"]["gaussian"] == 11
+    assert found["d scales"]["error"] == pytest.approx(3) and found[f"d {means}"]["error"] == pytest.approx(3**0.5)
+    one, g = found["d scales"], workloads["random"].scene.gaussians
+    assert one["norm"] == pytest.approx(float(exact.gradients["scales"][7].norm()))
+    assert one["opacity"] == pytest.approx(float(torch.sigmoid(g.opacity_logits[7])))
+    assert one["scales"] == pytest.approx(g.log_scales[7].exp().tolist())
+    assert one["metres"] == pytest.approx(float(g.means[7].norm())) and len(one["colour"]) == 3
 
 
 # ---- the command
