@@ -71,15 +71,15 @@ def _thinned(points: Points, level: Tensor, n: int) -> Points:
     if n == 0:
         return points.select(torch.arange(0))
     low, high = 0.01, 10.0  # metres, size of the smallest voxel
-    axes = points.xyz.T.contiguous()
+    scaled, level = points.xyz.T.contiguous() / 2**level, level.long()
     for _ in range(12 if len(points) > n else 0):
         size = math.sqrt(low * high)
-        if _distinct(_voxel_key(axes, level, size)) > n:
+        if _distinct(_voxel_key(scaled, level, size)) > n:
             low = size
         else:
             high = size
     if len(points) > n:
-        points = _voxel_means(points, _numbered(_voxel_key(axes, level, high)))
+        points = _voxel_means(points, _numbered(_voxel_key(scaled, level, high)))
     return _with_colours(points)
 
 
@@ -93,13 +93,15 @@ def _with_colours(points: Points) -> Points:
 
 
 def _voxel_key(
-    axes: Tensor,  # [3, n] metres
-    level: Tensor,  # [n]
+    scaled: Tensor,  # [3, n] metres, halved as often as the level says
+    level: Tensor,  # [n] int64
     size: float,  # metres
 ) -> Tensor:  # [n] int64, equal for points of one voxel: cubes of `size` times two to the level
-    x, y, z = torch.floor(axes / (size * 2**level)).long()
-    x, y, z = x - x.min(), y - y.min(), z - z.min()
-    return ((level.long() * (x.max() + 1) + x) * (y.max() + 1) + y) * (z.max() + 1) + z
+    cells = (scaled / size).floor_().long()
+    cells -= cells.amin(1, keepdim=True)
+    x, y, z = cells
+    n_x, n_y, n_z = (cells.amax(1) + 1).tolist()
+    return (level * n_x).add_(x).mul_(n_y).add_(y).mul_(n_z).add_(z)
 
 
 def _distinct(key: Tensor) -> int:
