@@ -2,15 +2,17 @@
 """What the lidar does not reach: surfaces above its highest beam, a far shell, and the sky."""
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.deskew import world_points
-from nurec_lite.capture.types import Capture, SweepFrame
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, quat_rotate
+from nurec_lite.pool import in_threads
 from nurec_lite.scene.points import Points, colours_at
 
 COLUMNS = 1024  # of azimuth, in which the highest return is looked for
@@ -25,7 +27,7 @@ def raised_points(capture: Capture) -> Points:
     Kept where a training image of the same moment sees them, with its colour; nothing says how high the surface really is.
     """
     assert capture.split is not None
-    parts = [_raise(capture, capture.sweeps[i]) for i in capture.split.train_sweeps]
+    parts = in_threads(partial(_raise, capture), [capture.sweeps[i] for i in capture.split.train_sweeps])
     return Points.cat([Points.empty(), *(part.select(part.coloured) for part in parts)])
 
 
@@ -85,21 +87,29 @@ def panorama(
     height: int,  # rows; twice as many columns
 ) -> Tensor:  # [3, height, 2 height] logits, laid out as in `scene.sky`
     """Mean colour of the training images by direction: what stands before the sky is there too, and fades as it is modelled."""
-    width = 2 * height
-    total, count = torch.zeros(height * width, 3), torch.zeros(height * width)
+    total, count = torch.zeros(2 * height * height, 3), torch.zeros(2 * height * height)
     assert capture.split is not None
-    for frame in (capture.images[i] for i in capture.split.train_images):
-        camera = capture.camera(frame.sensor)
-        half = torch.tensor(0.5, dtype=torch.float64)
-        T_start, T_end = (T @ camera.T_rig_cam for T in (frame.T_world_rig_start, frame.T_world_rig_end))
-        q, _ = interpolate_between(T_start, T_end, half)
-        directions = quat_rotate(q.float(), pixel_directions(camera).flatten(0, 1))
-        azimuth, elevation = azimuth_elevation(directions).unbind(-1)
-        column = ((0.5 - azimuth / (2 * math.pi)) * width).long().clamp(0, width - 1)
-        row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)
-        total.index_add_(0, row * width + column, frame.load().flatten(0, 1).float() / 255)
-        count.index_add_(0, row * width + column, torch.ones(len(row)))
+    frames = [capture.images[i] for i in capture.split.train_images]
+    for place, colour in in_threads(partial(_by_direction, capture, height), frames):
+        total.index_add_(0, place, colour)
+        count += torch.bincount(place, minlength=len(count))
     seen = count > 0
     mean = total.sum(0) / count.sum() if bool(seen.any()) else torch.full((3,), 0.5)
     colour = torch.where(seen[:, None], total / count.clamp(min=1)[:, None], mean)
-    return torch.logit(colour, eps=0.02).T.reshape(3, height, width)
+    return torch.logit(colour, eps=0.02).T.reshape(3, height, 2 * height)
+
+
+def _by_direction(
+    capture: Capture,
+    height: int,
+    frame: ImageFrame,
+) -> tuple[Tensor, Tensor]:  # of each pixel the place in the panorama [P], the colour [P, 3] 0 to 1
+    camera, width = capture.camera(frame.sensor), 2 * height
+    half = torch.tensor(0.5, dtype=torch.float64)
+    T_start, T_end = (T @ camera.T_rig_cam for T in (frame.T_world_rig_start, frame.T_world_rig_end))
+    q, _ = interpolate_between(T_start, T_end, half)
+    directions = quat_rotate(q.float(), pixel_directions(camera).flatten(0, 1))
+    azimuth, elevation = azimuth_elevation(directions).unbind(-1)
+    column = ((0.5 - azimuth / (2 * math.pi)) * width).long().clamp(0, width - 1)
+    row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)
+    return row * width + column, frame.load().flatten(0, 1).float() / 255

@@ -2,6 +2,7 @@
 """Points of all training sweeps: de-skewed, coloured from the images of their moment, actors' points in their box frames."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
+from nurec_lite.pool import in_threads
 
 BOX_MARGIN = 1.1  # a box is enlarged by this factor to catch all points of its object
 GROUND_METRES = 0.05  # above the underside of a box points belong to the object, not to the ground that it stands on
@@ -45,9 +47,8 @@ class Points:
 def lidar_points(capture: Capture) -> Points:
     """All points of all training sweeps."""
     assert capture.split is not None
-    return Points.cat(
-        [Points.empty()] + [_sweep_points(capture, capture.sweeps[i]) for i in capture.split.train_sweeps]
-    )
+    frames = [capture.sweeps[i] for i in capture.split.train_sweeps]
+    return Points.cat([Points.empty(), *in_threads(partial(_sweep_points, capture), frames)])
 
 
 def _sweep_points(capture: Capture, frame: SweepFrame) -> Points:
