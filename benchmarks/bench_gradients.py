@@ -34,7 +34,7 @@ from benchmarks.bench_render import described
 from benchmarks.bench_step import positive
 from benchmarks.render_contenders import DRAWS, ROOM, TOLERANCE, limit, relative, stages_with
 from benchmarks.render_truth import PAIRS, Problem, Rendered, groups, problem_of, rendered, truth, unclamped
-from benchmarks.render_workload import Workload, add_arguments, make_workloads
+from benchmarks.render_workload import Workload, add_arguments, make_workloads, size_of
 from nurec_lite.command import mended
 from nurec_lite.environment import choose_device, environment
 from nurec_lite.files import write_text
@@ -95,7 +95,6 @@ def compared(
     return {
         "rows": {name: {"status": status(row, limits), "distance": row} for name, row in rows.items()},
         "nudged": largest([distances(draw, exact) for draw in draws]), "rounding": rounding, "limit": limits,
-        "worst_share": {f"d {k}": worst_share(v, exact.gradients[k]) for k, v in first.gradients.items()},
     }  # fmt: skip
 
 
@@ -114,28 +113,22 @@ def status(row: Distances, limits: Distances) -> str | None:
     return "too far from float64: " + ", ".join(far) if far else None
 
 
-def worst_share(found: Tensor, exact: Tensor) -> float:  # [N, ...] each
-    """Of the squared error, that of the one Gaussian which has most."""
-    squares = _squares(found, exact)
-    total = float(squares.sum())
-    return float(squares.max()) / total if total else 0.0
-
-
-def _squares(found: Tensor, exact: Tensor) -> Tensor:  # [N]
+def squares_of(found: Tensor, exact: Tensor) -> Tensor:  # [N] of [N, ...] each: a Gaussian's squared error
     return (found - exact).flatten(1).square().sum(1) if found.ndim > 1 else (found - exact).square()
 
 
 @torch.no_grad()
 def worst(problem: Problem, found: Rendered, exact: Rendered) -> dict[str, Any]:
-    """Of each gradient the Gaussian with the largest error: where to look for the reason."""
+    """Of each gradient the Gaussian with the largest error, and its share of the squared error: where to look for the reason."""
     shown = {}
     for name, gradient in found.gradients.items():
-        squares = _squares(gradient, exact.gradients[name])
+        squares = squares_of(gradient, exact.gradients[name])
         if len(squares) and squares.max() > 0:
             row = int(squares.argmax())  # those that stand still come first, and have tensors of their own
             first = 0 if name.startswith("still") else len(problem.gaussians) - len(squares)
-            error = {"error": float(squares[row]) ** 0.5, "norm": float(exact.gradients[name][row].norm())}
-            shown[f"d {name}"] = error | _of_one(problem, first + row)
+            error = {"share": float(squares[row] / squares.sum()), "error": float(squares[row]) ** 0.5}
+            norm = float(exact.gradients[name][row].norm())
+            shown[f"d {name}"] = error | {"norm": norm} | _of_one(problem, first + row)
     return shown
 
 
@@ -165,7 +158,7 @@ def _view_lines(view: dict[str, Any]) -> list[str]:
     rows |= {name: view[name] for name in ("nudged", "rounding")}
     shown = [name for name in view["rounding"] if any(row[name] for row in rows.values())]  # some play no part
     width = max(len(name) for name in (*rows, "worst share"))
-    share = "".join(f"{view['worst_share'][name]:14.2f}" if name in view["worst_share"] else " " * 14 for name in shown)
+    share = "".join(f"{view['worst'][name]['share']:14.2f}" if name in view["worst"] else " " * 14 for name in shown)
     return [
         f"{view['workload']}, {view['sensor']} ({view['scene']}): {view['gaussians']} Gaussians, {view['hidden']} hidden, {what}, "
         f"{view['entries']} entries",
@@ -193,7 +186,7 @@ def main(arguments: list[str]) -> None:
     args = parser().parse_args(arguments)
     args.arguments = arguments
     with mended("train"):
-        args.size = args.size or ("full" if choose_device(args.device).type == "cuda" else "small")
+        args.size = size_of(args)
         report = bench(args)
         if args.out:
             write_text(args.out, json.dumps(report, indent=1) + "\n")

@@ -42,7 +42,7 @@ from benchmarks.render_contenders import (
     stages_with,
 )
 from benchmarks.render_peer import VARIANTS, Gsplat
-from benchmarks.render_workload import Workload, add_arguments, make_workloads
+from benchmarks.render_workload import Workload, add_arguments, make_workloads, size_of
 from nurec_lite.command import mended
 from nurec_lite.config import ConfigError
 from nurec_lite.environment import choose_device, environment
@@ -218,7 +218,7 @@ def main(arguments: list[str]) -> None:
     args.arguments = arguments
     with mended("train"):
         gpu = choose_device(args.device).type == "cuda"
-        args.size = args.size or ("full" if gpu else "small")
+        args.size = size_of(args)
         args.rounds = args.rounds or (20 if gpu else 3)
         args.warmup = (5 if gpu else 1) if args.warmup is None else args.warmup
         report = bench(args)

@@ -30,6 +30,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.checkpoint import scene_from_dict, scene_to
 from nurec_lite.command import composed, load_run
 from nurec_lite.config import Config, DensityConfig, ModelConfig, TrainConfig
+from nurec_lite.environment import choose_device
 from nurec_lite.errors import UserError
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, unit_directions
@@ -246,6 +247,10 @@ def _standing(size: Size, device: torch.device) -> dict[str, CameraView | LidarV
 
 
 # ---- the command line
+
+
+def size_of(args: argparse.Namespace) -> str:
+    return args.size or ("full" if choose_device(args.device).type == "cuda" else "small")
 
 
 def add_arguments(p: argparse.ArgumentParser) -> None:

@@ -32,7 +32,7 @@ from benchmarks.bench_step import mark, milliseconds, positive, spread
 from benchmarks.pair_counts import count_pairs
 from benchmarks.quiet import Others
 from benchmarks.render_contenders import DRAWS, TOLERANCE, Fill, limit, relative
-from benchmarks.render_workload import Workload, add_arguments, make_workloads
+from benchmarks.render_workload import Workload, add_arguments, make_workloads, size_of
 from benchmarks.sweep_report import Row, choices, markdown, pick_of, write
 from benchmarks.sweep_variants import (
     SHARED,
@@ -230,7 +230,7 @@ def main(arguments: list[str]) -> None:
     args.arguments = arguments
     args.workloads = args.workloads or (["captured"] if args.checkpoint or args.capture else ["random"])
     with mended("train"):
-        args.size = args.size or ("full" if choose_device(args.device).type == "cuda" else "small")
+        args.size = size_of(args)
         report = sweep(args)
         if args.out:
             write(args.out, report)

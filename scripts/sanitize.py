@@ -144,15 +144,19 @@ def _with_distance(stage: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_empty_tiles(stage: Callable[..., Any]) -> Callable[..., Any]:
-    """Behind the others come tiles without rays, as many as make a camera's kernel that of a large image."""
+    """As many tiles as make a camera's kernel that of a large image."""
 
     def tile(*given: Any) -> Any:
-        pairs = stage(*given)
-        empty = pairs.rays.new_full((max(0, MANY_TILES - len(pairs.rays)), pairs.rays.shape[1]), -1)
-        offsets = torch.cat([pairs.offsets, pairs.offsets[-1:].expand(len(empty))])
-        return replace(pairs, rays=torch.cat([pairs.rays, empty]), offsets=offsets)
+        return filled_up(stage(*given), MANY_TILES)
 
     return tile
+
+
+def filled_up(pairs: Any, tiles: int) -> Any:  # PairList
+    """Behind the others come tiles without rays, until there are so many."""
+    empty = pairs.rays.new_full((max(0, tiles - len(pairs.rays)), pairs.rays.shape[1]), -1)
+    offsets = torch.cat([pairs.offsets, pairs.offsets[-1:].expand(len(empty))])
+    return replace(pairs, rays=torch.cat([pairs.rays, empty]), offsets=offsets)
 
 
 def launches() -> None:

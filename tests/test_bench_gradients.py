@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from benchmarks import bench_gradients
-from benchmarks.bench_gradients import bench_view, compared, main, worst, worst_share
+from benchmarks.bench_gradients import bench_view, compared, main, squares_of, worst
 from benchmarks.render_contenders import outputs_of, relative, stages_with, upstream_of
 from benchmarks.render_truth import PAIRS, Rendered, groups, problem_of, truth, undecided
 from benchmarks.render_workload import SENSORS, SIZES, Size, Workload, random, simulated
@@ -163,8 +163,8 @@ def test_distances_by_hand() -> None:
     zero = torch.zeros(2)
     assert relative(torch.tensor([3.0, 4]), torch.tensor([0.0, 5])) == pytest.approx(10**0.5 / 5)
     assert relative(torch.tensor([3.0, 4]), zero) == 5 and relative(zero, zero) == 0
-    assert worst_share(torch.tensor([[1.0, 2], [4, 0]]), torch.zeros(2, 2)) == pytest.approx(16 / 21)
-    assert worst_share(torch.tensor([1.0, 3]), zero) == pytest.approx(0.9) and worst_share(zero, zero) == 0
+    assert squares_of(torch.tensor([[1.0, 2], [4, 0]]), torch.zeros(2, 2)).tolist() == [5, 16]
+    assert squares_of(torch.tensor([1.0, 3]), zero).tolist() == [1, 9] and not squares_of(zero, zero).any()
 
 
 def of(*scales: float) -> Rendered:
@@ -181,7 +181,6 @@ def test_the_limit_is_what_rounding_does_twice() -> None:
     assert [row["status"] for row in found["rows"].values()] == [
         None, None, "too far from float64: d scales 8.1e-03 (limit 8.0e-03)",
     ]  # fmt: skip
-    assert found["worst_share"] == {"d scales": 1}
 
 
 def test_what_is_no_number_is_too_far() -> None:
@@ -214,11 +213,13 @@ def test_the_worst_gaussian_is_described(options: str, workloads: dict[str, Work
     exact = truth(problem)
     gradients = {name: gradient.clone() for name, gradient in exact.gradients.items()}
     gradients["scales"][7, 1] += 3
+    gradients["scales"][8] -= 1
     means = "still_means" if options else "means"
     gradients[means][11] += 1
     found = worst(problem, Rendered({}, gradients), exact)
     assert found.keys() == {"d scales", f"d {means}"}
     assert found["d scales"]["gaussian"] == 7 and found[f"d {means}"]["gaussian"] == 11
+    assert found["d scales"]["share"] == pytest.approx(9 / 12) and found[f"d {means}"]["share"] == 1
     assert found["d scales"]["error"] == pytest.approx(3) and found[f"d {means}"]["error"] == pytest.approx(3**0.5)
     one, g = found["d scales"], workloads["random"].scene.gaussians
     assert one["norm"] == pytest.approx(float(exact.gradients["scales"][7].norm()))

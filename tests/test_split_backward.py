@@ -5,7 +5,6 @@ tests/test_parity_render.py compares every instance with the reference; there a 
 the kernels without them, which a training step runs.
 """
 
-import re
 from typing import Any
 
 import pytest
@@ -27,14 +26,14 @@ from splat_scenes import (
 from tiny_capture import tiny_state
 from torch import Tensor
 from torch.library import opcheck
-from torch.nn import functional as F
 
 from nurec_lite import ops
 from nurec_lite.opt import build_stages, parameters_of
-from nurec_lite.paths import resource
 from nurec_lite.splat import native
 from nurec_lite.splat.plan import CPU_PLAN, CUDA_PLAN
+from nurec_lite.splat.tiles import PairList
 from nurec_lite.stages import OptionError, Stages
+from scripts.sanitize import MANY_TILES, filled_up
 
 NAMES = ("split_backward", "launch_bounds", "shared_memory")
 SPLIT = {"split_backward": parameters_of("split_backward")}
@@ -143,23 +142,10 @@ def test_few_gaussians(sensor: str, backward: int, n: int, device: torch.device)
     assert_same(found, expected, device)
 
 
-def filled_up(values: list[Any], tiles: int) -> list[Any]:
-    """With tiles that have no rays behind the others."""
-    rays, offsets, gaussians = values[11:]
-    more = tiles - len(rays)
-    return [
-        *values[:11],
-        F.pad(rays, (0, 0, 0, more), value=-1),
-        F.pad(offsets, (0, more), value=len(gaussians)),
-        gaussians,
-    ]
-
-
-def many_tiles() -> int:
-    """From here on an image has an instance of its own."""
-    found = re.search(r"MANY_TILES = (\d+)", resource("kernels/cuda/backward_table.h").read_text())
-    assert found is not None
-    return int(found[1])
+def with_tiles(values: list[Any], tiles: int) -> list[Any]:
+    """So many: an image of MANY_TILES has an instance of its own."""
+    pairs = filled_up(PairList(*values[11:]), tiles)
+    return [*values[:11], pairs.rays, pairs.offsets, pairs.gaussians]
 
 
 @pytest.mark.parametrize("backward", OWN)
@@ -168,7 +154,7 @@ def many_tiles() -> int:
 def test_many_tiles(sensor: str, missing: int, backward: int, device: torch.device) -> None:
     values = inputs(sensor, device)
     expected = gradients(values, sensor != "still camera", 0, False)
-    found = gradients(filled_up(values, many_tiles() - missing), sensor != "still camera", backward, False)
+    found = gradients(with_tiles(values, MANY_TILES - missing), sensor != "still camera", backward, False)
     assert_same(found, expected, device)
 
 
@@ -182,7 +168,7 @@ def test_lists_of_any_length(sensor: str, many: bool, backward: int, entries: in
     slots = torch.full((1, 256), -1, device=device)
     slots[0, :37] = torch.randperm(values[9].shape[0])[:37].to(device)
     values[11:] = [slots, torch.tensor([0, entries], device=device), torch.arange(entries, device=device)]
-    values = filled_up(values, many_tiles()) if many else values
+    values = with_tiles(values, MANY_TILES) if many else values
     found, expected = (gradients(values, True, b, False) for b in (backward, 0))
     assert bool(expected[7].any()) == (entries > 1)  # the first one is not seen
     assert_same(found, expected, device)
