@@ -6,7 +6,7 @@ indices: only a warp to which a Gaussian contributes needs its index, and reads 
 that shared memory can have of what it divides with L1.
 Source: NVIDIA's Nsight post on Omniverse NuRec (about half the shared memory, larger shared memory preferred over L1).
 Gain: 21 504 -> 10 240 bytes a block, and no time: on one H200 registers limit occupancy with it and without it, the backward of a whole
-KITTI sweep takes 4.83 -> 5.08 ms, of an image 2.70 -> 2.78, a training step 26.8 -> 28.5 ms (docs/story-2-kernels.md), so +opt=all
+KITTI sweep takes 4.66 -> 4.98 ms, of an image 2.68 -> 2.80, a training step 26.8 -> 28.5 ms (docs/story-2-kernels.md), so +opt=all
 leaves it out.
 Limits: twice as many barriers a tile. Kernels for the GPU alone; on a CPU the results are the same, and so is the time. Needs
 ops=native. Class exact.
