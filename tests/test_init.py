@@ -14,14 +14,15 @@ from nurec_lite.capture.simulate import simulate, simulate_depth
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
 from nurec_lite.geometry.camera import pixel_directions
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
 from nurec_lite.measure import image_of
 from nurec_lite.metrics import psnr
 from nurec_lite.scene.beyond import far_points, panorama, raised_points
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
-from nurec_lite.scene.init import make_scene
-from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, lidar_points
+from nurec_lite.scene.init import Voxels, make_scene
+from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, assign_to_actors, lidar_points
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.harmonics import DEGREE_0
 from nurec_lite.splat.views import camera_view
@@ -120,6 +121,35 @@ def test_a_moving_actor_s_points_come_together_in_its_frame() -> None:
     assert local[:, 0].max() < 0.2 * tracks.sizes[0, 0]  # some pass over the roof
     path = tracks.translations[tracks.offsets[0] : tracks.offsets[1], 0]
     assert path.max() - path.min() > 1.5
+
+
+@pytest.mark.parametrize("metres_per_second", [0.0, 20.0, -60.0])
+def test_a_fast_actor_keeps_its_points_from_the_first_ray_to_the_last(metres_per_second: float) -> None:
+    times, keys = torch.linspace(1.0, 1.1, 201, dtype=torch.float64), torch.tensor([0.9, 1.2], dtype=torch.float64)
+    path, ahead = torch.zeros(2, 3, dtype=torch.float64), torch.tensor([[1.9, 0.8, -0.5]], dtype=torch.float64)
+    path[:, 0] = metres_per_second * keys
+    upright = torch.tensor([[1.0, 0, 0, 0]], dtype=torch.float64).expand(2, 4)
+    tracks = Tracks(("a",), ("Car",), torch.tensor([[4.0, 2, 1.5]], dtype=torch.float64), (0, 2), keys, path, upright)
+    world = ahead.repeat(len(times), 1)
+    world[:, 0] += metres_per_second * times
+    none = torch.zeros(len(times))
+    sweep = Sweep(none[:, None].expand(-1, 3), none, none, times, none.long(), none > -1)
+    node, local = assign_to_actors(tracks, sweep, world)
+    assert (node == 1).all()
+    torch.testing.assert_close(local, ahead.expand(len(times), 3), atol=1e-9, rtol=0)
+
+
+def test_voxels_keep_apart_what_lies_in_different_cubes_or_levels() -> None:
+    generator = torch.Generator().manual_seed(0)
+    xyz = 4 * torch.randn(500, 3, generator=generator, dtype=torch.float64) - 1
+    level = torch.randint(0, 3, (500,), generator=generator).float()
+    voxels = Voxels(xyz, level)
+    for size in (0.3, 1.0, 2.5):
+        cells = torch.cat([level[:, None].double(), (xyz / (size * 2 ** level[:, None].double())).floor()], dim=-1)
+        expected = cells.unique(dim=0, return_inverse=True)[1]
+        found = voxels.key(size).unique(return_inverse=True)[1]
+        assert torch.equal(found[:, None] == found, expected[:, None] == expected)
+        assert 20 < int(expected.max()) < 499  # some share a cube
 
 
 def test_no_background_point_is_left_inside_a_box() -> None:

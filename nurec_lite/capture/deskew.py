@@ -6,7 +6,7 @@ from torch import Tensor
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep
-from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix
+from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix, quat_rotate
 
 _SHUTTER_ROUNDS = 6  # each round shrinks the error by the ratio of readout speed to pixel speed
 
@@ -24,9 +24,9 @@ def world_rays(
     lidar: Lidar,
 ) -> tuple[Tensor, Tensor]:  # origins [R, 3] in metres and unit directions [R, 3], world, float64
     fraction = (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
-    T_world_lidar = poses_at(frame, fraction) @ lidar.T_rig_lidar
-    directions = T_world_lidar[:, :3, :3] @ sweep.directions.double()[:, :, None]
-    return T_world_lidar[:, :3, 3], directions[:, :, 0]
+    q, t = interpolate_between(frame.T_world_rig_start, frame.T_world_rig_end, fraction.double())
+    in_rig = sweep.directions.double() @ lidar.T_rig_lidar[:3, :3].T
+    return t + quat_rotate(q, lidar.T_rig_lidar[:3, 3]), quat_rotate(q, in_rig)
 
 
 def world_points(

@@ -11,7 +11,7 @@ from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
-from nurec_lite.geometry.se3 import interpolate_between, quat_rotate
+from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
 from nurec_lite.pool import in_threads
 from nurec_lite.scene.points import Points, colours_at
 
@@ -108,7 +108,7 @@ def _by_direction(
     half = torch.tensor(0.5, dtype=torch.float64)
     T_start, T_end = (T @ camera.T_rig_cam for T in (frame.T_world_rig_start, frame.T_world_rig_end))
     q, _ = interpolate_between(T_start, T_end, half)
-    directions = quat_rotate(q.float(), pixel_directions(camera).flatten(0, 1))
+    directions = pixel_directions(camera).flatten(0, 1) @ quat_to_matrix(q.float()).T
     azimuth, elevation = azimuth_elevation(directions).unbind(-1)
     column = ((0.5 - azimuth / (2 * math.pi)) * width).long().clamp(0, width - 1)
     row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)

@@ -12,6 +12,7 @@ from torch import Tensor
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
 from nurec_lite.geometry.se3 import matrix_to_quat
+from nurec_lite.pool import in_threads
 from nurec_lite.scene.beyond import far_points, panorama, raised_points
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians, log_odds
 from nurec_lite.scene.points import Points, lidar_points
@@ -19,6 +20,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.harmonics import DEGREE_0
 
 NEIGHBOURS = 8
+CHUNK = 20_000  # points whose axes one thread finds at a time
 REFERENCE_METRES = 10.0  # up to this distance from the trajectory voxels have their smallest size
 
 
@@ -71,15 +73,15 @@ def _thinned(points: Points, level: Tensor, n: int) -> Points:
     if n == 0:
         return points.select(torch.arange(0))
     low, high = 0.01, 10.0  # metres, size of the smallest voxel
-    scaled, level = points.xyz.T.contiguous() / 2**level, level.long()
-    for _ in range(12 if len(points) > n else 0):
-        size = math.sqrt(low * high)
-        if _distinct(_voxel_key(scaled, level, size)) > n:
-            low = size
-        else:
-            high = size
     if len(points) > n:
-        points = _voxel_means(points, _numbered(_voxel_key(scaled, level, high)))
+        voxels = Voxels(points.xyz, level)
+        for _ in range(12):
+            size = math.sqrt(low * high)
+            if _distinct(voxels.key(size)) > n:
+                low = size
+            else:
+                high = size
+        points = _voxel_means(points, _numbered(voxels.key(high)))
     return _with_colours(points)
 
 
@@ -92,16 +94,29 @@ def _with_colours(points: Points) -> Points:
     return replace(points, colour=colour)
 
 
-def _voxel_key(
-    scaled: Tensor,  # [3, n] metres, halved as often as the level says
-    level: Tensor,  # [n] int64
-    size: float,  # metres
-) -> Tensor:  # [n] int64, equal for points of one voxel: cubes of `size` times two to the level
-    cells = (scaled / size).floor_().long()
-    cells -= cells.amin(1, keepdim=True)
-    x, y, z = cells
-    n_x, n_y, n_z = (cells.amax(1) + 1).tolist()
-    return (level * n_x).add_(x).mul_(n_y).add_(y).mul_(n_z).add_(z)
+class Voxels:
+    """Which points share a voxel, for one size after the other, in the same memory."""
+
+    def __init__(
+        self,
+        xyz: Tensor,  # [n, 3] metres, float64
+        level: Tensor,  # [n] how often the voxels double
+    ) -> None:
+        self.scaled, self.level = xyz.T.contiguous() / 2**level, level.long()
+        self.low, self.high = self.scaled.amin(1), self.scaled.amax(1)
+        self.room, self.whole = torch.empty_like(self.scaled[0]), torch.empty_like(self.level)
+        self.keys = torch.empty_like(self.level)
+
+    def key(
+        self,
+        size: float,  # metres, of the smallest
+    ) -> Tensor:  # [n] int64, equal for points of one voxel; the next call overwrites it
+        counts = (self.high / size).floor() - (self.low / size).floor() + 1
+        self.keys.copy_(self.level)
+        for along, count in zip(self.scaled, counts.long().tolist(), strict=True):
+            self.whole.copy_(torch.div(along, size, out=self.room).floor_())
+            self.keys.mul_(count).add_(self.whole)
+        return self.keys
 
 
 def _distinct(key: Tensor) -> int:
@@ -140,8 +155,7 @@ def _disks(points: Points, config: ModelConfig, opacity: float) -> Gaussians:
     distances, index = cKDTree(xyz).query(xyz, k=k, workers=-1)
     around = torch.from_numpy(xyz[index.reshape(len(xyz), k)])
     offsets = around - around.mean(1, keepdim=True)
-    axes = torch.linalg.eigh(offsets.transpose(1, 2) @ offsets + 1e-12 * torch.eye(3, dtype=torch.float64)).eigenvectors
-    axes = axes * torch.linalg.det(axes)[:, None, None].sign()
+    axes = torch.cat(list(in_threads(_principal_axes, offsets.split(CHUNK))))
     near = torch.from_numpy(distances.reshape(len(xyz), k)[:, 1:4]).mean(1) if k > 1 else torch.full((len(xyz),), 0.1)
     scales = 0.6 * near.clamp(0.01, 4.0)[:, None] * torch.tensor([config.thickness, 1.0, 1.0], dtype=torch.float64)
     n, rest = len(points), (config.sh_degree + 1) ** 2 - 1
@@ -155,3 +169,11 @@ def _disks(points: Points, config: ModelConfig, opacity: float) -> Gaussians:
         lidar_logits=log_odds(torch.stack([points.intensity.clamp(0.02, 0.98), torch.full((n,), 0.02)], dim=-1)),
         node=points.node,
     )
+
+
+def _principal_axes(
+    offsets: Tensor,  # [n, k, 3] of neighbours from their mean
+) -> Tensor:  # [n, 3, 3] columns from the least to the largest extent, right-handed
+    scatter = offsets.transpose(1, 2) @ offsets + 1e-12 * torch.eye(3, dtype=torch.float64)
+    axes = torch.linalg.eigh(scatter).eigenvectors
+    return axes * torch.linalg.det(axes)[:, None, None].sign()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Points of all training sweeps: de-skewed, coloured from the images of their moment, actors' points in their box frames."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +16,7 @@ from nurec_lite.geometry.tracks import Tracks, interpolate
 from nurec_lite.pool import in_threads
 
 BOX_MARGIN = 1.1  # a box is enlarged by this factor to catch all points of its object
+SPEEDING = 2.0  # within a sweep an object may be so much faster than in its middle
 GROUND_METRES = 0.05  # above the underside of a box points belong to the object, not to the ground that it stands on
 
 
@@ -31,7 +33,11 @@ class Points:
     def __len__(self) -> int:
         return len(self.xyz)
 
-    def select(self, index: Tensor) -> "Points":
+    def select(
+        self,
+        which: Tensor,  # [n] bool, or numbers of points
+    ) -> "Points":
+        index = torch.nonzero(which).squeeze(-1) if which.dtype == torch.bool else which  # once for all fields
         return Points(*(getattr(self, f)[index] for f in self.__dataclass_fields__))
 
     @staticmethod
@@ -90,17 +96,23 @@ def assign_to_actors(
     node, xyz = torch.zeros(len(world), dtype=torch.int64), world.clone()
     if len(tracks) == 0 or len(world) == 0:
         return node, xyz
-    middle = interpolate(tracks, sweep.times.mean()[None])
-    for k in range(len(tracks)):
-        if not middle.valid[0, k]:
-            continue
-        radius = 0.5 * BOX_MARGIN * tracks.sizes[k].norm() + 5  # metres; 5 for what it moves within half a sweep
-        near = torch.nonzero((world - middle.translations[0, k]).norm(dim=-1) < radius).squeeze(-1)
+    for k, near in _near(tracks, sweep.times, world):
         local = _in_box_frame(one_track(tracks, k), sweep.times[near], world[near])
         half = 0.5 * tracks.sizes[k]
         inside = (local.abs() <= BOX_MARGIN * half).all(-1) & (local[:, 2] > GROUND_METRES - half[2])
         node[near[inside]], xyz[near[inside]] = k + 1, local[inside]
     return node, xyz
+
+
+def _near(tracks: Tracks, times: Tensor, world: Tensor) -> Iterator[tuple[int, Tensor]]:
+    """Tracks that are there in the middle of the times, each with the numbers of the points that may be in its box."""
+    middle = interpolate(tracks, times.mean()[None])
+    there = torch.nonzero(middle.valid[0]).squeeze(-1)
+    moved = SPEEDING * middle.velocities[0, there].norm(dim=-1) * 0.5 * (times.max() - times.min())
+    radius = 0.5 * BOX_MARGIN * tracks.sizes[there].norm(dim=-1) + moved + 2  # metres
+    close = torch.cdist(middle.translations[0, there], world) < radius[:, None]
+    for k, row in zip(there.tolist(), close, strict=True):
+        yield k, torch.nonzero(row).squeeze(-1)
 
 
 def one_track(tracks: Tracks, k: int) -> Tracks:
