@@ -106,9 +106,10 @@ def assign_to_actors(
 
 def _near(tracks: Tracks, times: Tensor, world: Tensor) -> Iterator[tuple[int, Tensor]]:
     """Tracks that are there in the middle of the times, each with the numbers of the points that may be in its box."""
-    middle = interpolate(tracks, times.mean()[None])
+    mean = times.mean()
+    middle = interpolate(tracks, mean[None])
     there = torch.nonzero(middle.valid[0]).squeeze(-1)
-    moved = SPEEDING * middle.velocities[0, there].norm(dim=-1) * 0.5 * (times.max() - times.min())
+    moved = SPEEDING * middle.velocities[0, there].norm(dim=-1) * (times - mean).abs().max()
     radius = 0.5 * BOX_MARGIN * tracks.sizes[there].norm(dim=-1) + moved + 2  # metres
     close = torch.cdist(middle.translations[0, there], world) < radius[:, None]
     for k, row in zip(there.tolist(), close, strict=True):
