@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from nurec_lite.errors import UserError
+from nurec_lite.base.errors import ConfigError
 
 SUBSETS = ("test", "train", "all")
 
@@ -196,10 +196,6 @@ VERBS: dict[str, type[Config]] = {
 }  # fmt: skip
 for _verb, _class in VERBS.items():
     ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)
-
-
-class ConfigError(UserError):
-    """The configuration cannot be used; the message names the key and the remedy."""
 
 
 def to_config(

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.evaluate: measures a checkpoint on the frames of any split."""
 
-import nurec_lite.threads  # noqa: F401  before torch
+import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 from pathlib import Path
 from typing import Any
 
-from nurec_lite.command import command, result_folder
-from nurec_lite.environment import commit, device_name, environment
-from nurec_lite.measure import Evaluation, evaluate, frames_of
-from nurec_lite.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.base.environment import commit, device_name, environment
+from nurec_lite.cli.command import command, result_folder
+from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.evaluation.measure import Evaluation, evaluate, frames_of
+from nurec_lite.evaluation.results import table
 from nurec_lite.report.content import Report
 from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_evaluate
-from nurec_lite.results import table
 
 HELP = """
 Measures a checkpoint on frames of its capture: images by PSNR and SSIM, also inside the boxes of moving actors; lidar sweeps by range,

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.export: the Gaussians of a checkpoint as a PLY file, for viewers and editors of 3D Gaussian splats."""
 
-import nurec_lite.threads  # noqa: F401  before torch
+import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import math
 import re
 from pathlib import Path
 
-from nurec_lite.checkpoint import scene_from_dict
-from nurec_lite.command import command, load_run
-from nurec_lite.config import ConfigError, ExportConfig
-from nurec_lite.files import written
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.files import written
+from nurec_lite.cli.command import command, load_run
+from nurec_lite.config import ExportConfig
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.output.flatten import PlainGaussians, in_own_frame, in_world, nodes_at, without_broken
+from nurec_lite.output.ply import ply_bytes
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.flatten import PlainGaussians, in_own_frame, in_world, nodes_at, without_broken
-from nurec_lite.splat.ply import ply_bytes
+from nurec_lite.training.checkpoint import scene_from_dict
 
 HELP = """
 Writes the Gaussians of a checkpoint as a PLY file that viewers and editors of 3D Gaussian splats read. The capture is not needed.

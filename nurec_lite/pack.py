@@ -3,10 +3,11 @@
 
 from pathlib import Path
 
-from nurec_lite.capture.open import open_capture
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.pack import MemberBar, describe, read_pack, write_pack
-from nurec_lite.command import command, composed
-from nurec_lite.config import ConfigError, PackConfig
+from nurec_lite.cli.command import command, composed
+from nurec_lite.config import PackConfig
+from nurec_lite.readers import open_capture
 
 HELP = """
 Writes a capture into one file that travels well: images as JPEG or PNG, sweeps quantised (points move by less than 3 mm at 80 m) with

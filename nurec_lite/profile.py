@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.profile: records some steps of a training run and says where their time goes."""
 
-import nurec_lite.threads  # noqa: F401  before torch
+import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import shlex
 import sys
 from pathlib import Path
 
-from nurec_lite import ops
-from nurec_lite.command import command, composed, mended
-from nurec_lite.config import ConfigError, ProfileConfig, check_budget
-from nurec_lite.profiling import compare
-from nurec_lite.profiling.markdown import headline
-from nurec_lite.profiling.nsys import record_nsys
-from nurec_lite.profiling.results import write_profile
-from nurec_lite.profiling.summarise import summarise
-from nurec_lite.profiling.torch_profiler import record_torch
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.cli.command import command, composed, mended
+from nurec_lite.config import ProfileConfig, check_budget
+from nurec_lite.native import ops
+from nurec_lite.profiling.compare import compare
+from nurec_lite.profiling.record.nsys import record_nsys
+from nurec_lite.profiling.record.results import write_profile
+from nurec_lite.profiling.record.torch_profiler import record_torch
+from nurec_lite.profiling.summary.markdown import headline
+from nurec_lite.profiling.summary.summarise import summarise
 
 HELP = """
 Records some steps of a training run and says where their time goes, on the host and on the GPU.
@@ -41,7 +42,7 @@ def work(arguments: list[str]) -> None:
     if config.ops == "native":
         ops.load()  # compiles kernels now, not under a profiler
     if config.tool == "ncu":
-        from nurec_lite.profiling.ncu import run_ncu
+        from nurec_lite.profiling.record.ncu import run_ncu
 
         run_ncu(config, out, line)
     else:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """python -m nurec_lite.render: any camera or lidar of the capture at any time, beside its path, with actors removed or moved."""
 
-import nurec_lite.threads  # noqa: F401  before torch
+import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import logging
@@ -15,24 +15,25 @@ import torch
 from omegaconf import OmegaConf
 from tqdm import tqdm
 
-from nurec_lite.animation import KINDS, animation
-from nurec_lite.birds_eye import Above, birds_eye
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.files import write_text
 from nurec_lite.capture.deskew import poses_at, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
-from nurec_lite.command import command, result_folder
-from nurec_lite.config import ConfigError, RenderConfig, to_dict
-from nurec_lite.files import write_text
-from nurec_lite.measure import image_of
-from nurec_lite.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
-from nurec_lite.point_files import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
-from nurec_lite.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.cli.command import command, result_folder
+from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.config import RenderConfig, to_dict
+from nurec_lite.evaluation.measure import image_of
+from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
+from nurec_lite.output.birds_eye import Above, birds_eye
+from nurec_lite.output.films import KINDS, animation
+from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
+from nurec_lite.output.shots import PICTURES, Plan, Shot, make_plan
+from nurec_lite.peer.rasterize import IMAGES_ALONE
 from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
 from nurec_lite.scene.scene import Scene
-from nurec_lite.shots import PICTURES, Plan, Shot, make_plan
-from nurec_lite.splat.peer import IMAGES_ALONE
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import lidar_view
-from nurec_lite.stages import Stages, render_sweep
+from nurec_lite.training.stages import Stages, render_sweep
 
 HELP = f"""
 Renders a checkpoint: any camera or lidar of its capture, at any time, from beside the path that was driven, actors removed or moved.

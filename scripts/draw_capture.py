@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor
 
 from nurec_lite.capture.deskew import project_world_points, world_points
-from nurec_lite.capture.kitti_raw import read_kitti_raw
+from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera

@@ -4,7 +4,7 @@
 #
 #   scripts/gpu_check.sh                                  build, test, sanitize, bench
 #   scripts/gpu_check.sh build test                       these two
-#   scripts/gpu_check.sh bench -- data=pack data.root=F   what follows -- goes to benchmarks/bench_step.py
+#   scripts/gpu_check.sh bench -- data=pack data.root=F   what follows -- goes to benchmarks/step/bench_step.py
 #
 # build compiles the kernels into a fresh cache, which the parts after it use, and prints the seconds that it took.
 # PYTHON=... chooses the interpreter (default: the one of .venv, else python3).
@@ -24,7 +24,7 @@ build() {
 
 run_tests() { "$PYTHON" -m pytest -q -m gpu; }
 sanitize() { "$PYTHON" scripts/sanitize.py; }
-bench() { "$PYTHON" benchmarks/bench_step.py ${overrides[@]+"${overrides[@]}"}; }
+bench() { "$PYTHON" benchmarks/step/bench_step.py ${overrides[@]+"${overrides[@]}"}; }
 
 parts=() overrides=()
 while [ $# -gt 0 ]; do

@@ -47,12 +47,12 @@ scene() {
 
 collect() {
     local status=0
-    "$PYTHON" benchmarks/bench_interpolate.py --out "$out/interpolate.json" || status=1
-    "$PYTHON" benchmarks/bench_interpolate.py --capture ${data[@]+"${data[@]}"} --out "$out/interpolate_drive.json" || status=1
-    "$PYTHON" benchmarks/bench_collect_once.py "${resumed[@]}" --out "$out/collect.json" || status=1
-    "$PYTHON" benchmarks/bench_collect_once.py "${large[@]}" train.steps=20000 --invented 1 --out "$out/collect_invented.json" || status=1
-    "$PYTHON" benchmarks/bench_no_sync.py "${resumed[@]}" "+opt=[workers]" --out "$out/no_sync.json" || status=1
-    "$PYTHON" benchmarks/bench_ranges.py "${resumed[@]}" --out "$out/ranges.json" || status=1
+    "$PYTHON" benchmarks/opt/bench_fused_interp.py --out "$out/interpolate.json" || status=1
+    "$PYTHON" benchmarks/opt/bench_fused_interp.py --capture ${data[@]+"${data[@]}"} --out "$out/interpolate_drive.json" || status=1
+    "$PYTHON" benchmarks/opt/bench_collect_once.py "${resumed[@]}" --out "$out/collect.json" || status=1
+    "$PYTHON" benchmarks/opt/bench_collect_once.py "${large[@]}" train.steps=20000 --invented 1 --out "$out/collect_invented.json" || status=1
+    "$PYTHON" benchmarks/opt/bench_no_sync.py "${resumed[@]}" "+opt=[workers]" --out "$out/no_sync.json" || status=1
+    "$PYTHON" benchmarks/step/bench_ranges.py "${resumed[@]}" --out "$out/ranges.json" || status=1
     return $status
 }
 
@@ -71,7 +71,7 @@ timeline() {
 }
 
 quality() {
-    "$PYTHON" benchmarks/quality_gate.py --sets "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/quality" \
+    "$PYTHON" benchmarks/ladder/quality_gate.py --sets "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/quality" \
         ${data[@]+"${data[@]}"} data.downscale=2
 }
 
@@ -88,26 +88,26 @@ full() {
 }
 
 diagnosed() {
-    "$PYTHON" benchmarks/diagnose_backward.py --train-steps 300 --out "$out/$1" "${@:2}" --checkpoint "$CHECKPOINT" \
+    "$PYTHON" benchmarks/render/diagnose_backward.py --train-steps 300 --out "$out/$1" "${@:2}" --checkpoint "$CHECKPOINT" \
         --capture ${data[@]+"${data[@]}"}
 }
 
 kernels() {
     local status=0 sets=('' split_backward split_backward,launch_bounds "$BACKWARD")
-    "$PYTHON" benchmarks/bench_render.py --opt "${sets[@]}" --peer \
+    "$PYTHON" benchmarks/render/bench_render.py --opt "${sets[@]}" --peer \
         --train-steps 300 --out "$out/render.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
-    "$PYTHON" benchmarks/bench_gradients.py --opt "${sets[@]}" --workloads captured \
+    "$PYTHON" benchmarks/render/bench_gradients.py --opt "${sets[@]}" --workloads captured \
         --out "$out/gradients.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
     diagnosed diagnosis || status=1
     diagnosed diagnosis_split --opt split_backward --workloads captured || status=1
     diagnosed diagnosis_bounds --opt split_backward,launch_bounds --workloads captured || status=1
     diagnosed diagnosis_all --opt "$BACKWARD" || status=1
-    "$PYTHON" benchmarks/compare_diagnoses.py "$out"/diagnosis{,_all}/diagnosis.json --out "$out/backward.png" || status=1
+    "$PYTHON" benchmarks/render/compare_diagnoses.py "$out"/diagnosis{,_all}/diagnosis.json --out "$out/backward.png" || status=1
     return $status
 }
 
 swept() {
-    "$PYTHON" benchmarks/sweep_launch_bounds.py --out "$out/sweep/$1" "${@:2}" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"}
+    "$PYTHON" benchmarks/opt/bench_launch_bounds.py --out "$out/sweep/$1" "${@:2}" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"}
 }
 
 sweep() {
@@ -124,7 +124,7 @@ sweep() {
 ladder() {
     local rungs
     IFS=, read -ra rungs <<<",workers,$OPTIONS,$BACKWARD" # the first is the baseline
-    "$PYTHON" benchmarks/ladder.py --rungs "${rungs[@]}" --cumulative --repeat "${ROUNDS:-3}" --warmup 30 --steps 100 \
+    "$PYTHON" benchmarks/ladder/ladder.py --rungs "${rungs[@]}" --cumulative --repeat "${ROUNDS:-3}" --warmup 30 --steps 100 \
         --out "$out/ladder" "${resumed[@]}"
 }
 

@@ -14,17 +14,17 @@ import numpy as np
 import torch
 from PIL import Image
 
-from nurec_lite.animation import save_animation
-from nurec_lite.capture.open import open_capture
 from nurec_lite.capture.types import Capture
-from nurec_lite.checkpoint import load_checkpoint, scene_from_dict
 from nurec_lite.config import DataConfig
+from nurec_lite.evaluation.measure import image_of
+from nurec_lite.evaluation.pictures import RANGE_MAP, Bar, enlarged, range_image, save_png, to_picture
 from nurec_lite.geometry.lidar import azimuth_elevation
-from nurec_lite.measure import image_of
-from nurec_lite.pictures import RANGE_MAP, Bar, enlarged, range_image, save_png, to_picture
+from nurec_lite.output.films import save_animation
+from nurec_lite.readers import open_capture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
-from nurec_lite.stages import Stages, render_sweep
+from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
+from nurec_lite.training.stages import Stages, render_sweep
 
 FAR_METRES = 40.0
 

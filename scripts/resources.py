@@ -4,7 +4,7 @@
     python scripts/resources.py [--out FILE.json] [--fast-math]    the table, and what exceeds kernels/budget.json
     python scripts/resources.py --write                            makes the present figures the budget
 
-Files that include CUB hold no kernels of ours and are left out. Flags are those of the build, nurec_lite/build.py.
+Files that include CUB hold no kernels of ours and are left out. Flags are those of the build, nurec_lite/native/build.py.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from nurec_lite.build import FLAGS, find_tools
-from nurec_lite.paths import resource
+from nurec_lite.base.paths import resource
+from nurec_lite.native.build import FLAGS, find_tools
 from nurec_lite.profiling import names
 
 ARCHITECTURES = ("80", "89", "90", "100", "120")

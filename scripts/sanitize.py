@@ -12,7 +12,7 @@ and initcheck check CUB's, too, which sort our lists. initcheck must watch torch
 what it finds in those alone is told and not counted.
 """
 
-import nurec_lite.threads  # noqa: F401  before torch
+import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import argparse
@@ -31,8 +31,9 @@ from typing import Any
 
 import torch
 
-from nurec_lite.environment import choose_device
-from nurec_lite.errors import UserError
+from nurec_lite.backends import base_stages
+from nurec_lite.base.environment import choose_device
+from nurec_lite.base.errors import UserError
 from scripts.resources import read_budget, short_name
 
 TOOLS = {  # and the flags of each: kns is a part of a kernel's mangled name
@@ -85,16 +86,16 @@ class Verdict:
 
 def steps() -> None:
     """What is checked; in a process of its own."""
-    from nurec_lite.capture.open import open_capture
-    from nurec_lite.command import composed
-    from nurec_lite.opt import build_stages
-    from nurec_lite.stages import Stages
-    from nurec_lite.train import make_state, spent
+    from nurec_lite.backends import build_stages
+    from nurec_lite.cli.command import composed
+    from nurec_lite.readers import open_capture
+    from nurec_lite.training.loop import spent
+    from nurec_lite.training.start import make_state
 
     for overrides, cameras in VARIANTS:
         config = composed("train", [*SIZE.split(), *overrides.split()])
         device, capture = choose_device(config.device), open_capture(config.data)
-        stages = build_stages(config.opt, Stages.of(config.ops, device, config.render))
+        stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
         if "global" in cameras:
             capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
         if cameras == "learned":
@@ -114,7 +115,7 @@ def steps() -> None:
 
 def _counted(stage: Callable[..., Any]) -> Callable[..., Any]:
     """Counts pairs, too, which nothing in a step does."""
-    from benchmarks.pair_counts import count_pairs
+    from benchmarks.render.pair_counts import count_pairs
 
     def render(gaussians: Any, view: Any, pairs: Any, *rest: Any) -> Any:
         count_pairs(gaussians, view, pairs)

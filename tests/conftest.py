@@ -6,13 +6,13 @@ from pathlib import Path
 
 # before torch is imported: a busy machine is slow enough without spinning
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("GOMP_SPINCOUNT", "0")  # or nurec_lite.threads sets it for the processes that tests start
+os.environ.setdefault("GOMP_SPINCOUNT", "0")  # or nurec_lite.base.threads sets it for the processes that tests start
 
 import hypothesis
 import pytest
 import torch
 
-from nurec_lite.threads import share
+from nurec_lite.base.threads import share
 
 MAX_THREADS = 2  # what tests compute is small
 ROOT = Path(__file__).resolve().parents[1]

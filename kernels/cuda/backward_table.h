@@ -11,7 +11,7 @@ enum Sensor { CAMERA, CAMERA_FEW, CAMERA_MORE, LIDAR, LIDAR_MORE };
 
 constexpr int MANY_TILES = 3000;  // of 16x16 pixels: on an H200 one ray a thread is faster at 2726, two at 4212
 
-// Bits of a plan, as RenderPlan.backward of nurec_lite/splat/plan.py sets them; the others only with SPLIT.
+// Bits of a plan, as RenderPlan.backward of nurec_lite/native/plan.py sets them; the others only with SPLIT.
 enum Plan { SPLIT = 1, BOUNDS = 2, STAGING = 4 };
 
 struct Bounds {
@@ -30,7 +30,7 @@ struct Staging {
 constexpr Bounds UNBOUND = {256, 1, 1, 1};
 constexpr Staging FULL = {256, true};
 
-// launch_bounds: by sensor, chosen among benchmarks/sweep_launch_bounds.py's variants without spills on any
+// launch_bounds: by sensor, chosen among benchmarks/opt/bench_launch_bounds.py's variants without spills on any
 // architecture; where another one is faster on one architecture, it gets a table of its own.
 constexpr Bounds BOUNDED[] = {
     {128, 6, 2, 1},   // camera: 80 registers; two rays a thread share each row that is read and each sum over the warp

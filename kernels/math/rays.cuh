@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-// The sensor from the start to the end of a view, as nurec_lite/splat/view_numbers.py packs it.
+// The sensor from the start to the end of a view, as nurec_lite/native/view_numbers.py packs it.
 template <class T>
 struct Trajectory {
     Quat<T> q;           // axes at the start, unit

@@ -144,7 +144,7 @@ struct LidarModel {
     }
 };
 
-// All numbers that describe a view, in the order in which nurec_lite/splat/native.py packs them.
+// All numbers that describe a view, in the order in which nurec_lite/native/stages.py packs them.
 template <class T>
 struct View {
     Motion<T> motion;

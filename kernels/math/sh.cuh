@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colour by direction in real spherical harmonics of degree 0 to 3 (Sloan, "Efficient Spherical Harmonic Evaluation",
-// JCGT 2013), with the signs of 3D Gaussian Splatting, and its derivatives; nurec_lite/splat/harmonics.py is the
+// JCGT 2013), with the signs of 3D Gaussian Splatting, and its derivatives; nurec_lite/geometry/harmonics.py is the
 // specification. S coefficients: 1, 4, 9 or 16. Derivatives are those of the polynomials as they stand: what points
 // along the direction vanishes where the direction is made of unit length.
 #pragma once

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every function of kernels/math in double precision, for tests/test_math.py. No part of the library.
+// Every function of kernels/math in double precision, for tests/native/test_math.py. No part of the library.
 #include "../math/actors.cuh"
 #include "../math/blend.cuh"
 #include "../math/covariance.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators torch.ops.nurec_lite.*; nurec_lite/ops.py gives them gradients and fake kernels.
+// The operators torch.ops.nurec_lite.*; nurec_lite/native/ops.py gives them gradients and fake kernels.
 #include <torch/library.h>
 
 TORCH_LIBRARY(nurec_lite, m) {

@@ -14,7 +14,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from torch import Tensor
 
-from nurec_lite.capture.kitti_files import read_bytes, short
+from nurec_lite.capture.files import read_bytes, short
 from nurec_lite.capture.types import CaptureError
 
 CALIBRATION = "calib_cam_to_cam.txt"  # where KITTI states the size of images

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from nurec_lite.errors import UserError
+from nurec_lite.base.errors import UserError
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.se3 import (
     quat_conjugate,
     quat_multiply,
@@ -20,7 +21,6 @@ from nurec_lite.geometry.se3 import (
     quat_to_rotvec,
     rotvec_to_quat,
 )
-from nurec_lite.transfer import upload
 
 
 @dataclass(frozen=True)

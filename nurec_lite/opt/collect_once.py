@@ -10,11 +10,11 @@ Limits: world-space means and rotations of both times are alive together. Class 
 are added up in another order.
 """
 
+from nurec_lite.base.ranges import span
 from nurec_lite.capture.loader import Batch
-from nurec_lite.profiling.ranges import span
 from nurec_lite.scene.gaussians import activate
-from nurec_lite.stages import Stages, collected, learn, render_frame, render_sweep
-from nurec_lite.state import StepResult, TrainState
+from nurec_lite.training.stages import Stages, collected, learn, render_frame, render_sweep
+from nurec_lite.training.state import StepResult, TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()

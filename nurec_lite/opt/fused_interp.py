@@ -20,12 +20,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite import ops
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.transfer import Arrival, upload
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
+from nurec_lite.native import ops
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate
 from nurec_lite.scene.scene import Scene
-from nurec_lite.stages import OptionError, Stages
-from nurec_lite.transfer import Arrival, upload
+from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()

@@ -24,20 +24,21 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from nurec_lite.baseline import Moved, density, views
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.transfer import upload
 from nurec_lite.capture.loader import Batch
-from nurec_lite.in_flight import Flight, Moment, report_of
-from nurec_lite.scene.density import relocate_masked
+from nurec_lite.native import stages as native
+from nurec_lite.native.plan import RenderPlan
+from nurec_lite.native.rooms import Rooms, key_of
 from nurec_lite.scene.gaussians import AnyGaussians
-from nurec_lite.splat import native
-from nurec_lite.splat.plan import RenderPlan
 from nurec_lite.splat.project import Projection
-from nurec_lite.splat.rooms import Rooms, key_of
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.stages import OptionError, Stages, uncompiled
-from nurec_lite.state import StepResult, TrainState
-from nurec_lite.transfer import upload
+from nurec_lite.training.baseline import Moved, density, views
+from nurec_lite.training.density import relocate_masked
+from nurec_lite.training.in_flight import Flight, Moment, report_of
+from nurec_lite.training.stages import Stages, uncompiled
+from nurec_lite.training.state import StepResult, TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_interp",)

@@ -12,7 +12,7 @@ Limits: twice as many barriers a tile. Kernels for the GPU alone; on a CPU the r
 ops=native. Class exact.
 """
 
-from nurec_lite.stages import Stages, uncompiled
+from nurec_lite.training.stages import Stages, uncompiled
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("split_backward",)

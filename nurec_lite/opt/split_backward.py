@@ -13,7 +13,7 @@ Limits: kernels for the GPU alone; on a CPU the results are the same, and so is 
 formulas, gradients added up in another order.
 """
 
-from nurec_lite.stages import Stages, uncompiled
+from nurec_lite.training.stages import Stages, uncompiled
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()

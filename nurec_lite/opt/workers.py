@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from torch.utils.data import DataLoader, Dataset
 
 from nurec_lite.capture.loader import Batch, BatchPlan
-from nurec_lite.stages import Stages
+from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()

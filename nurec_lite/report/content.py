@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nurec_lite.config import Config
-from nurec_lite.history import Row
-from nurec_lite.measure import Evaluation
+from nurec_lite.evaluation.measure import Evaluation
 from nurec_lite.report.settings import Command
+from nurec_lite.training.history import Row
 
 _SUBSETS = {"test": "held-out frames", "train": "training frames", "all": "all frames"}
 

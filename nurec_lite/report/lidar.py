@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from nurec_lite.evaluation.measure import DrawnSweep
+from nurec_lite.evaluation.metrics import NEVER_CROSSED_M
+from nurec_lite.evaluation.pictures import ERROR_MAP, RANGE_ERROR_M, RANGE_MAP, Bar, range_image, round_range
 from nurec_lite.geometry.lidar import azimuth_elevation
-from nurec_lite.measure import DrawnSweep
-from nurec_lite.metrics import NEVER_CROSSED_M
-from nurec_lite.pictures import ERROR_MAP, RANGE_ERROR_M, RANGE_MAP, Bar, range_image, round_range
 
 MAX_COLUMNS = 1024  # of a range map
 CELLS = 320  # along a side of the view from above

@@ -5,12 +5,12 @@ import re
 from pathlib import Path
 from string import Template
 
-from nurec_lite.files import write_text
+from nurec_lite.base.files import write_text
+from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.content import Report
 from nurec_lite.report.parts import escaped
 from nurec_lite.report.sections import configuration, frames, header, provenance, summary
 from nurec_lite.report.views import curves, images, sweeps
-from nurec_lite.results import write_frames, write_metrics
 
 _FOLDER = Path(__file__).resolve().parent
 _SECTIONS = (summary, images, sweeps, curves, frames, configuration, provenance)

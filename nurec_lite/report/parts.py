@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from PIL import Image
 
-from nurec_lite.pictures import Bar
+from nurec_lite.evaluation.pictures import Bar
 
 MAX_WIDTH = 1280  # pixels that an embedded picture has at most
 _LOSSLESS = 100_000  # pixels up to which an image is embedded as it is

@@ -10,10 +10,10 @@ from typing import Any
 from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 
-from nurec_lite.command import composed
+from nurec_lite.base.options import parameters_of
+from nurec_lite.cli.command import composed
+from nurec_lite.cli.usage import list_keys
 from nurec_lite.config import Config, EvaluateConfig, to_config, to_dict
-from nurec_lite.opt import parameters_of
-from nurec_lite.usage import list_keys
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # what Hydra reads as a string without quotes,
 _WORDS = {"null", "true", "false", "nan", "inf"}  # but for these, in any case

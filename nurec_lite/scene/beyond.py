@@ -7,12 +7,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
-from nurec_lite.pool import in_threads
 from nurec_lite.scene.points import Points, colours_at
 
 COLUMNS = 1024  # of azimuth, in which the highest return is looked for

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from nurec_lite.config import ConfigError
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.geometry.se3 import quat_multiply, quat_normalize, quat_rotate
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.gaussians import Gaussians

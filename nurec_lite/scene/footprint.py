@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera, project_points
 from nurec_lite.geometry.se3 import invert, quat_rotate, transform
 from nurec_lite.geometry.tracks import TrackPoses, interpolate
 from nurec_lite.scene.scene import Scene
-from nurec_lite.transfer import upload
 
 NEAREST = 0.5  # metres; nearer ones count as not seen
 MARGIN = 10.0  # pixels beyond the border that still count as seen

@@ -9,15 +9,15 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
+from nurec_lite.geometry.harmonics import DEGREE_0
 from nurec_lite.geometry.se3 import matrix_to_quat
-from nurec_lite.pool import in_threads
 from nurec_lite.scene.beyond import far_points, panorama, raised_points
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians, log_odds
 from nurec_lite.scene.points import Points, lidar_points
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.harmonics import DEGREE_0
 
 NEIGHBOURS = 8
 CHUNK = 20_000  # points whose axes one thread finds at a time

@@ -8,12 +8,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.deskew import project_world_points, world_points
 from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
-from nurec_lite.pool import in_threads
 
 BOX_MARGIN = 1.1  # a box is enlarged by this factor to catch all points of its object
 SPEEDING = 2.0  # within a sweep an object may be so much faster than in its middle

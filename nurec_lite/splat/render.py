@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.ranges import span
+from nurec_lite.geometry.harmonics import sh_colour
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
-from nurec_lite.profiling.ranges import span
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.scene.sky import sample_sky
-from nurec_lite.splat.harmonics import sh_colour
 from nurec_lite.splat.reference import Blend, blend, compact
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the option `workers` gains: time of `next_batch` and of whole training steps, with and without it.
+
+    python benchmarks/opt/bench_workers.py
+    python benchmarks/opt/bench_workers.py --kitti FOLDER --poses FILE --downscale 4
+
+Both variants start from the same scene and train on the same batches. They take turns, a block of steps each, every other round in
+the opposite order, so that a change of the machine's pace reaches both. The first steps of a block are not counted: while the other
+variant runs, the loader processes fill their queue. Run it on a quiet machine; the load average before and after is recorded.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import sys
+import time
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as nurec_lite.train does
+
+import torch
+from hydra import compose, initialize_config_dir
+
+from nurec_lite.backends import build_stages
+from nurec_lite.base.environment import choose_device, commit, device_name
+from nurec_lite.base.options import parameters_of
+from nurec_lite.base.paths import resource
+from nurec_lite.capture.loader import BatchPlan
+from nurec_lite.config import Config, to_config
+from nurec_lite.readers import open_capture
+from nurec_lite.scene.init import make_scene
+from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+RESULTS = Path(__file__).resolve().parent / "results"
+PARTS = ("next_batch", "step", "both")
+
+
+@dataclass
+class Variant:
+    """One way to train, its state, and the seconds that its counted steps took."""
+
+    name: str
+    stages: Stages
+    state: TrainState
+    seconds: dict[str, list[float]] = field(default_factory=lambda: {part: [] for part in PARTS})
+
+
+def configuration(args: argparse.Namespace) -> Config:
+    overrides = [f"device={args.device}", f"data.downscale={args.downscale}"]
+    if args.kitti:
+        overrides += ["data=kitti_raw", f"data.root={args.kitti}"]
+        overrides += [f"data.poses.file={args.poses}"] if args.poses else []
+    with initialize_config_dir(str(resource("conf")), version_base="1.3"):
+        return to_config(compose("train", overrides=[*overrides, *args.overrides]))
+
+
+def variants(config: Config, args: argparse.Namespace) -> list[Variant]:
+    device, capture = choose_device(config.device), open_capture(config.data)
+    plan = BatchPlan(capture, config.seed, config.train.lidar_rays)
+    scene = make_scene(capture, config.model, config.seed, device)
+    parameters = parameters_of("workers") | {k: v for k in ("count", "ahead") if (v := getattr(args, k)) is not None}
+    made = []
+    for name, options in (("baseline", {}), ("workers", {"workers": parameters})):
+        own = deepcopy(scene)
+        generator = torch.Generator(device).manual_seed(config.seed)
+        state = TrainState(plan, config, own, make_optimizer(own, config.lr), generator, device)
+        made.append(Variant(name, build_stages(options), state))
+    return made
+
+
+def block(variant: Variant, uncounted: int, counted: int) -> None:
+    stages, state = variant.stages, variant.state
+    for n in range(uncounted + counted):
+        start = time.perf_counter()
+        batch = stages.next_batch(state.plan, state.step)
+        middle = time.perf_counter()
+        float(stages.step(stages, state, batch).mse)  # the progress bar reads it: this waits for the device
+        end = time.perf_counter()
+        state.step += 1
+        if n >= uncounted:
+            for part, seconds in zip(PARTS, (middle - start, end - middle, end - start), strict=True):
+                variant.seconds[part].append(seconds)
+
+
+def measure(pair: list[Variant], rounds: int, uncounted: int, counted: int) -> None:
+    for variant in pair:
+        block(variant, uncounted, 0)
+    for n in range(rounds):
+        for variant in pair if n % 2 == 0 else reversed(pair):
+            block(variant, uncounted, counted)
+
+
+def quantiles(values: list[float]) -> dict[str, float]:
+    low, median, high = torch.tensor(values, dtype=torch.float64).quantile(torch.tensor([0.25, 0.5, 0.75]).double())
+    return {"median_s": median.item(), "quarter_s": low.item(), "three_quarters_s": high.item()}
+
+
+def speedup(pair: list[Variant], part: str) -> dict[str, float]:
+    """Baseline over option, step by step: both trained on the same batches."""
+    seconds = [torch.tensor(v.seconds[part], dtype=torch.float64) for v in pair]
+    low, median, high = (seconds[0] / seconds[1]).quantile(torch.tensor([0.25, 0.5, 0.75]).double()).tolist()
+    return {
+        "median": median,
+        "quarter": low,
+        "three_quarters": high,
+        "of_totals": float(seconds[0].sum() / seconds[1].sum()),
+    }
+
+
+def processor() -> str:
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def conditions(config: Config, pair: list[Variant], args: argparse.Namespace) -> dict[str, Any]:
+    state = pair[0].state
+    camera = state.plan.capture.cameras[0]
+    return {
+        "command": shlex.join(["python", "benchmarks/opt/bench_workers.py", *sys.argv[1:]]),
+        "commit": commit(), "torch": torch.__version__, "python": platform.python_version(), "cpu": processor(),
+        "cores": len(os.sched_getaffinity(0)), "threads": torch.get_num_threads(), "device": device_name(state.device),
+        "capture": state.plan.capture.name, "image": [camera.width, camera.height], "downscale": config.data.downscale,
+        "gaussians": len(state.scene.gaussians), "lidar_rays": config.train.lidar_rays,
+        "workers": vars(pair[1].stages.next_batch)["count"], "ahead": vars(pair[1].stages.next_batch)["ahead"],
+        "rounds": args.rounds, "counted_steps_a_round": args.counted, "uncounted_steps_a_round": args.uncounted,
+    }  # fmt: skip
+
+
+def table(report: dict[str, Any]) -> str:
+    lines = [f"{'':12}" + "".join(f"{part + ' ms':>26}" for part in PARTS)]
+    for name, parts in report["seconds"].items():
+        cells = [
+            f"{1e3 * q['median_s']:.1f} [{1e3 * q['quarter_s']:.1f}, {1e3 * q['three_quarters_s']:.1f}]"
+            for q in parts.values()
+        ]
+        lines.append(f"{name:12}" + "".join(f"{cell:>26}" for cell in cells))
+    speedups = [
+        f"{r['median']:.3f} [{r['quarter']:.3f}, {r['three_quarters']:.3f}]" for r in report["speedup"].values()
+    ]
+    lines.append(f"{'speedup':12}" + "".join(f"{cell:>26}" for cell in speedups))
+    return "\n".join([*lines, "medians [quartiles]; the speedup is that of the same steps"])
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    p.add_argument("--kitti", metavar="FOLDER", help="KITTI raw drive (default: the bundled capture)")
+    p.add_argument("--poses", metavar="FILE", help="of the KITTI drive: T_world_velo, 3x4 a row")
+    p.add_argument("--downscale", type=int, default=1, help="of the images (%(default)s)")
+    p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
+    p.add_argument("--threads", type=int, help="of the training process (default: torch's own choice)")
+    p.add_argument("--count", type=int, help="loader processes (default: conf/opt/workers.yaml)")
+    p.add_argument("--ahead", type=int, help="batches that each of them is ahead (likewise)")
+    p.add_argument("--rounds", type=int, default=4, help="blocks of either variant (%(default)s)")
+    p.add_argument("--counted", type=int, default=8, help="steps of a block that count (%(default)s)")
+    p.add_argument("--uncounted", type=int, default=4, help="steps before them that do not (%(default)s)")
+    p.add_argument(
+        "--out", type=Path, help="JSON file (default: in benchmarks/results, by capture, device and threads)"
+    )
+    p.add_argument("overrides", nargs="*", help="more of nurec_lite.train's, such as model.points=5000")
+    return p
+
+
+def main() -> None:
+    args = parser().parse_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    before = os.getloadavg()
+    config = configuration(args)
+    config.density = replace(config.density, every=1 << 30)  # the number of Gaussians stays
+    pair = variants(config, args)
+    report: dict[str, Any] = conditions(config, pair, args)
+    try:
+        measure(pair, args.rounds, args.uncounted, args.counted)
+    finally:
+        for variant in pair:
+            variant.stages.close()
+    report["load_average"] = {"before": before, "after": os.getloadavg()}
+    report["seconds"] = {v.name: {part: quantiles(v.seconds[part]) for part in PARTS} for v in pair}
+    report["speedup"] = {part: speedup(pair, part) for part in PARTS}
+    report["all_seconds"] = {v.name: v.seconds for v in pair}
+    device = pair[0].state.device.type
+    out = args.out or RESULTS / f"workers_{report['capture']}_{device}_{report['threads']}_threads.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(report, indent=1) + "\n")
+    print(table(report))
+    print(f"conditions and single times in {out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Variants of the split backward kernels: compiled one by one (benchmarks/backward_variant.cu), their registers, and calls of them."""
+
+import ctypes
+import re
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from benchmarks.render.contenders import nudged
+from benchmarks.render.workload import Workload
+from nurec_lite.backends import base_stages
+from nurec_lite.base.paths import resource
+from nurec_lite.native import stages as native
+from nurec_lite.native.build import FLAGS, find_tools
+from nurec_lite.splat.views import CameraView
+from nurec_lite.training.stages import collected
+from scripts.resources import Usage, parse
+
+SOURCE = Path(__file__).with_name("backward_variant.cu")
+TILE_RAYS = 256
+MOST_BLOCKS = 32  # on a multiprocessor
+FULL_ROWS = 256  # so many rows are staged with their indices, as without the option shared_memory
+REGISTERS, GRANULE = 65536, 256  # of a multiprocessor, and handed to warps by so many
+RESERVED = 1024  # bytes of shared memory that a block takes besides its own
+
+
+@dataclass(frozen=True)
+class Multiprocessor:
+    """What bounds occupancy, by compute capability: the CUDA programming guide's table of technical specifications."""
+
+    warps: int
+    blocks: int
+    shared: int  # bytes
+
+
+MULTIPROCESSORS = {
+    "80": Multiprocessor(64, 32, 164 << 10),
+    "89": Multiprocessor(48, 24, 100 << 10),
+    "90": Multiprocessor(64, 32, 228 << 10),
+    "100": Multiprocessor(64, 32, 228 << 10),
+    "120": Multiprocessor(48, 24, 100 << 10),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    sensor: str  # camera or lidar
+    threads: int  # of a block
+    min_blocks: int  # that fit on a multiprocessor
+    rays: int  # a thread
+    rows: int  # staged at a time
+    ahead: int  # Gaussians that are looked at together
+
+    @property
+    def name(self) -> str:
+        return f"{self.sensor} {self.threads}x{self.min_blocks}, {self.rays} rays, {self.rows} rows, {self.ahead} ahead"
+
+    def defines(self, moving: bool) -> list[str]:
+        members = int(self.rows >= FULL_ROWS)
+        numbers = {"LIDAR": int(self.sensor == "lidar"), "MOVING": int(moving), "MEMBERS": members}
+        numbers |= {k.upper(): v for k, v in asdict(self).items() if k != "sensor"}
+        return [f"-DSWEEP_{name}={number}" for name, number in numbers.items()]
+
+
+SHARED = ["-DSWEEP_SHARED"]  # the kernel that serves both sensors
+
+
+def variants_of(
+    sensor: str,
+    threads: Sequence[int],
+    resident: Sequence[int],  # threads that are to fit on a multiprocessor
+    rays: Sequence[int],
+    rows: Sequence[int],
+    ahead: Sequence[int],
+) -> list[Variant]:
+    """All that make sense: a tile in whole blocks, as many resident threads as whole blocks have, MOST_BLOCKS or fewer, and rows that are
+    looked at in whole groups."""
+    found = [
+        Variant(sensor, t, r // t, n, staged, together)
+        for t, r, n, staged, together in product(threads, resident, rays, rows, ahead)
+        if TILE_RAYS % (t * n) == 0 and r % t == 0 and r // t <= MOST_BLOCKS and staged % together == 0
+    ]
+    return list(dict.fromkeys(found))
+
+
+# ---- compiled
+
+
+def compile_variant(
+    defines: list[str],
+    architectures: Sequence[str],  # one if it is to be called
+    target: Path | None = None,  # shared library; None: only to see what it takes
+) -> dict[str, Usage]:  # of the swept kernel, by architecture
+    tools = find_tools(architectures[0])
+    assert tools.nvcc is not None
+    flags = ["-ccbin", tools.compiler, *FLAGS["cuda/render_backward_camera.cu"].split(), "--resource-usage"]
+    flags += ["-I", str(resource("kernels/cuda"))]
+    flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
+    out = ["-fatbin", "-o", "/dev/null"] if target is None else ["-shared", "-o", str(target)]
+    ran = subprocess.run([tools.nvcc, *flags, *defines, *out, str(SOURCE)], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise RuntimeError(f"nvcc does not compile {SOURCE.name} with {' '.join(defines)}:\n{ran.stdout}{ran.stderr}")
+    kernels = parse(ran.stdout + ran.stderr)
+    return kernels["renderBackward<false>" if defines == SHARED else "swept"]
+
+
+def library_path(folder: Path, name: str) -> Path:
+    """Without commas, which the compiler's own tools take for the end of a path."""
+    return folder / (re.sub(r"\W+", "_", name) + ".so")
+
+
+def compile_all(
+    named: dict[str, list[str]],  # defines by the name of the variant
+    architectures: Sequence[str],
+    folder: Path | None,
+    jobs: int,
+) -> dict[str, dict[str, Usage]]:
+    def one(name: str) -> dict[str, Usage]:
+        return compile_variant(named[name], architectures, library_path(folder, name) if folder else None)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return dict(zip(named, pool.map(one, named), strict=True))
+
+
+def occupancy(
+    usage: Usage,
+    threads: int,  # of a block
+    architecture: str,
+) -> (
+    float | None
+):  # warps that fit, as a share of those that can be there; None: an architecture that is not in the table
+    sm = MULTIPROCESSORS.get(architecture)
+    if sm is None:
+        return None
+    warps = -(-threads // 32)
+    by_registers = REGISTERS // (-(-usage.registers * 32 // GRANULE) * GRANULE) // warps
+    blocks = min(sm.blocks, sm.warps // warps, by_registers, sm.shared // (usage.shared + RESERVED))
+    return blocks * warps / sm.warps
+
+
+# ---- called
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One backward pass over a view, as the kernels take it. Tensors live as long as it does."""
+
+    numbers: list[int]  # what kernels/cuda/render.h lists, in the order in which backward_variant.cu reads it
+    gradients: dict[str, Tensor]
+    sums: Tensor  # zeros before each pass
+    keep: list[Tensor]  # the operator's 14, rows, 3 outputs, their gradients, and those above
+    moving: bool
+
+
+NAMES = ("still_means", "still_quats", "means", "quats", "velocities", "scales", "opacities", "features")
+
+
+def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int | None = None) -> Problem:
+    """With random gradients of what a training step compares: not of the distances in an image. With a seed: means are `nudged`."""
+    view, stages = workload.views[sensor], base_stages("native", device)
+    with torch.no_grad():
+        (gaussians,) = collected(stages, workload.scene, (view.time_mid,))
+        gaussians = gaussians if seed is None else nudged(gaussians, seed)
+        pairs = stages.tile(stages.project(gaussians, view), view)
+        features = native.colour(gaussians, view) if isinstance(view, CameraView) else gaussians.lidar
+        rays, moving = view.rays(), native.moves(view)
+        given = [*native.placed(gaussians), features, rays.origins, rays.directions, rays.delays]
+        given[0], given[2] = given[0] - view.centre(), given[2] - view.centre()  # the means
+        given = [t.detach().contiguous() for t in (*given, pairs.rays, pairs.offsets, pairs.gaussians)]
+        out = torch.ops.nurec_lite.render(*given, moving)[:3]
+    return packed(given, list(out), moving, with_distance=sensor == "lidar")
+
+
+def packed(
+    given: list[Tensor],  # of the operator render
+    out: list[Tensor],  # features, distance and transmittance
+    moving: bool,
+    with_distance: bool,  # whether its gradients are not zero
+) -> Problem:
+    generator = torch.Generator().manual_seed(5)
+    d_out = [torch.randn(x.shape, generator=generator).to(x.device) for x in out]
+    d_out[1] *= with_distance
+    gradients = {name: torch.zeros_like(x) for name, x in zip(NAMES, given, strict=False)}
+    n, device = len(given[5]), given[5].device
+    rows, sums = torch.empty(n, 20, device=device), torch.zeros(n, 20, device=device)
+    counts = [given[7].shape[1], len(given[9]), *given[11].shape]
+    tensors = [*given[7:14], rows, *out, *d_out, sums, *gradients.values()]
+    addresses = [t.data_ptr() for t in tensors]
+    numbers = [
+        n,
+        len(given[0]),
+        *(t.data_ptr() for t in given[:7]),
+        *counts,
+        *addresses[:7],
+        int(moving),
+        *addresses[7:],
+    ]
+    return Problem(numbers, gradients, sums, [*given[:7], *tensors], moving)
+
+
+class Library:
+    """A compiled variant."""
+
+    def __init__(self, path: Path) -> None:
+        self._run = ctypes.CDLL(str(path)).run_backward
+
+    def __call__(self, problem: Problem, everything: bool = False) -> None:
+        """Queues the kernel alone, or with what stands around it."""
+        numbers = (ctypes.c_int64 * len(problem.numbers))(*problem.numbers)
+        on_gpu = problem.sums.is_cuda
+        stream = torch.cuda.current_stream(problem.sums.device).cuda_stream if on_gpu else 0
+        error = self._run(numbers, ctypes.c_int(everything), ctypes.c_void_p(stream))
+        if error:
+            raise RuntimeError(f"the kernel does not run: CUDA error {error}")
+
+    def gradients(self, problem: Problem) -> dict[str, Tensor]:
+        problem.sums.zero_()
+        self(problem, everything=True)
+        return {name: value.double().cpu() for name, value in problem.gradients.items()}

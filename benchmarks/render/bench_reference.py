@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time of the reference renderer by stage, camera and lidar, forward and backward, on the scene of a checkpoint or the initial one.
+
+python benchmarks/render/bench_reference.py
+python benchmarks/render/bench_reference.py --kitti FOLDER --poses FILE --downscale 4 model.points=95000
+python benchmarks/render/bench_reference.py --kitti FOLDER --poses FILE --downscale 4 --checkpoint runs/RUN/checkpoint.pt
+"""
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as nurec_lite.train does
+
+import torch
+
+from benchmarks.opt.bench_workers import RESULTS, configuration, processor, quantiles
+from nurec_lite.base.environment import choose_device, commit, device_name
+from nurec_lite.capture.loader import BatchPlan
+from nurec_lite.capture.types import Capture
+from nurec_lite.readers import open_capture
+from nurec_lite.scene.init import make_scene
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
+from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.stages import Stages
+
+PARTS = ("collect", "project", "tile", "render", "backward")
+
+
+def timed(
+    scene: Scene, view: CameraView | LidarView, wait: Callable[[], None]
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Seconds of each stage of one rendering with gradients, and the numbers that explain them."""
+    stages, marks = Stages(), [time.perf_counter()]
+
+    def mark() -> None:
+        wait()
+        marks.append(time.perf_counter())
+
+    gaussians = stages.collect(scene, (view.time_mid,), stages.interpolate)[0]
+    mark()
+    projection = stages.project(gaussians, view)
+    mark()
+    pairs = stages.tile(projection, view)
+    mark()
+    camera = isinstance(view, CameraView)
+    rendered = (
+        stages.render_camera(gaussians, view, pairs, scene.sky).colour
+        if camera
+        else stages.render_lidar(gaussians, view, pairs).distance
+    )
+    mark()
+    rendered.mean().backward()
+    mark()
+    seconds = {part: end - start for part, start, end in zip(PARTS, marks[:-1], marks[1:], strict=True)}
+    rays = int((pairs.rays >= 0).sum())
+    return seconds | {"all": marks[-1] - marks[0]}, {
+        "rays": rays,
+        "listed": len(projection.index),
+        "tile_pairs": len(pairs.gaussians),
+    }
+
+
+def measure(scene: Scene, views: list[CameraView | LidarView], rounds: int, wait: Callable[[], None]) -> dict[str, Any]:
+    timed(scene, views[0], wait)
+    samples = [timed(scene, views[n % len(views)], wait) for n in range(rounds)]
+    seconds = {part: quantiles([s[part] for s, _ in samples]) for part in (*PARTS, "all")}
+    return {"seconds": seconds, "mean_of": {key: sum(c[key] for _, c in samples) / rounds for key in samples[0][1]}}
+
+
+def views_of(
+    capture: Capture, plan: BatchPlan, device: torch.device, n: int
+) -> tuple[list[CameraView | LidarView], list[CameraView | LidarView]]:
+    """Cameras and lidar sectors of the first n training steps."""
+    batches = [plan.load(step) for step in range(n)]
+    cameras: list[CameraView | LidarView] = [
+        camera_view(capture, capture.images[b.image_index], device) for b in batches
+    ]
+    lidars: list[CameraView | LidarView] = [
+        lidar_view(capture, capture.sweeps[b.sweep_index], b.sweep, device)
+        for b in batches
+        if b.sweep is not None and b.sweep_index is not None
+    ]
+    return cameras, lidars
+
+
+def table(report: dict[str, Any]) -> str:
+    lines = [f"{'ms':8}" + "".join(f"{part:>10}" for part in (*PARTS, "all"))]
+    for sensor in ("camera", "lidar"):
+        q = report[sensor]["seconds"]
+        lines.append(f"{sensor:8}" + "".join(f"{1e3 * q[part]['median_s']:10.1f}" for part in (*PARTS, "all")))
+        lines.append("        " + ", ".join(f"{value:.0f} {key}" for key, value in report[sensor]["mean_of"].items()))
+    return "\n".join([f"{report['gaussians']} Gaussians, image {report['image']}, {report['device']}", *lines])
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    p.add_argument("--kitti", metavar="FOLDER", help="KITTI raw drive (default: the bundled capture)")
+    p.add_argument("--poses", metavar="FILE", help="of the KITTI drive: T_world_velo, 3x4 a row")
+    p.add_argument("--downscale", type=int, default=1, help="of the images (%(default)s)")
+    p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
+    p.add_argument("--checkpoint", type=Path, help="of a run on the same capture (default: the initial scene)")
+    p.add_argument("--rounds", type=int, default=20, help="renderings of either sensor (%(default)s)")
+    p.add_argument("--out", type=Path, required=True, help="name of the JSON file in benchmarks/results, or a path")
+    p.add_argument("overrides", nargs="*", help="more of nurec_lite.train's, such as model.points=95000")
+    args = p.parse_args()
+    config, load = configuration(args), os.getloadavg()
+    device, capture = choose_device(config.device), open_capture(config.data)
+    wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
+    if args.checkpoint:
+        scene = scene_from_dict(load_checkpoint(args.checkpoint, device)["scene"])
+    else:
+        scene = make_scene(capture, config.model, config.seed, device)
+    make_optimizer(scene, config.lr)  # marks what has gradients
+    plan = BatchPlan(capture, config.seed, config.train.lidar_rays)
+    cameras, lidars = views_of(capture, plan, device, min(args.rounds, 10))
+    camera = capture.cameras[0]
+    report = {
+        "command": shlex.join(["python", "benchmarks/render/bench_reference.py", *sys.argv[1:]]),
+        "commit": commit(), "torch": torch.__version__, "python": platform.python_version(), "cpu": processor(),
+        "threads": torch.get_num_threads(), "device": device_name(device), "load_average_before": load,
+        "capture": capture.name, "image": [camera.width, camera.height], "gaussians": len(scene.gaussians),
+        "rounds": args.rounds,
+        "camera": measure(scene, cameras, args.rounds, wait), "lidar": measure(scene, lidars, args.rounds, wait),
+    }  # fmt: skip
+    (RESULTS / args.out).write_text(json.dumps(report, indent=1) + "\n")
+    print(table(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many (ray, Gaussian) pairs a view takes, by the operator count_pairs: what speeds are stated in.
+
+A block of the GPU takes a tile, a warp of 32 lanes 32 of its rays. A warp goes through the tile's list until all its rays are closed,
+and all lanes are busy as long as one ray is open. Lane efficiency is the share of those lane slots whose pair contributes. Counts
+are the same on a CPU, whose own loop takes 16 rays together.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.native.stages import moves, placed
+from nurec_lite.native.view_numbers import centre_of
+from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView
+
+WARP = 32
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Of one view. A tile's length is the number of Gaussians that its block goes through before all its rays are closed."""
+
+    rays: int
+    tiles: int
+    entries: int  # of all tiles' lists
+    executed: int  # lane slots
+    open: int  # of them with a ray that is there and not closed
+    contributing: int  # of them with a weight above 0
+    reductions: int  # (warp, Gaussian) pairs with a contribution: rows that a backward pass adds up over a warp
+    longest_list: int
+    mean_list: float
+    longest_tile: int
+    mean_tile: float
+
+    @property
+    def lane_efficiency(self) -> float | None:
+        return self.contributing / self.executed if self.executed else None
+
+    def to_dict(self) -> dict[str, Any]:
+        longest_to_mean = self.longest_tile / self.mean_tile if self.mean_tile else None
+        return asdict(self) | {"lane_efficiency": self.lane_efficiency, "longest_to_mean_tile": longest_to_mean}
+
+
+@torch.no_grad()
+def count_pairs(
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+    pairs: PairList,  # as the tile stage has it
+) -> PairCounts:
+    """Waits for the device. The kernels must be loaded (`nurec_lite.native.ops.load`)."""
+    rays = view.rays()
+    features = gaussians.lidar  # nothing looks at them
+    counts = torch.ops.nurec_lite.count_pairs(
+        *placed(gaussians), features, rays.origins, rays.directions, rays.delays,
+        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), centre_of(view),
+    )  # fmt: skip
+    return summed(counts, pairs, len(rays.delays))
+
+
+def summed(
+    counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/math/counts.h lists them
+    pairs: PairList,
+    n_rays: int,
+) -> PairCounts:
+    tiles, lists = counts[..., 0].amax(1) if counts.numel() else counts.new_zeros(len(counts)), pairs.offsets.diff()
+    walked, is_open, contributing, useful = counts.sum((0, 1)).tolist()
+    return PairCounts(
+        n_rays, len(counts), len(pairs.gaussians), WARP * walked, is_open, contributing, useful,
+        *_longest_and_mean(lists), *_longest_and_mean(tiles),
+    )  # fmt: skip
+
+
+def _longest_and_mean(lengths: Tensor) -> tuple[int, float]:
+    return (int(lengths.max()), float(lengths.double().mean())) if len(lengths) else (0, 0.0)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which stages a machine gets: those of the baseline (native, reference, gsplat), then the options, in the order given."""
+
+import inspect
+import logging
+from dataclasses import replace
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from nurec_lite.base.errors import ConfigError, OptionError
+from nurec_lite.base.options import known_options, parameters_of, unknown_option
+from nurec_lite.training.stages import Stages
+
+OPS = ("native", "reference")
+RENDERS = ("own", "gsplat")
+CLASSES = ("exact", "close", "quality")  # of options, see nurec_lite/opt/__init__.py
+log = logging.getLogger(__name__)
+
+
+def base_stages(
+    ops: str,  # native or reference
+    device: torch.device,
+    render: str = "own",  # or gsplat
+) -> Stages:
+    """The baseline: rendered by compiled kernels, in plain torch, which is exact and slow, or by the peer."""
+    for key, value, known in (("ops", ops, OPS), ("render", render, RENDERS)):
+        if value not in known:
+            raise ConfigError(f"{key} is '{value}', but must be one of {', '.join(known)}")
+    if render == "gsplat":
+        from nurec_lite.peer.depth import peer_stages  # compiles gsplat's kernels
+
+        return replace(peer_stages(ops, device), device=device.type)
+    if ops == "reference":
+        return Stages(device=device.type)
+    from nurec_lite.native.stages import native_plan, native_stages  # compile kernels; the reference does without
+
+    plan = native_plan(device)
+    stages: dict[str, Any] = native_stages(plan)
+    return Stages(**stages, plan=plan, device=device.type)
+
+
+def build_stages(
+    options: dict[str, dict[str, Any]],  # name -> parameters, in the order of the command line
+    base: Stages | None = None,  # what options change; None: the reference
+) -> Stages:
+    """The stages with all options applied; OptionError names what is wrong."""
+    stages = base or Stages()
+    options = _expand_all(options, stages)
+    modules = {name: _module(name) for name in options}
+    for name, module in modules.items():
+        _check(name, module, tuple(options), stages)
+    for name, module in modules.items():
+        stages = module.apply(stages, **_parameters(name, module, options[name] or {}))
+        log.info("option %s (%s)", name, module.CLASS)
+    return stages
+
+
+def _parameters(name: str, module: ModuleType, given: dict[str, Any]) -> dict[str, Any]:
+    """Those given, if `apply` takes them."""
+    try:
+        inspect.signature(module.apply).bind(None, **given)
+    except TypeError as error:
+        known = ", ".join(parameters_of(name)) or "none"
+        raise OptionError(f"option '{name}': {error}; its parameters are {known} (conf/opt/{name}.yaml)") from error
+    return given
+
+
+def _module(name: str) -> ModuleType:
+    if name not in known_options():
+        raise unknown_option(name)
+    return import_module(f"nurec_lite.opt.{name}")
+
+
+def _check(name: str, module: ModuleType, given: tuple[str, ...], base: Stages) -> None:
+    assert module.CLASS in CLASSES, f"{name} declares no class"
+    missing = [required for required in module.REQUIRES if required not in given]
+    if missing:
+        raise OptionError(f"option '{name}' requires '{missing[0]}'; use +opt=[{','.join([*missing, name])}]")
+    reason = module.unavailable(base)
+    if reason is not None:
+        raise OptionError(f"option '{name}' cannot run here: {reason}")
+
+
+def _expand_all(options: dict[str, dict[str, Any]], base: Stages) -> dict[str, dict[str, Any]]:
+    """`all` becomes the options that conf/opt/all.yaml lists for this kind of machine, less those that cannot run here, in its order."""
+    if "all" not in options:
+        return options
+    if len(options) > 1:
+        others = ", ".join(name for name in options if name != "all")
+        raise OptionError(f"option 'all' stands alone, but {others} is given too; leave one of them out")
+    chosen: dict[str, dict[str, Any]] = {}
+    for name in options["all"][base.device]:
+        module = _module(name)
+        if module.CLASS == "quality":
+            raise OptionError(f"conf/opt/all.yaml lists '{name}', which is of class quality; take it out")
+        reason = module.unavailable(base) or next(
+            (f"it requires {r}" for r in module.REQUIRES if r not in chosen), None
+        )
+        if reason is None:
+            chosen[name] = parameters_of(name)
+        else:
+            log.info("+opt=all leaves out %s: %s", name, reason)
+    return chosen

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run runs on."""
+
+import os
+import platform
+import subprocess
+
+import torch
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.paths import PACKAGE
+
+HOST_THREADS = 8  # of the host beside a GPU: decoding a batch gains little from more (benchmarks/LOG.md)
+
+
+def choose_device(name: str) -> torch.device:
+    """Beside a GPU the host decodes and copies, operators of some 100 000 numbers, each of which would wake a thread a core: it gets
+    HOST_THREADS at most, unless OMP_NUM_THREADS is set."""
+    device = _device(name)
+    if device.type == "cuda" and not os.environ.get("OMP_NUM_THREADS"):
+        torch.set_num_threads(min(HOST_THREADS, torch.get_num_threads()))
+    return device
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if name.startswith("cuda") and not torch.cuda.is_available():
+        raise ConfigError(
+            f"device={name}, but torch sees no CUDA device; use device=cpu, or install a driver and a CUDA build of torch"
+        )
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(f"device={name} is unknown; use auto, cpu, cuda or cuda:N") from error
+
+
+def device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"cpu, {torch.get_num_threads()} threads"
+
+
+def commit() -> str | None:
+    """Of the checkout that runs, with + when it has changes; None when there is none."""
+    git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+    try:
+        found = subprocess.run(git, capture_output=True, text=True, timeout=10, check=False)
+    except OSError:
+        return None
+    return found.stdout.strip() or None
+
+
+def environment(device: torch.device) -> dict[str, str]:
+    """What figures depend on, for reports: hardware and versions."""
+    found = {
+        "device": device_name(device),
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "commit": commit() or "not a checkout",
+    }
+    return found | ({"cuda": str(torch.version.cuda), "driver": driver() or "?"} if device.type == "cuda" else {})
+
+
+def driver() -> str | None:
+    """Version of the GPU's driver, as nvidia-smi says it."""
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        told = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return next(iter(told.stdout.split()), None) if told.returncode == 0 else None

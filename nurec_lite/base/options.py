@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which options there are, and with which parameters, as the files conf/opt/NAME.yaml say."""
+
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.paths import resource
+
+
+def known_options() -> tuple[str, ...]:
+    """Names of all options."""
+    return tuple(sorted(p.stem for p in resource("conf/opt").glob("*.yaml") if p.stem != "all"))
+
+
+def unknown_option(name: str) -> OptionError:
+    return OptionError(f"option '{name}' is unknown; the options are {', '.join(known_options())}, and all")
+
+
+def parameters_of(name: str) -> dict[str, Any]:
+    """The parameters that conf/opt/NAME.yaml gives an option."""
+    loaded = OmegaConf.to_container(OmegaConf.load(resource(f"conf/opt/{name}.yaml")))
+    assert isinstance(loaded, dict)
+    return dict(loaded[name] or {})

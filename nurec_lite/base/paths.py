@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the files that are not Python lie: inside an installed package, beside it in a checkout."""
+
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def resource(
+    name: str,  # a top-level folder or something in it: "conf", "kernels/cuda", "data"
+) -> Path:
+    for root in (PACKAGE, PACKAGE.parent):
+        if (root / name).exists():
+            return root / name
+    raise FileNotFoundError(
+        f"'{name}' is neither in {PACKAGE} nor beside it in {PACKAGE.parent}: "
+        "the installation is incomplete; install nurec_lite again or run from a whole checkout"
+    )

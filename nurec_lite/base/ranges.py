@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Named ranges of the training step, for nsys and ncu (NVTX), for torch.profiler (record_function) and for `train.timing`.
+
+    with span("render_camera"):  # step/render_camera, inside `with span("step")`
+        with span("tile"):       # step/render_camera/tile
+
+Each range is recorded under its whole path, so that no tool has to know what it stood in. Nothing is recorded until `switch` says where.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import torch
+from torch.profiler import record_function
+
+STEP = "step"  # the outermost range: one pass of the training loop
+BACKWARD = f"{STEP}/backward"
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Recorder(Protocol):
+    """Is told the begin and the end of every range, in the thread in which they happen."""
+
+    def begin(self, path: str) -> Any: ...
+
+    def end(self, path: str, begun: Any) -> None: ...
+
+
+class _Nvtx:
+    """torch's bindings: the package nvtx drops all ranges under some versions of nsys (NVIDIA/NVTX#126)."""
+
+    def begin(self, path: str) -> None:
+        torch.cuda.nvtx.range_push(path)
+
+    def end(self, path: str, begun: None) -> None:
+        torch.cuda.nvtx.range_pop()
+
+
+class _RecordFunction:
+    def begin(self, path: str) -> record_function:
+        return record_function(path).__enter__()
+
+    def end(self, path: str, begun: record_function) -> None:
+        begun.__exit__(None, None, None)
+
+
+class _Several:
+    def __init__(self, recorders: list[Recorder]) -> None:
+        self.recorders = recorders
+
+    def begin(self, path: str) -> list[Any]:
+        return [recorder.begin(path) for recorder in self.recorders]
+
+    def end(self, path: str, begun: list[Any]) -> None:
+        for recorder, its in zip(reversed(self.recorders), reversed(begun), strict=True):
+            recorder.end(path, its)
+
+
+class _Thread(threading.local):
+    path = ""  # of the innermost open range
+
+
+_HAS_NVTX = torch.backends.cuda.is_built()
+_NOTHING: AbstractContextManager[None] = nullcontext()
+_recorder: Recorder | None = None
+_thread = _Thread()
+
+
+class _Span:
+    """An open range. What it told of its begin, it tells of its end, whatever `switch` does in between."""
+
+    __slots__ = ("begun", "outer", "path", "recorder")
+
+    def __init__(self, recorder: Recorder, name: str, within: str | None) -> None:
+        self.recorder, self.outer = recorder, _thread.path
+        inside = self.outer if within is None else within
+        self.path = f"{inside}/{name}" if inside else name
+
+    def __enter__(self) -> None:
+        _thread.path = self.path
+        self.begun = self.recorder.begin(self.path)
+
+    def __exit__(self, *error: object) -> None:
+        self.recorder.end(self.path, self.begun)
+        _thread.path = self.outer
+
+
+def span(
+    name: str,
+    within: str | None = None,  # path of the range around it; None: the innermost open one of this thread
+) -> AbstractContextManager[None]:
+    """A range. Autograd calls backward formulas from threads of its own, in which no range is open: they name theirs."""
+    return _NOTHING if _recorder is None else _Span(_recorder, name, within)
+
+
+def in_span(name: str, function: Callable[P, T]) -> Callable[P, T]:
+    """The function, each call of which is a range; the function itself while nothing is recorded."""
+    if _recorder is None:
+        return function
+
+    def in_range(*args: P.args, **kwargs: P.kwargs) -> T:
+        with span(name):
+            return function(*args, **kwargs)
+
+    return in_range
+
+
+@contextmanager
+def switch(
+    nvtx: bool = False,  # for nsys and ncu; nothing where torch is built without CUDA
+    torch: bool = False,  # for torch.profiler, which does not see NVTX
+    timing: Recorder | None = None,  # a `nurec_lite.base.timing.Timing`
+) -> Iterator[None]:
+    """Within the block, all ranges of the process are recorded there."""
+    global _recorder
+    before = _recorder
+    chosen = (_Nvtx() if nvtx and _HAS_NVTX else None, _RecordFunction() if torch else None, timing)
+    recorders = [recorder for recorder in chosen if recorder is not None]
+    _recorder = _Several(recorders) if len(recorders) > 1 else next(iter(recorders), None)
+    try:
+        yield
+    finally:
+        _recorder = before

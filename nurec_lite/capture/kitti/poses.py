@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time stamps and poses of a KITTI raw drive.
+
+The capture's clock starts at the first forward time of the drive's lidar, and its world is the rig's frame at the first pose,
+whichever frames are read.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.files import numbered_files, numbers, read_text, short
+from nurec_lite.capture.kitti.calibration import is_rotation
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.se3 import interpolate_trajectory, invert
+
+EARTH_RADIUS = 6378137.0  # metres, as KITTI's development kit has it
+SECOND = np.timedelta64(1, "s")
+OTHER_POSES = "restore it, or name a poses_file"
+FARTHEST = 1e8  # metres from the origin; UTM coordinates fit
+LONGEST_TURN = 1.0  # seconds; KITTI's lidar takes 0.1
+MAX_OFFSET = 1.0  # seconds between the stamps that two sensors give one frame
+_OXTS_LIMITS = np.array([89.9, 180.0, 1e5, 2 * math.pi, 2 * math.pi, 2 * math.pi])  # degrees, metres, radians
+_STAMP = re.compile(r"((19|20|21)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?)?")
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Times of all sweeps of the drive in seconds of the capture, NaN where there is none; row i belongs to frame i."""
+
+    forward: np.ndarray  # [n] when the lidar faces forward
+    period: np.ndarray  # [n] duration of a turn
+    origin: np.datetime64  # zero of the capture's clock
+
+    def seconds(self, path: Path, frames: list[int]) -> Tensor:  # [len(frames)] of a time stamp file
+        """Times of these frames in the time stamp file of another sensor, which looks at the same moments."""
+        times = (read_times(path) - self.origin) / SECOND
+        n = min(len(times), len(self.forward))
+        apart = np.nan_to_num(times[:n] - self.forward[:n])
+        worst = int(np.abs(apart).argmax())
+        if abs(apart[worst]) > MAX_OFFSET:
+            raise CaptureError(
+                f"{path} stamps frame {worst} {apart[worst]:.3g} s after velodyne_points/timestamps.txt; "
+                "restore the drive's time stamps"
+            )
+        return _rows(path, times, frames)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    times: Tensor  # [n] seconds, increasing
+    poses: Tensor  # [n, 4, 4] T_world_rig
+
+    def at(self, times: Tensor) -> Tensor:  # [...] seconds -> [..., 4, 4]
+        return interpolate_trajectory(self.times, self.poses, times)
+
+
+def read_times(
+    path: Path,
+) -> np.ndarray:  # [n] datetime64[ns]; line i belongs to frame i, NaT where the line is blank
+    lines = [line.strip() for line in read_text(path, "restore the drive's time stamps").rstrip().splitlines()]
+    times = np.array([_parse_stamp(path, number, line) for number, line in enumerate(lines, start=1)])
+    known = np.flatnonzero(~np.isnat(times))
+    late = known[1:][np.diff(times[known]) <= np.timedelta64(0)]
+    if len(late):
+        raise CaptureError(
+            f"{path} line {late[0] + 1} is not later than the stamp before; restore the drive's time stamps"
+        )
+    return times
+
+
+def _parse_stamp(path: Path, number: int, line: str) -> np.datetime64:
+    """numpy alone would take `now`, a year without a month, and years that do not fit into its nanoseconds."""
+    try:
+        if _STAMP.fullmatch(line):
+            return np.datetime64(line, "ns")
+    except ValueError:  # 30 February
+        pass
+    raise CaptureError(f"{path} line {number} is no time stamp ('{short(line)}'); restore the drive's time stamps")
+
+
+def read_oxts(
+    folder: Path,
+) -> tuple[list[int], Tensor]:  # frame numbers, T_map_rig [n, 4, 4]: east, north, up on a Mercator map
+    paths = numbered_files(folder, "*.txt")
+    rows = [_read_oxts_row(path) for path in paths.values()]
+    values = torch.tensor(rows, dtype=torch.float64)
+    scale = math.cos(math.radians(rows[0][0])) * EARTH_RADIUS
+    latitude, longitude = torch.deg2rad(values[:, 0]), torch.deg2rad(values[:, 1])
+    position = [scale * longitude, scale * torch.log(torch.tan(math.pi / 4 + latitude / 2)), values[:, 2]]
+    poses = torch.eye(4, dtype=torch.float64).repeat(len(rows), 1, 1)
+    poses[:, :3, :3] = _euler_matrix(*values[:, 3:6].unbind(1))
+    poses[:, :3, 3] = torch.stack(position, dim=1)
+    return list(paths), poses
+
+
+def _read_oxts_row(
+    path: Path,
+) -> list[float]:  # latitude, longitude in degrees, altitude in metres, roll, pitch, yaw in radians
+    fields = read_text(path, OTHER_POSES).split()[:6]
+    try:
+        row = numbers(" ".join(fields))
+    except ValueError:
+        row = []
+    if len(row) < 6:
+        raise CaptureError(f"{path} does not begin with 6 finite numbers; {OTHER_POSES}")
+    if (np.abs(row) > _OXTS_LIMITS).any():
+        raise CaptureError(
+            f"{path} does not begin with latitude, longitude, altitude, roll, pitch and yaw that a vehicle can have; {OTHER_POSES}"
+        )
+    return row
+
+
+def _euler_matrix(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:  # [n, 3, 3] = Rz(yaw) Ry(pitch) Rx(roll)
+    (sr, sp, sy), (cr, cp, cy) = (tuple(map(f, (roll, pitch, yaw))) for f in (torch.sin, torch.cos))
+    rows = [
+        cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr,
+        sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr,
+        -sp, cp * sr, cp * cr,
+    ]  # fmt: skip
+    return torch.stack(rows, dim=-1).unflatten(-1, (3, 3))
+
+
+def read_poses_file(
+    path: Path,
+    n_needed: int,
+) -> Tensor:  # [n, 4, 4] T_world_velo, row i for frame i
+    lines = read_text(path, "name an existing poses_file").rstrip().splitlines()
+    rows = [_parse_pose(path, number, line) for number, line in enumerate(lines, start=1)]
+    if len(rows) < n_needed:
+        raise CaptureError(f"{path} has {len(rows)} rows, but {n_needed} are needed; write one row for each frame")
+    poses = torch.eye(4, dtype=torch.float64).repeat(len(rows), 1, 1)
+    poses[:, :3] = torch.tensor(rows, dtype=torch.float64).view(-1, 3, 4)
+    if not is_rotation(poses[:, :3, :3]):
+        raise CaptureError(f"{path} holds a matrix that is not a rotation; each row must be a rigid T_world_velo")
+    return poses
+
+
+def _parse_pose(path: Path, number: int, line: str) -> list[float]:
+    try:
+        row = numbers(line)
+    except ValueError:
+        row = []
+    if len(row) != 12 or max(map(abs, row)) > FARTHEST:
+        raise CaptureError(
+            f"{path} line {number} is not 12 finite numbers of at most {FARTHEST:g}; each row must be a 3x4 matrix T_world_velo"
+        )
+    return row
+
+
+def read_clock(
+    folder: Path,  # velodyne_points
+) -> Clock:
+    paths = [folder / f"timestamps{part}.txt" for part in ("", "_start", "_end")]
+    forward, start, end = (read_times(path) for path in paths)
+    for path, times in ((paths[1], start), (paths[2], end)):
+        if len(times) != len(forward) or (np.isnat(times) & ~np.isnat(forward)).any():
+            raise CaptureError(
+                f"{path} and timestamps.txt do not stamp the same frames; restore the drive's time stamps"
+            )
+    known = ~np.isnat(forward)
+    odd = known & ~((start < forward) & (forward < end) & (end - start <= LONGEST_TURN * SECOND))
+    if odd.any():
+        raise CaptureError(
+            f"{paths[0]} line {odd.argmax() + 1} does not lie within a turn of at most {LONGEST_TURN:g} s, from timestamps_start.txt "
+            "to timestamps_end.txt; restore the three files"
+        )
+    origin = forward[known][0]
+    return Clock((forward - origin) / SECOND, (end - start) / SECOND, origin)
+
+
+def sweep_times(
+    clock: Clock,
+    path: Path,  # velodyne_points/timestamps.txt, for messages
+    frames: list[int],
+) -> tuple[Tensor, Tensor]:  # forward time [n], period [n] in seconds
+    return _rows(path, clock.forward, frames), _rows(path, clock.period, frames)
+
+
+def _rows(path: Path, times: np.ndarray, frames: list[int]) -> Tensor:
+    unknown = [frame for frame in frames if frame >= len(times) or not np.isfinite(times[frame])]
+    if unknown:
+        raise CaptureError(f"{path} has no time stamp for frame {unknown[0]}; restore it, or read fewer frames")
+    return torch.from_numpy(times[frames])
+
+
+def read_trajectory(
+    folder: Path,  # of the drive
+    clock: Clock,
+    poses_file: Path | None,
+    T_rig_lidar: Tensor,  # [4, 4]
+    frames: set[int],  # that need a pose
+) -> Trajectory:
+    if poses_file is None:
+        posed, poses = read_oxts(folder / "oxts" / "data")
+        lacking = sorted(frames.difference(posed))
+        if lacking:
+            raise CaptureError(f"{folder}/oxts/data has no pose of frame {lacking[0]}; {OTHER_POSES}")
+        times = clock.seconds(folder / "oxts" / "timestamps.txt", posed)
+    else:
+        lidar_poses = read_poses_file(Path(poses_file), 1 + max(frames))[: len(clock.forward)]
+        known = torch.from_numpy(np.isfinite(clock.forward[: len(lidar_poses)]))
+        times = torch.from_numpy(clock.forward[: len(lidar_poses)])[known]
+        poses = lidar_poses[known] @ invert(T_rig_lidar)
+    return Trajectory(times, invert(poses[0]) @ poses)

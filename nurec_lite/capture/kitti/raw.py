@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reader of KITTI raw drives (the `sync` variant, with rectified images).
+
+Layout: ROOT/DATE/calib_*.txt and ROOT/DATE/DATE_drive_NNNN_sync/{image_0X, velodyne_points, oxts}. The rig is the oxts unit,
+and a frame's index is the number in its file's name. Clock and world: see kitti_poses.py.
+"""
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.files import numbered_files
+from nurec_lite.capture.images import ImageFile
+from nurec_lite.capture.kitti.calibration import read_camera, read_rig
+from nurec_lite.capture.kitti.poses import Clock, Trajectory, read_clock, read_trajectory, sweep_times
+from nurec_lite.capture.kitti.sweeps import SweepFile, survey
+from nurec_lite.capture.kitti.tracks import check_frames, read_label_file, read_tracklets, world_tracks
+from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.geometry.se3 import invert
+from nurec_lite.geometry.tracks import Tracks
+
+LIDAR = "velodyne"
+MAX_RANGE = 80.0  # metres; KITTI's files hold nothing beyond
+IMAGE_DELAY = 0.0075  # seconds, see read_kitti_raw
+N_SURVEY = 8  # sweeps, spread over the drive
+
+
+@dataclass(frozen=True)
+class Drive:
+    folder: Path
+    T_rig_lidar: Tensor  # [4, 4]
+    T_rig_rect: Tensor  # [4, 4], rect = camera 0 after rectification
+    clock: Clock
+    trajectory: Trajectory
+    all_sweeps: dict[int, Path]  # frame number -> file
+    sweeps: dict[int, Path]  # the chosen ones
+    images: dict[str, dict[int, Path]]  # of each camera
+
+
+def read_kitti_raw(
+    root: Path,
+    *,
+    date: str | None = None,  # 2011_09_26; found automatically, like the drive, when root holds exactly one
+    drive: str | int | None = None,  # 0009
+    cameras: tuple[str, ...] = ("image_02", "image_03"),
+    downscale: int = 1,
+    frames: tuple[int, int] | None = None,  # first and last (exclusive) frame number
+    poses_file: Path | None = None,  # T_world_velo at the lidar's forward times, a 3x4 row for each frame; else oxts
+    tracks_file: Path | None = None,  # label file of the tracking benchmark; else tracklet_labels.xml, if there is one
+    missing_rays: bool = True,  # add the rays that did not return
+    image_delay: float = IMAGE_DELAY,
+) -> Capture:
+    """`image_delay` is how many seconds after the exposure an image is stamped.
+
+    The lidar triggers the cameras as it faces forward, but images are stamped 10.5 ms later, when they arrive. On drive 0009
+    lidar edges fall onto image edges, and static points keep their colour from image to image, best with 7.5 ms.
+    """
+    if not (math.isfinite(image_delay) and abs(image_delay) <= 1):
+        raise CaptureError(
+            f"data.image_delay is {image_delay:g}, but must be a second at most; KITTI's is {IMAGE_DELAY}"
+        )
+    found = _open_drive(find_drive(Path(root), date, drive), tuple(cameras), frames, poses_file)
+    path = found.folder.parent / "calib_cam_to_cam.txt"
+    elevations, blocked = survey(_spread(list(found.all_sweeps.values())))
+    sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in cameras)
+    return Capture(
+        name=found.folder.name.removesuffix("_sync"),
+        cameras=tuple(_downscaled(camera, downscale) for camera in sensors),
+        lidars=(Lidar(LIDAR, found.T_rig_lidar, elevations, MAX_RANGE),),
+        images=tuple(frame for camera in sensors for frame in _image_frames(found, camera, downscale, image_delay)),
+        sweeps=tuple(_sweep_frames(found, missing_rays, blocked)),
+        tracks=_read_tracks(found, tracks_file),
+    )
+
+
+def find_drive(root: Path, date: str | None, drive: str | int | None) -> Path:
+    if not os.path.isdir(root):
+        problem = "is no folder" if os.path.lexists(root) else "does not exist"
+        raise CaptureError(f"{root} {problem}; data.root must be the folder that holds the dates of KITTI raw")
+    day, number = _date(date), _drive_number(drive)
+    pattern = f"{day}/{day}_drive_{number}_sync"
+    found = sorted(path for path in root.glob(pattern) if os.path.isdir(path))
+    if not found:
+        raise CaptureError(
+            f"{root} holds no folder {pattern}; data.root must be the folder that holds the dates of KITTI raw"
+        )
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found[:4]) + (", ..." if len(found) > 4 else "")
+        raise CaptureError(f"{root} holds {len(found)} drives ({names}); choose by data.date and data.drive")
+    return found[0]
+
+
+def _date(date: str | None) -> str:  # a pattern
+    """Also without its underscores: the command line takes 2011_09_26 for a number."""
+    if date is None:
+        return "*"
+    found = re.fullmatch("([0-9]{4})_?([0-9]{2})_?([0-9]{2})", date)
+    if not found:
+        raise CaptureError(f"data.date is '{date}', which is no date of KITTI raw; write it as in data.date=2011_09_26")
+    return "_".join(found.groups())
+
+
+def _drive_number(drive: str | int | None) -> str:  # a pattern
+    if drive is None:
+        return "*"
+    if not re.fullmatch("[0-9]{1,9}", str(drive)):
+        raise CaptureError(f"data.drive is '{drive}', which is no number of a drive; write it as in data.drive=0009")
+    return f"{int(drive):04d}"
+
+
+def _select(folder: Path, files: dict[int, Path], frames: tuple[int, int] | None) -> dict[int, Path]:
+    if frames is None:
+        return files
+    first, last = frames
+    chosen = {number: path for number, path in files.items() if first <= number < last}
+    if not chosen:
+        raise CaptureError(f"{folder} holds no file of the frames {first} to {last - 1}; choose others by data.frames")
+    return chosen
+
+
+def _open_drive(
+    folder: Path, cameras: tuple[str, ...], frames: tuple[int, int] | None, poses_file: Path | None
+) -> Drive:
+    T_rig_lidar, T_rig_rect = read_rig(folder.parent)
+    clock = read_clock(folder / "velodyne_points")
+    _check_cameras(folder, cameras)
+    data = folder / "velodyne_points" / "data"
+    all_sweeps = numbered_files(data, "*.bin")
+    sweeps = _select(data, all_sweeps, frames)
+    data_of = {name: folder / name / "data" for name in cameras}
+    images = {name: _select(data, numbered_files(data, "*.*"), frames) for name, data in data_of.items()}
+    needed = set(sweeps).union(*images.values())
+    trajectory = read_trajectory(folder, clock, poses_file, T_rig_lidar, needed)
+    return Drive(folder, T_rig_lidar, T_rig_rect, clock, trajectory, all_sweeps, sweeps, images)
+
+
+def _check_cameras(folder: Path, cameras: tuple[str, ...]) -> None:
+    known = sorted(path.name for path in folder.glob("image_[0-9][0-9]"))
+    for name in cameras:
+        if name not in known or cameras.count(name) > 1:
+            problem = "twice" if name in known else f"but {folder} has {', '.join(known) or 'none'}"
+            raise CaptureError(f"data.cameras names '{name}', {problem}; choose each of its cameras once")
+
+
+def _downscaled(camera: Camera, factor: int) -> Camera:
+    if not 1 <= factor <= min(camera.width, camera.height):
+        raise CaptureError(
+            f"data.downscale is {factor}, but {camera.name} has {camera.width}x{camera.height} pixels; choose a factor between"
+        )
+    return camera.downscaled(factor)
+
+
+def _image_frames(drive: Drive, camera: Camera, downscale: int, delay: float) -> list[ImageFrame]:
+    files, size = drive.images[camera.name], (camera.width, camera.height)
+    loads = [ImageFile(file, size, downscale) for file in files.values()]
+    loads[0].check()
+    times = drive.clock.seconds(drive.folder / camera.name / "timestamps.txt", list(files)) - delay
+    poses = drive.trajectory.at(times)
+    return [
+        ImageFrame(camera.name, number, time, time, pose, pose, load)
+        for number, time, pose, load in zip(files, times.tolist(), poses, loads, strict=True)
+    ]
+
+
+def _sweep_frames(drive: Drive, missing_rays: bool, blocked: Tensor) -> list[SweepFrame]:
+    """A sweep lasts one period around its forward time."""
+    numbers, files = list(drive.sweeps), list(drive.sweeps.values())
+    forward, period = sweep_times(drive.clock, drive.folder / "velodyne_points" / "timestamps.txt", numbers)
+    starts, ends = forward - period / 2, forward + period / 2
+    first, last = drive.trajectory.at(starts), drive.trajectory.at(ends)
+    loads = [
+        SweepFile(file, time, length, missing_rays, blocked)
+        for file, time, length in zip(files, forward.tolist(), period.tolist(), strict=True)
+    ]
+    rows = zip(numbers, starts.tolist(), ends.tolist(), first, last, loads, strict=True)
+    return [SweepFrame(LIDAR, *row) for row in rows]
+
+
+def _spread(paths: list[Path]) -> list[Path]:
+    indices = torch.linspace(0, len(paths) - 1, min(N_SURVEY, len(paths))).long().tolist()
+    return [paths[i] for i in indices]
+
+
+def _read_tracks(drive: Drive, tracks_file: Path | None) -> Tracks:
+    path = drive.folder / "tracklet_labels.xml" if tracks_file is None else Path(tracks_file)
+    if tracks_file is not None:
+        boxes = read_label_file(path, invert(drive.T_rig_lidar) @ drive.T_rig_rect)
+    elif os.path.lexists(path):
+        boxes = read_tracklets(path)
+    else:
+        return Tracks.empty()
+    check_frames(path, boxes, drive.all_sweeps)
+    clock = drive.clock
+    sweeps = {number: (float(clock.forward[number]), float(clock.period[number])) for number in drive.sweeps}
+    return world_tracks(boxes, sweeps, lambda times: drive.trajectory.at(times) @ drive.T_rig_lidar)

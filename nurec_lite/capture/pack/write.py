@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a pack. Frames are loaded one after another, and encoded by a few threads, because the codecs leave the lock free."""
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.pack.check import (
+    FORMAT,
+    IMAGE_FORMATS,
+    INDEX,
+    VERSION,
+    FormatError,
+    check_index,
+    image_member,
+    sweep_member,
+)
+from nurec_lite.capture.pack.sweep import encode_sweep
+from nurec_lite.capture.types import Capture, CaptureError
+
+Progress = Callable[[int, int], None]  # members written, of how many
+Job = tuple[str, Callable[[], bytes]]  # a member's name, and what encodes it
+
+MAX_THREADS = 8
+
+
+def write_pack(
+    capture: Capture,
+    path: Path,
+    *,
+    image_format: str = "jpeg",  # or png, which loses nothing
+    quality: int = 95,  # of JPEG, without chroma subsampling
+    progress: Progress | None = None,
+) -> None:
+    """Appears at `path` only when complete. Equal captures give equal bytes."""
+    if image_format not in IMAGE_FORMATS:
+        raise CaptureError(f"image_format is '{image_format}', but must be one of {', '.join(IMAGE_FORMATS)}")
+    if not 1 <= quality <= 100:
+        raise CaptureError(f"quality is {quality}, but must lie between 1 and 100; 95 is the default")
+    check_capture(capture, capture.name)
+    path = Path(path)
+    try:
+        _write_archive(path, capture, image_format, quality, progress)
+    except OSError as error:
+        remedy = "name a file in a folder that exists and has space left"
+        raise CaptureError(f"{path} cannot be written ({error.strerror}); {remedy}") from error
+
+
+def _write_archive(path: Path, capture: Capture, image_format: str, quality: int, progress: Progress | None) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            _write_members(archive, capture, image_format, quality, progress)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _write_members(
+    archive: zipfile.ZipFile, capture: Capture, image_format: str, quality: int, progress: Progress | None
+) -> None:
+    _write(archive, INDEX, _encode_index(capture, image_format, quality))
+    total = len(capture.images) + len(capture.sweeps)
+    for done, (member, data) in enumerate(_encoded(_jobs(capture, image_format, quality)), start=1):
+        _write(archive, member, data)
+        if progress:
+            progress(done, total)
+
+
+def _write(archive: zipfile.ZipFile, member: str, data: bytes) -> None:
+    archive.writestr(zipfile.ZipInfo(member), data)  # ZipInfo's date is constant: equal captures give equal files
+
+
+def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
+    images = [_plain(f, "load") | {"member": image_member(f.sensor, f.index, image_format)} for f in capture.images]
+    index = {
+        "format": FORMAT,
+        "version": VERSION,
+        "name": capture.name,
+        "split": capture.split.name if capture.split else None,
+        "image_encoding": {"format": image_format, "quality": quality if image_format == "jpeg" else None},
+        "cameras": [_plain(camera) for camera in capture.cameras],
+        "lidars": [_plain(lidar) for lidar in capture.lidars],
+        "images": images,
+        "sweeps": [_plain(f, "load") | {"member": sweep_member(f.sensor, f.index)} for f in capture.sweeps],
+        "tracks": _plain(capture.tracks),
+    }
+    data = json.dumps(index).encode()
+    try:
+        check_index(json.loads(data))  # so that whatever is written can be read
+    except FormatError as error:
+        raise CaptureError(f"{capture.name}: {error}; correct it where the capture was made") from error
+    return data
+
+
+def _plain(thing: Any, *leave_out: str) -> dict[str, Any]:
+    """Fields of a dataclass as JSON has them; tensors as nested lists with full precision."""
+    values = {f.name: getattr(thing, f.name) for f in fields(thing) if f.name not in leave_out}
+    return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}
+
+
+# ---- frames
+
+
+def _jobs(capture: Capture, image_format: str, quality: int) -> Iterator[Job]:
+    """Loads a frame whenever the next job is asked for."""
+    for frame in capture.images:
+        member, camera = image_member(frame.sensor, frame.index, image_format), capture.camera(frame.sensor)
+        image = frame.load()
+        if image.dtype != torch.uint8 or image.shape != (camera.height, camera.width, 3):
+            raise CaptureError(
+                f"{capture.name}: {member} would be {image.dtype} {list(image.shape)}, but the camera makes uint8 "
+                f"{[camera.height, camera.width, 3]}; correct it where the capture was made"
+            )
+        yield member, partial(_encode_image, image, image_format, quality)
+    for sweep in capture.sweeps:
+        member, beams = sweep_member(sweep.sensor, sweep.index), len(capture.lidar(sweep.sensor).elevations)
+        yield member, partial(encode_sweep, sweep.load(), f"{capture.name}: {member}", beams)
+
+
+def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
+    """In the order of the jobs, of which only a few are held at a time."""
+    threads = min(os.cpu_count() or 1, MAX_THREADS)
+    waiting: deque[tuple[str, Future[bytes]]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for member, encode in jobs:
+            waiting.append((member, pool.submit(encode)))
+            if len(waiting) > 2 * threads:
+                name, future = waiting.popleft()
+                yield name, future.result()
+        for name, future in waiting:
+            yield name, future.result()
+
+
+def _encode_image(image: Tensor, image_format: str, quality: int) -> bytes:
+    buffer = io.BytesIO()
+    options: dict[str, Any] = {"quality": quality, "subsampling": 0} if image_format == "jpeg" else {"optimize": True}
+    Image.fromarray(image.numpy()).save(buffer, format=image_format, **options)
+    return buffer.getvalue()

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sensors of a simulated drive, their motion, and what they see."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.capture.simulate.cast import Rays, Surface, World, build_world, cast, surface
+from nurec_lite.capture.simulate.noise import normal_field, uniform, uniform_field
+from nurec_lite.capture.simulate.paint import SUN, albedo, cabin_glass, lit, sky
+from nurec_lite.capture.simulate.solids import Material, car
+from nurec_lite.capture.simulate.traffic import ego_pose, parked_solids, traffic
+from nurec_lite.capture.simulate.world import SimulationConfig, scenery
+from nurec_lite.geometry.camera import Camera, shutter_fraction, undistort
+from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
+from nurec_lite.geometry.se3 import interpolate_between, pose_matrix, quat_multiply, quat_to_matrix
+from nurec_lite.geometry.tracks import interpolate
+
+_CHUNK = {"cpu": 2**16, "cuda": 2**23}  # rays cast together: this bounds the memory
+_SIDE = 8  # pixels (or rays of a sweep) along either side of a bundle
+_IMAGE_NOISE, _RANGE_NOISE, _DROP, _GAIN, _OFFSET = 101, 102, 103, 104, 105  # keys of the random fields
+
+# Sensors and their motion
+
+
+def _mounting(x: float, y: float, z: float, axes: Tensor, yaw: float = 0.0) -> Tensor:  # [4, 4]
+    T = torch.eye(4, dtype=torch.float64)
+    c, s = math.cos(yaw), math.sin(yaw)
+    T[:3, :3] = torch.tensor([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]], dtype=torch.float64) @ axes
+    T[:3, 3] = torch.tensor([c * x - s * y, s * x + c * y, z], dtype=torch.float64)
+    return T
+
+
+def _cameras(config: SimulationConfig) -> tuple[Camera, ...]:
+    """Two look ahead from half a metre apart; other numbers stand in a ring and look outwards, the first ahead."""
+    axes = torch.tensor([[0.0, 0.0, 1.0], [-1.0, 0.0, 0.0], [0.0, -1.0, 0.0]], dtype=torch.float64)
+    focal = 0.5 * config.width / math.tan(math.radians(config.hfov_deg) / 2)
+    cameras = []
+    for i in range(config.cameras):
+        y, yaw = (0.25 - 0.5 * i, 0.0) if config.cameras == 2 else (0.0, 2 * math.pi * i / config.cameras)
+        camera = Camera(
+            f"camera_{i}", config.width, config.height, focal, focal, config.width / 2, config.height / 2,
+            T_rig_cam=_mounting(0.8, y, 1.55, axes, yaw), distortion=config.distortion,
+            shutter="top_to_bottom" if config.readout_s > 0 else "global",
+        )  # fmt: skip
+        cameras.append(camera)
+    return tuple(cameras)
+
+
+def _lidar(config: SimulationConfig) -> Lidar:
+    low, high = (math.radians(angle) for angle in config.elevation_deg)
+    return Lidar(
+        "lidar", _mounting(0.0, 0.0, 1.85, torch.eye(3, dtype=torch.float64)),
+        elevations=torch.linspace(low, high, config.beams, dtype=torch.float64), max_range=config.max_range,
+        azimuth_steps=config.azimuth_steps,
+    )  # fmt: skip
+
+
+def frame_span(config: SimulationConfig, index: int, length_s: float) -> tuple[float, float, Tensor, Tensor]:
+    """Start, end, and the rig's poses then, of a frame whose middle is the trigger."""
+    trigger = (index + 0.5) / config.rate_hz
+    times = torch.tensor([trigger - length_s / 2, trigger + length_s / 2], dtype=torch.float64)
+    position, (roll, pitch, yaw) = ego_pose(config, times)[0], ego_pose(config, times)[1].unbind(-1)
+    zero = torch.zeros_like(yaw)
+    q_yaw = torch.stack([torch.cos(yaw / 2), zero, zero, torch.sin(yaw / 2)], dim=-1)
+    q_pitch = torch.stack([torch.cos(pitch / 2), zero, torch.sin(pitch / 2), zero], dim=-1)
+    q_roll = torch.stack([torch.cos(roll / 2), torch.sin(roll / 2), zero, zero], dim=-1)
+    poses = pose_matrix(quat_multiply(q_yaw, quat_multiply(q_pitch, q_roll)), position)
+    return times[0].item(), times[1].item(), poses[0], poses[1]
+
+
+# Rays
+
+
+@dataclass(frozen=True)
+class Moving:
+    """Poses at T times: world from sensor, and world from each of K owners. float64."""
+
+    rotation: Tensor  # [T, 3, 3]
+    position: Tensor  # [T, 3]
+    owner_rotations: Tensor  # [T, K, 3, 3]
+    owner_positions: Tensor  # [T, K, 3]
+
+    def rays(
+        self,
+        directions: Tensor,  # [S, r, 3] unit, sensor frame
+        slots: Tensor,  # [S, r] which of the T times
+    ) -> Rays:
+        turned = (self.rotation[slots] * directions[..., None, :]).sum(-1)
+        return Rays(self.position[slots], turned, slots, self.owner_rotations, self.owner_positions)
+
+
+def over_bundles(
+    height: int,
+    width: int,
+    chunk: int,  # bundles looked at together
+    device: torch.device,
+    look: Callable[[Tensor, Tensor], Tensor],  # rows and columns [s, _SIDE^2] -> values [s, _SIDE^2, C]
+) -> Tensor:  # [height, width, C]
+    """A grid is cut into squares, a bundle each; those that reach over its edge repeat the last row or column."""
+    down, across = math.ceil(height / _SIDE), math.ceil(width / _SIDE)
+    bundle = torch.arange(down * across, device=device)[:, None]
+    inner = torch.arange(_SIDE**2, device=device)
+    rows = (bundle // across * _SIDE + inner // _SIDE).clamp(max=height - 1)
+    columns = (bundle % across * _SIDE + inner % _SIDE).clamp(max=width - 1)
+    values = torch.cat([look(r, c) for r, c in zip(rows.split(chunk), columns.split(chunk), strict=True)])
+    squares = values.view(down, across, _SIDE, _SIDE, -1).transpose(1, 2)
+    return squares.reshape(down * _SIDE, across * _SIDE, -1)[:height, :width]
+
+
+def pixel_rays(
+    camera: Camera,
+    rows: Tensor,  # [s, p] of pixels
+    columns: Tensor,  # [s, p]
+    samples: int,
+) -> Tensor:  # [s, p samples^2, 3] float64, unit, camera frame: a regular grid of rays in each pixel
+    grid = (torch.arange(samples, dtype=torch.float64, device=rows.device) + 0.5) / samples
+    v = (rows[..., None, None] + grid[:, None]).expand(-1, -1, samples, samples)
+    u = (columns[..., None, None] + grid).expand(-1, -1, samples, samples)
+    xy = undistort(camera, torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy], dim=-1))
+    return F.normalize(torch.cat([xy, torch.ones_like(xy[..., :1])], dim=-1), dim=-1).flatten(1, 3)
+
+
+def exposure(
+    config: SimulationConfig, camera: int
+) -> tuple[tuple[float, ...], tuple[float, ...]]:  # gains and offsets of the three channels
+    """Gains of 1 +- exposure_spread, most of it common to the channels; offsets a tenth of that."""
+    spread, seed = config.exposure_spread, config.seed
+    common = uniform(-0.7, 0.7, seed, _GAIN, camera, 3)
+    gains = tuple(1 + spread * (common + uniform(-0.3, 0.3, seed, _GAIN, camera, c)) for c in range(3))
+    offsets = tuple(0.1 * spread * uniform(-1, 1, seed, _OFFSET, camera, c) for c in range(3))
+    return gains, offsets
+
+
+# Images and sweeps
+
+
+class Drive:
+    """The street and the cars of one configuration on one device."""
+
+    def __init__(self, config: SimulationConfig, device: str) -> None:
+        self.config, self.device = config, torch.device(device)
+        self.cameras, self.lidar, self.fleet = _cameras(config), _lidar(config), traffic(config)
+        moving = range(self.fleet.moving)
+        self._solids = [car(self.fleet.models[k], self.fleet.paints[k]) for k in moving]
+        self._solids.append(scenery(config) + parked_solids(self.fleet))
+        self._tracks = self.fleet.tracks.to(self.device, torch.float64)
+        self._worlds: dict[torch.dtype, World] = {}
+
+    def world(self, dtype: torch.dtype) -> World:
+        if dtype not in self._worlds:
+            self._worlds[dtype] = build_world(self._solids, dtype, self.device)
+        return self._worlds[dtype]
+
+    def _owners(self, times: Tensor) -> tuple[Tensor, Tensor]:  # [T] -> rotations [T, K, 3, 3], positions [T, K, 3]
+        """Poses of the moving cars, and last the world's own: the identity."""
+        rotations = torch.eye(3, dtype=torch.float64, device=self.device).expand(len(times), 1, 3, 3)
+        positions = torch.zeros(len(times), 1, 3, dtype=torch.float64, device=self.device)
+        if self.fleet.moving:
+            poses = interpolate(self._tracks, times.to(self.device))
+            moving = quat_to_matrix(poses.quaternions[:, : self.fleet.moving])
+            rotations = torch.cat([moving, rotations], dim=1)
+            positions = torch.cat([poses.translations[:, : self.fleet.moving], positions], dim=1)
+        return rotations, positions
+
+    def _sensor(self, span: tuple[float, float, Tensor, Tensor], T_rig_sensor: Tensor, fraction: Tensor) -> Moving:
+        """Poses of a sensor, and of all owners, at T fractions of a frame."""
+        start, end, T0, T1 = span
+        T = pose_matrix(*interpolate_between(T0, T1, fraction)) @ T_rig_sensor
+        rotations, positions = self._owners(start + fraction * (end - start))
+        return Moving(T[:, :3, :3].to(self.device), T[:, :3, 3].to(self.device), rotations, positions)
+
+    # Cameras
+
+    def _camera_motion(self, camera: Camera, index: int) -> Moving:
+        rows = torch.stack([torch.zeros(camera.height), torch.arange(camera.height) + 0.5], dim=-1).double()
+        span = frame_span(self.config, index, self.config.readout_s)
+        return self._sensor(span, camera.T_rig_cam, shutter_fraction(camera, rows))
+
+    def image(self, camera_index: int, index: int) -> Tensor:  # [H, W, 3] uint8
+        camera, samples = self.cameras[camera_index], self.config.samples
+        motion = self._camera_motion(camera, index)
+
+        def look(rows: Tensor, columns: Tensor) -> Tensor:  # all rays of a pixel are cast at the pixel's own time
+            slots = rows.repeat_interleave(samples**2, dim=1)
+            rays = motion.rays(pixel_rays(camera, rows, columns, samples), slots).to(torch.float32)
+            return self._radiance(rays, 1 / (camera.fx * samples)).clamp(0, 1).unflatten(1, (-1, samples**2)).mean(2)
+
+        chunk = max(1, _CHUNK[self.device.type] // (_SIDE * samples) ** 2)
+        picture = over_bundles(camera.height, camera.width, chunk, self.device, look)
+        return self._expose(picture, camera_index, index).cpu()
+
+    def _radiance(self, rays: Rays, spread: float) -> Tensor:  # [S, r, 3] linear
+        world, seed = self.world(torch.float32), self.config.seed
+        distance, row = cast(world, rays)
+        hit, s = surface(world, rays, distance, row, spread)
+        colour = sky(rays.directions.flatten(0, 1), seed).view_as(rays.directions)
+        colour[hit] = lit(s, albedo(s, seed), self._sunlit(world, rays, hit, s), seed)
+        return colour
+
+    def _sunlit(self, world: World, rays: Rays, hit: Tensor, s: Surface) -> Tensor:  # [n] 1 where the sun reaches
+        sun = F.normalize(s.point.new_tensor(SUN), dim=0)
+        start, facing = torch.zeros_like(rays.origins), torch.zeros_like(hit)
+        start[hit], facing[hit] = s.point + 0.02 * s.normal, (s.normal * sun).sum(1) > 0
+        some = facing.any(1)
+        if not some.any():
+            return torch.zeros_like(s.distance)
+        start, used = start[some], facing[some][..., None]
+        middle = (start * used).sum(1, keepdim=True) / used.sum(1, keepdim=True)
+        start = torch.where(used, start, middle)  # rays that do not matter must not widen the beam
+        to_sun = Rays(start, sun.expand_as(start), rays.slots[some], rays.rotations, rays.positions)
+        free = torch.zeros_like(facing)
+        free[some] = torch.isinf(cast(world, to_sun, parallel=True)[0])
+        return (free & facing)[hit].to(s.distance.dtype)
+
+    def _expose(self, picture: Tensor, camera: int, index: int) -> Tensor:  # [H, W, 3] linear -> uint8
+        """Gamma 2.2, the camera's gains and offsets, noise."""
+        config = self.config
+        gains, offsets = exposure(config, camera)
+        encoded = picture.pow(1 / 2.2) * picture.new_tensor(gains) + picture.new_tensor(offsets)
+        pixel = torch.arange(picture.numel(), device=self.device).view(picture.shape)
+        noise = normal_field(config.seed, _IMAGE_NOISE, camera, index, pixel).float()
+        return ((encoded + config.image_noise * noise).clamp(0, 1) * 255).round().to(torch.uint8)
+
+    def depth(self, camera_index: int, index: int) -> Tensor:  # [H, W] float64
+        camera = self.cameras[camera_index]
+        motion, world = self._camera_motion(camera, index), self.world(torch.float64)
+
+        def look(rows: Tensor, columns: Tensor) -> Tensor:
+            return cast(world, motion.rays(pixel_rays(camera, rows, columns, 1), rows))[0][..., None]
+
+        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
+        return over_bundles(camera.height, camera.width, chunk, self.device, look)[..., 0].cpu()
+
+    # Lidar
+
+    def sweep(self, index: int) -> Sweep:
+        config = self.config
+        columns = (torch.arange(config.azimuth_steps, dtype=torch.float64) + 0.5) / config.azimuth_steps
+        span = frame_span(config, index, 1 / config.rate_hz)
+        motion = self._sensor(span, self.lidar.T_rig_lidar, columns)
+        azimuth = math.pi - 2 * math.pi * columns[:, None].expand(-1, config.beams)
+        angles = torch.stack([azimuth, self.lidar.elevations.expand_as(azimuth)], dim=-1)
+        directions = unit_directions(angles).float()  # [A, B, 3], as the sweep will hold them
+        exact = directions.to(self.device, torch.float64)
+
+        def look(rows: Tensor, columns: Tensor) -> Tensor:
+            return self._echo(motion.rays(exact[rows, columns], rows))
+
+        chunk = max(1, _CHUNK[self.device.type] // _SIDE**2)
+        echoes = over_bundles(config.azimuth_steps, config.beams, chunk, self.device, look)
+        ranges, intensities = echoes.reshape(-1, 2).unbind(1)
+        ray = torch.arange(len(ranges), device=self.device)
+        ranges, intensities = self._receive(ranges, intensities, ray, index)
+        return Sweep(
+            directions=directions.reshape(-1, 3),
+            ranges=ranges.float().cpu(),
+            intensities=intensities.float().cpu(),
+            times=(span[0] + columns / config.rate_hz).repeat_interleave(config.beams),
+            rings=torch.arange(config.beams).repeat(config.azimuth_steps),
+            returned=(ranges > 0).cpu(),
+        )
+
+    def _echo(self, rays: Rays) -> Tensor:  # [S, r, 2]
+        """Exact range (infinite: no surface) and intensity: reflectivity times cosine, less with range and on glass."""
+        world = self.world(torch.float64)
+        distance, row = cast(world, rays)
+        hit, s = surface(world, rays, distance, row, math.pi / (2 * self.config.azimuth_steps))
+        reflectivity = albedo(s, self.config.seed).mean(1).clamp(0, 1).sqrt()
+        glass = torch.where(s.material == int(Material.CABIN), cabin_glass(s), torch.zeros_like(s.distance))
+        intensity = torch.zeros_like(distance)
+        intensity[hit] = (reflectivity * s.cosine * torch.exp(-s.distance / 90) * (1 - 0.995 * glass)).clamp(0, 1)
+        return torch.stack([distance, intensity], dim=-1)
+
+    def _receive(self, ranges: Tensor, intensities: Tensor, ray: Tensor, index: int) -> tuple[Tensor, Tensor]:
+        """Noise on the ranges; what is too far or, by chance, too weak does not return and is zero."""
+        config = self.config
+        returned = ranges <= config.max_range
+        if config.drop_rays:
+            chance = uniform_field(config.seed, _DROP, index, ray)
+            returned &= chance < 0.995 * (1 - torch.exp(-intensities / 0.004))
+        noisy = ranges + config.range_noise_m * normal_field(config.seed, _RANGE_NOISE, index, ray)
+        zero = torch.zeros_like(ranges)
+        return torch.where(returned, noisy, zero), torch.where(returned, intensities, zero)

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line that all verbs share: KEY=VALUE arguments, `--help`, and one sentence with code 2 for what a user can mend."""
+
+import difflib
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf.errors import OmegaConfBaseException
+
+from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.options import unknown_option
+from nurec_lite.base.paths import resource
+from nurec_lite.cli.usage import help_text, keys_of
+from nurec_lite.config import VERBS, Config, to_config
+from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
+
+_CHOICE = ("split", "downscale", "frames", "cameras")
+_HYDRA_FLAGS = {
+    "--cfg", "-c", "--package", "-p", "--multirun", "-m", "--run", "-r", "--config-path", "-cp", "--config-name", "-cn",
+    "--config-dir", "-cd", "--experimental-rerun", "--info", "-i", "--resolve", "--version", "--hydra-help",
+    "--shell-completion", "-sc",
+}  # fmt: skip
+
+
+def command(
+    verb: str,  # of `config.VERBS`
+    text: str,  # what --help says before it lists the keys
+    work: Callable[[list[str]], None],  # gets the arguments
+) -> None:
+    """Runs a verb and ends the process with 0 or, if there is something to mend, with 2."""
+    arguments = sys.argv[1:]
+    if {"--help", "-h"} & set(arguments):
+        print(help_text(verb, text))
+        return
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
+    signal.signal(signal.SIGTERM, _interrupt)
+    with mended(verb):
+        _check_flags(verb, arguments)
+        _check_cluster(arguments)
+        work(arguments)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+@contextmanager
+def mended(verb: str) -> Iterator[None]:
+    """What a user can mend ends the process with one sentence and code 2; anything else is a defect and shows its trace."""
+    try:
+        yield
+    except UserError as error:
+        _fail(str(error))
+    except (HydraException, OmegaConfBaseException) as error:
+        _fail(_sentence(verb, error))
+    except KeyboardInterrupt:
+        _fail("interrupted; files that were complete are kept, nothing half-written was left")
+
+
+def composed(
+    verb: str,
+    arguments: list[str],
+    content: dict[str, Any] | None = None,  # of a checkpoint, whose configuration is what arguments change
+) -> Any:  # of the verb's dataclass
+    """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    stored = {} if content is None else {k: v for k, v in content["config"].items() if k not in ("out", "device")}
+    if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
+        stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in _CHOICE}
+    ConfigStore.instance().store(name="stored", node=stored)
+    with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
+        config = to_config(compose(verb, overrides=arguments))
+    assert isinstance(config, VERBS[verb])
+    return config
+
+
+def named_checkpoint(arguments: list[str]) -> Path:
+    """The file that the last `checkpoint=FILE` names."""
+    named = [a.partition("=")[2] for a in arguments if a.startswith("checkpoint=")]
+    if not named or not named[-1]:
+        raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
+    return Path(named[-1].strip("'\""))
+
+
+def load_run(
+    verb: str,
+    arguments: list[str],
+) -> tuple[Any, dict[str, Any]]:  # the verb's configuration, and the checkpoint's content on the host
+    path = named_checkpoint(arguments)
+    content = load_checkpoint(path, "cpu")
+    try:
+        return composed(verb, arguments, content), content
+    except (AttributeError, TypeError) as error:
+        raise CheckpointError(f"{path} holds no configuration that this version reads; train again") from error
+
+
+def result_folder(config: Config, checkpoint: str, name: str) -> Path:
+    """`out` if it was given, else a folder beside the checkpoint."""
+    return Path(config.out) if config.out != Config.out else Path(checkpoint).parent / name
+
+
+def _check_flags(verb: str, arguments: list[str]) -> None:
+    known = _HYDRA_FLAGS if verb == "train" else set()
+    unknown = [a for a in arguments if a.startswith("-") and a.partition("=")[0] not in known]
+    nameless = [a for a in arguments if a.startswith("=")]
+    if nameless:
+        raise ConfigError(f"'{nameless[0]}' names no key; arguments are KEY=VALUE")
+    if unknown:
+        raise ConfigError(
+            f"'{unknown[0]}' is no flag of {verb}; it takes KEY=VALUE arguments, see python -m nurec_lite.{verb} --help"
+        )
+
+
+def _check_cluster(arguments: list[str]) -> None:
+    if "hydra/launcher=slurm" in arguments and {"-m", "--multirun"} & set(arguments) and shutil.which("srun") is None:
+        raise ConfigError(
+            "hydra/launcher=slurm starts jobs by srun, which is not on PATH; start it on a machine of a Slurm cluster, or leave the "
+            "launcher out and the runs go one after another here"
+        )
+
+
+def _sentence(verb: str, error: Exception) -> str:
+    missing = (error.missing_cfg_file or "") if isinstance(error, MissingConfigException) else ""
+    if missing.startswith("opt/"):
+        return str(unknown_option(Path(missing).stem))
+    if missing.startswith("hydra/launcher/submitit"):
+        return f"{missing} belongs to hydra-submitit-launcher, which is not installed; pip install 'nurec_lite[slurm]'"
+    causes = [str(e).strip().splitlines()[0].rstrip(".") for e in (error, error.__cause__) if e is not None and str(e)]
+    return "; ".join(causes) + f"; {_remedy(verb, error)}"
+
+
+def _remedy(verb: str, error: Exception) -> str:
+    """The nearest key to the one that the error names, if there is one."""
+    key = str(getattr(error.__cause__ or error, "full_key", None) or "").partition("[")[0]
+    near = difflib.get_close_matches(key, keys_of(verb), 1) if key not in keys_of(verb) else []
+    asked = f"did you mean {near[0]}? " if near else ""
+    return f"{asked}arguments are KEY=VALUE, and python -m nurec_lite.{verb} --help lists the keys"
+
+
+def _fail(sentence: str) -> NoReturn:
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trained scene with the capture that it was made from, as the verbs that come after training take it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.environment import choose_device
+from nurec_lite.capture.types import Capture
+from nurec_lite.cli.command import load_run
+from nurec_lite.readers import open_capture
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.checkpoint import scene_from_dict, scene_to
+from nurec_lite.training.history import Row
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.start import check_same_capture
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    config: Any  # of the verb: EvaluateConfig or RenderConfig
+    stages: Stages
+    scene: Scene
+    capture: Capture
+    device: torch.device
+    counters: dict[str, float]  # step, seconds
+    history: list[Row]
+
+
+def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
+    """What `checkpoint=FILE` and the other arguments of a verb name, on the device."""
+    config, content = load_run(verb, arguments)
+    device = choose_device(config.device)
+    scene = scene_to(scene_from_dict(content["scene"]), device)
+    capture = open_capture(config.data)
+    check_same_capture(Path(config.checkpoint), scene, capture)
+    stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
+    return Reconstruction(config, stages, scene, capture, device, content["counters"], content["history"])

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measures a scene on frames of its capture, and keeps what a report shows of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
+from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics
+from nurec_lite.evaluation.pictures import comparison, range_picture, save_png, to_picture
+from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.peer.depth import DepthMetrics
+from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.views import camera_view, lidar_view
+from nurec_lite.training.stages import Stages, render_frame, render_sweep
+
+PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
+_BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"
+
+
+@dataclass(frozen=True)
+class Frames:
+    """Indices into a capture's images and sweeps."""
+
+    images: tuple[int, ...]
+    sweeps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FrameFigures:
+    """Of one image or one sweep; None where it does not apply, NaN where nothing was measured."""
+
+    sensor: str
+    index: int
+    psnr: float | None = None  # decibel
+    ssim: float | None = None
+    lidar_median_abs_m: float | None = None
+
+
+@dataclass(frozen=True)
+class DrawnImage:
+    figures: FrameFigures
+    truth: np.ndarray  # [H, W, 3] uint8
+    rendered: np.ndarray  # [H, W, 3] uint8
+
+
+@dataclass(frozen=True)
+class DrawnSweep:
+    """R rays of a sweep, on the host."""
+
+    figures: FrameFigures
+    sweep: Sweep
+    returns: LidarReturns
+    lidar: Lidar
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    metrics: dict[str, object]  # by the names of `nurec_lite.evaluation.metrics`
+    frames: tuple[FrameFigures, ...]  # images, then sweeps
+    images: tuple[DrawnImage, ...]  # those that are drawn
+    sweeps: tuple[DrawnSweep, ...]
+
+
+def held_out(capture: Capture) -> Frames:
+    return frames_of(capture, "test")
+
+
+def frames_of(
+    capture: Capture,
+    subset: str,  # of `config.SUBSETS`
+) -> Frames:
+    """The frames that the capture's split holds out or trains on, or all of them."""
+    split = capture.split
+    assert split is not None
+    if subset == "all":
+        return Frames(tuple(range(len(capture.images))), tuple(range(len(capture.sweeps))))
+    images, sweeps = {
+        "test": (split.test_images, split.test_sweeps),
+        "train": (split.train_images, split.train_sweeps),
+    }[subset]
+    return Frames(images, sweeps)
+
+
+@torch.no_grad()
+def evaluate(
+    stages: Stages,
+    scene: Scene,
+    capture: Capture,
+    frames: Frames,
+    pictures: Path | None = None,  # folder for PNGs of what is drawn; None: no files
+    progress: bool = False,  # shows a bar
+) -> Evaluation:
+    """All metrics of the frames, figures of each, and some of them to look at."""
+    rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
+    image_metrics, lidar_metrics, depth_metrics = ImageMetrics(), LidarMetrics(), DepthMetrics(capture, compared)
+    images: list[DrawnImage] = []
+    sweeps: list[DrawnSweep] = []
+    figures: list[FrameFigures] = []
+    with tqdm(total=len(frames.images) + len(rendered), disable=not progress, bar_format=_BAR) as bar:
+        drawn = _drawn(capture.images, frames.images, PICTURES)
+        for i in frames.images:
+            image = _measure_image(stages, scene, capture, capture.images[i], image_metrics, depth_metrics)
+            figures.append(image.figures)
+            images += [image] if i in drawn else []
+            bar.update()
+        drawn = _drawn(capture.sweeps, rendered, PICTURES // 2)
+        for i in rendered:
+            sweep = _measure_sweep(stages, scene, capture, capture.sweeps[i], lidar_metrics)
+            figures.append(sweep.figures)
+            sweeps += [sweep] if i in drawn else []
+            bar.update()
+    if pictures is not None:
+        _save(pictures, images, sweeps)
+    metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary()
+    return Evaluation(metrics, tuple(figures), tuple(images), tuple(sweeps))
+
+
+def _drawn(
+    frames: Sequence[Frame],
+    chosen: tuple[int, ...],  # of these frames
+    wanted: int,
+) -> set[int]:  # of the chosen: those of all sensors at moments that spread over the drive
+    moments = sorted({frames[i].index for i in chosen})
+    sensors = {frames[i].sensor for i in chosen}
+    count = min(len(moments), max(1, wanted // max(1, len(sensors))))
+    shown = {moments[round(k)] for k in np.linspace(0, len(moments) - 1, count)}
+    return {i for i in chosen if frames[i].index in shown}
+
+
+def _measure_image(
+    stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame, metrics: ImageMetrics, depths: DepthMetrics
+) -> DrawnImage:
+    truth, view = frame.load(), camera_view(capture, frame, scene.sky.device)
+    image = render_frame(stages, scene, view)
+    rendered = _as_seen(scene, capture, frame, image)
+    decibel, structure = metrics.add(rendered, truth, capture, frame)
+    figures = FrameFigures(frame.sensor, frame.index, decibel, structure, depths.add(image, view, frame))
+    return DrawnImage(figures, to_picture(truth), to_picture(rendered))
+
+
+def _measure_sweep(
+    stages: Stages, scene: Scene, capture: Capture, frame: SweepFrame, metrics: LidarMetrics
+) -> DrawnSweep:
+    sweep, lidar = frame.load(), capture.lidar(frame.sensor)
+    returns = _to_cpu(render_sweep(stages, scene, lidar_view(capture, frame, sweep, scene.sky.device)))
+    metrics.add(returns, sweep)
+    wrong = range_errors(sweep, returns)
+    median = float(np.median(wrong)) if len(wrong) else math.nan
+    figures = FrameFigures(frame.sensor, frame.index, lidar_median_abs_m=median)
+    return DrawnSweep(figures, sweep, returns, lidar)
+
+
+def range_errors(
+    sweep: Sweep,  # R rays
+    returns: LidarReturns,  # the same rays
+) -> np.ndarray:  # [rays that returned] metres
+    """Rays that never cross 0.5 count as 80 m, as in `LidarMetrics`."""
+    crossed = torch.where(returns.median > 0, returns.median, NEVER_CROSSED_M)
+    return (crossed - sweep.ranges).abs()[sweep.returned].numpy()
+
+
+def _save(folder: Path, images: list[DrawnImage], sweeps: list[DrawnSweep]) -> None:
+    for image in images:
+        picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered))
+        save_png(folder / f"{_name(image.figures)}.png", picture)
+    for sweep in sweeps:
+        save_png(folder / f"{_name(sweep.figures)}.png", range_picture(sweep.sweep, sweep.returns, sweep.lidar))
+
+
+def _name(figures: FrameFigures) -> str:
+    return f"{figures.sensor}_{figures.index:04d}"
+
+
+@torch.no_grad()
+def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) -> Tensor:
+    """[H, W, 3] as the frame's camera would see it, 0 to 1, on the host."""
+    image = render_frame(stages, scene, camera_view(capture, frame, scene.sky.device))
+    return _as_seen(scene, capture, frame, image)
+
+
+def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
+    return exposed(scene, capture.camera_index(frame.sensor), image.colour).clamp(0, 1).cpu()
+
+
+def _to_cpu(returns: LidarReturns) -> LidarReturns:
+    return LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the figures of a run are called and mean, and their files."""
+
+import csv
+import io
+import json
+import math
+from dataclasses import astuple, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from nurec_lite.base.files import write_text
+from nurec_lite.evaluation.measure import FrameFigures
+from nurec_lite.evaluation.metrics import to_json
+
+
+@dataclass(frozen=True)
+class Figure:
+    """How a person reads a value of metrics.json."""
+
+    key: str
+    label: str
+    unit: str
+    digits: int
+    meaning: str
+
+    def text(self, value: Any) -> str:
+        """The value without its unit; a dash for what was not measured."""
+        if not measured(value):
+            return "–"
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return f"{value:,.{self.digits}f}".replace(",", "\u202f").replace("inf", "∞")
+        return str(value)
+
+
+FIGURES = tuple(
+    Figure(*row)
+    for row in (
+        ("psnr", "PSNR", "dB", 2, "Peak signal-to-noise ratio, mean over images; higher is better"),
+        ("ssim", "SSIM", "", 3, "Structural similarity, mean over images; 1 is equal"),
+        ("psnr_actors", "PSNR of moving actors", "dB", 2, "Inside the projected boxes of moving objects, mean over them"),
+        ("lidar_median_abs_m", "Lidar error, median", "m", 3, "Rendered against measured range over the rays that returned"),
+        ("lidar_mean_abs_m", "Lidar error, mean", "m", 3, "The same as a mean; rays that meet nothing count as 80 m"),
+        ("lidar_errors", "Lidar errors are of", "", 0, "z of pixels where returns fall, 0 if nothing is drawn: render=gsplat has no lidar"),
+        ("lidar_median_sq_m2", "Lidar error, median of squares", "m²", 4, "The same errors squared, as some papers state them"),
+        ("lidar_opacity_half", "Rays that meet something", "", 3, "Share of returned rays with an opacity of 0.5 or more; 1 is best"),
+        ("intensity_rmse", "Intensity error", "", 3, "Root mean square over the rays that returned, of values from 0 to 1"),
+        ("drop_accuracy", "Ray drop told rightly", "", 3, "Share of all rays rightly told to return or not; 1 is best"),
+        ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
+        ("gaussians", "Gaussians", "", 0, "Ellipsoids that the scene is made of"),
+        ("steps", "Steps", "", 0, "Updates of all parameters; each renders an image and lidar rays"),
+        ("seconds_train", "Training", "s", 1, "Time spent in steps"),
+        ("seconds_total", "Start to checkpoint", "s", 1, "With reading and initialisation, without measuring"),
+        ("device", "Device", "", 0, "What it ran on"),
+        ("commit", "Commit", "", 0, "Version of the code; + marks changes"),
+        ("split", "Split", "", 0, "What is held out: interp every fifth moment, side one camera"),
+        ("subset", "Frames", "", 0, "Which of them were measured: test (held out), train or all"),
+        ("checkpoint", "Checkpoint", "", 0, "The file that was measured"),
+    )
+)  # fmt: skip
+
+
+def measured(value: Any) -> bool:
+    return value is not None and not (isinstance(value, float) and math.isnan(value))
+
+
+def known_figures(metrics: dict[str, Any]) -> list[Figure]:
+    """Those that the metrics have, in their order."""
+    return [figure for figure in FIGURES if figure.key in metrics]
+
+
+def table(metrics: dict[str, Any]) -> str:
+    """The figures line by line, without what was not measured."""
+    lines = [(f, metrics[f.key]) for f in known_figures(metrics) if measured(metrics[f.key])]
+    return "\n".join(f"  {f.label:32} {f.text(value):>10} {f.unit}".rstrip() for f, value in lines)
+
+
+def write_metrics(path: Path, metrics: dict[str, Any]) -> None:
+    write_text(path, json.dumps(to_json(metrics), indent=2) + "\n")
+
+
+def write_frames(path: Path, frames: tuple[FrameFigures, ...]) -> None:
+    """One line a frame; empty where a figure does not apply or was not measured."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\n")
+    rows.writerow(f.name for f in fields(FrameFigures))
+    rows.writerows(["" if to_json(value) is None else value for value in astuple(frame)] for frame in frames)
+    write_text(path, text.getvalue())

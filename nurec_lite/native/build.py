@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiles kernels/ into one shared library at first use, and keeps it in the user's cache under a hash of all that went in.
+
+Processes that need it at the same time take turns with a lock that the system releases when its holder ends, however it ends.
+"""
+
+import fcntl
+import hashlib
+import os
+import platform
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nurec_lite.base.errors import UserError
+from nurec_lite.base.paths import resource
+
+LIBRARY = "nurec_lite.so"
+_TORCH = Path(torch.__file__).parent
+_FAST = "-O3 -march=native -fno-math-errno -fopenmp -std=c++17 -fPIC"
+_CUDA = "-O3 -std=c++17 -Xcompiler -fPIC --expt-relaxed-constexpr -lineinfo"
+FLAGS = {  # by folder, or by file where one needs its own
+    "cpu": _FAST,
+    "cpu/render_forward.cpp": f"{_FAST} -ffast-math",  # vector exp; inputs are checked to be finite
+    "cpu/render_backward.cpp": f"{_FAST} -ffast-math",
+    "torch": "-O2 -std=c++20 -fPIC",
+    "cuda": _CUDA,
+    "cuda/count.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
+    "cuda/render_forward.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
+    "cuda/render_backward_split.cu": f"{_CUDA} --use_fast_math",
+}
+_ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
+
+
+class BuildError(UserError):
+    """The kernels cannot be compiled here; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    ninja: str
+    compiler: str
+    nvcc: str | None  # None: kernels for the CPU alone
+    architecture: str  # compute capability of the GPU that is there, such as 90; empty without
+
+    @property
+    def cuda_home(self) -> Path:
+        assert self.nvcc is not None
+        return Path(self.nvcc).resolve().parents[1]
+
+
+def library(architecture: str = "") -> Path:
+    """Path of the compiled library, built if it is not there yet; BuildError if it cannot be."""
+    tools = find_tools(architecture)
+    folder = cache_folder() / fingerprint(tools)
+    try:
+        if not (folder / LIBRARY).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            with _alone(folder / "lock") as lock:
+                if not (folder / LIBRARY).is_file():  # another process may have built it meanwhile
+                    _build(tools, folder, lock)
+    except OSError as error:
+        raise BuildError(
+            f"the compiled kernels cannot be kept in {folder} ({error.strerror}): set NUREC_LITE_CACHE to a folder that "
+            "can be written, or run with ops=reference"
+        ) from error
+    return folder / LIBRARY
+
+
+def cache_folder() -> Path:
+    """$NUREC_LITE_CACHE, or nurec_lite in the user's cache."""
+    own = os.environ.get("NUREC_LITE_CACHE")
+    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nurec_lite"
+
+
+def find_tools(architecture: str) -> Toolchain:
+    """The environment's own ninja first: it is there even if the environment was not activated."""
+    beside = Path(sys.executable).parent / "ninja"
+    ninja = str(beside) if beside.is_file() else shutil.which("ninja")
+    if ninja is None:
+        raise BuildError("ninja, which compiles the kernels, is missing: pip install ninja, or run with ops=reference")
+    name = os.environ.get("CXX") or "g++"
+    compiler = shutil.which(name)
+    if compiler is None:
+        raise BuildError(
+            f"the C++ compiler {name} is missing: install g++ 11 or newer (apt-get install g++), "
+            "or run with ops=reference"
+        )
+    return Toolchain(ninja, compiler, _find_nvcc() if architecture else None, architecture)
+
+
+def _find_nvcc() -> str:
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    found = [str(Path(home) / "bin/nvcc") for home in (*homes, "/usr/local/cuda") if home]
+    nvcc = next((path for path in found if Path(path).is_file()), shutil.which("nvcc"))
+    if nvcc is None:
+        raise BuildError(
+            f"nvcc, which compiles the kernels for the GPU, is missing: install the CUDA toolkit {torch.version.cuda} "
+            "and set CUDA_HOME, or run with device=cpu or ops=reference"
+        )
+    return nvcc
+
+
+def sources(tools: Toolchain) -> list[Path]:
+    """What is compiled, relative to kernels/."""
+    root = resource("kernels")
+    patterns = ["cpu/*.cpp", "torch/*.cpp"] + (["cuda/*.cu"] if tools.nvcc else [])
+    found = [path.relative_to(root) for pattern in patterns for path in sorted(root.glob(pattern))]
+    return [path for path in found if tools.nvcc or not path.stem.endswith("_cuda")]
+
+
+def fingerprint(tools: Toolchain) -> str:
+    """Changes with sources, flags, compilers, torch, and the processor that -march=native stands for."""
+    root, digest = resource("kernels"), hashlib.sha256()
+    folders = ["math", "cpu", "torch"] + (["cuda"] if tools.nvcc else [])
+    found = [path for folder in folders for path in (root / folder).rglob("*")]
+    for path in sorted(p for p in found if p.suffix in (".cuh", ".h", ".cpp", ".cu")):
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    versions = [_output(tools.compiler, "--version"), _output(tools.nvcc, "--version") if tools.nvcc else ""]
+    parts = [str(FLAGS), _link_flags(tools), torch.__version__, tools.architecture, _processor(), *versions]
+    digest.update("\0".join(parts).encode())
+    return digest.hexdigest()[:16]
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | _ENGLISH).stdout
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
+    except OSError:
+        return platform.machine()
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[int]:
+    """The lock's file descriptor, while no other process has it."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say("another process compiles the kernels; waiting for it")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield file.fileno()
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # also for what the compiler may have left running
+
+
+def ninja_file(tools: Toolchain, target: Path) -> str:
+    """All commands, for ninja: one a source file, and the link."""
+    root, compiler = resource("kernels"), _quoted(tools.compiler)
+    lines = [
+        "rule cxx", f"  command = {compiler} $flags -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
+        "rule link", f"  command = {compiler} -shared $in -o $out $flags",
+    ]  # fmt: skip
+    if tools.nvcc:
+        gencode = f"-gencode arch=compute_{tools.architecture},code=sm_{tools.architecture}"
+        lines += ["rule nvcc", f"  command = {_quoted(tools.nvcc)} -ccbin {compiler} {gencode} $flags -c $in -o $out"]
+    objects = []
+    for path in sources(tools):
+        objects.append(f"{path.parent.name}_{path.stem}.o")
+        rule = "nvcc" if path.suffix == ".cu" else "cxx"
+        lines += [f"build {objects[-1]}: {rule} {_escaped(root / path)}", f"  flags = {_flags(tools, path)}"]
+    lines += [f"build {_escaped(target)}: link {' '.join(objects)}", f"  flags = {_link_flags(tools)}", ""]
+    return "\n".join(lines)
+
+
+def _escaped(path: Path) -> str:
+    return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+
+def _quoted(argument: str) -> str:
+    """For the shell that ninja calls, and for ninja."""
+    return shlex.quote(argument).replace("$", "$$")
+
+
+def _flags(tools: Toolchain, path: Path) -> str:
+    flags = FLAGS.get(str(path), FLAGS[path.parent.name])
+    if path.parent.name != "torch":
+        return flags
+    homes = [_TORCH, *([tools.cuda_home] if tools.nvcc else [])]
+    return " ".join([flags, *(f"-isystem {_quoted(str(home / 'include'))}" for home in homes)])
+
+
+def _link_flags(tools: Toolchain) -> str:
+    """torch's own libstdc++, by name: some compilers link theirs statically, and then errors that the library raises crash."""
+    lib = _TORCH / "lib"
+    flags = (
+        f"-L{_quoted(str(lib))} {_quoted(f'-Wl,-rpath,{lib}')} -ltorch -ltorch_cpu -lc10 -fopenmp -lm -l:libstdc++.so.6"
+    )
+    if tools.nvcc:
+        cuda = _quoted(str(tools.cuda_home / "lib64"))
+        flags += f" -ltorch_cuda -lc10_cuda -L{cuda} -lcudart_static -ldl -lrt -lpthread"
+    return flags
+
+
+def _build(tools: Toolchain, folder: Path, lock: int) -> None:
+    """In a folder of its own; the library takes its name when it is whole. Ninja keeps the lock, too: if this process is killed, the
+    next one waits until ninja, which goes on, is done, and finds its work."""
+    n, temporary = len(sources(tools)) + 1, folder / f"{LIBRARY}.tmp"
+    _say(f"compiling the kernels, {n} steps (once; kept in {folder})")
+    (folder / "build.ninja").write_text(ninja_file(tools, temporary))
+    command = [tools.ninja, "-C", str(folder), *(["-j", os.environ["MAX_JOBS"]] if "MAX_JOBS" in os.environ else [])]
+    environment = os.environ | _ENGLISH | {"NINJA_STATUS": "[%f/%t] "}
+    log: list[str] = []
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, pass_fds=[lock]
+    ) as ran:
+        assert ran.stdout is not None
+        for line in ran.stdout:
+            log.append(line)
+            if line.startswith("[") and sys.stderr.isatty():
+                print(f"\r{line.split()[0]} kernels compiled ", end="", file=sys.stderr, flush=True)
+    (folder / "build.log").write_text("".join(log))
+    if ran.returncode:
+        raise BuildError(_explained(log, folder))
+    temporary.replace(folder / LIBRARY)
+    _say("kernels are compiled")
+
+
+def _explained(log: list[str], folder: Path) -> str:
+    found = (line.strip() for line in log if re.search(r"\berror\b|cannot find", line, re.IGNORECASE))
+    error = next(found, log[-1].strip() if log else "ninja failed")
+    return f"the kernels do not compile here ({error}); see {folder / 'build.log'}, or run with ops=reference"
+
+
+def _say(text: str) -> None:
+    start = "\r" if sys.stderr.isatty() else ""
+    print(f"{start}{text}", file=sys.stderr, flush=True)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures one after another as an animation: GIF, animated PNG or, with the extra `video`, MP4.
+
+Pictures are uint8 arrays [H, W, 3], all of one size. Each is taken as it comes, none is kept as it came (a GIF keeps one byte a
+pixel until its end), and a file appears when it is whole.
+"""
+
+import io
+import math
+import struct
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.files import OutputError, written
+
+Add = Callable[[np.ndarray], None]
+KINDS = ("gif", "apng", "mp4")
+_PALETTE_PIXELS = 20_000  # about, from which the colours of a GIF are chosen
+
+
+@contextmanager
+def animation(
+    path: Path,  # its suffix is one of KINDS
+    fps: float,
+) -> Iterator[Add]:
+    """A function that adds a picture; the file is there when the block ends well and at least one was added. It loops endlessly."""
+    kinds: dict[str, Callable[[Path, float], AbstractContextManager[Add]]] = {"gif": _gif, "apng": _apng, "mp4": _mp4}
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in KINDS:
+        raise ValueError(f"cannot write {path.name}: an animation is one of {', '.join(KINDS)}")
+    count = 0
+    with kinds[kind](path, fps) as add:
+
+        def counted(picture: np.ndarray) -> None:
+            nonlocal count
+            add(picture)
+            count += 1
+
+        yield counted
+        if count == 0:
+            raise ValueError(f"cannot write {path.name}: there are no pictures")
+
+
+def save_animation(
+    path: Path,  # its suffix is one of KINDS
+    pictures: Iterable[np.ndarray],
+    fps: float,
+) -> None:
+    with animation(path, fps) as add:
+        for picture in pictures:
+            add(picture)
+
+
+def ffmpeg() -> str:
+    """The program that encodes MP4; ConfigError where the extra `video` is not installed."""
+    try:
+        return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
+    except (ImportError, RuntimeError) as error:
+        raise ConfigError(
+            "formats=mp4 needs the extra `video`, which is not installed: pip install imageio-ffmpeg; or use gif or apng"
+        ) from error
+
+
+@contextmanager
+def _gif(path: Path, fps: float) -> Iterator[Add]:
+    """256 colours a picture and whole hundredths of a second; a picture equal to the one before prolongs it."""
+    images: list[Image.Image] = []
+    with written(path) as file:
+        yield lambda picture: images.append(_of_256_colours(picture))
+        later = {"save_all": True, "append_images": images[1:], "duration": 1000 / fps, "loop": 0}
+        images[0].save(file, format="GIF", **later)
+
+
+def _of_256_colours(picture: np.ndarray) -> Image.Image:
+    """Pillow's default, median cut, errs by up to 83 of 255 on the bundled street, where few pixels have a strong colour, and not alike
+    from picture to picture: yellow cars flicker. This errs by 17; a palette from all pixels of a large picture would take seconds."""
+    step = max(1, math.isqrt(picture.shape[0] * picture.shape[1] // _PALETTE_PIXELS))
+    some = Image.fromarray(np.ascontiguousarray(picture[::step, ::step]))
+    palette = some.quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=1)
+    return Image.fromarray(picture).quantize(palette=palette, dither=Image.Dither.NONE)
+
+
+@contextmanager
+def _apng(path: Path, fps: float) -> Iterator[Add]:
+    with written(path) as file:
+        stream = _Apng(file, fps)
+        yield stream.add
+        stream.close()
+
+
+class _Apng:
+    """Every picture is compressed as a PNG of its own, and its data go into one file (PNG specification, third edition, 11.3.4)."""
+
+    def __init__(self, file: BinaryIO, fps: float) -> None:
+        self.file, self.delay, self.pictures, self.sequence, self.control = file, Fraction(1 / fps), 0, 0, 0
+
+    def add(self, picture: np.ndarray) -> None:
+        chunks = _chunks(picture)
+        if self.pictures == 0:
+            self.file.write(b"\x89PNG\r\n\x1a\n")
+            self._write(b"IHDR", chunks[0][1])
+            self.control = self.file.tell()
+            self._write(b"acTL", bytes(8))
+        height, width = picture.shape[:2]
+        delay = self.delay.limit_denominator(1000)
+        numbers = (width, height, 0, 0, min(delay.numerator, 65535), delay.denominator, 0, 0)
+        self._write(b"fcTL", self._next() + struct.pack(">4I2H2B", *numbers))
+        for data in (data for name, data in chunks if name == b"IDAT"):
+            self._write(*((b"IDAT", data) if self.pictures == 0 else (b"fdAT", self._next() + data)))
+        self.pictures += 1
+
+    def close(self) -> None:
+        self._write(b"IEND", b"")
+        self.file.seek(self.control)
+        self._write(b"acTL", struct.pack(">2I", self.pictures, 0))
+
+    def _next(self) -> bytes:
+        self.sequence += 1
+        return struct.pack(">I", self.sequence - 1)
+
+    def _write(self, name: bytes, data: bytes) -> None:
+        self.file.write(struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)))
+
+
+def _chunks(picture: np.ndarray) -> list[tuple[bytes, bytes]]:  # name and data
+    file = io.BytesIO()
+    Image.fromarray(picture).save(file, format="PNG")
+    png, at, chunks = file.getvalue(), 8, []
+    while at < len(png):
+        (length,) = struct.unpack(">I", png[at : at + 4])
+        chunks.append((png[at + 4 : at + 8], png[at + 8 : at + 8 + length]))
+        at += 12 + length
+    return chunks
+
+
+@contextmanager
+def _mp4(path: Path, fps: float) -> Iterator[Add]:
+    ffmpeg()
+    with written(path) as file:
+        encoder = _Encoder(path, Path(file.name), fps)
+        try:
+            yield encoder.add
+            encoder.close()
+        finally:
+            encoder.stop()
+
+
+class _Encoder:
+    """H.264 in the colours of BT.709. Sizes are made even, as its subsampled colours require, by repeating the last row or column."""
+
+    def __init__(self, path: Path, temporary: Path, fps: float) -> None:
+        self.path, self.temporary, self.fps = path, temporary, fps
+        self.process: subprocess.Popen | None = None
+        self.log = tempfile.TemporaryFile()  # noqa: SIM115  a pipe that nobody reads would fill up
+
+    def add(self, picture: np.ndarray) -> None:
+        even = np.pad(picture, ((0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)), mode="edge")
+        if self.process is None:
+            self.process = self._start(*even.shape[:2])
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(even.tobytes())
+        except BrokenPipeError:
+            self._fail()
+
+    def close(self) -> None:
+        if self._wait() != 0:
+            self._fail()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self._wait()
+        self.log.close()
+
+    def _start(self, height: int, width: int) -> subprocess.Popen:
+        raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(self.fps), "-i", "-"]
+        colours = ["-vf", "scale=out_color_matrix=bt709:out_range=tv", "-pix_fmt", "yuv420p"]
+        colours += ["-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709"]
+        codec = ["-c:v", "libx264", "-crf", "18", "-movflags", "+faststart", "-f", "mp4"]
+        line = [ffmpeg(), "-y", "-loglevel", "error", *raw, *colours, *codec, str(self.temporary)]
+        # in a session of its own, so that Ctrl-C reaches this process alone, which then ends the other
+        return subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self.log, start_new_session=True
+        )
+
+    def _wait(self) -> int:
+        assert self.process is not None and self.process.stdin is not None
+        with suppress(BrokenPipeError):
+            self.process.stdin.close()
+        return self.process.wait()
+
+    def _fail(self) -> None:
+        self._wait()
+        self.log.seek(0)
+        said = (self.log.read().decode(errors="replace").strip().splitlines() or ["nothing"])[-1]
+        raise OutputError(f"{self.path} cannot be written, ffmpeg says '{said}'; is there space left?")

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gaussians as plain 3DGS stores them, for programs that know neither nodes nor tracks: one node in its own frame, or several where
+they stand in the world at one time.
+
+Letters: N Gaussians, S spherical-harmonic coefficients = (degree + 1)^2.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.harmonics import rotate_sh
+from nurec_lite.geometry.tracks import interpolate
+from nurec_lite.scene.collect import collect_gaussian_parameters
+from nurec_lite.scene.gaussians import BACKGROUND, Gaussians, activate
+from nurec_lite.scene.scene import Scene
+
+
+@dataclass(frozen=True)
+class PlainGaussians:
+    """Means, rotations and harmonics are in the same axes; activations are not applied (3DGS, Kerbl et al. 2023)."""
+
+    means: Tensor  # [N, 3] metres
+    quats: Tensor  # [N, 4] unit
+    log_scales: Tensor  # [N, 3] log metres
+    opacity_logits: Tensor  # [N]
+    sh: Tensor  # [N, S, 3]
+
+    def __len__(self) -> int:
+        return len(self.means)
+
+
+def nodes_at(
+    scene: Scene,
+    time: float,  # seconds
+) -> list[int]:
+    """The background, and the actors that exist at the time."""
+    times = torch.tensor([time], dtype=torch.float64, device=scene.tracks.times.device)
+    valid = interpolate(scene.tracks, times).valid[0]
+    return [BACKGROUND, *(torch.nonzero(valid).squeeze(-1) + 1).tolist()]
+
+
+@torch.no_grad()
+def in_own_frame(scene: Scene, node: int) -> PlainGaussians:
+    """An actor about the centre of its box, x forward, z up; the background as it is."""
+    g = _rows(scene.gaussians, [node])
+    local = activate(g)
+    return PlainGaussians(g.means, local["quats"], g.log_scales, g.opacity_logits, local["sh"])
+
+
+@torch.no_grad()
+def in_world(
+    scene: Scene,
+    nodes: Sequence[int],  # of `nodes_at`
+    time: float,  # seconds
+) -> PlainGaussians:
+    """Also the harmonics of actors are turned into the axes of the world."""
+    g = _rows(scene.gaussians, nodes)
+    world = collect_gaussian_parameters(replace(scene, gaussians=g), time)
+    assert len(world) == len(g), "a node does not exist at this time"
+    actor = torch.nonzero(g.node != BACKGROUND).squeeze(-1)
+    sh = world.sh.index_copy(0, actor, rotate_sh(world.sh[actor], world.frames[actor]))
+    return PlainGaussians(world.means, world.quats, g.log_scales, g.opacity_logits, sh)
+
+
+def without_broken(g: PlainGaussians) -> PlainGaussians:
+    """Those whose values are all finite in single precision and whose quaternion has a direction."""
+    values = torch.cat([g.means, g.quats, g.log_scales, g.opacity_logits[:, None], g.sh.flatten(1)], dim=1).float()
+    whole = values.isfinite().all(1) & (g.quats.norm(dim=-1) > 0.5)
+    return PlainGaussians(**{f.name: getattr(g, f.name)[whole] for f in fields(g)})
+
+
+def _rows(g: Gaussians, nodes: Sequence[int]) -> Gaussians:
+    index = torch.nonzero(torch.isin(g.node, torch.tensor(nodes, device=g.node.device))).squeeze(-1)
+    return Gaussians(**{f.name: getattr(g, f.name)[index] for f in fields(g)})

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gaussians as the PLY file that viewers of 3DGS read, through gsplat's exporter (gsplat/exporter.py of 1.5.3).
+
+Its properties, all float: x y z, f_dc_0..2, f_rest_* (all coefficients of red, then green, then blue), opacity (logit), scale_0..2
+(logarithms), rot_0..3 (wxyz). There are no normals, which viewers that go by the names do not miss.
+"""
+
+import torch
+
+from nurec_lite.output.flatten import PlainGaussians
+
+
+def ply_bytes(
+    g: PlainGaussians,  # as `without_broken` leaves them: at one opacity that is not finite the exporter would drop all
+) -> bytes:
+    from gsplat import export_splats  # here: it loads the whole package, which nothing else needs
+
+    if len(g) == 0:
+        return _empty(g)
+    tensors = (g.means, g.log_scales, g.quats, g.opacity_logits, g.sh[:, :1], g.sh[:, 1:])
+    data: bytes = export_splats(*(t.detach().cpu() for t in tensors), format="ply")
+    assert data.startswith(b"ply\nformat binary_little_endian 1.0\nelement vertex %d\n" % len(g)), "some were dropped"
+    return data
+
+
+def _empty(g: PlainGaussians) -> bytes:
+    """The exporter cannot reshape nothing: the header of one Gaussian, with the number replaced."""
+    one = PlainGaussians(**{name: torch.zeros(1, *value.shape[1:]) for name, value in vars(g).items()})
+    header, end, _ = ply_bytes(one).partition(b"end_header\n")
+    return header.replace(b"element vertex 1\n", b"element vertex 0\n") + end

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a configuration asks to render: which sensors, when, and from where."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.capture.trajectory import AnyFrame, Trajectory, frame_at, nearest, shifted, trajectory_of
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.config import RenderConfig
+from nurec_lite.evaluation.measure import frames_of
+from nurec_lite.output.films import KINDS, ffmpeg
+
+PICTURES = ("png", *KINDS)
+POINTS = ("npz", "ply")
+_EDGE_S = 1e-3  # seconds by which a time may lie outside the drive: errors print its span to the millisecond
+
+
+@dataclass(frozen=True)
+class Shot(Generic[AnyFrame]):
+    """One frame to render."""
+
+    frame: AnyFrame  # with the poses and times that are wanted
+    captured: AnyFrame  # of the same sensor: the very frame before the shift, or else the nearest in time
+    own: bool  # the times are those of the captured frame
+    label: str  # of its files
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Shots by the name of the sensor, in time order."""
+
+    images: dict[str, list[Shot[ImageFrame]]]
+    sweeps: dict[str, list[Shot[SweepFrame]]]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.images.values())) + sum(map(len, self.sweeps.values()))
+
+
+def make_plan(config: RenderConfig, capture: Capture) -> Plan:
+    """ConfigError where something is asked that the capture cannot give."""
+    _check_numbers(config)
+    names = _sensors(config, capture)
+    cameras = [camera.name for camera in capture.cameras if camera.name in names]
+    lidars = [lidar.name for lidar in capture.lidars if lidar.name in names]
+    _check_formats(config, cameras, lidars)
+    path = trajectory_of(capture)
+    times, chosen = _moments(config, path), frames_of(capture, config.subset)
+    drawn = cameras if set(config.formats) & set(PICTURES) else []
+    own_images, own_sweeps = [capture.images[i] for i in chosen.images], [capture.sweeps[i] for i in chosen.sweeps]
+    plan = Plan(
+        {name: _shots(config, _of(capture.images, name), _of(own_images, name), path, times) for name in drawn},
+        {name: _shots(config, _of(capture.sweeps, name), _of(own_sweeps, name), path, times) for name in lidars},
+    )
+    return _without_empty(config, capture, plan)
+
+
+def _check_numbers(config: RenderConfig) -> None:
+    if not 0 < config.fps <= 1000:
+        raise ConfigError(f"fps is {config.fps:g}, but must be above 0 and at most 1000")
+    if len(config.shift) != 3 or not all(map(math.isfinite, config.shift)):
+        raise ConfigError(f"shift is {config.shift}, but takes metres forward, left and up, as in shift=0,1,0")
+
+
+def _sensors(config: RenderConfig, capture: Capture) -> list[str]:
+    known = [camera.name for camera in capture.cameras] + [lidar.name for lidar in capture.lidars]
+    names = known if config.sensors is None else config.sensors
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ConfigError(f"sensors names '{unknown[0]}', but the sensors of {capture.name} are {', '.join(known)}")
+    if not names:
+        raise ConfigError(f"sensors is empty; name some of {', '.join(known)}, or leave sensors out for all of them")
+    return list(names)
+
+
+def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str]) -> None:
+    unknown = [name for name in config.formats if name not in PICTURES + POINTS]
+    if unknown or not config.formats:
+        what = f"holds '{unknown[0]}'" if unknown else "is empty"
+        raise ConfigError(
+            f"formats {what}, but takes some of {', '.join(PICTURES)}; of lidars also {', '.join(POINTS)}"
+        )
+    points = [name for name in config.formats if name in POINTS]
+    if points and not lidars:
+        raise ConfigError(f"formats asks for {points[0]}, which holds points of a lidar, but none is among the sensors")
+    if points == config.formats and cameras and config.sensors is not None:
+        raise ConfigError(
+            f"sensors names '{cameras[0]}', but formats asks for points of lidars alone; add png to formats"
+        )
+    if "mp4" in config.formats:
+        ffmpeg()
+
+
+def _moments(config: RenderConfig, path: Trajectory) -> list[float] | None:  # seconds; None: the frames' own
+    if config.times is None:
+        return None
+    span = f"the drive spans {path.span[0]:.3f} to {path.span[1]:.3f} s"
+    if len(config.times) not in (1, 2) or config.times != sorted(config.times):
+        raise ConfigError(f"times is {config.times}, but takes one moment or the first and the last one; {span}")
+    for time in config.times:
+        if not path.span[0] - _EDGE_S <= time <= path.span[1] + _EDGE_S:
+            raise ConfigError(f"times asks for {time:g} s, but {span}; choose times within it")
+    first, last = config.times[0], config.times[-1]
+    return [first + n / config.fps for n in range(math.floor((last - first) * config.fps + 1e-6) + 1)]
+
+
+def _of(frames: Sequence[AnyFrame], name: str) -> list[AnyFrame]:
+    return [frame for frame in frames if frame.sensor == name]
+
+
+def _shots(
+    config: RenderConfig,
+    frames: list[AnyFrame],  # of one sensor
+    chosen: list[AnyFrame],  # those that are rendered if there are no times
+    path: Trajectory,
+    times: list[float] | None,
+) -> list[Shot[AnyFrame]]:
+    if times is None:
+        return [Shot(shifted(f, config.shift), f, True, f"{f.index:04d}") for f in chosen]
+    if not frames:
+        return []
+    return [
+        Shot(shifted(frame_at(frames, path, t), config.shift), nearest(frames, t), False, f"t{t:08.3f}") for t in times
+    ]
+
+
+def _without_empty(config: RenderConfig, capture: Capture, plan: Plan) -> Plan:
+    """A sensor that was named must have frames; of all sensors those without are left out."""
+    for name, shots in (*plan.images.items(), *plan.sweeps.items()):
+        if not shots and config.sensors is not None:
+            raise ConfigError(
+                f"sensors names '{name}', which has no frame here (subset={config.subset}, split "
+                f"{config.data.split}, {capture.name}); leave it out, or choose subset=all"
+            )
+    plan = Plan({k: v for k, v in plan.images.items() if v}, {k: v for k, v in plan.sweeps.items() if v})
+    if not len(plan):
+        raise ConfigError(f"subset={config.subset} holds no frame of these sensors; choose subset=all")
+    return plan

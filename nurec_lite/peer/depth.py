@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lidar returns as depths in an image: what stands for rendered rays where the renderer draws images alone (render=gsplat).
+
+A return, placed in the world at its own ray's time, is projected into the images of the same frame index; the expected depth of the
+pixel it falls on is compared with its own. What an actor moves between both times is neglected, and a point that the lidar sees past
+what hides it from the camera counts like any other: weaknesses of this kind of supervision, which its users accept.
+Letters: R lidar rays, M of which ended inside an image.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.ranges import span
+from nurec_lite.capture.loader import Batch
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.geometry.camera import pixel_directions, project_points
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.se3 import transform
+from nurec_lite.peer import rasterize as peer
+from nurec_lite.scene.scene import exposed
+from nurec_lite.splat.project import NEAR
+from nurec_lite.splat.render import CameraImage
+from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.training.stages import PEER, Stages, render_frame, update
+from nurec_lite.training.state import StepResult, TrainState
+
+_NO_OPACITY = 1e-10  # below it a pixel has no depth: gsplat's bound
+
+
+def peer_stages(ops: str, device: torch.device) -> Stages:
+    """Images by gsplat, lidar as their depth; whatever is neither is the baseline's."""
+    if ops == "reference":
+        raise ConfigError("render=gsplat has no plain torch reference; leave ops=native, or use render=own")
+    return stages_of(peer.load_peer(device))
+
+
+def stages_of(gsplat: peer.Peer) -> Stages:
+    return Stages().swap(
+        PEER,
+        project=peer.project,
+        tile=peer.tile,
+        render_camera=partial(peer.render_camera, peer=gsplat),
+        render_lidar=peer.render_lidar,
+        step=DepthStep(),
+    )
+
+
+@dataclass(frozen=True)
+class ImagedReturns:
+    """M returns of lidar rays as a camera sees them."""
+
+    pixels: Tensor  # [M] int64, row by row
+    depths: Tensor  # [M] z in metres
+
+    def errors(self, image: CameraImage, view: CameraView) -> Tensor:  # [M] metres
+        return (expected_depth(image, view).flatten().index_select(0, self.pixels) - self.depths).abs()
+
+
+class DepthStep:
+    """The training step with returns as depths of the image's pixels. Where they fall is found once an image and kept on the device,
+    so that no sweep has to be loaded again."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, ImagedReturns | None] = {}  # by the index of the image
+
+    def __call__(self, stages: Stages, state: TrainState, batch: Batch) -> StepResult:
+        """One image: render, compare, differentiate, update, adapt."""
+        capture = state.plan.capture
+        frame = capture.images[batch.image_index]
+        with span("to_device"):
+            batch, view = batch.to(state.device), camera_view(capture, frame, state.device)
+        rendered = render_frame(stages, state.scene, view)
+        image = exposed(state.scene, capture.camera_index(frame.sensor), rendered.colour)
+        target = batch.image.float() / 255
+        with span("loss"):
+            loss, terms = stages.loss(state, batch, image, target, None)
+            returns = self._returns(state, batch.image_index, view)
+            if returns is not None:
+                terms["range"] = returns.errors(rendered, view).sum() / max(len(returns.depths), 1)
+                loss = loss + state.config.loss.range * terms["range"]
+        return update(stages, state, loss, terms, image, target)
+
+    def _returns(self, state: TrainState, image: int, view: CameraView) -> ImagedReturns | None:
+        capture = state.plan.capture
+        if state.config.train.lidar_rays == 0 or capture.split is None:
+            return None
+        if image not in self._kept:
+            self._kept[image] = returns_in_image(capture, capture.split.train_sweeps, capture.images[image], view)
+        return self._kept[image]
+
+
+@torch.no_grad()
+def returns_in_image(
+    capture: Capture,
+    sweeps: tuple[int, ...],  # indices into its sweeps: those that may be used
+    frame: ImageFrame,
+    view: CameraView,  # of that frame
+) -> ImagedReturns | None:  # None without a sweep of the same frame index
+    found = [_loaded(capture, capture.sweeps[i], view) for i in sweeps if capture.sweeps[i].index == frame.index]
+    if not found:
+        return None
+    return ImagedReturns(torch.cat([r.pixels for r in found]), torch.cat([r.depths for r in found]))
+
+
+def _loaded(capture: Capture, frame: SweepFrame, view: CameraView) -> ImagedReturns:
+    sweep = frame.load()
+    return project_returns(lidar_view(capture, frame, sweep, view.T_world_sensor_start.device), sweep, view)
+
+
+def project_returns(
+    lidar: LidarView,  # R rays
+    sweep: Sweep,  # the same rays
+    view: CameraView,
+) -> ImagedReturns:
+    """From the pose in the middle of the exposure, from which the peer draws the whole image."""
+    camera, rays = view.camera, lidar.rays()
+    ranges, returned = sweep.ranges.to(rays.origins), sweep.returned.to(rays.origins.device)
+    points = rays.origins + ranges[:, None] * rays.directions + (lidar.centre() - view.centre())
+    places, depths = project_points(camera, transform(peer.mid_exposure(view), points))
+    column, row = places.floor().long().unbind(-1)
+    inside = (column >= 0) & (column < camera.width) & (row >= 0) & (row < camera.height)
+    inside &= returned & (depths >= NEAR)
+    return ImagedReturns((row * camera.width + column)[inside], depths[inside])
+
+
+def expected_depth(
+    image: CameraImage,
+    view: CameraView,
+) -> Tensor:  # [H, W] metres along the camera's axis; 0 where nothing is drawn
+    """sum w z / sum w from the distance sum w t, with z = t d_z along the unit ray d."""
+    along = pixel_directions(view.camera, image.distance.dtype, image.distance.device)[..., 2]
+    return image.distance * along / image.opacity.clamp(min=_NO_OPACITY)
+
+
+class DepthMetrics:
+    """Errors of expected depth at the returns of sweeps, over images of the same frame index."""
+
+    def __init__(
+        self,
+        capture: Capture,
+        sweeps: tuple[int, ...],  # indices into its sweeps: those that are compared
+    ) -> None:
+        self._capture, self._sweeps = capture, sweeps
+        self._errors: list[np.ndarray] = [np.zeros(0)]  # [M] metres, of an image
+
+    def add(
+        self,
+        rendered: CameraImage,
+        view: CameraView,
+        frame: ImageFrame,
+    ) -> float | None:  # metres, median of this image; NaN without a return in it, None without a sweep
+        returns = returns_in_image(self._capture, self._sweeps, frame, view)
+        if returns is None:
+            return None
+        self._errors.append(returns.errors(rendered, view).double().cpu().numpy())
+        return _median(self._errors[-1])
+
+    def summary(self) -> dict[str, Any]:
+        """`lidar_median_abs_m`, `lidar_mean_abs_m`: over all returns inside the images; `lidar_errors` says what they are errors of.
+        Where nothing is drawn the depth is 0. Empty if nothing was measured."""
+        errors = np.concatenate(self._errors)
+        if not len(errors):
+            return {}
+        return {
+            "lidar_median_abs_m": _median(errors),
+            "lidar_mean_abs_m": float(errors.mean()),
+            "lidar_errors": "image depth",
+        }
+
+
+def _median(errors: np.ndarray) -> float:
+    return float(np.median(errors)) if len(errors) else math.nan

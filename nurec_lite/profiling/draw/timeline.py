@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""timeline.png: one step, the one of median length. Ranges of the host by depth, waits, and what ran on the GPU, on one axis of time."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nurec_lite.profiling.draw.canvas import (
+    FAINT,
+    GREY,
+    INK,
+    RULE,
+    WAIT,
+    Canvas,
+    Colour,
+    readable_on,
+    stage_colours,
+    stage_of,
+    tint,
+)
+from nurec_lite.profiling.names import readable
+from nurec_lite.profiling.summary.digest import Started, is_wait, pageable_copies, started, step_times
+from nurec_lite.profiling.trace.trace import KERNEL, Range, Trace
+from nurec_lite.report.charts import nice_ticks
+
+WIDTH, LABELS, ROW, TOP, BOTTOM = 1400, 150, 22, 92, 56  # pixels
+COPIES = (70, 74, 84)
+_STREAMS = 4  # rows of kernels at most
+
+
+@dataclass(frozen=True)
+class Block:
+    start: int  # nanoseconds
+    end: int
+    colour: Colour
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    label: str
+    blocks: list[Block] = field(default_factory=list)
+
+
+def median_step(trace: Trace) -> Range:
+    """The lower one of two."""
+    times = step_times(trace)
+    order = sorted(range(len(times)), key=lambda i: times[i])
+    return trace.steps[order[(len(order) - 1) // 2]]
+
+
+def draw_timeline(path: Path, trace: Trace, title: str) -> None:
+    step = median_step(trace)
+    colours = stage_colours([r.name for r in trace.ranges])
+    rows, end = rows_of(trace, step, colours)
+    canvas = Canvas(WIDTH, TOP + ROW * len(rows) + BOTTOM)
+    canvas.text(16, 24, title, 17)
+    number = trace.steps.index(step) + 1
+    canvas.text(
+        16,
+        48,
+        f"step {number} of {len(trace.steps)}, whose time is the median; it lasts {_ms(end - step.start)}",
+        13,
+        FAINT,
+    )
+    drawn = {name: colour for name, colour in colours.items() if _used(rows, colour)}
+    waits = {"host waits": WAIT} if _used(rows, WAIT) else {}
+    canvas.legend(16, 72, drawn | waits, WIDTH - 32)
+    _axis(canvas, end - step.start, TOP, TOP + ROW * len(rows))
+    for i, row in enumerate(rows):
+        _row(canvas, row, TOP + ROW * i, step.start, end)
+    canvas.save(path)
+
+
+def _ms(ns: int) -> str:
+    return f"{ns * 1e-6:.3g} ms"
+
+
+def _used(rows: list[Row], colour: Colour) -> bool:
+    return any(block.colour == colour for row in rows for block in row.blocks)
+
+
+def rows_of(
+    trace: Trace,
+    step: Range,
+    colours: dict[str, Colour],  # of the stages
+) -> tuple[list[Row], int]:  # and the end of the picture, in nanoseconds
+    found = [item for item in started(trace) if item.work.end > step.start]
+    own = [item.work.end for item in found if step in item.ranges]
+    end = max(step.end, *own) if own else step.end
+    rows = _host_rows(trace, step, end, colours)
+    if trace.gpu:
+        rows += [_wait_row(trace, step.start, end)]
+        rows += _kernel_rows([f for f in found if f.work.start < end], step, colours)
+    return rows, end
+
+
+def _host_rows(trace: Trace, step: Range, end: int, colours: dict[str, Colour]) -> list[Row]:
+    """One row a depth of the thread that makes the steps, then of every other thread with ranges."""
+    seen = [r for r in trace.ranges if r.end > step.start and r.start < end]
+    threads = list(dict.fromkeys([step.thread, *(r.thread for r in seen)]))
+    rows = []
+    for thread in threads:
+        mine = [r for r in seen if r.thread == thread]
+        label = "host, ranges" if thread == step.thread else "host, other thread"
+        for depth in sorted({r.name.count("/") for r in mine}):
+            blocks = [_range_block(r, colours) for r in mine if r.name.count("/") == depth]
+            rows.append(Row(label, blocks))
+            label = ""
+    return rows
+
+
+def _range_block(r: Range, colours: dict[str, Colour]) -> Block:
+    colour = colours[stage_of(r.name)]
+    return Block(r.start, r.end, colour, r.name.rpartition("/")[2])
+
+
+def _wait_row(trace: Trace, begin: int, end: int) -> Row:
+    copies = pageable_copies(trace)
+    calls = [c for c in trace.calls if is_wait(c, copies) and c.end > begin and c.start < end]
+    return Row("host waits", [Block(c.start, c.end, WAIT) for c in calls])
+
+
+def _kernel_rows(found: list[Started], step: Range, colours: dict[str, Colour]) -> list[Row]:
+    """Kernels by stream, then copies and memsets; grey is what another step started."""
+    kernels = [f for f in found if f.work.kind == KERNEL]
+    streams = list(dict.fromkeys(f.work.stream for f in kernels))[:_STREAMS]
+    rows = []
+    for stream in streams:
+        blocks = [_work_block(f, step, colours) for f in kernels if f.work.stream == stream]
+        rows.append(Row("GPU, kernels" if len(streams) == 1 else f"GPU, stream {stream}", blocks))
+    others = [Block(f.work.start, f.work.end, COPIES, f.work.name) for f in found if f.work.kind != KERNEL]
+    return [*rows, Row("GPU, copies, sets", others)]
+
+
+def _work_block(item: Started, step: Range, colours: dict[str, Colour]) -> Block:
+    ranges = item.ranges
+    colour = colours[stage_of(ranges[0].name if ranges else None)]
+    return Block(
+        item.work.start, item.work.end, colour if step in ranges else GREY, readable(item.work.name).partition("<")[0]
+    )
+
+
+def _axis(canvas: Canvas, span: int, top: float, bottom: float) -> None:
+    ms = span * 1e-6
+    for tick in nice_ticks(0, ms, 10):
+        if tick <= ms * 1.0001:
+            x = LABELS + tick / ms * (WIDTH - LABELS - 24)
+            canvas.line(x, top, x, bottom + 6)
+            canvas.text(x, bottom + 18, f"{tick:g}", 12, FAINT, "m")
+    canvas.text(LABELS + (WIDTH - LABELS) / 2, bottom + 40, "ms since the step began", 12, FAINT, "m")
+
+
+def _row(canvas: Canvas, row: Row, y: float, begin: int, end: int) -> None:
+    scale = (WIDTH - LABELS - 24) / (end - begin)
+    canvas.text(LABELS - 10, y + ROW / 2, row.label, 12, INK, "r", LABELS - 16)
+    canvas.line(LABELS, y + ROW, WIDTH - 24, y + ROW, RULE)
+    for block in row.blocks:
+        x0, x1 = (LABELS + (min(max(t, begin), end) - begin) * scale for t in (block.start, block.end))
+        canvas.box(x0, y + 2, x1, y + ROW - 2, block.colour)
+        if x1 - x0 > 4:
+            canvas.box(x0, y + 2, x0 + 0.5, y + ROW - 2, tint(block.colour, 0.6))
+        if block.text and canvas.length(block.text, 11) < x1 - x0 - 6:
+            canvas.text(x0 + 4, y + ROW / 2, block.text, 11, readable_on(block.colour))

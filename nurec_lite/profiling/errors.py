@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What profiling raises for users."""
+
+from nurec_lite.base.errors import UserError
+
+
+class ProfileError(UserError):
+    """A profile cannot be taken or read; the message says why and what to do."""

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the process that is profiled, with or without a tool around it, and asks what became of it."""
+
+import json
+import logging
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nurec_lite.config import ProfileConfig
+from nurec_lite.profiling.errors import ProfileError
+from nurec_lite.profiling.record.window import window_command
+
+log = logging.getLogger("nurec_lite")
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    output: str  # of stdout and stderr together
+    log: Path  # which holds it, too
+
+
+def run_logged(
+    command: list[str],
+    path: Path,  # of the log
+) -> Ended:
+    """Waits for the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        try:
+            code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+        except OSError as error:
+            raise ProfileError(f"{command[0]} cannot be run ({error}); install it again") from error
+    return Ended(code, path.read_text(errors="replace"), path)
+
+
+def said(out: Path, mode: str) -> bool:
+    """Whether the process came as far as to say how its window went."""
+    return (out / f"window-{mode}.json").is_file()
+
+
+def told(out: Path, mode: str, ended: Ended) -> dict[str, Any]:
+    """What the process said of its window; ProfileError if it said what is to be mended, or nothing."""
+    if said(out, mode):
+        result: dict[str, Any] = json.loads((out / f"window-{mode}.json").read_text())
+        if "error" in result:
+            raise ProfileError(result["error"])
+        return result
+    last = next((line.strip() for line in reversed(ended.output.splitlines()) if line.strip()), "it said nothing")
+    raise ProfileError(
+        f"the training steps ended with code {ended.code} before all were recorded ({last}); {ended.log} has the whole "
+        "output, and python -m nurec_lite.train with the same keys shows whether they run without a profiler"
+    )
+
+
+def run_window(config: ProfileConfig, out: Path, mode: str) -> dict[str, Any]:
+    """Without a tool around it; returns what it said."""
+    ended = run_logged(window_command(config, out, mode), out / f"{mode}.log")
+    return told(out, mode, ended)
+
+
+def waiting_lines(config: ProfileConfig, out: Path) -> dict[str, int] | None:
+    """FILE:LINE -> how often it made the host wait, in a pass of its own; None if that pass failed."""
+    log.info("again, for the lines that make the host wait for the GPU")
+    try:
+        return dict(run_window(config, out, "syncs")["lines"])
+    except ProfileError as error:
+        log.warning("the lines are not known: %s", error)
+        return None

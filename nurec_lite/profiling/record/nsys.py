@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records the window by nsys and reads what it exported."""
+
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+from nurec_lite.config import ProfileConfig
+from nurec_lite.profiling.errors import ProfileError
+from nurec_lite.profiling.record.child import Ended, run_logged, said, told, waiting_lines
+from nurec_lite.profiling.record.tools import check_version, find_tool, version_text
+from nurec_lite.profiling.record.window import window_command
+from nurec_lite.profiling.summary.summarise import Taken
+from nurec_lite.profiling.trace.nsys import read_nsys
+from nurec_lite.profiling.trace.trace import Trace
+
+FLAGS = (
+    "--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", "--capture-range=cudaProfilerApi",
+    "--capture-range-end=stop", "--kill=none", "--cuda-graph-trace=node", "--force-overwrite=true",
+)  # fmt: skip
+_NO_IMPORTER = (
+    "nsys recorded but cannot import what it recorded; install the whole of NVIDIA Nsight Systems, and what its program "
+    "QdstrmImporter needs (often the packages libdw1 and libelf1; nsys.import.log beside the results may name it), or use tool=torch"
+)
+_KNOWN = {  # what nsys or the process says -> what it means and what to do
+    "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS|already subscribed to CUPTI": "another profiler is attached to the process or the GPU; "
+    "end it (torch.profiler, ncu, DCGM's profiling) and try again",
+    "Importer error|QdstrmImporter": _NO_IMPORTER,
+    "Version number is invalid": "another, newer nsys wrote the report than the one that reads it; let PATH name one version",
+    "unrecogni[sz]ed option|Illegal [-\\w]+ argument|invalid value for": "this nsys does not know a flag that is needed; "
+    "install a newer NVIDIA Nsight Systems, or use tool=torch",
+    "ERR_NVGPUCTRPERM": "the driver keeps the GPU's counters for administrators; run as root or load the driver with "
+    "NVreg_RestrictProfilingToAdminUsers=0, or use tool=torch",
+    "(?i)driver version .*(insufficient|not supported|newer than)|incompatible CUDA driver": "the driver and nsys do not match; "
+    "install a driver or an NVIDIA Nsight Systems as new as the other, or use tool=torch",
+}  # fmt: skip
+log = logging.getLogger("nurec_lite")
+
+
+def record_nsys(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, Taken]:
+    """Leaves nsys.nsys-rep (for the GUI), nsys.sqlite and nsys.log in `out`."""
+    nsys = find_tool("nsys")
+    version = check_version("nsys", nsys)
+    for old in out.glob("nsys.*"):
+        old.unlink()
+    log.info("nsys %s records %d steps after %d", version_text(version), config.steps, config.warmup)
+    child = window_command(config, out, "nvtx")
+    ended = run_logged([str(nsys), "profile", *FLAGS, f"--output={out / 'nsys'}", *child], out / "nsys.log")
+    window = _told(out, ended)
+    trace = _exported(nsys, out, ended)
+    return trace, Taken("nsys", version_text(version), command, window, waiting_lines(config, out))
+
+
+def _told(out: Path, ended: Ended) -> dict[str, Any]:
+    """What the process said; where nsys did not start it, why not."""
+    known = None if said(out, "nvtx") else _explained(ended)
+    if known is not None:
+        raise known
+    return told(out, "nvtx", ended)
+
+
+def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:
+    """ProfileError with nsys's own words where they are known."""
+    report, database = out / "nsys.nsys-rep", out / "nsys.sqlite"
+    if not report.is_file():
+        _import(nsys, out)
+    if not report.is_file():
+        raise _explained(ended) or ProfileError(
+            f"nsys wrote no report (code {ended.code}); {ended.log} has its output, and tool=torch needs no nsys"
+        )
+    export = ["export", "--type=sqlite", "--force-overwrite=true", f"--output={database}", str(report)]
+    exported = run_logged([str(nsys), *export], out / "nsys.export.log")
+    if not database.is_file():
+        raise _explained(exported) or ProfileError(
+            f"nsys cannot export {report} (code {exported.code}); {exported.log} has its output, and tool=torch needs no nsys"
+        )
+    try:
+        return read_nsys(database)
+    except ProfileError as error:
+        raise _explained(ended) or error from error
+
+
+def _import(nsys: Path, out: Path) -> None:
+    """Makes the report of what nsys recorded, where nsys did not: the one inside Nsight Compute does not find its own importer."""
+    recorded = out / "nsys.qdstrm"
+    importers = [p for place in (nsys, nsys.resolve()) for p in sorted(place.parents[1].glob("*/QdstrmImporter"))]
+    if not recorded.is_file():
+        return
+    if importers:
+        run_logged([str(importers[0]), "-i", str(recorded), "-o", str(out / "nsys.nsys-rep")], out / "nsys.import.log")
+    if not (out / "nsys.nsys-rep").is_file():
+        raise ProfileError(_NO_IMPORTER)
+
+
+def _explained(ended: Ended) -> ProfileError | None:
+    """The line of the output that is known, and what it means."""
+    for line in ended.output.splitlines():
+        for pattern, meaning in _KNOWN.items():
+            if re.search(pattern, line):
+                return ProfileError(f"nsys says '{line.strip()[:160]}': {meaning}")
+    return None

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Opens the capture that a configuration names."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nurec_lite.base.paths import resource
+from nurec_lite.capture.check import check_capture, without_unseen_tracks
+from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.pack import read_pack
+from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.config import DataConfig
+
+BUNDLED = "data/street.pack"
+
+
+def open_capture(config: DataConfig) -> Capture:
+    """The capture with its split; CaptureError with the remedy if it cannot be read."""
+    if config.kind == "bundled":
+        if config.root is not None:
+            raise CaptureError(f"data.root={config.root} goes with data=pack or data=kitti_raw; name one of them too")
+        capture = _limited(read_pack(resource(BUNDLED), downscale=config.downscale), config)
+    elif config.kind == "pack":
+        if config.root is None:
+            raise CaptureError("data.root is missing: name the pack, as in data.root=FILE")
+        capture = _limited(read_pack(Path(config.root), downscale=config.downscale), config)
+    elif config.kind == "kitti_raw":
+        capture = _open_kitti(config)
+    else:
+        raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
+    check_capture(capture, str(config.root or BUNDLED))
+    return capture.with_split(config.split)
+
+
+def _limited(capture: Capture, config: DataConfig) -> Capture:
+    """Only the frames and cameras that the configuration asks for."""
+    first, last = config.frames or (0, math.inf)
+    names = config.cameras or [camera.name for camera in capture.cameras]
+    unknown = [name for name in names if name not in {camera.name for camera in capture.cameras}]
+    if unknown:
+        known = ", ".join(camera.name for camera in capture.cameras)
+        raise CaptureError(f"data.cameras names '{unknown[0]}', but the cameras of {capture.name} are {known}")
+    chosen = replace(
+        capture,
+        split=None,  # its indices are those of all frames
+        cameras=tuple(camera for camera in capture.cameras if camera.name in names),
+        images=tuple(f for f in capture.images if first <= f.index < last and f.sensor in names),
+        sweeps=tuple(f for f in capture.sweeps if first <= f.index < last),
+    )
+    return without_unseen_tracks(chosen)
+
+
+def _open_kitti(config: DataConfig) -> Capture:
+    if config.root is None:
+        raise CaptureError("data.root is missing: name the folder that holds the drive's date, as in data.root=PATH")
+    named: dict[str, Any] = {"cameras": tuple(config.cameras)} if config.cameras else {}
+    return read_kitti_raw(
+        Path(config.root),
+        date=config.date,
+        drive=config.drive,
+        downscale=config.downscale,
+        frames=(config.frames[0], config.frames[1]) if config.frames else None,
+        poses_file=Path(config.poses.file) if config.poses.file else None,
+        tracks_file=Path(config.tracks.file) if config.tracks.file else None,
+        image_delay=config.image_delay,
+        **named,
+    )

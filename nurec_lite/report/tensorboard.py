@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scalars of a run for TensorBoard: `train.tensorboard=true`, then `tensorboard --logdir runs`.
+
+The package is an extra; whether it is there is asked before anything is read, so that a run does not fail after its work.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.config import Config
+from nurec_lite.training.history import History, Row
+
+_MODULE = "torch.utils.tensorboard"
+_COUNTERS = {"step", "seconds"}  # the axes of all curves, no curves themselves
+
+
+def check_tensorboard(config: Config) -> None:
+    """ConfigError if scalars are asked for and cannot be written."""
+    if not config.train.tensorboard:
+        return
+    try:
+        import_module(_MODULE)
+    except ImportError as error:
+        raise ConfigError(
+            "train.tensorboard=true needs the package tensorboard; pip install 'nurec_lite[tensorboard]' installs it"
+        ) from error
+
+
+@contextmanager
+def tensorboard(
+    config: Config,
+    history: History,  # of a run that begins or goes on
+) -> Iterator[Callable[[int, dict[str, Any]], None]]:
+    """Within the block every new row of the history becomes scalars in OUT/tensorboard; what it yields takes the step and the
+    held-out metrics. Does nothing unless `train.tensorboard`."""
+    if not config.train.tensorboard:
+        yield lambda step, metrics: None
+        return
+    scalars = Scalars(Path(config.out) / "tensorboard", history.rows)
+    history.listeners += (scalars.row,)
+    try:
+        yield scalars.metrics
+    finally:
+        scalars.close()
+
+
+class Scalars:
+    """An event file. TensorBoard's relative time is that of training, also where a run was interrupted."""
+
+    def __init__(
+        self,
+        folder: Path,
+        rows: list[Row],  # of the run that this one goes on from
+    ) -> None:
+        step, self._seconds = (int(rows[-1]["step"]), rows[-1]["seconds"]) if rows else (-1, 0.0)
+        self._begin = time.time() - self._seconds
+        known = folder.exists()
+        # hides what other runs wrote there for the steps that now come: one that was interrupted after its last checkpoint, say
+        self._writer = import_module(_MODULE).SummaryWriter(str(folder), purge_step=step + 1 if known else None)
+        for row in () if known else rows:
+            self.row(row)
+
+    def row(self, row: Row) -> None:
+        """PSNR and number of Gaussians under `train`, loss terms under `loss`."""
+        self._seconds = row["seconds"]
+        for name in (name for name in row if name not in _COUNTERS):
+            self._add(f"{'train' if name in ('psnr', 'gaussians') else 'loss'}/{name}", row[name], int(row["step"]))
+
+    def metrics(self, step: int, metrics: dict[str, Any]) -> None:
+        """Numbers of the held-out frames under `held_out`; those of actors one level deeper."""
+        numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
+        for name, value in numbers.items():
+            values = {f"{name}/{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+            for tag, number in values.items():
+                self._add(f"held_out/{tag}", number, step)
+
+    def _add(self, tag: str, value: float, step: int) -> None:
+        if math.isfinite(value):
+            self._writer.add_scalar(tag, value, step, walltime=self._begin + self._seconds)
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Density control of 3DGS-MCMC (Kheradmand et al. 2024): dead Gaussians move to live ones, the number grows up to a cap, and noise
+lets transparent ones explore."""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.base.transfer import upload
+from nurec_lite.geometry.se3 import quat_normalize, quat_rotate
+from nurec_lite.scene.gaussians import Gaussians
+
+DEAD_OPACITY = 0.005
+MAX_COPIES = 51  # of one Gaussian in one relocation; the sums below stay exact in double precision
+
+
+@dataclass(frozen=True)
+class Relocation:
+    """The store after a relocation: M Gaussians."""
+
+    values: dict[str, Tensor]  # every trained tensor, M rows
+    node: Tensor  # [M] int64
+    source: Tensor  # [M] row of the old store that a Gaussian continues, -1 for one that begins anew
+
+
+@torch.no_grad()
+def relocate(
+    g: Gaussians,
+    n_new: int,  # Gaussians to add
+    generator: torch.Generator,
+    weights: Tensor | None = None,  # [N] positive; None: all equal
+    jitter: float = 0.0,  # standard deviations by which copies move apart
+) -> Relocation | None:  # None when all are dead
+    """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
+    opacity = torch.sigmoid(g.opacity_logits)
+    dead = opacity <= DEAD_OPACITY
+    if bool(dead.all()):
+        return None
+    rows = torch.cat([torch.nonzero(dead).squeeze(-1), torch.arange(len(g), len(g) + n_new, device=dead.device)])
+    source = torch.arange(len(g) + n_new, device=dead.device)
+    source[rows] = _draw(_likely(opacity, dead, weights), len(rows), generator)
+    copies = torch.bincount(source, minlength=len(g))[source].clamp(max=MAX_COPIES)
+    return _continued(g, source, copies, None, jitter, generator)
+
+
+@torch.no_grad()
+def relocate_masked(
+    g: Gaussians,
+    n_new: int,  # Gaussians to add
+    generator: torch.Generator,
+    weights: Tensor | None = None,  # [N] positive; None: all equal
+    jitter: float = 0.0,  # standard deviations by which copies move apart
+) -> Relocation:
+    """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
+    so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
+    opacity = torch.sigmoid(g.opacity_logits)
+    dead = opacity <= DEAD_OPACITY
+    empty = F.pad(dead & ~dead.all(), (0, n_new), value=True)
+    drawn = _draw(_likely(opacity, dead, weights), len(empty), generator)
+    source = torch.where(empty, drawn, torch.arange(len(empty), device=dead.device))
+    counts = torch.zeros_like(source[: len(g)]).scatter_add_(0, source, torch.ones_like(source))
+    copies = counts[source].clamp(max=MAX_COPIES)
+    return _continued(g, source, copies, MAX_COPIES, jitter, generator)
+
+
+def _likely(opacity: Tensor, dead: Tensor, weights: Tensor | None) -> Tensor:
+    """[N] how likely each is drawn."""
+    return torch.where(dead, torch.zeros_like(opacity), opacity if weights is None else opacity * weights)
+
+
+def _continued(
+    g: Gaussians,
+    source: Tensor,  # [M] int64, the Gaussian that each of the new store's is a copy of
+    copies: Tensor,  # [M] int64, how many share that source
+    most: int | None,  # of these, or more; as split_opacity takes it
+    jitter: float,  # standard deviations
+    generator: torch.Generator,
+) -> Relocation:
+    """The new store: what has several copies is parted among them."""
+    opacity = torch.sigmoid(g.opacity_logits)
+    values = {name: getattr(g, name).detach()[source] for name in Gaussians.trained()}
+    shared, shrink = split_opacity(opacity[source], copies, most)
+    changed = copies > 1
+    logits = torch.logit(shared.clamp(min=DEAD_OPACITY, max=1 - 1e-6))
+    values["opacity_logits"] = torch.where(changed, logits, values["opacity_logits"])
+    values["log_scales"] = values["log_scales"] + torch.where(changed, shrink.log(), torch.zeros_like(shrink))[:, None]
+    if jitter > 0:
+        values["means"] += offsets(g.quats[source], g.log_scales[source], jitter * changed, generator)
+    return Relocation(values, g.node[source], torch.where(changed, -torch.ones_like(source), source))
+
+
+def by_node(moved: Relocation) -> Relocation:
+    """In the order of their nodes: the background, then the Gaussians of one track after another."""
+    order = torch.argsort(moved.node, stable=True)
+    values = {name: value.index_select(0, order) for name, value in moved.values.items()}
+    return Relocation(values, moved.node.index_select(0, order), moved.source.index_select(0, order))
+
+
+def _draw(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """[n] indices drawn with replacement in proportion to the weights (by inversion, which has no limit on their number)."""
+    cumulative = weights.double().cumsum(0)
+    u = torch.rand(n, dtype=torch.float64, generator=generator, device=weights.device) * cumulative[-1]
+    return torch.searchsorted(cumulative, u, right=True).clamp(max=len(weights) - 1)
+
+
+def split_opacity(
+    opacity: Tensor,  # [N] of the Gaussian that is copied
+    copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
+    most: int | None = None,  # of them, or more; None: as many as there are, which waits for the device
+) -> tuple[Tensor, Tensor]:  # opacity of each copy [N], factor of its scales [N]
+    """Equation 9 of 3DGS-MCMC: n copies that together look as one did. o' = 1 - (1 - o)^(1/n); the scales shrink by
+    o / sum_{k=0}^{n-1} C(n, k + 1) (-1)^k o'^(k+1) / sqrt(k + 1), the paper's double sum added up over i."""
+    o = opacity.double().clamp(max=1 - 1e-7)
+    shared = 1 - (1 - o) ** (1 / copies.double())
+    if most is None:
+        most = int(copies.max()) if len(copies) else 0
+    factors, total = _alternating(opacity.device), torch.zeros_like(o)
+    for k in reversed(range(most)):  # Horner's rule; index_select would start a block of the GPU for every Gaussian
+        total = torch.addcmul(factors[k].take(copies), total, shared)
+    return shared.to(opacity.dtype), (o / (total * shared)).to(opacity.dtype)
+
+
+@lru_cache(maxsize=8)
+def _alternating(device: torch.device) -> Tensor:
+    """[k, n] C(n, k + 1) (-1)^k / sqrt(k + 1); 0 where k >= n."""
+    rows = range(MAX_COPIES), range(MAX_COPIES + 1)
+    values = [[math.comb(n, k + 1) * (-1) ** k / math.sqrt(k + 1) for n in rows[1]] for k in rows[0]]
+    return upload(torch.tensor(values, dtype=torch.float64), device)
+
+
+@torch.no_grad()
+def add_noise(
+    g: Gaussians,
+    amount: float | Tensor,  # [] standard deviations at opacity 0
+    generator: torch.Generator,
+) -> None:
+    """means += amount sigmoid(100 (0.005 - o)) Sigma^(1/2) eta, after equation 10 of 3DGS-MCMC.
+
+    The paper multiplies eta by Sigma and by a factor chosen for scenes of unit size; in metres that would move a Gaussian of 1 m a
+    thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
+    """
+    transparent = torch.sigmoid(100 * (DEAD_OPACITY - torch.sigmoid(g.opacity_logits)))
+    g.means += offsets(g.quats, g.log_scales, amount * transparent, generator)
+
+
+def offsets(
+    quats: Tensor,  # [N, 4]
+    log_scales: Tensor,  # [N, 3]
+    amount: Tensor,  # [N] standard deviations
+    generator: torch.Generator,
+) -> Tensor:  # [N, 3] metres
+    """Drawn from the Gaussians themselves, about their means: amount R S eta with normal eta."""
+    eta = torch.randn(log_scales.shape, generator=generator, device=log_scales.device, dtype=log_scales.dtype)
+    along = amount[:, None] * log_scales.exp() * eta
+    return quat_rotate(quat_normalize(quats), along)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps that the host has started and of which it does not know yet how they ended; and the way back to before one of them.
+
+A step that failed has changed nothing on the device, and neither have those after it. What the host has replaced meanwhile, such as
+the tensors of a relocation, is kept by reference: tensors are only written into by the optimizer, which a failed step leaves alone.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.transfer import Arrival
+from nurec_lite.capture.loader import Batch
+from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.training.state import TrainState
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a step may replace."""
+
+    gaussians: dict[str, Tensor]  # every field
+    parameters: list[Tensor]  # one a group of the optimizer
+    moments: dict[Tensor, dict[str, Any]]  # of the optimizer
+    generator: Tensor  # its state
+
+    @staticmethod
+    def of(state: TrainState) -> "Moment":
+        """Without copying anything that is on the device."""
+        g, optimizer = state.scene.gaussians, state.optimizer
+        return Moment(
+            {f.name: getattr(g, f.name) for f in fields(Gaussians)},
+            [group["params"][0] for group in optimizer.param_groups],
+            {parameter: dict(moments) for parameter, moments in optimizer.state.items()},
+            state.generator.get_state(),
+        )
+
+    def restore(self, state: TrainState) -> None:
+        for name, value in self.gaussians.items():
+            setattr(state.scene.gaussians, name, value)
+        for group, parameter in zip(state.optimizer.param_groups, self.parameters, strict=True):
+            group["params"][0] = parameter
+        state.optimizer.zero_grad(set_to_none=True)
+        state.optimizer.state.clear()
+        state.optimizer.state.update({parameter: dict(moments) for parameter, moments in self.moments.items()})
+        state.generator.set_state(self.generator)
+
+
+@dataclass(frozen=True)
+class Flight:
+    """One step under way."""
+
+    step: int
+    progress: float
+    batch: Batch  # on the host
+    before: Moment
+    views: tuple[Any, ...]  # keys of those that it rendered
+    report: Arrival  # the entries that each of the views needs, and whether the step failed
+
+
+def report_of(
+    needed: list[Tensor],  # [1] int64 each
+    failed: Tensor,  # []
+) -> Arrival:
+    return Arrival(torch.cat([*needed, failed.to(torch.int64)[None]]))

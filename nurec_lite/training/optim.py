@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adam over the scene's parameters, its schedules, and the surgery that density control needs."""
+
+import torch
+from torch import Tensor
+
+from nurec_lite.config import LearningRates
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.density import Relocation
+
+
+def make_optimizer(scene: Scene, lr: LearningRates) -> torch.optim.Adam:
+    """One group a parameter, by its name; epsilon 1e-15 as in 3DGS (Kerbl et al. 2023)."""
+    groups = [
+        {"params": [p.requires_grad_()], "name": name, "lr": getattr(lr, name)}
+        for name, p in scene.parameters().items()
+    ]
+    return torch.optim.Adam(groups, eps=1e-15, fused=True)
+
+
+def means_rate(lr: LearningRates, progress: float) -> float:
+    """Metres: falls exponentially from `means` to `means * means_decay`."""
+    return lr.means * lr.means_decay**progress
+
+
+def schedule(optimizer: torch.optim.Adam, lr: LearningRates, progress: float) -> None:
+    """Sets every group's rate for a point of the run, 0 to 1."""
+    for group in optimizer.param_groups:
+        name = group["name"]
+        group["lr"] = means_rate(lr, progress) if name == "means" else getattr(lr, name) * lr.decay**progress
+
+
+def replace_gaussians(
+    scene: Scene,
+    optimizer: torch.optim.Adam,
+    moved: Relocation,
+) -> None:
+    """Puts the values of a relocation into the store and carries Adam's moments along; Gaussians that begin anew have none."""
+    for group in optimizer.param_groups:
+        name = group["name"]
+        if name not in moved.values:
+            continue
+        old = group["params"][0]
+        parameter = moved.values[name].clone().requires_grad_()
+        moments = optimizer.state.pop(old, None)
+        if moments:
+            for key in ("exp_avg", "exp_avg_sq"):
+                moments[key] = _follow(moments[key], moved.source)
+            optimizer.state[parameter] = moments
+        group["params"][0] = parameter
+        setattr(scene.gaussians, name, parameter)
+    scene.gaussians.node = moved.node
+
+
+def _follow(moment: Tensor, source: Tensor) -> Tensor:
+    known = (source >= 0).view(-1, *[1] * (moment.dim() - 1))
+    return torch.where(known, moment[source.clamp(min=0)], torch.zeros_like(moment[:1]))

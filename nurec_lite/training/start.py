@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run starts from: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nurec_lite.capture.loader import BatchPlan
+from nurec_lite.capture.types import Capture
+from nurec_lite.config import Config
+from nurec_lite.scene.init import make_scene
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict
+from nurec_lite.training.history import History
+from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.state import TrainState
+
+
+def make_state(config: Config, capture: Capture, device: torch.device) -> TrainState:
+    """A fresh state, or that of the checkpoint `train.resume`."""
+    rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
+    plan = BatchPlan(capture, config.seed, rays)
+    generator = torch.Generator(device).manual_seed(config.seed)
+    if config.train.resume is None:
+        scene = make_scene(capture, config.model, config.seed, device)
+        return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
+    path = Path(config.train.resume)
+    content = load_checkpoint(path, device)
+    check_same_configuration(path, content["config"], config)
+    scene = scene_from_dict(content["scene"])
+    check_same_capture(path, scene, capture)
+    optimizer = make_optimizer(scene, config.lr)
+    optimizer.load_state_dict(content["optimizer"])
+    generator.set_state(content["generator"].cpu())
+    step, seconds = int(content["counters"]["step"]), content["counters"]["seconds"]
+    history = History(content["history"])
+    return TrainState(plan, config, scene, optimizer, generator, device, step, seconds, history=history)
+
+
+def check_same_configuration(path: Path, stored: dict[str, Any], config: Config) -> None:
+    """What the data are and what the model is must stay as they were; where files lie, budgets, rates and options may change."""
+    for part, moved in (("data", {"root", "name", "kind", "poses", "tracks"}), ("model", set())):
+        was, now = stored.get(part, {}), asdict(getattr(config, part))
+        other = next((key for key in now if key not in moved and was.get(key) != now[key]), None)
+        if other is not None:
+            raise CheckpointError(
+                f"{path} was made with {part}.{other}={was.get(other)}, but this run has {now[other]}; "
+                f"give {part}.{other}={was.get(other)} or begin anew without train.resume"
+            )
+
+
+def check_same_capture(path: Path, scene: Scene, capture: Capture) -> None:
+    if scene.tracks.ids != capture.tracks.ids or len(scene.exposure) != len(capture.cameras):
+        raise CheckpointError(
+            f"{path} was made from a capture with {len(scene.exposure)} cameras and {len(scene.tracks)} tracks, but "
+            f"{capture.name} has {len(capture.cameras)} and {len(capture.tracks)} others; give the data.* it was made with"
+        )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work on all threads at once: order, what is held, errors, and torch's number of threads before, inside and after."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tiny_capture import tiny_capture, tiny_config
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.scene.init import make_scene
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def test_results_come_in_order_whoever_ends_first(threads: int) -> None:
+    def slow(n: int) -> int:
+        time.sleep(0.003 * (5 - n % 5))
+        return n * n
+
+    assert list(in_threads(slow, range(20))) == [n * n for n in range(20)]
+    assert list(in_threads(slow, [])) == []
+
+
+def test_each_works_with_one_thread_and_all_come_back(threads: int) -> None:
+    names, inside = set(), set()
+
+    def noted(n: int) -> None:
+        names.add(threading.current_thread().name)
+        inside.add(torch.get_num_threads())
+        time.sleep(0.01)
+
+    list(in_threads(noted, range(12)))
+    assert len(names) == threads and inside == {1} and torch.get_num_threads() == threads
+    later: list[int] = []
+    thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
+    thread.start()
+    thread.join()
+    assert later == [threads]
+
+
+def test_no_more_is_held_than_twice_the_threads(threads: int) -> None:
+    begun: list[int] = []
+    results = in_threads(begun.append, range(40))
+    for n in range(10):
+        next(results)
+        time.sleep(0.005)
+        assert len(begun) <= n + 2 * threads
+    results.close()
+    assert len(begun) < 40 and torch.get_num_threads() == threads
+
+
+def test_an_error_is_raised_where_its_result_would_be(threads: int) -> None:
+    def odd(n: int) -> int:
+        if n == 4:
+            raise ValueError("the fourth")
+        return n
+
+    results = in_threads(odd, range(9))
+    assert [next(results) for _ in range(4)] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="the fourth"):
+        next(results)
+    assert torch.get_num_threads() == threads
+
+
+def test_a_scene_is_the_same_whatever_the_number_of_threads() -> None:
+    before, scenes = torch.get_num_threads(), []
+    try:
+        for n in (1, 3):
+            torch.set_num_threads(n)
+            scenes.append(make_scene(tiny_capture(), tiny_config().model, 0, "cpu"))
+    finally:
+        torch.set_num_threads(before)
+    one, three = (scene.parameters() | {"node": scene.gaussians.node} for scene in scenes)
+    assert all(torch.equal(one[name], three[name]) for name in one)

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C and a full disk, from the outside: the last checkpoint is whole, nothing half-written and no process stays behind."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tiny_capture import ROOT, tiny_capture
+
+from nurec_lite.base.progress import StopWish
+from nurec_lite.capture.pack import write_pack
+from nurec_lite.training.checkpoint import load_checkpoint
+
+SMALL = ["model.points=400", "model.actor_points=20", "model.raised_points=60", "model.far_points=40",
+         "train.lidar_rays=64", "train.seconds=null", "train.evaluate=false", "device=cpu"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pack(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("interrupts") / "tiny.pack"
+    write_pack(tiny_capture(), path, image_format="png")
+    return path
+
+
+def start(pack: Path, out: Path, *arguments: str, limit: Callable[[], None] | None = None) -> subprocess.Popen[str]:
+    """Training in a session of its own, as in a terminal of its own."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-m", "nurec_lite.train", "data=pack", f"data.root={pack}", f"out={out}", *SMALL]
+    return subprocess.Popen(
+        [*command, *arguments], cwd=ROOT, env=environment, text=True, start_new_session=True, preexec_fn=limit,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+def members(session: int) -> list[int]:
+    """Processes that still run in a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:  # it ended meanwhile
+            continue
+        if int(fields[3]) == session and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it took too long"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(pack: Path, tmp_path: Path, number: signal.Signals) -> None:
+    """The signal reaches the whole group, loader processes included, as from a keyboard."""
+    running = start(pack, tmp_path, "train.steps=1000000", "+opt=workers", "train.checkpoint_seconds=0.5")
+    wait_for((tmp_path / "checkpoint.pt").exists)
+    assert len(members(running.pid)) > 1, "no loader process is there to be orphaned"
+    os.killpg(running.pid, number) if number == signal.SIGINT else running.send_signal(number)
+    _, errors = running.communicate(timeout=60)
+    assert running.returncode == 2
+    step = load_checkpoint(tmp_path / "checkpoint.pt", "cpu")["counters"]["step"]
+    last = errors.strip().splitlines()[-1]
+    assert last == f"error: stopped after step {step}; go on with train.resume={tmp_path / 'checkpoint.pt'}"
+    assert "Traceback" not in errors
+    wait_for(lambda: not members(running.pid), 10)
+    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
+
+
+@pytest.mark.slow
+def test_a_killed_run_leaves_a_whole_checkpoint_and_no_process(pack: Path, tmp_path: Path) -> None:
+    running = start(pack, tmp_path, "train.steps=1000000", "+opt=workers", "train.checkpoint_seconds=0.5")
+    wait_for((tmp_path / "checkpoint.pt").exists)
+    running.kill()
+    running.communicate(timeout=60)
+    load_checkpoint(tmp_path / "checkpoint.pt", "cpu")
+    wait_for(lambda: not members(running.pid), 30)
+
+
+@pytest.mark.slow
+def test_a_full_disk_keeps_the_previous_checkpoint(pack: Path, tmp_path: Path) -> None:
+    running = start(pack, tmp_path, "train.steps=2")
+    running.communicate(timeout=100)
+    checkpoint = tmp_path / "checkpoint.pt"
+    before, bound = checkpoint.read_bytes(), checkpoint.stat().st_size // 2
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound))
+
+    running = start(pack, tmp_path, "train.steps=4", f"train.resume={checkpoint}", limit=limit)
+    _, errors = running.communicate(timeout=100)
+    assert running.returncode == 2
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith(f"error: {checkpoint} cannot be written (File too large); free some space"), errors
+    assert "Traceback" not in errors
+    assert checkpoint.read_bytes() == before
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "checkpoint.pt",
+        "config.yaml",
+        "history.csv",
+        "metrics.json",
+        "report.html",
+    }
+
+
+def test_the_second_signal_interrupts_at_once() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with StopWish() as stop:
+        signal.raise_signal(signal.SIGINT)
+        assert stop.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The CUDA drivers, compiled for the CPU: kernels/cuda and kernels/torch/*_cuda.cpp, rewritten, over the headers of kernels/emulation.
+
+With NUREC_LITE_EMULATE_CUDA=1 in the environment tests/conftest.py calls `install`, and the operators torch.ops.nurec_lite.* of CPU
+tensors are then those of the GPU. Operators without a CUDA driver keep that of the CPU.
+"""
+
+import hashlib
+import os
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import torch
+from cuda_rewriting import rewritten
+
+from nurec_lite.base.paths import resource
+from nurec_lite.native import build, ops
+from nurec_lite.native import stages as native
+
+EMULATED = os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1"
+FOLDERS = ("math", "cpu", "cuda", "torch")  # of kernels/, whose files are rewritten
+_CHECKED = "-fsanitize=alignment,bounds -fno-sanitize-recover=all -Werror=undef"
+FLAGS = {  # by folder
+    "cpu": build.FLAGS["cpu"],
+    # nvcc includes cuda_runtime.h, too. Nothing is fused: vectors and scalars would be fused in different ways, and where both are of
+    # one value, such as g x e of a response, sums of their products that should cancel would not.
+    "cuda": f"-O2 -ffp-contract=off -fno-strict-aliasing -std=c++20 -fPIC -include cuda_runtime.h {_CHECKED} -x c++",
+    "torch": "-O1 -std=c++20 -fPIC",
+    "emulation": "-O2 -std=c++20 -fPIC",
+}
+
+
+def install() -> None:
+    """The emulated operators instead of the real ones, called as on a GPU; new tensors hold NaN until they are written, as memory may."""
+    ops.library = lambda architecture: library()
+    native._kernels = lambda gaussians: native.CUDA_KERNELS
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+
+
+@cache
+def library() -> Path:
+    """Path of the compiled library. Of what has been compiled before, only what changed is compiled again."""
+    root = resource("kernels")
+    folder = build.cache_folder() / f"emulation_{_digest(root)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    with build._alone(folder / "lock"):
+        _rewrite({folder / name / path.name: path for name in FOLDERS for path in (root / name).iterdir()})
+        return _compiled(sources(folder), folder)
+
+
+def compiled(
+    source: Path,  # a .cu file that is no part of kernels/
+    folder: Path,  # for all that is made
+) -> Path:  # of a library without the operators
+    _rewrite({folder / "cuda" / source.name: source})
+    return _compiled([folder / "cuda" / source.name], folder)
+
+
+def _digest(root: Path) -> str:
+    """Of what ninja does not look at."""
+    compiler = build._output(build.find_tools("").compiler, "--version")
+    parts = str(root), torch.__version__, str(build._TORCH), compiler, build._processor()
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _rewrite(wanted: dict[Path, Path]) -> None:
+    """Targets from sources; what else lies in the targets' folders goes."""
+    for folder in {target.parent for target in wanted}:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in set(folder.iterdir()) - wanted.keys():
+            path.unlink()
+    for target, source in wanted.items():
+        text = rewritten(source.read_text(), str(source))
+        if not target.is_file() or target.read_text() != text:  # what is as it was keeps its time, for ninja
+            target.write_text(text)
+
+
+def sources(kernels: Path) -> list[Path]:
+    """What is compiled of the rewritten folders: all CUDA drivers, and those of the CPU for what has no other."""
+    cuda = sorted((kernels / "torch").glob("*_cuda.cpp"))
+    twins = {path.with_stem(path.stem.removesuffix("_cuda") + "_cpu") for path in cuda}
+    others = sorted(set((kernels / "torch").glob("*.cpp")) - {*cuda, *twins})
+    alone = any(path.stem.endswith("_cpu") for path in others)
+    cpu = sorted((kernels / "cpu").glob("*.cpp" if alone else "check.cpp"))
+    return [*sorted((kernels / "cuda").glob("*.cu")), *cuda, *others, *cpu]
+
+
+def _compiled(sources: list[Path], folder: Path) -> Path:
+    target = folder / build.LIBRARY
+    (folder / "build.ninja").write_text(_ninja_file(sources, target))
+    ran = subprocess.run([build.find_tools("").ninja, "-C", str(folder)], capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise build.BuildError(f"the emulated kernels do not compile:\n{ran.stdout}{ran.stderr}")
+    return target
+
+
+def _ninja_file(sources: list[Path], target: Path) -> str:
+    tools, own = build.find_tools(""), resource("kernels/emulation")
+    compiler, torch_headers = build._quoted(tools.compiler), build._quoted(str(build._TORCH / "include"))
+    headers = f"-I {build._quoted(str(own))} -isystem {torch_headers}"
+    lines = [
+        "rule cxx", f"  command = {compiler} $flags {headers} -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
+        "rule link", f"  command = {compiler} -shared $in -o $out.tmp $flags && mv $out.tmp $out",
+    ]  # fmt: skip
+    objects = []
+    for path in [*sources, *sorted(own.glob("*.cpp"))]:
+        objects.append(f"{path.parent.name}_{path.stem}.o")
+        lines += [f"build {objects[-1]}: cxx {build._escaped(path)}", f"  flags = {FLAGS[path.parent.name]}"]
+    lines += [f"build {build._escaped(target)}: link {' '.join(objects)}", f"  flags = {build._link_flags(tools)}", ""]
+    return "\n".join(lines)

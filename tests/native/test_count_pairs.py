@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator count_pairs: by hand, and against the weights of the reference in double precision."""
+
+import pytest
+import torch
+from parity import DEVICES, Case, cast_view, n_rays, scene_of
+from splat_scenes import (
+    ALPHA_MIN,
+    CAMERA_MOTION,
+    LIDAR_MOTION,
+    NEAR,
+    T_MIN,
+    all_responses,
+    around,
+    changed,
+    in_frustum,
+    make_camera_view,
+    make_gaussians,
+    make_lidar,
+    make_lidar_view,
+    oracle_rays,
+    rays_view,
+    spherical,
+    tensor,
+    to_float32,
+    view_float32,
+)
+from torch import Tensor
+
+from benchmarks.render.pair_counts import PairCounts, count_pairs, summed
+from nurec_lite.native import ops
+from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.splat.reference import blend
+from nurec_lite.splat.tiles import PairList
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    ops.load()
+    return torch.device(request.param)
+
+
+def to(device: torch.device, g: WorldGaussians) -> WorldGaussians:
+    return changed(g, **{k: v.to(device) for k, v in vars(g).items() if isinstance(v, Tensor)})
+
+
+def counted(case: Case, pairs: PairList, device: torch.device) -> PairCounts:
+    lists = PairList(*(t.to(device) for t in (pairs.rays, pairs.offsets, pairs.gaussians)))
+    return count_pairs(to(device, case.world(torch.float32)), cast_view(case.view, torch.float32, device), lists)
+
+
+def case_of(sensor: str, n: int, **options: tuple[float, float]) -> Case:
+    if sensor == "camera":
+        view = make_camera_view(26, 19, 22.0, "top_to_bottom", CAMERA_MOTION)
+        return Case.of(scene_of(make_gaussians(in_frustum(view, n, 3, 9), speed=2.0, **options)), view)
+    lidar = make_lidar_view(make_lidar(12, 48), LIDAR_MOTION)
+    return Case.of(scene_of(make_gaussians(around(n, 3, 9), speed=2.0, **options)), lidar)
+
+
+def expected(case: Case, pairs: PairList) -> Tensor:
+    """[A, W, 4] by going through every tile's list, all of its rays side by side, with the oracle's responses."""
+    alpha, t = all_responses(case.world(), oracle_rays(cast_view(case.view, torch.float64)))
+    alpha = alpha.clamp(max=0.99)
+    warps = -(-pairs.rays.shape[1] // 32)
+    found = torch.zeros(len(pairs.rays), warps, 4, dtype=torch.int64)
+    for k, (tile, first, last) in enumerate(zip(pairs.rays, pairs.offsets, pairs.offsets[1:], strict=False)):
+        for w, rays in enumerate(tile.split(32)):
+            rays = rays[rays >= 0]
+            T, is_open = torch.ones(len(rays), dtype=torch.float64), torch.ones(len(rays), dtype=torch.bool)
+            for i in pairs.gaussians[first:last]:
+                if not is_open.any():
+                    break
+                seen = is_open & (alpha[rays, i] >= ALPHA_MIN) & (t[rays, i] >= NEAR)
+                kept = seen & (T * (1 - alpha[rays, i]) >= T_MIN)
+                found[k, w] += torch.tensor([1, int(is_open.sum()), int(kept.sum()), int(kept.any())])
+                is_open = is_open & (kept | ~seen)
+                T = torch.where(kept, T * (1 - alpha[rays, i]), T)
+    return found
+
+
+def weights(case: Case, pairs: PairList) -> Tensor:
+    """[R, N] of the reference: what every Gaussian's own feature amounts to."""
+    g, view = case.world(), cast_view(case.view, torch.float64)
+    return blend(g, torch.eye(len(g), dtype=torch.float64), view.rays(), pairs, view.centre()).features
+
+
+@pytest.mark.parametrize("sensor", ["camera", "lidar"])
+def test_counts_are_those_of_the_reference(sensor: str, device: torch.device) -> None:
+    case = case_of(sensor, 150)
+    pairs = PairList(*(x.cpu() for x in vars(case.pairs(device)[1]).values()))
+    found = counted(case, pairs, device)
+    assert found == summed(expected(case, pairs), pairs, n_rays(case.view))
+    assert found.contributing == int((weights(case, pairs) > 0).sum()) > 1000
+    assert found.contributing <= found.open <= found.executed
+    assert found.lane_efficiency == found.contributing / found.executed
+
+
+@pytest.mark.parametrize("rays", [1, 7, 32, 33, 256])
+def test_tiles_of_any_size(rays: int, device: torch.device) -> None:
+    """Every tile looks at all Gaussians, many of them nearly opaque, so that rays close."""
+    case = case_of("camera", 90, opacities=(0.8, 0.99), scales=(0.4, 0.9))
+    n, own = n_rays(case.view), case.pairs(device)[0].index.cpu()
+    tiles = -(-n // rays)
+    order = torch.cat([torch.randperm(n), torch.full((tiles * rays - n,), -1)]).view(tiles, rays)
+    pairs = PairList(order, len(own) * torch.arange(tiles + 1), own.repeat(tiles))
+    found = counted(case, pairs, device)
+    assert found == summed(expected(case, pairs), pairs, n)
+    assert found.open < n * len(own)  # some rays closed before the end of their list
+    assert found.mean_list == found.longest_list == len(own)
+
+
+def test_by_hand(device: torch.device) -> None:
+    """Five Gaussians of opacity 0.98 on the way of ray 0: T is 0.02, then 0.0004, and the third would take it to 0.000008. Ray 1 looks
+    elsewhere and goes through all five. A second tile holds ray 2, which looks like ray 0."""
+    towards = spherical(tensor(0.0, 2.0, 0.0), tensor(0.0, 0.0, 0.0))
+    view = view_float32(rays_view(make_lidar(), towards, tensor(0.5, 0.5, 0.5)))
+    ahead = tensor(*([metres, 0.0, 0.0] for metres in (2.0, 3.0, 4.0, 5.0, 6.0)))
+    g = to_float32(changed(make_gaussians(ahead, scales=(0.1, 0.1)), opacities=0.98))
+    lists = PairList(torch.tensor([[0, 1], [2, -1]]), torch.tensor([0, 5, 10]), torch.arange(5).repeat(2))
+    lists = PairList(*(x.to(device) for x in vars(lists).values()))
+    found = count_pairs(to(device, g), cast_view(view, torch.float32, device), lists)
+    assert found == PairCounts(
+        rays=3, tiles=2, entries=10, executed=32 * (5 + 3), open=(3 + 5) + 3, contributing=2 + 2, reductions=2 + 2,
+        longest_list=5, mean_list=5.0, longest_tile=5, mean_tile=4.0,
+    )  # fmt: skip
+    assert found.to_dict()["longest_to_mean_tile"] == 1.25
+
+
+@pytest.mark.parametrize("tiles", [0, 2])
+def test_nothing_to_count(tiles: int, device: torch.device) -> None:
+    case = case_of("lidar", 4)
+    none = torch.zeros(0, dtype=torch.int64)
+    pairs = PairList(torch.full((tiles, 8), -1), torch.zeros(tiles + 1, dtype=torch.int64), none)
+    found = counted(case, pairs, device)
+    assert (found.tiles, found.executed, found.contributing, found.lane_efficiency) == (tiles, 0, 0, None)
+    assert found.to_dict()["longest_to_mean_tile"] is None

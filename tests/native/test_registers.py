@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registers without a GPU: what every kernel takes on five architectures, against kernels/budget.json.
+
+$NUREC_RESOURCES is where the table is written to. Without nvcc these tests skip, or fail if CI is set.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from nurec_lite.base.paths import resource
+from nurec_lite.native.build import BuildError, find_tools
+from scripts.resources import (
+    ARCHITECTURES,
+    Table,
+    Usage,
+    budget_of,
+    budget_text,
+    excess,
+    measure,
+    parse,
+    read_budget,
+    short_name,
+    write_table,
+)
+
+KERNEL = "_ZN5nurec4cuda12_GLOBAL__N_113renderForwardILb1EEEvi"
+SAID = f"""
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '{KERNEL}' for 'sm_80'
+ptxas info    : Function properties for {KERNEL}
+    16 bytes stack frame, 8 bytes spill stores, 12 bytes spill loads
+ptxas info    : Function properties for helper
+    99 bytes stack frame, 99 bytes spill stores, 99 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 20480 bytes smem, 536 bytes cmem[0]
+ptxas info    : Compiling entry function '{KERNEL}' for 'sm_90'
+ptxas info    : Function properties for {KERNEL}
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 33 registers
+"""
+
+
+@pytest.fixture(scope="session")
+def nvcc() -> str:
+    try:
+        found = find_tools(ARCHITECTURES[0]).nvcc
+    except BuildError as error:
+        absent = pytest.fail if os.environ.get("CI") else pytest.skip
+        absent(str(error))
+    assert found is not None
+    return found
+
+
+@pytest.fixture(scope="session")
+def table(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> Table:
+    measured = measure(nvcc)
+    own = os.environ.get("NUREC_RESOURCES")
+    write_table(Path(own) if own else tmp_path_factory.mktemp("registers") / "resources.json", measured)
+    return measured
+
+
+# ---- the kernels
+
+
+@pytest.mark.slow
+def test_kernels_stay_within_their_budget(table: Table) -> None:
+    sentences = excess(table, read_budget())
+    assert not sentences, "\n".join([*sentences, "if that is meant: python scripts/resources.py --write"])
+
+
+@pytest.mark.slow
+def test_kernels_are_measured_on_every_architecture(table: Table) -> None:
+    declared = sum(
+        len(re.findall(r"__global__ ", path.read_text()))
+        for path in resource("kernels/cuda").iterdir()
+        if path.is_file()
+    )
+    kernels = {kernel.split("<")[0] for kernels in table.values() for kernel in kernels}
+    assert len(kernels) == declared
+    assert all(set(usages) == set(ARCHITECTURES) for kernels in table.values() for usages in kernels.values())
+
+
+@pytest.mark.slow
+def test_every_formula_compiles_for_the_device(nvcc: str, tmp_path: Path) -> None:
+    """Kernels use but some of them. `kernels/testing` calls each from a kernel when nvcc compiles it."""
+    flags = ["-x", "cu", "-std=c++17", "--expt-relaxed-constexpr", "-arch=sm_90", "-fatbin"]
+    source = str(resource("kernels/testing/math.cpp"))
+    ran = subprocess.run([nvcc, *flags, source, "-o", str(tmp_path / "math.fatbin")], capture_output=True, text=True)
+    assert ran.returncode == 0 and "warning" not in ran.stderr, ran.stderr
+
+
+def test_files_with_cub_hold_no_kernels_of_ours() -> None:
+    for path in resource("kernels/cuda").glob("*.cu"):
+        text = path.read_text()
+        assert "#include <cub/" not in text or "__global__" not in text, f"{path.name} would not be measured"
+
+
+# ---- what ptxas says
+
+
+def test_a_report_is_read() -> None:
+    usages = {"80": Usage(40, 16, 20, 20480), "90": Usage(33, 0, 0, 0)}
+    assert parse(SAID) == {"renderForward<true>": usages}
+    assert parse("") == {}
+
+
+@pytest.mark.parametrize(
+    ("demangled", "name"),
+    [
+        (
+            "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)",
+            "renderForward<true>",
+        ),
+        ("nurec::cuda::rows_kernel(nurec::cuda::RenderParams)", "rows_kernel"),
+        ("void nurec::cuda::(anonymous namespace)::k<(nurec::cuda::Sensor)1, 3>(int)", "k<(Sensor)1, 3>"),
+    ],
+)
+def test_names_are_shortened(demangled: str, name: str) -> None:
+    assert short_name(demangled) == name
+
+
+# ---- the budget
+
+
+def one(**usages: Usage) -> Table:
+    return {"a.cu": {"k": {name.removeprefix("sm_"): usage for name, usage in usages.items()}}}
+
+
+def test_a_budget_is_what_the_kernel_takes_in_steps_of_eight() -> None:
+    limits = budget_of(one(sm_80=Usage(33, 0, 4, 128), sm_90=Usage(41, 16), sm_100=Usage(48)))
+    common = {"registers": 48, "stack": 16, "spills": 4, "shared": 128}
+    assert limits == {"a.cu": {"k": {**common, "sm_80": {"registers": 40}}}}
+
+
+def test_a_kernel_keeps_its_own_budget() -> None:
+    table = one(sm_80=Usage(33, 0, 4, 128), sm_90=Usage(41, 16), sm_100=Usage(48))
+    assert excess(table, budget_of(table)) == []
+    assert excess(one(sm_80=Usage(40), sm_90=Usage(48)), budget_of(table)) == []
+
+
+def test_each_limit_holds() -> None:
+    limits = budget_of(one(sm_80=Usage(40, 0, 0, 128), sm_90=Usage(48)))
+    over = one(sm_80=Usage(41, 8, 4, 256), sm_90=Usage(49))
+    assert excess(over, limits) == [
+        "k of a.cu has 41 registers on sm_80, but its budget is 40",
+        "k of a.cu has 8 bytes of stack on sm_80, but its budget is 0",
+        "k of a.cu has 4 bytes of spills on sm_80, but its budget is 0",
+        "k of a.cu has 256 bytes of shared memory on sm_80, but its budget is 128",
+        "k of a.cu has 49 registers on sm_90, but its budget is 48",
+    ]
+
+
+def test_kernels_without_entry_and_entries_without_kernel() -> None:
+    table = one(sm_80=Usage(8))
+    renamed = {"a.cu": {"new": table["a.cu"]["k"]}}
+    assert excess(renamed, budget_of(table)) == [
+        "new of a.cu has no entry in kernels/budget.json",
+        "kernels/budget.json has an entry for k of a.cu, which is no more",
+    ]
+    assert excess({}, budget_of(table)) == ["kernels/budget.json has an entry for k of a.cu, which is no more"]
+
+
+def test_the_budget_is_written_as_it_is_kept() -> None:
+    path = resource("kernels/budget.json")
+    assert budget_text(read_budget()) == path.read_text()

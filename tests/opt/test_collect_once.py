@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `collect_once`: the step computes what the baseline's computes, with one collection and one activation."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_capture import tiny_capture, tiny_state
+from torch import Tensor
+
+from benchmarks.opt import bench_collect_once
+from nurec_lite.backends import build_stages
+from nurec_lite.base.options import parameters_of
+from nurec_lite.capture.pack import write_pack
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
+from nurec_lite.scene import collect
+from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
+from nurec_lite.scene.gaussians import activate
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+ONCE = {"collect_once": parameters_of("collect_once")}
+FIELDS = ("means", "quats", "scales", "opacities", "sh", "frames", "lidar", "velocities")
+
+
+def gradients(stages: Stages, state: TrainState, lidar_rays: int = 128) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Loss terms of one step, and what the optimizer would get."""
+    found: dict[str, Tensor] = {}
+
+    def keep(state: TrainState) -> None:
+        found.update({n: p.grad.clone() for n, p in state.scene.parameters().items() if p.grad is not None})
+        state.optimizer.zero_grad(set_to_none=True)
+
+    state.plan = replace(state.plan, lidar_rays=lidar_rays)
+    stages = replace(stages, optimize=keep, density=lambda state: None)
+    return stages.step(stages, state, stages.next_batch(state.plan, 3)).terms, found
+
+
+def test_the_option_swaps_the_step() -> None:
+    assert build_stages(ONCE).claims == {"step": "collect_once"}
+
+
+@pytest.mark.parametrize("lidar_rays", [128, 0])
+def test_terms_and_gradients_are_the_baseline_s(lidar_rays: int) -> None:
+    terms, found = gradients(build_stages(ONCE), tiny_state(), lidar_rays)
+    expected_terms, expected = gradients(Stages(), tiny_state(), lidar_rays)
+    assert terms.keys() == expected_terms.keys() and all(torch.equal(terms[n], expected_terms[n]) for n in terms)
+    assert found.keys() == expected.keys()
+    for name in found:  # added up in another order
+        torch.testing.assert_close(
+            found[name], expected[name], rtol=1e-5, atol=1e-6 * float(expected[name].abs().max())
+        )
+
+
+def test_one_interpolation_and_one_activation(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries: list[int] = []
+    activations: list[int] = []
+
+    def recorded(tracks: Tracks, times: Tensor) -> TrackPoses:
+        queries.append(len(times))
+        return interpolate(tracks, times)
+
+    def counted(*arguments: Any) -> dict[str, Tensor]:
+        activations.append(1)
+        return activate(*arguments)
+
+    for module in ("nurec_lite.scene.collect", "nurec_lite.training.baseline", "nurec_lite.opt.collect_once"):
+        monkeypatch.setattr(f"{module}.activate", counted)
+    gradients(replace(Stages(), interpolate=recorded), tiny_state())
+    assert (queries, sum(activations)) == ([1, 1], 3)
+    queries.clear(), activations.clear()
+    gradients(replace(build_stages(ONCE), interpolate=recorded), tiny_state())
+    assert (queries, sum(activations)) == ([2], 1)
+
+
+def test_several_times_are_as_one_after_another() -> None:
+    scene = tiny_state().scene
+    first, last = float(scene.tracks.times.min()), float(scene.tracks.times.max())
+    times = (first - 100, first, 0.5 * (first + last), last)  # actors absent, and present
+    for world, time in zip(collect_at(scene, times), times, strict=True):
+        expected = collect_gaussian_parameters(scene, time)
+        assert world.time == time and len(world) == len(expected)
+        assert all(torch.equal(getattr(world, name), getattr(expected, name)) for name in FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("scene", "numbers"), [([], (None, len(tiny_capture().tracks))), (["--invented", "0.0005"], (0.0005, 64))]
+)
+def test_the_benchmark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scene: list[str], numbers: tuple[float | None, int]
+) -> None:
+    write_pack(tiny_capture(), tmp_path / "tiny.pack")
+    model = [f"model.{name}={n}" for name, n in (("points", 200), ("raised_points", 20), ("far_points", 20))]
+    keys = ["data=pack", f"data.root={tmp_path / 'tiny.pack'}", "device=cpu", "ops=reference", "train.steps=50", *model]
+    bench_collect_once.main(
+        [*keys, "--rounds", "2", "--steps", "2", "--uncounted", "1", "--out", str(tmp_path / "b.json"), *scene]
+    )
+    report = json.loads((tmp_path / "b.json").read_text())
+    sets = report["sets"]
+    assert (report["invented"], report["tracks"]) == numbers
+    assert report["gaussians"][0] == 1000 or not scene
+    assert sets["baseline"]["collect_calls"] == 2 and sets["collect_once"]["collect_calls"] == 1
+    assert all(0 < f["collect_ms"] < f["step_ms"] and f["steps"] == 4 for f in sets.values())
+    assert "collect_once" in capsys.readouterr().out
+
+
+def test_an_activation_that_is_known_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = tiny_state().scene
+    local = activate(scene.gaussians)
+    expected = collect_at(scene, (0.3,))[0]
+    monkeypatch.setattr(collect, "activate", lambda g: pytest.fail("activated again"))
+    world = collect_at(scene, (0.3,), local=local)[0]
+    assert all(torch.equal(getattr(world, name), getattr(expected, name)) for name in FIELDS)

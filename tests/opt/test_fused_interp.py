@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `fused_interp`: what it collects is what the baseline collects, and training goes the same way."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_capture import tiny_state
+from torch import Tensor
+
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.options import parameters_of
+from nurec_lite.base.transfer import Arrival
+from nurec_lite.opt.fused_interp import FusedCollect, exist
+from nurec_lite.scene.collect import collect_gaussian_parameters
+from nurec_lite.scene.gaussians import WorldGaussians, activate
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.state import TrainState
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+FUSED = {"fused_interp": parameters_of("fused_interp")}
+BOTH = FUSED | {"collect_once": parameters_of("collect_once")}
+FIELDS = ("means", "quats", "scales", "opacities", "sh", "frames", "lidar", "velocities")
+
+
+@pytest.fixture(autouse=True)
+def built() -> None:
+    build_stages(FUSED, base_stages("native", torch.device("cpu")))
+
+
+def scene_on(device: str) -> Scene:
+    scene = tiny_state().scene
+    g = type(scene.gaussians)(**{k: v.to(device) for k, v in vars(scene.gaussians).items()})
+    own = {k: getattr(scene, k).to(device) for k in ("sky", "track_translations", "track_quaternions", "exposure")}
+    return replace(scene, gaussians=g, tracks=scene.tracks.to(device), **own)
+
+
+def collected(scene: Scene, *times: float) -> list[WorldGaussians]:
+    return [parted.whole() for parted in FusedCollect()(scene, times)]
+
+
+def middle(scene: Scene) -> float:
+    return 0.5 * float(scene.tracks.times.min() + scene.tracks.times.max())
+
+
+def arrived(arrival: Arrival) -> bool:
+    arrival.numbers()  # waits for them
+    return True
+
+
+def assert_close(a: Tensor, b: Tensor) -> None:
+    """1e-5 of the largest number."""
+    a, b = a.detach(), b.detach()
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * max(float(b.abs().max()), 1e-3) if b.numel() else 0)
+
+
+def test_the_option_swaps_collect() -> None:
+    assert build_stages(FUSED).claims == {"collect": "fused_interp"}
+    assert build_stages(BOTH).claims == {"collect": "fused_interp", "step": "collect_once"}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_all_present(device: str) -> None:
+    scene = scene_on(device)
+    time = middle(scene)
+    (world,), expected = collected(scene, time), collect_gaussian_parameters(scene, time)
+    assert len(world) == len(expected) and world.time == time
+    for name in FIELDS:
+        assert_close(getattr(world, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_absent_actors_are_transparent(device: str) -> None:
+    scene = scene_on(device)
+    before = float(scene.tracks.times.min()) - 100
+    (world,), expected = collected(scene, before), collect_gaussian_parameters(scene, before)
+    there = scene.gaussians.node == 0
+    assert 0 < len(expected) == int(there.sum()) < len(world)
+    assert bool((world.opacities[~there] == 0).all())
+    for name in FIELDS:
+        assert_close(getattr(world, name)[there], getattr(expected, name))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All Gaussians are moved, those of the background by a track that stands at the origin: the same, with the same gradients."""
+    scene, found = scene_on(device), []
+    leaves = {k: v.requires_grad_() for k, v in scene.parameters().items() if k not in ("sky", "exposure")}
+    for late in (True, False):
+        collect = FusedCollect()
+        with monkeypatch.context() as patch:
+            patch.setattr(Arrival, "there", (lambda arrival: False) if late else arrived)
+            (parted,) = collect(scene, (middle(scene),))
+        assert len(parted.still_means) == (0 if late else int((scene.gaussians.node == 0).sum()))
+        world = parted.whole()
+        loss = sum((getattr(world, name) * torch.cos(getattr(world, name))).sum() for name in FIELDS)
+        found.append((world, torch.autograd.grad(loss, list(leaves.values()))))
+    for name in FIELDS:
+        assert_close(getattr(found[0][0], name), getattr(found[1][0], name))
+    for gradient, expected in zip(found[0][1], found[1][1], strict=True):
+        assert_close(gradient, expected)
+
+
+def test_who_exists() -> None:
+    tracks = tiny_state().scene.tracks
+    first = tracks.times[torch.tensor(tracks.offsets[:-1])]
+    margin = replace(tracks, margin=0.5)
+    assert bool((exist(margin, first - 0.4).diagonal() == 1).all())
+    assert bool((exist(margin, first - 0.6).diagonal() == 0).all())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients(device: str) -> None:
+    """Of random sums over all that is collected, at two times at once, against the baseline's."""
+    found = []
+    for fused in (True, False):
+        scene = scene_on(device)
+        leaves = {k: v.detach().clone().requires_grad_() for k, v in scene.parameters().items()}
+        g = replace(scene.gaussians, **{k: leaves[k] for k in type(scene.gaussians).trained()})
+        scene = replace(scene, gaussians=g, **{k: leaves[k] for k in ("track_translations", "track_quaternions")})
+        times = (middle(scene), middle(scene) + 0.03)
+        worlds = collected(scene, *times) if fused else [collect_gaussian_parameters(scene, t) for t in times]
+        generator = torch.Generator().manual_seed(0)
+        loss = torch.zeros((), device=device)
+        for world in worlds:
+            for name in FIELDS:
+                value = getattr(world, name)
+                loss = loss + (torch.randn(value.shape, generator=generator).to(device) * value).sum()
+        names = [n for n in leaves if n not in ("sky", "exposure")]
+        found.append(dict(zip(names, torch.autograd.grad(loss, [leaves[n] for n in names]), strict=True)))
+    for name, gradient in found[0].items():
+        assert_close(gradient, found[1][name])
+
+
+def one_step(options: dict[str, dict], state: TrainState) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    found: dict[str, Tensor] = {}
+
+    def keep(state: TrainState) -> None:
+        found.update({n: p.grad.clone() for n, p in state.scene.parameters().items() if p.grad is not None})
+        state.optimizer.zero_grad(set_to_none=True)
+
+    stages = build_stages(options, base_stages("native", torch.device("cpu")))
+    stages = replace(stages, optimize=keep, density=lambda state: None)
+    return stages.step(stages, state, stages.next_batch(state.plan, 3)).terms, found
+
+
+@pytest.mark.parametrize("options", [FUSED, BOTH])
+def test_a_step_is_the_baseline_s(options: dict[str, dict]) -> None:
+    (terms, found), (expected_terms, expected) = one_step(options, tiny_state()), one_step({}, tiny_state())
+    assert terms.keys() == expected_terms.keys() and found.keys() == expected.keys()
+    for name in terms:
+        torch.testing.assert_close(terms[name], expected_terms[name], rtol=1e-5, atol=1e-6)
+    for name in found:  # a last bit decides on which side of 1/255 a response lies, and the sign of an error of L1
+        assert float((found[name] - expected[name]).norm()) <= 1e-3 * float(expected[name].norm())
+
+
+def test_rows_of_tracks_follow_the_store() -> None:
+    scene, collect = tiny_state().scene, FusedCollect()
+    n = len(collect(scene, (middle(scene),))[0])
+    g = scene.gaussians
+    scene.gaussians = type(g)(**{k: v[1:] for k, v in vars(g).items()})  # one of the background less
+    (world,), expected = (
+        [p.whole() for p in collect(scene, (middle(scene),))],
+        collect_gaussian_parameters(scene, middle(scene)),
+    )
+    assert len(world) == n - 1
+    for name in FIELDS:
+        assert_close(getattr(world, name), getattr(expected, name))
+
+
+def test_without_tracks_and_without_actors() -> None:
+    scene = tiny_state().scene
+    g, still = scene.gaussians, scene.gaussians.node == 0
+    scene.gaussians = type(g)(**{k: v[still] for k, v in vars(g).items()})
+    (world,) = collected(scene, 0.2)
+    assert_close(world.means, scene.gaussians.means)
+    assert not bool(world.velocities.any())
+
+
+def test_a_store_in_another_order_is_an_error() -> None:
+    scene = tiny_state().scene
+    g = scene.gaussians
+    scene.gaussians = type(g)(**{k: v.flip(0) for k, v in vars(g).items()})
+    with pytest.raises(
+        OptionError, match=r"needs Gaussians in the order of their nodes.*train again, or leave the option"
+    ):
+        FusedCollect()(scene, (0.2,))
+
+
+def test_an_activation_that_is_known_is_used() -> None:
+    scene = tiny_state().scene
+    local = activate(scene.gaussians)
+    assert FusedCollect()(scene, (0.2,), None, local)[0].scales is local["scales"]

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `no_sync`: nothing in a step asks the device for a number, and lists without enough room cost time alone."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_capture import tiny_capture, tiny_config, tiny_state
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from benchmarks.opt import bench_no_sync
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base import transfer
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.options import parameters_of
+from nurec_lite.capture.loader import Batch
+from nurec_lite.capture.pack import write_pack
+from nurec_lite.config import DensityConfig
+from nurec_lite.evaluation.measure import evaluate, held_out
+from nurec_lite.native import stages as native
+from nurec_lite.native.rooms import Rooms, key_of, rounded_up
+from nurec_lite.opt import no_sync
+from nurec_lite.opt.no_sync import NoSync
+from nurec_lite.splat.views import CameraView, LidarView, camera_view
+from nurec_lite.training import in_flight
+from nurec_lite.training.baseline import to_device
+from nurec_lite.training.checkpoint import load_checkpoint
+from nurec_lite.training.loop import one_step, train
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.start import make_state
+from nurec_lite.training.state import StepResult, TrainState
+
+NAMES = ("fused_interp", "collect_once", "no_sync")
+OPTIONS = {name: parameters_of(name) for name in NAMES}
+WITHOUT = {name: OPTIONS[name] for name in NAMES[:2]}
+CPU = torch.device("cpu")
+
+
+def stages_of(options: dict[str, dict], device: torch.device = CPU) -> Stages:
+    return build_stages(options, base_stages("native", device))
+
+
+def own(stages: Stages) -> NoSync:
+    """The object behind the stages."""
+    found = stages.settle.__self__  # type: ignore[attr-defined]
+    assert isinstance(found, NoSync)
+    return found
+
+
+def steps(stages: Stages, state: TrainState, n: int) -> None:
+    for _ in range(n):
+        state.progress = state.step / 20
+        one_step(stages, state, 0.0)
+    stages.settle(stages, state)
+
+
+def everything(state: TrainState) -> dict[str, Tensor]:
+    """All that training changes."""
+    moments = {
+        f"{group['name']} {key}": value
+        for group in state.optimizer.param_groups
+        for key, value in state.optimizer.state[group["params"][0]].items()
+    }
+    return state.scene.parameters() | moments | {"node": state.scene.gaussians.node, "rng": state.generator.get_state()}
+
+
+def assert_same(a: TrainState, b: TrainState) -> None:
+    mine, other = everything(a), everything(b)
+    assert mine.keys() == other.keys()
+    for name in mine:
+        assert torch.equal(mine[name], other[name]), name
+
+
+def cramped(stages: Stages, at: set[int]) -> Stages:
+    """At the first try of the given steps, all views get room for three entries."""
+    option, left = own(stages), set(at)
+    start = option._start
+
+    def narrow(stages: Stages, state: TrainState, batch: Batch) -> StepResult:
+        if state.step not in left:
+            return start(stages, state, batch)
+        left.discard(state.step)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(option.rooms, "of", lambda view: 3)
+            return start(stages, state, batch)
+
+    option._start = narrow  # type: ignore[method-assign]
+    return stages
+
+
+@pytest.fixture
+def late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a step ended is known when it was asked for three times, as it is while the GPU is behind."""
+
+    class Late(transfer.Arrival):
+        asked = 0
+
+        def there(self) -> bool:
+            self.asked += 1
+            return self.asked > 3
+
+    monkeypatch.setattr(in_flight, "Arrival", Late)
+
+
+# ---- what it is
+
+
+def test_the_stages_that_it_swaps() -> None:
+    stages = stages_of(OPTIONS)
+    swapped = {stage for stage, option in stages.claims.items() if option == "no_sync"}
+    assert swapped == {"project", "tile", "optimize", "density", "to_device", "settle"}
+    assert stages.wrapped == {"step"}
+
+
+@pytest.mark.parametrize(
+    ("options", "base", "words"),
+    [
+        (("no_sync",), "native", "requires 'fused_interp'"),
+        (("fused_interp", "no_sync"), "reference", "cannot run here: .* use ops=native"),
+    ],
+)
+def test_what_it_needs(options: tuple[str, ...], base: str, words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        build_stages({name: OPTIONS[name] for name in options}, base_stages(base, CPU))
+
+
+def test_slack_below_one_would_never_end() -> None:
+    with pytest.raises(OptionError, match="must be at least 1"):
+        stages_of(WITHOUT | {"no_sync": {"slack": 0.9}})
+
+
+@pytest.mark.parametrize("rays", [128, 0])
+def test_batches_and_views_are_the_baseline_s(rays: int) -> None:
+    state = tiny_state()
+    batch = replace(state.plan, lidar_rays=rays).load(3)
+    mine, other = no_sync.to_device(state, batch), to_device(state, batch)
+    for a, b in zip(mine, other, strict=True):
+        assert type(a) is type(b)
+        for f in fields(a) if a is not None else ():  # type: ignore[arg-type]
+            x, y = getattr(a, f.name), getattr(b, f.name)
+            assert torch.equal(x, y) if isinstance(x, Tensor) else type(x) is type(y)
+
+
+# ---- room
+
+
+def test_rooms_by_hand() -> None:
+    capture, rooms = tiny_capture(), Rooms(slack=1.25)
+    first, second = (camera_view(capture, capture.images[i], "cpu") for i in (0, 2))
+    assert rooms.of(first) is None
+    rooms.learn(key_of(first), 100)
+    assert rooms.of(first) == 128 and rooms.of(second) == 128  # 125, and then up
+    rooms.learn(key_of(second), 1000)
+    assert rooms.of(first) == 128 and rooms.of(second) == 1280  # 1250 = 0b10011100010 -> 0b10100000000
+    assert key_of(first) != key_of(second)
+
+
+@pytest.mark.parametrize(
+    ("n", "up"), [(0, 0), (1, 1), (15, 15), (16, 16), (17, 18), (31, 32), (1 << 20, 1 << 20), ((1 << 20) + 1, 9 << 17)]
+)
+def test_rounding(n: int, up: int) -> None:
+    assert rounded_up(n) == up
+
+
+# ---- the same numbers
+
+
+def test_steps_are_those_without_it() -> None:
+    """No relocation, which draws by other numbers."""
+    config = tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0))
+    states = [tiny_state(config), tiny_state(config)]
+    for state, options in zip(states, (WITHOUT, OPTIONS), strict=True):
+        steps(stages_of(options), state, 6)
+    for name, value in everything(states[0]).items():
+        torch.testing.assert_close(everything(states[1])[name], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("at", [{2}, {3}, {1, 5, 6}, set(range(1, 10))], ids=str)
+def test_too_little_room_changes_nothing(at: set[int]) -> None:
+    """Bitwise: every parameter, every moment, every random number after; relocation, with growth, in steps 3 and 7."""
+    plain, overflown = tiny_state(), tiny_state()
+    steps(stages_of(OPTIONS), plain, 10)
+    stages = cramped(stages_of(OPTIONS), at)
+    steps(stages, overflown, 10)
+    assert own(stages).redone >= len(at)
+    assert_same(plain, overflown)
+    assert len(plain.scene.gaussians) > len(tiny_state().scene.gaussians)
+
+
+@pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("at", [{2}, {3}, {6, 7}], ids=str)
+def test_too_little_room_that_is_told_late(at: set[int]) -> None:
+    """Several steps are under way by then, relocations among them: all are done again."""
+    plain, overflown = tiny_state(), tiny_state()
+    steps(stages_of(OPTIONS), plain, 10)
+    stages = cramped(stages_of(OPTIONS), at)
+    steps(stages, overflown, 10)
+    assert own(stages).redone >= 3
+    assert_same(plain, overflown)
+
+
+def test_a_failed_step_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    state, stages = tiny_state(), stages_of(OPTIONS)
+    steps(stages, state, 2)
+    before = {name: value.clone() for name, value in everything(state).items() if name != "rng"}
+    monkeypatch.setattr(transfer.Arrival, "there", lambda arrival: False)
+    result = cramped(stages, {2}).step(stages, state, state.plan.load(2))
+    assert result.failed is not None and bool(result.failed)
+    for name, value in before.items():
+        assert torch.equal(everything(state)[name], value), name
+
+
+def test_failed_steps_are_no_rows_of_the_history() -> None:
+    state = tiny_state()
+    steps(cramped(stages_of(OPTIONS), {4}), state, 10)
+    state.history.read()
+    plain = tiny_state()
+    steps(stages_of(OPTIONS), plain, 10)
+    plain.history.read()
+    assert {row["step"] for row in plain.history.rows} >= {row["step"] for row in state.history.rows}
+    assert all(row["psnr"] > 3 for row in state.history.rows)
+
+
+def test_measuring_uses_all_entries() -> None:
+    """Outside of a step nobody would do it again."""
+    state, stages = tiny_state(), stages_of(OPTIONS)
+    steps(stages, state, 1)
+    own(stages).rooms.of = lambda view: 3  # type: ignore[method-assign]
+    capture = state.plan.capture
+    found = [evaluate(s, state.scene, capture, held_out(capture), None) for s in (stages, stages_of(WITHOUT))]
+    assert found[0].metrics == found[1].metrics
+
+
+def test_what_is_saved_is_settled(tmp_path: Path) -> None:
+    state, stages = tiny_state(tiny_config(steps=6)), cramped(stages_of(OPTIONS), {5})
+    train(stages, state, tmp_path / "checkpoint.pt")
+    plain = tiny_state(tiny_config(steps=6))
+    train(stages_of(OPTIONS), plain, tmp_path / "plain.pt")
+    assert own(stages).redone == 1
+    saved, expected = (load_checkpoint(tmp_path / f"{name}.pt", "cpu") for name in ("checkpoint", "plain"))
+    for name, value in expected["scene"]["parameters"].items():
+        assert torch.equal(saved["scene"]["parameters"][name], value)
+
+
+# ---- no waiting
+
+
+class _Asks(TorchDispatchMode):
+    """Refuses every operator whose result's size, or which itself, is a number that the host must know."""
+
+    WAITING = (
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "unique",
+        "_unique2",
+        "bincount",
+        "equal",
+        "is_nonzero",
+    )
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        name = func.__name__.split(".")[0]
+        masks = name in ("index", "index_put", "index_put_") and any(
+            t is not None and t.dtype in (torch.bool, torch.uint8) for t in args[1]
+        )
+        repeats = name == "repeat_interleave" and (kwargs or {}).get("output_size") is None
+        assert name not in self.WAITING and not masks and not repeats, f"{func} would wait for a GPU"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On a CPU the listed Gaussians are gathered first, which asks for their number; on a GPU they are not."""
+    monkeypatch.setattr(native, "_kernels", lambda gaussians: native.CUDA_KERNELS)
+    yield
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_nothing_in_a_step_asks_for_a_number() -> None:
+    """After the first step; with relocation and noise."""
+    state, stages = tiny_state(), stages_of(OPTIONS)
+    steps(stages, state, 1)
+    batches = [state.plan.load(step) for step in range(9)]
+    with _Asks():
+        for step in range(1, 9):
+            state.step = step
+            stages.step(stages, state, batches[step])
+
+
+@pytest.mark.usefixtures("as_on_a_gpu")
+def test_without_it_a_step_asks() -> None:
+    """So the test above can fail."""
+    state, stages = tiny_state(), stages_of(WITHOUT)
+    batch = state.plan.load(3)
+    with _Asks(), pytest.raises(AssertionError, match="would wait for a GPU"):
+        state.step = 3
+        stages.step(stages, state, batch)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("names", [("fused_interp", "no_sync"), NAMES], ids=",".join)
+def test_no_step_synchronises(names: tuple[str, ...]) -> None:
+    """500 steps of the tiny drive, with relocation and growth, under torch's own check; the first ones may wait."""
+    device = torch.device("cuda")
+    config = replace(tiny_config(density=DensityConfig(every=20, start=0.0, stop=1.0, cap=560)), device="cuda")
+    state = make_state(config, tiny_capture(), device)
+    stages = stages_of({name: OPTIONS[name] for name in names}, device)
+    steps(stages, state, 3)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(500):
+            state.progress = 0.5
+            one_step(stages, state, 0.0)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    stages.settle(stages, state)
+    assert own(stages).redone <= 50
+    assert all(bool(value.isfinite().all()) for value in state.scene.parameters().values())
+
+
+@pytest.mark.gpu
+def test_too_little_room_on_a_gpu() -> None:
+    """Until the flag has come, steps change nothing; afterwards they are done again, and training goes on as without."""
+    device = torch.device("cuda")
+    state = make_state(replace(tiny_config(), device="cuda"), tiny_capture(), device)
+    stages = stages_of(OPTIONS, device)
+    steps(cramped(stages, {4, 5, 9}), state, 12)
+    assert own(stages).redone >= 3 and not bool(own(stages)._flag(device))
+    counts = {int(moments["step"]) for moments in state.optimizer.state.values()}
+    assert counts == {12}
+
+
+def test_kinds_of_views_are_apart() -> None:
+    """A sweep's need says nothing of an image's."""
+    state, stages = tiny_state(), stages_of(OPTIONS)
+    steps(stages, state, 1)
+    known = own(stages).rooms._needed
+    assert len(known[CameraView]) == len(known[LidarView]) == 1
+
+
+# ---- its benchmark
+
+
+def test_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pack(tiny_capture(), tmp_path / "tiny.pack")
+    tiny = ["model.points=300", "model.actor_points=40", "model.raised_points=100", "model.far_points=80", "device=cpu"]
+    bench_no_sync.main(
+        ["data=pack", f"data.root={tmp_path}/tiny.pack", *tiny, "model.sky_height=8", "density.cap=600", "train.lidar_rays=128",
+         "--rounds", "2", "--steps", "2", "--warmup", "1", "--counted", "1", "--out", str(tmp_path / "out.json")]
+    )  # fmt: skip
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert list(report["sets"]) == ["baseline", " + ".join(NAMES[:2]), " + ".join(NAMES)]
+    for found in report["sets"].values():
+        assert 0 < found["host_ms"] <= found["wall_ms"] and len(found["rounds"]) == 2
+        assert found["waits"] is None  # nobody can count them without a GPU
+    assert "no_sync" in capsys.readouterr().out

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `workers`: the same batches as the baseline's, at any step, and no process left behind."""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_capture import tiny_capture, tiny_config, tiny_state
+
+from nurec_lite.backends import build_stages
+from nurec_lite.base.options import parameters_of
+from nurec_lite.capture.loader import Batch, BatchPlan
+from nurec_lite.capture.pack import read_pack, write_pack
+from nurec_lite.opt.workers import LoaderProcesses
+from nurec_lite.training.loop import train
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+
+@pytest.fixture(scope="module")
+def plan(tmp_path_factory: pytest.TempPathFactory) -> BatchPlan:
+    """Of a pack, so that there is something to decode."""
+    path = tmp_path_factory.mktemp("workers") / "tiny.pack"
+    write_pack(tiny_capture(), path)
+    return BatchPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
+
+
+@pytest.fixture
+def loader() -> Iterator[LoaderProcesses]:
+    processes = LoaderProcesses(count=2, ahead=2)
+    yield processes
+    processes.close()
+
+
+def assert_same(a: Batch, b: Batch) -> None:
+    assert (a.step, a.image_index, a.sweep_index) == (b.step, b.image_index, b.sweep_index)
+    assert torch.equal(a.image, b.image)
+    assert (a.sweep is None) == (b.sweep is None)
+    if a.sweep is not None and b.sweep is not None:
+        for f in fields(a.sweep):
+            mine, other = getattr(a.sweep, f.name), getattr(b.sweep, f.name)
+            assert mine.dtype == other.dtype and torch.equal(mine, other)
+
+
+def alive(loader: LoaderProcesses) -> list[bool]:
+    workers = getattr(loader.batches, "_workers", [])
+    return [worker.is_alive() for worker in workers]
+
+
+def test_the_option_swaps_one_stage() -> None:
+    stages = build_stages({"workers": parameters_of("workers")})
+    assert stages.claims == {"next_batch": "workers"}
+    others = {f.name for f in fields(Stages)} - {"next_batch", "claims", "closers"}
+    assert all(getattr(stages, name) is getattr(Stages(), name) for name in others)
+    stages.close()
+
+
+def test_batches_are_bitwise_those_of_the_baseline(plan: BatchPlan, loader: LoaderProcesses) -> None:
+    for step in range(25):  # more than an epoch
+        assert_same(loader(plan, step), plan.load(step))
+
+
+def test_any_step_may_come_next(plan: BatchPlan, loader: LoaderProcesses) -> None:
+    for step in (7, 8, 3, 4, 1000, 1000, 0):
+        assert_same(loader(plan, step), plan.load(step))
+
+
+def test_a_plan_without_lidar_works_too(plan: BatchPlan, loader: LoaderProcesses) -> None:
+    bare = BatchPlan(plan.capture, plan.seed, lidar_rays=0)
+    assert_same(loader(bare, 5), bare.load(5))
+
+
+def test_another_plan_takes_effect_at_once(plan: BatchPlan, loader: LoaderProcesses) -> None:
+    other = BatchPlan(plan.capture, plan.seed + 1, plan.lidar_rays)
+    assert_same(loader(plan, 0), plan.load(0))
+    assert_same(loader(other, 1), other.load(1))
+
+
+def test_processes_end_on_close_and_no_sooner(plan: BatchPlan) -> None:
+    loader = LoaderProcesses(count=2, ahead=2)
+    assert alive(loader) == []  # they start with the first batch
+    loader(plan, 0)
+    workers = list(loader.batches._workers)  # type: ignore[union-attr]
+    assert alive(loader) == [True, True]
+    loader.close()
+    assert not any(worker.is_alive() for worker in workers)
+    loader.close()
+    assert_same(loader(plan, 1), plan.load(1))  # and may start again
+    loader.close()
+
+
+def test_a_jump_leaves_no_process_behind(plan: BatchPlan, loader: LoaderProcesses) -> None:
+    loader(plan, 0)
+    workers = list(loader.batches._workers)  # type: ignore[union-attr]
+    loader(plan, 50)
+    assert not any(worker.is_alive() for worker in workers)
+
+
+def test_an_error_in_a_process_reaches_the_caller(tmp_path: Path, loader: LoaderProcesses) -> None:
+    path = tmp_path / "gone.pack"
+    write_pack(tiny_capture(), path)
+    plan = BatchPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
+    path.unlink()
+    with pytest.raises(Exception, match=r"gone\.pack"):
+        loader(plan, 0)
+
+
+def test_training_is_bitwise_the_same(tmp_path: Path) -> None:
+    def trained(stages: Stages) -> TrainState:
+        state = tiny_state(tiny_config(steps=5))
+        try:
+            train(stages, state, tmp_path / "checkpoint.pt")
+        finally:
+            stages.close()
+        return state
+
+    plain, option = trained(Stages()), trained(build_stages({"workers": parameters_of("workers")}))
+    for name, value in plain.scene.parameters().items():
+        assert torch.equal(value, option.scene.parameters()[name]), name

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints are whole, come back as they were, and execute nothing."""
+
+import os
+import pickle
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from mutations import mutated
+from tiny_capture import tiny_config, tiny_state
+
+from nurec_lite.base.files import OutputError
+from nurec_lite.config import to_dict
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict
+from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+HISTORY = [{"step": 1, "seconds": 0.5, "gaussians": 400, "psnr": 12.5}]
+
+
+def trained() -> TrainState:
+    state, stages = tiny_state(), Stages()
+    stages.step(stages, state, stages.next_batch(state.plan, 0))
+    return state
+
+
+def save(state: TrainState, path: Path, step: int = 1) -> None:
+    counters = {"step": step, "seconds": 2.5}
+    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, HISTORY)
+
+
+def test_everything_comes_back(tmp_path: Path) -> None:
+    state, path = trained(), tmp_path / "deep" / "folder" / "checkpoint.pt"
+    save(state, path)
+    content = load_checkpoint(path, "cpu")
+    scene = scene_from_dict(content["scene"])
+    for name, value in state.scene.parameters().items():
+        assert torch.equal(scene.parameters()[name], value) and scene.parameters()[name].dtype == value.dtype
+        assert not scene.parameters()[name].requires_grad
+    assert torch.equal(scene.gaussians.node, state.scene.gaussians.node)
+    for f in fields(Tracks):
+        old, new = getattr(state.scene.tracks, f.name), getattr(scene.tracks, f.name)
+        assert torch.equal(old, new) if isinstance(old, torch.Tensor) else old == new
+    assert scene.tracks.times.dtype == torch.float64
+    optimizer = make_optimizer(scene, state.config.lr)
+    optimizer.load_state_dict(content["optimizer"])
+    for name, parameter in scene.parameters().items():
+        for key, value in state.optimizer.state[state.scene.parameters()[name]].items():
+            assert torch.equal(optimizer.state[parameter][key], value)
+    assert torch.equal(content["generator"], state.generator.get_state())
+    assert content["config"] == to_dict(tiny_config())
+    assert content["counters"] == {"step": 1, "seconds": 2.5}
+
+
+def test_only_the_file_itself_is_left(tmp_path: Path) -> None:
+    state, path = trained(), tmp_path / "checkpoint.pt"
+    save(state, path, 1)
+    save(state, path, 2)
+    assert [p.name for p in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert load_checkpoint(path, "cpu")["counters"]["step"] == 2
+
+
+@pytest.mark.parametrize("moment", ["writing", "flushing", "renaming"])
+@pytest.mark.parametrize("before", [True, False])
+def test_a_failure_while_saving_keeps_the_previous_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str, before: bool
+) -> None:
+    state, path = trained(), tmp_path / "checkpoint.pt"
+    if before:
+        save(state, path, 1)
+
+    def half(content: Any, file: Any) -> None:
+        file.write(b"half of it")
+        raise OSError("disk full")
+
+    def fail(*args: Any) -> None:
+        raise OSError("disk full")
+
+    owner, name, stub = {
+        "writing": (torch, "save", half), "flushing": (os, "fsync", fail), "renaming": (Path, "replace", fail)
+    }[moment]  # fmt: skip
+    with monkeypatch.context() as patch, pytest.raises(OutputError, match="disk full"):
+        patch.setattr(owner, name, stub)
+        save(state, path, 2)
+    assert [p.name for p in tmp_path.iterdir()] == (["checkpoint.pt"] if before else [])
+    if before:
+        assert load_checkpoint(path, "cpu")["counters"]["step"] == 1
+
+
+def test_the_file_is_flushed_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    fsync, rename = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda fd: (events.append("flush"), fsync(fd))[1])
+    monkeypatch.setattr(Path, "replace", lambda a, b: (events.append("rename"), rename(a, b))[1])
+    save(trained(), tmp_path / "checkpoint.pt")
+    assert events == ["flush", "rename"]
+
+
+class Malicious:
+    """Unpickling this creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.mkdir, (str(self.path),))
+
+
+@pytest.mark.parametrize("form", ["torch", "pickle"])
+def test_nothing_in_a_file_is_executed(tmp_path: Path, form: str) -> None:
+    path, mark = tmp_path / "evil.pt", tmp_path / "executed"
+    content = {"format": 1, "scene": Malicious(mark)}
+    if form == "torch":
+        torch.save(content, path)
+    else:
+        path.write_bytes(pickle.dumps(content, protocol=2))
+    with pytest.raises(CheckpointError, match=r"evil\.pt"):
+        load_checkpoint(path, "cpu")
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("keep", [0.0, 0.3, 0.99])
+def test_a_truncated_file_is_an_error_that_names_it(tmp_path: Path, keep: float) -> None:
+    path = tmp_path / "cut.pt"
+    save(trained(), path)
+    data = path.read_bytes()
+    path.write_bytes(data[: int(keep * len(data))])
+    with pytest.raises(CheckpointError, match=r"cut\.pt is not a whole checkpoint"):
+        load_checkpoint(path, "cpu")
+
+
+@pytest.mark.parametrize("content", [{"format": 99}, {}, [1, 2], torch.zeros(3)])
+def test_a_file_of_another_format_is_an_error_that_names_it(tmp_path: Path, content: Any) -> None:
+    path = tmp_path / "other.pt"
+    torch.save(content, path)
+    with pytest.raises(CheckpointError, match=r"other\.pt is not a checkpoint of this version"):
+        load_checkpoint(path, "cpu")
+
+
+def test_something_else_altogether_is_an_error_that_names_it(tmp_path: Path) -> None:
+    path = tmp_path / "text.pt"
+    path.write_text("hello")
+    with pytest.raises(CheckpointError, match=r"text\.pt"):
+        load_checkpoint(path, "cpu")
+    with pytest.raises(CheckpointError, match=r"absent\.pt does not exist"):
+        load_checkpoint(tmp_path / "absent.pt", "cpu")
+    with pytest.raises(CheckpointError, match="does not exist"):
+        load_checkpoint(tmp_path, "cpu")
+
+
+def test_a_saved_scene_holds_every_gaussian(tmp_path: Path) -> None:
+    state = trained()
+    save(state, tmp_path / "checkpoint.pt")
+    scene = scene_from_dict(load_checkpoint(tmp_path / "checkpoint.pt", "cpu")["scene"])
+    for f in fields(Gaussians):
+        assert torch.equal(getattr(scene.gaussians, f.name), getattr(state.scene.gaussians, f.name))
+
+
+def small_checkpoint(path: Path) -> bytes:
+    """Of a few Gaussians, so that thousands are read in seconds."""
+    state = tiny_state()
+    gaussians = Gaussians(
+        **{f.name: getattr(state.scene.gaussians, f.name)[:3].detach().clone() for f in fields(Gaussians)}
+    )
+    state.scene = replace(state.scene, gaussians=gaussians, sky=state.scene.sky[:, :2, :2].detach().clone())
+    state.optimizer = make_optimizer(state.scene, state.config.lr)
+    save(state, path)
+    return path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return small_checkpoint(tmp_path_factory.mktemp("whole") / "small.pt")
+
+
+def assert_equal_content(a: Any, b: Any) -> None:
+    assert type(a) is type(b)
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_equal_content(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            assert_equal_content(x, y)
+    else:
+        assert a == b
+
+
+@pytest.mark.slow
+@settings(max_examples=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_mutated_file_is_refused_or_reads_the_same(tmp_path: Path, whole: bytes, data: st.DataObject) -> None:
+    path, damaged = tmp_path / "damaged.pt", tmp_path / "whole.pt"
+    path.write_bytes(data.draw(mutated(whole)))
+    damaged.write_bytes(whole)
+    try:
+        found = load_checkpoint(path, "cpu")
+    except CheckpointError as error:
+        assert "damaged.pt is not a" in str(error) and "\n" not in str(error) and len(str(error)) < 600
+        return
+    assert_equal_content(found, load_checkpoint(damaged, "cpu"))

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import gaussian_filter1d
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.splat.render import LidarReturns
+from nurec_lite.training.losses import (
+    LossWeights,
+    drop_loss,
+    exposure_regulariser,
+    image_loss,
+    lidar_loss,
+    regularisers,
+    ssim,
+    weighted_sum,
+)
+
+F64 = torch.float64
+
+
+def ssim_by_definition(a: np.ndarray, b: np.ndarray) -> float:
+    """Pixel by pixel: the 11x11 neighbourhood, zero outside the image, weighted by a Gaussian of sigma 1.5 that sums to 1."""
+    at = np.arange(-5, 6)
+    window = np.exp(-(at[:, None] ** 2 + at[None] ** 2) / (2 * 1.5**2))
+    window = (window / window.sum())[..., None]
+    padded_a, padded_b = (np.pad(x, ((5, 5), (5, 5), (0, 0))) for x in (a, b))
+    values = []
+    for i, j in np.ndindex(a.shape[:2]):
+        x, y = padded_a[i : i + 11, j : j + 11], padded_b[i : i + 11, j : j + 11]
+        mx, my = (window * x).sum((0, 1)), (window * y).sum((0, 1))
+        vx, vy = (window * x * x).sum((0, 1)) - mx**2, (window * y * y).sum((0, 1)) - my**2
+        cxy = (window * x * y).sum((0, 1)) - mx * my
+        values.append((2 * mx * my + 1e-4) * (2 * cxy + 9e-4) / ((mx**2 + my**2 + 1e-4) * (vx + vy + 9e-4)))
+    return float(np.mean(values))
+
+
+def ssim_by_scipy(a: np.ndarray, b: np.ndarray) -> float:
+    def blur(x: np.ndarray) -> np.ndarray:
+        for axis in (0, 1):
+            x = gaussian_filter1d(x, 1.5, axis=axis, mode="constant", radius=5)
+        return x
+
+    mx, my = blur(a), blur(b)
+    vx, vy, cxy = blur(a * a) - mx**2, blur(b * b) - my**2, blur(a * b) - mx * my
+    return float(np.mean((2 * mx * my + 1e-4) * (2 * cxy + 9e-4) / ((mx**2 + my**2 + 1e-4) * (vx + vy + 9e-4))))
+
+
+def noisy_pair(height: int, width: int) -> tuple[Tensor, Tensor]:
+    a = torch.rand(height, width, 3, dtype=F64)
+    return a, (a + 0.2 * torch.randn_like(a)).clamp(0, 1)
+
+
+@pytest.mark.parametrize("size", [(17, 23), (11, 11), (5, 30), (1, 1)])
+def test_ssim_is_its_definition(size: tuple[int, int]) -> None:
+    a, b = noisy_pair(*size)
+    assert float(ssim(a, b)) == pytest.approx(ssim_by_definition(a.numpy(), b.numpy()), abs=1e-12)
+
+
+def test_ssim_agrees_with_scipy_in_single_precision() -> None:
+    a, b = noisy_pair(60, 80)
+    assert float(ssim(a.float(), b.float())) == pytest.approx(ssim_by_scipy(a.numpy(), b.numpy()), abs=1e-5)
+
+
+def test_ssim_of_equal_images_is_one_and_symmetric() -> None:
+    a, b = noisy_pair(20, 30)
+    assert float(ssim(a, a)) == pytest.approx(1, abs=1e-12)
+    assert float(ssim(a, b)) == pytest.approx(float(ssim(b, a)), abs=1e-12)
+    assert float(ssim(a, b)) < 0.99
+
+
+def test_ssim_gradient() -> None:
+    a, b = noisy_pair(3, 4)
+    assert gradcheck(lambda x: ssim(x, b), a.requires_grad_())
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0])
+def test_ssim_gradient_is_finite_on_flat_images(value: float) -> None:
+    a = torch.full((12, 12, 3), value, requires_grad=True)
+    ssim(a, torch.full((12, 12, 3), value)).backward()
+    assert a.grad is not None and a.grad.isfinite().all()
+
+
+def test_image_loss_mixes_l1_and_ssim() -> None:
+    a, b = noisy_pair(13, 15)
+    l1 = float((a - b).abs().mean())
+    assert float(image_loss(a, b)) == pytest.approx(0.8 * l1 + 0.2 * (1 - ssim_by_definition(a.numpy(), b.numpy())))
+    assert float(image_loss(a, b, ssim_weight=0)) == pytest.approx(l1)
+    assert float(image_loss(a, a)) == pytest.approx(0, abs=1e-12)
+
+
+def rays(returned: list[bool]) -> tuple[LidarReturns, Sweep]:
+    """Three rays: rendered ranges 10, 20, 30 and measured ones 12, 0, 29."""
+    hit = torch.tensor(returned)
+    returns = LidarReturns(
+        distance=torch.tensor([10.0, 20, 30], requires_grad=True),
+        median=torch.tensor([10.0, 20, 30]),
+        intensity=torch.tensor([0.5, 0.9, 0.1], requires_grad=True),
+        drop=torch.tensor([0.2, 0.6, 0.5], requires_grad=True),
+        opacity=torch.ones(3),
+    )
+    ranges, intensities = torch.tensor([12.0, 0, 29]) * hit, torch.tensor([0.25, 0, 0.4]) * hit
+    return returns, Sweep(torch.zeros(3, 3), ranges, intensities, torch.zeros(3), torch.zeros(3).long(), hit)
+
+
+def test_lidar_loss_by_hand() -> None:
+    terms = lidar_loss(*rays([True, False, True]))
+    assert set(terms) == {"range", "intensity", "drop"}
+    assert terms["range"].item() == pytest.approx((2 + 1) / 2)
+    assert terms["intensity"].item() == pytest.approx((0.25 + 0.3) / 2)
+    assert terms["drop"].item() == pytest.approx(-(math.log(0.8) + math.log(0.6) + math.log(0.5)) / 3)
+
+
+def test_lidar_loss_has_no_gradient_where_nothing_returned() -> None:
+    returns, sweep = rays([True, False, True])
+    weighted_sum(lidar_loss(returns, sweep), LossWeights()).backward()
+    assert returns.distance.grad is not None and returns.intensity.grad is not None
+    torch.testing.assert_close(returns.distance.grad, 0.1 * torch.tensor([-0.5, 0, 0.5]))
+    assert returns.intensity.grad[1] == 0
+
+
+def test_lidar_loss_without_returns_is_zero_not_nan() -> None:
+    returns, sweep = rays([False, False, False])
+    terms = lidar_loss(returns, sweep)
+    assert terms["range"].item() == 0 and terms["intensity"].item() == 0
+    assert terms["drop"].item() == pytest.approx(-(math.log(0.2) + math.log(0.6) + math.log(0.5)) / 3)
+    weighted_sum(terms, LossWeights()).backward()
+    assert returns.distance.grad is not None and (returns.distance.grad == 0).all()
+
+
+def test_no_rays_at_all() -> None:
+    nothing = torch.zeros(0)
+    sweep = Sweep(nothing.view(0, 3), nothing, nothing, nothing, nothing.long(), nothing.bool())
+    assert all(float(term) == 0 for term in lidar_loss(LidarReturns(*(nothing,) * 5), sweep).values())
+
+
+def test_certain_but_wrong_ray_drop_costs_a_finite_amount() -> None:
+    loss = drop_loss(torch.tensor([0.0, 1.0]), torch.tensor([False, True]))
+    assert float(loss) == pytest.approx(-math.log(1e-6), rel=0.01)
+    assert float(drop_loss(torch.tensor([1.0, 0.0]), torch.tensor([False, True]))) == pytest.approx(0, abs=1e-5)
+
+
+def test_regularisers_and_weights() -> None:
+    terms = regularisers(torch.tensor([0.2, 0.6]), torch.tensor([[1.0, 2, 3], [4, 5, 6]]))
+    terms["exposure"] = exposure_regulariser(torch.tensor([[[0.0, 0, 0], [3.0, 0, 0]]]))
+    assert terms["opacity"].item() == pytest.approx(0.4) and terms["scale"].item() == pytest.approx(3.5)
+    assert terms["exposure"].item() == pytest.approx(1.5)
+    weights = LossWeights(opacity=10, scale=100, exposure=1000)
+    assert float(weighted_sum(terms, weights)) == pytest.approx(4 + 350 + 1500)
+
+
+@pytest.mark.gpu
+def test_losses_do_not_wait_for_the_gpu() -> None:
+    returns, sweep = rays([True, False, True])
+    returns = LidarReturns(*(getattr(returns, f).detach().cuda() for f in LidarReturns.__dataclass_fields__))
+    sweep, image = sweep.to("cuda"), torch.rand(20, 30, 3, device="cuda", requires_grad=True)
+    target = torch.rand_like(image)
+    image_loss(image, target).backward()  # loads the libraries
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        weighted_sum({"image": image_loss(image, target)} | lidar_loss(returns, sweep), LossWeights()).backward()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
