@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.pack import read_pack
-from nurec_lite.capture.simulate import SimulationConfig, main, simulate, simulate_depth
+from nurec_lite.capture.simulate import simulate, simulate_depth
+from nurec_lite.capture.simulate.__main__ import main
 from nurec_lite.capture.simulate.drive import Drive, exposure
 from nurec_lite.capture.simulate.noise import band, pulses
+from nurec_lite.capture.simulate.world import SimulationConfig
 from nurec_lite.capture.types import Capture, CaptureError, Frame, ImageFrame
 from nurec_lite.geometry.camera import pixel_directions, shutter_fraction
 from nurec_lite.geometry.lidar import Sweep
