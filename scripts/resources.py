@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from nurec_lite.base.paths import resource
-from nurec_lite.native.build import FLAGS, find_tools
+from nurec_lite.native.build import find_tools, flags_of
 from nurec_lite.profiling import names
 
 ARCHITECTURES = ("80", "89", "90", "100", "120")
@@ -44,15 +44,18 @@ def measure(
     nvcc: str,
     extra: str = "",  # flags
 ) -> Table:
-    sources = sorted(path for path in resource("kernels/cuda").glob("*.cu") if "#include <cub/" not in path.read_text())
+    sources = [path for path in cuda_sources() if "#include <cub/" not in path.read_text()]
+    names = [str(path.relative_to(resource("kernels"))) for path in sources]
     with ThreadPoolExecutor() as pool:
-        return dict(
-            zip((p.name for p in sources), pool.map(lambda p: _measure_file(nvcc, p, extra), sources), strict=True)
-        )
+        return dict(zip(names, pool.map(lambda p: _measure_file(nvcc, p, extra), sources), strict=True))
+
+
+def cuda_sources() -> list[Path]:
+    return sorted(resource("kernels").glob("*/*.cu"))
 
 
 def _measure_file(nvcc: str, source: Path, extra: str) -> dict[str, dict[str, Usage]]:
-    flags = f"{FLAGS.get(f'cuda/{source.name}', FLAGS['cuda'])} {extra}".split()
+    flags = f"{flags_of(source.relative_to(resource('kernels')))} {extra}".split()
     targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
     with tempfile.TemporaryDirectory() as folder:
         out = ["-fatbin", "-o", f"{folder}/out.fatbin", str(source)]

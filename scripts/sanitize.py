@@ -54,7 +54,7 @@ BACKWARD = (
     "split_backward,shared_memory",
     "split_backward,launch_bounds,shared_memory",
 )
-MANY_TILES = 3000  # as kernels/cuda/backward_table.h has it
+MANY_TILES = 3000  # as kernels/render/backward_table.h has it
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),

@@ -100,8 +100,8 @@ def compile_variant(
 ) -> dict[str, Usage]:  # of the swept kernel, by architecture
     tools = find_tools(architectures[0])
     assert tools.nvcc is not None
-    flags = ["-ccbin", tools.compiler, *FLAGS["cuda/render_backward_camera.cu"].split(), "--resource-usage"]
-    flags += ["-I", str(resource("kernels/cuda"))]
+    flags = ["-ccbin", tools.compiler, *FLAGS["render/render_backward_camera.cu"].split(), "--resource-usage"]
+    flags += ["-I", str(resource("kernels/render"))]
     flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
     out = ["-fatbin", "-o", "/dev/null"] if target is None else ["-shared", "-o", str(target)]
     ran = subprocess.run([tools.nvcc, *flags, *defines, *out, str(SOURCE)], capture_output=True, text=True, check=False)
@@ -152,7 +152,7 @@ def occupancy(
 class Problem:
     """One backward pass over a view, as the kernels take it. Tensors live as long as it does."""
 
-    numbers: list[int]  # what kernels/cuda/render.h lists, in the order in which backward_variant.cu reads it
+    numbers: list[int]  # what kernels/render/params.h lists, in the order in which backward_variant.cu reads it
     gradients: dict[str, Tensor]
     sums: Tensor  # zeros before each pass
     keep: list[Tensor]  # the operator's 14, rows, 3 outputs, their gradients, and those above

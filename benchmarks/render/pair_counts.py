@@ -63,7 +63,7 @@ def count_pairs(
 
 
 def summed(
-    counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/math/counts.h lists them
+    counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/count_pairs/counts.h lists them
     pairs: PairList,
     n_rays: int,
 ) -> PairCounts:

@@ -27,18 +27,18 @@ LIBRARY = "nurec_lite.so"
 _TORCH = Path(torch.__file__).parent
 _FAST = "-O3 -march=native -fno-math-errno -fopenmp -std=c++17 -fPIC"
 _CUDA = "-O3 -std=c++17 -Xcompiler -fPIC --expt-relaxed-constexpr -lineinfo"
-FLAGS = {  # by folder, or by file where one needs its own
+FLAGS = {  # by kind, or by file where one needs its own
     "cpu": _FAST,
-    "cpu/render_forward.cpp": f"{_FAST} -ffast-math",  # vector exp; inputs are checked to be finite
-    "cpu/render_backward.cpp": f"{_FAST} -ffast-math",
+    "render/render_forward_cpu.cpp": f"{_FAST} -ffast-math",  # vector exp; inputs are checked to be finite
+    "render/render_backward_cpu.cpp": f"{_FAST} -ffast-math",
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
-    "cuda/count.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
-    "cuda/render_forward.cu": f"{_CUDA} --use_fast_math",
-    "cuda/render_backward.cu": f"{_CUDA} --use_fast_math",
-    "cuda/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
-    "cuda/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
-    "cuda/render_backward_split.cu": f"{_CUDA} --use_fast_math",
+    "count_pairs/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
+    "render/render_forward.cu": f"{_CUDA} --use_fast_math",
+    "render/render_backward.cu": f"{_CUDA} --use_fast_math",
+    "render/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
+    "render/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
+    "render/render_backward_split.cu": f"{_CUDA} --use_fast_math",
 }
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
 
@@ -112,21 +112,41 @@ def _find_nvcc() -> str:
     return nvcc
 
 
+def kind_of(path: Path) -> str | None:
+    """cpu: a driver by OpenMP; cuda: one for the GPU; torch: a binding; None: a header, which is compiled with these."""
+    if path.suffix == ".cu":
+        return "cuda"
+    if path.suffix != ".cpp":
+        return None
+    return "torch" if path.name.startswith("torch_") else "cpu"
+
+
+def needs_nvcc(path: Path) -> bool:
+    return kind_of(path) == "cuda" or path.stem.endswith("_cuda")
+
+
+def flags_of(path: Path) -> str:
+    """Of a source, relative to kernels/."""
+    return FLAGS.get(str(path), FLAGS[str(kind_of(path))])
+
+
 def sources(tools: Toolchain) -> list[Path]:
     """What is compiled, relative to kernels/."""
+    return [path for path in _files(tools) if kind_of(path)]
+
+
+def _files(tools: Toolchain) -> list[Path]:
+    """Sources and headers, relative to kernels/, but for sources that need a compiler that is not there."""
     root = resource("kernels")
-    patterns = ["cpu/*.cpp", "torch/*.cpp"] + (["cuda/*.cu"] if tools.nvcc else [])
-    found = [path.relative_to(root) for pattern in patterns for path in sorted(root.glob(pattern))]
-    return [path for path in found if tools.nvcc or not path.stem.endswith("_cuda")]
+    found = [p.relative_to(root) for p in sorted(root.glob("*/*")) if p.suffix in (".cuh", ".h", ".cpp", ".cu")]
+    return [path for path in found if tools.nvcc or not needs_nvcc(path)]
 
 
 def fingerprint(tools: Toolchain) -> str:
     """Changes with sources, flags, compilers, torch, and the processor that -march=native stands for."""
     root, digest = resource("kernels"), hashlib.sha256()
-    folders = ["math", "cpu", "torch"] + (["cuda"] if tools.nvcc else [])
-    found = [path for folder in folders for path in (root / folder).rglob("*")]
-    for path in sorted(p for p in found if p.suffix in (".cuh", ".h", ".cpp", ".cu")):
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in _files(tools):
+        digest.update(str(path).encode() + b"\0" + (root / path).read_bytes() + b"\0")
     versions = [_output(tools.compiler, "--version"), _output(tools.nvcc, "--version") if tools.nvcc else ""]
     parts = [str(FLAGS), _link_flags(tools), torch.__version__, tools.architecture, _processor(), *versions]
     digest.update("\0".join(parts).encode())
@@ -189,8 +209,8 @@ def _quoted(argument: str) -> str:
 
 
 def _flags(tools: Toolchain, path: Path) -> str:
-    flags = FLAGS.get(str(path), FLAGS[path.parent.name])
-    if path.parent.name != "torch":
+    flags = flags_of(path)
+    if kind_of(path) != "torch":
         return flags
     homes = [_TORCH, *([tools.cuda_home] if tools.nvcc else [])]
     return " ".join([flags, *(f"-isystem {_quoted(str(home / 'include'))}" for home in homes)])

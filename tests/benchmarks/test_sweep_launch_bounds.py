@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sweep of launch bounds: which variants there are, what the compiler says of one, which is picked, and that the libraries are called
-as they want to be, on a CPU by way of the emulation (kernels/emulation)."""
+as they want to be, on a CPU by way of the emulation (tests/emulation)."""
 
 import csv
 import json
@@ -193,10 +193,10 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Library]:
     found = {}
     for name, own in defines.items():
         folder, root = tmp_path_factory.mktemp("sweep"), resource("kernels")
-        files = {folder / part / path.name: path for part in ("math", "cuda") for path in (root / part).iterdir()}
-        emulation._rewrite(files | {folder / "cuda" / SOURCE.name: SOURCE})
+        files = {folder / path.relative_to(root): path for path in root.glob("*/*")}
+        emulation._rewrite(files | {folder / "render" / SOURCE.name: SOURCE})
         pairs = [d.removeprefix("-D").replace("=", " ") for d in own]
-        wrapper = folder / "cuda" / "variant.cu"
+        wrapper = folder / "render" / "variant.cu"
         wrapper.write_text("".join(f"#define {pair}\n" for pair in pairs) + f'#include "{SOURCE.name}"\n')
         found[name] = Library(emulation._compiled([wrapper], folder))
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA's sources as plain C++ for kernels/emulation: launches, shared memory and the dispatch key are written another way, line by line.
+"""CUDA's sources as plain C++ for the emulation: launches, shared memory and the dispatch key are written another way, line by line.
 
     kernel<targs><<<grid, block>>>(args)        emulation::launch("kernel<targs>", emulation::Grid(grid, block), kernel<targs>, args)
     __shared__ float a[2], b;                   an array that is filled with 0xff when a block begins

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA drivers, compiled for the CPU: kernels/cuda and kernels/torch/*_cuda.cpp, rewritten, over the headers of kernels/emulation.
+"""The CUDA drivers and their bindings of kernels/, compiled for the CPU: rewritten, over the headers beside this file.
 
 With NUREC_LITE_EMULATE_CUDA=1 in the environment tests/conftest.py calls `install`, and the operators torch.ops.nurec_lite.* of CPU
 tensors are then those of the GPU. Operators without a CUDA driver keep that of the CPU.
@@ -19,15 +19,15 @@ from nurec_lite.native import build, ops
 from nurec_lite.native import stages as native
 
 EMULATED = os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1"
-FOLDERS = ("math", "cpu", "cuda", "torch")  # of kernels/, whose files are rewritten
+OWN = Path(__file__).parent  # include/ stands in for CUDA's headers, runtime/ runs blocks and threads
 _CHECKED = "-fsanitize=alignment,bounds -fno-sanitize-recover=all -Werror=undef"
-FLAGS = {  # by folder
+FLAGS = {  # by kind, as nurec_lite.native.build tells kinds apart
     "cpu": build.FLAGS["cpu"],
     # nvcc includes cuda_runtime.h, too. Nothing is fused: vectors and scalars would be fused in different ways, and where both are of
     # one value, such as g x e of a response, sums of their products that should cancel would not.
     "cuda": f"-O2 -ffp-contract=off -fno-strict-aliasing -std=c++20 -fPIC -include cuda_runtime.h {_CHECKED} -x c++",
     "torch": "-O1 -std=c++20 -fPIC",
-    "emulation": "-O2 -std=c++20 -fPIC",
+    "runtime": "-O2 -std=c++20 -fPIC",
 }
 
 
@@ -46,7 +46,7 @@ def library() -> Path:
     folder = build.cache_folder() / f"emulation_{_digest(root)}"
     folder.mkdir(parents=True, exist_ok=True)
     with build._alone(folder / "lock"):
-        _rewrite({folder / name / path.name: path for name in FOLDERS for path in (root / name).iterdir()})
+        _rewrite({folder / path.relative_to(root): path for path in root.glob("*/*")})
         return _compiled(sources(folder), folder)
 
 
@@ -54,8 +54,9 @@ def compiled(
     source: Path,  # a .cu file that is no part of kernels/
     folder: Path,  # for all that is made
 ) -> Path:  # of a library without the operators
-    _rewrite({folder / "cuda" / source.name: source})
-    return _compiled([folder / "cuda" / source.name], folder)
+    target = folder / "source" / source.name
+    _rewrite({target: source})
+    return _compiled([target], folder)
 
 
 def _digest(root: Path) -> str:
@@ -79,12 +80,12 @@ def _rewrite(wanted: dict[Path, Path]) -> None:
 
 def sources(kernels: Path) -> list[Path]:
     """What is compiled of the rewritten folders: all CUDA drivers, and those of the CPU for what has no other."""
-    cuda = sorted((kernels / "torch").glob("*_cuda.cpp"))
-    twins = {path.with_stem(path.stem.removesuffix("_cuda") + "_cpu") for path in cuda}
-    others = sorted(set((kernels / "torch").glob("*.cpp")) - {*cuda, *twins})
+    found = {kind: {p for p in kernels.glob("*/*.c*") if build.kind_of(p) == kind} for kind in ("cpu", "cuda", "torch")}
+    cuda = {path for path in found["torch"] if build.needs_nvcc(path)}
+    others = found["torch"] - cuda - {path.with_stem(path.stem.removesuffix("_cuda") + "_cpu") for path in cuda}
     alone = any(path.stem.endswith("_cpu") for path in others)
-    cpu = sorted((kernels / "cpu").glob("*.cpp" if alone else "check.cpp"))
-    return [*sorted((kernels / "cuda").glob("*.cu")), *cuda, *others, *cpu]
+    cpu = {path for path in found["cpu"] if alone or path.stem == "check_cpu"}
+    return sorted(found["cuda"] | cuda | others | cpu)
 
 
 def _compiled(sources: list[Path], folder: Path) -> Path:
@@ -97,16 +98,17 @@ def _compiled(sources: list[Path], folder: Path) -> Path:
 
 
 def _ninja_file(sources: list[Path], target: Path) -> str:
-    tools, own = build.find_tools(""), resource("kernels/emulation")
+    tools = build.find_tools("")
     compiler, torch_headers = build._quoted(tools.compiler), build._quoted(str(build._TORCH / "include"))
-    headers = f"-I {build._quoted(str(own))} -isystem {torch_headers}"
+    headers = f"-I {build._quoted(str(OWN / 'include'))} -isystem {torch_headers}"
     lines = [
         "rule cxx", f"  command = {compiler} $flags {headers} -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
         "rule link", f"  command = {compiler} -shared $in -o $out.tmp $flags && mv $out.tmp $out",
     ]  # fmt: skip
     objects = []
-    for path in [*sources, *sorted(own.glob("*.cpp"))]:
+    for path in [*sources, *sorted((OWN / "runtime").glob("*.cpp"))]:
         objects.append(f"{path.parent.name}_{path.stem}.o")
-        lines += [f"build {objects[-1]}: cxx {build._escaped(path)}", f"  flags = {FLAGS[path.parent.name]}"]
+        flags = FLAGS["runtime" if path.parent.parent == OWN else str(build.kind_of(path))]
+        lines += [f"build {objects[-1]}: cxx {build._escaped(path)}", f"  flags = {flags}"]
     lines += [f"build {build._escaped(target)}: link {' '.join(objects)}", f"  flags = {build._link_flags(tools)}", ""]
     return "\n".join(lines)

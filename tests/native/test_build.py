@@ -30,11 +30,11 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small stand-in for kernels/, and an empty cache."""
     root = tmp_path / "kernels"
     for name, text in {
-        "cpu/one.cpp": '#include "one.h"\n' + ANSWER,
-        "cpu/one.h": "#define ANSWER_OF_HEADER 42\n",
-        "torch/two.cpp": "int two() { return 2; }\n",
-        "torch/two_cuda.cpp": "#error only where nvcc is\n",
-        "cuda/three.cu": "#error only where nvcc is\n",
+        "first/one_cpu.cpp": '#include "one.h"\n' + ANSWER,
+        "first/one.h": "#define ANSWER_OF_HEADER 42\n",
+        "first/torch_two.cpp": "int two() { return 2; }\n",
+        "first/torch_two_cuda.cpp": "#error only where nvcc is\n",
+        "second/three.cu": "#error only where nvcc is\n",
         "math/four.cuh": "",
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def compiled(log: Path) -> list[str]:
 def test_it_is_built_and_kept(calls: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first = library()
     assert first.parent.parent == tmp_path / "cache" and answer(first) == 42
-    assert compiled(calls) == ["cpu_one.o", "torch_two.o"]
+    assert compiled(calls) == ["first_one_cpu.o", "first_torch_two.o"]
     said = capfd.readouterr().err
     assert f"compiling the kernels, 3 steps (once; kept in {first.parent})" in said and "kernels are compiled" in said
     start = time.perf_counter()
@@ -96,7 +96,7 @@ def test_the_cache_lies_in_the_user_s_cache(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_changed_header_builds_anew_and_both_are_kept(kernels: Path) -> None:
     old = library()
-    (kernels / "cpu/one.h").write_text("#define ANSWER_OF_HEADER 43\n")
+    (kernels / "first/one.h").write_text("#define ANSWER_OF_HEADER 43\n")
     new = library()
     assert old != new and (answer(old), answer(new)) == (42, 43)
 
@@ -110,7 +110,7 @@ def test_folders_may_have_any_name(kernels: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CXX", str(script(odd / "g++", f'exec {COMPILER} "$@"')))
     (odd / "torch").symlink_to(Path(torch.__file__).parent)
     monkeypatch.setattr(build, "_TORCH", odd / "torch")
-    (kernels / "torch/two.cpp").write_text("#include <c10/macros/Macros.h>\n")
+    (kernels / "first/torch_two.cpp").write_text("#include <c10/macros/Macros.h>\n")
     assert answer(library()) == 42
 
 
@@ -135,7 +135,8 @@ def test_the_fingerprint_stays_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cpu/one.cpp", "cpu/one.h", "torch/two.cpp", "math/four.cuh", "math/new.cuh", "cpu/new.cpp"]
+    "name",
+    ["first/one_cpu.cpp", "first/one.h", "first/torch_two.cpp", "math/four.cuh", "math/new.cuh", "first/new_cpu.cpp"],
 )
 def test_the_fingerprint_knows_every_source(name: str, kernels: Path) -> None:
     before = fingerprint(tools())
@@ -144,7 +145,7 @@ def test_the_fingerprint_knows_every_source(name: str, kernels: Path) -> None:
     assert fingerprint(tools()) != before
 
 
-@pytest.mark.parametrize("name", ["README.md", "cuda/three.cu", "cuda/new.cuh", "testing/new.cpp"])
+@pytest.mark.parametrize("name", ["README.md", "second/three.cu", "first/torch_new_cuda.cpp", "first/more/new.cpp"])
 def test_the_fingerprint_leaves_out_what_is_not_compiled(name: str, kernels: Path) -> None:
     before = fingerprint(tools())
     (kernels / name).parent.mkdir(exist_ok=True)
@@ -154,7 +155,7 @@ def test_the_fingerprint_leaves_out_what_is_not_compiled(name: str, kernels: Pat
 
 def test_a_renamed_source_is_another_one(kernels: Path) -> None:
     before = fingerprint(tools())
-    (kernels / "cpu/one.cpp").rename(kernels / "cpu/uno.cpp")
+    (kernels / "first/one_cpu.cpp").rename(kernels / "first/uno_cpu.cpp")
     assert fingerprint(tools()) != before
 
 
@@ -242,7 +243,7 @@ def test_with_nvcc_kernels_for_the_gpu_are_compiled_too(monkeypatch: pytest.Monk
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "my cuda"))
     found = build.find_tools("90")
     assert found.nvcc == str(nvcc) and found.cuda_home == tmp_path / "my cuda"
-    assert [p.name for p in build.sources(found)] == ["one.cpp", "two.cpp", "two_cuda.cpp", "three.cu"]
+    assert [p.name for p in build.sources(found)] == ["one_cpu.cpp", "torch_two.cpp", "torch_two_cuda.cpp", "three.cu"]
     text = build.ninja_file(found, tmp_path / LIBRARY)
     assert "arch=compute_90,code=sm_90" in text and f"-isystem '{tmp_path}/my cuda/include'" in text
 
@@ -251,7 +252,7 @@ def test_with_nvcc_kernels_for_the_gpu_are_compiled_too(monkeypatch: pytest.Monk
 
 
 def test_an_error_of_the_compiler_is_told_and_leaves_nothing(kernels: Path, calls: Path) -> None:
-    (kernels / "cpu/one.cpp").write_text("int a;\n#error broken on purpose\n")
+    (kernels / "first/one_cpu.cpp").write_text("int a;\n#error broken on purpose\n")
     for _ in range(2):  # and again at the next try
         with pytest.raises(
             BuildError, match=r"do not compile here \(.*error.*broken on purpose\); see .*build\.log, or run with ops=r"
@@ -259,7 +260,7 @@ def test_an_error_of_the_compiler_is_told_and_leaves_nothing(kernels: Path, call
             library()
     log = Path(str(caught.value).split("see ")[1].split(",")[0])
     assert "broken on purpose" in log.read_text() and not (log.parent / LIBRARY).exists()
-    (kernels / "cpu/one.cpp").write_text(ANSWER.replace("ANSWER_OF_HEADER", "44"))
+    (kernels / "first/one_cpu.cpp").write_text(ANSWER.replace("ANSWER_OF_HEADER", "44"))
     assert answer(library()) == 44
 
 
@@ -272,7 +273,7 @@ def test_an_error_of_the_linker_is_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_errors_are_found_in_any_language(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
-    (kernels / "cpu/one.cpp").write_text("#error broken on purpose\n")
+    (kernels / "first/one_cpu.cpp").write_text("#error broken on purpose\n")
     with pytest.raises(BuildError, match="error: #error broken on purpose"):
         library()
 
@@ -281,9 +282,9 @@ def test_what_is_half_built_is_no_library(calls: Path) -> None:
     folder = build.cache_folder() / fingerprint(build.find_tools(""))
     folder.mkdir(parents=True)
     (folder / f"{LIBRARY}.tmp").write_bytes(b"half")
-    (folder / "cpu_one.o").write_bytes(b"half")
+    (folder / "first_one_cpu.o").write_bytes(b"half")
     (folder / "build.ninja").write_text("half")
-    assert answer(library()) == 42 and compiled(calls) == ["cpu_one.o", "torch_two.o"]
+    assert answer(library()) == 42 and compiled(calls) == ["first_one_cpu.o", "first_torch_two.o"]
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -323,7 +324,7 @@ def test_two_processes_build_once(calls: Path) -> None:
     for other in others:
         other.join(30)
         assert other.exitcode == 0
-    assert compiled(calls) == ["cpu_one.o", "torch_two.o"]
+    assert compiled(calls) == ["first_one_cpu.o", "first_torch_two.o"]
 
 
 def test_a_lock_that_nobody_holds_blocks_nothing(tmp_path: Path) -> None:
@@ -369,9 +370,7 @@ def test_a_killed_process_leaves_its_lock_to_ninja_and_then_to_nobody(calls: Pat
 
 def test_a_build_from_the_command_line_of_another_python() -> None:
     """The real kernels, in a process of its own whose PATH lacks the environment: found in the cache or built."""
-    code = (
-        "from nurec_lite import ops; ops.load(); import torch; print(torch.ops.nurec_lite.render.default._schema.name)"
-    )
+    code = "from nurec_lite.native import ops; ops.load(); import torch; print(torch.ops.nurec_lite.render.default._schema.name)"
     environment = {k: v for k, v in os.environ.items() if k not in ("NUREC_LITE_CACHE", "VIRTUAL_ENV")}
     environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
     environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA drivers on the CPU (kernels/emulation): the tests of parity over them, and the emulation itself on small kernels."""
+"""The CUDA drivers on the CPU (tests/emulation): the tests of parity over them, and the emulation itself on small kernels."""
 
 import ctypes
 import os
@@ -14,17 +14,19 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from cuda_rewriting import RewritingError, rewritten
-from emulation import EMULATED, compiled
+from emulation import EMULATED, OWN, compiled
 
 from nurec_lite.native.build import BuildError
 
-TESTS = Path(__file__).parent
-FILES = {"test_parted.py"} | {  # and those that choose between devices
-    path.name
-    for path in TESTS.glob("test_*.py")
+TESTS = Path(__file__).parents[1]
+PROBE = OWN / "probe.cu"
+FILES = {"scene/test_parted.py"} | {  # and those that choose between devices
+    str(path.relative_to(TESTS))
+    for folder in ("native", "opt")
+    for path in (TESTS / folder).glob("test_*.py")
     if re.search(r"\bDEVICES\b", path.read_text()) and path != Path(__file__)
 }
-RENDER = "test_parity_render.py"
+RENDER = "native/test_parity_render.py"
 RUNS = {  # files, which of their tests, and how many must have passed; all of RENDER over all instances takes two minutes
     "render": ([RENDER], "not cpu-split", 170),
     "render, other instances": (
@@ -32,7 +34,8 @@ RUNS = {  # files, which of their tests, and how many must have passed; all of R
     ),
     "others": (sorted(FILES - {RENDER}), "", 600),
     "in a random order": (
-        [RENDER, "test_parity_project.py", "test_parity_tiles.py", "test_move_actors.py", "test_split_backward.py"],
+        [RENDER, *(f"native/test_{name}.py" for name in ("parity_project", "parity_tiles", "move_actors")),
+         "opt/test_split_backward.py"],
         "test_cameras or test_lidars or any_length or hundreds or test_lists_of or test_patterns or test_values", 200,
     ),
 }  # fmt: skip
@@ -77,12 +80,12 @@ def test_parity(run: str, runs: dict[str, tuple[subprocess.Popen[str], Path]]) -
 def test_operators_of_tensors_on_the_cpu_are_the_emulated_ones() -> None:
     """1025 colours are five blocks of 256 threads."""
     code = (
-        "import ctypes, emulation, torch; from nurec_lite import ops; emulation.install(); ops.load();"
+        "import ctypes, emulation, torch; from nurec_lite.native import ops; emulation.install(); ops.load();"
         "torch.ops.nurec_lite.sh_colour(torch.zeros(1025, 4, 3), torch.zeros(1025, 3));"
         "library = ctypes.CDLL(str(emulation.library()));"
         "print(ctypes.c_uint64.in_dll(library, 'nurec_emulated_blocks').value)"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert ran.stdout.strip() == "5"
 
@@ -118,7 +121,7 @@ def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def probe(objects: Path) -> Probe:
-    return Probe(ctypes.CDLL(str(compiled(TESTS / "emulation_probe.cu", objects))))
+    return Probe(ctypes.CDLL(str(compiled(PROBE, objects))))
 
 
 @pytest.fixture(params=["", "1", "2"], ids=["ascending", "random", "otherwise random"])
@@ -131,7 +134,7 @@ def zeros(n: int) -> torch.Tensor:
 
 
 def line_of(text: str, nth: int = 1) -> int:
-    lines = (TESTS / "emulation_probe.cu").read_text().splitlines()
+    lines = PROBE.read_text().splitlines()
     return [k for k, line in enumerate(lines, 1) if text in line][nth - 1]
 
 
@@ -140,8 +143,8 @@ def test_threads_that_wait_at_different_barriers(probe: Probe) -> None:
     said = probe.error("two_barriers")
     first, second = line_of("        __syncthreads();"), line_of("        __syncthreads();", 2)
     assert said.startswith("emulated CUDA: kernel, block (0, 0, 0): threads wait for one another for ever:")
-    assert f"threads 0-39 wait at __syncthreads ({TESTS}/emulation_probe.cu:{first})" in said
-    assert f"threads 40-63 wait at __syncthreads ({TESTS}/emulation_probe.cu:{second})" in said
+    assert f"threads 0-39 wait at __syncthreads ({PROBE}:{first})" in said
+    assert f"threads 40-63 wait at __syncthreads ({PROBE}:{second})" in said
     assert probe.run("with_barrier")[:3] == [163, 100, 101]  # an error leaves nothing behind
 
 
@@ -155,9 +158,7 @@ def test_threads_that_have_ended_are_not_waited_for_at_barriers(probe: Probe) ->
 def test_lanes_that_have_ended_are_waited_for_by_their_warp(probe: Probe) -> None:
     said = probe.error("lane_that_left")
     line = line_of("int(threadIdx.x), 1)")
-    assert (
-        f"threads 32-36, 38-63 wait at __shfl_xor_sync of mask 0xffffffff ({TESTS}/emulation_probe.cu:{line})" in said
-    )
+    assert f"threads 32-36, 38-63 wait at __shfl_xor_sync of mask 0xffffffff ({PROBE}:{line})" in said
     assert "threads 0-31, 37 have ended" in said
 
 
@@ -219,7 +220,7 @@ def test_indices_beyond_shared_memory(probe: Probe) -> None:
     assert probe.run("beyond", 4)[0] == 1
     line = line_of("    a[threadIdx.x] = 1;")
     said = probe.error("beyond", 5)
-    assert f"thread 4: index 4 lies outside of the array ({TESTS}/emulation_probe.cu:{line})" in said
+    assert f"thread 4: index 4 lies outside of the array ({PROBE}:{line})" in said
 
 
 def test_vectors_that_are_not_aligned(probe: Probe) -> None:

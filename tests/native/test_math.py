@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from kernel_math import F64, autograd, call, close, differences
+from kernel_math import F64, ROWS, autograd, call, close, differences
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -57,11 +57,11 @@ def directions() -> Tensor:
 
 def test_every_function_is_exported_and_every_export_is_tested() -> None:
     headers = "".join(path.read_text() for path in sorted(resource("kernels/math").glob("*.cuh")))
-    source = resource("kernels/testing/math.cpp").read_text()
+    source = (ROWS / "math.cpp").read_text()
     declared = set(re.findall(r"^ *NUREC_FN [^=;{]*?(\w+|operator.)\(", headers, re.MULTILINE))
     assert len(declared) > 50
     used = {"operator" + s for s in "+-*"} | set(re.findall(r"\w+", source))
-    assert not declared - used, "functions of kernels/math that kernels/testing/math.cpp does not call"
+    assert not declared - used, "functions of kernels/math that math_rows/math.cpp does not call"
     exported = set(re.findall(r"NUREC_EXPORT\((\w+?)(?:_##S)?, ", source))
     tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_math*.py"))
     named = {name for name in exported if re.search(rf'"{name.removesuffix("_backward")}["_]', tests)}

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from kernel_math import ROWS
 
 from nurec_lite.base.paths import resource
 from nurec_lite.native.build import BuildError, find_tools
@@ -19,6 +20,7 @@ from scripts.resources import (
     Usage,
     budget_of,
     budget_text,
+    cuda_sources,
     excess,
     measure,
     parse,
@@ -75,8 +77,8 @@ def test_kernels_stay_within_their_budget(table: Table) -> None:
 def test_kernels_are_measured_on_every_architecture(table: Table) -> None:
     declared = sum(
         len(re.findall(r"__global__ ", path.read_text()))
-        for path in resource("kernels/cuda").iterdir()
-        if path.is_file()
+        for path in resource("kernels").glob("*/*")
+        if path.suffix in (".cu", ".cuh")
     )
     kernels = {kernel.split("<")[0] for kernels in table.values() for kernel in kernels}
     assert len(kernels) == declared
@@ -85,15 +87,15 @@ def test_kernels_are_measured_on_every_architecture(table: Table) -> None:
 
 @pytest.mark.slow
 def test_every_formula_compiles_for_the_device(nvcc: str, tmp_path: Path) -> None:
-    """Kernels use but some of them. `kernels/testing` calls each from a kernel when nvcc compiles it."""
+    """Kernels use but some of them. `math_rows` calls each from a kernel when nvcc compiles it."""
     flags = ["-x", "cu", "-std=c++17", "--expt-relaxed-constexpr", "-arch=sm_90", "-fatbin"]
-    source = str(resource("kernels/testing/math.cpp"))
+    source = str(ROWS / "math.cpp")
     ran = subprocess.run([nvcc, *flags, source, "-o", str(tmp_path / "math.fatbin")], capture_output=True, text=True)
     assert ran.returncode == 0 and "warning" not in ran.stderr, ran.stderr
 
 
 def test_files_with_cub_hold_no_kernels_of_ours() -> None:
-    for path in resource("kernels/cuda").glob("*.cu"):
+    for path in cuda_sources():
         text = path.read_text()
         assert "#include <cub/" not in text or "__global__" not in text, f"{path.name} would not be measured"
 

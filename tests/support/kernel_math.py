@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The functions of kernels/math over rows of numbers in float64: kernels/testing/math.cpp, compiled at first use and kept."""
+"""The functions of kernels/math over rows of numbers in float64: tests/native/math_rows, compiled at first use and kept."""
 
 import ctypes
 import hashlib
@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -17,19 +18,20 @@ from nurec_lite.native import build
 
 F64 = torch.float64
 FLAGS = "-O2 -std=c++17 -shared -fPIC"
+ROWS = Path(__file__).parents[1] / "native/math_rows"
 
 
 @cache
 def library() -> ctypes.CDLL:
     compiler, digest = build.find_tools("").compiler, hashlib.sha256(FLAGS.encode())
-    for path in sorted([*resource("kernels/math").iterdir(), *resource("kernels/testing").iterdir()]):
+    for path in sorted([*resource("kernels/math").iterdir(), *ROWS.iterdir()]):
         digest.update(path.read_bytes())
     digest.update(subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout)
     target = build.cache_folder() / f"math_{digest.hexdigest()[:16]}.so"
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_suffix(f".{os.getpid()}")
-        source = str(resource("kernels/testing/math.cpp"))
+        source = str(ROWS / "math.cpp")
         subprocess.run([compiler, *FLAGS.split(), source, "-o", str(temporary)], check=True)
         temporary.replace(target)
     return ctypes.CDLL(str(target))

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The grid over a lidar's sphere: where a direction lies in it.
+#pragma once
+
+#include "../project/params.h"
+
+namespace nurec::cuda {
+
+__device__ inline int64_t band_of(Cells const& cells, float elevation) {
+    int64_t low = 0, high = cells.bands - 1;
+    while (low < high) {
+        int64_t const middle = (low + high) / 2;
+        if (cells.edges[middle] < elevation)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+__device__ inline int64_t column_of(Cells const& cells, float azimuth) {  // not wrapped
+    float const column = floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns));
+    return static_cast<int64_t>(larger(smaller(column, 1e15f), -1e15f));  // whatever the azimuth, an integer holds it
+}
+
+__device__ inline int64_t wrapped(int64_t column, int64_t columns) {
+    int64_t const rest = column % columns;
+    return rest < 0 ? rest + columns : rest;
+}
+
+__device__ inline int cell_of(Cells const& cells, float const* d) {
+    Place<float> const at = spherical(Vec3<float>{d[0], d[1], d[2]});
+    return static_cast<int>(band_of(cells, at.v) * cells.columns + wrapped(column_of(cells, at.u), cells.columns));
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a Gaussian's numbers lie: with those that stand still, or with those that move.
+#pragma once
+
+#include "gaussians.h"
+#include "../math/se3.cuh"
+#include "triples.cuh"
+
+namespace nurec::cuda {
+
+__device__ inline Quat<float> load_quat(float const* a, int64_t i) {
+    return {a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]};
+}
+
+__device__ inline void store_quat(float* a, int64_t i, Quat<float> q) {
+    a[4 * i] = q.w, a[4 * i + 1] = q.x, a[4 * i + 2] = q.y, a[4 * i + 3] = q.z;
+}
+
+__device__ inline Vec3<float> mean_of(Gaussians const& g, int64_t i) {
+    return (i < g.n_still ? load3(g.still_means, i) : load3(g.means, i - g.n_still)) - g.centre;
+}
+
+__device__ inline Quat<float> quat_of(Gaussians const& g, int64_t i) {
+    return i < g.n_still ? load_quat(g.still_quats, i) : load_quat(g.quats, i - g.n_still);
+}
+
+__device__ inline Vec3<float> velocity_of(Gaussians const& g, int64_t i) {
+    return i < g.n_still ? Vec3<float>{0, 0, 0} : load3(g.velocities, i - g.n_still);
+}
+
+__device__ inline void store_placed(GaussianGrads const& d, int64_t n_still, int64_t i, Vec3<float> mean, Quat<float> q,
+                                    Vec3<float> v) {
+    if (i < n_still) {
+        store3(d.still_means, i, mean), store_quat(d.still_quats, i, q);
+    } else {
+        int64_t const a = i - n_still;
+        store3(d.means, a, mean), store_quat(d.quats, a, q), store3(d.velocities, a, v);
+    }
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sentences for operators that are called wrongly.
+//
+// What tensors hold is looked at, too, on the CPU: that is cheap beside rendering. On CUDA the host would have to wait
+// for the device in every call, so there it happens only if the environment has NUREC_LITE_CHECK=1.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <cstdlib>
+#include <initializer_list>
+#include <optional>
+#include <string_view>
+
+#include "check_cpu.h"
+
+namespace nurec {
+
+constexpr int64_t MAX_SIDE = 1 << 16;  // of an image or of a grid: products of two stay far from overflowing
+
+constexpr int64_t MAX_ROOM = int64_t(1) << 31;  // entries of a view's lists: more than any GPU has memory for
+
+// -1 in `shape` stands for any size.
+inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType dtype,
+                         std::initializer_list<int64_t> shape, at::Device device) {
+    bool fits = t.dim() == static_cast<int64_t>(shape.size());
+    int64_t k = 0;
+    for (int64_t const size : shape) {
+        fits = fits && (size < 0 || t.size(k) == size);
+        ++k;
+    }
+    TORCH_CHECK_VALUE(fits, name, " has shape ", t.sizes(), ", but must have ",
+                      at::IntArrayRef(shape.begin(), shape.size()), " (-1: any)");
+    TORCH_CHECK_TYPE(t.scalar_type() == dtype, name, " is ", t.scalar_type(), ", but must be ", dtype);
+    TORCH_CHECK_VALUE(t.device() == device, name, " is on ", t.device(), ", but must be on ", device);
+    TORCH_CHECK_VALUE(t.is_contiguous(), name, " is not contiguous; call .contiguous()");
+}
+
+inline void check_count(int64_t value, char const* name, int64_t most) {
+    TORCH_CHECK_VALUE(value > 0 && value <= most, name, " is ", value, ", but must be 1 to ", most);
+}
+
+inline void check_room(int64_t room) {
+    TORCH_CHECK_VALUE(room >= 0 && room <= MAX_ROOM, "room is ", room, ", but must be 0 to ", MAX_ROOM);
+}
+
+inline void check_image(int64_t width, int64_t height, int64_t tile) {
+    check_count(width, "width", MAX_SIDE);
+    check_count(height, "height", MAX_SIDE);
+    check_count(tile, "tile", MAX_SIDE);
+}
+
+// Where the values can be read; nothing where they are not to be.
+inline std::optional<at::Tensor> values_of(at::Tensor const& t) {
+    if (t.device().is_cpu()) return t;
+    char const* const asked = std::getenv("NUREC_LITE_CHECK");
+    return asked && std::string_view(asked) == "1" ? std::optional<at::Tensor>(t.cpu()) : std::nullopt;
+}
+
+// Row of the first value that breaks a rule, for messages.
+inline int64_t row_of(at::Tensor const& t, int64_t place) {
+    return place / (t.numel() / t.size(0));
+}
+
+inline void check_finite(at::Tensor const& t, char const* name) {
+    auto const host = values_of(t);
+    if (!host) return;
+    auto const* values = host->const_data_ptr<float>();
+    int64_t const place = cpu::first_not_finite(values, host->numel());
+    TORCH_CHECK_VALUE(place < 0, name, " holds ", values[place], " in row ", row_of(t, place), ", but must be finite");
+}
+
+inline void check_positive(at::Tensor const& t, char const* name) {
+    auto const host = values_of(t);
+    if (!host) return;
+    auto const* values = host->const_data_ptr<float>();
+    int64_t const place = cpu::first_not_positive(values, host->numel());
+    TORCH_CHECK_VALUE(place < 0, name, " holds ", values[place], " in row ", row_of(t, place), ", but must be above 0");
+}
+
+// low <= values < high.
+inline void check_range(at::Tensor const& t, char const* name, int64_t low, int64_t high) {
+    auto const host = values_of(t);
+    if (!host) return;
+    auto const* values = host->const_data_ptr<int64_t>();
+    int64_t const place = cpu::first_outside(values, host->numel(), low, high);
+    TORCH_CHECK_VALUE(place < 0, name, " holds ", values[place], " in row ", row_of(t, place),
+                      ", but must be at least ", low, " and below ", high);
+}
+
+template <class T>
+void check_ascends(at::Tensor const& t, char const* name) {
+    auto const host = values_of(t);
+    if (!host) return;
+    int64_t const place = cpu::first_descent(host->const_data_ptr<T>(), host->numel());
+    TORCH_CHECK_VALUE(place < 0, name, " falls in row ", place, ", but must ascend");
+}
+
+// The grid over a lidar's sphere and the directions of its rays.
+inline void check_cells(at::Tensor const& directions, at::Tensor const& edges, int64_t columns, at::Device device) {
+    check_tensor(directions, "directions", at::kFloat, {-1, 3}, device);
+    check_tensor(edges, "edges", at::kFloat, {-1}, device);
+    check_count(columns, "columns", MAX_SIDE);
+    check_finite(directions, "directions");
+    check_finite(edges, "edges");
+    check_ascends<float>(edges, "edges");
+}
+
+inline void check_projection(at::Tensor const& low, at::Tensor const& high, at::Tensor const& index) {
+    check_tensor(index, "index", at::kLong, {-1}, index.device());
+    check_tensor(low, "low", at::kFloat, {index.size(0), 2}, index.device());
+    check_tensor(high, "high", at::kFloat, {index.size(0), 2}, index.device());
+    check_finite(low, "low");
+    check_finite(high, "high");
+}
+
+}  // namespace nurec

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rays_cpu.h"
+
+namespace nurec::cpu {
+namespace {
+
+void store(float* a, int64_t i, Vec3<float> v) {
+    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
+}
+
+template <bool ALIKE>
+void make(RayParams const& p) {
+    Pose<float> const shared = sensor_at(p.path, ALIKE ? p.fractions[0] : 0.f);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < p.n; ++i) {
+        float const fraction = p.fractions[ALIKE ? 0 : i], *const d = p.directions + 3 * i;
+        Pose<float> const pose = ALIKE ? shared : sensor_at(p.path, fraction);
+        Ray<float> const ray = ray_at(p.path, pose, {d[0], d[1], d[2]}, fraction);
+        store(p.origins, i, ray.r);
+        store(p.world, i, ray.d);
+        p.delays[i] = ray.dt;
+    }
+}
+
+}  // namespace
+
+void make_rays(RayParams const& p) {
+    if (!p.n) return;
+    p.alike ? make<true>(p) : make<false>(p);
+}
+
+}  // namespace nurec::cpu

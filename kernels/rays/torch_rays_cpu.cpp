@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::rays on the CPU.
+#include <torch/library.h>
+
+#include "rays_cpu.h"
+#include "torch_rays.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+
+std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& trajectory, Tensor const& directions, Tensor const& fractions) {
+    return rays_by<cpu::RayParams>(&cpu::make_rays, trajectory, directions, fractions);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
+    m.impl("rays", &rays);
+}
+
+}  // namespace nurec

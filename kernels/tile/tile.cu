@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists of the Gaussians that each tile looks at. Entries are written Gaussian after Gaussian, nearest first, so a
+// stable sort by tile keeps the order of depth.
+#include "../common/cells.cuh"
+#include "../common/sort.h"
+
+namespace nurec::cuda {
+namespace {
+
+struct Box {
+    int64_t x0, x1, y0, y1;  // inclusive; columns of a lidar are not wrapped
+};
+
+__device__ int64_t clamped(float a, int64_t low, int64_t high) {
+    return a > float(high) ? high : a < float(low) ? low : int64_t(a);
+}
+
+// Pixel centres of tile i lie in [tile i + 0.5, tile (i + 1) - 0.5].
+__device__ Box camera_box(TileParams const& p, int64_t i) {
+    auto const size = float(p.tile);
+    int64_t const nx = (p.width + p.tile - 1) / p.tile, ny = (p.height + p.tile - 1) / p.tile;
+    float const *low = p.low + 2 * i, *high = p.high + 2 * i;
+    return {
+        clamped(ceilf((low[0] - (size - 0.5f)) / size), 0, nx), clamped(floorf((high[0] - 0.5f) / size), -1, nx - 1),
+        clamped(ceilf((low[1] - (size - 0.5f)) / size), 0, ny), clamped(floorf((high[1] - 0.5f) / size), -1, ny - 1)};
+}
+
+__device__ Box lidar_box(TileParams const& p, int64_t i) {
+    int64_t const x0 = column_of(p.cells, p.low[2 * i]), x1 = column_of(p.cells, p.high[2 * i]);
+    return {x0, min(x1, x0 + p.cells.columns - 1), band_of(p.cells, p.low[2 * i + 1]),
+            band_of(p.cells, p.high[2 * i + 1])};
+}
+
+// Calls a function with every tile that a Gaussian is listed in.
+template <class Function>
+__device__ void for_each_tile(TileParams const& p, int64_t i, Function const& function) {
+    Box const box = p.is_camera ? camera_box(p, i) : lidar_box(p, i);
+    int64_t const nx = p.is_camera ? (p.width + p.tile - 1) / p.tile : p.cells.columns;
+    for (int64_t y = box.y0; y <= box.y1; ++y) {
+        for (int64_t x = box.x0; x <= box.x1; ++x) {
+            if (p.is_camera) {
+                function(y * nx + x);
+            } else {
+                int64_t const cell = y * nx + wrapped(x, nx);
+                for (int64_t copy = p.first[cell]; copy < p.first[cell + 1]; ++copy) function(copy);
+            }
+        }
+    }
+}
+
+__global__ void count_kernel(TileParams p, int64_t* counts) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (i > p.v) return;
+    int64_t n = 0;
+    if (i < p.v) for_each_tile(p, i, [&](int64_t) { ++n; });
+    counts[i] = n;
+}
+
+__global__ void emit_kernel(TileParams p, int64_t const* counts, int64_t room, uint32_t* tiles, uint32_t* gaussians) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (i >= p.v) return;
+    int64_t place = counts[i];
+    for_each_tile(p, i, [&](int64_t tile) {
+        if (place < room) {
+            tiles[place] = uint32_t(tile);
+            gaussians[place] = uint32_t(p.index[i]);
+        }
+        ++place;
+    });
+}
+
+// offsets[t] is the first entry of tile t or of a later one. What is no entry has a number beyond the last tile.
+__global__ void offsets_kernel(uint32_t const* tiles, uint32_t const* sorted, int64_t room, int64_t n_tiles,
+                               int64_t* offsets, int64_t* gaussians) {
+    int64_t const e = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (e > room) return;
+    int64_t const before = e == 0 ? -1 : min(int64_t(tiles[e - 1]), n_tiles);
+    int64_t const here = e == room ? n_tiles : min(int64_t(tiles[e]), n_tiles);
+    for (int64_t t = before + 1; t <= here; ++t) offsets[t] = e;
+    if (e < room) gaussians[e] = here < n_tiles ? int64_t(sorted[e]) : 0;
+}
+
+int bits_for(int64_t n) {
+    int bits = 1;
+    while ((int64_t(1) << bits) < n) ++bits;
+    return bits;
+}
+
+__global__ void cells_kernel(Cells cells, int* cell, int64_t* counts) {
+    int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (r >= cells.n_rays) return;
+    cell[r] = cell_of(cells, cells.directions + 3 * r);
+    atomicAdd(reinterpret_cast<unsigned long long*>(counts) + cell[r], 1ull);
+}
+
+__global__ void tiles_of_cells_kernel(int64_t n_cells, int64_t max_rays, int64_t* counts) {
+    int64_t const c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (c <= n_cells) counts[c] = c < n_cells ? (counts[c] + max_rays - 1) / max_rays : 0;
+}
+
+__global__ void number_kernel(int64_t n, uint32_t* out) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (i < n) out[i] = uint32_t(i);
+}
+
+// Rays sorted by cell: the nth ray of its cell goes to the nth place of the cell's tiles.
+__global__ void place_rays_kernel(Cells cells, int64_t max_rays, uint32_t const* sorted_cell, uint32_t const* sorted,
+                                  int64_t const* first, int64_t* rays) {
+    int64_t const e = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (e >= cells.n_rays) return;
+    uint32_t const cell = sorted_cell[e];
+    int64_t low = 0, high = e;  // the first entry of this cell
+    while (low < high) {
+        int64_t const middle = (low + high) / 2;
+        if (sorted_cell[middle] < cell)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    rays[first[cell] * max_rays + (e - low)] = sorted[e];
+}
+
+}  // namespace
+
+void count_entries(TileParams const& p, int64_t* counts, Allocator const& memory, cudaStream_t stream) {
+    auto* each = memory.array<int64_t>(p.v + 1);
+    count_kernel<<<blocks_for(p.v + 1), THREADS, 0, stream>>>(p, each);
+    exclusive_sum(each, counts, p.v + 1, memory, stream);
+}
+
+// What stays free is sorted behind the last tile: all of its bits are ones.
+void list_entries(TileParams const& p, int64_t const* counts, int64_t room, int64_t* offsets, int64_t* gaussians,
+                  Allocator const& memory, cudaStream_t stream) {
+    uint32_t *tiles = memory.array<uint32_t>(room), *sorted_tiles = memory.array<uint32_t>(room);
+    uint32_t *members = memory.array<uint32_t>(room), *sorted = memory.array<uint32_t>(room);
+    cudaMemsetAsync(tiles, 0xff, sizeof(uint32_t) * room, stream);
+    cudaMemsetAsync(members, 0, sizeof(uint32_t) * room, stream);
+    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, stream>>>(p, counts, room, tiles, members);
+    if (room) sort_pairs({room, tiles, members, sorted_tiles, sorted}, bits_for(p.n_tiles + 1), memory, stream);
+    offsets_kernel<<<blocks_for(room + 1), THREADS, 0, stream>>>(sorted_tiles, sorted, room, p.n_tiles, offsets,
+                                                                 gaussians);
+}
+
+void count_ray_tiles(Cells const& cells, int64_t max_rays, int* cell, int64_t* first, Allocator const& memory,
+                     cudaStream_t stream) {
+    int64_t const n = cells.bands * cells.columns;
+    auto* counts = memory.array<int64_t>(n + 1);
+    cudaMemsetAsync(counts, 0, sizeof(int64_t) * (n + 1), stream);
+    if (cells.n_rays) cells_kernel<<<blocks_for(cells.n_rays), THREADS, 0, stream>>>(cells, cell, counts);
+    tiles_of_cells_kernel<<<blocks_for(n + 1), THREADS, 0, stream>>>(n, max_rays, counts);
+    exclusive_sum(counts, first, n + 1, memory, stream);
+}
+
+void fill_ray_tiles(Cells const& cells, int64_t max_rays, int const* cell, int64_t const* first, int64_t n_tiles,
+                    int64_t* rays, Allocator const& memory, cudaStream_t stream) {
+    int64_t const n = cells.n_rays;
+    if (n_tiles) cudaMemsetAsync(rays, 0xff, sizeof(int64_t) * n_tiles * max_rays, stream);
+    if (!n) return;
+    uint32_t *sorted_cell = memory.array<uint32_t>(n), *sorted = memory.array<uint32_t>(n);
+    auto* number = memory.array<uint32_t>(n);
+    number_kernel<<<blocks_for(n), THREADS, 0, stream>>>(n, number);
+    auto const* keys = reinterpret_cast<uint32_t const*>(cell);  // not negative
+    sort_pairs({n, keys, number, sorted_cell, sorted}, bits_for(cells.bands * cells.columns), memory, stream);
+    place_rays_kernel<<<blocks_for(n), THREADS, 0, stream>>>(cells, max_rays, sorted_cell, sorted, first, rays);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every function of kernels/math in double precision, for the tests beside this folder.
+#include "../../../kernels/math/actors.cuh"
+#include "../../../kernels/math/blend.cuh"
+#include "../../../kernels/math/covariance.cuh"
+#include "../../../kernels/math/moments.cuh"
+#include "../../../kernels/math/pose.cuh"
+#include "../../../kernels/math/project.cuh"
+#include "../../../kernels/math/rays.cuh"
+#include "../../../kernels/math/sh.cuh"
+#include "rows.h"
+
+namespace nurec::testing {
+namespace {
+
+using D = double;
+using V = Vec3<D>;
+using Q = Quat<D>;
+using M = Mat3<D>;
+using F = Frame<D>;
+using Camera = CameraModel<D>;
+using Lidar = LidarModel<D>;
+
+template <int n>
+struct Array {
+    D a[n];
+};
+
+struct Seven {
+    Place<D> at[7];
+};
+
+// ---- vec
+
+NUREC_FN V plus(V a, V b) {
+    return a + b;
+}
+
+NUREC_FN V minus(V a, V b) {
+    return a - b;
+}
+
+NUREC_FN V times(D s, V a) {
+    return s * a;
+}
+
+NUREC_FN V matrix_times(M const& m, V a) {
+    return m * a;
+}
+
+NUREC_FN Q quat_plus(Q a, Q b) {
+    return a + b;
+}
+
+// ---- actors
+
+NUREC_FN D block_of_start(D start, D track, D size) {
+    return D(first_block(int64_t(start), int64_t(track), int64_t(size)));
+}
+
+NUREC_FN D block_is_not_before(D start, D track, D block, D size) {
+    return D(begins_by(int64_t(start), int64_t(track), int64_t(block), int64_t(size)));
+}
+
+NUREC_FN D blocks_between(D begin, D end, D size) {
+    return D(blocks_with_rows(int64_t(begin), int64_t(end), int64_t(size)));
+}
+
+NUREC_FN D block_to_track(Array<4> const& starts, D block, D size) {
+    int64_t const rows[] = {int64_t(starts.a[0]), int64_t(starts.a[1]), int64_t(starts.a[2]), int64_t(starts.a[3])};
+    return D(track_of_block(rows, 4, int64_t(block), int64_t(size)));
+}
+
+struct KeyNumbers {
+    D before, after, fraction, rate;
+};
+
+NUREC_FN KeyNumbers keys(Array<5> const& times, D begin, D end, D passed, D time) {
+    Keys const found = keys_around(times.a, int64_t(begin), int64_t(end), int64_t(passed), time);
+    return {D(found.before), D(found.after), found.fraction, found.rate};
+}
+
+NUREC_FN MovingPose<D> pose_plus(MovingPose<D> const& a, MovingPose<D> const& b) {
+    return a + b;
+}
+
+NUREC_FN Moved<D> moved_by_pose(MovingPose<D> const& pose, Vec3<D> mean, Quat<D> quat) {
+    return moved(pose, mean, quat);
+}
+
+NUREC_FN Moved<D> moved_by_matrices(MovingPose<D> const& pose, Vec3<D> mean, Quat<D> quat) {
+    return moved(matrices_of(pose), mean, quat);
+}
+
+// ---- gaussian
+
+NUREC_FN GaussianGrad<D> frame_backward(V mean, Q q, V s, V v, F const& d) {
+    return make_frame_backward(mean, q, s, v, make_frame(mean, q, s, v), d);
+}
+
+template <bool MOVING>
+NUREC_FN ResponseGrad<D> response_backward(F const& f, D opacity, Ray<D> const& ray, D d_alpha, D d_t) {
+    return respond_backward(f, opacity, respond<MOVING>(f, opacity, ray), d_alpha, d_t);
+}
+
+// ---- moments
+
+template <bool DISTANCE>
+NUREC_FN PassGrad<D> passed(F const& f, D opacity, Ray<D> const& ray, D d_alpha, D d_t) {
+    return pass_backward<DISTANCE>(f, opacity, respond<true>(f, opacity, ray), d_alpha, d_t);
+}
+
+template <bool MOVING, bool DISTANCE>
+NUREC_FN Moments<D> moments_with(Moments<D> sum, PassGrad<D> const& a, V e, D dt) {
+    add_moments<MOVING, DISTANCE>(a, e, dt, sum);
+    return sum;
+}
+
+NUREC_FN GaussianGrad<D> parameters_of(V mean, Q q, V s, V v, Moments<D> const& m) {
+    return moments_backward(q, s, make_frame(mean, q, s, v), m);
+}
+
+// ---- blend
+
+struct Blended {
+    D weight, T, open;
+};
+
+NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
+    bool still = open > 0;
+    D const weight = blend_weight(alpha, t, T, still);
+    return {weight, T, D(still)};
+}
+
+NUREC_FN D may_be_seen(D alpha, D t) {
+    return D(reaches(alpha, t));
+}
+
+struct BlendGrad {
+    D d_alpha, behind;
+};
+
+NUREC_FN BlendGrad alpha_gradient(D alpha, D weight, D T_before, D s, D behind) {
+    D const d_alpha = blend_backward(alpha, weight, T_before, s, behind);
+    return {d_alpha, behind};
+}
+
+// ---- sh
+
+template <int S>
+NUREC_FN Array<S> basis(V d) {
+    Array<S> out;
+    sh_basis(d, out.a);
+    return out;
+}
+
+template <int S>
+NUREC_FN V basis_backward(V d, Array<S> const& g) {
+    return sh_basis_backward(d, g.a);
+}
+
+template <int S>
+NUREC_FN V raw_colour(Array<3 * S> const& sh, Array<S> const& b) {
+    return sh_sum(sh.a, b.a);
+}
+
+template <int S>
+NUREC_FN V colour(Array<3 * S> const& sh, V d) {
+    return sh_colour<S>(sh.a, d);
+}
+
+template <int S>
+struct ColourGrad {
+    Array<3 * S> sh;
+    V d;
+};
+
+template <int S>
+NUREC_FN ColourGrad<S> colour_backward(Array<3 * S> const& sh, V d, V d_colour) {
+    ColourGrad<S> out;
+    out.d = sh_colour_backward<S>(sh.a, d, d_colour, out.sh.a);
+    return out;
+}
+
+// ---- sensor
+
+NUREC_FN V motion_at(Motion<D> const& motion, V p, V v, D fraction) {
+    return motion.at(p, v, fraction);
+}
+
+NUREC_FN Vec2<D> distort(Camera const& camera, Vec2<D> a) {
+    return camera.distort(a);
+}
+
+NUREC_FN Vec2<D> undistort(Camera const& camera, Vec2<D> a) {
+    return camera.undistort(a);
+}
+
+NUREC_FN Place<D> camera_project(Camera const& camera, V p) {
+    return camera.project(p);
+}
+
+NUREC_FN D camera_fraction(Camera const& camera, Vec2<D> pixel) {
+    return camera.fraction(pixel.x, pixel.y);
+}
+
+NUREC_FN Place<D> camera_appear(Camera const& camera, Motion<D> const& motion, V p, V v) {
+    return camera.appear(motion, p, v);
+}
+
+NUREC_FN D lidar_fraction(Lidar const& lidar, D azimuth) {
+    return lidar.fraction(azimuth);
+}
+
+NUREC_FN D lidar_lead(Lidar const& lidar, Motion<D> const& motion, V p, V v) {
+    return lidar.lead(motion, p, v);
+}
+
+struct Points {
+    V p[7];
+};
+
+NUREC_FN Seven lidar_appear(Lidar const& lidar, Motion<D> const& motion, Points const& p, V v) {
+    Seven out;
+    lidar.appear(motion, p.p, v, out.at);
+    return out;
+}
+
+// ---- rays
+
+NUREC_FN Ray<D> ray_of(Trajectory<D> const& path, V direction, D fraction) {
+    return ray_at(path, sensor_at(path, fraction), direction, fraction);
+}
+
+// ---- project
+
+NUREC_FN Points seven_points(V mean, Q q, V s) {
+    Points out;
+    sigma_points(mean, q, s, out.p);
+    return out;
+}
+
+NUREC_FN Bounds<D> bounds_of(Seven const& places, D reach) {
+    return unscented_bounds(places.at, reach);
+}
+
+NUREC_FN D is_any_nearer(Seven const& places, D limit) {
+    return any_nearer(places.at, limit);
+}
+
+NUREC_FN D is_finite(Bounds<D> const& b) {
+    return finite(b);
+}
+
+NUREC_FN D is_in_cone(Camera const& camera, V p, D radius) {
+    return in_cone(camera, p, radius);
+}
+
+}  // namespace
+}  // namespace nurec::testing
+
+using namespace nurec;
+using namespace nurec::testing;
+
+NUREC_EXPORT(plus, plus)
+NUREC_EXPORT(minus, minus)
+NUREC_EXPORT(times, times)
+NUREC_EXPORT(dot, dot<D>)
+NUREC_EXPORT(cross, cross<D>)
+NUREC_EXPORT(matrix_times, matrix_times)
+NUREC_EXPORT(transposed_times, transposed_times<D>)
+NUREC_EXPORT(transposed, transposed<D>)
+NUREC_EXPORT(smaller, smaller<D>)
+NUREC_EXPORT(larger, larger<D>)
+
+NUREC_EXPORT(quat_plus, quat_plus)
+NUREC_EXPORT(quat_conjugate, quat_conjugate<D>)
+NUREC_EXPORT(quat_multiply, quat_multiply<D>)
+NUREC_EXPORT(quat_multiply_backward, quat_multiply_backward<D>)
+NUREC_EXPORT(quat_rotate, quat_rotate<D>)
+NUREC_EXPORT(quat_rotate_backward, quat_rotate_backward<D>)
+NUREC_EXPORT(quat_to_matrix, quat_to_matrix<D>)
+NUREC_EXPORT(quat_to_matrix_backward, quat_to_matrix_backward<D>)
+
+NUREC_EXPORT(half_sinc, half_sinc<D>)
+NUREC_EXPORT(rotvec_to_quat, rotvec_to_quat<D>)
+NUREC_EXPORT(rotvec_to_quat_backward, rotvec_to_quat_backward<D>)
+NUREC_EXPORT(logarithm, logarithm<D>)
+NUREC_EXPORT(quat_to_rotvec, quat_to_rotvec<D>)
+NUREC_EXPORT(quat_to_rotvec_backward, quat_to_rotvec_backward<D>)
+NUREC_EXPORT(slerp, slerp<D>)
+NUREC_EXPORT(slerp_backward, slerp_backward<D>)
+NUREC_EXPORT(lerp, lerp<D>)
+NUREC_EXPORT(interpolate_between, interpolate_between<D>)
+NUREC_EXPORT(interpolate_between_backward, interpolate_between_backward<D>)
+
+NUREC_EXPORT(first_block, block_of_start)
+NUREC_EXPORT(begins_by, block_is_not_before)
+NUREC_EXPORT(blocks_with_rows, blocks_between)
+NUREC_EXPORT(track_of_block, block_to_track)
+NUREC_EXPORT(keys_around, keys)
+NUREC_EXPORT(length_of, length_of<D>)
+NUREC_EXPORT(normalized, normalized<D>)
+NUREC_EXPORT(normalized_backward, normalized_backward<D>)
+NUREC_EXPORT(pose_plus, pose_plus)
+NUREC_EXPORT(pose_at, pose_at<D>)
+NUREC_EXPORT(pose_at_backward, pose_at_backward<D>)
+NUREC_EXPORT(moved, moved_by_pose)
+NUREC_EXPORT(moved_by_matrices, moved_by_matrices)
+NUREC_EXPORT(moved_backward, moved_backward<D>)
+
+NUREC_EXPORT(scaled_axes, scaled_axes<D>)
+NUREC_EXPORT(covariance, covariance<D>)
+NUREC_EXPORT(covariance_backward, covariance_backward<D>)
+
+NUREC_EXPORT(make_frame, make_frame<D>)
+NUREC_EXPORT(make_frame_backward, frame_backward)
+NUREC_EXPORT(respond_still, respond<false, D>)
+NUREC_EXPORT(respond_moving, respond<true, D>)
+NUREC_EXPORT(respond_backward, response_backward<true>)
+
+NUREC_EXPORT(pass_alpha, passed<false>)
+NUREC_EXPORT(pass_alpha_and_t, passed<true>)
+NUREC_EXPORT(add_moments_alpha, moments_with<false, false>)
+NUREC_EXPORT(add_moments_alpha_moving, moments_with<true, false>)
+NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
+NUREC_EXPORT(moments_backward, parameters_of)
+
+NUREC_EXPORT(reaches, may_be_seen)
+NUREC_EXPORT(blend_weight, weight_of)
+NUREC_EXPORT(blend_backward, alpha_gradient)
+
+#define NUREC_EXPORT_SH(S)                                 \
+    NUREC_EXPORT(sh_basis_##S, basis<S>)                   \
+    NUREC_EXPORT(sh_basis_backward_##S, basis_backward<S>) \
+    NUREC_EXPORT(sh_sum_##S, raw_colour<S>)                \
+    NUREC_EXPORT(sh_colour_##S, colour<S>)                 \
+    NUREC_EXPORT(sh_colour_backward_##S, colour_backward<S>)
+NUREC_EXPORT_SH(1)
+NUREC_EXPORT_SH(4)
+NUREC_EXPORT_SH(9)
+NUREC_EXPORT_SH(16)
+
+NUREC_EXPORT(clamp01, clamp01<D>)
+NUREC_EXPORT(positive_remainder, positive_remainder<D>)
+NUREC_EXPORT(wrap_angle, wrap_angle<D>)
+NUREC_EXPORT(spherical, spherical<D>)
+NUREC_EXPORT(motion_at, motion_at)
+NUREC_EXPORT(distort, distort)
+NUREC_EXPORT(undistort, undistort)
+NUREC_EXPORT(camera_project, camera_project)
+NUREC_EXPORT(camera_fraction, camera_fraction)
+NUREC_EXPORT(camera_appear, camera_appear)
+NUREC_EXPORT(lidar_fraction, lidar_fraction)
+NUREC_EXPORT(lidar_lead, lidar_lead)
+NUREC_EXPORT(lidar_appear, lidar_appear)
+
+NUREC_EXPORT(ray_at, ray_of)
+
+NUREC_EXPORT(reach_of, reach_of<D>)
+NUREC_EXPORT(sigma_points, seven_points)
+NUREC_EXPORT(unscented_bounds, bounds_of)
+NUREC_EXPORT(any_nearer, is_any_nearer)
+NUREC_EXPORT(finite, is_finite)
+NUREC_EXPORT(in_cone, is_in_cone)
+NUREC_EXPORT(camera_bounds, camera_bounds<D>)
+NUREC_EXPORT(over_the_seam, over_the_seam<D>)
+NUREC_EXPORT(lidar_bounds, lidar_bounds<D>)
