@@ -2,8 +2,10 @@
 // One variant of a sensor's backward kernel behind a C function. benchmarks/opt/sweep_variants.py compiles it with
 // -DSWEEP_LIDAR, _MOVING, _THREADS, _MIN_BLOCKS, _RAYS, _ROWS, _MEMBERS and _AHEAD, or with -DSWEEP_SHARED alone: the
 // kernel that serves both sensors, which the variants are compared with.
+#include "../math/view_row.cuh"
+
 #ifdef SWEEP_SHARED
-#include "render_backward.cu"
+#include "render_backward_shared.cu"
 #else
 #include "render_backward_split.cu"
 #include "split_backward.cuh"
@@ -15,12 +17,12 @@ namespace {
 #ifdef SWEEP_SHARED
 using Sums = Row;
 
-void launch_kernel(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
+void launch_kernel(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
     renderBackward<false><<<static_cast<unsigned>(p.n_tiles), TILE_RAYS, 0, stream>>>(p, out, d);
 }
 
-void launch_all(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
-    render_backward(p, out, d, stream);
+void launch_all(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+    shared_backward(p, out, d, stream);
 }
 #else
 using Sums = MomentRow;
@@ -31,79 +33,63 @@ using Asked = LidarNeeds<false>;
 using Asked = CameraNeeds<SWEEP_MOVING, false, false>;
 #endif
 
-__global__ void __launch_bounds__(Variant::THREADS, Variant::MIN_BLOCKS)
-    swept(RenderParams p, RenderOutputs out, RenderGrads d) {
+__global__ void __launch_bounds__(Variant::THREADS, Variant::MIN_BLOCKS) swept(Staged p, RenderOutputs out, Summed d) {
     backward_block<Asked, Variant>(p, out, d);
 }
 
-void launch_kernel(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
+void launch_kernel(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
     launch_backward<swept, Variant>(p, out, d, stream);
 }
 
-void launch_all(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
-    split_backward(p, out, d, SPLIT, stream);
+void launch_all(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+    split_backward(p, out, d, {true, false, false}, stream);
 }
 #endif
-
-struct Reader {  // of numbers and addresses that lie one behind another
-    int64_t const* at;
-
-    int64_t number() { return *at++; }
-    template <class T>
-    T* pointer() {
-        return reinterpret_cast<T*>(*at++);
-    }
-};
 
 }  // namespace
 
 #ifndef SWEEP_SHARED
-void camera_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int, cudaStream_t stream) {
+void camera_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan, cudaStream_t stream) {
     launch_kernel(p, out, d, stream);
 }
 
-void lidar_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int, cudaStream_t stream) {
+void lidar_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan, cudaStream_t stream) {
     launch_kernel(p, out, d, stream);
 }
 #endif
 
 }  // namespace nurec::cuda
 
-// The kernel alone, or with what stands around it; gives the CUDA error. Braces are evaluated from left to right.
-extern "C" int run_backward(int64_t const* arguments, int all, void* stream) {
+// Addresses and sizes, as Pass of sweep_variants.py lists them.
+struct Pass {
+    float *still_means, *still_quats, *means, *quats, *velocities, *scales, *opacities, *features;
+    float *origins, *directions, *delays;
+    int64_t *rays, *offsets, *gaussians;
+    nurec::ViewRow<float>* view;
+    nurec::cuda::Row* rows;
+    float *out, *distance, *transmittance, *d_out, *d_distance, *d_transmittance;
+    void* sums;
+    nurec::GaussianGrads d_gaussians;
+    float* d_features;
+    int64_t n, n_still, n_features, n_rays, n_tiles, in_tile, moving;
+};
+
+// The kernel alone, or with what stands around it; gives the CUDA error.
+extern "C" int run_backward(Pass const* a, int all, void* stream) {
     using namespace nurec::cuda;
-    using F = float;
-    using I = int64_t;
-    Reader a = {arguments};
-    nurec::Gaussians const g = {a.number(),           a.number(),           a.pointer<F const>(),
-                                a.pointer<F const>(), a.pointer<F const>(), a.pointer<F const>(),
-                                a.pointer<F const>(), a.pointer<F const>(), a.pointer<F const>()};
-    RenderParams const p = {g,
-                            a.number(),
-                            a.number(),
-                            a.number(),
-                            a.number(),
-                            a.pointer<F const>(),
-                            a.pointer<F const>(),
-                            a.pointer<F const>(),
-                            a.pointer<F const>(),
-                            a.pointer<I const>(),
-                            a.pointer<I const>(),
-                            a.pointer<I const>(),
-                            a.number() != 0,
-                            a.pointer<Row>()};
-    RenderOutputs const out = {a.pointer<F>(), a.pointer<F>(), a.pointer<F>(), nullptr};
-    RenderGrads d = {a.pointer<F const>(), a.pointer<F const>(), a.pointer<F const>()};
-    auto* const sums = a.pointer<Sums>();
+    nurec::Gaussians const g = {a->n,     a->n_still,    a->still_means, a->still_quats, a->means,
+                                a->quats, a->velocities, a->scales,      a->opacities,   &a->view->centre};
+    nurec::RenderParams const given = {g,           a->n_features, a->n_rays,     a->n_tiles, a->in_tile,
+                                       a->features, a->origins,    a->directions, a->delays,  a->rays,
+                                       a->offsets,  a->gaussians,  a->moving != 0};
+    nurec::RenderOutputs const out = {a->out, a->distance, a->transmittance, nullptr};
+    nurec::RenderGrads d = {a->d_out, a->d_distance, a->d_transmittance, a->d_gaussians, a->d_features};
 #ifdef SWEEP_SHARED
-    d.rows = sums;
+    Summed const summed = {d, static_cast<Row*>(a->sums), nullptr};
 #else
-    d.moments = sums;
     if (!SWEEP_LIDAR) d.d_distance = nullptr;
+    Summed const summed = {d, nullptr, static_cast<MomentRow*>(a->sums)};
 #endif
-    d.g = {a.pointer<F>(), a.pointer<F>(), a.pointer<F>(), a.pointer<F>(),
-           a.pointer<F>(), a.pointer<F>(), a.pointer<F>()};
-    d.features = a.pointer<F>();
-    (all ? launch_all : launch_kernel)(p, out, d, static_cast<cudaStream_t>(stream));
+    (all ? launch_all : launch_kernel)({given, a->rows}, out, summed, static_cast<cudaStream_t>(stream));
     return static_cast<int>(cudaGetLastError());
 }

@@ -25,6 +25,7 @@ from nurec_lite.geometry.se3 import (
 from nurec_lite.geometry.tracks import interpolate, key_rows
 from nurec_lite.native import ops
 from nurec_lite.native.build import BuildError
+from nurec_lite.native.groups import ActorArrays
 
 OUTPUTS = ("means", "quats", "velocities", "rotations")
 Moved = tuple[Tensor, Tensor, Tensor, Tensor]  # by OUTPUTS: [Q, n, 3], [Q, n, 4], [Q, n, 3], [Q, K, 4]
@@ -64,7 +65,7 @@ compiled: Callable[[Workload], Moved] = torch.compile(vectorised, dynamic=False,
 def fused(w: Workload) -> Moved:
     """The operator move_actors, actors alone."""
     keys = (w.key_offsets, w.tracks.times, w.tracks.translations, w.tracks.quaternions)
-    moved: Moved = torch.ops.nurec_lite.move_actors(w.means, w.quats, w.starts, *keys, w.times)
+    moved: Moved = torch.ops.nurec_lite.move_actors(ActorArrays(w.means, w.quats, w.starts, *keys, w.times))
     return moved
 
 

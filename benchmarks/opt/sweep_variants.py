@@ -19,6 +19,7 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.paths import resource
 from nurec_lite.native import stages as native
 from nurec_lite.native.build import FLAGS, find_tools
+from nurec_lite.native.groups import GaussianArrays, Lists, Outputs, RayArrays
 from nurec_lite.splat.views import CameraView
 from nurec_lite.training.stages import collected
 from scripts.resources import Usage, parse
@@ -147,19 +148,47 @@ def occupancy(
 
 # ---- called
 
+NAMES = (*GaussianArrays._fields, "features")  # of what gets a gradient
+
+
+class Pass(ctypes.Structure):
+    """As backward_variant.cu has it: addresses, sizes, and what the kernels make of them."""
+
+    _fields_ = (
+        *((f"address_{name}", ctypes.c_void_p) for name in (*GaussianArrays._fields, "features", *RayArrays._fields)),
+        *((f"address_{name}", ctypes.c_void_p) for name in (*Lists._fields, "view", "rows", *Outputs._fields)),
+        *((f"address_{name}", ctypes.c_void_p) for name in ("d_out", "d_distance", "d_transmittance", "sums")),
+        *((f"address_d_{name}", ctypes.c_void_p) for name in NAMES),
+        *(
+            (f"number_{name}", ctypes.c_int64)
+            for name in ("n", "n_still", "n_features", "n_rays", "n_tiles", "in_tile")
+        ),
+        ("number_moving", ctypes.c_int64),
+    )
+
 
 @dataclass(frozen=True)
 class Problem:
     """One backward pass over a view, as the kernels take it. Tensors live as long as it does."""
 
-    numbers: list[int]  # what kernels/render/params.h lists, in the order in which backward_variant.cu reads it
-    gradients: dict[str, Tensor]
-    sums: Tensor  # zeros before each pass
-    keep: list[Tensor]  # the operator's 14, rows, 3 outputs, their gradients, and those above
+    tensors: dict[str, Tensor]  # by their names in Pass
     moving: bool
 
+    @property
+    def sums(self) -> Tensor:  # zeros before each pass
+        return self.tensors["sums"]
 
-NAMES = ("still_means", "still_quats", "means", "quats", "velocities", "scales", "opacities", "features")
+    @property
+    def gradients(self) -> dict[str, Tensor]:
+        return {name: self.tensors[f"d_{name}"] for name in NAMES}
+
+    def named(self) -> Pass:
+        t = self.tensors
+        numbers = {"n": len(t["scales"]), "n_still": len(t["still_means"]), "n_features": t["features"].shape[1]}
+        numbers |= {"n_rays": len(t["directions"]), "n_tiles": len(t["rays"]), "in_tile": t["rays"].shape[1]}
+        numbers["moving"] = int(self.moving)
+        addresses = {f"address_{name}": tensor.data_ptr() for name, tensor in t.items()}
+        return Pass(**addresses, **{f"number_{name}": value for name, value in numbers.items()})
 
 
 def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int | None = None) -> Problem:
@@ -170,39 +199,25 @@ def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int 
         gaussians = gaussians if seed is None else nudged(gaussians, seed)
         pairs = stages.tile(stages.project(gaussians, view), view)
         features = native.colour(gaussians, view) if isinstance(view, CameraView) else gaussians.lidar
-        rays, moving = view.rays(), native.moves(view)
-        given = [*native.placed(gaussians), features, rays.origins, rays.directions, rays.delays]
-        given[0], given[2] = given[0] - view.centre(), given[2] - view.centre()  # the means
-        given = [t.detach().contiguous() for t in (*given, pairs.rays, pairs.offsets, pairs.gaussians)]
-        out = torch.ops.nurec_lite.render(*given, moving)[:3]
-    return packed(given, list(out), moving, with_distance=sensor == "lidar")
+        rays, lists = native.arrays_of(view.rays(), pairs)
+        out = native.blend(gaussians, features, view.rays(), pairs, view)
+    given = {**native.placed(gaussians)._asdict(), "features": features, **rays._asdict(), **lists._asdict()}
+    given |= {"view": native.row_of(view)} | dict(zip(Outputs._fields, vars(out).values(), strict=False))
+    given = {name: t.detach().contiguous() for name, t in given.items()}
+    return packed(given, native.moves(view), with_distance=sensor == "lidar")
 
 
 def packed(
-    given: list[Tensor],  # of the operator render
-    out: list[Tensor],  # features, distance and transmittance
+    given: dict[str, Tensor],  # of the operator render, and what it gave
     moving: bool,
     with_distance: bool,  # whether its gradients are not zero
 ) -> Problem:
-    generator = torch.Generator().manual_seed(5)
-    d_out = [torch.randn(x.shape, generator=generator).to(x.device) for x in out]
-    d_out[1] *= with_distance
-    gradients = {name: torch.zeros_like(x) for name, x in zip(NAMES, given, strict=False)}
-    n, device = len(given[5]), given[5].device
-    rows, sums = torch.empty(n, 20, device=device), torch.zeros(n, 20, device=device)
-    counts = [given[7].shape[1], len(given[9]), *given[11].shape]
-    tensors = [*given[7:14], rows, *out, *d_out, sums, *gradients.values()]
-    addresses = [t.data_ptr() for t in tensors]
-    numbers = [
-        n,
-        len(given[0]),
-        *(t.data_ptr() for t in given[:7]),
-        *counts,
-        *addresses[:7],
-        int(moving),
-        *addresses[7:],
-    ]
-    return Problem(numbers, gradients, sums, [*given[:7], *tensors], moving)
+    generator, device, n = torch.Generator().manual_seed(5), given["means"].device, len(given["scales"])
+    shapes = {name: given[name].shape for name in Outputs._fields}
+    d_out = {f"d_{name}": torch.randn(shape, generator=generator).to(device) for name, shape in shapes.items()}
+    d_out["d_distance"] *= with_distance
+    work = {"rows": torch.empty(n, 20, device=device), "sums": torch.zeros(n, 20, device=device)}
+    return Problem(given | d_out | work | {f"d_{name}": torch.zeros_like(given[name]) for name in NAMES}, moving)
 
 
 class Library:
@@ -213,10 +228,9 @@ class Library:
 
     def __call__(self, problem: Problem, everything: bool = False) -> None:
         """Queues the kernel alone, or with what stands around it."""
-        numbers = (ctypes.c_int64 * len(problem.numbers))(*problem.numbers)
         on_gpu = problem.sums.is_cuda
         stream = torch.cuda.current_stream(problem.sums.device).cuda_stream if on_gpu else 0
-        error = self._run(numbers, ctypes.c_int(everything), ctypes.c_void_p(stream))
+        error = self._run(ctypes.byref(problem.named()), ctypes.c_int(everything), ctypes.c_void_p(stream))
         if error:
             raise RuntimeError(f"the kernel does not run: CUDA error {error}")
 

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.native.stages import moves, placed
-from nurec_lite.native.view_numbers import centre_of
+from nurec_lite.native.stages import arrays_of, moves, placed, row_of
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -56,14 +55,13 @@ def count_pairs(
     rays = view.rays()
     features = gaussians.lidar  # nothing looks at them
     counts = torch.ops.nurec_lite.count_pairs(
-        *placed(gaussians), features, rays.origins, rays.directions, rays.delays,
-        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), centre_of(view),
-    )  # fmt: skip
+        placed(gaussians), features, *arrays_of(rays, pairs), row_of(view), moves(view)
+    )
     return summed(counts, pairs, len(rays.delays))
 
 
 def summed(
-    counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/count_pairs/counts.h lists them
+    counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/count_pairs/params.h lists them
     pairs: PairList,
     n_rays: int,
 ) -> PairCounts:

@@ -38,6 +38,7 @@ from nurec_lite.readers import open_capture
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.training.checkpoint import scene_from_dict, scene_to
 from nurec_lite.training.loop import one_step
@@ -135,7 +136,8 @@ def enlarged(workload: Workload, factor: float) -> Workload:
         c, width=round(c.width * factor), height=round(c.height * factor),
         fx=c.fx * factor, fy=c.fy * factor, cx=c.cx * factor, cy=c.cy * factor,
     )  # fmt: skip
-    views = workload.views | {"camera": replace(view, camera=camera)}
+    enlarged = replace(view, camera=camera)
+    views = workload.views | {"camera": replace(enlarged, row=view_row(enlarged).to(view.T_world_sensor_start.device))}
     return replace(workload, views=views, described=workload.described | {"enlarged": factor})
 
 
@@ -240,10 +242,11 @@ def _standing(size: Size, device: torch.device) -> dict[str, CameraView | LidarV
     azimuth = math.pi - (torch.arange(size.azimuth_steps) + 0.5) * (2 * math.pi / size.azimuth_steps)
     grid = torch.cartesian_prod(azimuth, lidar.elevations.float())
     rays = unit_directions(grid).to(device), ((math.pi - grid[:, 0]) / (2 * math.pi)).to(device)
-    return {
-        "camera": CameraView(ahead.to(device), ahead.to(device), 0.0, 0.0, camera, on_host=(ahead, ahead)),
-        "lidar": LidarView(pose.to(device), pose.to(device), 0.0, 0.1, lidar, *rays, on_host=(pose, pose)),
+    views = {
+        "camera": CameraView(ahead.to(device), ahead.to(device), 0.0, 0.0, camera),
+        "lidar": LidarView(pose.to(device), pose.to(device), 0.0, 0.1, lidar, *rays),
     }
+    return {name: replace(view, row=view_row(view).to(device)) for name, view in views.items()}
 
 
 # ---- the command line

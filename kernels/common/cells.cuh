@@ -2,7 +2,8 @@
 // The grid over a lidar's sphere: where a direction lies in it.
 #pragma once
 
-#include "../project/params.h"
+#include "../math/sensor.cuh"
+#include "cells.h"
 
 namespace nurec::cuda {
 

@@ -17,7 +17,7 @@ __device__ inline void store_quat(float* a, int64_t i, Quat<float> q) {
 }
 
 __device__ inline Vec3<float> mean_of(Gaussians const& g, int64_t i) {
-    return (i < g.n_still ? load3(g.still_means, i) : load3(g.means, i - g.n_still)) - g.centre;
+    return (i < g.n_still ? load3(g.still_means, i) : load3(g.means, i - g.n_still)) - *g.centre;
 }
 
 __device__ inline Quat<float> quat_of(Gaussians const& g, int64_t i) {

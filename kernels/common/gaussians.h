@@ -12,15 +12,15 @@
 namespace nurec {
 
 struct Gaussians {
-    int64_t n, n_still;        // N, S
-    float const* still_means;  // [S, 3] metres
-    float const* still_quats;  // [S, 4] unit, wxyz
-    float const* means;        // [A, 3] of those that move
-    float const* quats;        // [A, 4]
-    float const* velocities;   // [A, 3] metres a second
-    float const* scales;       // [N, 3] metres
-    float const* opacities;    // [N]
-    Vec3<float> centre;        // metres: of the view, what means are taken relative to when they are read
+    int64_t n, n_still;         // N, S
+    float const* still_means;   // [S, 3] metres
+    float const* still_quats;   // [S, 4] unit, wxyz
+    float const* means;         // [A, 3] of those that move
+    float const* quats;         // [A, 4]
+    float const* velocities;    // [A, 3] metres a second
+    float const* scales;        // [N, 3] metres
+    float const* opacities;     // [N]
+    Vec3<float> const* centre;  // metres: of the view, what means are taken relative to when they are read
 };
 
 // The same arrays of dL/d(parameter).

@@ -31,8 +31,8 @@ inline void store_quat(float* a, int64_t i, Quat<float> q) {
 inline Placed placed(Gaussians const& g, int64_t i) {
     static constexpr float NONE[3] = {0, 0, 0};
     int64_t const a = i - g.n_still;
-    if (a < 0) return {load3(g.still_means, i) - g.centre, g.still_quats + 4 * i, NONE};
-    return {load3(g.means, a) - g.centre, g.quats + 4 * a, g.velocities + 3 * a};
+    if (a < 0) return {load3(g.still_means, i) - *g.centre, g.still_quats + 4 * i, NONE};
+    return {load3(g.means, a) - *g.centre, g.quats + 4 * a, g.velocities + 3 * a};
 }
 
 }  // namespace nurec::cpu

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every CUDA driver needs: launch sizes, and temporary storage.
+// What every CUDA driver needs: launch sizes, and zeros.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include <cstddef>
-#include <cstdint>
+#include "device.h"
 
 namespace nurec::cuda {
 
@@ -23,15 +22,12 @@ inline int multiprocessors() {
     return told && n > 0 ? n : 1;
 }
 
-// Memory from the caller's allocator; it lives until the work that was queued on its stream is done.
-struct Allocator {
-    void* (*allocate)(void* owner, std::size_t bytes);
-    void* owner;
-
-    template <class T>
-    T* array(int64_t n) const {
-        return static_cast<T*>(allocate(owner, sizeof(T) * static_cast<std::size_t>(n > 0 ? n : 1)));
-    }
-};
+// Zeros in which kernels add up.
+template <class T>
+T* zeros(int64_t n, Queue const& queue) {
+    T* const array = queue.memory.array<T>(n);
+    cudaMemsetAsync(array, 0, sizeof(T) * static_cast<std::size_t>(n), queue.stream);
+    return array;
+}
 
 }  // namespace nurec::cuda

@@ -12,32 +12,31 @@ namespace {
 
 // Calls a CUB function twice, as CUB wants it: for the size of its storage, and to run.
 template <class Function>
-void with_storage(Allocator const& memory, Function const& function) {
+void with_storage(Queue const& queue, Function const& function) {
     std::size_t bytes = 0;
     function(nullptr, bytes);
-    function(memory.array<char>(static_cast<int64_t>(bytes)), bytes);
+    function(queue.memory.array<char>(static_cast<int64_t>(bytes)), bytes);
 }
 
 }  // namespace
 
-void sort_pairs(Pairs const& p, int bits, Allocator const& memory, cudaStream_t stream) {
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
+void sort_pairs(Pairs const& p, int bits, Queue const& queue) {
+    with_storage(queue, [&](void* storage, std::size_t& bytes) {
         cub::DeviceRadixSort::SortPairs(storage, bytes, p.keys, p.sorted_keys, p.values, p.sorted, p.n, 0, bits,
-                                        stream);
+                                        queue.stream);
     });
 }
 
-void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Allocator const& memory, cudaStream_t stream) {
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceScan::ExclusiveSum(storage, bytes, in, out, n, stream);
+void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue) {
+    with_storage(queue, [&](void* storage, std::size_t& bytes) {
+        cub::DeviceScan::ExclusiveSum(storage, bytes, in, out, n, queue.stream);
     });
 }
 
-void select_flagged(uint8_t const* flags, int64_t n, uint32_t* index, int64_t* count, Allocator const& memory,
-                    cudaStream_t stream) {
+void select_flagged(uint8_t const* flags, int64_t n, uint32_t* index, int64_t* count, Queue const& queue) {
     thrust::counting_iterator<uint32_t> const all(0);
-    with_storage(memory, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceSelect::Flagged(storage, bytes, all, flags, index, count, n, stream);
+    with_storage(queue, [&](void* storage, std::size_t& bytes) {
+        cub::DeviceSelect::Flagged(storage, bytes, all, flags, index, count, n, queue.stream);
     });
 }
 

@@ -2,7 +2,7 @@
 // Sorting, prefix sums and selection, by CUB. All pointers are the device's.
 #pragma once
 
-#include "launch.cuh"
+#include "device.h"
 
 namespace nurec::cuda {
 
@@ -15,13 +15,12 @@ struct Pairs {
     uint32_t* sorted;        // [n] values
 };
 
-void sort_pairs(Pairs const& pairs, int bits, Allocator const& memory, cudaStream_t stream);
+void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);
 
 // out[i] = in[0] + ... + in[i - 1]
-void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Allocator const& memory, cudaStream_t stream);
+void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue);
 
 // Numbers below n whose flag is not 0, ascending: `index` [n], `count` [1].
-void select_flagged(uint8_t const* flags, int64_t n, uint32_t* index, int64_t* count, Allocator const& memory,
-                    cudaStream_t stream);
+void select_flagged(uint8_t const* flags, int64_t n, uint32_t* index, int64_t* count, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -21,6 +21,11 @@ constexpr int64_t MAX_SIDE = 1 << 16;  // of an image or of a grid: products of 
 
 constexpr int64_t MAX_ROOM = int64_t(1) << 31;  // entries of a view's lists: more than any GPU has memory for
 
+// Tensors that come as one list: which they are is said where it is taken apart, once for each kind of list.
+inline void check_group(at::TensorList group, char const* name, std::size_t n, char const* fields) {
+    TORCH_CHECK_VALUE(group.size() == n, name, " has ", group.size(), " tensors, but must have ", n, ": ", fields);
+}
+
 // -1 in `shape` stands for any size.
 inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType dtype,
                          std::initializer_list<int64_t> shape, at::Device device) {
@@ -39,10 +44,6 @@ inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType d
 
 inline void check_count(int64_t value, char const* name, int64_t most) {
     TORCH_CHECK_VALUE(value > 0 && value <= most, name, " is ", value, ", but must be 1 to ", most);
-}
-
-inline void check_room(int64_t room) {
-    TORCH_CHECK_VALUE(room >= 0 && room <= MAX_ROOM, "room is ", room, ", but must be 0 to ", MAX_ROOM);
 }
 
 inline void check_image(int64_t width, int64_t height, int64_t tile) {
@@ -95,24 +96,6 @@ void check_ascends(at::Tensor const& t, char const* name) {
     if (!host) return;
     int64_t const place = cpu::first_descent(host->const_data_ptr<T>(), host->numel());
     TORCH_CHECK_VALUE(place < 0, name, " falls in row ", place, ", but must ascend");
-}
-
-// The grid over a lidar's sphere and the directions of its rays.
-inline void check_cells(at::Tensor const& directions, at::Tensor const& edges, int64_t columns, at::Device device) {
-    check_tensor(directions, "directions", at::kFloat, {-1, 3}, device);
-    check_tensor(edges, "edges", at::kFloat, {-1}, device);
-    check_count(columns, "columns", MAX_SIDE);
-    check_finite(directions, "directions");
-    check_finite(edges, "edges");
-    check_ascends<float>(edges, "edges");
-}
-
-inline void check_projection(at::Tensor const& low, at::Tensor const& high, at::Tensor const& index) {
-    check_tensor(index, "index", at::kLong, {-1}, index.device());
-    check_tensor(low, "low", at::kFloat, {index.size(0), 2}, index.device());
-    check_tensor(high, "high", at::kFloat, {index.size(0), 2}, index.device());
-    check_finite(low, "low");
-    check_finite(high, "high");
 }
 
 }  // namespace nurec

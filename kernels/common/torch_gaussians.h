@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Gaussians of a call: S that stand still, and behind them A that move.
+// The Gaussians of a call: S that stand still, and behind them A that move; with the view that they are seen from.
 #pragma once
 
 #include "gaussians.h"
-#include <cmath>
-
-#include "torch_check.h"
+#include "torch_view.h"
 
 namespace nurec {
 
 struct GaussianTensors {
-    at::Tensor const &still_means, &still_quats, &means, &quats, &velocities, &scales, &opacities;
-    at::ArrayRef<double> centre;  // metres, subtracted from means; empty: they are relative to it already
+    at::Tensor const &still_means, &still_quats, &means, &quats, &velocities, &scales, &opacities, &view;
 };
+
+// As nurec_lite.native.groups.GaussianArrays lists them.
+inline GaussianTensors gaussians_of(at::TensorList t, at::Tensor const& view) {
+    check_group(t, "gaussians", 7, "still_means, still_quats, means, quats, velocities, scales, opacities");
+    return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], view};
+}
 
 inline void check_gaussians(GaussianTensors const& g) {
     auto const device = g.means.device();
@@ -29,17 +32,15 @@ inline void check_gaussians(GaussianTensors const& g) {
     check(g.scales, "scales", {s + a, 3});
     check_positive(g.scales, "scales");
     check(g.opacities, "opacities", {s + a});
-    TORCH_CHECK_VALUE(g.centre.empty() || g.centre.size() == 3, "centre has ", g.centre.size(),
-                      " numbers, but must have 3 or none");
-    for (double const c : g.centre) TORCH_CHECK_VALUE(std::isfinite(c), "centre holds ", c, ", but must be finite");
+    check_view(g.view, device);
 }
 
 // As the drivers take them.
 inline Gaussians arrays_of(GaussianTensors const& g) {
-    auto const c = [&](std::size_t k) { return g.centre.empty() ? 0.f : static_cast<float>(g.centre[k]); };
     auto const array = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
-    return {g.scales.size(0), g.still_means.size(0), array(g.still_means), array(g.still_quats), array(g.means),
-            array(g.quats),   array(g.velocities),   array(g.scales),      array(g.opacities),   {c(0), c(1), c(2)}};
+    return {g.scales.size(0),   g.still_means.size(0),  array(g.still_means), array(g.still_quats),
+            array(g.means),     array(g.quats),         array(g.velocities),  array(g.scales),
+            array(g.opacities), &row_of(g.view)->centre};
 }
 
 }  // namespace nurec

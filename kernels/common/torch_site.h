@@ -1,30 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a CUDA operator runs, and what the operators on lists of Gaussians share.
+// Where a CUDA operator runs: its device, the present stream, and working memory from torch's caching allocator, which
+// is safe to free on return, because it is reused in stream order.
 #pragma once
 
-#include "../project/params.h"
-#include "torch_check.h"
-#include "torch_cuda_memory.h"
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <vector>
+
+#include "device.h"
 
 namespace nurec {
 
-struct Site {
-    explicit Site(at::Device device) : guard(device), memory(device), options(at::TensorOptions().device(device)) {}
+class Site {
+  public:
+    explicit Site(at::Device device) : guard_(device), options_(at::TensorOptions().device(device)) {}
+    Site(Site const&) = delete;
 
-    cudaStream_t stream() const { return c10::cuda::getCurrentCUDAStream(); }
-    at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) const { return at::empty(shape, options.dtype(type)); }
-    at::Tensor zeros(at::IntArrayRef shape, at::ScalarType type) const { return at::zeros(shape, options.dtype(type)); }
+    cuda::Queue queue() { return {c10::cuda::getCurrentCUDAStream(), {&allocate, this}}; }
+    at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) const {
+        return at::empty(shape, options_.dtype(type));
+    }
 
-    c10::cuda::CUDAGuard guard;
-    Memory memory;
-    at::TensorOptions options;
+  private:
+    static void* allocate(void* self, std::size_t bytes) {
+        auto* site = static_cast<Site*>(self);
+        site->kept_.push_back(site->empty({static_cast<int64_t>(bytes)}, at::kByte));
+        return site->kept_.back().mutable_data_ptr();
+    }
+
+    c10::cuda::CUDAGuard guard_;
+    at::TensorOptions options_;
+    std::vector<at::Tensor> kept_;
 };
-
-inline cuda::Cells cells_of(at::Tensor const& directions, at::Tensor const& edges, int64_t columns, at::Device device) {
-    check_cells(directions, edges, columns, device);
-    return {edges.const_data_ptr<float>(), edges.size(0) + 1, columns, directions.const_data_ptr<float>(),
-            directions.size(0)};
-}
 
 // The host waits for the device.
 inline int64_t read_back(at::Tensor const& t, int64_t place) {

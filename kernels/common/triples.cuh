@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of three numbers.
+// Rows of three numbers, and structs of more.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,14 @@ __device__ inline Vec3<float> load3(float const* a, int64_t i) {
 
 __device__ inline void store3(float* a, int64_t i, Vec3<float> v) {
     a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
+}
+
+// A struct of floats from memory to shared memory, by the threads of a block together; __syncthreads() comes after.
+template <class T>
+__device__ void copy_numbers(T& to, T const* from) {
+    static_assert(sizeof(T) % sizeof(float) == 0);
+    for (unsigned k = threadIdx.x; k < sizeof(T) / sizeof(float); k += blockDim.x)
+        reinterpret_cast<float*>(&to)[k] = reinterpret_cast<float const*>(from)[k];
 }
 
 }  // namespace nurec::cuda

@@ -8,7 +8,7 @@ namespace nurec::cuda {
 namespace {
 
 template <bool MOVING>
-__global__ void __launch_bounds__(TILE_RAYS) count_pairs_kernel(RenderParams p, PairCounts* out) {
+__global__ void __launch_bounds__(TILE_RAYS) count_pairs_kernel(Staged p, PairCounts* out) {
     __shared__ Row batch[BATCH];
     int64_t const i = my_ray(p), begin = p.offsets[blockIdx.x], end = p.offsets[blockIdx.x + 1];
     Ray<float> const ray = load_ray(p, i);
@@ -35,14 +35,15 @@ __global__ void __launch_bounds__(TILE_RAYS) count_pairs_kernel(RenderParams p, 
 
 }  // namespace
 
-void count_pairs(RenderParams const& p, PairCounts* out, cudaStream_t stream) {
-    if (p.g.n) rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
+void count_pairs(RenderParams const& given, PairCounts* out, Queue const& queue) {
+    Staged const p = staged(given, queue);
+    fill_rows(p, queue.stream);
     if (!p.n_tiles) return;
     auto const blocks = static_cast<unsigned>(p.n_tiles);
     if (p.moving)
-        count_pairs_kernel<true><<<blocks, TILE_RAYS, 0, stream>>>(p, out);
+        count_pairs_kernel<true><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
     else
-        count_pairs_kernel<false><<<blocks, TILE_RAYS, 0, stream>>>(p, out);
+        count_pairs_kernel<false><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
 }
 
 }  // namespace nurec::cuda

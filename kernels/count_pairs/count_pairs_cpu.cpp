@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "count_pairs_cpu.h"
-
 #include <algorithm>
 #include <vector>
 
+#include "../common/gaussians_cpu.h"
 #include "../math/blend.cuh"
+#include "params.h"
 
 namespace nurec::cpu {
 namespace {
@@ -15,14 +15,14 @@ struct Lane {
     bool open;
 };
 
-Lane load_lane(Inputs const& in, int64_t tile, int64_t place) {
+Lane load_lane(RenderParams const& in, int64_t tile, int64_t place) {
     int64_t const i = place < in.rays_per_tile ? in.rays[tile * in.rays_per_tile + place] : -1;
     if (i < 0) return {{{0, 0, 1}, {0, 0, 0}, 0}, 1, false};
     return {{load3(in.directions, i), load3(in.origins, i), in.delays[i]}, 1, true};
 }
 
 template <bool MOVING>
-PairCounts count_warp(Inputs const& in, std::vector<Frame<float>> const& frames, int64_t tile, int64_t warp) {
+PairCounts count_warp(RenderParams const& in, std::vector<Frame<float>> const& frames, int64_t tile, int64_t warp) {
     Lane lanes[WARP];
     for (int l = 0; l < WARP; ++l) lanes[l] = load_lane(in, tile, warp * WARP + l);
     PairCounts n = {};
@@ -40,7 +40,7 @@ PairCounts count_warp(Inputs const& in, std::vector<Frame<float>> const& frames,
 }
 
 template <bool MOVING>
-void count(Inputs const& in, PairCounts* out) {
+void count(RenderParams const& in, PairCounts* out) {
     std::vector<Frame<float>> frames(in.g.n);
     int64_t const warps = (in.rays_per_tile + WARP - 1) / WARP;
 #pragma omp parallel
@@ -57,7 +57,7 @@ void count(Inputs const& in, PairCounts* out) {
 
 }  // namespace
 
-void count_pairs(Inputs const& in, PairCounts* out) {
+void count_pairs(RenderParams const& in, PairCounts* out) {
     return in.moving ? count<true>(in, out) : count<false>(in, out);
 }
 

@@ -2,10 +2,18 @@
 // What nurec_lite::count_pairs gives on either device: [A, W, 4], the fields of PairCounts of every warp of every tile.
 #pragma once
 
-#include "counts.h"
+#include <ATen/ops/empty.h>
+
+#include <cstddef>
+
 #include "../render/torch_render.h"
+#include "params.h"
 
 namespace nurec {
+
+static_assert(offsetof(PairCounts, gaussians) == 0 && offsetof(PairCounts, open) == 1 * sizeof(int64_t));
+static_assert(offsetof(PairCounts, contributing) == 2 * sizeof(int64_t));
+static_assert(offsetof(PairCounts, useful) == 3 * sizeof(int64_t) && sizeof(PairCounts) == 4 * sizeof(int64_t));
 
 inline at::Tensor empty_counts(RenderTensors const& in) {
     auto const warps = (in.rays.size(1) + WARP - 1) / WARP;

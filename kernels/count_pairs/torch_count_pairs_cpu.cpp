@@ -2,24 +2,19 @@
 // nurec_lite::count_pairs on the CPU.
 #include <torch/library.h>
 
-#include "count_pairs_cpu.h"
 #include "torch_count_pairs.h"
-#include "../render/torch_render_cpu.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
 
-Tensor count_pairs(Tensor const& still_means, Tensor const& still_quats, Tensor const& means, Tensor const& quats,
-                   Tensor const& velocities, Tensor const& scales, Tensor const& opacities, Tensor const& features,
-                   Tensor const& origins, Tensor const& directions, Tensor const& delays, Tensor const& rays,
-                   Tensor const& offsets, Tensor const& gaussians, bool moving, at::ArrayRef<double> centre) {
-    GaussianTensors const g = {still_means, still_quats, means, quats, velocities, scales, opacities, centre};
-    RenderTensors const in = {g, features, origins, directions, delays, rays, offsets, gaussians};
+Tensor count_pairs(at::TensorList gaussians, Tensor const& features, at::TensorList rays, at::TensorList lists,
+                   Tensor const& view, bool moving) {
+    RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
     check_render(in);
     Tensor const found = empty_counts(in);
-    cpu::count_pairs(make_inputs(in, moving), counts_of(found));
+    cpu::count_pairs(params_of(in, moving), counts_of(found));
     return found;
 }
 

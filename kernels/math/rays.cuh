@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-// The sensor from the start to the end of a view, as nurec_lite/native/view_numbers.py packs it.
+// The sensor from the start to the end of a view.
 template <class T>
 struct Trajectory {
     Quat<T> q;           // axes at the start, unit
@@ -15,7 +15,6 @@ struct Trajectory {
     Vec3<T> start, end;  // positions relative to the centre of the view
     T seconds;           // from start to end
 };
-static_assert(sizeof(Trajectory<float>) == 14 * sizeof(float));
 
 // Slerp and lerp between the ends: q exp(f turn), start + f (end - start).
 template <class T>

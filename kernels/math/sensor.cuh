@@ -144,7 +144,7 @@ struct LidarModel {
     }
 };
 
-// All numbers that describe a view, in the order in which nurec_lite/native/stages.py packs them.
+// All numbers that bounds need of a view.
 template <class T>
 struct View {
     Motion<T> motion;
@@ -155,6 +155,5 @@ struct View {
     CameraModel<T> camera;
     LidarModel<T> lidar;
 };
-static_assert(sizeof(View<float>) == 45 * sizeof(float));
 
 }  // namespace nurec

@@ -8,10 +8,11 @@
 // for the keyframes before they begin.
 #pragma once
 
-#include "../math/actors.cuh"
-#include "params.h"
+#include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
+#include "../math/actors.cuh"
+#include "params.h"
 
 namespace nurec::cuda {
 
@@ -20,6 +21,7 @@ constexpr int WARP = 32, WARPS = MOVERS / WARP;  // as many query times at once 
 constexpr int NUMBERS = sizeof(MovingPose<float>) / sizeof(float);
 constexpr int64_t MOST = 16;  // rows a thread
 static_assert(NUMBERS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
+static_assert(offsetof(Pose<float>, q) == 0 && offsetof(Pose<float>, t) == 4 * sizeof(float));
 
 // Rows of a block, whole warps: as few as make no more blocks than the GPU has room for at once, `resident` on each
 // multiprocessor; every track has one that is not full.

@@ -59,10 +59,10 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, Moved
 
 }  // namespace
 
-void move_actors(Actors const& in, MovedActors const& out, cudaStream_t stream) {
+void move_actors(Actors const& in, MovedActors const& out, Queue const& queue) {
     if (!in.tracks || !in.queries) return;
     int64_t const size = block_size(in, RESIDENT);
-    move_kernel<<<unsigned(first_block(in.n, in.tracks, size)), MOVERS, 0, stream>>>(in, out, size);
+    move_kernel<<<unsigned(first_block(in.n, in.tracks, size)), MOVERS, 0, queue.stream>>>(in, out, size);
 }
 
 }  // namespace nurec::cuda

@@ -143,12 +143,12 @@ __global__ void __launch_bounds__(MOVERS)
 
 }  // namespace
 
-void move_actors_backward(Actors const& in, ActorGrads const& d, Allocator allocator, cudaStream_t stream) {
+void move_actors_backward(Actors const& in, ActorGrads const& d, Queue const& queue) {
     if (!in.tracks) return;
     int64_t const size = block_size(in, RESIDENT), blocks = first_block(in.n, in.tracks, size);
-    auto* const sums = allocator.array<float>(blocks * in.queries * NUMBERS);
-    move_backward_kernel<<<unsigned(blocks), MOVERS, 0, stream>>>(in, d, size, sums);
-    keyframes_backward_kernel<<<unsigned(in.tracks), MOVERS, 0, stream>>>(in, d, size, sums);
+    auto* const sums = queue.memory.array<float>(blocks * in.queries * NUMBERS);
+    move_backward_kernel<<<unsigned(blocks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
+    keyframes_backward_kernel<<<unsigned(in.tracks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
 }
 
 }  // namespace nurec::cuda

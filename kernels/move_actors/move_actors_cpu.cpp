@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // A block of rows of one track at a time. Gradients of poses are added up in each block, then over a track's blocks in
 // their order: the same sums with any number of threads.
-#include "move_actors_cpu.h"
-
 #include <algorithm>
 #include <vector>
 
 #include "../math/actors.cuh"
+#include "params.h"
 
 namespace nurec::cpu {
 namespace {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../common/cells.cuh"
 #include "../common/gaussians.cuh"
+#include "../common/launch.cuh"
 #include "../common/sort.h"
+#include "params.h"
 
 namespace nurec::cuda {
 namespace {
@@ -67,73 +69,103 @@ __device__ uint32_t sortable(float a) {
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-__device__ bool may_see(ProjectParams const& p, Vec3<float> mean, Vec3<float> s, Vec3<float> v, float reach) {
-    View<float> const& view = p.view;
+// CAMERA: the sensor; a kernel of its own, for a camera's needs fewer registers.
+template <bool CAMERA>
+__device__ bool may_see(ProjectParams const& p, View<float> const& view, int const* occupied, Vec3<float> mean,
+                        Vec3<float> s, Vec3<float> v, float reach) {
     Vec3<float> const local = view.motion.at(mean, {0, 0, 0}, 0.5f);
     float radius = reach * fmaxf(s.x, fmaxf(s.y, s.z)) + 0.5f * view.motion.seconds * sqrtf(dot(v, v));
     radius += 0.5f * (view.travel + view.turning * sqrtf(dot(local, local)));
-    return view.is_camera > 0 ? in_cone(view.camera, local, radius) : near_rays(p.cells, p.occupied, local, radius);
+    return CAMERA ? in_cone(view.camera, local, radius) : near_rays(p.cells, occupied, local, radius);
 }
 
-__global__ void project_kernel(ProjectParams p) {
+// Left alone, the compiler takes 113 on sm_89, and 79 or less on sm_100 and later, where a lower limit costs nothing.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+constexpr int LIDAR_REGISTERS = 80;
+#else
+constexpr int LIDAR_REGISTERS = 104;
+#endif
+
+// occupied: [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar.
+template <bool CAMERA>
+__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS)
+    project_kernel(ProjectParams p, int const* occupied, Looked out) {
+    __shared__ View<float> view;  // in registers its numbers would take the place of others
+    copy_numbers(view, p.view);
+    __syncthreads();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     Vec3<float> const mean = mean_of(p.g, i), s = load3(p.g.scales, i), v = velocity_of(p.g, i);
     float const reach = reach_of(p.g.opacities[i]);
-    bool const seen = reach > 0 && may_see(p, mean, s, v, reach);
-    p.visible[i] = seen;
+    bool const seen = reach > 0 && may_see<CAMERA>(p, view, occupied, mean, s, v, reach);
+    out.visible[i] = seen;
     if (!seen) return;
     Quat<float> const q = quat_of(p.g, i);
-    View<float> const& view = p.view;
-    bool const is_camera = view.is_camera > 0;
-    p.bounds[i] = is_camera ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
-                            : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
-    p.keys[i] = sortable(is_camera ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
+    out.bounds[i] = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
+                           : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
+    out.keys[i] = sortable(CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
 }
 
-__global__ void gather_keys(SortedParams p, uint32_t* keys) {
+__global__ void gather_keys(int64_t n, uint32_t const* chosen, uint32_t const* all, uint32_t* keys) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i < p.v) keys[i] = p.keys[p.index[i]];
+    if (i < n) keys[i] = all[chosen[i]];
 }
 
-__global__ void keys_of_all(SortedParams p, uint32_t* keys, uint32_t* index) {
+__global__ void keys_of_all(int64_t n, Looked looked, uint32_t* keys, uint32_t* index) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i < p.v) keys[i] = p.visible[i] ? p.keys[i] : ~0u, index[i] = uint32_t(i);
+    if (i < n) keys[i] = looked.visible[i] ? looked.keys[i] : ~0u, index[i] = uint32_t(i);
 }
 
-__global__ void gather_bounds(SortedParams p, uint32_t const* index) {
+__global__ void gather_bounds(Looked looked, Sorted out, uint32_t const* index) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= p.v) return;
-    bool const hidden = p.visible && !p.visible[index[i]];
-    Bounds<float> const b = hidden ? Bounds<float>{NOWHERE, NOWHERE, -NOWHERE, -NOWHERE} : p.bounds[index[i]];
-    p.out_index[i] = index[i];
-    p.low[2 * i] = b.low_u, p.low[2 * i + 1] = b.low_v;
-    p.high[2 * i] = b.high_u, p.high[2 * i + 1] = b.high_v;
+    if (i >= out.v) return;
+    bool const hidden = !out.chosen && !looked.visible[index[i]];
+    Bounds<float> const b = hidden ? Bounds<float>{NOWHERE, NOWHERE, -NOWHERE, -NOWHERE} : looked.bounds[index[i]];
+    out.index[i] = index[i];
+    out.low[2 * i] = b.low_u, out.low[2 * i + 1] = b.low_v;
+    out.high[2 * i] = b.high_u, out.high[2 * i + 1] = b.high_v;
+}
+
+int const* count_occupied(Cells const& cells, Queue const& queue) {
+    auto* const cell = queue.memory.array<int>(cells.n_rays);
+    auto* const there = zeros<int>(cells.bands * cells.columns, queue);
+    auto* const table = queue.memory.array<int>((cells.bands + 1) * (3 * cells.columns + 1));
+    if (cells.n_rays) mark_cells<<<blocks_for(cells.n_rays), THREADS, 0, queue.stream>>>(cells, cell, there);
+    sum_columns<<<unsigned(cells.bands), THREADS, 0, queue.stream>>>(cells, there, table);
+    sum_bands<<<blocks_for(3 * cells.columns + 1), THREADS, 0, queue.stream>>>(cells, table);
+    return table;
 }
 
 }  // namespace
 
-void count_occupied(Cells const& cells, int* cell, int* there, int* table, cudaStream_t stream) {
-    if (cells.n_rays) mark_cells<<<blocks_for(cells.n_rays), THREADS, 0, stream>>>(cells, cell, there);
-    sum_columns<<<unsigned(cells.bands), THREADS, 0, stream>>>(cells, there, table);
-    sum_bands<<<blocks_for(3 * cells.columns + 1), THREADS, 0, stream>>>(cells, table);
+Looked look(ProjectParams const& p, Queue const& queue) {
+    int64_t const n = p.g.n;
+    Looked const out = {queue.memory.array<uint8_t>(n), queue.memory.array<uint32_t>(n),
+                        queue.memory.array<Bounds<float>>(n)};
+    int const* const occupied = p.is_camera ? nullptr : count_occupied(p.cells, queue);
+    if (n && p.is_camera) project_kernel<true><<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
+    if (n && !p.is_camera) project_kernel<false><<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
+    return out;
 }
 
-void look(ProjectParams const& p, cudaStream_t stream) {
-    if (p.g.n) project_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
+uint32_t* select_visible(ProjectParams const& p, Looked const& looked, int64_t* count, Queue const& queue) {
+    auto* const chosen = queue.memory.array<uint32_t>(p.g.n);
+    select_flagged(looked.visible, p.g.n, chosen, count, queue);
+    return chosen;
 }
 
 // Radix sort is stable, and the index ascends.
-void sort_by_depth(SortedParams const& p, Allocator const& memory, cudaStream_t stream) {
-    if (!p.v) return;
-    auto *keys = memory.array<uint32_t>(p.v), *sorted_keys = memory.array<uint32_t>(p.v),
-         *sorted = memory.array<uint32_t>(p.v), *all = p.visible ? memory.array<uint32_t>(p.v) : nullptr;
-    if (p.visible)
-        keys_of_all<<<blocks_for(p.v), THREADS, 0, stream>>>(p, keys, all);
+void sort_by_depth(Looked const& looked, Sorted const& out, Queue const& queue) {
+    int64_t const v = out.v;
+    if (!v) return;
+    auto const array = [&] { return queue.memory.array<uint32_t>(v); };
+    uint32_t *keys = array(), *sorted_keys = array(), *sorted = array(), *all = out.chosen ? nullptr : array();
+    if (all)
+        keys_of_all<<<blocks_for(v), THREADS, 0, queue.stream>>>(v, looked, keys, all);
     else
-        gather_keys<<<blocks_for(p.v), THREADS, 0, stream>>>(p, keys);
-    sort_pairs({p.v, keys, p.visible ? all : p.index, sorted_keys, sorted}, 32, memory, stream);
-    gather_bounds<<<blocks_for(p.v), THREADS, 0, stream>>>(p, sorted);
+        gather_keys<<<blocks_for(v), THREADS, 0, queue.stream>>>(v, out.chosen, looked.keys, keys);
+    sort_pairs({v, keys, all ? all : out.chosen, sorted_keys, sorted}, 32, queue);
+    gather_bounds<<<blocks_for(v), THREADS, 0, queue.stream>>>(looked, out, sorted);
 }
 
 }  // namespace nurec::cuda

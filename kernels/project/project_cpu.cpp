@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "project_cpu.h"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <optional>
+
+#include "../common/gaussians_cpu.h"
+#include "params.h"
 
 namespace nurec::cpu {
 namespace {
@@ -76,8 +77,9 @@ void radix_sort(std::vector<uint32_t>& keys, std::vector<uint32_t>& order) {
 }
 
 // False if no ray can see the Gaussian.
-bool look(Gaussians const& g, View<float> const& view, Cells const* cells, Occupied const* occupied, int64_t i,
-          Entry& out) {
+bool look(ProjectParams const& in, Occupied const* occupied, int64_t i, Entry& out) {
+    Gaussians const& g = in.g;
+    View<float> const& view = *in.view;
     float const reach = reach_of(g.opacities[i]);
     if (!(reach > 0)) return false;
     Placed const p = placed(g, i);
@@ -85,28 +87,28 @@ bool look(Gaussians const& g, View<float> const& view, Cells const* cells, Occup
     Vec3<float> const local = view.motion.at(mean, {0, 0, 0}, 0.5f);
     float radius = reach * larger(s.x, larger(s.y, s.z)) + 0.5f * view.motion.seconds * sqrtf(dot(v, v));
     radius += 0.5f * (view.travel + view.turning * sqrtf(dot(local, local)));
-    if (!(view.is_camera > 0 ? in_cone(view.camera, local, radius) : near_rays(*cells, *occupied, local, radius)))
+    if (!(in.is_camera ? in_cone(view.camera, local, radius) : near_rays(in.cells, *occupied, local, radius)))
         return false;
     Quat<float> const q = load_quat(p.quat, 0);
     out.gaussian = i;
-    out.bounds = view.is_camera > 0 ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
-                                    : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
-    out.key = sortable(view.is_camera > 0 ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
+    out.bounds = in.is_camera ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
+                              : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
+    out.key = sortable(in.is_camera ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
     return true;
 }
 
 }  // namespace
 
-Projection project(Gaussians const& g, View<float> const& view, Cells const* cells) {
-    std::optional<Occupied> const occupied = cells ? std::optional<Occupied>(*cells) : std::nullopt;
+Projection project(ProjectParams const& in) {
+    std::optional<Occupied> const occupied = in.is_camera ? std::nullopt : std::optional<Occupied>(in.cells);
     constexpr int64_t BLOCK = 1024;
-    int64_t const n_blocks = (g.n + BLOCK - 1) / BLOCK;
+    int64_t const n_blocks = (in.g.n + BLOCK - 1) / BLOCK;
     std::vector<std::vector<Entry>> blocks(n_blocks);
 #pragma omp parallel for schedule(dynamic, 1)
     for (int64_t b = 0; b < n_blocks; ++b) {
         Entry entry;
-        for (int64_t i = b * BLOCK; i < std::min(g.n, (b + 1) * BLOCK); ++i)
-            if (look(g, view, cells, occupied ? &*occupied : nullptr, i, entry)) blocks[b].push_back(entry);
+        for (int64_t i = b * BLOCK; i < std::min(in.g.n, (b + 1) * BLOCK); ++i)
+            if (look(in, occupied ? &*occupied : nullptr, i, entry)) blocks[b].push_back(entry);
     }
     std::vector<Entry> all;
     for (auto const& block : blocks) all.insert(all.end(), block.begin(), block.end());

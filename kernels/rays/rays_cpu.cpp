@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rays_cpu.h"
+#include "params.h"
 
 namespace nurec::cpu {
 namespace {
@@ -10,12 +10,13 @@ void store(float* a, int64_t i, Vec3<float> v) {
 
 template <bool ALIKE>
 void make(RayParams const& p) {
-    Pose<float> const shared = sensor_at(p.path, ALIKE ? p.fractions[0] : 0.f);
+    Trajectory<float> const path = *p.path;
+    Pose<float> const shared = sensor_at(path, ALIKE ? p.fractions[0] : 0.f);
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < p.n; ++i) {
         float const fraction = p.fractions[ALIKE ? 0 : i], *const d = p.directions + 3 * i;
-        Pose<float> const pose = ALIKE ? shared : sensor_at(p.path, fraction);
-        Ray<float> const ray = ray_at(p.path, pose, {d[0], d[1], d[2]}, fraction);
+        Pose<float> const pose = ALIKE ? shared : sensor_at(path, fraction);
+        Ray<float> const ray = ray_at(path, pose, {d[0], d[1], d[2]}, fraction);
         store(p.origins, i, ray.r);
         store(p.world, i, ray.d);
         p.delays[i] = ray.dt;

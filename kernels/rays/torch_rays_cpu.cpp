@@ -2,7 +2,6 @@
 // nurec_lite::rays on the CPU.
 #include <torch/library.h>
 
-#include "rays_cpu.h"
 #include "torch_rays.h"
 
 namespace nurec {
@@ -10,8 +9,8 @@ namespace {
 
 using at::Tensor;
 
-std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& trajectory, Tensor const& directions, Tensor const& fractions) {
-    return rays_by<cpu::RayParams>(&cpu::make_rays, trajectory, directions, fractions);
+std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& view, Tensor const& directions, Tensor const& fractions) {
+    return rays_by(&cpu::make_rays, view, directions, fractions);
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // nurec_lite::rays on CUDA.
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
-#include <c10/cuda/CUDAStream.h>
 #include <torch/library.h>
 
-#include "params.h"
+#include "../common/torch_site.h"
 #include "torch_rays.h"
 
 namespace nurec {
@@ -13,14 +10,13 @@ namespace {
 
 using at::Tensor;
 
-void launch(cuda::RayParams const& p) {
-    cuda::make_rays(p, c10::cuda::getCurrentCUDAStream());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-}
-
-std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& trajectory, Tensor const& directions, Tensor const& fractions) {
-    c10::cuda::CUDAGuard const guard(directions.device());
-    return rays_by<cuda::RayParams>(&launch, trajectory, directions, fractions);
+std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& view, Tensor const& directions, Tensor const& fractions) {
+    Site site(directions.device());
+    auto const launch = [&](RayParams const& p) {
+        cuda::make_rays(p, site.queue());
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    };
+    return rays_by(launch, view, directions, fractions);
 }
 
 }  // namespace

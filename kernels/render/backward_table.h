@@ -11,9 +11,6 @@ enum Sensor { CAMERA, CAMERA_FEW, CAMERA_MORE, LIDAR, LIDAR_MORE };
 
 constexpr int MANY_TILES = 3000;  // of 16x16 pixels: on an H200 one ray a thread is faster at 2726, two at 4212
 
-// Bits of a plan, as RenderPlan.backward of nurec_lite/native/plan.py sets them; the others only with SPLIT.
-enum Plan { SPLIT = 1, BOUNDS = 2, STAGING = 4 };
-
 struct Bounds {
     int threads;     // of a block
     int min_blocks;  // that fit on a multiprocessor: the compiler keeps registers below 65536 / (threads * min_blocks)
@@ -51,17 +48,18 @@ struct Launch {
     static constexpr bool MEMBERS = MEMBERS_;
 };
 
-constexpr Bounds bounds_of(Sensor sensor, int plan) {
-    return plan & BOUNDS ? BOUNDED[sensor] : UNBOUND;
+constexpr Bounds bounds_of(Sensor sensor, bool bound) {
+    return bound ? BOUNDED[sensor] : UNBOUND;
 }
 
-constexpr Staging staging_of(int plan) {
-    return plan & STAGING ? HALF : FULL;
+constexpr Staging staging_of(bool half) {
+    return half ? HALF : FULL;
 }
 
-template <Sensor SENSOR, int PLAN>
+// BOUND and HALVED are the plan's launch_bounds and half_staging.
+template <Sensor SENSOR, bool BOUND, bool HALVED>
 using LaunchOf =
-    Launch<bounds_of(SENSOR, PLAN).threads, bounds_of(SENSOR, PLAN).min_blocks, bounds_of(SENSOR, PLAN).rays,
-           staging_of(PLAN).rows, staging_of(PLAN).members, bounds_of(SENSOR, PLAN).ahead>;
+    Launch<bounds_of(SENSOR, BOUND).threads, bounds_of(SENSOR, BOUND).min_blocks, bounds_of(SENSOR, BOUND).rays,
+           staging_of(HALVED).rows, staging_of(HALVED).members, bounds_of(SENSOR, BOUND).ahead>;
 
 }  // namespace nurec::cuda

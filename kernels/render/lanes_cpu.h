@@ -2,8 +2,9 @@
 // Sixteen rays side by side, and one Gaussian against all of them: what the compiler turns into vector instructions.
 #pragma once
 
+#include "../common/gaussians_cpu.h"
 #include "../math/blend.cuh"
-#include "render_cpu.h"
+#include "params.h"
 
 namespace nurec::cpu {
 
@@ -24,7 +25,7 @@ struct Rays {
     NUREC_FN Ray<float> at(int l) const { return {{d[0][l], d[1][l], d[2][l]}, {r[0][l], r[1][l], r[2][l]}, dt[l]}; }
 };
 
-inline void load_rays(Inputs const& in, int64_t tile, int64_t first, Rays& rays) {
+inline void load_rays(RenderParams const& in, int64_t tile, int64_t first, Rays& rays) {
     constexpr float NO_RAY[3] = {0, 0, 1};  // closed, but computed with
     for (int l = 0; l < LANES; ++l) {
         int64_t const place = first + l;
@@ -65,7 +66,7 @@ NUREC_FN bool respond_all(Frame<float> const& f, float opacity, Rays const& rays
 }
 
 template <int C>
-Row<C> make_row(Inputs const& in, int64_t i) {
+Row<C> make_row(RenderParams const& in, int64_t i) {
     auto const [m, q, v] = placed(in.g, i);
     float const* s = in.g.scales + 3 * i;
     Row<C> row;

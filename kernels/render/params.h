@@ -1,30 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blending of each tile's Gaussians over its rays, and its gradients. All pointers are the device's.
+// Blending of each tile's Gaussians over its rays, and its gradients. Pointers are those of the driver's device.
 //
 // Letters: N Gaussians, R rays, A tiles of P rays, L entries of all tiles' lists, C features.
 #pragma once
 
+#include "../common/device.h"
 #include "../common/gaussians.h"
-#include "../math/blend.cuh"
-#include "../math/moments.cuh"
-#include "../common/launch.cuh"
 
-namespace nurec::cuda {
+namespace nurec {
 
 constexpr int MAX_FEATURES = 3;  // a camera's colour; a lidar has two, intensity and ray drop
-
-struct alignas(16) Row {  // what rays need of a Gaussian, or the gradient of it
-    Frame<float> frame;
-    float opacity;
-    float features[MAX_FEATURES];
-};
-static_assert(sizeof(Row) == 80);
-
-struct alignas(16) MomentRow {  // the gradient of a Row as the split kernels add it up
-    Moments<float> moments;
-    float features[MAX_FEATURES];
-};
-static_assert(sizeof(MomentRow) == 64);
 
 struct RenderParams {
     Gaussians g;
@@ -37,37 +22,48 @@ struct RenderParams {
     int64_t const* offsets;    // [A + 1]
     int64_t const* gaussians;  // [L] nearest first in each tile
     bool moving;               // origins or delays are not all zero
-    Row* rows;                 // [N] working memory
 };
 
+// The backward pass only reads them, and has no need of the median.
 struct RenderOutputs {
-    float* features;       // [R, C]
-    float* distance;       // [R]
+    float* features;       // [R, C] sum of w times feature
+    float* distance;       // [R] sum of w t
     float* transmittance;  // [R]
-    float* median;         // [R]
+    float* median;         // [R] t at which T crosses 0.5, 0 where it does not
 };
 
+// Each zero at the start.
 struct RenderGrads {
     float const* d_features;  // of the outputs
-    float const* d_distance;  // null: has no gradient; for a camera's split kernels without those of rays
+    float const* d_distance;  // null, with a plan that splits: nothing depends on it
     float const* d_transmittance;
-    Row* rows;           // [N] zeros: working memory of renderBackward
-    MomentRow* moments;  // [N] zeros: that of the split kernels
     GaussianGrads g;
     float* features;
-    float* origins;  // null: rays get no gradient
+    float* origins;  // null, and the next: rays get no gradient
     float* directions;
 };
 
-void render_forward(RenderParams const& p, RenderOutputs const& out, cudaStream_t stream);
-void render_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream);
+// Which backward kernels CUDA takes (backward_table.h); the CPU has one for all.
+struct BackwardPlan {
+    bool split;          // one a sensor instead of one for both
+    bool launch_bounds;  // these by their own bounds
+    bool half_staging;   // these with half the rows in shared memory
+};
 
-// The same by a kernel a sensor; `plan` is one of Plan's sums in backward_table.h.
-void split_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
-                    cudaStream_t stream);
-void camera_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
-                     cudaStream_t stream);
-void lidar_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
-                    cudaStream_t stream);
+namespace cpu {
 
-}  // namespace nurec::cuda
+void render_forward(RenderParams const& p, RenderOutputs const& out);
+void render_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d);
+
+}  // namespace cpu
+
+namespace cuda {
+
+constexpr int TILE_RAYS = 256;  // threads of a block, one a ray: rays of a tile at most
+
+void render_forward(RenderParams const& p, RenderOutputs const& out, Queue const& queue);
+void render_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, BackwardPlan plan,
+                     Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

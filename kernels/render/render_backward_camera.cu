@@ -8,33 +8,33 @@ namespace {
 
 template <class L, bool MOVING, bool DISTANCE, bool RAYS>
 __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
-    renderBackwardCamera(RenderParams p, RenderOutputs out, RenderGrads d) {
+    renderBackwardCamera(Staged p, RenderOutputs out, Summed d) {
     backward_block<CameraNeeds<MOVING, DISTANCE, RAYS>, L>(p, out, d);
 }
 
 template <class L>
-void launch_training(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
+void launch_training(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
     if (p.moving) return launch_backward<renderBackwardCamera<L, true, false, false>, L>(p, out, d, stream);
     launch_backward<renderBackwardCamera<L, false, false, false>, L>(p, out, d, stream);
 }
 
-template <int PLAN>
-void launch(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
-    using More = LaunchOf<CAMERA_MORE, PLAN>;
+template <bool BOUNDS, bool STAGING>
+void launch(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+    using More = LaunchOf<CAMERA_MORE, BOUNDS, STAGING>;
     if (d.origins) return launch_backward<renderBackwardCamera<More, true, true, true>, More>(p, out, d, stream);
     if (d.d_distance) return launch_backward<renderBackwardCamera<More, true, true, false>, More>(p, out, d, stream);
-    if (p.n_tiles < MANY_TILES) return launch_training<LaunchOf<CAMERA_FEW, PLAN>>(p, out, d, stream);
-    launch_training<LaunchOf<CAMERA, PLAN>>(p, out, d, stream);
+    if (p.n_tiles < MANY_TILES) return launch_training<LaunchOf<CAMERA_FEW, BOUNDS, STAGING>>(p, out, d, stream);
+    launch_training<LaunchOf<CAMERA, BOUNDS, STAGING>>(p, out, d, stream);
 }
 
 }  // namespace
 
-void camera_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
+void camera_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan plan,
                      cudaStream_t stream) {
-    if (plan == SPLIT) launch<SPLIT>(p, out, d, stream);
-    if (plan == (SPLIT | BOUNDS)) launch<SPLIT | BOUNDS>(p, out, d, stream);
-    if (plan == (SPLIT | STAGING)) launch<SPLIT | STAGING>(p, out, d, stream);
-    if (plan == (SPLIT | BOUNDS | STAGING)) launch<SPLIT | BOUNDS | STAGING>(p, out, d, stream);
+    if (plan.launch_bounds)
+        (plan.half_staging ? launch<true, true> : launch<true, false>)(p, out, d, stream);
+    else
+        (plan.half_staging ? launch<false, true> : launch<false, false>)(p, out, d, stream);
 }
 
 }  // namespace nurec::cuda

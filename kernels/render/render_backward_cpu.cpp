@@ -23,17 +23,17 @@ struct Grads {  // of sixteen rays
 };
 
 template <int C>
-void load_grads(Outputs const& out, OutputGrads const& d_out, Rays const& rays, Grads<C>& s) {
+void load_grads(RenderOutputs const& out, RenderGrads const& d, Rays const& rays, Grads<C>& s) {
     s = {};
     for (int l = 0; l < LANES; ++l) {
         int64_t const i = rays.index[l];
         s.T[l] = 1;
         if (i < 0) continue;
-        s.distance[l] = d_out.distance[i];
-        s.behind[l] = out.transmittance[i] * d_out.transmittance[i] + out.distance[i] * d_out.distance[i];
+        s.distance[l] = d.d_distance[i];
+        s.behind[l] = out.transmittance[i] * d.d_transmittance[i] + out.distance[i] * d.d_distance[i];
         for (int c = 0; c < C; ++c) {
-            s.features[c][l] = d_out.features[C * i + c];
-            s.behind[l] += out.features[C * i + c] * d_out.features[C * i + c];
+            s.features[c][l] = d.d_features[C * i + c];
+            s.behind[l] += out.features[C * i + c] * d.d_features[C * i + c];
         }
     }
 }
@@ -107,11 +107,11 @@ NUREC_FN void add_gaussian(Row<C> const& g, Responses const& at, Rays const& ray
 }
 
 template <int C>
-void store_rays(InputGrads const& d_in, Rays const& rays, Grads<C> const& s) {
+void store_rays(RenderGrads const& d, Rays const& rays, Grads<C> const& s) {
     for (int l = 0; l < LANES; ++l) {
         for (int k = 0; k < 3 && rays.index[l] >= 0; ++k) {
-            d_in.directions[3 * rays.index[l] + k] += s.d[k][l];
-            d_in.origins[3 * rays.index[l] + k] += s.r[k][l];
+            d.directions[3 * rays.index[l] + k] += s.d[k][l];
+            d.origins[3 * rays.index[l] + k] += s.r[k][l];
         }
     }
 }
@@ -119,21 +119,21 @@ void store_rays(InputGrads const& d_in, Rays const& rays, Grads<C> const& s) {
 // The gradients of all threads together, turned into those of the Gaussian's parameters. STILL is known when this is
 // compiled: a test within would change how the compiler adds up, and gradients with it by rounding.
 template <int C, bool STILL>
-void finish(Inputs const& in, int64_t i, Row<C> const& row, Row<C> const& sum, InputGrads const& d_in) {
+void finish(RenderParams const& in, int64_t i, Row<C> const& row, Row<C> const& sum, RenderGrads const& d) {
     constexpr float NONE[3] = {0, 0, 0};
     Gaussians const& g = in.g;
     int64_t const a = STILL ? i : i - g.n_still;
-    Vec3<float> const m = load3(STILL ? g.still_means : g.means, a) - g.centre;
+    Vec3<float> const m = load3(STILL ? g.still_means : g.means, a) - *g.centre;
     float const* q = (STILL ? g.still_quats : g.quats) + 4 * a;
     float const *s = g.scales + 3 * i, *v = STILL ? NONE : g.velocities + 3 * a;
-    GaussianGrad<float> const d = make_frame_backward<float>(m, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]},
-                                                             {v[0], v[1], v[2]}, row.frame, sum.frame);
-    store3(STILL ? d_in.g.still_means : d_in.g.means, a, d.mean);
-    store_quat(STILL ? d_in.g.still_quats : d_in.g.quats, a, d.q);
-    store3(d_in.g.scales, i, d.s);
-    if (!STILL) store3(d_in.g.velocities, a, d.v);
-    d_in.g.opacities[i] = sum.opacity;
-    for (int c = 0; c < C; ++c) d_in.features[C * i + c] = sum.features[c];
+    GaussianGrad<float> const own = make_frame_backward<float>(m, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]},
+                                                               {v[0], v[1], v[2]}, row.frame, sum.frame);
+    store3(STILL ? d.g.still_means : d.g.means, a, own.mean);
+    store_quat(STILL ? d.g.still_quats : d.g.quats, a, own.q);
+    store3(d.g.scales, i, own.s);
+    if (!STILL) store3(d.g.velocities, a, own.v);
+    d.g.opacities[i] = sum.opacity;
+    for (int c = 0; c < C; ++c) d.features[C * i + c] = sum.features[c];
 }
 
 template <int C>
@@ -146,7 +146,7 @@ void add(Row<C>& a, Row<C> const& b) {
 }
 
 template <int C, bool MOVING, bool RAYS>
-void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, InputGrads const& d_in) {
+void backward(RenderParams const& in, RenderOutputs const& out, RenderGrads const& d) {
     std::vector<Row<C>> table(in.g.n);
     std::vector<std::vector<Row<C>>> sums;
 #pragma omp parallel
@@ -167,7 +167,7 @@ void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, In
                 Rays rays;
                 load_rays(in, tile, first, rays);
                 Grads<C> s;
-                load_grads(out, d_out, rays, s);
+                load_grads(out, d, rays, s);
                 Responses at;
                 Weights ws;
                 for (int64_t j = in.offsets[tile]; j < in.offsets[tile + 1]; ++j) {
@@ -177,7 +177,7 @@ void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, In
                     if (ws.used) add_gaussian<C, MOVING, RAYS>(table[i], at, rays, ws, s, mine[i]);
                     if (!ws.open) break;
                 }
-                if constexpr (RAYS) store_rays(d_in, rays, s);
+                if constexpr (RAYS) store_rays(d, rays, s);
             }
         }
 #pragma omp for schedule(static)
@@ -185,25 +185,24 @@ void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, In
             Row<C> total = sums[0][i];
             for (int k = 1; k < threads; ++k) add(total, sums[k][i]);
             if (i < in.g.n_still)
-                finish<C, true>(in, i, table[i], total, d_in);
+                finish<C, true>(in, i, table[i], total, d);
             else
-                finish<C, false>(in, i, table[i], total, d_in);
+                finish<C, false>(in, i, table[i], total, d);
         }
     }
 }
 
 template <int C, bool MOVING>
-void backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, InputGrads const& d_in) {
-    if (d_in.origins) return backward<C, MOVING, true>(in, out, d_out, d_in);
-    return backward<C, MOVING, false>(in, out, d_out, d_in);
+void backward(RenderParams const& in, RenderOutputs const& out, RenderGrads const& d) {
+    if (d.origins) return backward<C, MOVING, true>(in, out, d);
+    return backward<C, MOVING, false>(in, out, d);
 }
 
 }  // namespace
 
-void render_backward(Inputs const& in, Outputs const& out, OutputGrads const& d_out, InputGrads const& d_in) {
-    if (in.n_features == 3)
-        return in.moving ? backward<3, true>(in, out, d_out, d_in) : backward<3, false>(in, out, d_out, d_in);
-    return in.moving ? backward<2, true>(in, out, d_out, d_in) : backward<2, false>(in, out, d_out, d_in);
+void render_backward(RenderParams const& in, RenderOutputs const& out, RenderGrads const& d) {
+    if (in.n_features == 3) return in.moving ? backward<3, true>(in, out, d) : backward<3, false>(in, out, d);
+    return in.moving ? backward<2, true>(in, out, d) : backward<2, false>(in, out, d);
 }
 
 }  // namespace nurec::cpu

@@ -8,26 +8,26 @@ namespace {
 
 template <class L, bool RAYS>
 __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
-    renderBackwardLidar(RenderParams p, RenderOutputs out, RenderGrads d) {
+    renderBackwardLidar(Staged p, RenderOutputs out, Summed d) {
     backward_block<LidarNeeds<RAYS>, L>(p, out, d);
 }
 
-template <int PLAN>
-void launch(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
-    using More = LaunchOf<LIDAR_MORE, PLAN>;
+template <bool BOUNDS, bool STAGING>
+void launch(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+    using More = LaunchOf<LIDAR_MORE, BOUNDS, STAGING>;
     if (d.origins) return launch_backward<renderBackwardLidar<More, true>, More>(p, out, d, stream);
-    using L = LaunchOf<LIDAR, PLAN>;
+    using L = LaunchOf<LIDAR, BOUNDS, STAGING>;
     launch_backward<renderBackwardLidar<L, false>, L>(p, out, d, stream);
 }
 
 }  // namespace
 
-void lidar_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
+void lidar_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan plan,
                     cudaStream_t stream) {
-    if (plan == SPLIT) launch<SPLIT>(p, out, d, stream);
-    if (plan == (SPLIT | BOUNDS)) launch<SPLIT | BOUNDS>(p, out, d, stream);
-    if (plan == (SPLIT | STAGING)) launch<SPLIT | STAGING>(p, out, d, stream);
-    if (plan == (SPLIT | BOUNDS | STAGING)) launch<SPLIT | BOUNDS | STAGING>(p, out, d, stream);
+    if (plan.launch_bounds)
+        (plan.half_staging ? launch<true, true> : launch<true, false>)(p, out, d, stream);
+    else
+        (plan.half_staging ? launch<false, true> : launch<false, false>)(p, out, d, stream);
 }
 
 }  // namespace nurec::cuda

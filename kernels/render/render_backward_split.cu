@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // What stands around the split kernels: rows before them, and the way from moments to the Gaussians' parameters.
-#include "rows.cuh"
+#include "backward.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-__global__ void finish_moments_kernel(RenderParams p, RenderGrads d) {
+__global__ void finish_moments_kernel(Staged p, Summed d) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     MomentRow const& sum = d.moments[i];
@@ -18,10 +18,9 @@ __global__ void finish_moments_kernel(RenderParams p, RenderGrads d) {
 
 }  // namespace
 
-void split_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int plan,
+void split_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan plan,
                     cudaStream_t stream) {
-    if (!p.g.n) return;
-    rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
+    fill_rows(p, stream);
     (p.n_features == 3 ? camera_backward : lidar_backward)(p, out, d, plan, stream);
     finish_moments_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
 }

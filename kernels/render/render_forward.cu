@@ -22,7 +22,7 @@ __device__ void blend_one(Row const& g, Ray<float> const& ray, State& s, bool& o
 }
 
 template <bool MOVING>
-__global__ void __launch_bounds__(TILE_RAYS) renderForward(RenderParams p, RenderOutputs out) {
+__global__ void __launch_bounds__(TILE_RAYS) renderForward(Staged p, RenderOutputs out) {
     __shared__ Row batch[BATCH];
     int64_t const i = my_ray(p), begin = p.offsets[blockIdx.x], end = p.offsets[blockIdx.x + 1];
     Ray<float> const ray = load_ray(p, i);
@@ -44,14 +44,15 @@ __global__ void __launch_bounds__(TILE_RAYS) renderForward(RenderParams p, Rende
 
 }  // namespace
 
-void render_forward(RenderParams const& p, RenderOutputs const& out, cudaStream_t stream) {
-    if (p.g.n) rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
+void render_forward(RenderParams const& given, RenderOutputs const& out, Queue const& queue) {
+    Staged const p = staged(given, queue);
+    fill_rows(p, queue.stream);
     if (!p.n_tiles) return;
     auto const blocks = static_cast<unsigned>(p.n_tiles);
     if (p.moving)
-        renderForward<true><<<blocks, TILE_RAYS, 0, stream>>>(p, out);
+        renderForward<true><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
     else
-        renderForward<false><<<blocks, TILE_RAYS, 0, stream>>>(p, out);
+        renderForward<false><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
 }
 
 }  // namespace nurec::cuda

@@ -32,7 +32,7 @@ NUREC_FN int blend_all(Row<C> const& g, Responses const& at, Rays& rays, State<C
 }
 
 template <int C>
-void store(Outputs const& out, Rays const& rays, State<C> const& s) {
+void store(RenderOutputs const& out, Rays const& rays, State<C> const& s) {
     for (int l = 0; l < LANES; ++l) {
         int64_t const i = rays.index[l];
         if (i < 0) continue;
@@ -42,7 +42,7 @@ void store(Outputs const& out, Rays const& rays, State<C> const& s) {
 }
 
 template <int C, bool MOVING>
-void forward(Inputs const& in, Outputs const& out) {
+void forward(RenderParams const& in, RenderOutputs const& out) {
     std::vector<Row<C>> table(in.g.n);
 #pragma omp parallel
     {
@@ -68,7 +68,7 @@ void forward(Inputs const& in, Outputs const& out) {
 
 }  // namespace
 
-void render_forward(Inputs const& in, Outputs const& out) {
+void render_forward(RenderParams const& in, RenderOutputs const& out) {
     if (in.n_features == 3) return in.moving ? forward<3, true>(in, out) : forward<3, false>(in, out);
     return in.moving ? forward<2, true>(in, out) : forward<2, false>(in, out);
 }

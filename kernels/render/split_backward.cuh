@@ -8,10 +8,9 @@
 
 #include <atomic>
 
-#include "../math/moments.cuh"
-#include "backward_table.h"
-#include "rows.cuh"
 #include "../common/warp.cuh"
+#include "backward.cuh"
+#include "backward_table.h"
 
 namespace nurec::cuda {
 
@@ -41,14 +40,14 @@ struct OneRay {
 
 // The n-th ray of a tile, neighbours in the image for the lanes of a warp; -1: none.
 template <class N>
-__device__ int64_t ray_of(RenderParams const& p, int n) {
+__device__ int64_t ray_of(Staged const& p, int n) {
     int const patch = n / 32, x = n % 8 + 8 * (patch / 4), y = n % 32 / 8 + 4 * (patch % 4);
     int const slot = N::PATCHES ? 16 * y + x : n;
     return slot < p.rays_per_tile ? p.rays[blockIdx.x * p.rays_per_tile + slot] : -1;
 }
 
 template <class N>
-__device__ OneRay<N> load_one(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, int64_t i) {
+__device__ OneRay<N> load_one(Staged const& p, RenderOutputs const& out, Summed const& d, int64_t i) {
     OneRay<N> one = {};
     one.open = i >= 0, one.T = 1, one.ray.d.z = 1;
     if (i < 0) return one;
@@ -106,7 +105,7 @@ __device__ void add_gradient(Row const& g, Response<float> const& at, float w, f
 // Where the k-th sum lies in a MomentRow: all of it, less the drift of what does not move.
 template <class N>
 __device__ int place_of(int k) {
-    return N::MOVING || k < 9 ? k : k + 3;
+    return N::MOVING || k < MOMENT_DRIFT ? k : k + 3;
 }
 
 template <class N>
@@ -187,7 +186,7 @@ __device__ bool blend_next(Batch<L> const& batch, int64_t const* list, int k, in
 }
 
 template <class N, class L>
-__device__ void backward_block(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d) {
+__device__ void backward_block(Staged const& p, RenderOutputs const& out, Summed const& d) {
     __shared__ Batch<L> batch;
     int64_t const* list = p.gaussians + p.offsets[blockIdx.x];
     int left = int(p.offsets[blockIdx.x + 1] - p.offsets[blockIdx.x]);
@@ -218,17 +217,17 @@ __device__ void backward_block(RenderParams const& p, RenderOutputs const& out, 
 }
 
 template <class L>
-dim3 grid_of(RenderParams const& p) {
+dim3 grid_of(Staged const& p) {
     static_assert(TILE_RAYS % (L::THREADS * L::RAYS) == 0 && L::THREADS % 32 == 0);
     return dim3(static_cast<unsigned>(p.n_tiles), TILE_RAYS / (L::THREADS * L::RAYS));
 }
 
-using Kernel = void (*)(RenderParams, RenderOutputs, RenderGrads);
+using Kernel = void (*)(Staged, RenderOutputs, Summed);
 
 // Launches KERNEL; with half the staging it first asks, once a device, for as much of what L1 and shared memory have
 // together as shared memory can get.
 template <Kernel KERNEL, class L>
-void launch_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, cudaStream_t stream) {
+void launch_backward(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
     static std::atomic<uint64_t> asked{0};  // a bit a device
     if (!p.n_tiles) return;
     int device = 0;

@@ -2,31 +2,30 @@
 // What nurec_lite::render and ::render_backward take and give on either device.
 #pragma once
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <optional>
 #include <tuple>
+#include <vector>
 
 #include "../common/torch_gaussians.h"
+#include "params.h"
 
 namespace nurec {
-
-using Four = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
-using Ten = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor,
-                       at::Tensor, at::Tensor>;
 
 struct RenderTensors {
     GaussianTensors g;
     at::Tensor const &features, &origins, &directions, &delays, &rays, &offsets, &gaussians;
 };
 
-// Which backward kernels: 0, one for both sensors; 1, one a sensor; 2 more, by its own launch bounds; 4 more, with half
-// the staging (cuda/backward_table.h). The CPU has one for all.
-inline void check_backward(int64_t backward) {
-    TORCH_CHECK_VALUE(backward == 0 || (backward > 0 && backward < 8 && backward % 2 == 1), "backward is ", backward,
-                      ", but must be 0 or one of 1, 3, 5 and 7");
+// Lists as nurec_lite.native.groups has them: GaussianArrays, RayArrays and Lists.
+inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& features, at::TensorList rays,
+                                    at::TensorList lists, at::Tensor const& view) {
+    check_group(rays, "rays", 3, "origins, directions, delays");
+    check_group(lists, "lists", 3, "rays, offsets, gaussians");
+    return {gaussians_of(gaussians, view), features, rays[0], rays[1], rays[2], lists[0], lists[1], lists[2]};
 }
 
 inline void check_render(RenderTensors const& in) {
@@ -43,6 +42,8 @@ inline void check_render(RenderTensors const& in) {
     check_tensor(in.origins, "origins", real, {r, 3}, device);
     check_tensor(in.delays, "delays", real, {r}, device);
     check_tensor(in.rays, "rays", whole, {-1, -1}, device);
+    TORCH_CHECK_VALUE(device.is_cpu() || in.rays.size(1) <= cuda::TILE_RAYS, "rays has ", in.rays.size(1),
+                      " rays a tile, but must have at most ", cuda::TILE_RAYS);
     check_tensor(in.offsets, "offsets", whole, {in.rays.size(0) + 1}, device);
     check_tensor(in.gaussians, "gaussians", whole, {-1}, device);
     check_finite(in.features, "features");
@@ -55,58 +56,113 @@ inline void check_render(RenderTensors const& in) {
     check_range(in.gaussians, "gaussians", 0, n);
 }
 
-// What the forward pass gave, and the gradients of it.
-struct OutputTensors {
-    at::Tensor const &out, &distance, &transmittance, &d_out;
-    std::optional<at::Tensor> const& d_distance;  // nothing: nothing depends on the distance
-    at::Tensor const& d_transmittance;
-
-    at::Tensor d_distance_or_zeros() const { return d_distance ? *d_distance : at::zeros_like(distance); }
-};
-
-inline void check_outputs(RenderTensors const& in, OutputTensors const& o) {
-    auto const r = in.directions.size(0), c = in.features.size(1);
-    auto const check = [&](at::Tensor const& t, char const* name, std::initializer_list<int64_t> shape) {
-        check_tensor(t, name, at::kFloat, shape, in.directions.device());
-        check_finite(t, name);
-    };
-    check(o.out, "out", {r, c});
-    check(o.distance, "distance", {r});
-    check(o.transmittance, "transmittance", {r});
-    check(o.d_out, "d_out", {r, c});
-    if (o.d_distance) check(*o.d_distance, "d_distance", {r});
-    check(o.d_transmittance, "d_transmittance", {r});
+inline RenderParams params_of(RenderTensors const& in, bool moving) {
+    return {arrays_of(in.g),
+            in.features.size(1),
+            in.directions.size(0),
+            in.rays.size(0),
+            in.rays.size(1),
+            in.features.const_data_ptr<float>(),
+            in.origins.const_data_ptr<float>(),
+            in.directions.const_data_ptr<float>(),
+            in.delays.const_data_ptr<float>(),
+            in.rays.const_data_ptr<int64_t>(),
+            in.offsets.const_data_ptr<int64_t>(),
+            in.gaussians.const_data_ptr<int64_t>(),
+            moving};
 }
 
+inline BackwardPlan checked_plan(bool split, bool launch_bounds, bool half_staging) {
+    TORCH_CHECK_VALUE(split || !(launch_bounds || half_staging),
+                      "launch_bounds and half_staging are about the kernels of split, which is false");
+    return {split, launch_bounds, half_staging};
+}
+
+// ---- what the forward pass gives
+
+using Blended = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // out, distance, transmittance, median
+
 // Of rays that no tile holds: the drivers write the others.
-inline Four empty_outputs(RenderTensors const& in) {
+inline Blended empty_outputs(RenderTensors const& in) {
     auto const r = in.directions.size(0);
     auto const options = in.features.options();
     return {at::zeros({r, in.features.size(1)}, options), at::zeros({r}, options), at::ones({r}, options),
             at::zeros({r}, options)};
 }
 
-// Zeros, in the order of the inputs; rays that want no gradient have none.
-inline Ten zero_gradients(RenderTensors const& in, bool ray_gradients) {
+inline RenderOutputs written(Blended const& t) {
+    auto const& [out, distance, transmittance, median] = t;
+    return {out.mutable_data_ptr<float>(), distance.mutable_data_ptr<float>(), transmittance.mutable_data_ptr<float>(),
+            median.mutable_data_ptr<float>()};
+}
+
+// ---- gradients
+
+// What the forward pass gave, and the gradients of it.
+struct OutputTensors {
+    at::Tensor const &out, &distance, &transmittance, &d_out;
+    std::optional<at::Tensor> const& d_distance;  // nothing: nothing depends on the distance
+    at::Tensor const& d_transmittance;
+};
+
+// `outputs` as nurec_lite.native.groups.Outputs lists them.
+inline OutputTensors checked_outputs(RenderTensors const& in, at::TensorList outputs, at::Tensor const& d_out,
+                                     std::optional<at::Tensor> const& d_distance, at::Tensor const& d_transmittance) {
+    check_group(outputs, "outputs", 3, "out, distance, transmittance");
+    auto const r = in.directions.size(0), c = in.features.size(1);
+    auto const check = [&](at::Tensor const& t, char const* name, std::initializer_list<int64_t> shape) {
+        check_tensor(t, name, at::kFloat, shape, in.directions.device());
+        check_finite(t, name);
+    };
+    check(outputs[0], "out", {r, c});
+    check(outputs[1], "distance", {r});
+    check(outputs[2], "transmittance", {r});
+    check(d_out, "d_out", {r, c});
+    if (d_distance) check(*d_distance, "d_distance", {r});
+    check(d_transmittance, "d_transmittance", {r});
+    return {outputs[0], outputs[1], outputs[2], d_out, d_distance, d_transmittance};
+}
+
+// The backward drivers only read them.
+inline RenderOutputs outputs_of(OutputTensors const& o) {
+    auto const readable = [](at::Tensor const& t) { return const_cast<float*>(t.const_data_ptr<float>()); };
+    return {readable(o.out), readable(o.distance), readable(o.transmittance), nullptr};
+}
+
+using Gradients = std::tuple<std::vector<at::Tensor>, at::Tensor, std::vector<at::Tensor>>;
+
+// Zeros: of the Gaussians and of the features, in the order of the inputs, and of origins and directions of rays, which
+// are none if nobody asks for them.
+struct GradientTensors {
+    at::Tensor still_means, still_quats, means, quats, velocities, scales, opacities, features;
+    std::optional<std::pair<at::Tensor, at::Tensor>> rays;
+
+    Gradients all() const {
+        std::vector<at::Tensor> of_rays;
+        if (rays) of_rays = {rays->first, rays->second};
+        return {{still_means, still_quats, means, quats, velocities, scales, opacities}, features, of_rays};
+    }
+};
+
+inline GradientTensors zero_gradients(RenderTensors const& in, bool of_rays) {
     auto const like = [](at::Tensor const& t) { return at::zeros_like(t); };
-    auto const ray = [&](at::Tensor const& t) { return ray_gradients ? like(t) : at::empty({0}, t.options()); };
     GaussianTensors const& g = in.g;
-    return {like(g.still_means), like(g.still_quats), like(g.means),     like(g.quats),   like(g.velocities),
-            like(g.scales),      like(g.opacities),   like(in.features), ray(in.origins), ray(in.directions)};
+    GradientTensors d = {like(g.still_means), like(g.still_quats), like(g.means),     like(g.quats), like(g.velocities),
+                         like(g.scales),      like(g.opacities),   like(in.features), std::nullopt};
+    if (of_rays) d.rays = {like(in.origins), like(in.directions)};
+    return d;
 }
 
-inline float* writable(at::Tensor const& t) {
-    return t.numel() ? t.mutable_data_ptr<float>() : nullptr;
-}
-
-// The backward drivers only read the forward pass's outputs.
-inline float* readable(at::Tensor const& t) {
-    return const_cast<float*>(t.const_data_ptr<float>());
-}
-
-inline GaussianGrads gaussian_grads(Ten const& d) {
-    return {writable(std::get<0>(d)), writable(std::get<1>(d)), writable(std::get<2>(d)), writable(std::get<3>(d)),
-            writable(std::get<4>(d)), writable(std::get<5>(d)), writable(std::get<6>(d))};
+// `d_distance`: undefined where a driver is to do without.
+inline RenderGrads grads_of(OutputTensors const& o, at::Tensor const& d_distance, GradientTensors const& d) {
+    auto const w = [](at::Tensor const& t) { return t.numel() ? t.mutable_data_ptr<float>() : nullptr; };
+    return {o.d_out.const_data_ptr<float>(),
+            d_distance.defined() ? d_distance.const_data_ptr<float>() : nullptr,
+            o.d_transmittance.const_data_ptr<float>(),
+            {w(d.still_means), w(d.still_quats), w(d.means), w(d.quats), w(d.velocities), w(d.scales), w(d.opacities)},
+            w(d.features),
+            d.rays ? w(d.rays->first) : nullptr,
+            d.rays ? w(d.rays->second) : nullptr};
 }
 
 }  // namespace nurec

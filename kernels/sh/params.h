@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Colours by direction. All pointers are the device's. Letters: N Gaussians, S coefficients.
+// Colours by direction. Pointers are those of the driver's device. Letters: N Gaussians, S coefficients.
 #pragma once
 
-#include "../common/launch.cuh"
+#include "../common/device.h"
 
-namespace nurec::cuda {
+namespace nurec {
 
 struct Harmonics {
     int64_t n, s;             // s: 1, 4, 9 or 16
@@ -12,7 +12,23 @@ struct Harmonics {
     float const* directions;  // [N, 3] unit
 };
 
-void sh_forward(Harmonics const& in, float* colour, cudaStream_t stream);  // [N, 3]
-void sh_backward(Harmonics const& in, float const* d_colour, float* d_sh, float* d_directions, cudaStream_t stream);
+struct HarmonicsGrads {
+    float const* d_colour;  // [N, 3]
+    float* sh;
+    float* directions;
+};
 
-}  // namespace nurec::cuda
+namespace cpu {
+
+void sh_forward(Harmonics const& in, float* colour);  // [N, 3]
+void sh_backward(Harmonics const& in, HarmonicsGrads const& d);
+
+}  // namespace cpu
+
+namespace cuda {
+
+void sh_forward(Harmonics const& in, float* colour, Queue const& queue);
+void sh_backward(Harmonics const& in, HarmonicsGrads const& d, Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // One Gaussian at a time: its coefficients lie side by side, and the compiler makes vectors of them. Sixteen Gaussians
 // side by side took twice as long, because that needs their coefficients transposed.
-#include "sh_cpu.h"
-
 #include "../math/sh.cuh"
+#include "params.h"
 
 namespace nurec::cpu {
 namespace {
@@ -23,11 +22,11 @@ void forward(Harmonics const& in, float* colour) {
 }
 
 template <int S>
-void backward(Harmonics const& in, float const* d_colour, float* d_sh, float* d_directions) {
+void backward(Harmonics const& in, HarmonicsGrads const& d) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < in.n; ++i)
-        store(d_directions, i,
-              sh_colour_backward<S>(in.sh + 3 * S * i, load(in.directions, i), load(d_colour, i), d_sh + 3 * S * i));
+        store(d.directions, i,
+              sh_colour_backward<S>(in.sh + 3 * S * i, load(in.directions, i), load(d.d_colour, i), d.sh + 3 * S * i));
 }
 
 }  // namespace
@@ -45,16 +44,16 @@ void sh_forward(Harmonics const& in, float* colour) {
     }
 }
 
-void sh_backward(Harmonics const& in, float const* d_colour, float* d_sh, float* d_directions) {
+void sh_backward(Harmonics const& in, HarmonicsGrads const& d) {
     switch (in.s) {
         case 1:
-            return backward<1>(in, d_colour, d_sh, d_directions);
+            return backward<1>(in, d);
         case 4:
-            return backward<4>(in, d_colour, d_sh, d_directions);
+            return backward<4>(in, d);
         case 9:
-            return backward<9>(in, d_colour, d_sh, d_directions);
+            return backward<9>(in, d);
         default:
-            return backward<16>(in, d_colour, d_sh, d_directions);
+            return backward<16>(in, d);
     }
 }
 

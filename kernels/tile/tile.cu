@@ -2,7 +2,9 @@
 // Lists of the Gaussians that each tile looks at. Entries are written Gaussian after Gaussian, nearest first, so a
 // stable sort by tile keeps the order of depth.
 #include "../common/cells.cuh"
+#include "../common/launch.cuh"
 #include "../common/sort.h"
+#include "params.h"
 
 namespace nurec::cuda {
 namespace {
@@ -18,7 +20,7 @@ __device__ int64_t clamped(float a, int64_t low, int64_t high) {
 // Pixel centres of tile i lie in [tile i + 0.5, tile (i + 1) - 0.5].
 __device__ Box camera_box(TileParams const& p, int64_t i) {
     auto const size = float(p.tile);
-    int64_t const nx = (p.width + p.tile - 1) / p.tile, ny = (p.height + p.tile - 1) / p.tile;
+    int64_t const nx = p.nx(), ny = p.ny();
     float const *low = p.low + 2 * i, *high = p.high + 2 * i;
     return {
         clamped(ceilf((low[0] - (size - 0.5f)) / size), 0, nx), clamped(floorf((high[0] - 0.5f) / size), -1, nx - 1),
@@ -33,34 +35,35 @@ __device__ Box lidar_box(TileParams const& p, int64_t i) {
 
 // Calls a function with every tile that a Gaussian is listed in.
 template <class Function>
-__device__ void for_each_tile(TileParams const& p, int64_t i, Function const& function) {
+__device__ void for_each_tile(TileParams const& p, Tiles const& tiles, int64_t i, Function const& function) {
     Box const box = p.is_camera ? camera_box(p, i) : lidar_box(p, i);
-    int64_t const nx = p.is_camera ? (p.width + p.tile - 1) / p.tile : p.cells.columns;
+    int64_t const nx = p.is_camera ? p.nx() : p.cells.columns;
     for (int64_t y = box.y0; y <= box.y1; ++y) {
         for (int64_t x = box.x0; x <= box.x1; ++x) {
             if (p.is_camera) {
                 function(y * nx + x);
             } else {
                 int64_t const cell = y * nx + wrapped(x, nx);
-                for (int64_t copy = p.first[cell]; copy < p.first[cell + 1]; ++copy) function(copy);
+                for (int64_t copy = tiles.first[cell]; copy < tiles.first[cell + 1]; ++copy) function(copy);
             }
         }
     }
 }
 
-__global__ void count_kernel(TileParams p, int64_t* counts) {
+__global__ void count_kernel(TileParams p, Tiles all, int64_t* counts) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i > p.v) return;
     int64_t n = 0;
-    if (i < p.v) for_each_tile(p, i, [&](int64_t) { ++n; });
+    if (i < p.v) for_each_tile(p, all, i, [&](int64_t) { ++n; });
     counts[i] = n;
 }
 
-__global__ void emit_kernel(TileParams p, int64_t const* counts, int64_t room, uint32_t* tiles, uint32_t* gaussians) {
+__global__ void emit_kernel(TileParams p, Tiles all, int64_t const* counts, int64_t room, uint32_t* tiles,
+                            uint32_t* gaussians) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.v) return;
     int64_t place = counts[i];
-    for_each_tile(p, i, [&](int64_t tile) {
+    for_each_tile(p, all, i, [&](int64_t tile) {
         if (place < room) {
             tiles[place] = uint32_t(tile);
             gaussians[place] = uint32_t(p.index[i]);
@@ -70,14 +73,13 @@ __global__ void emit_kernel(TileParams p, int64_t const* counts, int64_t room, u
 }
 
 // offsets[t] is the first entry of tile t or of a later one. What is no entry has a number beyond the last tile.
-__global__ void offsets_kernel(uint32_t const* tiles, uint32_t const* sorted, int64_t room, int64_t n_tiles,
-                               int64_t* offsets, int64_t* gaussians) {
+__global__ void offsets_kernel(uint32_t const* tiles, uint32_t const* sorted, int64_t n_tiles, Entries out) {
     int64_t const e = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (e > room) return;
+    if (e > out.room) return;
     int64_t const before = e == 0 ? -1 : min(int64_t(tiles[e - 1]), n_tiles);
-    int64_t const here = e == room ? n_tiles : min(int64_t(tiles[e]), n_tiles);
-    for (int64_t t = before + 1; t <= here; ++t) offsets[t] = e;
-    if (e < room) gaussians[e] = here < n_tiles ? int64_t(sorted[e]) : 0;
+    int64_t const here = e == out.room ? n_tiles : min(int64_t(tiles[e]), n_tiles);
+    for (int64_t t = before + 1; t <= here; ++t) out.offsets[t] = e;
+    if (e < out.room) out.gaussians[e] = here < n_tiles ? int64_t(sorted[e]) : 0;
 }
 
 int bits_for(int64_t n) {
@@ -122,46 +124,44 @@ __global__ void place_rays_kernel(Cells cells, int64_t max_rays, uint32_t const*
 
 }  // namespace
 
-void count_entries(TileParams const& p, int64_t* counts, Allocator const& memory, cudaStream_t stream) {
-    auto* each = memory.array<int64_t>(p.v + 1);
-    count_kernel<<<blocks_for(p.v + 1), THREADS, 0, stream>>>(p, each);
-    exclusive_sum(each, counts, p.v + 1, memory, stream);
+void count_entries(TileParams const& p, Tiles const& tiles, int64_t* counts, Queue const& queue) {
+    auto* each = queue.memory.array<int64_t>(p.v + 1);
+    count_kernel<<<blocks_for(p.v + 1), THREADS, 0, queue.stream>>>(p, tiles, each);
+    exclusive_sum(each, counts, p.v + 1, queue);
 }
 
 // What stays free is sorted behind the last tile: all of its bits are ones.
-void list_entries(TileParams const& p, int64_t const* counts, int64_t room, int64_t* offsets, int64_t* gaussians,
-                  Allocator const& memory, cudaStream_t stream) {
-    uint32_t *tiles = memory.array<uint32_t>(room), *sorted_tiles = memory.array<uint32_t>(room);
-    uint32_t *members = memory.array<uint32_t>(room), *sorted = memory.array<uint32_t>(room);
-    cudaMemsetAsync(tiles, 0xff, sizeof(uint32_t) * room, stream);
-    cudaMemsetAsync(members, 0, sizeof(uint32_t) * room, stream);
-    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, stream>>>(p, counts, room, tiles, members);
-    if (room) sort_pairs({room, tiles, members, sorted_tiles, sorted}, bits_for(p.n_tiles + 1), memory, stream);
-    offsets_kernel<<<blocks_for(room + 1), THREADS, 0, stream>>>(sorted_tiles, sorted, room, p.n_tiles, offsets,
-                                                                 gaussians);
+void list_entries(TileParams const& p, Tiles const& tiles, int64_t const* counts, Entries const& out,
+                  Queue const& queue) {
+    int64_t const room = out.room;
+    auto const array = [&] { return queue.memory.array<uint32_t>(room); };
+    uint32_t *numbers = array(), *sorted_numbers = array(), *members = array(), *sorted = array();
+    cudaMemsetAsync(numbers, 0xff, sizeof(uint32_t) * room, queue.stream);
+    cudaMemsetAsync(members, 0, sizeof(uint32_t) * room, queue.stream);
+    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, room, numbers, members);
+    if (room) sort_pairs({room, numbers, members, sorted_numbers, sorted}, bits_for(tiles.n + 1), queue);
+    offsets_kernel<<<blocks_for(room + 1), THREADS, 0, queue.stream>>>(sorted_numbers, sorted, tiles.n, out);
 }
 
-void count_ray_tiles(Cells const& cells, int64_t max_rays, int* cell, int64_t* first, Allocator const& memory,
-                     cudaStream_t stream) {
-    int64_t const n = cells.bands * cells.columns;
-    auto* counts = memory.array<int64_t>(n + 1);
-    cudaMemsetAsync(counts, 0, sizeof(int64_t) * (n + 1), stream);
-    if (cells.n_rays) cells_kernel<<<blocks_for(cells.n_rays), THREADS, 0, stream>>>(cells, cell, counts);
-    tiles_of_cells_kernel<<<blocks_for(n + 1), THREADS, 0, stream>>>(n, max_rays, counts);
-    exclusive_sum(counts, first, n + 1, memory, stream);
+void count_ray_tiles(TileParams const& p, CellTiles const& out, Queue const& queue) {
+    int64_t const n = p.n_cells(), rays = p.cells.n_rays;
+    auto* const counts = zeros<int64_t>(n + 1, queue);
+    if (rays) cells_kernel<<<blocks_for(rays), THREADS, 0, queue.stream>>>(p.cells, out.cell, counts);
+    tiles_of_cells_kernel<<<blocks_for(n + 1), THREADS, 0, queue.stream>>>(n, p.max_rays, counts);
+    exclusive_sum(counts, out.first, n + 1, queue);
 }
 
-void fill_ray_tiles(Cells const& cells, int64_t max_rays, int const* cell, int64_t const* first, int64_t n_tiles,
-                    int64_t* rays, Allocator const& memory, cudaStream_t stream) {
-    int64_t const n = cells.n_rays;
-    if (n_tiles) cudaMemsetAsync(rays, 0xff, sizeof(int64_t) * n_tiles * max_rays, stream);
+void fill_ray_tiles(TileParams const& p, CellTiles const& tiles, int64_t n_tiles, int64_t* rays, Queue const& queue) {
+    int64_t const n = p.cells.n_rays;
+    if (n_tiles) cudaMemsetAsync(rays, 0xff, sizeof(int64_t) * n_tiles * p.max_rays, queue.stream);
     if (!n) return;
-    uint32_t *sorted_cell = memory.array<uint32_t>(n), *sorted = memory.array<uint32_t>(n);
-    auto* number = memory.array<uint32_t>(n);
-    number_kernel<<<blocks_for(n), THREADS, 0, stream>>>(n, number);
-    auto const* keys = reinterpret_cast<uint32_t const*>(cell);  // not negative
-    sort_pairs({n, keys, number, sorted_cell, sorted}, bits_for(cells.bands * cells.columns), memory, stream);
-    place_rays_kernel<<<blocks_for(n), THREADS, 0, stream>>>(cells, max_rays, sorted_cell, sorted, first, rays);
+    auto const array = [&] { return queue.memory.array<uint32_t>(n); };
+    uint32_t *sorted_cell = array(), *sorted = array(), *number = array();
+    number_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(n, number);
+    auto const* keys = reinterpret_cast<uint32_t const*>(tiles.cell);  // not negative
+    sort_pairs({n, keys, number, sorted_cell, sorted}, bits_for(p.n_cells()), queue);
+    place_rays_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(p.cells, p.max_rays, sorted_cell, sorted,
+                                                                   tiles.first, rays);
 }
 
 }  // namespace nurec::cuda

@@ -4,7 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "../project/project_cpu.h"
+#include "../math/vec.cuh"
+#include "params.h"
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -66,42 +67,18 @@ std::vector<int64_t> fill_rays(std::vector<int64_t> const& cell, int64_t n_cells
     return first;
 }
 
-}  // namespace
-
-int64_t band_of(Cells const& cells, float elevation) {
-    return std::lower_bound(cells.edges, cells.edges + cells.bands - 1, elevation) - cells.edges;
-}
-
-int64_t column_of(Cells const& cells, float azimuth) {
-    float const column = floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns));
-    return int64_t(larger(smaller(column, 1e15f), -1e15f));  // whatever the azimuth, an integer holds it
-}
-
-std::vector<int64_t> cells_of_rays(Cells const& cells) {
-    std::vector<int64_t> out(cells.n_rays);
-#pragma omp parallel for schedule(static)
-    for (int64_t r = 0; r < cells.n_rays; ++r) {
-        float const* d = cells.directions + 3 * r;
-        Place<float> const at = spherical(Vec3<float>{d[0], d[1], d[2]});
-        int64_t const column = column_of(cells, at.u) % cells.columns;
-        out[r] = band_of(cells, at.v) * cells.columns + (column < 0 ? column + cells.columns : column);
-    }
-    return out;
-}
-
 // Pixel centres of tile i lie in [tile i + 0.5, tile (i + 1) - 0.5].
-TileLists tile_camera(int64_t n, float const* low, float const* high, int64_t const* index, int64_t width,
-                      int64_t height, int64_t tile) {
-    int64_t const nx = (width + tile - 1) / tile, ny = (height + tile - 1) / tile;
-    auto const size = float(tile);
+TileLists tile_camera(TileParams const& p) {
+    int64_t const nx = p.nx(), ny = p.ny();
+    auto const size = float(p.tile);
     auto const first = [&](float a, int64_t end) { return clamped(ceilf((a - (size - 0.5f)) / size), 0, end); };
     auto const last = [&](float a, int64_t end) { return clamped(floorf((a - 0.5f) / size), -1, end - 1); };
     TileLists out;
     fill_lists(
-        n, nx * ny, index,
+        p.v, nx * ny, p.index,
         [&](int64_t i, auto const& function) {
-            Box const box = {first(low[2 * i], nx), last(high[2 * i], nx), first(low[2 * i + 1], ny),
-                             last(high[2 * i + 1], ny)};
+            Box const box = {first(p.low[2 * i], nx), last(p.high[2 * i], nx), first(p.low[2 * i + 1], ny),
+                             last(p.high[2 * i + 1], ny)};
             for (int64_t y = box.y0; y <= box.y1; ++y)
                 for (int64_t x = box.x0; x <= box.x1; ++x) function(y * nx + x);
         },
@@ -109,18 +86,18 @@ TileLists tile_camera(int64_t n, float const* low, float const* high, int64_t co
     return out;
 }
 
-TileLists tile_lidar(int64_t n, float const* low, float const* high, int64_t const* index, Cells const& cells,
-                     int64_t max_rays) {
+TileLists tile_lidar(TileParams const& p) {
     TileLists out;
-    std::vector<int64_t> const first = fill_rays(cells_of_rays(cells), cells.bands * cells.columns, max_rays, out);
+    Cells const& cells = p.cells;
+    std::vector<int64_t> const first = fill_rays(cells_of_rays(cells), p.n_cells(), p.max_rays, out);
     int64_t const columns = cells.columns;
     fill_lists(
-        n, first.back(), index,
+        p.v, first.back(), p.index,
         [&](int64_t i, auto const& function) {
-            int64_t const x0 = column_of(cells, low[2 * i]);
-            int64_t const x1 = std::min(column_of(cells, high[2 * i]), x0 + columns - 1);
-            int64_t const y1 = band_of(cells, high[2 * i + 1]);
-            for (int64_t y = band_of(cells, low[2 * i + 1]); y <= y1; ++y) {
+            int64_t const x0 = column_of(cells, p.low[2 * i]);
+            int64_t const x1 = std::min(column_of(cells, p.high[2 * i]), x0 + columns - 1);
+            int64_t const y1 = band_of(cells, p.high[2 * i + 1]);
+            for (int64_t y = band_of(cells, p.low[2 * i + 1]); y <= y1; ++y) {
                 for (int64_t x = x0; x <= x1; ++x) {
                     int64_t const cell = y * columns + ((x % columns) + columns) % columns;
                     for (int64_t copy = first[cell]; copy < first[cell + 1]; ++copy) function(copy);
@@ -129,6 +106,12 @@ TileLists tile_lidar(int64_t n, float const* low, float const* high, int64_t con
         },
         out);
     return out;
+}
+
+}  // namespace
+
+TileLists tile(TileParams const& p) {
+    return p.is_camera ? tile_camera(p) : tile_lidar(p);
 }
 
 }  // namespace nurec::cpu

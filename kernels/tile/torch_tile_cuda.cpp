@@ -1,115 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::tile_camera and ::tile_lidar on CUDA, which read the numbers of tiles and entries back: the host waits
-// for each. ::tile_camera_within and ::tile_lidar_within read nothing back.
+// nurec_lite::tile_camera and ::tile_lidar on CUDA. Without a room they read the numbers of tiles and entries back: the
+// host waits for each.
 #include <torch/library.h>
 
 #include "../common/torch_site.h"
+#include "torch_tile.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
 
-struct Entries {
-    Tensor counts;  // [V + 1] places of the Gaussians' entries; the last is the number of all
-    Tensor offsets, gaussians;
-};
-
-cuda::TileParams tile_params(Tensor const& low, Tensor const& high, Tensor const& index) {
-    check_projection(low, high, index);
-    cuda::TileParams p = {};
-    p.v = index.size(0), p.low = low.const_data_ptr<float>(), p.high = high.const_data_ptr<float>();
-    p.index = index.const_data_ptr<int64_t>();
-    return p;
-}
-
-// At most `room` entries; all of them, and the host waits for their number, if it is negative.
-Entries entries(cuda::TileParams const& p, int64_t room, Site& site) {
+// Offsets, Gaussians, and how many entries there are.
+CameraLists lists_of(TileParams const& p, cuda::Tiles const& tiles, int64_t room, Site& site) {
     Tensor const counts = site.empty({p.v + 1}, at::kLong);
-    cuda::count_entries(p, counts.mutable_data_ptr<int64_t>(), site.memory.allocator(), site.stream());
+    cuda::count_entries(p, tiles, counts.mutable_data_ptr<int64_t>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const n = room < 0 ? read_back(counts, p.v) : room;
-    Tensor const offsets = site.empty({p.n_tiles + 1}, at::kLong), gaussians = site.empty({n}, at::kLong);
-    cuda::list_entries(p, counts.const_data_ptr<int64_t>(), n, offsets.mutable_data_ptr<int64_t>(),
-                       gaussians.mutable_data_ptr<int64_t>(), site.memory.allocator(), site.stream());
+    Tensor const offsets = site.empty({tiles.n + 1}, at::kLong), gaussians = site.empty({n}, at::kLong);
+    cuda::list_entries(p, tiles, counts.const_data_ptr<int64_t>(),
+                       {n, offsets.mutable_data_ptr<int64_t>(), gaussians.mutable_data_ptr<int64_t>()}, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {counts, offsets, gaussians};
+    return {offsets, gaussians, room < 0 ? site.empty({0}, at::kLong) : counts.slice(0, p.v).clone()};
 }
 
-Tensor needed(Entries const& found) {
-    return found.counts.slice(0, found.counts.size(0) - 1).clone();
+CameraLists tile_camera(at::TensorList projection, int64_t width, int64_t height, int64_t tile, int64_t room) {
+    TileParams const p = checked_camera(projection, width, height, tile, room);
+    Site site(projection[0].device());
+    return lists_of(p, {p.nx() * p.ny(), nullptr}, room, site);
 }
 
-Entries camera_entries(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width, int64_t height,
-                       int64_t tile, int64_t room) {
-    check_image(width, height, tile);
-    Site site(index.device());
-    cuda::TileParams p = tile_params(low, high, index);
-    p.is_camera = true, p.width = width, p.height = height, p.tile = tile;
-    p.n_tiles = ((width + tile - 1) / tile) * ((height + tile - 1) / tile);
-    return entries(p, room, site);
-}
-
-std::tuple<Tensor, Tensor> tile_camera(Tensor const& low, Tensor const& high, Tensor const& index, int64_t width,
-                                       int64_t height, int64_t tile) {
-    Entries const found = camera_entries(low, high, index, width, height, tile, -1);
-    return {found.offsets, found.gaussians};
-}
-
-std::tuple<Tensor, Tensor, Tensor> tile_camera_within(Tensor const& low, Tensor const& high, Tensor const& index,
-                                                      int64_t width, int64_t height, int64_t tile, int64_t room) {
-    check_room(room);
-    Entries const found = camera_entries(low, high, index, width, height, tile, room);
-    return {found.offsets, found.gaussians, needed(found)};
-}
-
-// As many tiles as the rays can fill, whatever their cells: all full ones, and one more a cell.
-int64_t most_tiles(cuda::Cells const& cells, int64_t max_rays) {
-    return cells.n_rays / max_rays + std::min(cells.bands * cells.columns, cells.n_rays);
-}
-
-std::pair<Tensor, Entries> lidar_entries(Tensor const& low, Tensor const& high, Tensor const& index,
-                                         Tensor const& directions, Tensor const& edges, int64_t columns,
-                                         int64_t max_rays, int64_t room) {
-    check_count(max_rays, "max_rays", MAX_SIDE);
-    Site site(index.device());
-    cuda::TileParams p = tile_params(low, high, index);
-    p.cells = cells_of(directions, edges, columns, index.device());
-    int64_t const n_cells = p.cells.bands * columns;
-    Tensor const cell = site.empty({p.cells.n_rays}, at::kInt), first = site.empty({n_cells + 1}, at::kLong);
-    cuda::count_ray_tiles(p.cells, max_rays, cell.mutable_data_ptr<int>(), first.mutable_data_ptr<int64_t>(),
-                          site.memory.allocator(), site.stream());
+LidarLists tile_lidar(at::TensorList projection, at::TensorList grid, int64_t columns, int64_t max_rays, int64_t room) {
+    TileParams const p = checked_lidar(projection, grid, columns, max_rays, room);
+    Site site(projection[0].device());
+    Tensor const cell = site.empty({p.cells.n_rays}, at::kInt), first = site.empty({p.n_cells() + 1}, at::kLong);
+    cuda::CellTiles const found = {cell.mutable_data_ptr<int>(), first.mutable_data_ptr<int64_t>()};
+    cuda::count_ray_tiles(p, found, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    p.first = first.const_data_ptr<int64_t>();
-    p.n_tiles = room < 0 ? read_back(first, n_cells) : most_tiles(p.cells, max_rays);
-    Tensor const rays = site.empty({p.n_tiles, max_rays}, at::kLong);
-    cuda::fill_ray_tiles(p.cells, max_rays, cell.const_data_ptr<int>(), p.first, p.n_tiles,
-                         rays.mutable_data_ptr<int64_t>(), site.memory.allocator(), site.stream());
-    return {rays, entries(p, room, site)};
-}
-
-std::tuple<Tensor, Tensor, Tensor> tile_lidar(Tensor const& low, Tensor const& high, Tensor const& index,
-                                              Tensor const& directions, Tensor const& edges, int64_t columns,
-                                              int64_t max_rays) {
-    auto const [rays, found] = lidar_entries(low, high, index, directions, edges, columns, max_rays, -1);
-    return {rays, found.offsets, found.gaussians};
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor> tile_lidar_within(Tensor const& low, Tensor const& high, Tensor const& index,
-                                                             Tensor const& directions, Tensor const& edges,
-                                                             int64_t columns, int64_t max_rays, int64_t room) {
-    check_room(room);
-    auto const [rays, found] = lidar_entries(low, high, index, directions, edges, columns, max_rays, room);
-    return {rays, found.offsets, found.gaussians, needed(found)};
+    int64_t const n = room < 0 ? read_back(first, p.n_cells()) : p.most_tiles();
+    Tensor const rays = site.empty({n, max_rays}, at::kLong);
+    cuda::fill_ray_tiles(p, found, n, rays.mutable_data_ptr<int64_t>(), site.queue());
+    auto const [offsets, gaussians, needed] = lists_of(p, {n, found.first}, room, site);
+    return {rays, offsets, gaussians, needed};
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
     m.impl("tile_camera", &tile_camera);
-    m.impl("tile_camera_within", &tile_camera_within);
     m.impl("tile_lidar", &tile_lidar);
-    m.impl("tile_lidar_within", &tile_lidar_within);
 }
 
 }  // namespace nurec

@@ -36,6 +36,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "count_pairs/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
     "render/render_forward.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward.cu": f"{_CUDA} --use_fast_math",
+    "render/render_backward_shared.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_split.cu": f"{_CUDA} --use_fast_math",

@@ -8,6 +8,7 @@ always, on CUDA only with NUREC_LITE_CHECK=1 in the environment, since every suc
 """
 
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import torch
@@ -15,6 +16,10 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.build import library
+from nurec_lite.native.groups import ActorArrays, Bounds, GaussianArrays, Lists, MovedGrads, Outputs, RayArrays
+from nurec_lite.native.plan import BackwardPlan
+
+_RAYS = 2  # the argument `rays` of render
 
 
 @lru_cache(maxsize=1)
@@ -25,7 +30,7 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::render_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::sh_colour", _sh_gradients, setup_context=_keep_inputs)
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
-    torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_inputs)
+    torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_actors)
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
     for name, fake in _FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
@@ -37,22 +42,28 @@ def _architecture() -> str:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    ctx.mark_non_differentiable(output[3])  # the median range
+    gaussians, features, rays, lists, view, ctx.moving, *plan = inputs
+    *outputs, median = output
+    ctx.mark_non_differentiable(median)
     ctx.set_materialize_grads(False)  # that nothing depends on the distance spares its share of the backward pass
-    ctx.save_for_backward(*inputs[:14], *output[:3])
-    ctx.moving, ctx.backward_kernels, ctx.centre = inputs[14:]
+    ctx.save_for_backward(*gaussians, features, *rays, *lists, view, *outputs)
+    ctx.plan = BackwardPlan(*plan)
 
 
 def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-    saved, wants_rays = ctx.saved_tensors, ctx.needs_input_grad[8] or ctx.needs_input_grad[9]
+    saved = iter(ctx.saved_tensors)
+    gaussians, features, rays, lists, view, outputs = (
+        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 3)), Lists(*islice(saved, 3)),
+        next(saved), Outputs(*saved),
+    )  # fmt: skip
+    wants_rays = any(ctx.needs_input_grad[_RAYS])
     d_out, d_distance, d_transmittance = (None if grad is None else grad.contiguous() for grad in grads[:3])
-    given = (_or_zeros(d_out, saved[14]), d_distance, _or_zeros(d_transmittance, saved[16]))
+    given = _or_zeros(d_out, outputs.out), d_distance, _or_zeros(d_transmittance, outputs.transmittance)
     with span("render", within=BACKWARD):
-        found = torch.ops.nurec_lite.render_backward(
-            *saved[:14], ctx.moving, *saved[14:], *given, wants_rays, ctx.backward_kernels, ctx.centre
+        d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_backward(
+            gaussians, features, rays, lists, view, ctx.moving, outputs, *given, wants_rays, *ctx.plan
         )
-    rays = found[8:] if wants_rays else (None, None)
-    return (*found[:8], *rays, *[None] * 7)
+    return d_gaussians, d_features, [*(d_rays or (None, None)), None], [None] * 3, *[None] * 5
 
 
 def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
@@ -69,71 +80,76 @@ def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor]:
     return d_sh, d_directions
 
 
-def _move_gradients(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-    d_moved = [grad.contiguous() for grad in grads]
+def _keep_actors(ctx: Any, inputs: tuple[list[Tensor]], output: Any) -> None:
+    ctx.save_for_backward(*inputs[0])
+
+
+def _move_gradients(ctx: Any, *grads: Tensor) -> list[Tensor | None]:
+    d_moved = MovedGrads(*(grad.contiguous() for grad in grads))
     with span("move_actors", within=BACKWARD):
-        found = torch.ops.nurec_lite.move_actors_backward(*ctx.saved_tensors, *d_moved)
+        found = torch.ops.nurec_lite.move_actors_backward(ActorArrays(*ctx.saved_tensors), d_moved)
     d_means, d_quats, d_translations, d_quaternions = found
-    return d_means, d_quats, None, None, None, d_translations, d_quaternions, None
+    return [d_means, d_quats, None, None, None, d_translations, d_quaternions, None]
 
 
 def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
     raise RuntimeError("compiled kernels have no second derivatives; nurec_lite.splat.render, in plain torch, has them")
 
 
-def _fake_rays(trajectory: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return torch.empty_like(directions), torch.empty_like(directions), directions.new_empty(directions.shape[0])
 
 
-def _fake_project(means: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    n = torch.library.get_ctx().new_dynamic_size()
-    return means.new_empty(n, dtype=torch.int64), means.new_empty(n, 2), means.new_empty(n, 2)
+def _fake_project(
+    gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    n = GaussianArrays(*gaussians).scales.shape[0] if all else torch.library.get_ctx().new_dynamic_size()
+    return view.new_empty(n, dtype=torch.int64), view.new_empty(n, 2), view.new_empty(n, 2)
 
 
 def _fake_tile_camera(
-    low: Tensor, high: Tensor, index: Tensor, width: int, height: int, tile: int
-) -> tuple[Tensor, Tensor]:
-    entries = torch.library.get_ctx().new_dynamic_size()
-    return index.new_empty(-(-width // tile) * -(-height // tile) + 1), index.new_empty(entries)
-
-
-def _fake_tile_lidar(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
-    tiles, rays, entries = (torch.library.get_ctx().new_dynamic_size() for _ in range(3))
-    return index.new_empty(tiles, rays), index.new_empty(tiles + 1), index.new_empty(entries)
-
-
-def _fake_project_all(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
-    scales = inputs[5]
-    n = scales.shape[0]
-    return scales.new_empty(n, dtype=torch.int64), scales.new_empty(n, 2), scales.new_empty(n, 2)
-
-
-def _fake_tile_camera_within(
-    low: Tensor, high: Tensor, index: Tensor, width: int, height: int, tile: int, room: int
+    projection: list[Tensor], width: int, height: int, tile: int, room: int = -1
 ) -> tuple[Tensor, Tensor, Tensor]:
-    tiles = -(-width // tile) * -(-height // tile)
-    return index.new_empty(tiles + 1), index.new_empty(room), index.new_empty(1)
+    index = Bounds(*projection).indices
+    return index.new_empty(-(-width // tile) * -(-height // tile) + 1), *_fake_entries(index, room)
 
 
-def _fake_tile_lidar_within(low: Tensor, high: Tensor, index: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+def _fake_tile_lidar(
+    projection: list[Tensor], grid: list[Tensor], columns: int, max_rays: int, room: int = -1
+) -> tuple[Tensor, ...]:
+    index = Bounds(*projection).indices
     tiles, rays = (torch.library.get_ctx().new_dynamic_size() for _ in range(2))
-    return index.new_empty(tiles, rays), index.new_empty(tiles + 1), index.new_empty(rest[-1]), index.new_empty(1)
+    return index.new_empty(tiles, rays), index.new_empty(tiles + 1), *_fake_entries(index, room)
 
 
-def _fake_render(*inputs: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    features, directions = inputs[7], inputs[9]
-    r = directions.shape[0]
+def _fake_entries(index: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    """The lists, and how many entries they need."""
+    if room >= 0:
+        return index.new_empty(room), index.new_empty(1)
+    return index.new_empty(torch.library.get_ctx().new_dynamic_size()), index.new_empty(0)
+
+
+def _fake_render(gaussians: list[Tensor], features: Tensor, rays: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
+    r = RayArrays(*rays).directions.shape[0]
     return (features.new_empty(r, features.shape[1]), *(features.new_empty(r) for _ in range(3)))
 
 
-def _fake_render_backward(*inputs: Any) -> tuple[Tensor, ...]:
-    rays = [torch.empty_like(t) if inputs[21] else t.new_empty(0) for t in inputs[8:10]]  # 21: ray_gradients
-    return (*(torch.empty_like(t) for t in inputs[:8]), *rays)
+def _fake_render_backward(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
+    outputs: list[Tensor], d_out: Tensor, d_distance: Tensor | None, d_transmittance: Tensor, ray_gradients: bool,
+    *plan: bool, **named: bool,
+) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
+    origins, directions, _ = rays
+    of_rays = [torch.empty_like(t) for t in (origins, directions)] if ray_gradients else []
+    return [torch.empty_like(t) for t in gaussians], torch.empty_like(features), of_rays
 
 
-def _fake_count_pairs(*inputs: Any) -> Tensor:
-    tiles, rays = inputs[11].shape
-    return inputs[11].new_empty(tiles, (rays + 31) // 32, 4)
+def _fake_count_pairs(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], *rest: Any
+) -> Tensor:
+    slots = Lists(*lists).rays
+    tiles, n = slots.shape
+    return slots.new_empty(tiles, (n + 31) // 32, 4)
 
 
 def _fake_sh_colour(sh: Tensor, directions: Tensor) -> Tensor:
@@ -144,26 +160,24 @@ def _fake_sh_colour_backward(sh: Tensor, directions: Tensor, d_colour: Tensor) -
     return torch.empty_like(sh), torch.empty_like(directions)
 
 
-def _fake_move_actors(*inputs: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    means, starts, times = inputs[0], inputs[2], inputs[7]
-    a, k, q = means.shape[0], starts.shape[0] - 1, times.shape[0]
+def _fake_move_actors(actors: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    g = ActorArrays(*actors)
+    means, a, k, q = g.means, g.means.shape[0], g.starts.shape[0] - 1, g.times.shape[0]
     return (
         means.new_empty(q, a, 3), means.new_empty(q, a, 4), means.new_empty(q, a, 3), means.new_empty(q, k, 4)
     )  # fmt: skip
 
 
-def _fake_move_actors_backward(*inputs: Tensor) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(inputs[i]) for i in (0, 1, 5, 6))
+def _fake_move_actors_backward(actors: list[Tensor], d_moved: list[Tensor]) -> tuple[Tensor, ...]:
+    g = ActorArrays(*actors)
+    return tuple(torch.empty_like(t) for t in (g.means, g.quats, g.translations, g.quaternions))
 
 
 _FAKES = {
     "rays": _fake_rays,
     "project": _fake_project,
-    "project_all": _fake_project_all,
     "tile_camera": _fake_tile_camera,
-    "tile_camera_within": _fake_tile_camera_within,
     "tile_lidar": _fake_tile_lidar,
-    "tile_lidar_within": _fake_tile_lidar_within,
     "render": _fake_render,
     "render_backward": _fake_render_backward,
     "count_pairs": _fake_count_pairs,

@@ -2,6 +2,15 @@
 """How the compiled kernels cut their work."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class BackwardPlan(NamedTuple):
+    """The instance of the backward kernels, in the order of the last arguments of the operators."""
+
+    split: bool
+    launch_bounds: bool
+    half_staging: bool
 
 
 @dataclass(frozen=True)
@@ -17,9 +26,8 @@ class RenderPlan:
     half_staging: bool = False  # with half the rows in shared memory
 
     @property
-    def backward(self) -> int:
-        """The instance of the backward kernels, as the operator render takes it."""
-        return self.split_backward + 2 * self.launch_bounds + 4 * self.half_staging
+    def backward(self) -> BackwardPlan:
+        return BackwardPlan(self.split_backward, self.launch_bounds, self.half_staging)
 
 
 CPU_PLAN = RenderPlan(tile=4, cell_beams=4, cell_steps=4, cell_rays=32)  # small tiles waste few responses

@@ -15,14 +15,15 @@ from torch import Tensor
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
 from nurec_lite.native import ops
+from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, Lists, RayArrays
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
-from nurec_lite.native.view_numbers import centre_of, trajectory, view_numbers
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
 from nurec_lite.splat.tiles import PairList, camera_rays
+from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
@@ -46,75 +47,58 @@ def native_stages(
 def project(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
+    room: int | None = None,  # entries that lists may have
 ) -> Projection:
-    """Bounds of all Gaussians that may reach a ray of the view."""
-    return Projection(*torch.ops.nurec_lite.project(*_seen_from(gaussians, view)))
+    """Bounds of all Gaussians that may reach a ray of the view. With a room, the host waits for nothing: it then need not know how
+    many are seen, and all others come behind them, with bounds that hold nothing."""
+    grid, columns = _grid(view, gaussians.means.device)
+    found = torch.ops.nurec_lite.project(
+        placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None
+    )
+    return Projection(*found)
 
 
-@torch.no_grad()
-def project_all(
-    gaussians: AnyGaussians,
-    view: CameraView | LidarView,
-) -> Projection:
-    """The same of all Gaussians, the others last, with bounds that hold nothing. The host need not know how many are seen."""
-    return Projection(*torch.ops.nurec_lite.project_all(*_seen_from(gaussians, view)))
-
-
-def _seen_from(gaussians: AnyGaussians, view: CameraView | LidarView) -> tuple[Any, ...]:
-    cells = view.lidar.cells(device=gaussians.means.device) if isinstance(view, LidarView) else _NO_CELLS
-    return *placed(gaussians), view_numbers(view), _directions(view), cells.edges, cells.columns, centre_of(view)
-
-
-def placed(
-    gaussians: AnyGaussians,
-) -> tuple[Tensor, ...]:
-    """As operators take Gaussians: means and quaternions of those that stand still, then of those that may move, with velocities;
-    scales and opacities of all. The operators subtract the centre of the view from means when they read them."""
+def placed(gaussians: AnyGaussians) -> GaussianArrays:
     g = gaussians
     if isinstance(g, PartedGaussians):
         still = g.still_means, g.still_quats
     else:
         still = g.means.new_empty(0, 3), g.quats.new_empty(0, 4)
-    return *still, g.means, g.quats, g.velocities, g.scales, g.opacities
+    return GaussianArrays(*still, g.means, g.quats, g.velocities, g.scales, g.opacities)
+
+
+def row_of(view: CameraView | LidarView) -> Tensor:
+    """[62] on the view's device; made there if the view does not bring it, or if its poses change while they are learned."""
+    if view.row is None or _learned(view):
+        return view_row(view).to(view.T_world_sensor_start.device)
+    return view.row
+
+
+def _grid(view: CameraView | LidarView, device: torch.device, *size: int) -> tuple[Grid, int]:
+    """A lidar's cells, and how many columns they have; of a camera none."""
+    cells = view.lidar.cells(*size, device=device) if isinstance(view, LidarView) else _NO_CELLS
+    return Grid(_directions(view), cells.edges), cells.columns
 
 
 @torch.no_grad()
 def tile(
     projection: Projection,
     view: CameraView | LidarView,
+    room: int | None = None,  # entries
     plan: RenderPlan = CPU_PLAN,
 ) -> PairList:
-    """Pair list of a camera's square tiles or of a lidar's cells."""
-    low, high, index = projection.low, projection.high, projection.index
+    """Pair list of a camera's square tiles or of a lidar's cells. With a room, the host waits for nothing: the list is as long as the
+    room, entries that find none are left out, and `needed` says how many there are."""
+    bounds, most = Bounds(projection.index, projection.low, projection.high), -1 if room is None else room
     if isinstance(view, CameraView):
         size = view.camera.width, view.camera.height
-        offsets, members = torch.ops.nurec_lite.tile_camera(low, high, index, *size, plan.tile)
-        return PairList(camera_rays(*size, plan.tile, low.device), offsets, members)
-    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps, low.device)
-    return PairList(
-        *torch.ops.nurec_lite.tile_lidar(
-            low, high, index, _directions(view), cells.edges, cells.columns, plan.cell_rays
-        )
-    )
-
-
-@torch.no_grad()
-def tile_within(
-    projection: Projection,
-    view: CameraView | LidarView,
-    room: int,  # entries
-    plan: RenderPlan = CPU_PLAN,
-) -> tuple[PairList, Tensor]:  # the list, and [1] int64 how many entries it would have to hold
-    """`tile` without waiting for the number of entries: those that find no room are left out."""
-    bounds = projection.low, projection.high, projection.index
-    if isinstance(view, CameraView):
-        size = view.camera.width, view.camera.height
-        *lists, needed = torch.ops.nurec_lite.tile_camera_within(*bounds, *size, plan.tile, room)
-        return PairList(camera_rays(*size, plan.tile, projection.low.device), *lists), needed
-    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps, projection.low.device)
-    grid = _directions(view), cells.edges, cells.columns
-    *lists, needed = torch.ops.nurec_lite.tile_lidar_within(*bounds, *grid, plan.cell_rays, room)
-    return PairList(*lists), needed
+        rays = camera_rays(*size, plan.tile, projection.low.device)
+        offsets, members, needed = torch.ops.nurec_lite.tile_camera(bounds, *size, plan.tile, most)
+    else:
+        grid, columns = _grid(view, projection.low.device, plan.cell_beams, plan.cell_steps)
+        found = torch.ops.nurec_lite.tile_lidar(bounds, grid, columns, plan.cell_rays, most)
+        rays, offsets, members, needed = found
+    return PairList(rays, offsets, members, None if room is None else needed)
 
 
 def blend(
@@ -127,10 +111,13 @@ def blend(
 ) -> Blend:
     """Blends the Gaussians of each tile's list over the tile's rays."""
     out = torch.ops.nurec_lite.render(
-        *placed(gaussians), features, rays.origins, rays.directions, rays.delays,
-        pairs.rays, pairs.offsets, pairs.gaussians, moves(view), plan.backward, centre_of(view),
-    )  # fmt: skip
+        placed(gaussians), features, *arrays_of(rays, pairs), row_of(view), moves(view), *plan.backward
+    )
     return Blend(*out)
+
+
+def arrays_of(rays: Rays, pairs: PairList) -> tuple[RayArrays, Lists]:
+    return RayArrays(rays.origins, rays.directions, rays.delays), Lists(pairs.rays, pairs.offsets, pairs.gaussians)
 
 
 def colour(
@@ -148,7 +135,7 @@ def rays(view: CameraView | LidarView) -> Rays:
         directions, fractions = _directions(view), view.fractions.contiguous()
     else:
         directions, fractions = _pixels(view)
-    return Rays(*torch.ops.nurec_lite.rays(trajectory(view), directions, fractions))
+    return Rays(*torch.ops.nurec_lite.rays(row_of(view), directions, fractions))
 
 
 def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival, upload
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
 from nurec_lite.native import ops
+from nurec_lite.native.groups import ActorArrays
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
@@ -64,7 +65,7 @@ class FusedCollect:
         if self._coming is not None:
             tracks, starts, present = with_origin(tracks), self._begins, F.pad(present, (1, 0), value=1)
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
-        moved = torch.ops.nurec_lite.move_actors(g.means[s:], g.quats[s:], starts, *keys, queries)
+        moved = torch.ops.nurec_lite.move_actors(ActorArrays(g.means[s:], g.quats[s:], starts, *keys, queries))
         values = (*moved, present)
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         return tuple(self._parted(time, local, *own) for time, own in zip(times, by_query, strict=True))

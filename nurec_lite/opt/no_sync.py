@@ -70,7 +70,7 @@ class NoSync:
     def project(self, gaussians: AnyGaussians, view: CameraView | LidarView) -> Projection:
         if self._needed is None or self.rooms.of(view) is None:
             return self._base.project(gaussians, view)
-        return native.project_all(gaussians, view)
+        return native.project(gaussians, view, room=self.rooms.of(view))
 
     def tile(self, projection: Projection, view: CameraView | LidarView) -> PairList:
         if self._needed is None:
@@ -80,7 +80,9 @@ class NoSync:
             pairs = self._base.tile(projection, view)
             self.rooms.learn(key_of(view), len(pairs.gaussians))
             return pairs
-        pairs, needed = native.tile_within(projection, view, room, self._plan)
+        pairs = native.tile(projection, view, room, self._plan)
+        needed = pairs.needed
+        assert needed is not None
         self._failed = torch.maximum(self._flag(needed.device), (needed[0] > room).float())
         self._needed.append((key_of(view), needed))
         return pairs

@@ -6,7 +6,8 @@ the two poses. World coordinates are taken relative to the sensor's position in 
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,9 @@ from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, pixel_directions, pixel_fractions, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, wrap_angle
 from nurec_lite.geometry.se3 import interpolate_between, invert, quat_rotate, transform
+from nurec_lite.splat.view_row import view_row
+
+AnyView = TypeVar("AnyView", bound="View")
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,14 @@ class View:
     T_world_sensor_end: Tensor  # [4, 4]
     time_start: float  # seconds
     time_end: float  # seconds
-    on_host: tuple[Tensor, Tensor] | None = field(
-        default=None, kw_only=True
-    )  # both poses, if they are known there, too
+    # [62] float32, what kernels read of the view (nurec_lite/splat/view_row.py); None: it is made of the poses when it is needed, for
+    # which the host waits for the device. Whoever replaces poses or times replaces it, too.
+    row: Tensor | None = field(default=None, kw_only=True)
+    middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device
+
+    @property
+    def sensor(self) -> Camera | Lidar:
+        raise NotImplementedError
 
     @property
     def time_mid(self) -> float:
@@ -53,10 +62,6 @@ class View:
 
     def centre(self) -> Tensor:  # [3] the same without gradient: what coordinates are relative to
         return self.eye().detach()
-
-    def poses_on_host(self) -> tuple[Tensor, Tensor]:  # [4, 4] each, float64; waits for the device if it must
-        poses = self.on_host or (self.T_world_sensor_start.detach(), self.T_world_sensor_end.detach())
-        return poses[0].cpu().double(), poses[1].cpu().double()
 
     def travel(self) -> float:
         """Metres between the poses at start and end."""
@@ -99,6 +104,10 @@ class View:
 class CameraView(View):
     camera: Camera
 
+    @property
+    def sensor(self) -> Camera:
+        return self.camera
+
     def rays(self) -> Rays:
         """One ray a pixel, row by row."""
         like = self.T_world_sensor_start.dtype, self.T_world_sensor_start.device
@@ -127,6 +136,10 @@ class LidarView(View):
     lidar: Lidar
     directions: Tensor  # [R, 3] unit
     fractions: Tensor  # [R] 0 at time_start, 1 at time_end
+
+    @property
+    def sensor(self) -> Lidar:
+        return self.lidar
 
     def rays(self) -> Rays:
         return self._rays(self.directions, self.fractions)
@@ -171,9 +184,8 @@ def camera_view(
 ) -> CameraView:
     """The view of a frame of the capture, in float32."""
     camera = capture.camera(frame.sensor)
-    poses = _sensor_poses(frame, camera.T_rig_cam)
-    start, end = (T.to(device) for T in poses)
-    return CameraView(start, end, frame.time_start, frame.time_end, camera, on_host=poses)
+    view = CameraView(*_sensor_poses(frame, camera.T_rig_cam), frame.time_start, frame.time_end, camera)
+    return _with_row(view, device)
 
 
 def lidar_view(
@@ -185,10 +197,21 @@ def lidar_view(
     """The view of a sweep's rays, in float32."""
     lidar = capture.lidar(frame.sensor)
     fractions = (sweep.times - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
-    poses = _sensor_poses(frame, lidar.T_rig_lidar)
-    start, end = (T.to(device) for T in poses)
     rays = (sweep.directions.to(device), fractions.to(device, torch.float32))
-    return LidarView(start, end, frame.time_start, frame.time_end, lidar, *rays, on_host=poses)
+    view = LidarView(*_sensor_poses(frame, lidar.T_rig_lidar), frame.time_start, frame.time_end, lidar, *rays)
+    return _with_row(view, device)
+
+
+def _with_row(view: AnyView, device: torch.device | str) -> AnyView:
+    """A view made on the host, with its row: all that says when and where it is, on the device."""
+    middle = torch.tensor(view.time_mid, dtype=torch.float64)
+    return replace(
+        view,
+        T_world_sensor_start=view.T_world_sensor_start.to(device),
+        T_world_sensor_end=view.T_world_sensor_end.to(device),
+        row=view_row(view).to(device),
+        middle=middle.to(device),
+    )
 
 
 def _sensor_poses(frame: Frame, T_rig_sensor: Tensor) -> tuple[Tensor, Tensor]:

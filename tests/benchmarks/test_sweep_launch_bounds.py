@@ -11,6 +11,8 @@ from typing import Any
 import emulation
 import pytest
 import torch
+from operators import call
+from parity import SHARED as SHARED_PLAN
 
 from benchmarks.opt import bench_launch_bounds as sweep_launch_bounds
 from benchmarks.opt.bench_launch_bounds import checked, main, measure, rounding_of
@@ -213,9 +215,9 @@ def test_a_variant_is_compared_and_timed(
     assert problem.moving == (sensor == "lidar")
     libraries = {"both sensors": emulated["both sensors"], sensor: emulated[sensor]}
     expected = libraries["both sensors"].gradients(problem)
-    given, out, d_out = problem.keep[:14], problem.keep[15:18], problem.keep[18:21]
-    operator = torch.ops.nurec_lite.render_backward(*given, problem.moving, *out, *d_out, False)
-    truth = {name: value.double() for name, value in zip(expected, operator, strict=False)}
+    rest = {"moving": problem.moving, "ray_gradients": False, **SHARED_PLAN._asdict()}
+    found = call("render_backward", problem.tensors | rest)
+    truth = {name: value.double() for name, value in zip(expected, found, strict=True)}
     assert checked(expected, truth)["difference"] < 1e-4 and truth["means"].any() and truth["features"].any()
     row = checked(libraries[sensor].gradients(problem), expected)
     assert row["status"] is None and 0 < row["difference"] < 1e-4

@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from parity import DEVICES, Case, cast_view, n_rays, scene_of
+from parity import DEVICES, Case, cast_view, lists_on, n_rays, scene_of
 from splat_scenes import (
     ALPHA_MIN,
     CAMERA_MOTION,
@@ -45,7 +45,7 @@ def to(device: torch.device, g: WorldGaussians) -> WorldGaussians:
 
 
 def counted(case: Case, pairs: PairList, device: torch.device) -> PairCounts:
-    lists = PairList(*(t.to(device) for t in (pairs.rays, pairs.offsets, pairs.gaussians)))
+    lists = lists_on(pairs, device)
     return count_pairs(to(device, case.world(torch.float32)), cast_view(case.view, torch.float32, device), lists)
 
 
@@ -87,7 +87,7 @@ def weights(case: Case, pairs: PairList) -> Tensor:
 @pytest.mark.parametrize("sensor", ["camera", "lidar"])
 def test_counts_are_those_of_the_reference(sensor: str, device: torch.device) -> None:
     case = case_of(sensor, 150)
-    pairs = PairList(*(x.cpu() for x in vars(case.pairs(device)[1]).values()))
+    pairs = lists_on(case.pairs(device)[1], "cpu")
     found = counted(case, pairs, device)
     assert found == summed(expected(case, pairs), pairs, n_rays(case.view))
     assert found.contributing == int((weights(case, pairs) > 0).sum()) > 1000
@@ -117,7 +117,7 @@ def test_by_hand(device: torch.device) -> None:
     ahead = tensor(*([metres, 0.0, 0.0] for metres in (2.0, 3.0, 4.0, 5.0, 6.0)))
     g = to_float32(changed(make_gaussians(ahead, scales=(0.1, 0.1)), opacities=0.98))
     lists = PairList(torch.tensor([[0, 1], [2, -1]]), torch.tensor([0, 5, 10]), torch.arange(5).repeat(2))
-    lists = PairList(*(x.to(device) for x in vars(lists).values()))
+    lists = lists_on(lists, device)
     found = count_pairs(to(device, g), cast_view(view, torch.float32, device), lists)
     assert found == PairCounts(
         rays=3, tiles=2, entries=10, executed=32 * (5 + 3), open=(3 + 5) + 3, contributing=2 + 2, reductions=2 + 2,

@@ -7,7 +7,7 @@ import pytest
 import torch
 from kernel_math import F64, call, close
 from splat_scenes import LIDAR_MOTION, POSE, Motion, make_lidar, make_pose, rays_view
-from test_view_numbers import trajectory_by_torch
+from test_view_row import trajectory_by_torch
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -61,7 +61,7 @@ def make_inputs(rows: tuple[int, ...], keys: tuple[int, ...], times: tuple[float
 
 
 def moved(args: Inputs) -> list[Tensor]:
-    return list(torch.ops.nurec_lite.move_actors(*args.values()))
+    return list(torch.ops.nurec_lite.move_actors(list(args.values())))
 
 
 def scene_of(args: Inputs) -> Scene:
@@ -209,9 +209,9 @@ def test_torch_s_own_checks(case: str, device: str) -> None:
     """Schema, fake kernel and gradient agree, also for torch.compile."""
     args = make_inputs(*CASES[case], QUERIES[1], device)
     slopes = slopes_of(args)
-    torch.library.opcheck(torch.ops.nurec_lite.move_actors_backward.default, (*args.values(), *slopes))
+    torch.library.opcheck(torch.ops.nurec_lite.move_actors_backward.default, (list(args.values()), slopes))
     args |= {name: args[name].requires_grad_() for name in LEAVES}
-    torch.library.opcheck(torch.ops.nurec_lite.move_actors.default, tuple(args.values()))
+    torch.library.opcheck(torch.ops.nurec_lite.move_actors.default, (list(args.values()),))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -285,8 +285,8 @@ def test_rows_that_cannot_be_loaded_as_vectors(device: str) -> None:
         with pytest.raises(ValueError, match=f"{name} does not start on a multiple of 16 bytes"):
             moved(args | {name: shifted(args[name])})
     backward, slopes = torch.ops.nurec_lite.move_actors_backward, slopes_of(args)
-    found = backward(*args.values(), *(shifted(slope) for slope in slopes))
-    for a, b in zip(found, backward(*args.values(), *slopes), strict=True):
+    found = backward(list(args.values()), [shifted(slope) for slope in slopes])
+    for a, b in zip(found, backward(list(args.values()), slopes), strict=True):
         assert a.equal(b)
 
 

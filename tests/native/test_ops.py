@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from parity import DEVICES, in_parts, plan_of
+from operators import Arguments, names_of, packed
+from operators import call as called
+from operators import operator as operator_of
+from parity import DEVICES, SHARED, in_parts, plan_of
 from splat_scenes import (
     CAMERA_MOTION,
     LIDAR_MOTION,
@@ -26,7 +29,7 @@ from torch.library import opcheck
 
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.native.view_numbers import centre_of
+from nurec_lite.splat.view_row import FIELDS, view_row
 from nurec_lite.splat.views import LidarView
 
 REFUSALS = (ValueError, TypeError, RuntimeError)
@@ -35,12 +38,12 @@ CALLS = (
     "rays lidar",
     "project camera",
     "project lidar",
-    "project_all camera",
-    "project_all lidar",
+    "project camera all",
+    "project lidar all",
     "tile_camera",
     "tile_lidar",
-    "tile_camera_within",
-    "tile_lidar_within lidar",
+    "tile_camera room",
+    "tile_lidar room",
     "render camera",
     "render lidar",
     "render_backward camera",
@@ -48,8 +51,6 @@ CALLS = (
     "count_pairs camera",
     "count_pairs lidar",
 )
-ON_HOST = ("view", "trajectory")  # arguments
-Arguments = dict[str, Any]  # by their names, in the order of the operator's schema
 
 
 @pytest.fixture(params=DEVICES)
@@ -60,12 +61,16 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 
 
 def operator(call: str) -> Any:
-    return getattr(torch.ops.nurec_lite, call.split()[0]).default
+    return operator_of(call.split()[0])
+
+
+def given(call: str, args: Arguments) -> tuple[Any, ...]:
+    return packed(call.split()[0], args)
 
 
 def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     """A call that works: n Gaussians, a third of them still, that a camera of 9x7 pixels or a lidar of 384 rays sees."""
-    if call.endswith("lidar"):
+    if "lidar" in call:
         view: Any = make_lidar_view(make_lidar(12, 32), LIDAR_MOTION)
         g = make_gaussians(around(n, 3, 8), speed=2.0)
     else:
@@ -73,50 +78,41 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         g = make_gaussians(in_frustum(view, n, 3, 8), speed=2.0)
     g, view, plan = to_float32(g), view_float32(view), plan_of(device)
     cells = view.lidar.cells(plan.cell_beams, plan.cell_steps) if isinstance(view, LidarView) else native._NO_CELLS
-    parts = in_parts(g, n // 3)
-    shapes = native.placed(parts)
-    grid = (native._directions(view), cells.edges, cells.columns)
+    parts, lidar = in_parts(g, n // 3), isinstance(view, LidarView)
     projection = native.project(parts, view)
-    pairs = native.tile(projection, view, plan)
-    bounds = (projection.low, projection.high, projection.index)
-    rays, features = view.rays(), g.lidar if isinstance(view, LidarView) else torch.rand(n, 3)
-    render = (*shapes, features, rays.origins, rays.directions, rays.delays)
-    render, centre = (*render, pairs.rays, pairs.offsets, pairs.gaussians, True), centre_of(view)
-    name, values = call.split()[0], ()
+    pairs = native.tile(projection, view, plan=plan)
+    rays, features = view.rays(), g.lidar if lidar else torch.rand(n, 3)
+    pool = {
+        **native.placed(parts)._asdict(), "features": features, **vars(rays), "view": view_row(view), "moving": True,
+        "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians, **SHARED._asdict(),
+        "is_camera": not lidar, "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
+        "indices": projection.index, "low": projection.low, "high": projection.high,
+        "width": 9, "height": 7, "tile": plan.tile, "max_rays": plan.cell_rays, "room": 50 if "room" in call else -1,
+    }  # fmt: skip
+    name = call.split()[0]
+    if name == "render_backward":
+        out = called("render", pool)[:3]
+        outputs = ("out", "distance", "transmittance")
+        pool |= {k: v for k, v in zip(outputs, out, strict=True)} | {"ray_gradients": True}
+        pool |= {f"d_{k}": torch.randn_like(v) for k, v in zip(outputs, out, strict=True)}
+    if name in ("rays", "project", "tile_lidar"):  # directions in the sensor's frame
+        pool["directions"] = native._directions(view)
     if name == "rays":
-        local = (grid[0], view.fractions) if isinstance(view, LidarView) else native._pixels(view)
-        values = (native.trajectory(view), *local)
-    elif name in ("project", "project_all"):
-        values = (*shapes, native.view_numbers(view), *grid, centre)
-    elif name == "tile_camera":
-        values = (*bounds, 9, 7, plan.tile)
-    elif name == "tile_lidar":
-        values = (*bounds, *grid, plan.cell_rays)
-    elif name == "tile_camera_within":
-        values = (*bounds, 9, 7, plan.tile, 50)
-    elif name == "tile_lidar_within":
-        values = (*bounds, *grid, plan.cell_rays, 50)
-    elif name == "render":
-        values = (*render, 0, centre)
-    elif name == "count_pairs":
-        values = (*render, centre)
-    elif name == "render_backward":
-        out = torch.ops.nurec_lite.render(*render)[:3]
-        values = (*render, *out, *(torch.randn_like(x) for x in out), True, 0, centre)
-    names = [a.name for a in operator(call)._schema.arguments]
-    found = dict(zip(names, values, strict=True))
-    return {k: v.to(device) if isinstance(v, Tensor) and k not in ON_HOST else v for k, v in found.items()}
+        local = (pool["directions"], view.fractions) if lidar else native._pixels(view)
+        pool |= {k: v for k, v in zip(("directions", "fractions"), local, strict=True)}
+    found = {k: pool[k] for k in names_of(name)}
+    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in found.items()}
 
 
 def tensors_of(args: Arguments) -> Iterator[tuple[str, Tensor]]:
     """Those that the operator looks at: a camera's project has no use for the grid of a lidar."""
-    unused = ("directions", "edges") if "view" in args and len(args["directions"]) == 0 else ()
+    unused = ("directions", "edges") if args.get("is_camera") else ()
     return ((k, v) for k, v in args.items() if isinstance(v, Tensor) and k not in unused)
 
 
 def refused(call: str, args: Arguments, *words: str) -> None:
     with pytest.raises(REFUSALS) as caught:
-        operator(call)(**args)
+        operator(call)(*given(call, args))
     for word in words:
         assert word in str(caught.value), f"no '{word}' in: {caught.value}"
 
@@ -129,17 +125,17 @@ def test_torch_s_own_checks(call: str, device: torch.device) -> None:
     args = arguments(call, device)
     if call.startswith("render "):
         args |= {k: v.requires_grad_() for k, v in tensors_of(args) if v.is_floating_point() and k != "delays"}
-    opcheck(operator(call), tuple(args.values()))
+    opcheck(operator(call), given(call, args))
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_torch_s_own_checks_without_gaussians(call: str, device: torch.device) -> None:
-    opcheck(operator(call), tuple(arguments(call, device, 0).values()))
+    opcheck(operator(call), given(call, arguments(call, device, 0)))
 
 
 @pytest.mark.parametrize("call", ["render_backward camera", "render_backward lidar"])
 def test_torch_s_own_checks_without_gradients_of_rays(call: str, device: torch.device) -> None:
-    opcheck(operator(call), tuple((arguments(call, device) | {"ray_gradients": False}).values()))
+    opcheck(operator(call), given(call, arguments(call, device) | {"ray_gradients": False}))
 
 
 # ---- gradients as autograd sees them
@@ -147,7 +143,7 @@ def test_torch_s_own_checks_without_gradients_of_rays(call: str, device: torch.d
 
 def test_the_median_carries_no_gradient(device: torch.device) -> None:
     args = arguments("render lidar", device)
-    out = torch.ops.nurec_lite.render(*(args | {"means": args["means"].requires_grad_()}).values())
+    out = called("render", args | {"means": args["means"].requires_grad_()})
     assert [x.requires_grad for x in out] == [True, True, True, False]
 
 
@@ -155,14 +151,14 @@ def test_one_input_alone_may_want_a_gradient(device: torch.device) -> None:
     for name in ("features", "opacities", "directions"):
         args = arguments("render camera", device)
         args[name].requires_grad_()
-        out = torch.ops.nurec_lite.render(*args.values())
+        out = called("render", args)
         (gradient,) = torch.autograd.grad(out[0].sum(), args[name])
         assert gradient.shape == args[name].shape and gradient.any()
 
 
 def test_second_derivatives_are_an_error_and_not_zero(device: torch.device) -> None:
     args = arguments("render camera", device)
-    out = torch.ops.nurec_lite.render(*(args | {"means": args["means"].requires_grad_()}).values())
+    out = called("render", args | {"means": args["means"].requires_grad_()})
     (first,) = torch.autograd.grad(out[0].sum(), args["means"], create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):
         torch.autograd.grad(first.sum(), args["means"])
@@ -170,7 +166,7 @@ def test_second_derivatives_are_an_error_and_not_zero(device: torch.device) -> N
 
 def test_a_loss_that_is_not_a_number_is_named_in_the_backward_pass(device: torch.device) -> None:
     args = arguments("render camera", device)
-    out = torch.ops.nurec_lite.render(*(args | {"means": args["means"].requires_grad_()}).values())
+    out = called("render", args | {"means": args["means"].requires_grad_()})
     with pytest.raises(ValueError, match="d_out holds nan in row"):
         (out[0] * math.nan).sum().backward()
 
@@ -185,7 +181,7 @@ def test_wrong_shapes(call: str, device: torch.device) -> None:
         refused(call, args | {name: tensor[None]}, name, "shape", "must have")
         if tensor.dim() == 2 and name not in ("rays", "features", "out", "d_out"):
             refused(call, args | {name: tensor[:, 1:].contiguous()}, name, "shape", "must have")
-        sizes = ("still_means", "means", "directions", "index", "gaussians", "edges", "rays")
+        sizes = ("still_means", "means", "directions", "indices", "gaussians", "edges", "rays")
         if name not in sizes:  # those give them
             refused(call, args | {name: tensor[1:].contiguous()}, name, "shape", "must have")
 
@@ -227,7 +223,7 @@ def test_tensors_on_another_device(call: str) -> None:
     ops.load()
     args = arguments(call, torch.device("cuda"))
     for name, tensor in tensors_of(args):
-        refused(call, args | {name: tensor.cuda() if name in ON_HOST else tensor.cpu()})
+        refused(call, args | {name: tensor.cpu()})
 
 
 @pytest.mark.gpu
@@ -236,7 +232,7 @@ def test_cuda_looks_at_numbers_only_when_asked(monkeypatch: pytest.MonkeyPatch) 
     args = arguments("render camera", torch.device("cuda"))
     args["opacities"][0] = math.nan
     monkeypatch.delenv("NUREC_LITE_CHECK", raising=False)
-    operator("render camera")(**args)
+    called("render", args)
     monkeypatch.setenv("NUREC_LITE_CHECK", "1")
     refused("render camera", args, "opacities")
 
@@ -299,11 +295,21 @@ def test_edges_of_cells_that_fall(device: torch.device) -> None:
         refused(call, args | {"edges": torch.tensor([0.1, 0.2, 0.15], device=device)}, "edges falls in row 2")
 
 
-@pytest.mark.parametrize("call", ["project lidar", "project_all camera", "render lidar", "render_backward camera"])
-def test_centres_that_are_none(call: str, device: torch.device) -> None:
+@pytest.mark.parametrize("call", ["project camera", "project lidar"])
+def test_a_view_of_the_other_sensor(call: str, device: torch.device) -> None:
     args = arguments(call, device)
-    refused(call, args | {"centre": [1.0, 2.0]}, "centre has 2 numbers")
-    refused(call, args | {"centre": [1.0, 2.0, math.inf]}, "centre holds inf")
+    refused(call, args | {"is_camera": not args["is_camera"]}, f"view is of a {call.split()[1]}, but is_camera")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_lists_that_lack_a_tensor(call: str, device: torch.device) -> None:
+    args = arguments(call, device)
+    values = list(given(call, args))
+    for k, value in enumerate(values):
+        looked_at = operator(call)._schema.arguments[k].name != "grid" or not args.get("is_camera")
+        if isinstance(value, list) and looked_at:
+            with pytest.raises(ValueError, match=rf" has {len(value) - 1} tensors, but must have {len(value)}: "):
+                operator(call)(*values[:k], value[1:], *values[k + 1 :])
 
 
 @pytest.mark.parametrize("call", ["project camera", "render lidar", "render_backward camera"])
@@ -312,10 +318,17 @@ def test_a_centre_is_subtracted_from_means(call: str, device: torch.device) -> N
     centre = torch.tensor(
         [0.5, -0.25, 2.0], device=device
     )  # powers of two: the means are the same to the last bit, or nearly
-    moved = args | {k: args[k] + centre for k in ("still_means", "means")} | {"centre": centre.tolist()}
-    alone = {k: v - centre if k in ("still_means", "means") else v for k, v in moved.items()} | {"centre": []}
-    for a, b in zip(operator(call)(**moved), operator(call)(**alone), strict=True):
+    moved = args | {k: args[k] + centre for k in ("still_means", "means")} | {"view": with_centre(args["view"], centre)}
+    alone = {k: v - centre if k in ("still_means", "means") else v for k, v in moved.items()}
+    alone["view"] = with_centre(args["view"], torch.zeros_like(centre))
+    for a, b in zip(called(call.split()[0], moved), called(call.split()[0], alone), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-5 * max(float(b.abs().max()), 1e-3) if b.numel() else 0)
+
+
+def with_centre(view: Tensor, centre: Tensor) -> Tensor:
+    view = view.clone()
+    view[FIELDS["centre"]] = centre
+    return view
 
 
 def test_a_wrong_type_is_an_error(device: torch.device) -> None:
@@ -343,7 +356,7 @@ def test_lists_without_rays_or_gaussians(n: int, r: int, tiles: tuple[int, int],
     args = arguments("render camera", device, n) | empty_lists(device, *tiles)
     args |= {k: args[k][:r].contiguous().requires_grad_(k != "delays") for k in ("origins", "directions", "delays")}
     features = args["features"].requires_grad_()
-    out = torch.ops.nurec_lite.render(*args.values())
+    out = called("render", args)
     assert [x.shape for x in out] == [(r, 3), (r,), (r,), (r,)]
     assert (out[2] == 1).all() and not any(x.any() for x in (out[0], out[1], out[3]))
     sums = torch.stack([x.sum() for x in out]).sum()
@@ -354,7 +367,7 @@ def test_lists_without_rays_or_gaussians(n: int, r: int, tiles: tuple[int, int],
 def test_a_list_may_name_rays_that_no_gaussian_is_listed_for(device: torch.device) -> None:
     args = arguments("render camera", device)
     args |= {"offsets": torch.zeros_like(args["offsets"]), "gaussians": args["gaussians"][:0]}
-    out = torch.ops.nurec_lite.render(*args.values())
+    out = called("render", args)
     assert (out[2] == 1).all() and not out[0].any()
 
 
@@ -374,7 +387,7 @@ def test_absurd_numbers_never_crash(call: str, device: torch.device) -> None:
             value = rng.choice([3e38, -3e38, 1e20, -1e20, 1e-40, -1e-40, 0.0, -0.0, 1e-20, 7.0])
             flat[torch.tensor([rng.randrange(len(flat)) for _ in range(rng.choice([1, 3, len(flat)]))])] = value
         try:
-            found = operator(call)(**changed)
+            found = called(call.split()[0], changed)
         except REFUSALS:
             continue
         assert all(isinstance(x, Tensor) for x in found)
@@ -402,6 +415,6 @@ def test_rays_that_stand_still_need_no_origins(columns: int, device: torch.devic
     args = arguments("render camera", device)
     args["features"] = torch.rand(20, columns, device=device)
     args |= {k: torch.zeros_like(args[k]) for k in ("origins", "delays")}
-    found = [torch.ops.nurec_lite.render(*(args | {"moving": m}).values()) for m in (False, True)]
+    found = [called("render", args | {"moving": m}) for m in (False, True)]
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)

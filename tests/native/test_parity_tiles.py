@@ -77,7 +77,7 @@ def check(projection: Projection, view: View, device: torch.device, plan: Render
     view = cast_view(view, torch.float32)
     expected = reference.tile(projection, view)
     on_device = Projection(*(x.to(device) for x in (projection.index, projection.low, projection.high)))
-    found = native.tile(on_device, cast_view(view, torch.float32, device), plan)
+    found = native.tile(on_device, cast_view(view, torch.float32, device), plan=plan)
     found = PairList(found.rays.cpu(), found.offsets.cpu(), found.gaussians.cpu())
     assert torch.equal(found.offsets, expected.offsets) and torch.equal(found.gaussians, expected.gaussians)
     if drivers_of(device) == "cpu":
@@ -129,7 +129,7 @@ def test_bounds_beyond_all_integers(device: torch.device) -> None:
     low = tensor([-3e38, -3e38], [3e37, 0], [-3e38, 0], [0, 3e38], [3, -3e38])
     high = tensor([3e38, 3e38], [3e38, 7], [-3e37, 7], [9, 3e38], [5, 3e38])
     projection = Projection(torch.arange(5).to(device), low.float().to(device), high.float().to(device))
-    pairs = native.tile(projection, cast_view(view, torch.float32, device), CPU_PLAN)
+    pairs = native.tile(projection, cast_view(view, torch.float32, device), plan=CPU_PLAN)
     lists = [pairs.gaussians[a:b].tolist() for a, b in zip(pairs.offsets[:-1], pairs.offsets[1:], strict=True)]
     assert lists == [[0, 4], [0, 4], [0]] * 2
 
@@ -207,7 +207,7 @@ def test_absurd_azimuths_are_the_whole_circle(device: torch.device) -> None:
         tensor([-1e30, -3e38], [-1e9, -1.0]).float().to(device),
         tensor([1e30, 3e38], [1e9, 1.0]).float().to(device),
     )
-    pairs = native.tile(Projection(torch.arange(2).to(device), low, high), view, CPU_PLAN)
+    pairs = native.tile(Projection(torch.arange(2).to(device), low, high), view, plan=CPU_PLAN)
     assert pairs.gaussians.view(-1, 2).tolist() == [[0, 1]] * len(pairs.rays)
 
 
@@ -306,13 +306,14 @@ def projections(name: str, device: torch.device, n: int) -> tuple[View, Projecti
     g.opacities[::5] = 0
     g = type(g)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(g).items()})
     view = cast_view(view, torch.float32, device)
-    return view, native.project(g, view), native.project_all(g, view)
+    return view, native.project(g, view), native.project(g, view, room=0)
 
 
 def within(projection: Projection, view: View, plan: RenderPlan, room: int) -> tuple[PairList, int]:
     """The lists, and how many entries they would need."""
-    pairs, needed = native.tile_within(projection, view, room, plan)
-    return pairs, int(needed)
+    pairs = native.tile(projection, view, room, plan)
+    assert pairs.needed is not None
+    return pairs, int(pairs.needed)
 
 
 def tiles_of(pairs: PairList) -> dict[tuple[int, ...], list[int]]:
@@ -339,7 +340,7 @@ def test_all_gaussians_the_hidden_ones_last(name: str, n: int, device: torch.dev
 def test_lists_with_room_are_the_lists(name: str, n: int, plan: RenderPlan, device: torch.device) -> None:
     """With exactly the room that they need, and with more, behind which zeros follow."""
     view, seen, every = projections(name, device, n)
-    exact = native.tile(seen, view, plan)
+    exact = native.tile(seen, view, plan=plan)
     for room in (len(exact.gaussians), len(exact.gaussians) + 7):
         found, needed = within(every, view, plan, room)
         assert needed == len(exact.gaussians) and len(found.gaussians) == room
@@ -353,7 +354,7 @@ def test_too_little_room_is_told(name: str, room: int, plan: RenderPlan, device:
     """And nothing is written, or points, beyond it."""
     view, seen, every = projections(name, device, 400)
     found, needed = within(every, view, plan, room)
-    assert needed == len(native.tile(seen, view, plan).gaussians) > room
+    assert needed == len(native.tile(seen, view, plan=plan).gaussians) > room
     assert len(found.gaussians) == room and int(found.offsets[-1]) == room
     assert bool((found.offsets.diff() >= 0).all())
     assert found.gaussians.numel() == 0 or 0 <= int(found.gaussians.min()) <= int(found.gaussians.max()) < 400

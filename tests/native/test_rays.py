@@ -28,7 +28,7 @@ from nurec_lite.geometry.camera import SHUTTERS, pixel_fractions, shutter_fracti
 from nurec_lite.geometry.se3 import pose_matrix
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.native.view_numbers import trajectory
+from nurec_lite.splat.view_row import FIELDS, NUMBERS, view_row
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 TURN = Motion((0.5, -0.2, 1.0), (0.5, 1.0, -2.0), 0.1)
@@ -41,7 +41,7 @@ def kernels() -> None:
 
 
 def angle_of(view: Case) -> float:
-    return float(trajectory(view)[4:7].norm())
+    return float(view_row(view)[FIELDS["path.turn"]].norm())
 
 
 def check(view: Case, device: str, poses: tuple[Tensor, Tensor] | None = None) -> Rays:
@@ -163,7 +163,7 @@ def test_fractions_of_pixels_are_made_once(shutter: str) -> None:
 
 
 def test_fractions_are_as_many_as_rays_or_one() -> None:
-    directions, numbers = torch.zeros(5, 3), torch.zeros(14)
+    directions, numbers = torch.zeros(5, 3), torch.zeros(NUMBERS)
     one = torch.ops.nurec_lite.rays(numbers, directions, torch.tensor([0.3]))
     five = torch.ops.nurec_lite.rays(numbers, directions, torch.full((5,), 0.3))
     assert all(torch.equal(a, b) for a, b in zip(one, five, strict=True))

@@ -19,7 +19,7 @@ REGISTERS = {"Camera": 128, "Lidar": 64}  # at most, as the post has them
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages(BOTH, base_stages("native", torch.device("cpu")))
     assert stages.claims == {f"plan.{name}": name for name in BOTH}
-    assert stages.plan is not None and stages.plan.backward == 3
+    assert stages.plan is not None and stages.plan.backward == (True, True, False)
 
 
 def test_it_stands_on_the_split_kernels() -> None:
@@ -39,7 +39,7 @@ def test_the_order_of_both_does_not_matter() -> None:
 def test_a_training_step_s_kernels_keep_their_registers_without_spills(sensor: str) -> None:
     """Those without gradients of rays: on every architecture of the budget."""
     found = 0
-    for name, limits in read_budget()[f"render_backward_{sensor.lower()}.cu"].items():
+    for name, limits in read_budget()[f"render/render_backward_{sensor.lower()}.cu"].items():
         bounded = re.search(r"<Launch<128, (\d+), \d+, \d+, \w+, \d+>.*, (\w+)>$", name)
         if bounded and bounded[2] == "false":
             assert isinstance(limits["registers"], int) and limits["registers"] <= REGISTERS[sensor], name

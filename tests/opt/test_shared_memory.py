@@ -31,7 +31,7 @@ def test_the_option_sets_a_field_of_the_plan() -> None:
     assert stages.claims == {
         f"plan.{f}": o for f, o in (("split_backward", "split_backward"), ("half_staging", "shared_memory"))
     }
-    assert stages.plan is not None and stages.plan.backward == 5
+    assert stages.plan is not None and stages.plan.backward == (True, False, True)
 
 
 def test_it_stands_on_the_split_kernels() -> None:
@@ -45,4 +45,4 @@ def test_a_block_stages_less_than_half() -> None:
     """128 rows of 80 bytes, against 256 with their indices; the kernel of both sensors stages 22528 bytes."""
     assert set(staged(128)) == {128 * 80} and set(staged(256)) == {256 * 84}
     assert len(staged(128)) == len(staged(256)) == 14
-    assert read_budget()["render_backward.cu"]["renderBackward<false>"]["shared"] == 22528
+    assert read_budget()["render/render_backward_shared.cu"]["renderBackward<false>"]["shared"] == 22528

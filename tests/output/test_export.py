@@ -37,7 +37,7 @@ def still_view() -> CameraView:
     """A camera of the middle of the drive, its shutter open for an instant."""
     capture = tiny_capture()
     view = camera_view(capture, capture.images[len(capture.images) // 2], "cpu")
-    return replace(view, T_world_sensor_end=view.T_world_sensor_start, time_end=view.time_start)
+    return replace(view, T_world_sensor_end=view.T_world_sensor_start, time_end=view.time_start, row=None)
 
 
 def turned_scene(degree: int = 1) -> Scene:

@@ -33,6 +33,7 @@ from torch import Tensor
 from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply, quat_rotate, quat_to_matrix, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.native import stages as native
+from nurec_lite.native.plan import BackwardPlan
 from nurec_lite.native.stages import CPU_PLAN, CUDA_PLAN, RenderPlan
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.gaussians import AnyGaussians, Gaussians, PartedGaussians, WorldGaussians, log_odds
@@ -43,7 +44,14 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 
 DEVICES = ("cpu", pytest.param("cuda", marks=pytest.mark.gpu))
-INSTANCES = {0: "shared", 1: "split", 3: "split-bounds", 5: "split-staging", 7: "split-bounds-staging"}  # backward
+SHARED = BackwardPlan(split=False, launch_bounds=False, half_staging=False)
+INSTANCES = {  # of the backward kernels
+    SHARED: "shared",
+    BackwardPlan(True, False, False): "split",
+    BackwardPlan(True, True, False): "split-bounds",
+    BackwardPlan(True, False, True): "split-staging",
+    BackwardPlan(True, True, True): "split-bounds-staging",
+}
 EPS = 2.0**-24  # half a unit in the last place of float32, relative
 POSES = ("T_world_sensor_start", "T_world_sensor_end")
 MIDDLE = 3.05  # seconds: of the scenes and, unless a test says otherwise, of the views
@@ -66,10 +74,10 @@ def targets() -> list[Any]:
     """Devices, and for CUDA drivers each instance of the backward kernels; fixtures take them apart with `aim`."""
     emulated = [pytest.param(("cpu", n), id=f"cpu-{name}") for n, name in INSTANCES.items()]
     cuda = [pytest.param(("cuda", n), id=f"cuda-{name}", marks=pytest.mark.gpu) for n, name in INSTANCES.items()]
-    return [*(emulated if EMULATED else [pytest.param(("cpu", 0), id="cpu")]), *cuda]
+    return [*(emulated if EMULATED else [pytest.param(("cpu", SHARED), id="cpu")]), *cuda]
 
 
-def aim(target: tuple[str, int], monkeypatch: pytest.MonkeyPatch) -> torch.device:
+def aim(target: tuple[str, BackwardPlan], monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """The device; from now on every plan picks the target's instance."""
     monkeypatch.setattr(RenderPlan, "backward", target[1])
     return torch.device(target[0])
@@ -163,7 +171,7 @@ class Case:
             g = collect_gaussian_parameters(cast(self.scene, torch.float32, device), self.view.time_mid)
             view = cast_view(self.view, torch.float32, device)
             projection = native.project(self.parted(g), view)
-            return projection, native.tile(projection, view, plan_of(device))
+            return projection, native.tile(projection, view, plan=plan_of(device))
 
     def parted(self, g: WorldGaussians) -> AnyGaussians:
         return g if self.still is None else in_parts(g, self.still)
@@ -190,6 +198,10 @@ def background_first(case: Case) -> Case:
     order = torch.argsort(g.node, stable=True)
     g = Gaussians(**{f.name: getattr(g, f.name)[order] for f in fields(Gaussians)})
     return replace(case, scene=replace(case.scene, gaussians=g))
+
+
+def lists_on(pairs: PairList, device: torch.device | str) -> PairList:
+    return PairList(*(t.to(device) for t in (pairs.rays, pairs.offsets, pairs.gaussians)))
 
 
 # ---- the chain
@@ -236,7 +248,7 @@ def run(
         gaussians=replace(scene.gaussians, **{k: leaves[k] for k in Gaussians.trained()}),
         **{k: leaves[k] for k in ("sky", "track_translations", "track_quaternions")},
     )
-    view, pairs = replace(view, **ends), PairList(*(getattr(pairs, f.name).to(device) for f in fields(PairList)))
+    view, pairs = replace(view, **ends), lists_on(pairs, device)
     world = collect_gaussian_parameters(scene, view.time_mid)
     if not world.velocities.requires_grad:  # without actors
         world.velocities.requires_grad_()
@@ -331,7 +343,7 @@ def compare(case: Case, device: torch.device, learn_poses: bool = True) -> Error
     """The device's kernels against the reference in double precision on the CPU, which takes all Gaussians in one."""
     projection, pairs = case.pairs(device)
     scale = case.farthest(projection)
-    on_host = PairList(*(getattr(pairs, f.name).cpu() for f in fields(PairList)))
+    on_host = lists_on(pairs, "cpu")
     limits = rounding(case, projection, on_host)
     clear = limits.clear
     weights = {k: w * clear.view(-1, *[1] * (w.dim() - 1)) for k, w in random_weights(case.view, scale).items()}

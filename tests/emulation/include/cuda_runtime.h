@@ -13,6 +13,7 @@
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1 };

@@ -8,6 +8,7 @@
 #include "../../../kernels/math/project.cuh"
 #include "../../../kernels/math/rays.cuh"
 #include "../../../kernels/math/sh.cuh"
+#include "../../../kernels/math/view_row.cuh"
 #include "rows.h"
 
 namespace nurec::testing {
@@ -366,3 +367,11 @@ NUREC_EXPORT(in_cone, is_in_cone)
 NUREC_EXPORT(camera_bounds, camera_bounds<D>)
 NUREC_EXPORT(over_the_seam, over_the_seam<D>)
 NUREC_EXPORT(lidar_bounds, lidar_bounds<D>)
+
+// Where the numbers of a view lie in its row.
+extern "C" {
+std::size_t view_fields_count = sizeof(nurec::VIEW_FIELDS) / sizeof(nurec::RowField);
+nurec::RowField const* view_fields() {
+    return nurec::VIEW_FIELDS;
+}
+}

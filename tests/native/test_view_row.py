@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernels are told about a view, in Python's floats, against the torch formulas."""
 
+import ctypes
 import math
 from dataclasses import replace
 
 import pytest
 import torch
+from kernel_math import library
 from parity import EPS, cast_view
 from splat_scenes import CAMERA_MOTION, F64, LIDAR_MOTION, POSE, Motion, make_camera_view, make_lidar, make_lidar_view
 from test_math import TINY, quat_pairs, quats, turns
+from tiny_capture import tiny_capture
 from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.geometry import host, se3
 from nurec_lite.geometry.camera import SHUTTERS
-from nurec_lite.native.view_numbers import trajectory, view_numbers
-from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.splat.view_row import FIELDS, NUMBERS, view_row
+from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 
 TURNS = [Motion(turn=turn) for turn in ((0.0, 0.0, 0.0), (1e-6, 0.0, 0.0), (2.0, -1.0, 0.5))]
 
@@ -34,9 +37,21 @@ def centre_of(start: Tensor, end: Tensor) -> Tensor:
     return (0.5 * (start.float() + end.float())[:3, 3]).double()
 
 
+def poses(view: CameraView | LidarView) -> tuple[Tensor, Tensor]:
+    return view.T_world_sensor_start.double(), view.T_world_sensor_end.double()
+
+
+def bounds_row(view: CameraView | LidarView) -> Tensor:
+    return view_row(view)[:45]
+
+
+def trajectory(view: CameraView | LidarView) -> Tensor:
+    return view_row(view)[45:59]
+
+
 def by_torch(view: CameraView | LidarView) -> Tensor:
     """[31]: all but the sensor's own numbers."""
-    start, end = view.poses_on_host()
+    start, end = poses(view)
     centre, R0, R1 = centre_of(start, end), start[:3, :3], end[:3, :3]
     axes = se3.quat_to_matrix(se3.interpolate_between(start, end, start.new_tensor(0.5))[0])
     moves = [R0.T.flatten(), R1.T.flatten(), R0.T @ (centre - start[:3, 3]), R1.T @ (centre - end[:3, 3])]
@@ -47,7 +62,7 @@ def by_torch(view: CameraView | LidarView) -> Tensor:
 
 
 def trajectory_by_torch(view: CameraView | LidarView) -> Tensor:
-    start, end = view.poses_on_host()
+    start, end = poses(view)
     q0, q1 = se3.matrix_to_quat(torch.stack([start, end])[:, :3, :3])
     turn = se3.quat_to_rotvec(se3.quat_multiply(se3.quat_conjugate(q0), q1))
     places = [T[:3, 3] - centre_of(start, end) for T in (start, end)]
@@ -66,8 +81,9 @@ def test_numbers_of_a_view(far: float) -> None:
     T = POSE.clone()
     T[:2, 3] += far
     for view in views(T):
-        found = view_numbers(view)
-        assert found.shape == (45,)
+        found = bounds_row(view)
+        assert view_row(view).shape == (NUMBERS,) == (62,)
+        assert torch.equal(view_row(view)[FIELDS["centre"]].double(), centre_of(*poses(view)))
         equal_in_float32(found[:31], by_torch(view))
         equal_in_float32(trajectory(view), trajectory_by_torch(view))
 
@@ -77,7 +93,7 @@ def test_numbers_of_poses_of_any_turn() -> None:
         for a, b in zip(*(quats()[torch.randperm(100)] for _ in range(2)), strict=True):
             ends = [se3.pose_matrix(q, torch.randn(3, dtype=F64)).float() for q in (a, b)]
             turned = replace(view, T_world_sensor_start=ends[0], T_world_sensor_end=ends[1])
-            equal_in_float32(view_numbers(turned)[:31], by_torch(turned))
+            equal_in_float32(bounds_row(turned)[:31], by_torch(turned))
             equal_in_float32(trajectory(turned), trajectory_by_torch(turned))
 
 
@@ -85,21 +101,35 @@ def test_numbers_of_the_sensor() -> None:
     *_, distorted, lidar = views()
     assert isinstance(lidar, LidarView)
     model = [9, 7, 8.0, 8.8, 4.68, 3.15, -0.3, 0.1, 1e-3, -2e-3, 0.01, 0, 0, 0]
-    equal_in_float32(view_numbers(distorted)[31:], torch.tensor(model, dtype=F64))
+    equal_in_float32(bounds_row(distorted)[31:], torch.tensor(model, dtype=F64))
     spin = torch.tensor([0] * 12 + [1 / (2 * math.pi), math.pi], dtype=F64)
-    equal_in_float32(view_numbers(lidar)[31:], spin)
+    equal_in_float32(bounds_row(lidar)[31:], spin)
     for shutter, view in zip(range(5), views(), strict=False):
-        assert view_numbers(view)[42] == shutter
+        assert view_row(view)[FIELDS["view.camera.shutter"]] == shutter
 
 
-def test_poses_known_on_the_host_are_taken_from_there() -> None:
-    view = views()[1]
-    poses = view.T_world_sensor_start, view.T_world_sensor_end
-    known = replace(
-        view, T_world_sensor_start=poses[0].to("meta"), T_world_sensor_end=poses[1].to("meta"), on_host=poses
-    )
-    for numbers in (view_numbers, trajectory):
-        assert torch.equal(numbers(known), numbers(view))
+class Field(ctypes.Structure):
+    _fields_ = (("name", ctypes.c_char_p), ("first", ctypes.c_size_t), ("numbers", ctypes.c_size_t))
+
+
+def test_names_are_those_of_the_struct() -> None:
+    n = ctypes.c_size_t.in_dll(library(), "view_fields_count").value
+    fields = library().view_fields
+    fields.restype = ctypes.POINTER(Field)
+    found = fields()[:n]
+    assert {f.name.decode(): (f.first, f.first + f.numbers) for f in found} == {
+        name: (place.start, place.stop) for name, place in FIELDS.items()
+    }
+
+
+def test_views_of_frames_bring_their_row() -> None:
+    """On the device of the poses, made where the poses are known."""
+    capture = tiny_capture()
+    sweep = capture.sweeps[0]
+    found = camera_view(capture, capture.images[0], "cpu"), lidar_view(capture, sweep, sweep.load(), "cpu")
+    for view in found:
+        assert view.row is not None and torch.equal(view.row, view_row(view))
+        assert view.middle is not None and view.middle.dtype == F64 and float(view.middle) == view.time_mid
 
 
 def test_poses_that_are_not_finite_give_numbers_that_are_not() -> None:
@@ -109,7 +139,7 @@ def test_poses_that_are_not_finite_give_numbers_that_are_not() -> None:
         for place in ((0, 0), (1, 2), (2, 3)):
             start = view.T_world_sensor_start.clone()
             start[place] = bad
-            for numbers in (view_numbers, trajectory):
+            for numbers in (bounds_row, trajectory):
                 assert not numbers(replace(view, T_world_sensor_start=start)).isfinite().all()
 
 

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the CPU operators on lists of Gaussians share.
+// What a CPU driver gives in vectors, since it alone knows how much there is, as a tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
 #include <cstring>
-
-#include "../project/project_cpu.h"
-#include "torch_check.h"
+#include <vector>
 
 namespace nurec {
 
@@ -17,12 +15,6 @@ at::Tensor copied(std::vector<T> const& values, at::ScalarType dtype, std::initi
     at::Tensor out = at::empty(at::IntArrayRef(shape.begin(), shape.size()), at::TensorOptions(dtype));
     if (!values.empty()) std::memcpy(out.mutable_data_ptr(), values.data(), out.nbytes());
     return out;
-}
-
-inline cpu::Cells cells_of(at::Tensor const& directions, at::Tensor const& edges, int64_t columns) {
-    check_cells(directions, edges, columns, at::kCPU);
-    return {edges.const_data_ptr<float>(), edges.size(0) + 1, columns, directions.const_data_ptr<float>(),
-            directions.size(0)};
 }
 
 }  // namespace nurec

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a CUDA driver queues its work and gets memory: what a binding hands it, without CUDA's headers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct CUstream_st;  // what CUDA's cudaStream_t points to
+
+namespace nurec::cuda {
+
+// Memory from the caller's allocator; it lives until the work that was queued on its stream is done.
+struct Allocator {
+    void* (*allocate)(void* owner, std::size_t bytes);
+    void* owner;
+
+    template <class T>
+    T* array(int64_t n) const {
+        return static_cast<T*>(allocate(owner, sizeof(T) * static_cast<std::size_t>(n > 0 ? n : 1)));
+    }
+};
+
+struct Queue {
+    CUstream_st* stream;
+    Allocator memory;
+};
+
+}  // namespace nurec::cuda

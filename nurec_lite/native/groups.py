@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that the operators torch.ops.nurec_lite.* take as one list, by their names.
+
+Letters: S Gaussians that stand still and A that move, N = S + A, V of them visible; C features; R rays; T tiles of P rays, L entries of
+all tiles' lists; K tracks, M keyframes, Q query times.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class GaussianArrays(NamedTuple):
+    """In world space, in metres; the operators subtract the centre of the view from means when they read them."""
+
+    still_means: Tensor  # [S, 3]
+    still_quats: Tensor  # [S, 4] unit, wxyz
+    means: Tensor  # [A, 3]
+    quats: Tensor  # [A, 4]
+    velocities: Tensor  # [A, 3] metres a second
+    scales: Tensor  # [N, 3]
+    opacities: Tensor  # [N]
+
+
+class RayArrays(NamedTuple):
+    """As nurec_lite.splat.views.Rays has them."""
+
+    origins: Tensor  # [R, 3] metres, relative to the centre of the view
+    directions: Tensor  # [R, 3] unit
+    delays: Tensor  # [R] seconds after the middle of the view
+
+
+class Lists(NamedTuple):
+    """As nurec_lite.splat.tiles.PairList has them."""
+
+    rays: Tensor  # [T, P] int64
+    offsets: Tensor  # [T + 1] int64
+    gaussians: Tensor  # [L] int64
+
+
+class Grid(NamedTuple):
+    """Cells over a lidar's sphere, and the rays that lie in them."""
+
+    directions: Tensor  # [R, 3] unit, lidar frame
+    edges: Tensor  # [bands - 1] radians of elevation, ascending
+
+
+class Bounds(NamedTuple):
+    """As nurec_lite.splat.project.Projection has them."""
+
+    indices: Tensor  # [V] int64
+    low: Tensor  # [V, 2]
+    high: Tensor  # [V, 2]
+
+
+class Outputs(NamedTuple):
+    """What the backward pass needs of what the forward pass gave."""
+
+    out: Tensor  # [R, C] sum of w times feature
+    distance: Tensor  # [R] metres, sum of w t
+    transmittance: Tensor  # [R]
+
+
+class ActorArrays(NamedTuple):
+    """Gaussians in the frames of their tracks, keyframes, and when they are asked for."""
+
+    means: Tensor  # [A, 3] metres
+    quats: Tensor  # [A, 4] of any length
+    starts: Tensor  # [K + 1] int64 rows of track k: starts[k] to starts[k + 1]
+    key_offsets: Tensor  # [K + 1] int64 keyframes of track k likewise, at least one
+    key_times: Tensor  # [M] float64 seconds, ascending in each track
+    translations: Tensor  # [M, 3] metres
+    quaternions: Tensor  # [M, 4] of any length
+    times: Tensor  # [Q] float64 seconds
+
+
+class MovedGrads(NamedTuple):
+    """Gradients of what was moved."""
+
+    d_means: Tensor  # [Q, A, 3]
+    d_quats: Tensor  # [Q, A, 4]
+    d_velocities: Tensor  # [Q, A, 3]
+    d_rotations: Tensor  # [Q, K, 4]

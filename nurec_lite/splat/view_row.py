@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What kernels read of a view: one row of numbers, computed on the host.
+
+`FIELDS` names them as the struct ViewRow of kernels/math/view_row.cuh does; nothing else knows where they lie.
+"""
+
+import math
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry import host
+from nurec_lite.geometry.camera import SHUTTERS, Camera
+from nurec_lite.geometry.host import Rows, Vector
+from nurec_lite.geometry.lidar import Lidar
+
+if TYPE_CHECKING:
+    from nurec_lite.splat.views import View
+
+_CAMERA = ("width", "height", "fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3", "shutter")
+_LIDAR = ("spin_rate", "azimuth_start")
+_WIDTHS = {
+    "view.motion.R0": 9, "view.motion.R1": 9, "view.motion.t0": 3, "view.motion.t1": 3, "view.motion.seconds": 1,
+    "view.forward": 3, "view.travel": 1, "view.turning": 1, "view.is_camera": 1,
+    **{f"view.camera.{name}": 1 for name in _CAMERA}, **{f"view.lidar.{name}": 1 for name in _LIDAR},
+    "path.q": 4, "path.turn": 3, "path.start": 3, "path.end": 3, "path.seconds": 1,
+    "centre": 3,
+}  # fmt: skip
+FIELDS = {
+    name: slice(end - n, end) for (name, n), end in zip(_WIDTHS.items(), accumulate(_WIDTHS.values()), strict=True)
+}
+NUMBERS = sum(_WIDTHS.values())
+
+
+def view_row(view: "View") -> Tensor:
+    """[62] float32 on the host, as `FIELDS` says: the numbers of bounds, of rays, and the centre. Waits for the device if the view's
+    poses lie there."""
+    start, end = (T.detach().cpu().double().tolist() for T in (view.T_world_sensor_start, view.T_world_sensor_end))
+    centre, seconds = _centre(start, end), view.time_end - view.time_start
+    row: list[float] = [0.0] * NUMBERS
+    parts = _motion(start, end, centre), _path(start, end, centre), _sensor(view.sensor)
+    for name, numbers in [(k, v) for part in parts for k, v in part.items()]:
+        row[FIELDS[name]] = numbers
+    row[FIELDS["view.motion.seconds"]] = row[FIELDS["path.seconds"]] = [seconds]
+    row[FIELDS["centre"]] = centre
+    assert len(row) == NUMBERS
+    return torch.tensor(row, dtype=torch.float32)
+
+
+def _centre(start: Rows, end: Rows) -> Vector:
+    """As View.centre() rounds it."""
+    x, y, z = (0.5 * float(np.float32(a[3]) + np.float32(b[3])) for a, b in zip(start[:3], end[:3], strict=True))
+    return x, y, z
+
+
+def _motion(start: Rows, end: Rows, centre: Vector) -> dict[str, list[float]]:
+    q0, q1 = host.matrix_to_quat(start), host.matrix_to_quat(end)
+    x, y, z = host.turn_between(q0, q1)
+    middle = host.quat_multiply(q0, host.rotvec_to_quat((0.5 * x, 0.5 * y, 0.5 * z)))
+    turning = math.hypot(*(b[k] - a[k] for a, b in zip(start[:3], end[:3], strict=True) for k in range(3)))
+    found = {"view.forward": list(host.forward_axis(middle)), "view.turning": [turning / math.sqrt(2)]}
+    found["view.travel"] = [math.hypot(*host.minus(host.position(end), host.position(start)))]
+    for k, T in enumerate((start, end)):
+        found[f"view.motion.R{k}"] = [row[column] for column in range(3) for row in T[:3]]
+        found[f"view.motion.t{k}"] = list(host.transposed_times(T, host.minus(centre, host.position(T))))
+    return found
+
+
+def _path(start: Rows, end: Rows, centre: Vector) -> dict[str, list[float]]:
+    q = host.matrix_to_quat(start)
+    ends = {f"path.{k}": list(host.minus(host.position(T), centre)) for k, T in (("start", start), ("end", end))}
+    return {"path.q": list(q), "path.turn": list(host.turn_between(q, host.matrix_to_quat(end))), **ends}
+
+
+def _sensor(sensor: Camera | Lidar) -> dict[str, list[float]]:
+    if isinstance(sensor, Lidar):
+        return {f"view.lidar.{name}": [getattr(sensor, name)] for name in _LIDAR}
+    c = sensor
+    lens = c.distortion or [0.0] * 5
+    numbers = (c.width, c.height, c.fx, c.fy, c.cx, c.cy, *lens, SHUTTERS.index(c.shutter))
+    return {"view.is_camera": [1.0], **{f"view.camera.{k}": [x] for k, x in zip(_CAMERA, numbers, strict=True)}}

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operators torch.ops.nurec_lite.* called by the names of single tensors, whatever lists they come in."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nurec_lite.native import groups
+
+Arguments = dict[str, Any]  # by the names of tensors, and of what else an operator takes
+_GROUPS: dict[str, type[NamedTuple]] = {
+    "gaussians": groups.GaussianArrays,
+    "rays": groups.RayArrays,
+    "lists": groups.Lists,
+    "grid": groups.Grid,
+    "projection": groups.Bounds,
+    "outputs": groups.Outputs,
+    "actors": groups.ActorArrays,
+    "d_moved": groups.MovedGrads,
+}
+
+
+def operator(name: str) -> Any:
+    return getattr(torch.ops.nurec_lite, name).default
+
+
+def fields_of(argument: Any) -> tuple[str, ...]:
+    """Names of the tensors of an argument of a schema."""
+    return _GROUPS[argument.name]._fields if str(argument.type) == "List[Tensor]" else (argument.name,)
+
+
+def names_of(name: str) -> list[str]:
+    return [field for argument in operator(name)._schema.arguments for field in fields_of(argument)]
+
+
+def packed(name: str, args: Arguments) -> tuple[Any, ...]:
+    """As the operator takes them."""
+    found: list[Any] = []
+    for argument in operator(name)._schema.arguments:
+        values = [args[field] for field in fields_of(argument)]
+        found.append(values if str(argument.type) == "List[Tensor]" else values[0])
+    return tuple(found)
+
+
+def call(name: str, args: Arguments) -> list[Tensor]:
+    """All results, those of lists one by one."""
+    found = operator(name)(*packed(name, args))
+    each = found if isinstance(found, tuple) else (found,)
+    return [t for one in each for t in (one if isinstance(one, list) else [one])]
