@@ -46,8 +46,11 @@ def native_stages(
 def project(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
+    room: int | None = None,
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view."""
+    if room is not None:
+        return project_all(gaussians, view)
     return Projection(*torch.ops.nurec_lite.project(*_seen_from(gaussians, view)))
 
 
@@ -82,9 +85,13 @@ def placed(
 def tile(
     projection: Projection,
     view: CameraView | LidarView,
+    room: int | None = None,
     plan: RenderPlan = CPU_PLAN,
 ) -> PairList:
     """Pair list of a camera's square tiles or of a lidar's cells."""
+    if room is not None:
+        pairs, needed = tile_within(projection, view, room, plan)
+        return replace(pairs, needed=needed)
     low, high, index = projection.low, projection.high, projection.index
     if isinstance(view, CameraView):
         size = view.camera.width, view.camera.height

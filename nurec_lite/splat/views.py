@@ -38,9 +38,18 @@ class View:
         default=None, kw_only=True
     )  # both poses, if they are known there, too
 
+    middle: Tensor | None = field(
+        default=None, kw_only=True
+    )  # [] float64, time_mid on the device, if it is there already
+
     @property
     def time_mid(self) -> float:
         return 0.5 * (self.time_start + self.time_end)
+
+    def moment(self) -> Tensor:  # [] float64, seconds, on the device
+        if self.middle is not None:
+            return self.middle
+        return torch.tensor(self.time_mid, dtype=torch.float64, device=self.T_world_sensor_start.device)
 
     def pose(
         self,
@@ -173,7 +182,9 @@ def camera_view(
     camera = capture.camera(frame.sensor)
     poses = _sensor_poses(frame, camera.T_rig_cam)
     start, end = (T.to(device) for T in poses)
-    return CameraView(start, end, frame.time_start, frame.time_end, camera, on_host=poses)
+    return CameraView(
+        start, end, frame.time_start, frame.time_end, camera, on_host=poses, middle=_middle(frame, device)
+    )
 
 
 def lidar_view(
@@ -188,7 +199,12 @@ def lidar_view(
     poses = _sensor_poses(frame, lidar.T_rig_lidar)
     start, end = (T.to(device) for T in poses)
     rays = (sweep.directions.to(device), fractions.to(device, torch.float32))
-    return LidarView(start, end, frame.time_start, frame.time_end, lidar, *rays, on_host=poses)
+    middle = _middle(frame, device)
+    return LidarView(start, end, frame.time_start, frame.time_end, lidar, *rays, on_host=poses, middle=middle)
+
+
+def _middle(frame: Frame, device: torch.device | str) -> Tensor:  # [] float64
+    return torch.tensor(0.5 * (frame.time_start + frame.time_end), dtype=torch.float64).to(device)
 
 
 def _sensor_poses(frame: Frame, T_rig_sensor: Tensor) -> tuple[Tensor, Tensor]:
