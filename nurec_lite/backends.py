@@ -12,6 +12,7 @@ import torch
 
 from nurec_lite.base.errors import ConfigError, OptionError
 from nurec_lite.base.options import known_options, parameters_of, unknown_option
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 OPS = ("native", "reference")
@@ -29,17 +30,18 @@ def base_stages(
     for key, value, known in (("ops", ops, OPS), ("render", render, RENDERS)):
         if value not in known:
             raise ConfigError(f"{key} is '{value}', but must be one of {', '.join(known)}")
+    stages = reference_stages(device.type)
     if render == "gsplat":
         from nurec_lite.peer.depth import peer_stages  # compiles gsplat's kernels
 
-        return replace(peer_stages(ops, device), device=device.type)
+        return peer_stages(stages, ops, device)
     if ops == "reference":
-        return Stages(device=device.type)
+        return stages
     from nurec_lite.native.stages import native_plan, native_stages  # compile kernels; the reference does without
 
     plan = native_plan(device)
-    stages: dict[str, Any] = native_stages(plan)
-    return Stages(**stages, plan=plan, device=device.type)
+    compiled: dict[str, Any] = native_stages(plan)
+    return replace(stages, **compiled, plan=plan, bind=native_stages)
 
 
 def build_stages(
@@ -47,7 +49,7 @@ def build_stages(
     base: Stages | None = None,  # what options change; None: the reference
 ) -> Stages:
     """The stages with all options applied; OptionError names what is wrong."""
-    stages = base or Stages()
+    stages = base or reference_stages()
     options = _expand_all(options, stages)
     modules = {name: _module(name) for name in options}
     for name, module in modules.items():

@@ -26,14 +26,15 @@ from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
 from nurec_lite.output.birds_eye import Above, birds_eye
 from nurec_lite.output.films import KINDS, animation
+from nurec_lite.output.plan import PICTURES, Plan, Shot, make_plan
 from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
-from nurec_lite.output.shots import PICTURES, Plan, Shot, make_plan
 from nurec_lite.peer.rasterize import IMAGES_ALONE
 from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import lidar_view
-from nurec_lite.training.stages import Stages, render_sweep
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.step import render_sweep
 
 HELP = f"""
 Renders a checkpoint: any camera or lidar of its capture, at any time, from beside the path that was driven, actors removed or moved.

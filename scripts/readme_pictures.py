@@ -24,7 +24,8 @@ from nurec_lite.readers import open_capture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
 from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
-from nurec_lite.training.stages import Stages, render_sweep
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.step import render_sweep
 
 FAR_METRES = 40.0
 

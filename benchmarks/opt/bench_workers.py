@@ -30,11 +30,11 @@ from nurec_lite.backends import build_stages
 from nurec_lite.base.environment import choose_device, commit, device_name
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.paths import resource
-from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.config import Config, to_config
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
 from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -63,7 +63,7 @@ def configuration(args: argparse.Namespace) -> Config:
 
 def variants(config: Config, args: argparse.Namespace) -> list[Variant]:
     device, capture = choose_device(config.device), open_capture(config.data)
-    plan = BatchPlan(capture, config.seed, config.train.lidar_rays)
+    plan = ShotPlan(capture, config.seed, config.train.lidar_rays)
     scene = make_scene(capture, config.model, config.seed, device)
     parameters = parameters_of("workers") | {k: v for k in ("count", "ahead") if (v := getattr(args, k)) is not None}
     made = []

@@ -23,7 +23,6 @@ import torch
 
 from benchmarks.opt.bench_workers import RESULTS, configuration, processor, quantiles
 from nurec_lite.base.environment import choose_device, commit, device_name
-from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.types import Capture
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
@@ -31,6 +30,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
 from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import Stages
 
 PARTS = ("collect", "project", "tile", "render", "backward")
@@ -78,7 +78,7 @@ def measure(scene: Scene, views: list[CameraView | LidarView], rounds: int, wait
 
 
 def views_of(
-    capture: Capture, plan: BatchPlan, device: torch.device, n: int
+    capture: Capture, plan: ShotPlan, device: torch.device, n: int
 ) -> tuple[list[CameraView | LidarView], list[CameraView | LidarView]]:
     """Cameras and lidar sectors of the first n training steps."""
     batches = [plan.load(step) for step in range(n)]
@@ -121,7 +121,7 @@ def main() -> None:
     else:
         scene = make_scene(capture, config.model, config.seed, device)
     make_optimizer(scene, config.lr)  # marks what has gradients
-    plan = BatchPlan(capture, config.seed, config.train.lidar_rays)
+    plan = ShotPlan(capture, config.seed, config.train.lidar_rays)
     cameras, lidars = views_of(capture, plan, device, min(args.rounds, 10))
     camera = capture.cameras[0]
     report = {

@@ -21,7 +21,8 @@ from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.training.stages import Stages, collected
+from nurec_lite.training.baseline import collected
+from nurec_lite.training.stages import Stages
 
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
 PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backward"}  # range -> what reports call it
@@ -87,7 +88,7 @@ class Own:
         """With a seed: of Gaussians whose means are `nudged`."""
         self.stages, self.view, self._sky = stages, workload.views[sensor], workload.scene.sky.detach()
         with torch.no_grad():
-            (gaussians,) = collected(stages, workload.scene, (self.view.time_mid,))
+            (gaussians,) = collected(stages, workload.scene, (self.view,))
         self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))
         self._upstream: list[Tensor] | None = None
 

@@ -25,7 +25,6 @@ from torch.nn import functional as F
 from nurec_lite.backends import base_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
 from nurec_lite.capture.types import Capture
@@ -43,6 +42,7 @@ from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_vie
 from nurec_lite.training.checkpoint import scene_from_dict, scene_to
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.start import check_same_capture
 from nurec_lite.training.state import TrainState
 
@@ -174,7 +174,7 @@ def trained(scene: Scene, capture: Capture, steps: int, seed: int, device: torch
     config = Config(seed=seed, train=TrainConfig(steps=steps, lidar_rays=rays))
     config.density = DensityConfig(cap=len(scene.gaussians))
     generator = torch.Generator(device).manual_seed(seed)
-    plan = BatchPlan(capture, seed, rays)
+    plan = ShotPlan(capture, seed, rays)
     state = TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
     stages, begin = base_stages("native", device), time.monotonic()
     for step in range(steps):

@@ -19,7 +19,8 @@ from nurec_lite.peer.depth import DepthMetrics
 from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import camera_view, lidar_view
-from nurec_lite.training.stages import Stages, render_frame, render_sweep
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.step import render_frame, render_sweep
 
 PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
 _BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"

@@ -1,39 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much room the lists of a view get before it is known how much they need."""
 
-from collections.abc import Hashable
+from collections import deque
 
 from nurec_lite.splat.views import CameraView, LidarView
 
+RECENT = 256  # lists of a sensor whose lengths are remembered
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
 
 class Rooms:
-    """What each view needed when it was last rendered, and some more. A view that was never rendered gets what the largest of its kind
-    needed, and some more."""
+    """What the longest of a sensor's recent lists needed, and some more: one size for all its views, so that work which was recorded for
+    one view can be replayed for another."""
 
     def __init__(
         self,
-        slack: float,  # how many times what a view needed
+        slack: float,  # how many times what the longest list needed
     ) -> None:
         self.slack = slack
-        self._needed: dict[type, dict[Hashable, int]] = {CameraView: {}, LidarView: {}}  # entries by view
+        self._needed: dict[str, deque[int]] = {}  # entries by sensor
 
     def of(self, view: CameraView | LidarView) -> int | None:
-        """Entries; None: no view of that kind was rendered before."""
-        known = self._needed[type(view)]
-        if not known:
-            return None
-        key = key_of(view)
-        return rounded_up(int(self.slack * (known[key] if key in known else max(known.values()))))
+        """Entries; None: the sensor was never rendered before."""
+        known = self._needed.get(sensor_of(view))
+        return None if known is None else rounded_up(int(self.slack * max(known)))
 
-    def learn(self, key: tuple[type, Hashable], needed: int) -> None:
-        self._needed[key[0]][key] = needed
+    def learn(self, sensor: str, needed: int) -> None:
+        self._needed.setdefault(sensor, deque(maxlen=RECENT)).append(needed)
 
 
-def key_of(view: CameraView | LidarView) -> tuple[type, Hashable]:
-    sensor = view.camera.name if isinstance(view, CameraView) else view.lidar.name
-    return type(view), (sensor, view.time_start)
+def sensor_of(view: CameraView | LidarView) -> str:
+    return view.camera.name if isinstance(view, CameraView) else view.lidar.name
 
 
 def rounded_up(n: int) -> int:

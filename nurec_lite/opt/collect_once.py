@@ -10,11 +10,13 @@ Limits: world-space means and rotations of both times are alive together. Class 
 are added up in another order.
 """
 
+from collections.abc import Sequence
+
 from nurec_lite.base.ranges import span
-from nurec_lite.capture.loader import Batch
-from nurec_lite.scene.gaussians import activate
-from nurec_lite.training.stages import Stages, collected, learn, render_frame, render_sweep
-from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.baseline import collected
+from nurec_lite.training.stages import AnyView, Stages
+from nurec_lite.training.state import Gathered
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
@@ -24,18 +26,12 @@ def unavailable(stages: Stages) -> str | None:
     return None
 
 
-def step(stages: Stages, state: TrainState, batch: Batch) -> StepResult:
-    """`train_step` with one collection."""
-    with span("to_device"):
-        batch, camera, lidar = stages.to_device(state, batch)
+def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
+    """All views together."""
     with span("activate"):
-        local = activate(state.scene.gaussians)
-    times = (camera.time_mid,) if lidar is None else (camera.time_mid, lidar.time_mid)
-    gaussians = collected(stages, state.scene, times, local)
-    rendered = render_frame(stages, state.scene, camera, gaussians[0])
-    returns = None if lidar is None else render_sweep(stages, state.scene, lidar, gaussians[1])
-    return learn(stages, state, batch, rendered, returns, local)
+        activated = stages.activate(scene.gaussians)
+    return Gathered(collected(stages, scene, views, activated), activated)
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.swap("collect_once", step=step)
+    return stages.swap("collect_once", gather=gather)

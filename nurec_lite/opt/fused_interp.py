@@ -13,7 +13,7 @@ Limits: Gaussians of actors that are absent are not left out but transparent (op
 would need their number on the host. Class exact: the same formulas, single precision, rounded in another order.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import torch
@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.base.errors import OptionError
-from nurec_lite.base.transfer import Arrival, upload
+from nurec_lite.base.transfer import Arrival
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
 from nurec_lite.native import ops
 from nurec_lite.native.groups import ActorArrays
@@ -53,26 +53,24 @@ class FusedCollect:
     def __call__(
         self,
         scene: Scene,
-        times: Sequence[float],  # Q, seconds
+        times: Tensor,  # [Q] float64, seconds
         interpolate: Callable[[Tracks, Tensor], TrackPoses] | None = None,  # not used: the kernel does it
         local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
     ) -> tuple[PartedGaussians, ...]:  # Q
         self._remember(scene)
         g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
         local = activate(g) if local is None else local
-        queries = upload(torch.tensor(times, dtype=torch.float64), g.means.device)
-        starts, present = self._begins[1:] - s, exist(tracks, queries)
+        starts, present = self._begins[1:] - s, exist(tracks, times)
         if self._coming is not None:
             tracks, starts, present = with_origin(tracks), self._begins, F.pad(present, (1, 0), value=1)
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
-        moved = torch.ops.nurec_lite.move_actors(ActorArrays(g.means[s:], g.quats[s:], starts, *keys, queries))
+        moved = torch.ops.nurec_lite.move_actors(ActorArrays(g.means[s:], g.quats[s:], starts, *keys, times))
         values = (*moved, present)
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
-        return tuple(self._parted(time, local, *own) for time, own in zip(times, by_query, strict=True))
+        return tuple(self._parted(local, *own) for own in by_query)
 
     def _parted(
         self,
-        time: float,
         local: Mapping[str, Tensor],
         means: Tensor,  # [A, 3] world
         quats: Tensor,  # [A, 4]
@@ -83,7 +81,6 @@ class FusedCollect:
         s, there = self._still, present.index_select(0, self._track)
         opacities = torch.cat([local["opacities"][:s], local["opacities"][s:] * there])
         return PartedGaussians(
-            time=time,
             still_means=local["means"][:s], still_quats=local["quats"][:s],
             means=means, quats=quats, velocities=velocities, frames=rotations.index_select(0, self._track),
             scales=local["scales"], opacities=opacities, sh=local["sh"], lidar=local["lidar"],

@@ -18,34 +18,23 @@ Class exact: the same numbers, but for relocation, which draws others from the s
 import logging
 from collections import deque
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import upload
-from nurec_lite.capture.loader import Batch
-from nurec_lite.native import stages as native
-from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.rooms import Rooms, key_of
-from nurec_lite.scene.gaussians import AnyGaussians
-from nurec_lite.splat.project import Projection
-from nurec_lite.splat.tiles import PairList
-from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.training.baseline import Moved, density, views
+from nurec_lite.native.rooms import Rooms
 from nurec_lite.training.density import relocate_masked
 from nurec_lite.training.in_flight import Flight, Moment, report_of
-from nurec_lite.training.stages import Stages, uncompiled
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import AnyView, Room, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_interp",)
 AHEAD = 16  # steps under way at most; the GPU's own queue is full before
 log = logging.getLogger("nurec_lite")
-Record = TypeVar("Record")
-Step = Callable[[Stages, TrainState, Batch], StepResult]
+Attempt = Callable[[Stages, TrainState, Shots], StepResult]
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -53,84 +42,56 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class NoSync:
-    """The stages that it swaps, what they share, and what is around the step."""
+    """What it puts around an attempt: steps are under way until it is known how they ended."""
 
-    def __init__(self, base: Stages, plan: RenderPlan, slack: float) -> None:
+    def __init__(self, slack: float, attempt: Attempt) -> None:
         self.rooms = Rooms(slack)
         self.redone = 0  # steps
-        self._base, self._plan = base, plan
-        self._step: Step = base.step
+        self._attempt = attempt
         self._flights: deque[Flight] = deque()  # under way, the oldest first
-        self._failed: Tensor | None = None  # [] not 0 since a list had not enough room
-        # views of the present step, with the entries [1] that each needs; None: outside of a step
-        self._needed: list[tuple[Any, Tensor]] | None = None
+        self._training = False  # within an attempt: who looks at a scene without training it has all the room it needs
 
-    # ---- stages
+    def room(self, view: AnyView) -> Room:
+        return self.rooms.of(view) if self._training else None
 
-    def project(self, gaussians: AnyGaussians, view: CameraView | LidarView) -> Projection:
-        if self._needed is None or self.rooms.of(view) is None:
-            return self._base.project(gaussians, view)
-        return native.project(gaussians, view, room=self.rooms.of(view))
-
-    def tile(self, projection: Projection, view: CameraView | LidarView) -> PairList:
-        if self._needed is None:
-            return self._base.tile(projection, view)
-        room = self.rooms.of(view)
-        if room is None:
-            pairs = self._base.tile(projection, view)
-            self.rooms.learn(key_of(view), len(pairs.gaussians))
-            return pairs
-        pairs = native.tile(projection, view, room, self._plan)
-        needed = pairs.needed
-        assert needed is not None
-        self._failed = torch.maximum(self._flag(needed.device), (needed[0] > room).float())
-        self._needed.append((key_of(view), needed))
-        return pairs
-
-    def optimize(self, state: TrainState) -> None:
-        state.optimizer.found_inf = self._flag(state.device)  # type: ignore[attr-defined]
-        self._base.optimize(state)
-        del state.optimizer.found_inf  # type: ignore[attr-defined]
-
-    def density(self, state: TrainState) -> None:
-        density(state, relocate_masked, lasting=1 - self._flag(state.device))
-
-    def _flag(self, device: torch.device) -> Tensor:
-        return torch.zeros((), device=device) if self._failed is None else self._failed
-
-    # ---- around the step
-
-    def around(self, step: Step) -> Step:
-        self._step = step
+    def around(self, attempt: Attempt) -> Attempt:
+        self._attempt = attempt
         return self._land_and_start
 
     def settle(self, stages: Stages, state: TrainState) -> None:
         """Waits until all steps have ended well."""
         self._land(stages, state, wait=True)
 
-    def _land_and_start(self, stages: Stages, state: TrainState, batch: Batch) -> StepResult:
+    def _land_and_start(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         self._land(stages, state, wait=False)
-        return self._start(stages, state, batch)
+        return self._start(stages, state, shots)
 
-    def _start(self, stages: Stages, state: TrainState, batch: Batch) -> StepResult:
-        before, self._needed, self._plan = Moment.of(state), [], stages.plan or self._plan
+    def _start(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        if state.failed is None:
+            state.failed = torch.zeros((), device=state.device)
+        before, self._training = Moment.of(state), True
         try:
-            result = self._step(stages, state, batch)
+            result = self._attempt(stages, state, shots)
         finally:
-            rendered, self._needed = self._needed, None
-        failed = self._flag(state.device)
-        report = report_of([needed for _, needed in rendered], failed)
-        keys = tuple(key for key, _ in rendered)
-        self._flights.append(Flight(state.step, state.progress, batch, before, keys, report))
-        return replace(result, failed=failed)
+            self._training = False
+        self._note(result)
+        report = report_of(result.lists, state.failed)
+        self._flights.append(Flight(state.step, state.progress, shots, before, result.lists, report))
+        return result
+
+    def _note(self, result: StepResult) -> None:
+        """Lists without a room say at once how long they are."""
+        for listed in result.lists:
+            if listed.needed is None:
+                self.rooms.learn(listed.sensor, listed.room)
 
     def _land(self, stages: Stages, state: TrainState, wait: bool) -> None:
         """Takes in what has come back from the oldest steps."""
         while self._flights and (wait or len(self._flights) > AHEAD or self._flights[0].report.there()):
             flight = self._flights.popleft()
             *needed, failed = map(int, flight.report.numbers())
-            for key, entries in zip(flight.views, needed, strict=True):
-                self.rooms.learn(key, entries)
+            for sensor, entries in zip(flight.sensors(), needed, strict=True):
+                self.rooms.learn(sensor, entries)
             if failed:
                 self._again(stages, state, [flight, *self._flights])
 
@@ -140,42 +101,18 @@ class NoSync:
         now = state.step, state.progress
         flights[0].before.restore(state)
         self._flights.clear()
-        self._failed = None
+        state.failed = None
         self.redone += len(flights)
         for flight in flights:
             state.step, state.progress = flight.step, flight.progress
-            self._start(stages, state, flight.batch)
+            self._start(stages, state, flight.shots)
         state.step, state.progress = now
 
 
-def to_device(state: TrainState, batch: Batch) -> Moved:
-    """Batch and views are made on the host, then copied without waiting; what they share, once."""
-    camera, lidar = views(state.plan.capture, batch, "cpu")
-    copied: dict[int, Tensor] = {}
-
-    def push(t: Tensor) -> Tensor:
-        if id(t) not in copied:
-            copied[id(t)] = upload(t, state.device)
-        return copied[id(t)]
-
-    batch = replace(_each(batch, push), sweep=None if batch.sweep is None else _each(batch.sweep, push))
-    return batch, _each(camera, push), None if lidar is None else _each(lidar, push)
-
-
-def _each(record: Record, function: Callable[[Tensor], Tensor]) -> Record:
-    """A dataclass with a function applied to each of its tensors."""
-    tensors = {f.name: getattr(record, f.name) for f in fields(record)}  # type: ignore[arg-type]
-    return replace(record, **{k: function(v) for k, v in tensors.items() if isinstance(v, Tensor)})  # type: ignore[type-var]
-
-
 def apply(stages: Stages, *, slack: float) -> Stages:
-    """`slack`: room of a view's lists, as a multiple of what they needed last time."""
-    assert stages.plan is not None
+    """`slack`: room of a sensor's lists, as a multiple of what they needed lately."""
     if slack < 1:
         raise OptionError(f"option 'no_sync': slack is {slack}, but must be at least 1")
-    own = NoSync(stages, stages.plan, slack)
-    swapped = stages.swap(
-        "no_sync", project=own.project, tile=own.tile, optimize=own.optimize, density=own.density,
-        to_device=to_device, settle=own.settle,
-    )  # fmt: skip
-    return swapped.wrap(step=own.around)
+    own = NoSync(slack, stages.attempt)
+    swapped = stages.swap("no_sync", room=own.room, upload=upload, relocate=relocate_masked, settle=own.settle)
+    return swapped.wrap(attempt=own.around)

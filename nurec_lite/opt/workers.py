@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from torch.utils.data import DataLoader, Dataset
 
-from nurec_lite.capture.loader import Batch, BatchPlan
+from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
@@ -26,13 +26,13 @@ def unavailable(stages: Stages) -> str | None:
     return None
 
 
-class _Steps(Dataset[Batch]):
+class _Steps(Dataset[Shots]):
     """Batches by step, from the first one on."""
 
-    def __init__(self, plan: BatchPlan, first: int) -> None:
+    def __init__(self, plan: ShotPlan, first: int) -> None:
         self.plan, self.first = plan, first
 
-    def __getitem__(self, n: int) -> Batch:
+    def __getitem__(self, n: int) -> Shots:
         return self.plan.load(self.first + n)
 
     def __len__(self) -> int:
@@ -46,22 +46,22 @@ def _leave_interrupts_to_the_parent(worker: int) -> None:
 
 
 class LoaderProcesses:
-    """Stands in for `load_batch`: starts the processes at the first call and hands out batches in order."""
+    """Stands in for `next_batch` of the baseline: starts the processes at the first call and hands out their shots in order."""
 
     def __init__(self, count: int, ahead: int) -> None:
         self.count, self.ahead = count, ahead
-        self.batches: Iterator[Batch] | None = None
-        self.plan: BatchPlan | None = None
+        self.batches: Iterator[Shots] | None = None
+        self.plan: ShotPlan | None = None
         self.next_step = -1
 
-    def __call__(self, plan: BatchPlan, step: int) -> Batch:
+    def __call__(self, plan: ShotPlan, step: int) -> Shots:
         if self.batches is None or plan is not self.plan or step != self.next_step:
             self.close()
             self.batches, self.plan = iter(self._loader(plan, step)), plan
         self.next_step = step + 1
-        return next(self.batches)
+        return next(self.batches).of(plan.capture)
 
-    def _loader(self, plan: BatchPlan, step: int) -> DataLoader[Batch]:
+    def _loader(self, plan: ShotPlan, step: int) -> DataLoader[Shots]:
         return DataLoader(
             _Steps(plan, step), batch_size=None, num_workers=self.count, prefetch_factor=self.ahead,
             worker_init_fn=_leave_interrupts_to_the_parent,

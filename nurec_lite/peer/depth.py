@@ -17,38 +17,42 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.base.ranges import span
-from nurec_lite.capture.loader import Batch
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import pixel_directions, project_points
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import transform
-from nurec_lite.peer import rasterize as peer
-from nurec_lite.scene.scene import exposed
+from nurec_lite.peer import rasterize
 from nurec_lite.splat.project import NEAR
 from nurec_lite.splat.render import CameraImage
-from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.training.stages import PEER, Stages, render_frame, update
-from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.splat.views import CameraView, LidarView, lidar_view
+from nurec_lite.training import baseline
+from nurec_lite.training.shots import ImageShot, Shots
+from nurec_lite.training.stages import PEER, Stages
+from nurec_lite.training.state import Rendered, TrainState
+from nurec_lite.training.step import mean
 
 _NO_OPACITY = 1e-10  # below it a pixel has no depth: gsplat's bound
 
 
-def peer_stages(ops: str, device: torch.device) -> Stages:
+def peer_stages(
+    base: Stages,  # in plain torch
+    ops: str,
+    device: torch.device,
+) -> Stages:
     """Images by gsplat, lidar as their depth; whatever is neither is the baseline's."""
     if ops == "reference":
         raise ConfigError("render=gsplat has no plain torch reference; leave ops=native, or use render=own")
-    return stages_of(peer.load_peer(device))
+    return stages_of(base, rasterize.load_peer(device))
 
 
-def stages_of(gsplat: peer.Peer) -> Stages:
-    return Stages().swap(
+def stages_of(base: Stages, peer: rasterize.Peer) -> Stages:
+    return base.swap(
         PEER,
-        project=peer.project,
-        tile=peer.tile,
-        render_camera=partial(peer.render_camera, peer=gsplat),
-        render_lidar=peer.render_lidar,
-        step=DepthStep(),
+        project=rasterize.project,
+        tile=rasterize.tile,
+        render_camera=partial(rasterize.render_camera, peer=peer),
+        render_lidar=rasterize.render_lidar,
+        loss=DepthLoss(),
     )
 
 
@@ -63,29 +67,28 @@ class ImagedReturns:
         return (expected_depth(image, view).flatten().index_select(0, self.pixels) - self.depths).abs()
 
 
-class DepthStep:
-    """The training step with returns as depths of the image's pixels. Where they fall is found once an image and kept on the device,
+class DepthLoss:
+    """The baseline's loss, and returns as depths of the images' pixels. Where they fall is found once an image and kept on the device,
     so that no sweep has to be loaded again."""
 
     def __init__(self) -> None:
         self._kept: dict[int, ImagedReturns | None] = {}  # by the index of the image
 
-    def __call__(self, stages: Stages, state: TrainState, batch: Batch) -> StepResult:
-        """One image: render, compare, differentiate, update, adapt."""
-        capture = state.plan.capture
-        frame = capture.images[batch.image_index]
-        with span("to_device"):
-            batch, view = batch.to(state.device), camera_view(capture, frame, state.device)
-        rendered = render_frame(stages, state.scene, view)
-        image = exposed(state.scene, capture.camera_index(frame.sensor), rendered.colour)
-        target = batch.image.float() / 255
-        with span("loss"):
-            loss, terms = stages.loss(state, batch, image, target, None)
-            returns = self._returns(state, batch.image_index, view)
-            if returns is not None:
-                terms["range"] = returns.errors(rendered, view).sum() / max(len(returns.depths), 1)
-                loss = loss + state.config.loss.range * terms["range"]
-        return update(stages, state, loss, terms, image, target)
+    def __call__(
+        self, stages: Stages, state: TrainState, shots: Shots, rendered: Rendered
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        loss, terms = baseline.loss(stages, state, shots, rendered)
+        pairs = zip(shots.images, rendered.images, strict=True)
+        errors = [error for shot, image in pairs if (error := self._error(state, shot, image)) is not None]
+        if errors:
+            terms["range"] = mean(errors)
+            loss = loss + state.config.loss.range * terms["range"]
+        return loss, terms
+
+    def _error(self, state: TrainState, shot: ImageShot, image: CameraImage) -> Tensor | None:
+        """Of one image, metres; None without a sweep to compare with."""
+        returns = self._returns(state, shot.index, shot.view)
+        return None if returns is None else returns.errors(image, shot.view).sum() / max(len(returns.depths), 1)
 
     def _returns(self, state: TrainState, image: int, view: CameraView) -> ImagedReturns | None:
         capture = state.plan.capture
@@ -123,7 +126,7 @@ def project_returns(
     camera, rays = view.camera, lidar.rays()
     ranges, returned = sweep.ranges.to(rays.origins), sweep.returned.to(rays.origins.device)
     points = rays.origins + ranges[:, None] * rays.directions + (lidar.centre() - view.centre())
-    places, depths = project_points(camera, transform(peer.mid_exposure(view), points))
+    places, depths = project_points(camera, transform(rasterize.mid_exposure(view), points))
     column, row = places.floor().long().unbind(-1)
     inside = (column >= 0) & (column < camera.width) & (row >= 0) & (row < camera.height)
     inside &= returned & (depths >= NEAR)

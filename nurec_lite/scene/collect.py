@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`collect_gaussian_parameters`: the Gaussians of the background and of every actor, in world space at one time or at several."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -19,33 +19,34 @@ def collect_gaussian_parameters(
 ) -> WorldGaussians:
     """World-space Gaussians of the background and of every actor that exists at `time`: means and rotations moved by the actor's
     pose, velocities from its motion (v + w x (mean - centre)). Differentiable in the Gaussians and in the tracks' keyframes."""
-    return collect_at(scene, (time,), interpolate)[0]
+    times = torch.tensor([time], dtype=torch.float64, device=scene.tracks.times.device)
+    return collect_at(scene, times, interpolate)[0]
 
 
 def collect_at(
     scene: Scene,
-    times: Sequence[float],  # Q, seconds
+    times: Tensor,  # [Q] float64, seconds, on the device
     interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate,
     local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
 ) -> tuple[WorldGaussians, ...]:  # Q
     """The same at several times: one interpolation, one activation."""
     tracks = scene.learned_tracks()
-    poses = interpolate(tracks, torch.tensor(times, dtype=torch.float64, device=tracks.times.device))
+    poses = interpolate(tracks, times)
     local = activate(scene.gaussians) if local is None else local
-    return tuple(_at(time, local, scene.gaussians.node, poses, q) for q, time in enumerate(times))
+    return tuple(_at(local, scene.gaussians.node, poses, q) for q in range(len(times)))
 
 
-def _at(time: float, local: Mapping[str, Tensor], node: Tensor, poses: TrackPoses, query: int) -> WorldGaussians:
+def _at(local: Mapping[str, Tensor], node: Tensor, poses: TrackPoses, query: int) -> WorldGaussians:
     """Without the actors that do not exist at that time."""
     if not poses.valid[query].all():
         present = torch.cat([poses.valid.new_ones(1), poses.valid[query]]).index_select(0, node)
         kept = torch.nonzero(present).squeeze(-1)  # once: a mask would count anew, and wait, for every tensor
         node = node.index_select(0, kept)
         local = {name: value.index_select(0, kept) for name, value in local.items()}
-    return _to_world(time, local, node, poses, query)
+    return _to_world(local, node, poses, query)
 
 
-def _to_world(time: float, local: Mapping[str, Tensor], node: Tensor, poses: TrackPoses, query: int) -> WorldGaussians:
+def _to_world(local: Mapping[str, Tensor], node: Tensor, poses: TrackPoses, query: int) -> WorldGaussians:
     actor = torch.nonzero(node != BACKGROUND).squeeze(-1)
     track = node.index_select(0, actor) - 1
     q, place, velocity, spin = (
@@ -60,4 +61,4 @@ def _to_world(time: float, local: Mapping[str, Tensor], node: Tensor, poses: Tra
         "frames": frames.index_copy(0, actor, q),
         "velocities": torch.zeros_like(local["means"]).index_copy(0, actor, velocity + torch.linalg.cross(spin, arm)),
     }
-    return WorldGaussians(time=time, **{**local, **moved})
+    return WorldGaussians(**{**local, **moved})

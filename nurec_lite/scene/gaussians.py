@@ -40,7 +40,6 @@ class Gaussians:
 class WorldGaussians:
     """Gaussians in world space at one time, activations applied."""
 
-    time: float  # seconds
     means: Tensor  # [N, 3] metres
     quats: Tensor  # [N, 4] unit
     scales: Tensor  # [N, 3] metres
@@ -57,8 +56,8 @@ class WorldGaussians:
         self,
         index: Tensor,  # [n] int64
     ) -> "WorldGaussians":
-        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "time"}
-        return WorldGaussians(self.time, **{name: value.index_select(0, index) for name, value in tensors.items()})
+        tensors = {f.name: getattr(self, f.name) for f in fields(self)}
+        return WorldGaussians(**{name: value.index_select(0, index) for name, value in tensors.items()})
 
     def whole(self) -> "WorldGaussians":
         return self
@@ -69,7 +68,6 @@ class PartedGaussians:
     """World-space Gaussians of which the first S stand still, and are the store's own, and A follow that move; as WorldGaussians for
     who must not copy the background. N = S + A."""
 
-    time: float  # seconds
     still_means: Tensor  # [S, 3] metres
     still_quats: Tensor  # [S, 4] unit
     means: Tensor  # [A, 3] of those that move, world
@@ -93,13 +91,12 @@ class PartedGaussians:
         rows = dict.fromkeys(("still_means", "still_quats"), index[:still])
         rows |= dict.fromkeys(("means", "quats", "velocities", "frames"), index[still:] - len(self.still_means))
         rows |= dict.fromkeys(("scales", "opacities", "sh", "lidar"), index)
-        return PartedGaussians(self.time, **{k: getattr(self, k).index_select(0, i) for k, i in rows.items()})
+        return PartedGaussians(**{k: getattr(self, k).index_select(0, i) for k, i in rows.items()})
 
     def whole(self) -> WorldGaussians:
         """All N in one, by copying."""
         unturned = self.frames.new_tensor([1.0, 0, 0, 0]).expand(len(self.still_means), 4)
         return WorldGaussians(
-            self.time,
             means=torch.cat([self.still_means, self.means]),
             quats=torch.cat([self.still_quats, self.quats]),
             scales=self.scales,

@@ -36,7 +36,7 @@ class Projection:
 def project(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
-    room: int | None = None,  # not used: the host waits to know how many Gaussians are seen
+    room: int | None = None,  # entries of the lists that follow; not needed
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view."""
     gaussians = gaussians.whole()

@@ -26,7 +26,7 @@ class PairList:
     rays: Tensor  # [T, P] int64 index of the ray, -1 where the tile has fewer than P
     offsets: Tensor  # [T + 1] int64
     gaussians: Tensor  # [L] int64, into the Gaussians that were projected
-    needed: Tensor | None = None  # [1] int64 how many entries the list would have to hold; None: it holds all
+    needed: Tensor | None = None  # [1] int64, what L would have to be for all entries; None: they are all there
 
     def part(self, start: int, stop: int) -> "PairList":
         """Of the tiles from start to before stop alone."""
@@ -39,7 +39,7 @@ class PairList:
 def tile(
     projection: Projection,
     view: CameraView | LidarView,
-    room: int | None = None,  # not used: the lists are always whole
+    room: int | None = None,  # entries that there may be; not needed: these lists are as long as they need
 ) -> PairList:
     """Pair list of a camera's 4x4-pixel tiles or of a lidar's cells."""
     if isinstance(view, CameraView):

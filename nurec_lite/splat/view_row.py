@@ -6,7 +6,7 @@
 
 import math
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,8 +17,21 @@ from nurec_lite.geometry.camera import SHUTTERS, Camera
 from nurec_lite.geometry.host import Rows, Vector
 from nurec_lite.geometry.lidar import Lidar
 
-if TYPE_CHECKING:
-    from nurec_lite.splat.views import View
+
+class Posed(Protocol):
+    """What is told of a view: nurec_lite.splat.views.View, which imports this."""
+
+    @property
+    def T_world_sensor_start(self) -> Tensor: ...  # noqa: N802 as the field is called
+    @property
+    def T_world_sensor_end(self) -> Tensor: ...  # noqa: N802
+    @property
+    def time_start(self) -> float: ...  # seconds
+    @property
+    def time_end(self) -> float: ...
+    @property
+    def sensor(self) -> Camera | Lidar: ...
+
 
 _CAMERA = ("width", "height", "fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3", "shutter")
 _LIDAR = ("spin_rate", "azimuth_start")
@@ -35,7 +48,7 @@ FIELDS = {
 NUMBERS = sum(_WIDTHS.values())
 
 
-def view_row(view: "View") -> Tensor:
+def view_row(view: Posed) -> Tensor:
     """[62] float32 on the host, as `FIELDS` says: the numbers of bounds, of rays, and the centre. Waits for the device if the view's
     poses lie there."""
     start, end = (T.detach().cpu().double().tolist() for T in (view.T_world_sensor_start, view.T_world_sensor_end))

@@ -51,6 +51,11 @@ class View:
     def time_mid(self) -> float:
         return 0.5 * (self.time_start + self.time_end)
 
+    def moment(self) -> Tensor:  # [] float64, seconds, on the device
+        if self.middle is not None:
+            return self.middle
+        return torch.tensor(self.time_mid, dtype=torch.float64, device=self.T_world_sensor_start.device)
+
     def pose(
         self,
         fractions: Tensor,  # [...]

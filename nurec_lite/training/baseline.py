@@ -1,75 +1,120 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The baseline's stages that have no module of their own: batches, loss, update, density control."""
+"""The readable stages, in plain torch: what a good PyTorch programmer writes first, and what every option is measured against."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.loader import Batch, BatchPlan
-from nurec_lite.capture.types import Capture
+from nurec_lite.base.ranges import in_span, span
+from nurec_lite.geometry.tracks import interpolate
+from nurec_lite.scene.collect import collect_at
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import activate
-from nurec_lite.splat.render import LidarReturns
-from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.training.density import Relocation, add_noise, by_node, relocate
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.project import project
+from nurec_lite.splat.render import render_camera, render_lidar
+from nurec_lite.splat.tiles import tile
+from nurec_lite.training.density import add_noise, by_node, relocate
 from nurec_lite.training.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
 from nurec_lite.training.optim import means_rate, replace_gaussians, schedule
-from nurec_lite.training.state import TrainState
-
-if TYPE_CHECKING:
-    from nurec_lite.training.stages import Stages
+from nurec_lite.training.shots import ShotPlan, Shots
+from nurec_lite.training.stages import AnyView, Room, Stages
+from nurec_lite.training.state import Gathered, Rendered, TrainState
+from nurec_lite.training.step import attempt, feed, learn, mean
 
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
 
-def load_batch(plan: BatchPlan, step: int) -> Batch:
-    """Decodes the step's image and sweep in this process."""
+def next_batch(plan: ShotPlan, step: int) -> Shots:
+    """Decodes the step's images and sweeps in this process."""
     return plan.load(step)
 
 
-def total_loss(
-    state: TrainState,
-    batch: Batch,
-    image: Tensor,  # [H, W, 3]
-    target: Tensor,  # [H, W, 3]
-    returns: LidarReturns | None,
-    local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Weighted sum of all terms, and the terms."""
-    weights = state.config.loss
-    terms = {"image": image_loss(image, target, weights.ssim)}
-    if returns is not None and batch.sweep is not None:
-        terms |= lidar_loss(returns, batch.sweep)
-    local = activate(state.scene.gaussians) if local is None else local
-    terms |= regularisers(local["opacities"], local["scales"])
-    terms["exposure"] = exposure_regulariser(state.scene.exposure)
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    return tensor.to(device)
+
+
+def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
+    """One tensor after another."""
+    return shots.copied(lambda tensor: stages.upload(tensor, state.device))
+
+
+def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
+    """One view after another."""
+    return Gathered(tuple(gaussians for view in views for gaussians in collected(stages, scene, (view,))), None)
+
+
+def collected(
+    stages: Stages,
+    scene: Scene,
+    views: Sequence[AnyView],
+    activated: Any = None,  # activate(scene.gaussians), if it is known already
+) -> tuple[Any, ...]:
+    """The Gaussians in world space in the middle of each view, by one call of `collect`."""
+    times = torch.stack([view.moment() for view in views])
+    with span("collect"):
+        return stages.collect(scene, times, in_span("interpolate", stages.interpolate), activated)
+
+
+def room(view: AnyView) -> Room:
+    """As much as the lists need."""
+    return None
+
+
+def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> tuple[Tensor, dict[str, Tensor]]:
+    """Weighted sum of all terms, and the terms; several images or sweeps count by their mean."""
+    weights, scene = state.config.loss, state.scene
+    pairs = zip(rendered.exposed, rendered.targets, strict=True)
+    terms = {"image": mean([stages.image_loss(seen, target, weights.ssim) for seen, target in pairs])}
+    sweeps = [lidar_loss(r, shot.sweep) for r, shot in zip(rendered.returns, shots.sweeps, strict=True)]
+    terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
+    activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated
+    terms |= regularisers(activated["opacities"], activated["scales"])
+    terms["exposure"] = exposure_regulariser(scene.exposure)
     return weighted_sum(terms, weights), terms
+
+
+def reduce(state: TrainState) -> None:
+    """One process has nothing to add up."""
 
 
 def optimize(state: TrainState) -> None:
     """One update of every parameter, at the rates of the present progress."""
     schedule(state.optimizer, state.config.lr, state.progress)
-    state.optimizer.step()
+    with _unless(state.failed, state.optimizer):
+        state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
 
 
-def density(
-    state: TrainState,
-    relocate: Callable[..., Relocation | None] = relocate,
-    lasting: float | Tensor = 1.0,  # factor of the noise
-) -> None:
+@contextmanager
+def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None]:
+    """Within the block, the optimizer does nothing where `failed` is not 0: torch's fused kernels ask for `found_inf`, which is how
+    gradients that overflowed are skipped."""
+    if failed is None:
+        yield
+        return
+    optimizer.found_inf = failed  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        del optimizer.found_inf  # type: ignore[attr-defined]
+
+
+def density(stages: Stages, state: TrainState) -> None:
     """After the update: relocation and growth now and then, noise at every step, fading as the means' rate does."""
     config, g = state.config.density, state.scene.gaussians
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
         n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
-        moved = relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
+        moved = stages.relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
         if moved is not None:
             replace_gaussians(state.scene, state.optimizer, by_node(moved))
     if config.noise > 0:
         fade = means_rate(state.config.lr, state.progress) / state.config.lr.means
+        lasting = 1.0 if state.failed is None else 1 - state.failed  # a step that failed changes nothing
         add_noise(g, config.noise * fade * lasting, state.generator)
 
 
@@ -80,27 +125,16 @@ def _pixels(state: TrainState) -> Tensor:
     return footprints(state.scene, capture, capture.split.train_images).clamp(*PIXELS)
 
 
-Moved = tuple[Batch, CameraView, LidarView | None]  # a batch, and where its image and its rays were taken from
+def settle(stages: Stages, state: TrainState) -> None:
+    """Every step is done when it returns."""
 
 
-def to_device(state: TrainState, batch: Batch) -> Moved:
-    """Copies the batch to the device."""
-    batch = batch.to(state.device)
-    return batch, *views(state.plan.capture, batch, state.device)
-
-
-def views(
-    capture: Capture,
-    batch: Batch,
-    device: torch.device | str,
-) -> tuple[CameraView, LidarView | None]:
-    """Where the batch's image and rays were taken from."""
-    camera = camera_view(capture, capture.images[batch.image_index], device)
-    if batch.sweep is None:
-        return camera, None
-    assert batch.sweep_index is not None
-    return camera, lidar_view(capture, capture.sweeps[batch.sweep_index], batch.sweep, device)
-
-
-def nothing_to_settle(stages: "Stages", state: TrainState) -> None:
-    """What the loop calls before it looks at the state, saves it or measures it; every step is done when it returns."""
+def reference_stages(device: str = "cpu") -> Stages:
+    """All of these, in plain torch."""
+    return Stages(
+        next_batch=next_batch, upload=upload, place=place, feed=feed,
+        activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
+        room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
+        image_loss=image_loss, loss=loss, reduce=reduce, optimize=optimize, learn=learn,
+        relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,
+    )  # fmt: skip

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.capture.loader import Batch
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.training.state import TrainState
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.state import Listed, TrainState
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,19 @@ class Flight:
 
     step: int
     progress: float
-    batch: Batch  # on the host
+    shots: Shots  # on the device
     before: Moment
-    views: tuple[Any, ...]  # keys of those that it rendered
-    report: Arrival  # the entries that each of the views needs, and whether the step failed
+    lists: tuple[Listed, ...]
+    report: Arrival  # the entries that each list with a room needs, and whether the step failed
+
+    def sensors(self) -> list[str]:
+        """Whose entries the report tells, in its order."""
+        return [listed.sensor for listed in self.lists if listed.needed is not None]
 
 
 def report_of(
-    needed: list[Tensor],  # [1] int64 each
+    lists: tuple[Listed, ...],
     failed: Tensor,  # []
 ) -> Arrival:
+    needed = [listed.needed for listed in lists if listed.needed is not None]
     return Arrival(torch.cat([*needed, failed.to(torch.int64)[None]]))

@@ -14,6 +14,7 @@ from nurec_lite.training.checkpoint import save_checkpoint
 from nurec_lite.training.history import Row
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.step import step
 
 
 def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
@@ -41,11 +42,9 @@ def one_step(
     state: TrainState,
     begin: float,  # of training, by time.monotonic
 ) -> Row | None:
-    """The next batch, the step on it, and what the history says of it, if it was read."""
+    """One step, and what the history says of it, if it was read."""
     with span(STEP):
-        with span("next_batch"):
-            batch = stages.next_batch(state.plan, state.step)
-        result = stages.step(stages, state, batch)
+        result = step(stages, state)
         state.step, state.seconds = state.step + 1, time.monotonic() - begin
         with span("report"):
             n = len(state.scene.gaussians)

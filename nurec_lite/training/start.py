@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
 from nurec_lite.scene.init import make_scene
@@ -15,13 +14,14 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict
 from nurec_lite.training.history import History
 from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.state import TrainState
 
 
 def make_state(config: Config, capture: Capture, device: torch.device) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
-    plan = BatchPlan(capture, config.seed, rays)
+    plan = ShotPlan(capture, config.seed, rays)
     generator = torch.Generator(device).manual_seed(config.seed)
     if config.train.resume is None:
         scene = make_scene(capture, config.model, config.seed, device)

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step of training starts from, and what it says of itself."""
+"""What a step of training starts from, what its parts hand to one another, and what it says of itself."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.config import Config
+from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.training.history import History
+from nurec_lite.training.shots import ShotPlan
 
 
 @dataclass
 class TrainState:
     """All that changes while training, and what it is trained on."""
 
-    plan: BatchPlan
+    plan: ShotPlan
     config: Config
     scene: Scene
     optimizer: torch.optim.Adam
@@ -26,6 +29,38 @@ class TrainState:
     seconds: float = 0.0  # of training so far
     progress: float = 0.0  # 0 at the start, 1 at the end of the budget
     history: History = field(default_factory=History)
+    # [] not 0 since a list had not enough room: until somebody sets it back, optimizing and density control change nothing.
+    # None: lists have all the room that they need
+    failed: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """What a step needs of the scene."""
+
+    gaussians: tuple[AnyGaussians, ...]  # of each view, at its time
+    activated: Mapping[str, Tensor] | None  # by the stage activate; None: who needs it calls that
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A step's shots as the scene has them."""
+
+    images: tuple[CameraImage, ...]
+    exposed: tuple[Tensor, ...]  # [H, W, 3] of each image, as its camera would see it
+    targets: tuple[Tensor, ...]  # [H, W, 3] of each image, what the camera saw, 0 to 1
+    returns: tuple[LidarReturns, ...]  # of the sweeps
+    activated: Mapping[str, Tensor] | None  # as above
+    lists: tuple["Listed", ...]  # of the images, then of the sweeps
+
+
+@dataclass(frozen=True)
+class Listed:
+    """How long the lists of a view are."""
+
+    sensor: str
+    room: int  # entries that they hold
+    needed: Tensor | None  # [1] int64 entries that they would have to hold; None: they hold all
 
 
 @dataclass(frozen=True)
@@ -33,5 +68,6 @@ class StepResult:
     """What the progress bar and the log show; tensors of one element, on the device."""
 
     terms: dict[str, Tensor]  # every loss term before its weight
-    mse: Tensor  # of the image, clipped to 0..1
+    mse: Tensor  # of the images, clipped to 0..1
     failed: Tensor | None = None  # not 0: the step changed nothing, and will be done again
+    lists: tuple[Listed, ...] = ()

@@ -18,7 +18,6 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base import transfer
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.capture.loader import Batch
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
@@ -31,6 +30,7 @@ from nurec_lite.training import in_flight
 from nurec_lite.training.baseline import to_device
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import one_step, train
+from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import StepResult, TrainState
@@ -81,7 +81,7 @@ def cramped(stages: Stages, at: set[int]) -> Stages:
     option, left = own(stages), set(at)
     start = option._start
 
-    def narrow(stages: Stages, state: TrainState, batch: Batch) -> StepResult:
+    def narrow(stages: Stages, state: TrainState, batch: Shots) -> StepResult:
         if state.step not in left:
             return start(stages, state, batch)
         left.discard(state.step)

@@ -11,20 +11,20 @@ from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.backends import build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.capture.loader import Batch, BatchPlan
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.opt.workers import LoaderProcesses
 from nurec_lite.training.loop import train
+from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> BatchPlan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> ShotPlan:
     """Of a pack, so that there is something to decode."""
     path = tmp_path_factory.mktemp("workers") / "tiny.pack"
     write_pack(tiny_capture(), path)
-    return BatchPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
+    return ShotPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def loader() -> Iterator[LoaderProcesses]:
     processes.close()
 
 
-def assert_same(a: Batch, b: Batch) -> None:
+def assert_same(a: Shots, b: Shots) -> None:
     assert (a.step, a.image_index, a.sweep_index) == (b.step, b.image_index, b.sweep_index)
     assert torch.equal(a.image, b.image)
     assert (a.sweep is None) == (b.sweep is None)
@@ -57,28 +57,28 @@ def test_the_option_swaps_one_stage() -> None:
     stages.close()
 
 
-def test_batches_are_bitwise_those_of_the_baseline(plan: BatchPlan, loader: LoaderProcesses) -> None:
+def test_batches_are_bitwise_those_of_the_baseline(plan: ShotPlan, loader: LoaderProcesses) -> None:
     for step in range(25):  # more than an epoch
         assert_same(loader(plan, step), plan.load(step))
 
 
-def test_any_step_may_come_next(plan: BatchPlan, loader: LoaderProcesses) -> None:
+def test_any_step_may_come_next(plan: ShotPlan, loader: LoaderProcesses) -> None:
     for step in (7, 8, 3, 4, 1000, 1000, 0):
         assert_same(loader(plan, step), plan.load(step))
 
 
-def test_a_plan_without_lidar_works_too(plan: BatchPlan, loader: LoaderProcesses) -> None:
-    bare = BatchPlan(plan.capture, plan.seed, lidar_rays=0)
+def test_a_plan_without_lidar_works_too(plan: ShotPlan, loader: LoaderProcesses) -> None:
+    bare = ShotPlan(plan.capture, plan.seed, lidar_rays=0)
     assert_same(loader(bare, 5), bare.load(5))
 
 
-def test_another_plan_takes_effect_at_once(plan: BatchPlan, loader: LoaderProcesses) -> None:
-    other = BatchPlan(plan.capture, plan.seed + 1, plan.lidar_rays)
+def test_another_plan_takes_effect_at_once(plan: ShotPlan, loader: LoaderProcesses) -> None:
+    other = ShotPlan(plan.capture, plan.seed + 1, plan.lidar_rays)
     assert_same(loader(plan, 0), plan.load(0))
     assert_same(loader(other, 1), other.load(1))
 
 
-def test_processes_end_on_close_and_no_sooner(plan: BatchPlan) -> None:
+def test_processes_end_on_close_and_no_sooner(plan: ShotPlan) -> None:
     loader = LoaderProcesses(count=2, ahead=2)
     assert alive(loader) == []  # they start with the first batch
     loader(plan, 0)
@@ -91,7 +91,7 @@ def test_processes_end_on_close_and_no_sooner(plan: BatchPlan) -> None:
     loader.close()
 
 
-def test_a_jump_leaves_no_process_behind(plan: BatchPlan, loader: LoaderProcesses) -> None:
+def test_a_jump_leaves_no_process_behind(plan: ShotPlan, loader: LoaderProcesses) -> None:
     loader(plan, 0)
     workers = list(loader.batches._workers)  # type: ignore[union-attr]
     loader(plan, 50)
@@ -101,7 +101,7 @@ def test_a_jump_leaves_no_process_behind(plan: BatchPlan, loader: LoaderProcesse
 def test_an_error_in_a_process_reaches_the_caller(tmp_path: Path, loader: LoaderProcesses) -> None:
     path = tmp_path / "gone.pack"
     write_pack(tiny_capture(), path)
-    plan = BatchPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
+    plan = ShotPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
     path.unlink()
     with pytest.raises(Exception, match=r"gone\.pack"):
         loader(plan, 0)

@@ -19,13 +19,14 @@ from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import to_picture
-from nurec_lite.output.shots import make_plan
+from nurec_lite.output.plan import make_plan
 from nurec_lite.render import render, rendered_sweep
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
 from nurec_lite.training.checkpoint import scene_to
-from nurec_lite.training.stages import Stages, render_sweep
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.step import render_sweep
 
 with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="needs the extra `video`")
 

@@ -33,8 +33,8 @@ from nurec_lite.render import render
 from nurec_lite.splat.render import CameraImage
 from nurec_lite.splat.views import CameraView, camera_view
 from nurec_lite.train import run
-from nurec_lite.training.stages import render_frame
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.step import render_frame
 
 CPU = torch.device("cpu")
 RIG = torch.eye(4, dtype=torch.float64)  # x forward, y left, z up

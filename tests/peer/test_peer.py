@@ -37,7 +37,8 @@ from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, camera_view
 from nurec_lite.train import run
-from nurec_lite.training.stages import Stages, render_frame
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.step import render_frame
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from nurec_lite.capture.loader import BatchPlan
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
@@ -16,6 +15,7 @@ from nurec_lite.config import Config, DensityConfig, ModelConfig, TrainConfig
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.state import TrainState
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,6 +73,6 @@ def tiny_scene() -> Scene:
 def tiny_state(config: Config | None = None) -> TrainState:
     """As `train.make_state` gives it for a fresh run."""
     config = config or tiny_config()
-    scene, plan = tiny_scene(), BatchPlan(tiny_capture(), config.seed, config.train.lidar_rays)
+    scene, plan = tiny_scene(), ShotPlan(tiny_capture(), config.seed, config.train.lidar_rays)
     generator = torch.Generator().manual_seed(config.seed)
     return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, torch.device("cpu"))

@@ -11,7 +11,7 @@ from tiny_capture import tiny_capture, tiny_scene
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import image_of
-from nurec_lite.output.shots import make_plan
+from nurec_lite.output.plan import make_plan
 from nurec_lite.training.stages import Stages
 
 

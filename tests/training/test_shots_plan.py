@@ -8,13 +8,13 @@ import pytest
 import torch
 from tiny_capture import tiny_capture
 
-from nurec_lite.capture.loader import SECTOR_COLUMNS, Batch, BatchPlan, draw_sectors
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+from nurec_lite.training.shots import SECTOR_COLUMNS, ShotPlan, Shots, draw_sectors
 
-PLAN = BatchPlan(tiny_capture(), seed=3, lidar_rays=128)
+PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
 
 
-def same(a: Batch, b: Batch) -> bool:
+def same(a: Shots, b: Shots) -> bool:
     assert a.sweep is not None and b.sweep is not None
     return (
         (a.image_index, a.sweep_index) == (b.image_index, b.sweep_index)
@@ -45,13 +45,13 @@ def test_batches_depend_on_seed_and_step_alone() -> None:
     steps = (5, 0, 33, 5)
     first = [PLAN.load(step) for step in steps]
     torch.rand(100)  # the global generator plays no part
-    again = {step: BatchPlan(tiny_capture(), 3, 128).load(step) for step in sorted(set(steps))}
+    again = {step: ShotPlan(tiny_capture(), 3, 128).load(step) for step in sorted(set(steps))}
     assert all(same(batch, again[step]) for step, batch in zip(steps, first, strict=True))
     assert [batch.step for batch in first] == list(steps)
 
 
 def test_another_seed_is_another_order() -> None:
-    orders = [[BatchPlan(tiny_capture(), seed, 0).load(step).image_index for step in range(16)] for seed in (0, 1, 2)]
+    orders = [[ShotPlan(tiny_capture(), seed, 0).load(step).image_index for step in range(16)] for seed in (0, 1, 2)]
     assert len({tuple(order) for order in orders}) == 3
 
 
@@ -70,7 +70,7 @@ def test_every_training_frame_comes_once_an_epoch() -> None:
 
 @pytest.mark.parametrize("split", ["interp", "side"])
 def test_held_out_frames_never_come(split: str) -> None:
-    plan = BatchPlan(tiny_capture().with_split(split), 0, 64)
+    plan = ShotPlan(tiny_capture().with_split(split), 0, 64)
     chosen = plan.capture.split
     assert chosen is not None and chosen.test_images
     batches = [plan.load(step) for step in range(3 * len(chosen.train_images))]
@@ -103,14 +103,14 @@ def test_there_may_be_no_lidar(case: str) -> None:
         capture = replace(capture, lidars=(), sweeps=()).with_split("interp")
     else:
         rays = 0
-    batch = BatchPlan(capture, 0, rays).load(2)
+    batch = ShotPlan(capture, 0, rays).load(2)
     assert batch.sweep is None and batch.sweep_index is None
     assert batch.image.shape == (24, 40, 3)
 
 
 def test_a_split_is_needed() -> None:
     with pytest.raises(AssertionError, match="split"):
-        BatchPlan(replace(tiny_capture(), split=None), 0, 0).load(0)
+        ShotPlan(replace(tiny_capture(), split=None), 0, 0).load(0)
 
 
 # Sectors

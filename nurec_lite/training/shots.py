@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which images and which lidar rays each step trains on, and their decoding. Everything depends on (seed, step) alone, so that a
+resumed run and loader processes get the same shots."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+
+SECTOR_COLUMNS = (
+    8  # columns of cells that are drawn together: neighbouring rays share Gaussians, which makes a step cheaper
+)
+Copy = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class ImageShot:
+    """An image, and where it was taken from."""
+
+    index: int  # into Capture.images
+    camera: int  # into Capture.cameras
+    image: Tensor  # [H, W, 3] uint8
+    view: CameraView
+
+
+@dataclass(frozen=True)
+class SweepShot:
+    """R rays of a sweep, and where they were shot from."""
+
+    index: int  # into Capture.sweeps
+    sweep: Sweep
+    view: LidarView  # of the same rays
+
+
+@dataclass(frozen=True)
+class Shots:
+    """What a step learns from: any number of images and sweeps, each with its view, made where it was decoded."""
+
+    step: int
+    images: tuple[ImageShot, ...]
+    sweeps: tuple[SweepShot, ...]
+
+    @property
+    def views(self) -> tuple[CameraView | LidarView, ...]:
+        """Of the images, then of the sweeps."""
+        return *(shot.view for shot in self.images), *(shot.view for shot in self.sweeps)
+
+    def of(self, capture: Capture) -> "Shots":
+        """The same with the capture's own cameras and lidars, by which what is worked out once for a sensor is found again: those of
+        shots that come from another process are copies."""
+        images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera.name))) for s in self.images]
+        sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar.name))) for s in self.sweeps]
+        return replace(self, images=tuple(images), sweeps=tuple(sweeps))
+
+    def copied(self, copy: Copy) -> "Shots":
+        """With a copy of every tensor; those that several records share are copied once."""
+        once: dict[int, Tensor] = {}
+
+        def of(tensor: Tensor) -> Tensor:
+            if id(tensor) not in once:
+                once[id(tensor)] = copy(tensor)
+            return once[id(tensor)]
+
+        images, sweeps = (tuple(_each(shot, of) for shot in shots) for shots in (self.images, self.sweeps))
+        return replace(self, images=images, sweeps=sweeps)
+
+
+def _each(value: Any, copy: Copy) -> Any:
+    """Goes through the shots' own records; cameras and lidars stay where they are."""
+    if isinstance(value, Tensor):
+        return copy(value)
+    if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView):
+        return replace(value, **{f.name: _each(getattr(value, f.name), copy) for f in fields(value)})
+    return value
+
+
+@dataclass(frozen=True)
+class ShotPlan:
+    """Order of the training frames and number of rays."""
+
+    capture: Capture
+    seed: int
+    lidar_rays: int  # about; a multiple of what a sector holds
+
+    def load(self, step: int) -> Shots:
+        """Decodes an image and rays of a sweep, if there are any, for a step; on the host."""
+        split = self.capture.split
+        assert split is not None, "choose a split before training"
+        image = self._image(_pick(split.train_images, self.seed, step))
+        if not split.train_sweeps or self.lidar_rays == 0:
+            return Shots(step, (image,), ())
+        rays = self._rays(_pick(split.train_sweeps, self.seed + 1, step), _generator(self.seed + 2, step))
+        return Shots(step, (image,), (rays,))
+
+    def _image(self, index: int) -> ImageShot:
+        frame = self.capture.images[index]
+        view = camera_view(self.capture, frame, "cpu")
+        return ImageShot(index, self.capture.camera_index(frame.sensor), frame.load(), view)
+
+    def _rays(self, index: int, generator: torch.Generator) -> SweepShot:
+        frame = self.capture.sweeps[index]
+        sweep = draw_sectors(frame.load(), self.capture.lidar(frame.sensor), self.lidar_rays, generator)
+        return SweepShot(index, sweep, lidar_view(self.capture, frame, sweep, "cpu"))
+
+
+def _generator(seed: int, number: int) -> torch.Generator:
+    return torch.Generator().manual_seed((seed * 1_000_003 + number) % (1 << 62))
+
+
+def _pick(frames: tuple[int, ...], seed: int, step: int) -> int:
+    """Every frame once an epoch, in an order of the epoch's own."""
+    epoch, place = divmod(step, len(frames))
+    return frames[int(torch.randperm(len(frames), generator=_generator(seed, epoch))[place])]
+
+
+def draw_sectors(
+    sweep: Sweep,
+    lidar: Lidar,
+    n_rays: int,
+    generator: torch.Generator,
+) -> Sweep:
+    """All rays of random sectors of azimuth, as many sectors as hold about n_rays (at least one)."""
+    if len(sweep) <= n_rays:
+        return sweep
+    columns = lidar.cells().columns
+    sector = torch.div(lidar.cells().of(sweep.directions) % columns, SECTOR_COLUMNS, rounding_mode="floor")
+    n_sectors = -(-columns // SECTOR_COLUMNS)
+    chosen = torch.zeros(n_sectors, dtype=torch.bool)
+    chosen[torch.randperm(n_sectors, generator=generator)[: max(1, round(n_rays / len(sweep) * n_sectors))]] = True
+    return sweep.select(torch.nonzero(chosen[sector]).squeeze(-1))

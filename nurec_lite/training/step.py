@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training step, written once with the stages of a record: feed, learn, density.
+
+    shots  = stages.feed(stages, state)             next_batch, then place
+    result = stages.learn(stages, state, shots)     gather, render, loss, backward, reduce, optimize
+    stages.density(stages, state)
+
+Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
+"""
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.ranges import span
+from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.training.shots import ImageShot, Shots
+from nurec_lite.training.stages import AnyView, Room, Stages
+from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
+
+
+def step(stages: Stages, state: TrainState) -> StepResult:
+    """One step: shots from the capture, an update of the scene."""
+    shots = stages.feed(stages, state)
+    return stages.attempt(stages, state, shots)
+
+
+def attempt(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+    """What can be done again with the same shots."""
+    result = stages.learn(stages, state, shots)
+    with span("density"):
+        stages.density(stages, state)
+    return result
+
+
+def feed(stages: Stages, state: TrainState) -> Shots:
+    """The step's images and sweeps with their views, on the device."""
+    with span("next_batch"):
+        shots = stages.next_batch(state.plan, state.step)
+    with span("place"):
+        return stages.place(stages, state, shots)
+
+
+def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+    """Renders, compares, differentiates, updates."""
+    rendered = render(stages, state.scene, shots)
+    state.failed = failed(state.failed, rendered.lists)
+    with span("loss"):
+        loss, terms = stages.loss(stages, state, shots, rendered)
+    with span("backward"):
+        loss.backward()
+    stages.reduce(state)
+    with span("optimize"):
+        stages.optimize(state)
+    told = {name: term.detach() for name, term in terms.items()}
+    return StepResult(told, mean(_square_errors(rendered)), state.failed, rendered.lists)
+
+
+def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
+    """Every view of the shots, from the scene to its sensor."""
+    gathered = stages.gather(stages, scene, shots.views)
+    n = len(shots.images)
+    images = [_image(stages, scene, *pair) for pair in zip(shots.images, gathered.gaussians[:n], strict=True)]
+    sweeps = [_sweep(stages, shot.view, g) for shot, g in zip(shots.sweeps, gathered.gaussians[n:], strict=True)]
+    return Rendered(
+        images=tuple(image for image, _, _ in images),
+        exposed=tuple(seen for _, seen, _ in images),
+        targets=tuple(shot.image.float() / 255 for shot in shots.images),
+        returns=tuple(returns for returns, _ in sweeps),
+        activated=gathered.activated,
+        lists=(*(listed for _, _, listed in images), *(listed for _, listed in sweeps)),
+    )
+
+
+def _image(
+    stages: Stages, scene: Scene, shot: ImageShot, gaussians: AnyGaussians
+) -> tuple[CameraImage, Tensor, Listed]:
+    view, room = shot.view, stages.room(shot.view)
+    with span("render_camera"):
+        pairs = list_pairs(stages, gaussians, view, room)
+        image = stages.render_camera(gaussians, view, pairs, scene.sky)
+    return image, exposed(scene, shot.camera, image.colour), _listed(view.camera.name, pairs)
+
+
+def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:
+    room = stages.room(view)
+    with span("render_lidar"):
+        pairs = list_pairs(stages, gaussians, view, room)
+        return stages.render_lidar(gaussians, view, pairs), _listed(view.lidar.name, pairs)
+
+
+def _listed(sensor: str, pairs: PairList) -> Listed:
+    return Listed(sensor, len(pairs.gaussians), pairs.needed)
+
+
+def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:
+    """Which Gaussians each of the view's tiles looks at."""
+    with span("project"):
+        projection = stages.project(gaussians, view, room)
+    with span("tile"):
+        return stages.tile(projection, view, room)
+
+
+def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
+    """One exposure, from the scene to the image; for who looks at a scene without training it."""
+    with span("render_camera"):
+        (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
+        return stages.render_camera(gaussians, view, list_pairs(stages, gaussians, view), scene.sky)
+
+
+def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
+    """The rays of one sweep, from the scene to the returns; likewise."""
+    with span("render_lidar"):
+        (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
+        return stages.render_lidar(gaussians, view, list_pairs(stages, gaussians, view))
+
+
+def failed(
+    before: Tensor | None,  # [] not 0: an earlier step failed
+    lists: tuple[Listed, ...],
+) -> Tensor | None:  # [] likewise, with these lists; None where none was given a room
+    for listed in lists:
+        if listed.needed is not None:
+            lacks = (listed.needed[0] > listed.room).float()
+            before = lacks if before is None else torch.maximum(before, lacks)
+    return before
+
+
+def mean(values: list[Tensor]) -> Tensor:  # [] of [] each
+    return values[0] if len(values) == 1 else torch.stack(values).mean()
+
+
+def _square_errors(rendered: Rendered) -> list[Tensor]:
+    pairs = zip(rendered.exposed, rendered.targets, strict=True)
+    return [(seen.detach().clamp(0, 1) - target).square().mean() for seen, target in pairs]
