@@ -49,7 +49,6 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.cli.command import mended
-from nurec_lite.training.stages import collected
 from scripts.resources import ARCHITECTURES, Usage
 
 # ---- rows
@@ -128,7 +127,7 @@ def rounding_of(
 def contributing_pairs(workload: Workload, sensor: str, device: torch.device) -> int:
     stages, view = base_stages("native", device), workload.views[sensor]
     with torch.no_grad():
-        (gaussians,) = collected(stages, workload.scene, (view.time_mid,))
+        (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
         return count_pairs(gaussians, view, stages.tile(stages.project(gaussians, view), view)).contributing
 
 

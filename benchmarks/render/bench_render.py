@@ -7,11 +7,12 @@
 
 benchmarks/render/workload.py has the scenes and views. Each set of options that --opt names renders every view, the first being what the
 others must agree with, outputs and gradients, before they are timed: to --tolerance, or to twice what the first itself changes by when
-every mean goes to the next float32, which in a trained scene with Gaussians of millimetres may be 1e-2. gsplat's kernels stand beside
-ours on a camera's Gaussians, in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians
-of CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
-parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median time.
-In the table `lanes` is the lane efficiency, `longest` the longest tile over the mean. Tiles of a CPU have 16 rays and so fill half a warp.
+every mean goes to the next float32, which in a trained scene with Gaussians of millimetres may be 1e-2. gsplat's kernels stand beside ours
+on a camera's Gaussians, in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians of
+CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
+parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median
+time. In the table `lanes` is the lane efficiency, `longest` the longest tile over the mean. Tiles of a CPU have 16 rays and so fill half a
+warp.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

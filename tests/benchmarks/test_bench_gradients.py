@@ -19,6 +19,7 @@ from benchmarks.render.workload import SENSORS, SIZES, Size, Workload, random, s
 from nurec_lite.geometry.harmonics import DEGREE_0
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 CPU = torch.device("cpu")
@@ -98,7 +99,7 @@ def test_groups_add_up_to_all_at_once(name: str, sensor: str, workloads: dict[st
 def test_nothing_of_it_is_single(sensor: str, workloads: dict[str, Workload]) -> None:
     problem = problem_of(stages_with("", CPU), workloads["simulated"], sensor)
     exact = problem.double()
-    outputs = outputs_of(Stages(), exact.gaussians, exact.view, exact.pairs, exact.sky)
+    outputs = outputs_of(reference_stages(), exact.gaussians, exact.view, exact.pairs, exact.sky)
     rays = exact.view.rays()
     assert {t.dtype for t in (*outputs, rays.origins, rays.directions, rays.delays)} == {torch.float64}
     assert torch.equal(exact.gaussians.means.float(), problem.gaussians.means)
@@ -113,7 +114,7 @@ def test_truth_is_the_slope_of_the_loss(sensor: str, workloads: dict[str, Worklo
     @torch.no_grad()
     def loss(sign: int) -> float:
         g = replace(problem.gaussians, opacities=problem.gaussians.opacities.detach() + sign * step)
-        outputs = outputs_of(Stages(), g, problem.view, problem.pairs, problem.sky)
+        outputs = outputs_of(reference_stages(), g, problem.view, problem.pairs, problem.sky)
         return sum(float((o * upstream_of(o)).sum()) for o in outputs)
 
     slope = float((truth(problem, 1 << 14).gradients["opacities"] * step).sum())

@@ -19,6 +19,7 @@ from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
 from nurec_lite.scene import collect
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
 from nurec_lite.scene.gaussians import activate
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -46,7 +47,7 @@ def test_the_option_swaps_the_step() -> None:
 @pytest.mark.parametrize("lidar_rays", [128, 0])
 def test_terms_and_gradients_are_the_baseline_s(lidar_rays: int) -> None:
     terms, found = gradients(build_stages(ONCE), tiny_state(), lidar_rays)
-    expected_terms, expected = gradients(Stages(), tiny_state(), lidar_rays)
+    expected_terms, expected = gradients(reference_stages(), tiny_state(), lidar_rays)
     assert terms.keys() == expected_terms.keys() and all(torch.equal(terms[n], expected_terms[n]) for n in terms)
     assert found.keys() == expected.keys()
     for name in found:  # added up in another order
@@ -69,7 +70,7 @@ def test_one_interpolation_and_one_activation(monkeypatch: pytest.MonkeyPatch) -
 
     for module in ("nurec_lite.scene.collect", "nurec_lite.training.baseline", "nurec_lite.opt.collect_once"):
         monkeypatch.setattr(f"{module}.activate", counted)
-    gradients(replace(Stages(), interpolate=recorded), tiny_state())
+    gradients(replace(reference_stages(), interpolate=recorded), tiny_state())
     assert (queries, sum(activations)) == ([1, 1], 3)
     queries.clear(), activations.clear()
     gradients(replace(build_stages(ONCE), interpolate=recorded), tiny_state())

@@ -19,6 +19,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import known_options, parameters_of
 from nurec_lite.base.paths import resource
 from nurec_lite.config import Config, to_config
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 Add = Callable[..., ModuleType]
@@ -70,7 +71,7 @@ def composed(*overrides: str) -> Config:
 
 
 def test_without_options_the_stages_are_the_baseline() -> None:
-    assert build_stages({}) == Stages()
+    assert build_stages({}) == reference_stages()
 
 
 def test_the_project_s_own_options_are_known() -> None:
@@ -226,6 +227,6 @@ def test_all_leaves_out_what_needs_compiled_kernels(
     """With ops=reference; nobody asked for those options by name."""
     listed = {"all": {"cpu": ["collect_once", "fused_interp", "no_sync", "split_backward", "launch_bounds"]}}
     caplog.set_level("INFO")
-    stages = build_stages(listed, Stages())
+    stages = build_stages(listed, reference_stages())
     assert set(stages.claims.values()) == {"collect_once", "fused_interp"}
     assert "+opt=all leaves out split_backward: it changes compiled kernels" in caplog.text

@@ -13,6 +13,7 @@ from nurec_lite.backends import build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.opt.workers import LoaderProcesses
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import Stages
@@ -53,7 +54,7 @@ def test_the_option_swaps_one_stage() -> None:
     stages = build_stages({"workers": parameters_of("workers")})
     assert stages.claims == {"next_batch": "workers"}
     others = {f.name for f in fields(Stages)} - {"next_batch", "claims", "closers"}
-    assert all(getattr(stages, name) is getattr(Stages(), name) for name in others)
+    assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in others)
     stages.close()
 
 
@@ -116,6 +117,6 @@ def test_training_is_bitwise_the_same(tmp_path: Path) -> None:
             stages.close()
         return state
 
-    plain, option = trained(Stages()), trained(build_stages({"workers": parameters_of("workers")}))
+    plain, option = trained(reference_stages()), trained(build_stages({"workers": parameters_of("workers")}))
     for name, value in plain.scene.parameters().items():
         assert torch.equal(value, option.scene.parameters()[name]), name

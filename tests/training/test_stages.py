@@ -13,8 +13,9 @@ from tiny_capture import tiny_config, tiny_state
 from nurec_lite.backends import base_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.config import TrainConfig
-from nurec_lite.training.baseline import load_batch
+from nurec_lite.training.baseline import load_batch, reference_stages
 from nurec_lite.training.stages import Stages
+from nurec_lite.training.step import step
 
 NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("device", "plan", "claims", "wrapped", "closers"))
 
@@ -31,12 +32,12 @@ def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
 
 
 def all_counted(calls: Counter[str]) -> Stages:
-    return Stages().wrap(**{name: counted(calls, name) for name in NAMES})
+    return reference_stages().wrap(**{name: counted(calls, name) for name in NAMES})
 
 
 def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
     state = tiny_state(tiny_config(train=TrainConfig(steps=1, lidar_rays=lidar_rays)))
-    stages.step(stages, state, stages.next_batch(state.plan, 0))
+    step(stages, state)
     return state.scene.parameters()
 
 
@@ -49,15 +50,15 @@ def test_the_stages_are_those_of_the_design() -> None:
 def test_a_swap_replaces_one_stage_and_records_who_did_it() -> None:
     def other(*args: Any) -> Any: ...
 
-    stages = Stages().swap("mine", tile=other)
+    stages = reference_stages().swap("mine", tile=other)
     assert stages.tile is other
     assert stages.claims == {"tile": "mine"}
-    assert all(getattr(stages, name) is getattr(Stages(), name) for name in NAMES if name != "tile")
-    assert Stages().claims == {}
+    assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in NAMES if name != "tile")
+    assert reference_stages().claims == {}
 
 
 def test_two_options_that_claim_one_stage_are_an_error_that_names_both_and_the_stage() -> None:
-    stages = Stages().swap("first", tile=print, project=print)
+    stages = reference_stages().swap("first", tile=print, project=print)
     with pytest.raises(OptionError, match=r"'first' and 'second' .* stage 'project'"):
         stages.swap("second", interpolate=print, project=len)
     assert set(stages.swap("second", interpolate=print).claims) == {"tile", "project", "interpolate"}
@@ -65,7 +66,7 @@ def test_two_options_that_claim_one_stage_are_an_error_that_names_both_and_the_s
 
 def test_an_unknown_stage_cannot_be_swapped() -> None:
     with pytest.raises(TypeError, match="nonsense"):
-        Stages().swap("mine", nonsense=print)
+        reference_stages().swap("mine", nonsense=print)
 
 
 def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap() -> None:
@@ -83,7 +84,7 @@ def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap()
 
         return wrapper
 
-    stages = Stages().swap("option", density=lambda state: order.append("swapped"))
+    stages = reference_stages().swap("option", density=lambda state: order.append("swapped"))
     stages = stages.wrap(density=named("first")).wrap(density=named("second"))
     stages.density(None)  # type: ignore[arg-type]
     assert order == ["second in", "first in", "swapped", "first out", "second out"]
@@ -91,7 +92,7 @@ def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap()
 
 
 def test_a_swap_cannot_lose_a_wrapper() -> None:
-    stages = Stages().wrap(step=lambda inner: inner)
+    stages = reference_stages().wrap(step=lambda inner: inner)
     with pytest.raises(OptionError, match=r"'late' replaces the stage 'step', which another option wraps"):
         stages.swap("late", step=print)
     assert stages.swap("late", tile=print).wrapped == {"step"}
@@ -124,7 +125,7 @@ def test_the_reference_has_no_plan() -> None:
     with pytest.raises(
         OptionError, match="'mine' cannot run here: it changes compiled kernels; use ops=native and render=own"
     ):
-        Stages().planned("mine", tile=8)
+        reference_stages().planned("mine", tile=8)
 
 
 def test_close_ends_what_stages_have_started() -> None:
@@ -137,9 +138,9 @@ def test_close_ends_what_stages_have_started() -> None:
             self.closed += 1
 
     stage = Closing()
-    Stages().swap("mine", next_batch=stage).close()
+    reference_stages().swap("mine", next_batch=stage).close()
     assert stage.closed == 1
-    Stages().close()
+    reference_stages().close()
 
 
 def test_a_step_calls_every_stage_once_a_sensor() -> None:
@@ -156,19 +157,19 @@ def test_a_step_without_rays_renders_the_camera_alone() -> None:
 
 
 def test_wrappers_that_do_nothing_leave_the_step_as_it_is() -> None:
-    plain, wrapped = one_step(Stages()), one_step(all_counted(Counter()))
+    plain, wrapped = one_step(reference_stages()), one_step(all_counted(Counter()))
     assert all(torch.equal(plain[name], wrapped[name]) for name in plain)
 
 
 def test_a_step_changes_every_kind_of_parameter() -> None:
-    before, after = tiny_state().scene.parameters(), one_step(Stages())
+    before, after = tiny_state().scene.parameters(), one_step(reference_stages())
     unchanged = {name for name in before if torch.equal(before[name], after[name])}
     assert unchanged == set()
 
 
 def test_a_step_reports_every_term_of_the_loss() -> None:
     state = tiny_state()
-    stages = Stages()
+    stages = reference_stages()
     result = stages.step(stages, state, load_batch(state.plan, 0))
     assert set(result.terms) == {"image", "range", "intensity", "drop", "opacity", "scale", "exposure"}
     assert all(term.shape == () and not term.requires_grad and term.isfinite() for term in result.terms.values())
@@ -179,8 +180,8 @@ def test_the_progress_of_the_budget_sets_the_rates() -> None:
     rates = []
     for progress in (0.0, 1.0):
         state = replace(tiny_state(), progress=progress)
-        stages = Stages()
-        stages.step(stages, state, stages.next_batch(state.plan, 0))
+        stages = reference_stages()
+        step(stages, state)
         rates.append({group["name"]: group["lr"] for group in state.optimizer.param_groups})
     lr = tiny_config().lr
     assert rates[1]["means"] == pytest.approx(rates[0]["means"] * lr.means_decay)
