@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
@@ -13,11 +13,13 @@ from tiny_capture import tiny_config, tiny_state
 from nurec_lite.backends import base_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.config import TrainConfig
-from nurec_lite.training.baseline import load_batch, reference_stages
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
 
-NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("device", "plan", "claims", "wrapped", "closers"))
+NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
+TWICE = ("interpolate", "collect", "room", "project", "tile")  # for the camera and for the lidar
+APART = ("relocate", "settle")  # not in every step
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
@@ -42,9 +44,14 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 
 
 def test_the_stages_are_those_of_the_design() -> None:
-    """And two: how a batch gets to the device, and what the loop calls before it looks at the state."""
-    design = "interpolate collect project tile render_camera render_lidar loss optimize density step"
-    assert ["next_batch", "to_device", *design.split(), "settle"] == list(NAMES)
+    """None has a default: who makes the record names every one."""
+    design = (
+        "next_batch upload place feed activate interpolate collect gather room project tile render_camera render_lidar "
+        "image_loss loss reduce optimize learn relocate density attempt settle"
+    )
+    assert design.split() == list(NAMES)
+    with pytest.raises(TypeError, match="missing 22 required positional arguments"):
+        Stages()  # type: ignore[call-arg]
 
 
 def test_a_swap_replaces_one_stage_and_records_who_did_it() -> None:
@@ -84,18 +91,18 @@ def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap()
 
         return wrapper
 
-    stages = reference_stages().swap("option", density=lambda state: order.append("swapped"))
+    stages = reference_stages().swap("option", density=lambda stages, state: order.append("swapped"))
     stages = stages.wrap(density=named("first")).wrap(density=named("second"))
-    stages.density(None)  # type: ignore[arg-type]
+    stages.density(stages, None)  # type: ignore[arg-type]
     assert order == ["second in", "first in", "swapped", "first out", "second out"]
     assert stages.claims == {"density": "option"}
 
 
 def test_a_swap_cannot_lose_a_wrapper() -> None:
-    stages = reference_stages().wrap(step=lambda inner: inner)
-    with pytest.raises(OptionError, match=r"'late' replaces the stage 'step', which another option wraps"):
-        stages.swap("late", step=print)
-    assert stages.swap("late", tile=print).wrapped == {"step"}
+    stages = reference_stages().wrap(learn=lambda inner: inner)
+    with pytest.raises(OptionError, match=r"'late' replaces the stage 'learn', which another option wraps"):
+        stages.swap("late", learn=print)
+    assert stages.swap("late", tile=print).wrapped == {"learn"}
 
 
 def test_fields_of_the_plan_reach_the_compiled_stages() -> None:
@@ -146,14 +153,23 @@ def test_close_ends_what_stages_have_started() -> None:
 def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
-    twice = ("interpolate", "collect", "project", "tile")
-    assert calls == {name: 2 if name in twice else 1 for name in NAMES if name != "settle"}
+    assert calls.pop("upload") == 4 + 10  # those of a sweep whose directions are the view's, too
+    assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", *APART)}
 
 
 def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
-    assert calls == {name: 1 for name in NAMES if name not in ("render_lidar", "settle")}
+    assert calls.pop("upload") == 4  # image, poses at start and end, time
+    assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", *APART)}
+
+
+def test_relocation_is_a_stage_that_density_calls_when_it_is_due() -> None:
+    calls: Counter[str] = Counter()
+    state, stages = tiny_state(), all_counted(calls)
+    for state.step in range(4):
+        step(stages, state)
+        assert calls["relocate"] == (state.step == 3)
 
 
 def test_wrappers_that_do_nothing_leave_the_step_as_it_is() -> None:
@@ -170,7 +186,7 @@ def test_a_step_changes_every_kind_of_parameter() -> None:
 def test_a_step_reports_every_term_of_the_loss() -> None:
     state = tiny_state()
     stages = reference_stages()
-    result = stages.step(stages, state, load_batch(state.plan, 0))
+    result = step(stages, state)
     assert set(result.terms) == {"image", "range", "intensity", "drop", "opacity", "scale", "exposure"}
     assert all(term.shape == () and not term.requires_grad and term.isfinite() for term in result.terms.values())
     assert 0 < float(result.mse) < 1
