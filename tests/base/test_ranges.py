@@ -21,12 +21,13 @@ from nurec_lite.training.loop import one_step
 from nurec_lite.training.stages import Stages
 
 CPU = torch.device("cpu")
-RENDER = ["", "/collect", "/collect/interpolate", "/project", "/tile", "/gather", "/rays"]
+COLLECT = ["step/collect", "step/collect/interpolate"]
+RENDER = ["", "/project", "/tile", "/gather", "/rays"]
 CAMERA = [f"step/render_camera{part}" for part in [*RENDER, "/colour", "/blend", "/sky"]]
 LIDAR = [f"step/render_lidar{part}" for part in [*RENDER, "/blend"]]
-PATHS = ["step", "step/next_batch", "step/to_device", *CAMERA, *LIDAR, "step/loss", "step/backward"]
+PATHS = ["step", "step/next_batch", "step/place", *COLLECT, *COLLECT, *CAMERA, *LIDAR, "step/loss", "step/backward"]
 PATHS += ["step/backward/render", "step/backward/sh_colour", "step/optimize", "step/density", "step/report"]
-CALLS = Counter(PATHS) + Counter(["step/backward/render"])  # of the camera and of the lidar
+CALLS = Counter(PATHS) + Counter(["step/backward/render"])  # as of collecting: of the camera and of the lidar
 
 
 class Recorded:

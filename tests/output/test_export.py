@@ -126,7 +126,6 @@ def world_of(ply: dict[str, np.ndarray]) -> WorldGaussians:
     quats = F.normalize(numbered(ply, "rot_"), dim=-1)
     n = len(quats)
     return WorldGaussians(
-        time=0.0,
         means=columns(ply, "x", "y", "z"),
         quats=quats,
         scales=numbered(ply, "scale_").exp(),

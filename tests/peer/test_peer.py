@@ -181,7 +181,9 @@ def test_an_option_for_a_stage_of_the_peer_is_an_error_that_names_both() -> None
 
 
 def test_our_stages_have_lidar_whatever_claims_them() -> None:
-    assert reference_stages().renders_lidar and reference_stages().swap("split_backward", render_lidar=print).renders_lidar
+    assert (
+        reference_stages().renders_lidar and reference_stages().swap("split_backward", render_lidar=print).renders_lidar
+    )
     assert not peer_stages().renders_lidar and not peer_stages().wrap(render_lidar=lambda inner: inner).renders_lidar
 
 

@@ -181,7 +181,7 @@ def in_parts(
     """Without the velocities of those that stand still."""
     moving = {k: getattr(g, k)[still:] for k in ("means", "quats", "velocities", "frames")}
     whole = {k: getattr(g, k) for k in ("scales", "opacities", "sh", "lidar")}
-    return PartedGaussians(g.time, g.means[:still], g.quats[:still], **moving, **whole)
+    return PartedGaussians(g.means[:still], g.quats[:still], **moving, **whole)
 
 
 def background_first(case: Case) -> Case:

@@ -142,7 +142,6 @@ def make_gaussians(
 ) -> WorldGaussians:
     n = len(local)
     return WorldGaussians(
-        time=3.05,
         means=local @ T[:3, :3].T + T[:3, 3],
         quats=F.normalize(torch.randn(n, 4, dtype=F64), dim=-1),
         scales=torch.exp(uniform(math.log(scales[0]), math.log(scales[1]), n, 3)),

@@ -25,7 +25,9 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import Config, DataConfig, DensityConfig, TrainConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.train import choose_device, run
-from nurec_lite.training.baseline import load_batch, reference_stages
+from nurec_lite.training import loop
+from nurec_lite.training.baseline import next_batch as decoded
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.training.loop import train
 from nurec_lite.training.stages import Stages
@@ -53,7 +55,7 @@ def interrupted_at(step: int) -> Stages:
     def next_batch(plan: Any, at: int) -> Any:
         if at == step:
             raise PowerCutError
-        return load_batch(plan, at)
+        return decoded(plan, at)
 
     return reference_stages().swap("test", next_batch=next_batch)
 
@@ -121,19 +123,19 @@ def test_the_checkpoint_of_another_capture_is_refused(tmp_path: Path) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Time that stands still but for what a step adds."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr(nurec_lite.train, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 
 def idle(clock: SimpleNamespace, seconds: float, seen: list[float]) -> Stages:
     """Steps that last so long and do nothing."""
 
-    def step(stages: Stages, state: TrainState, batch: Any) -> StepResult:
+    def attempt(stages: Stages, state: TrainState, shots: Any) -> StepResult:
         clock.seconds += seconds
         seen.append(state.progress)
         return StepResult({}, torch.tensor(0.1))
 
-    return reference_stages().swap("test", step=step, next_batch=lambda plan, at: None)
+    return reference_stages().swap("test", attempt=attempt, feed=lambda stages, state: None)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_checkpoints_are_saved_now_and_then(
     tmp_path: Path, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[int] = []
-    monkeypatch.setattr(nurec_lite.train, "save", lambda state, path: saved.append(state.step))
+    monkeypatch.setattr(loop, "save", lambda state, path: saved.append(state.step))
     config = tiny_config(train=TrainConfig(steps=10, checkpoint_seconds=2.5))
     train(idle(clock, 1.0, []), tiny_state(config), tmp_path / "checkpoint.pt")
     assert saved == [3, 6, 9, 10]
