@@ -13,8 +13,8 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from nurec_lite import opt
 from nurec_lite.backends import build_stages
+from nurec_lite.base import options
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import known_options, parameters_of
 from nurec_lite.base.paths import resource
@@ -36,7 +36,7 @@ def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: list[tuple[str
     """Adds a fake option: a module in nurec_lite.opt and its file in a conf/opt of the test's own."""
     folder = tmp_path / "opt"
     folder.mkdir()
-    monkeypatch.setattr(opt, "resource", lambda name: tmp_path / Path(name).relative_to("conf"))
+    monkeypatch.setattr(options, "resource", lambda name: tmp_path / Path(name).relative_to("conf"))
 
     def make(
         name: str,
@@ -87,10 +87,10 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones(add: Add) -> None
 
 def test_options_are_applied_in_the_order_given(add: Add, applied: list) -> None:
     add("one", swaps=("tile",))
-    add("two", swaps=("step",))
+    add("two", swaps=("learn",))
     stages = build_stages({"two": {}, "one": {}})
     assert [name for name, _ in applied] == ["two", "one"]
-    assert stages.claims == {"step": "two", "tile": "one"}
+    assert stages.claims == {"learn": "two", "tile": "one"}
 
 
 def test_options_that_claim_one_stage_are_an_error_that_names_both(add: Add) -> None:
@@ -163,7 +163,7 @@ def test_all_stands_alone(add: Add) -> None:
 def test_all_is_another_list_on_another_kind_of_machine(add: Add, applied: list) -> None:
     add("one")
     add("two")
-    build_stages({"all": {"cpu": ["one"], "cuda": ["two"]}}, Stages(device="cuda"))
+    build_stages({"all": {"cpu": ["one"], "cuda": ["two"]}}, reference_stages("cuda"))
     assert [name for name, _ in applied] == ["two"]
 
 

@@ -62,7 +62,7 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> list[Any]:
         g = make_gaussians(in_frustum(view, n, 3, 8), speed=2.0, scales=(0.1, 0.8))
     g, view = to_float32(g), view_float32(view)
     parts = in_parts(g, n // 3)
-    pairs = native.tile(native.project(parts, view), view, plan_of(device))
+    pairs = native.tile(native.project(parts, view), view, plan=plan_of(device))
     rays, features = view.rays(), g.lidar if sensor == "lidar" else torch.rand(n, 3)
     placed = list(native.placed(parts))
     for k in (0, 2):  # means, as the operators take them without a centre

@@ -4,10 +4,12 @@
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_config, tiny_state
+from torch import Tensor
 
 from nurec_lite.backends import build_stages
 from nurec_lite.base.options import parameters_of
@@ -36,13 +38,22 @@ def loader() -> Iterator[LoaderProcesses]:
 
 
 def assert_same(a: Shots, b: Shots) -> None:
-    assert (a.step, a.image_index, a.sweep_index) == (b.step, b.image_index, b.sweep_index)
-    assert torch.equal(a.image, b.image)
-    assert (a.sweep is None) == (b.sweep is None)
-    if a.sweep is not None and b.sweep is not None:
-        for f in fields(a.sweep):
-            mine, other = getattr(a.sweep, f.name), getattr(b.sweep, f.name)
-            assert mine.dtype == other.dtype and torch.equal(mine, other)
+    """With their views, and with the capture's own sensors."""
+    assert a.step == b.step
+    for x, y in zip((*a.images, *a.sweeps), (*b.images, *b.sweeps), strict=True):
+        assert x.index == y.index
+    for x, y in zip(records(a), records(b), strict=True):
+        assert type(x) is type(y)
+        for name in (f.name for f in fields(x)):
+            mine, other = getattr(x, name), getattr(y, name)
+            if isinstance(mine, Tensor):
+                assert mine.dtype == other.dtype and torch.equal(mine, other)
+            elif name in ("camera", "lidar"):
+                assert mine is other
+
+
+def records(shots: Shots) -> list[Any]:
+    return [*shots.images, *(shot.sweep for shot in shots.sweeps), *shots.views]
 
 
 def alive(loader: LoaderProcesses) -> list[bool]:

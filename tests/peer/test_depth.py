@@ -128,7 +128,7 @@ def seen_from_the_middle(capture: Capture, frame: ImageFrame) -> tuple[Tensor, T
 
 
 def depth_state(**weights: float) -> TrainState:
-    """As `train.make_state` gives it: batches without rays."""
+    """As `nurec_lite.training.start.make_state` gives it: shots without rays."""
     state = tiny_state(tiny_config(loss=LossWeights(**weights)))
     return replace(state, plan=replace(state.plan, lidar_rays=0))
 
@@ -140,8 +140,12 @@ def gradients_of_a_step(range_weight: float) -> tuple[dict[str, Tensor | None], 
     def note(state: TrainState) -> None:
         found.update({name: p.grad for name, p in state.scene.parameters().items()})
 
-    stages, state = replace(peer_stages(), optimize=note, density=lambda state: None), depth_state(range=range_weight)
-    result = stages.step(stages, state, stages.next_batch(state.plan, 3))
+    stages, state = (
+        replace(peer_stages(), optimize=note, density=lambda stages, state: None),
+        depth_state(range=range_weight),
+    )
+    state.step = 3
+    result = step(stages, state)
     return found, result.terms
 
 
@@ -149,7 +153,7 @@ def test_the_term_range_is_the_mean_error_of_depth_and_enters_with_its_weight() 
     (without, terms), (with_it, _) = gradients_of_a_step(0.0), gradients_of_a_step(2.0)
     state, stages = depth_state(), peer_stages()
     capture = state.plan.capture
-    frame = capture.images[state.plan.load(3).image_index]
+    frame = capture.images[state.plan.load(3).images[0].index]
     view = camera_view(capture, frame, CPU)
     depth = expected_depth(render_frame(stages, state.scene, view), view).flatten()
     pixels, z = seen_from_the_middle(capture, frame)

@@ -173,10 +173,11 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 def test_an_option_for_a_stage_of_the_peer_is_an_error_that_names_both() -> None:
-    for stage in ("project", "tile", "render_camera", "render_lidar", "step"):
+    for stage in ("project", "tile", "render_camera", "render_lidar", "loss"):
         with pytest.raises(OptionError, match=rf"'render=gsplat' and 'other' both replace the stage '{stage}'"):
             peer_stages().swap("other", **{stage: print})
-    assert peer_stages().swap("other", loss=print, optimize=print, collect=print, density=print).optimize is print
+    free = ("image_loss", "gather", "collect", "optimize", "density", "attempt", "place")
+    assert peer_stages().swap("other", **dict.fromkeys(free, print)).optimize is print
     assert build_stages({"workers": {"count": 1, "ahead": 1}}, peer_stages()).claims["next_batch"] == "workers"
 
 
@@ -192,7 +193,7 @@ def test_our_stages_have_lidar_whatever_claims_them() -> None:
 
 def on_gpu(gaussians: WorldGaussians) -> WorldGaussians:
     single = to_float32(gaussians)
-    return replace(single, **{f.name: getattr(single, f.name).to(GPU) for f in fields(single) if f.name != "time"})
+    return replace(single, **{f.name: getattr(single, f.name).to(GPU) for f in fields(single)})
 
 
 def far_and_small(coefficients: int = 9) -> tuple[WorldGaussians, CameraView, Tensor]:

@@ -163,7 +163,7 @@ class Case:
             g = collect_gaussian_parameters(cast(self.scene, torch.float32, device), self.view.time_mid)
             view = cast_view(self.view, torch.float32, device)
             projection = native.project(self.parted(g), view)
-            return projection, native.tile(projection, view, plan_of(device))
+            return projection, native.tile(projection, view, plan=plan_of(device))
 
     def parted(self, g: WorldGaussians) -> AnyGaussians:
         return g if self.still is None else in_parts(g, self.still)
