@@ -283,7 +283,7 @@ def test_lines_that_wait(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     (line,) = told["lines"]
     assert code == 0 and told["lines"][line] == 2
     file, number = line.split(":")
-    assert file == "nurec_lite/train.py"
+    assert file == "nurec_lite/training/loop.py"
     assert "history.add(" in (ROOT / file).read_text().splitlines()[int(number) - 1]
     assert lines_a_step({"b:2": 1, "a:1": 4}, 2) == ("a:1 (2 a step)", "b:2 (0.5 a step)")
 
