@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launch bounds suit the split backward kernels: threads x blocks, rays a thread, staged rows and Gaussians looked at together, by
-sensor and architecture.
+"""Which launch bounds suit the split backward kernels, for the table of the option launch_bounds: threads x blocks, rays a thread,
+staged rows and Gaussians looked at together, by sensor and architecture.
 
     python benchmarks/opt/bench_launch_bounds.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME
     python benchmarks/opt/bench_launch_bounds.py --workloads random --threads 64 128 --rays 1 2 --out runs/sweep

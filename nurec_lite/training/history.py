@@ -12,7 +12,9 @@ from torch import Tensor
 
 from nurec_lite.base.transfer import Arrival
 
-Row = dict[str, float]  # step, seconds, gaussians, psnr (dB, of training images, if there were any), and every loss term by its name
+Row = dict[
+    str, float
+]  # step, seconds, gaussians, psnr (dB, of training images, if there were any), and every loss term by its name
 
 
 READ_EVERY = 0.5  # seconds of training between two readings

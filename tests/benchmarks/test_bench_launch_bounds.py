@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sweep of launch bounds: which variants there are, what the compiler says of one, which is picked, and that the libraries are called
-as they want to be, on a CPU by way of the emulation (kernels/emulation)."""
+as they want to be, on a CPU by way of the emulation (tests/emulation)."""
 
 import csv
 import json
@@ -12,7 +12,7 @@ import emulation
 import pytest
 import torch
 
-from benchmarks.opt import bench_launch_bounds as sweep_launch_bounds
+from benchmarks.opt import bench_launch_bounds
 from benchmarks.opt.bench_launch_bounds import checked, main, measure, rounding_of
 from benchmarks.opt.sweep_report import COLUMNS, choices, comma_separated, markdown, pick_of
 from benchmarks.opt.sweep_variants import (
@@ -223,5 +223,5 @@ def test_a_variant_is_compared_and_timed(
     problem.sums.zero_()
     taken = measure(libraries, problem, 1, 3, CPU)
     assert {name: len(samples) for name, samples in taken.items()} == {"both sensors": 3, sensor: 3}
-    monkeypatch.setattr(sweep_launch_bounds, "TOLERANCE", 0.0)
+    monkeypatch.setattr(bench_launch_bounds, "TOLERANCE", 0.0)
     assert (checked(libraries[sensor].gradients(problem), expected)["status"] or "").startswith("disagrees")
