@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rounding import assert_pictures_alike
 from tiny_capture import tiny_capture, tiny_scene
 from torch import Tensor
 
@@ -107,8 +108,8 @@ def test_a_shift_renders_what_a_rig_that_drove_there_sees(tmp_path: Path) -> Non
     render(reconstruction(tmp_path / "driven", capture=driven, **keys))
     render(reconstruction(tmp_path / "plain", **keys))
     shifted, other, plain = (picture(tmp_path / n / "camera_0_0004.png") for n in ("shifted", "driven", "plain"))
-    np.testing.assert_array_equal(shifted, other)
-    assert (shifted != plain).any()
+    assert_pictures_alike(shifted, other)
+    assert (shifted != plain).mean() > 0.1
 
 
 def test_times_render_every_sensor_at_each_moment(tmp_path: Path) -> None:
