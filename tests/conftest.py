@@ -17,7 +17,12 @@ from nurec_lite.base.threads import share
 MAX_THREADS = 2  # what tests compute is small
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-WORDS = ("cli", "profiling", "project", "report")  # folders about words and files: no processor rounds what they compare
+WORDS = (
+    "cli",
+    "profiling",
+    "project",
+    "report",
+)  # folders about words and files: no processor rounds what they compare
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
     import emulation
