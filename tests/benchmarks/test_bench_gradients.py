@@ -186,11 +186,13 @@ def test_what_is_no_number_is_too_far() -> None:
 @pytest.mark.parametrize("sensor", SENSORS)
 @pytest.mark.parametrize("name", ["random", "simulated"])
 def test_kernels_are_close(name: str, sensor: str, workloads: dict[str, Workload]) -> None:
-    """With fused_interp the Gaussians that stand still are tensors of their own."""
+    """To 1e-4, or to twice what rounding does, which another processor may have more of: gradients of scales, 1e-4 as well. With
+    fused_interp the Gaussians that stand still are tensors of their own."""
+    close = argparse.Namespace(tolerance=1e-4, pairs=PAIRS)
     for options in ("", "fused_interp"):
-        view = bench_view(workloads[name], sensor, {options: stages_with(options, CPU)}, ARGUMENTS)
+        view = bench_view(workloads[name], sensor, {options: stages_with(options, CPU)}, close)
         (row,) = view["rows"].values()
-        assert row["status"] is None and max(row["distance"].values()) < 1e-4
+        assert row["status"] is None and max(row["distance"].values()) < 3e-4
         means = "d still_means" if options else "d means"
         assert row["distance"][means] > 0 and view["entries"] > 100 and view["groups"] == 1
 
