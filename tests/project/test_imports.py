@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data flows down the house: a room imports only rooms below it, and no file stands in a circle of imports."""
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[2] / "nurec_lite"
+# From the ground up. A file at the top of the package is a room of its own, but the verbs share the attic.
+ROOMS = (
+    "base", "config", "geometry", "capture", "capture.kitti", "capture.pack", "capture.simulate", "readers",
+    "scene", "splat", "native", "training", "peer", "evaluation", "opt", "backends", "cli", "output", "report",
+    "profiling", "profiling.trace", "profiling.summary", "profiling.ncu", "profiling.draw", "profiling.compare",
+    "profiling.record", "verbs",
+)  # fmt: skip
+TOP_FILES = 12  # at most
+LONG_LINES = 400  # of a file; above, the reason stands in docs/architecture.md
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    names = [".".join(("nurec_lite", *path.relative_to(PACKAGE).with_suffix("").parts)) for path in paths]
+    return {name.removesuffix(".__init__"): path for name, path in zip(names, paths, strict=True)}
+
+
+def imported(path: Path, known: dict[str, Path]) -> Iterator[str]:
+    """The package's modules that a file imports, at its top or inside functions."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "nurec_lite":
+            full = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in known else node.module for name in full)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "nurec_lite")
+
+
+def room_of(path: Path) -> str:
+    *folders, file = path.relative_to(PACKAGE).with_suffix("").parts
+    if folders:
+        return ".".join(folders)
+    return file if file in ROOMS else "verbs"
+
+
+MODULES = modules()
+ARROWS = [(name, target) for name, path in MODULES.items() for target in imported(path, MODULES)]
+
+
+def test_every_room_has_its_floor() -> None:
+    assert {room_of(path) for path in MODULES.values()} == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_only_what_stands_below_it(room: str) -> None:
+    floor = {name: i for i, name in enumerate(ROOMS)}
+    inside = [(a, b) for a, b in ARROWS if room_of(MODULES[a]) == room and MODULES[b] != PACKAGE / "__init__.py"]
+    back = [f"{a} imports {b}" for a, b in inside if floor[room_of(MODULES[b])] > floor[room]]
+    assert not back, "data flows down the house; move what both need to a lower room"
+
+
+def test_no_file_stands_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {name: set() for name in MODULES}
+    for a, b in ARROWS:
+        graph[a].add(b)
+    assert len(tuple(TopologicalSorter(graph).static_order())) == len(MODULES)  # CycleError names the circle
+
+
+def test_options_are_reached_only_by_the_function_that_builds_the_stages() -> None:
+    assert [f"{a} imports {b}" for a, b in ARROWS if b.startswith("nurec_lite.opt") and "nurec_lite.opt" not in a] == []
+    assert 'import_module(f"nurec_lite.opt.{name}")' in (PACKAGE / "backends.py").read_text()
+
+
+def test_few_files_stand_at_the_top() -> None:
+    assert len([path for path in PACKAGE.iterdir() if path.is_file()]) <= TOP_FILES
+
+
+def test_long_files_give_their_reason() -> None:
+    root, reasons = PACKAGE.parent, (PACKAGE.parent / "docs/architecture.md").read_text()
+    files = [
+        p for room in ("nurec_lite", "kernels", "tests", "benchmarks", "scripts") for p in (root / room).rglob("*")
+    ]
+    sources = [p for p in files if p.suffix in (".py", ".cu", ".cuh", ".cpp", ".h")]
+    long = [str(p.relative_to(root)) for p in sources if len(p.read_text().splitlines()) > LONG_LINES]
+    assert [name for name in long if f"`{name}`" not in reasons] == []

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Room for what comes: a trivial stand-in for every option of the design goes together with `+opt=all`, at the place where `all` would
+apply it, and the step asks none of them whether it is there."""
+
+import ast
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from tiny_capture import tiny_config, tiny_state
+
+from nurec_lite.backends import base_stages
+from nurec_lite.base.options import parameters_of
+from nurec_lite.base.paths import PACKAGE, resource
+from nurec_lite.training.losses import image_loss
+from nurec_lite.training.optim import schedule
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.training.step import step
+
+STEPS = 5  # with a relocation in them
+ORDER = (
+    "workers", "batch", "several_gpus", "resident", "pinned", "prefetch", "fused_interp", "collect_once", "no_sync",
+    "split_backward", "launch_bounds", "warp_cull", "balanced_tiles", "fused_adam", "fused_ssim", "amp", "compile", "cuda_graph",
+)  # fmt: skip
+Calls = Counter[str]
+StandIn = Callable[[Stages, Calls], Stages]
+
+
+def counting(name: str, calls: Calls, function: Callable) -> Callable:
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls[name] += 1
+        return function(*args, **kwargs)
+
+    return counted
+
+
+def around(name: str, *stages: str) -> StandIn:
+    """Only looks on."""
+    return lambda record, calls: record.wrap(**{stage: lambda inner: counting(name, calls, inner) for stage in stages})
+
+
+def batch(record: Stages, calls: Calls) -> Stages:
+    """The images of two steps at once."""
+
+    def wrapper(inner: Callable) -> Callable:
+        def next_batch(plan: Any, number: int) -> Shots:
+            one, two = plan.load(2 * number), plan.load(2 * number + 1)
+            return replace(one, images=one.images + two.images, sweeps=one.sweeps + two.sweeps)
+
+        return counting("batch", calls, next_batch)
+
+    return record.wrap(next_batch=wrapper)
+
+
+def several_gpus(record: Stages, calls: Calls) -> Stages:
+    """Every process takes its share of the shots; gradients are averaged."""
+    processes, own = 1, 0
+    summed = record.swap("several_gpus", reduce=counting("several_gpus", calls, lambda state: None))
+    return summed.wrap(next_batch=lambda inner: lambda plan, number: inner(plan, processes * number + own))
+
+
+def resident(record: Stages, calls: Calls) -> Stages:
+    """What was decoded once is kept."""
+    kept: dict[int, Shots] = {}
+
+    def wrapper(inner: Callable) -> Callable:
+        def next_batch(plan: Any, number: int) -> Shots:
+            if number not in kept:
+                kept[number] = inner(plan, number)
+            return kept[number]
+
+        return counting("resident", calls, next_batch)
+
+    return record.wrap(next_batch=wrapper)
+
+
+def pinned(record: Stages, calls: Calls) -> Stages:
+    def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
+        return shots.copied(torch.clone)
+
+    return record.swap("pinned", place=counting("pinned", calls, place))
+
+
+def prefetch(record: Stages, calls: Calls) -> Stages:
+    """The next step's shots are on their way while this one learns."""
+    ahead: dict[int, Shots] = {}
+
+    def wrapper(inner: Callable) -> Callable:
+        def feed(stages: Stages, state: TrainState) -> Shots:
+            shots = ahead.pop(state.step, None) or inner(stages, state)
+            ahead[state.step + 1] = inner(stages, replace(state, step=state.step + 1))
+            return shots
+
+        return counting("prefetch", calls, feed)
+
+    return record.wrap(feed=wrapper)
+
+
+def fused_adam(record: Stages, calls: Calls) -> Stages:
+    def optimize(state: TrainState) -> None:
+        schedule(state.optimizer, state.config.lr, state.progress)
+        state.optimizer.found_inf = state.failed  # type: ignore[attr-defined]
+        state.optimizer.step()
+        state.optimizer.zero_grad(set_to_none=True)
+
+    return record.swap("fused_adam", optimize=counting("fused_adam", calls, optimize))
+
+
+def amp(record: Stages, calls: Calls) -> Stages:
+    def wrapper(inner: Callable) -> Callable:
+        def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+            with torch.autocast("cpu", enabled=False):
+                return inner(stages, state, shots)
+
+        return counting("amp", calls, learn)
+
+    return record.wrap(learn=wrapper)
+
+
+STAND_INS: dict[str, StandIn] = {
+    "batch": batch,
+    "several_gpus": several_gpus,
+    "resident": resident,
+    "pinned": pinned,
+    "prefetch": prefetch,
+    "warp_cull": lambda record, calls: record.planned("warp_cull", cell_beams=2),
+    "balanced_tiles": lambda record, calls: record.planned("balanced_tiles", cell_rays=16),
+    "fused_adam": fused_adam,
+    "fused_ssim": lambda record, calls: record.swap("fused_ssim", image_loss=counting("fused_ssim", calls, image_loss)),
+    "amp": amp,
+    "compile": around("compile", "activate", "image_loss"),
+    "cuda_graph": around("cuda_graph", "learn"),
+}
+SAME_NUMBERS = sorted(set(STAND_INS) - {"batch", "warp_cull", "balanced_tiles"})  # bit for bit
+
+
+def listed(kind: str) -> list[str]:
+    return list(OmegaConf.load(resource("conf/opt/all.yaml"))["all"][kind])
+
+
+def together(calls: Calls, *names: str) -> Stages:
+    """All options of `all` for a GPU, which run on a CPU as well, and stand-ins, each at its place."""
+    record = base_stages("native", torch.device("cpu"))
+    for name in ORDER:
+        if name in names:
+            record = STAND_INS[name](record, calls)
+        elif name in listed("cuda"):
+            record = import_module(f"nurec_lite.opt.{name}").apply(record, **parameters_of(name))
+    return record
+
+
+def trained(*names: str) -> tuple[dict[str, torch.Tensor], Calls]:
+    state, calls = tiny_state(tiny_config(steps=STEPS)), Calls()
+    stages = together(calls, *names)
+    try:
+        while state.step < STEPS:
+            state.progress = state.step / STEPS
+            step(stages, state)
+            state.step += 1
+        stages.settle(stages, state)
+    finally:
+        stages.close()
+    return {name: p.detach() for name, p in state.scene.parameters().items()}, calls
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda"])
+def test_the_order_is_that_of_all(kind: str) -> None:
+    assert set(listed(kind)) <= set(ORDER)
+    assert sorted(listed(kind), key=ORDER.index) == listed(kind)
+
+
+@pytest.mark.parametrize("name", SAME_NUMBERS)
+def test_a_stand_in_goes_with_all_and_changes_nothing(name: str) -> None:
+    plain, _ = trained()
+    found, calls = trained(name)
+    assert all(torch.equal(plain[k], found[k]) for k in plain)
+    assert calls[name] >= STEPS
+
+
+@pytest.mark.parametrize("name", ["batch", "warp_cull", "balanced_tiles"])
+def test_a_stand_in_that_changes_sums_goes_with_all(name: str) -> None:
+    found, _ = trained(name)
+    assert all(p.isfinite().all() for p in found.values())
+
+
+def test_all_stand_ins_go_together() -> None:
+    found, calls = trained(*STAND_INS)
+    assert all(p.isfinite().all() for p in found.values())
+    assert set(calls) == set(STAND_INS) - {"warp_cull", "balanced_tiles"}  # those are fields of the plan
+
+
+def test_an_update_by_a_stand_in_is_skipped_like_any_other_when_a_list_had_no_room() -> None:
+    state, calls = tiny_state(), Calls()
+    state.failed = torch.ones(())
+    before = {name: p.detach().clone() for name, p in state.scene.parameters().items()}
+    stages = fused_adam(base_stages("native", torch.device("cpu")), calls)
+    stages.learn(stages, state, stages.feed(stages, state))
+    assert all(torch.equal(before[name], p) for name, p in state.scene.parameters().items())
+
+
+@pytest.mark.parametrize("file", ["step", "baseline", "loop", "density", "losses", "optim"])
+def test_the_step_asks_for_no_option(file: str) -> None:
+    """Neither who claimed a stage, nor what the configuration names."""
+    tree = ast.parse(Path(PACKAGE / f"training/{file}.py").read_text())
+    asked = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert not asked & {"claims", "wrapped", "opt"}
