@@ -192,6 +192,10 @@ def background_first(case: Case) -> Case:
     return replace(case, scene=replace(case.scene, gaussians=g))
 
 
+def lists_on(pairs: PairList, device: torch.device | str) -> PairList:
+    return PairList(*(t.to(device) for t in (pairs.rays, pairs.offsets, pairs.gaussians)))
+
+
 # ---- the chain
 
 
@@ -236,7 +240,7 @@ def run(
         gaussians=replace(scene.gaussians, **{k: leaves[k] for k in Gaussians.trained()}),
         **{k: leaves[k] for k in ("sky", "track_translations", "track_quaternions")},
     )
-    view, pairs = replace(view, **ends), PairList(*(getattr(pairs, f.name).to(device) for f in fields(PairList)))
+    view, pairs = replace(view, **ends), lists_on(pairs, device)
     world = collect_gaussian_parameters(scene, view.time_mid)
     if not world.velocities.requires_grad:  # without actors
         world.velocities.requires_grad_()
@@ -331,7 +335,7 @@ def compare(case: Case, device: torch.device, learn_poses: bool = True) -> Error
     """The device's kernels against the reference in double precision on the CPU, which takes all Gaussians in one."""
     projection, pairs = case.pairs(device)
     scale = case.farthest(projection)
-    on_host = PairList(*(getattr(pairs, f.name).cpu() for f in fields(PairList)))
+    on_host = lists_on(pairs, "cpu")
     limits = rounding(case, projection, on_host)
     clear = limits.clear
     weights = {k: w * clear.view(-1, *[1] * (w.dim() - 1)) for k, w in random_weights(case.view, scale).items()}
