@@ -23,8 +23,8 @@ from nurec_lite.output.films import save_animation
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
-from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import render_sweep
 
 FAR_METRES = 40.0
@@ -33,7 +33,7 @@ FAR_METRES = 40.0
 @torch.no_grad()
 def moment(scene: Scene, capture: Capture, index: int, cameras: int) -> np.ndarray:
     """Truth above render for the first cameras, and below them measured above rendered range."""
-    stages, columns = Stages(), []
+    stages, columns = reference_stages(), []
     names = [camera.name for camera in capture.cameras[:cameras]]
     for frame in (f for f in capture.images if f.index == index and f.sensor in names):
         columns.append(np.concatenate([to_picture(frame.load()), to_picture(image_of(stages, scene, capture, frame))]))

@@ -34,6 +34,7 @@ import torch
 from nurec_lite.backends import base_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
+from nurec_lite.training.step import step
 from scripts.resources import read_budget, short_name
 
 TOOLS = {  # and the flags of each: kns is a part of a kernel's mangled name
@@ -109,7 +110,7 @@ def steps() -> None:
         state = make_state(config, capture, device)
         while (progress := spent(config.train, state.step, 0)) < 1:
             state.progress = progress
-            stages.step(stages, state, stages.next_batch(state.plan, state.step)).mse.item()
+            step(stages, state).mse.item()
             state.step += 1
 
 

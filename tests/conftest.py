@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: seeds, threads, the marker `gpu`, and the KITTI capture."""
+"""What all tests share: seeds, threads, the markers `gpu` and `portable`, and the KITTI capture."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,14 @@ import torch
 from nurec_lite.base.threads import share
 
 MAX_THREADS = 2  # what tests compute is small
-ROOT = Path(__file__).resolve().parents[1]
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+WORDS = (
+    "cli",
+    "profiling",
+    "project",
+    "report",
+)  # folders about words and files: no processor rounds what they compare
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
     import emulation
@@ -33,7 +40,11 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.relative_to(TESTS).parts[0] not in WORDS and not item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.portable)
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

@@ -35,7 +35,12 @@ def reported(
     return found
 
 
-def conditions(script: str, config: Config, state: TrainState, args: argparse.Namespace) -> Report:
+def conditions(
+    script: str,  # its path within benchmarks/, without the ending
+    config: Config,
+    state: TrainState,
+    args: argparse.Namespace,
+) -> Report:
     return {
         "command": shlex.join(["python", f"benchmarks/{script}.py", *args.arguments]),
         "environment": environment(state.device), "load_average_before": args.load, "capture": state.plan.capture.name,

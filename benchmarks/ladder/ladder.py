@@ -35,7 +35,7 @@ from nurec_lite.base.files import write_text
 from nurec_lite.cli.command import mended
 from nurec_lite.evaluation.pictures import save_png
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 CHILD = ROOT / "benchmarks/ladder/ladder_child.py"
 _TRIES = 10
 QUALITY = ("psnr", "ssim", "lidar_median_abs_m", "seconds_train", "steps")

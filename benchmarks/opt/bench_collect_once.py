@@ -100,7 +100,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
             run(variant, args.steps, args.uncounted, args.progress)
     found = {variant.name: figures(variant.timing.latencies()) for variant in sets}
     ranges = {v.name: {latency.range: latency.mean_ms for latency in v.timing.latencies()} for v in sets}
-    return conditions("bench_collect_once", config, sets[0].state, args) | {
+    return conditions("opt/bench_collect_once", config, sets[0].state, args) | {
         "rounds": args.rounds, "steps": args.steps, "uncounted": args.uncounted, "progress": args.progress,
         "invented": args.invented, "tracks": len(sets[0].state.scene.tracks), "gaussians": [len(v.state.scene.gaussians) for v in sets],
         "sets": found, "ranges_ms": ranges,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which launch bounds suit the split backward kernels: threads x blocks, rays a thread, staged rows and Gaussians looked at together, by
-sensor and architecture.
+"""Which launch bounds suit the split backward kernels, for the table of the option launch_bounds: threads x blocks, rays a thread,
+staged rows and Gaussians looked at together, by sensor and architecture.
 
     python benchmarks/opt/bench_launch_bounds.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME
     python benchmarks/opt/bench_launch_bounds.py --workloads random --threads 64 128 --rays 1 2 --out runs/sweep
@@ -49,7 +49,6 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.cli.command import mended
-from nurec_lite.training.baseline import collected
 from scripts.resources import ARCHITECTURES, Usage
 
 # ---- rows
@@ -128,7 +127,7 @@ def rounding_of(
 def contributing_pairs(workload: Workload, sensor: str, device: torch.device) -> int:
     stages, view = base_stages("native", device), workload.views[sensor]
     with torch.no_grad():
-        (gaussians,) = collected(stages, workload.scene, (view,))
+        (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
         return count_pairs(gaussians, view, stages.tile(stages.project(gaussians, view), view)).contributing
 
 

@@ -73,7 +73,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     for turn in range(args.rounds):
         for variant in sets if turn % 2 == 0 else reversed(sets):
             rounds[variant.name].append(round_of(variant, args.steps))
-    return conditions("bench_no_sync", config, sets[0].state, args) | {
+    return conditions("opt/bench_no_sync", config, sets[0].state, args) | {
         "rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "progress": args.progress,
         "gaussians": [len(v.state.scene.gaussians) for v in sets],
         "sets": {v.name: figures(v, rounds[v.name], args.counted) for v in sets},

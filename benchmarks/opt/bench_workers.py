@@ -38,7 +38,7 @@ from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
-RESULTS = Path(__file__).resolve().parent / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 PARTS = ("next_batch", "step", "both")
 
 
@@ -79,9 +79,10 @@ def block(variant: Variant, uncounted: int, counted: int) -> None:
     stages, state = variant.stages, variant.state
     for n in range(uncounted + counted):
         start = time.perf_counter()
-        batch = stages.next_batch(state.plan, state.step)
+        shots = stages.next_batch(state.plan, state.step)
         middle = time.perf_counter()
-        float(stages.step(stages, state, batch).mse)  # the progress bar reads it: this waits for the device
+        result = stages.attempt(stages, state, stages.place(stages, state, shots))
+        float(result.mse)  # the progress bar reads it: this waits for the device
         end = time.perf_counter()
         state.step += 1
         if n >= uncounted:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Gaussians, tracks and query times of benchmarks/opt/bench_fused_interp.py: invented ones of any size, or those of a capture; and a scene
-of the invented size for benchmarks/opt/bench_collect_once.py."""
+"""The Gaussians, tracks and query times of benchmarks/opt/bench_fused_interp.py: invented ones of any size, or those of a capture; and a
+scene of the invented size for benchmarks/opt/bench_collect_once.py."""
 
 from dataclasses import dataclass, replace
 

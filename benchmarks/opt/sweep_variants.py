@@ -21,7 +21,6 @@ from nurec_lite.native import stages as native
 from nurec_lite.native.build import FLAGS, find_tools
 from nurec_lite.native.groups import GaussianArrays, Lists, Outputs, RayArrays
 from nurec_lite.splat.views import CameraView
-from nurec_lite.training.baseline import collected
 from scripts.resources import Usage, parse
 
 SOURCE = Path(__file__).with_name("backward_variant.cu")
@@ -195,7 +194,7 @@ def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int 
     """With random gradients of what a training step compares: not of the distances in an image. With a seed: means are `nudged`."""
     view, stages = workload.views[sensor], base_stages("native", device)
     with torch.no_grad():
-        (gaussians,) = collected(stages, workload.scene, (view,))
+        (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
         gaussians = gaussians if seed is None else nudged(gaussians, seed)
         pairs = stages.tile(stages.project(gaussians, view), view)
         features = native.colour(gaussians, view) if isinstance(view, CameraView) else gaussians.lidar

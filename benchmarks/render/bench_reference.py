@@ -23,15 +23,14 @@ import torch
 
 from benchmarks.opt.bench_workers import RESULTS, configuration, processor, quantiles
 from nurec_lite.base.environment import choose_device, commit, device_name
-from nurec_lite.capture.types import Capture
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan
-from nurec_lite.training.stages import Stages
 
 PARTS = ("collect", "project", "tile", "render", "backward")
 
@@ -40,13 +39,13 @@ def timed(
     scene: Scene, view: CameraView | LidarView, wait: Callable[[], None]
 ) -> tuple[dict[str, float], dict[str, int]]:
     """Seconds of each stage of one rendering with gradients, and the numbers that explain them."""
-    stages, marks = Stages(), [time.perf_counter()]
+    stages, marks = reference_stages(), [time.perf_counter()]
 
     def mark() -> None:
         wait()
         marks.append(time.perf_counter())
 
-    gaussians = stages.collect(scene, (view.time_mid,), stages.interpolate)[0]
+    (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
     mark()
     projection = stages.project(gaussians, view)
     mark()
@@ -78,19 +77,11 @@ def measure(scene: Scene, views: list[CameraView | LidarView], rounds: int, wait
 
 
 def views_of(
-    capture: Capture, plan: ShotPlan, device: torch.device, n: int
+    plan: ShotPlan, device: torch.device, n: int
 ) -> tuple[list[CameraView | LidarView], list[CameraView | LidarView]]:
     """Cameras and lidar sectors of the first n training steps."""
-    batches = [plan.load(step) for step in range(n)]
-    cameras: list[CameraView | LidarView] = [
-        camera_view(capture, capture.images[b.image_index], device) for b in batches
-    ]
-    lidars: list[CameraView | LidarView] = [
-        lidar_view(capture, capture.sweeps[b.sweep_index], b.sweep, device)
-        for b in batches
-        if b.sweep is not None and b.sweep_index is not None
-    ]
-    return cameras, lidars
+    steps = [plan.load(step).copied(lambda tensor: tensor.to(device)) for step in range(n)]
+    return [s.view for shots in steps for s in shots.images], [s.view for shots in steps for s in shots.sweeps]
 
 
 def table(report: dict[str, Any]) -> str:
@@ -122,7 +113,7 @@ def main() -> None:
         scene = make_scene(capture, config.model, config.seed, device)
     make_optimizer(scene, config.lr)  # marks what has gradients
     plan = ShotPlan(capture, config.seed, config.train.lidar_rays)
-    cameras, lidars = views_of(capture, plan, device, min(args.rounds, 10))
+    cameras, lidars = views_of(plan, device, min(args.rounds, 10))
     camera = capture.cameras[0]
     report = {
         "command": shlex.join(["python", "benchmarks/render/bench_reference.py", *sys.argv[1:]]),

@@ -7,11 +7,12 @@
 
 benchmarks/render/workload.py has the scenes and views. Each set of options that --opt names renders every view, the first being what the
 others must agree with, outputs and gradients, before they are timed: to --tolerance, or to twice what the first itself changes by when
-every mean goes to the next float32, which in a trained scene with Gaussians of millimetres may be 1e-2. gsplat's kernels stand beside
-ours on a camera's Gaussians, in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians
-of CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
-parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median time.
-In the table `lanes` is the lane efficiency, `longest` the longest tile over the mean. Tiles of a CPU have 16 rays and so fill half a warp.
+every mean goes to the next float32, which in a trained scene with Gaussians of millimetres may be 1e-2. gsplat's kernels stand beside ours
+on a camera's Gaussians, in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians of
+CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
+parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median
+time. In the table `lanes` is the lane efficiency, `longest` the longest tile over the mean. Tiles of a CPU have 16 rays and so fill half a
+warp.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -22,6 +23,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,6 +54,7 @@ from nurec_lite.peer.rasterize import load_peer
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.stages import Stages
 
+SCRIPT = "benchmarks/render/bench_render.py"
 PHASES = ("project", "tile", "forward", "backward")
 
 
@@ -70,7 +73,7 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
         for stages in sets.values():
             stages.close()
     return {
-        "command": shlex.join(["python", "benchmarks/render/bench_render.py", *args.arguments]),
+        "command": shlex.join(["python", args.script, *args.arguments]),
         "environment": environment(device) | ({"gsplat": str(peer.__version__)} if peer else {}),
         "peer": why,
         "load_average_before": load, "cores_busy_with_others": others.cores(),
@@ -196,13 +199,27 @@ def _line(name: str, row: dict[str, Any], width: int) -> str:
     return f"{name:{width}}{ms}{pairs}{lanes:>7}{rates['forward'] / 1e9:9.3f}{rates['backward'] / 1e9:8.3f}{longest:>9}"
 
 
+def compared(report: dict[str, Any], phase: str, pairs: Sequence[tuple[str, str]]) -> str:
+    """A line for every view and pair of sets of options: what the second makes of the first's time."""
+    lines = []
+    for view in report["views"]:
+        for before, after in pairs:
+            rows = [view["rows"][f"own {name}".strip()] for name in (before, after)]
+            known = [row["ms"][phase]["median"] for row in rows if row["status"] is None]
+            told = f"{known[0]:.3f} -> {known[1]:.3f} ms" if len(known) == 2 else "not timed"
+            lines.append(f"{view['workload']}, {view['sensor']}: {phase} {told} by {after or 'none'}")
+    return "\n".join(lines)
+
+
 # ---- the command
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser(about: str | None, sets: Sequence[str]) -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_arguments(p)
-    p.add_argument("--opt", nargs="+", default=[""], metavar="A,B", help="sets of options, '' is none (one set: none)")
+    p.add_argument(
+        "--opt", nargs="+", default=list(sets), metavar="A,B", help="sets of options, '' is none (%(default)s)"
+    )
     p.add_argument(
         "--peer", action=argparse.BooleanOptionalAction, help="gsplat beside ours (if it is installed and can run)"
     )
@@ -213,9 +230,15 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-def main(arguments: list[str]) -> None:
-    args = parser().parse_args(arguments)
-    args.arguments = arguments
+def main(
+    arguments: list[str],
+    script: str = SCRIPT,  # that the report names
+    about: str | None = __doc__,
+    sets: Sequence[str] = ("",),  # of options, unless --opt names others
+    pairs: Sequence[tuple[str, str]] = (),  # of these: whose backward passes stand beside one another at the end
+) -> None:
+    args = parser(about, sets).parse_args(arguments)
+    args.arguments, args.script = arguments, script
     with mended("train"):
         gpu = choose_device(args.device).type == "cuda"
         args.size = size_of(args)
@@ -225,6 +248,9 @@ def main(arguments: list[str]) -> None:
         if args.out:
             write_text(args.out, json.dumps(report, indent=1) + "\n")
     print(text(report))
+    told = [pair for pair in pairs if set(pair) <= set(args.opt)]
+    if told:
+        print("", compared(report, "backward", told), sep="\n")
     if any((row["status"] or "").startswith("disagrees") for view in report["views"] for row in view["rows"].values()):
         sys.exit(1)
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks/render/bench_render.py times: our stages with any options. Each contender renders one view again and again, range by range.
+"""What benchmarks/render/bench_render.py times: our stages with any options. Each contender renders one view again and again, range by
+range.
 
 A contender's ranges are `project`, `tile`, `blend` (forward) and `step/backward/render` (backward), as the trainer calls them. Before the
 last two the GPU gets copies to do, so that the host queues ahead and the ranges hold the GPU's time alone.
@@ -21,7 +22,6 @@ from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.training.baseline import collected
 from nurec_lite.training.stages import Stages
 
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
@@ -88,7 +88,7 @@ class Own:
         """With a seed: of Gaussians whose means are `nudged`."""
         self.stages, self.view, self._sky = stages, workload.views[sensor], workload.scene.sky.detach()
         with torch.no_grad():
-            (gaussians,) = collected(stages, workload.scene, (self.view,))
+            (gaussians,) = stages.gather(stages, workload.scene, (self.view,)).gaussians
         self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))
         self._upstream: list[Tensor] | None = None
 

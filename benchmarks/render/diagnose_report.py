@@ -2,8 +2,8 @@
 """What ncu counted in the instances of a backward kernel, lidar beside camera: diagnosis.md and diagnosis.json.
 
 diagnosis.json holds `format` (1), `command`, `tool_version`, `environment`, `notes`, `camera_over_lidar` (means of the instances, null
-where one was not measured) and `instances`: name, sensor, what benchmarks/render/diagnose_child.py says of it (`about`, with its pair counts; null
-if unknown) and `kernel`, whose keys are the fields of nurec_lite.profiling.ncu.kernel.Kernel.
+where one was not measured) and `instances`: name, sensor, what benchmarks/render/diagnose_child.py says of it (`about`, with its pair
+counts; null if unknown) and `kernel`, whose keys are the fields of nurec_lite.profiling.ncu.kernel.Kernel.
 """
 
 from collections.abc import Callable, Sequence

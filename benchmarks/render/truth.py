@@ -25,6 +25,7 @@ from nurec_lite.splat.reference import SLAB
 from nurec_lite.splat.render import local_directions
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 ROUNDING = 64 * 2.0**-24  # of a colour in float32: so much of the sum of its terms' sizes
@@ -127,7 +128,7 @@ def truth(
 ) -> Rendered:
     exact, total = problem.double(), None
     for part in groups(problem.pairs, most):
-        found = rendered(Stages(), replace(exact, pairs=part))
+        found = rendered(reference_stages(), replace(exact, pairs=part))
         total = found if total is None else _joined(total, found, part)
     assert total is not None
     return total

@@ -103,7 +103,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
         stages.close()
     costs = {name: range_us(recorder, device) for name, recorder in recorders(device).items()}
     shares = {name: {"us_a_range": us, "share_of_a_step": us * ranges / (1e3 * step_ms)} for name, us in costs.items()}
-    return conditions("bench_ranges", config, state, args) | {
+    return conditions("step/bench_ranges", config, state, args) | {
         "step_ms": step_ms, "ranges_a_step": ranges, "recorders": shares
     }  # fmt: skip
 

@@ -35,6 +35,7 @@ from nurec_lite.readers import open_capture
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.training.step import step
 
 Mark = torch.cuda.Event | float
 ROWS = 25  # of kernels that are printed; the file has all
@@ -60,7 +61,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
 
 def iteration(stages: Stages, state: TrainState) -> None:
     """One turn of the loop of nurec_lite.train."""
-    finish(state, stages.step(stages, state, stages.next_batch(state.plan, state.step)))
+    finish(state, step(stages, state))
 
 
 def finish(state: TrainState, result: StepResult) -> None:
@@ -78,11 +79,11 @@ def window(stages: Stages, state: TrainState, steps: int) -> dict[str, Any]:
     begin = time.perf_counter()
     for _ in range(steps):
         start = time.perf_counter()
-        batch = stages.next_batch(state.plan, state.step)
+        shots = stages.next_batch(state.plan, state.step)
         batches.append(1e3 * (time.perf_counter() - start))
-        n_rays += 0 if batch.sweep is None else len(batch.sweep)
+        n_rays += sum(len(shot.sweep) for shot in shots.sweeps)
         first = mark(device)
-        result = stages.step(stages, state, batch)
+        result = stages.attempt(stages, state, stages.place(stages, state, shots))
         marks.append((first, mark(device)))
         finish(state, result)
     wall = 1e3 * (time.perf_counter() - begin)

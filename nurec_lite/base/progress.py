@@ -48,7 +48,8 @@ class Bar:
     ) -> None:
         if row is None:
             return
-        known = f"PSNR {row['psnr']:.2f} dB, range {row.get('range', 0):.2f} m, {row['gaussians']:.0f} Gaussians"
+        psnr = f"PSNR {row['psnr']:.2f} dB, " if "psnr" in row else ""  # after a step without images there is none
+        known = f"{psnr}range {row.get('range', 0):.2f} m, {row['gaussians']:.0f} Gaussians"
         self.bar.set_postfix_str(f"step {row['step']:.0f}: {known}", refresh=False)
         self.bar.update((row["step"] if self.by_steps else min(row["seconds"], self.bar.total)) - self.bar.n)
 

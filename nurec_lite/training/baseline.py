@@ -68,7 +68,8 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
     """Weighted sum of all terms, and the terms; several images or sweeps count by their mean."""
     weights, scene = state.config.loss, state.scene
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
-    terms = {"image": mean([stages.image_loss(seen, target, weights.ssim) for seen, target in pairs])}
+    images = [stages.image_loss(seen, target, weights.ssim) for seen, target in pairs]
+    terms = {"image": mean(images)} if images else {}
     sweeps = [lidar_loss(r, shot.sweep) for r, shot in zip(rendered.returns, shots.sweeps, strict=True)]
     terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
     activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated

@@ -12,11 +12,14 @@ from torch import Tensor
 
 from nurec_lite.base.transfer import Arrival
 
-Row = dict[str, float]  # step, seconds, gaussians, psnr (dB, of training images), and every loss term by its name
+Row = dict[
+    str, float
+]  # step, seconds, gaussians, psnr (dB, of training images, if there were any), and every loss term by its name
 
 
 READ_EVERY = 0.5  # seconds of training between two readings
-_FAILED = "failed"  # not a term: 1 if the step was in vain and is done again
+_MSE = "mse"  # not a term: rows have the PSNR that follows from it
+_FAILED = "failed"  # likewise: 1 if the step was in vain and is done again
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,14 @@ class History:
         step: int,
         seconds: float,
         gaussians: int,
-        mse: Tensor,  # [] of the step's image
+        mse: Tensor | None,  # [] of the step's images; None without one
         terms: dict[str, Tensor],  # [] each
         failed: Tensor | None = None,  # [] not 0: the step was in vain and is done again, so its figures do not count
     ) -> Row | None:
         """Notes a step. Its figures stay on the device until the next reading. Returns what has come of those before, as `read` does,
         without waiting."""
-        named = {"mse": mse} | terms | ({} if failed is None else {_FAILED: failed.to(mse)})
+        named = terms | ({} if mse is None else {_MSE: mse})
+        named |= {} if failed is None else {_FAILED: failed.float()}
         self._unread.append(_Step(step, seconds, gaussians, tuple(named), torch.stack(list(named.values()))))
         if seconds - self._read_at >= READ_EVERY:
             self._send()
@@ -84,9 +88,9 @@ class History:
         keep = min(0.98, s.step / (s.step + 10))
         for name, value in values.items():
             self._means[name] = keep * self._means.get(name, value) + (1 - keep) * value
-        means = {name: value for name, value in self._means.items() if name != "mse"}
-        psnr = -10 * math.log10(max(self._means["mse"], 1e-10))
-        row = {"step": s.step, "seconds": s.seconds, "gaussians": s.gaussians, "psnr": psnr} | means
+        means = {name: value for name, value in self._means.items() if name != _MSE}
+        psnr = {"psnr": -10 * math.log10(max(self._means[_MSE], 1e-10))} if _MSE in self._means else {}
+        row = {"step": s.step, "seconds": s.seconds, "gaussians": s.gaussians} | psnr | means
         if not self.rows or s.seconds - self.rows[-1]["seconds"] >= max(0.25, s.seconds / 400):
             self.rows.append(row)
             for listener in self.listeners:

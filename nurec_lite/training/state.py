@@ -68,6 +68,6 @@ class StepResult:
     """What the progress bar and the log show; tensors of one element, on the device."""
 
     terms: dict[str, Tensor]  # every loss term before its weight
-    mse: Tensor  # of the images, clipped to 0..1
+    mse: Tensor | None  # of the images, clipped to 0..1; None without one
     failed: Tensor | None = None  # not 0: the step changed nothing, and will be done again
     lists: tuple[Listed, ...] = ()

@@ -56,7 +56,8 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     with span("optimize"):
         stages.optimize(state)
     told = {name: term.detach() for name, term in terms.items()}
-    return StepResult(told, mean(_square_errors(rendered)), state.failed, rendered.lists)
+    errors = _square_errors(rendered)
+    return StepResult(told, mean(errors) if errors else None, state.failed, rendered.lists)
 
 
 def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
@@ -129,7 +130,9 @@ def failed(
     return before
 
 
-def mean(values: list[Tensor]) -> Tensor:  # [] of [] each
+def mean(
+    values: list[Tensor],  # [] each, one or more
+) -> Tensor:  # []
     return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 

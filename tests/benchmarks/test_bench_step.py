@@ -11,7 +11,8 @@ from tiny_capture import tiny_config, tiny_state
 
 from benchmarks.step.bench_step import iteration, main, mark, milliseconds, spread, window
 from benchmarks.step.launches import MARK, figures, profiled
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.baseline import reference_stages
+from nurec_lite.training.step import step
 
 FORWARD = "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
@@ -107,11 +108,11 @@ def test_marks_of_the_host() -> None:
 def test_steps_are_those_of_training() -> None:
     """Bitwise: the same scene after the window as after plain steps."""
     benched, plain = tiny_state(), tiny_state()
-    iteration(Stages(), benched)
-    measured = window(Stages(), benched, 2)
-    for step in range(3):
-        Stages().step(Stages(), plain, Stages().next_batch(plain.plan, step))
-        plain.step += 1
+    iteration(reference_stages(), benched)
+    measured = window(reference_stages(), benched, 2)
+    for plain.step in range(3):
+        step(reference_stages(), plain)
+    plain.step += 1
     assert benched.step == plain.step == 3
     for name, value in plain.scene.parameters().items():
         assert torch.equal(value, benched.scene.parameters()[name]), name

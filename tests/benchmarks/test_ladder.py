@@ -238,7 +238,7 @@ def test_a_disturbed_sample_is_taken_again_and_then_given_up(monkeypatch: pytest
     def attempt(rung: Rung, args: Any) -> None:
         rung.samples.append(sample_of(1.0) | {"others_cores": next(others)})
 
-    monkeypatch.setattr("ladder.attempt", attempt)
+    monkeypatch.setattr("benchmarks.ladder.ladder.attempt", attempt)
     rung, args = Rung("baseline", ()), parsed(["--others", "0.2"])
     take(rung, args)
     assert [s["others_cores"] for s in rung.samples] == [0.1] and most_others([rung]) == 0.1 and rung.error is None

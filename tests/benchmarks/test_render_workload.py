@@ -17,7 +17,6 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DataConfig
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.loop import save
-from nurec_lite.training.stages import collected
 
 CPU = torch.device("cpu")
 TINY = Size(48, 28, 8, 48, 200, 30, 100)
@@ -63,7 +62,7 @@ def sees(workload: Workload, sensor: str) -> float:
     """The largest opacity of any ray."""
     stages, view = base_stages("native", CPU), workload.views[sensor]
     with torch.no_grad():
-        (gaussians,) = collected(stages, workload.scene, (view.time_mid,))
+        (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
         pairs = stages.tile(stages.project(gaussians, view), view)
         if isinstance(view, CameraView):
             return float(stages.render_camera(gaussians, view, pairs, workload.scene.sky).opacity.max())

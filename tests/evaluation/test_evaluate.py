@@ -25,6 +25,7 @@ from nurec_lite.evaluation.metrics import psnr, to_json
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.train import run
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 IMAGE_KEYS = {"psnr", "ssim", "psnr_actors", "psnr_per_actor"}
@@ -49,7 +50,7 @@ def test_frames_of_a_subset() -> None:
 
 def test_every_frame_has_its_figures_and_their_mean_is_the_metric() -> None:
     capture = tiny_capture()
-    found = evaluate(Stages(), tiny_scene(), capture, held_out(capture))
+    found = evaluate(reference_stages(), tiny_scene(), capture, held_out(capture))
     images, sweeps = [f for f in found.frames if f.psnr is not None], [f for f in found.frames if f.psnr is None]
     assert [(f.sensor, f.index) for f in sweeps] == [("lidar", 4), ("lidar", 9)]
     assert {(f.sensor, f.index) for f in images} == {(c, i) for c in ("camera_0", "camera_1") for i in (4, 9)}
@@ -62,13 +63,13 @@ def test_every_frame_has_its_figures_and_their_mean_is_the_metric() -> None:
 
 def test_what_is_drawn_is_what_was_measured() -> None:
     capture, scene = tiny_capture(), tiny_scene()
-    found = evaluate(Stages(), scene, capture, held_out(capture))
+    found = evaluate(reference_stages(), scene, capture, held_out(capture))
     assert len(found.images) == 4 and len(found.sweeps) == 2
     for drawn, i in zip(found.images, held_out(capture).images, strict=True):
         frame = capture.images[i]
         assert (drawn.figures.sensor, drawn.figures.index) == (frame.sensor, frame.index)
         assert np.array_equal(drawn.truth, frame.load().numpy())
-        rendered = image_of(Stages(), scene, capture, frame)
+        rendered = image_of(reference_stages(), scene, capture, frame)
         assert np.abs(drawn.rendered / 255 - rendered.numpy()).max() <= 0.5 / 255 + 1e-6
         assert drawn.figures.psnr == pytest.approx(psnr(rendered, frame.load()))
 
@@ -97,7 +98,7 @@ def test_a_ray_that_meets_nothing_counts_as_80_m() -> None:
 
 def test_no_frames_give_nan() -> None:
     capture = tiny_capture()
-    found = evaluate(Stages(), tiny_scene(), capture, replace(held_out(capture), images=(), sweeps=()))
+    found = evaluate(reference_stages(), tiny_scene(), capture, replace(held_out(capture), images=(), sweeps=()))
     assert found.frames == found.images == found.sweeps == ()
     assert found.metrics.pop("psnr_per_actor") == {}
     assert all(math.isnan(value) for value in found.metrics.values())  # type: ignore[arg-type]

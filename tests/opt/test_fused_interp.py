@@ -37,7 +37,11 @@ def scene_on(device: str) -> Scene:
 
 
 def collected(scene: Scene, *times: float) -> list[WorldGaussians]:
-    return [parted.whole() for parted in FusedCollect()(scene, times)]
+    return [parted.whole() for parted in FusedCollect()(scene, on_device(scene, *times))]
+
+
+def on_device(scene: Scene, *times: float) -> Tensor:  # [Q] float64
+    return torch.tensor(times, dtype=torch.float64, device=scene.tracks.times.device)
 
 
 def middle(scene: Scene) -> float:
@@ -57,7 +61,7 @@ def assert_close(a: Tensor, b: Tensor) -> None:
 
 def test_the_option_swaps_collect() -> None:
     assert build_stages(FUSED).claims == {"collect": "fused_interp"}
-    assert build_stages(BOTH).claims == {"collect": "fused_interp", "step": "collect_once"}
+    assert build_stages(BOTH).claims == {"collect": "fused_interp", "gather": "collect_once"}
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -65,7 +69,7 @@ def test_all_present(device: str) -> None:
     scene = scene_on(device)
     time = middle(scene)
     (world,), expected = collected(scene, time), collect_gaussian_parameters(scene, time)
-    assert len(world) == len(expected) and world.time == time
+    assert len(world) == len(expected)
     for name in FIELDS:
         assert_close(getattr(world, name), getattr(expected, name))
 
@@ -91,7 +95,7 @@ def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytes
         collect = FusedCollect()
         with monkeypatch.context() as patch:
             patch.setattr(Arrival, "there", (lambda arrival: False) if late else arrived)
-            (parted,) = collect(scene, (middle(scene),))
+            (parted,) = collect(scene, on_device(scene, middle(scene)))
         assert len(parted.still_means) == (0 if late else int((scene.gaussians.node == 0).sum()))
         world = parted.whole()
         loss = sum((getattr(world, name) * torch.cos(getattr(world, name))).sum() for name in FIELDS)
@@ -141,8 +145,8 @@ def one_step(options: dict[str, dict], state: TrainState) -> tuple[dict[str, Ten
         state.optimizer.zero_grad(set_to_none=True)
 
     stages = build_stages(options, base_stages("native", torch.device("cpu")))
-    stages = replace(stages, optimize=keep, density=lambda state: None)
-    return stages.step(stages, state, stages.next_batch(state.plan, 3)).terms, found
+    stages, state.step = replace(stages, optimize=keep), 3
+    return stages.learn(stages, state, stages.feed(stages, state)).terms, found
 
 
 @pytest.mark.parametrize("options", [FUSED, BOTH])
@@ -157,11 +161,11 @@ def test_a_step_is_the_baseline_s(options: dict[str, dict]) -> None:
 
 def test_rows_of_tracks_follow_the_store() -> None:
     scene, collect = tiny_state().scene, FusedCollect()
-    n = len(collect(scene, (middle(scene),))[0])
+    n = len(collect(scene, on_device(scene, middle(scene)))[0])
     g = scene.gaussians
     scene.gaussians = type(g)(**{k: v[1:] for k, v in vars(g).items()})  # one of the background less
     (world,), expected = (
-        [p.whole() for p in collect(scene, (middle(scene),))],
+        [p.whole() for p in collect(scene, on_device(scene, middle(scene)))],
         collect_gaussian_parameters(scene, middle(scene)),
     )
     assert len(world) == n - 1
@@ -185,10 +189,10 @@ def test_a_store_in_another_order_is_an_error() -> None:
     with pytest.raises(
         OptionError, match=r"needs Gaussians in the order of their nodes.*train again, or leave the option"
     ):
-        FusedCollect()(scene, (0.2,))
+        FusedCollect()(scene, on_device(scene, 0.2))
 
 
 def test_an_activation_that_is_known_is_used() -> None:
     scene = tiny_state().scene
     local = activate(scene.gaussians)
-    assert FusedCollect()(scene, (0.2,), None, local)[0].scales is local["scales"]
+    assert FusedCollect()(scene, on_device(scene, 0.2), None, local)[0].scales is local["scales"]

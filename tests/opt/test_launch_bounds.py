@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `launch_bounds`: its field of the plan, and the registers of its instances. That they compute the same:
-tests/opt/test_split_backward.py; the sweep that chooses the bounds: tests/benchmarks/test_sweep_launch_bounds.py."""
+tests/opt/test_split_backward.py; the sweep that chooses the bounds: tests/benchmarks/test_bench_launch_bounds.py."""
 
 import re
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_capture import tiny_capture, tiny_config, tiny_state
+from tiny_capture import tiny_capture, tiny_config, tiny_shots, tiny_state
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,12 +22,8 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.native import stages as native
-from nurec_lite.native.rooms import Rooms, key_of, rounded_up
-from nurec_lite.opt import no_sync
 from nurec_lite.opt.no_sync import NoSync
-from nurec_lite.splat.views import CameraView, LidarView, camera_view
 from nurec_lite.training import in_flight
-from nurec_lite.training.baseline import to_device
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import one_step, train
 from nurec_lite.training.shots import Shots
@@ -81,13 +77,13 @@ def cramped(stages: Stages, at: set[int]) -> Stages:
     option, left = own(stages), set(at)
     start = option._start
 
-    def narrow(stages: Stages, state: TrainState, batch: Shots) -> StepResult:
+    def narrow(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         if state.step not in left:
-            return start(stages, state, batch)
+            return start(stages, state, shots)
         left.discard(state.step)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(option.rooms, "of", lambda view: 3)
-            return start(stages, state, batch)
+            return start(stages, state, shots)
 
     option._start = narrow  # type: ignore[method-assign]
     return stages
@@ -113,8 +109,8 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_stages_that_it_swaps() -> None:
     stages = stages_of(OPTIONS)
     swapped = {stage for stage, option in stages.claims.items() if option == "no_sync"}
-    assert swapped == {"project", "tile", "optimize", "density", "to_device", "settle"}
-    assert stages.wrapped == {"step"}
+    assert swapped == {"room", "upload", "relocate", "settle"}
+    assert stages.wrapped == {"attempt"}
 
 
 @pytest.mark.parametrize(
@@ -135,36 +131,20 @@ def test_slack_below_one_would_never_end() -> None:
 
 
 @pytest.mark.parametrize("rays", [128, 0])
-def test_batches_and_views_are_the_baseline_s(rays: int) -> None:
+def test_shots_and_views_are_the_baseline_s(rays: int) -> None:
     state = tiny_state()
-    batch = replace(state.plan, lidar_rays=rays).load(3)
-    mine, other = no_sync.to_device(state, batch), to_device(state, batch)
-    for a, b in zip(mine, other, strict=True):
+    state.plan, state.step = replace(state.plan, lidar_rays=rays), 3
+    mine, other = (stages.feed(stages, state) for stages in (stages_of(OPTIONS), stages_of({})))
+    assert mine.step == other.step
+    for a, b in zip(records(mine), records(other), strict=True):
         assert type(a) is type(b)
-        for f in fields(a) if a is not None else ():  # type: ignore[arg-type]
+        for f in fields(a):
             x, y = getattr(a, f.name), getattr(b, f.name)
             assert torch.equal(x, y) if isinstance(x, Tensor) else type(x) is type(y)
 
 
-# ---- room
-
-
-def test_rooms_by_hand() -> None:
-    capture, rooms = tiny_capture(), Rooms(slack=1.25)
-    first, second = (camera_view(capture, capture.images[i], "cpu") for i in (0, 2))
-    assert rooms.of(first) is None
-    rooms.learn(key_of(first), 100)
-    assert rooms.of(first) == 128 and rooms.of(second) == 128  # 125, and then up
-    rooms.learn(key_of(second), 1000)
-    assert rooms.of(first) == 128 and rooms.of(second) == 1280  # 1250 = 0b10011100010 -> 0b10100000000
-    assert key_of(first) != key_of(second)
-
-
-@pytest.mark.parametrize(
-    ("n", "up"), [(0, 0), (1, 1), (15, 15), (16, 16), (17, 18), (31, 32), (1 << 20, 1 << 20), ((1 << 20) + 1, 9 << 17)]
-)
-def test_rounding(n: int, up: int) -> None:
-    assert rounded_up(n) == up
+def records(shots: Shots) -> list[Any]:
+    return [*shots.images, *(shot.sweep for shot in shots.sweeps), *shots.views]
 
 
 # ---- the same numbers
@@ -209,7 +189,8 @@ def test_a_failed_step_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     steps(stages, state, 2)
     before = {name: value.clone() for name, value in everything(state).items() if name != "rng"}
     monkeypatch.setattr(transfer.Arrival, "there", lambda arrival: False)
-    result = cramped(stages, {2}).step(stages, state, state.plan.load(2))
+    cramped(stages, {2})
+    result = stages.attempt(stages, state, state.plan.load(2))
     assert result.failed is not None and bool(result.failed)
     for name, value in before.items():
         assert torch.equal(everything(state)[name], value), name
@@ -286,21 +267,21 @@ def test_nothing_in_a_step_asks_for_a_number() -> None:
     """After the first step; with relocation and noise."""
     state, stages = tiny_state(), stages_of(OPTIONS)
     steps(stages, state, 1)
-    batches = [state.plan.load(step) for step in range(9)]
+    loaded = [state.plan.load(step) for step in range(9)]
     with _Asks():
         for step in range(1, 9):
             state.step = step
-            stages.step(stages, state, batches[step])
+            stages.attempt(stages, state, stages.place(stages, state, loaded[step]))
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
 def test_without_it_a_step_asks() -> None:
     """So the test above can fail."""
     state, stages = tiny_state(), stages_of(WITHOUT)
-    batch = state.plan.load(3)
+    shots = state.plan.load(3)
     with _Asks(), pytest.raises(AssertionError, match="would wait for a GPU"):
         state.step = 3
-        stages.step(stages, state, batch)
+        stages.attempt(stages, state, stages.place(stages, state, shots))
 
 
 @pytest.mark.gpu
@@ -331,17 +312,36 @@ def test_too_little_room_on_a_gpu() -> None:
     state = make_state(replace(tiny_config(), device="cuda"), tiny_capture(), device)
     stages = stages_of(OPTIONS, device)
     steps(cramped(stages, {4, 5, 9}), state, 12)
-    assert own(stages).redone >= 3 and not bool(own(stages)._flag(device))
+    assert own(stages).redone >= 3 and not bool(state.failed)
     counts = {int(moments["step"]) for moments in state.optimizer.state.values()}
     assert counts == {12}
 
 
-def test_kinds_of_views_are_apart() -> None:
-    """A sweep's need says nothing of an image's."""
+def test_each_sensor_of_a_run_has_a_room_of_its_own() -> None:
     state, stages = tiny_state(), stages_of(OPTIONS)
-    steps(stages, state, 1)
-    known = own(stages).rooms._needed
-    assert len(known[CameraView]) == len(known[LidarView]) == 1
+    capture = state.plan.capture
+    steps(stages, state, 8)
+    assert set(own(stages).rooms._needed) == {sensor.name for sensor in (*capture.cameras, *capture.lidars)}
+
+
+@pytest.mark.parametrize(("images", "sweeps"), [((0, 1, 2), (0, 3)), ((0, 0), ()), ((), (1, 2))])
+def test_any_number_of_images_and_sweeps(images: tuple[int, ...], sweeps: tuple[int, ...]) -> None:
+    """Each list's need comes back for its own sensor; too little room for one of them fails the step, which is done again."""
+    config, shots = tiny_config(density=DensityConfig(every=1000)), tiny_shots(images, sweeps)
+    states, redone = [tiny_state(config), tiny_state(config)], []
+    for state, narrow in zip(states, (set(), {2}), strict=True):
+        stages = cramped(stages_of(OPTIONS), narrow)
+        for state.step in range(4):
+            stages.attempt(stages, state, shots)
+        state.step = 4
+        stages.settle(stages, state)
+        redone.append(own(stages).redone)
+        views = {
+            name for view in shots.views for name in [view.camera.name if hasattr(view, "camera") else view.lidar.name]
+        }
+        assert set(own(stages).rooms._needed) == views
+    assert redone[0] == 0 and redone[1] >= 1
+    assert_same(*states)
 
 
 # ---- its benchmark

@@ -13,12 +13,13 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from nurec_lite import opt
 from nurec_lite.backends import build_stages
+from nurec_lite.base import options
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import known_options, parameters_of
 from nurec_lite.base.paths import resource
 from nurec_lite.config import Config, to_config
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 Add = Callable[..., ModuleType]
@@ -35,7 +36,7 @@ def add(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, applied: list[tuple[str
     """Adds a fake option: a module in nurec_lite.opt and its file in a conf/opt of the test's own."""
     folder = tmp_path / "opt"
     folder.mkdir()
-    monkeypatch.setattr(opt, "resource", lambda name: tmp_path / Path(name).relative_to("conf"))
+    monkeypatch.setattr(options, "resource", lambda name: tmp_path / Path(name).relative_to("conf"))
 
     def make(
         name: str,
@@ -70,7 +71,7 @@ def composed(*overrides: str) -> Config:
 
 
 def test_without_options_the_stages_are_the_baseline() -> None:
-    assert build_stages({}) == Stages()
+    assert build_stages({}) == reference_stages()
 
 
 def test_the_project_s_own_options_are_known() -> None:
@@ -86,10 +87,10 @@ def test_an_unknown_name_is_an_error_that_lists_the_known_ones(add: Add) -> None
 
 def test_options_are_applied_in_the_order_given(add: Add, applied: list) -> None:
     add("one", swaps=("tile",))
-    add("two", swaps=("step",))
+    add("two", swaps=("learn",))
     stages = build_stages({"two": {}, "one": {}})
     assert [name for name, _ in applied] == ["two", "one"]
-    assert stages.claims == {"step": "two", "tile": "one"}
+    assert stages.claims == {"learn": "two", "tile": "one"}
 
 
 def test_options_that_claim_one_stage_are_an_error_that_names_both(add: Add) -> None:
@@ -162,7 +163,7 @@ def test_all_stands_alone(add: Add) -> None:
 def test_all_is_another_list_on_another_kind_of_machine(add: Add, applied: list) -> None:
     add("one")
     add("two")
-    build_stages({"all": {"cpu": ["one"], "cuda": ["two"]}}, Stages(device="cuda"))
+    build_stages({"all": {"cpu": ["one"], "cuda": ["two"]}}, reference_stages("cuda"))
     assert [name for name, _ in applied] == ["two"]
 
 
@@ -226,6 +227,6 @@ def test_all_leaves_out_what_needs_compiled_kernels(
     """With ops=reference; nobody asked for those options by name."""
     listed = {"all": {"cpu": ["collect_once", "fused_interp", "no_sync", "split_backward", "launch_bounds"]}}
     caplog.set_level("INFO")
-    stages = build_stages(listed, Stages())
+    stages = build_stages(listed, reference_stages())
     assert set(stages.claims.values()) == {"collect_once", "fused_interp"}
     assert "+opt=all leaves out split_backward: it changes compiled kernels" in caplog.text

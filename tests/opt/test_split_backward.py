@@ -35,7 +35,8 @@ from nurec_lite.native import ops
 from nurec_lite.native import stages as native
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, BackwardPlan
 from nurec_lite.splat.tiles import PairList
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.baseline import reference_stages
+from nurec_lite.training.step import step
 from scripts.sanitize import MANY_TILES, filled_up
 
 NAMES = ("split_backward", "launch_bounds", "shared_memory")
@@ -125,7 +126,7 @@ def test_it_needs_compiled_kernels() -> None:
     with pytest.raises(
         OptionError, match="'split_backward' cannot run here: it changes compiled kernels; use ops=native"
     ):
-        build_stages(SPLIT, Stages())
+        build_stages(SPLIT, reference_stages())
 
 
 # ---- the kernels
@@ -262,6 +263,6 @@ def test_training_on_a_cpu_is_bitwise_the_baseline_s(names: tuple[str, ...]) -> 
         state = tiny_state()
         stages = build_stages(options, base_stages("native", torch.device("cpu")))
         for state.step in range(2):
-            stages.step(stages, state, stages.next_batch(state.plan, state.step))
+            step(stages, state)
         trained.append(state.scene.parameters())
     assert all(torch.equal(trained[0][name], value) for name, value in trained[1].items())

@@ -4,15 +4,18 @@
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_config, tiny_state
+from torch import Tensor
 
 from nurec_lite.backends import build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.opt.workers import LoaderProcesses
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import Stages
@@ -35,13 +38,22 @@ def loader() -> Iterator[LoaderProcesses]:
 
 
 def assert_same(a: Shots, b: Shots) -> None:
-    assert (a.step, a.image_index, a.sweep_index) == (b.step, b.image_index, b.sweep_index)
-    assert torch.equal(a.image, b.image)
-    assert (a.sweep is None) == (b.sweep is None)
-    if a.sweep is not None and b.sweep is not None:
-        for f in fields(a.sweep):
-            mine, other = getattr(a.sweep, f.name), getattr(b.sweep, f.name)
-            assert mine.dtype == other.dtype and torch.equal(mine, other)
+    """With their views, and with the capture's own sensors."""
+    assert a.step == b.step
+    for x, y in zip((*a.images, *a.sweeps), (*b.images, *b.sweeps), strict=True):
+        assert x.index == y.index
+    for x, y in zip(records(a), records(b), strict=True):
+        assert type(x) is type(y)
+        for name in (f.name for f in fields(x)):
+            mine, other = getattr(x, name), getattr(y, name)
+            if isinstance(mine, Tensor):
+                assert mine.dtype == other.dtype and torch.equal(mine, other)
+            elif name in ("camera", "lidar"):
+                assert mine is other
+
+
+def records(shots: Shots) -> list[Any]:
+    return [*shots.images, *(shot.sweep for shot in shots.sweeps), *shots.views]
 
 
 def alive(loader: LoaderProcesses) -> list[bool]:
@@ -53,7 +65,7 @@ def test_the_option_swaps_one_stage() -> None:
     stages = build_stages({"workers": parameters_of("workers")})
     assert stages.claims == {"next_batch": "workers"}
     others = {f.name for f in fields(Stages)} - {"next_batch", "claims", "closers"}
-    assert all(getattr(stages, name) is getattr(Stages(), name) for name in others)
+    assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in others)
     stages.close()
 
 
@@ -116,6 +128,6 @@ def test_training_is_bitwise_the_same(tmp_path: Path) -> None:
             stages.close()
         return state
 
-    plain, option = trained(Stages()), trained(build_stages({"workers": parameters_of("workers")}))
+    plain, option = trained(reference_stages()), trained(build_stages({"workers": parameters_of("workers")}))
     for name, value in plain.scene.parameters().items():
         assert torch.equal(value, option.scene.parameters()[name]), name

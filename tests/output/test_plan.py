@@ -12,7 +12,7 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.output.plan import make_plan
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.baseline import reference_stages
 
 
 def test_all_sensors_and_all_frames_unless_told() -> None:
@@ -46,8 +46,8 @@ def test_the_moment_of_a_frame_renders_that_frame() -> None:
     capture = tiny_capture()
     frame = capture.images[8]
     plan = make_plan(RenderConfig(times=[frame.time_mid], sensors=[frame.sensor]), capture)
-    image = image_of(Stages(), tiny_scene(), capture, plan.images[frame.sensor][0].frame)
-    torch.testing.assert_close(image, image_of(Stages(), tiny_scene(), capture, frame), rtol=0, atol=1e-3)
+    image = image_of(reference_stages(), tiny_scene(), capture, plan.images[frame.sensor][0].frame)
+    torch.testing.assert_close(image, image_of(reference_stages(), tiny_scene(), capture, frame), rtol=0, atol=1e-3)
 
 
 def test_a_lidar_without_sweeps_is_left_out_unless_it_is_named() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rounding import assert_pictures_alike
 from tiny_capture import tiny_capture, tiny_scene
 from torch import Tensor
 
@@ -24,8 +25,8 @@ from nurec_lite.render import render, rendered_sweep
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import scene_to
-from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import render_sweep
 
 with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="needs the extra `video`")
@@ -36,7 +37,7 @@ def reconstruction(
 ) -> Reconstruction:
     config = RenderConfig(checkpoint="none.pt", out=str(out), device="cpu", **keys)
     return Reconstruction(
-        config, Stages(), scene or tiny_scene(), capture or tiny_capture(), torch.device("cpu"), {}, []
+        config, reference_stages(), scene or tiny_scene(), capture or tiny_capture(), torch.device("cpu"), {}, []
     )
 
 
@@ -58,7 +59,7 @@ def test_own_frames_are_what_evaluate_renders_bitwise(tmp_path: Path) -> None:
     assert names(tmp_path) == [f"camera_{c}_{k:04d}.png" for c in (0, 1) for k in (4, 9)]
     assert capture.split is not None
     for frame in (capture.images[i] for i in capture.split.test_images):
-        expected = to_picture(image_of(Stages(), scene, capture, frame))
+        expected = to_picture(image_of(reference_stages(), scene, capture, frame))
         np.testing.assert_array_equal(picture(tmp_path / f"{frame.sensor}_{frame.index:04d}.png"), expected)
 
 
@@ -69,7 +70,7 @@ def test_own_sweeps_are_rendered_along_the_measured_rays(tmp_path: Path) -> None
     frame = capture.sweeps[4]
     sweep = frame.load()
     with torch.no_grad():
-        returns = render_sweep(Stages(), scene, lidar_view(capture, frame, sweep, "cpu"))
+        returns = render_sweep(reference_stages(), scene, lidar_view(capture, frame, sweep, "cpu"))
     with np.load(tmp_path / "lidar_0004.npz") as file:
         np.testing.assert_array_equal(file["ranges"], returns.median.numpy())
         np.testing.assert_array_equal(file["directions"], sweep.directions.numpy())
@@ -107,8 +108,8 @@ def test_a_shift_renders_what_a_rig_that_drove_there_sees(tmp_path: Path) -> Non
     render(reconstruction(tmp_path / "driven", capture=driven, **keys))
     render(reconstruction(tmp_path / "plain", **keys))
     shifted, other, plain = (picture(tmp_path / n / "camera_0_0004.png") for n in ("shifted", "driven", "plain"))
-    np.testing.assert_array_equal(shifted, other)
-    assert (shifted != plain).any()
+    assert_pictures_alike(shifted, other)
+    assert (shifted != plain).mean() > 0.1
 
 
 def test_times_render_every_sensor_at_each_moment(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ def test_times_render_every_sensor_at_each_moment(tmp_path: Path) -> None:
 def test_a_lidar_between_sweeps_sends_the_rays_of_the_nearest(tmp_path: Path) -> None:
     capture = tiny_capture()
     shot = make_plan(RenderConfig(times=[0.47], sensors=["lidar"]), capture).sweeps["lidar"][0]
-    sweep = rendered_sweep(Stages(), tiny_scene(), capture, shot.frame)
+    sweep = rendered_sweep(reference_stages(), tiny_scene(), capture, shot.frame)
     assert shot.captured is capture.sweeps[4] and not shot.own
     assert torch.equal(sweep.rays.directions, capture.sweeps[4].load().directions)
 

@@ -34,7 +34,7 @@ from nurec_lite.splat.render import CameraImage
 from nurec_lite.splat.views import CameraView, camera_view
 from nurec_lite.train import run
 from nurec_lite.training.state import TrainState
-from nurec_lite.training.step import render_frame
+from nurec_lite.training.step import render_frame, step
 
 CPU = torch.device("cpu")
 RIG = torch.eye(4, dtype=torch.float64)  # x forward, y left, z up
@@ -128,7 +128,7 @@ def seen_from_the_middle(capture: Capture, frame: ImageFrame) -> tuple[Tensor, T
 
 
 def depth_state(**weights: float) -> TrainState:
-    """As `train.make_state` gives it: batches without rays."""
+    """As `nurec_lite.training.start.make_state` gives it: shots without rays."""
     state = tiny_state(tiny_config(loss=LossWeights(**weights)))
     return replace(state, plan=replace(state.plan, lidar_rays=0))
 
@@ -140,8 +140,12 @@ def gradients_of_a_step(range_weight: float) -> tuple[dict[str, Tensor | None], 
     def note(state: TrainState) -> None:
         found.update({name: p.grad for name, p in state.scene.parameters().items()})
 
-    stages, state = replace(peer_stages(), optimize=note, density=lambda state: None), depth_state(range=range_weight)
-    result = stages.step(stages, state, stages.next_batch(state.plan, 3))
+    stages, state = (
+        replace(peer_stages(), optimize=note, density=lambda stages, state: None),
+        depth_state(range=range_weight),
+    )
+    state.step = 3
+    result = step(stages, state)
     return found, result.terms
 
 
@@ -149,7 +153,7 @@ def test_the_term_range_is_the_mean_error_of_depth_and_enters_with_its_weight() 
     (without, terms), (with_it, _) = gradients_of_a_step(0.0), gradients_of_a_step(2.0)
     state, stages = depth_state(), peer_stages()
     capture = state.plan.capture
-    frame = capture.images[state.plan.load(3).image_index]
+    frame = capture.images[state.plan.load(3).images[0].index]
     view = camera_view(capture, frame, CPU)
     depth = expected_depth(render_frame(stages, state.scene, view), view).flatten()
     pixels, z = seen_from_the_middle(capture, frame)
@@ -167,7 +171,7 @@ def test_the_term_range_is_the_mean_error_of_depth_and_enters_with_its_weight() 
 def test_a_step_without_rays_has_no_term_range() -> None:
     stages, state = peer_stages(), depth_state()
     state.config.train.lidar_rays = 0
-    assert "range" not in stages.step(stages, state, stages.next_batch(state.plan, 0)).terms
+    assert "range" not in step(stages, state).terms
 
 
 def test_a_sweep_is_loaded_once_an_image() -> None:
@@ -184,7 +188,7 @@ def test_a_sweep_is_loaded_once_an_image() -> None:
     sweeps = tuple(replace(s, load=counted(i)) for i, s in enumerate(capture.sweeps))
     state.plan = replace(state.plan, capture=replace(capture, sweeps=sweeps))
     for state.step in range(32):
-        stages.step(stages, state, stages.next_batch(state.plan, state.step))
+        step(stages, state)
     assert capture.split is not None
     assert loads == dict.fromkeys(capture.split.train_sweeps, 2)  # two cameras
 
@@ -192,7 +196,7 @@ def test_a_sweep_is_loaded_once_an_image() -> None:
 def test_training_lowers_both_terms_and_relocates() -> None:
     stages, state, terms = peer_stages(), depth_state(), []
     for state.step in range(32):
-        terms.append(stages.step(stages, state, stages.next_batch(state.plan, state.step)).terms)
+        terms.append(step(stages, state).terms)
     for name in ("image", "range"):
         first, last = (torch.stack([t[name] for t in part]).mean() for part in (terms[:16], terms[16:]))
         assert last < 0.9 * first, name

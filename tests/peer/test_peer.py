@@ -37,7 +37,7 @@ from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, camera_view
 from nurec_lite.train import run
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.step import render_frame
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -141,7 +141,7 @@ def still_view(capture: Capture, number: int) -> CameraView:
 def test_poses_of_tracks_get_the_gradients_that_they_get_from_ours() -> None:
     weight, scene, found = torch.rand(24, 40, 3), scene_with_a_car(), []
     poses = [scene.track_translations.requires_grad_(), scene.track_quaternions.requires_grad_()]
-    for stages in (Stages(), peer_stages()):
+    for stages in (reference_stages(), peer_stages()):
         image = render_frame(stages, scene, still_view(tiny_capture(), 8)).colour
         found.append(torch.autograd.grad((weight * image).sum(), poses))
     for mine, theirs in zip(*found, strict=True):
@@ -173,15 +173,18 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 def test_an_option_for_a_stage_of_the_peer_is_an_error_that_names_both() -> None:
-    for stage in ("project", "tile", "render_camera", "render_lidar", "step"):
+    for stage in ("project", "tile", "render_camera", "render_lidar", "loss"):
         with pytest.raises(OptionError, match=rf"'render=gsplat' and 'other' both replace the stage '{stage}'"):
             peer_stages().swap("other", **{stage: print})
-    assert peer_stages().swap("other", loss=print, optimize=print, collect=print, density=print).optimize is print
+    free = ("image_loss", "gather", "collect", "optimize", "density", "attempt", "place")
+    assert peer_stages().swap("other", **dict.fromkeys(free, print)).optimize is print
     assert build_stages({"workers": {"count": 1, "ahead": 1}}, peer_stages()).claims["next_batch"] == "workers"
 
 
 def test_our_stages_have_lidar_whatever_claims_them() -> None:
-    assert Stages().renders_lidar and Stages().swap("split_backward", render_lidar=print).renders_lidar
+    assert (
+        reference_stages().renders_lidar and reference_stages().swap("split_backward", render_lidar=print).renders_lidar
+    )
     assert not peer_stages().renders_lidar and not peer_stages().wrap(render_lidar=lambda inner: inner).renders_lidar
 
 
@@ -190,7 +193,7 @@ def test_our_stages_have_lidar_whatever_claims_them() -> None:
 
 def on_gpu(gaussians: WorldGaussians) -> WorldGaussians:
     single = to_float32(gaussians)
-    return replace(single, **{f.name: getattr(single, f.name).to(GPU) for f in fields(single) if f.name != "time"})
+    return replace(single, **{f.name: getattr(single, f.name).to(GPU) for f in fields(single)})
 
 
 def far_and_small(coefficients: int = 9) -> tuple[WorldGaussians, CameraView, Tensor]:

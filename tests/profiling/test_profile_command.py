@@ -243,7 +243,7 @@ def test_torch(run: Run, keys: list[str], tmp_path: Path) -> None:
     summary = read_summary(tmp_path / "out/summary.json")
     assert summary.steps == 2 and len(summary.step_times_ms) == 2 and summary.gpu_busy is None
     times = {r.name: r for r in summary.ranges}
-    assert {"step", "step/next_batch", "step/render_camera/collect/interpolate", "step/backward"} <= set(times)
+    assert {"step", "step/next_batch", "step/collect/interpolate", "step/backward"} <= set(times)
     assert times["step/render_lidar"].count == 1
     inner = [r.cpu_ms or 0 for r in summary.ranges if r.name.count("/") == 1]
     assert 0 < sum(inner) < (times["step"].cpu_ms or 0)
@@ -283,7 +283,7 @@ def test_lines_that_wait(keys: list[str], monkeypatch: pytest.MonkeyPatch) -> No
     (line,) = told["lines"]
     assert code == 0 and told["lines"][line] == 2
     file, number = line.split(":")
-    assert file == "nurec_lite/train.py"
+    assert file == "nurec_lite/training/loop.py"
     assert "history.add(" in (ROOT / file).read_text().splitlines()[int(number) - 1]
     assert lines_a_step({"b:2": 1, "a:1": 4}, 2) == ("a:1 (2 a step)", "b:2 (0.5 a step)")
 

@@ -1,37 +1,94 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One name in six places: an option X has a configuration, a module, a test, a benchmark and a row in the README."""
+"""One name in six places: an option X has a configuration, a module, its own code, a test, a benchmark and a row in the README."""
 
+import inspect
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
+
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.options import parameters_of
+from nurec_lite.training.stages import Stages
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURED = sorted(p.stem for p in (ROOT / "conf/opt").glob("*.yaml") if p.stem != "all")
-BENCHMARKS = {  # those with another name
-    "fused_interp": "bench_interpolate",  # called after the stage, whose other versions it times, too
-    **dict.fromkeys(("split_backward", "launch_bounds", "shared_memory"), "sweep_launch_bounds"),  # one table
-}
 MODULES = sorted(p.stem for p in (ROOT / "nurec_lite/opt").glob("*.py") if not p.stem.startswith("_"))
+PLACES = ("conf/opt/{}.yaml", "nurec_lite/opt/{}.py", "tests/opt/test_{}.py", "benchmarks/opt/bench_{}.py")
 
 
 def test_there_are_options() -> None:
-    assert CONFIGURED and MODULES
+    assert CONFIGURED and CONFIGURED == MODULES
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-@pytest.mark.parametrize("place", ["nurec_lite/opt/{}.py", "tests/test_{}.py", "benchmarks/{}.py"])
+@pytest.mark.parametrize("place", PLACES)
 def test_option_has_its_file(name: str, place: str) -> None:
-    subject = BENCHMARKS.get(name, f"bench_{name}") if place.startswith("benchmarks") else name
-    assert (ROOT / place.format(subject)).is_file()
+    """And that file says its name."""
+    text = (ROOT / place.format(name)).read_text()
+    assert re.search(rf"\b{name}\b", text)
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
 def test_option_has_a_row_in_the_readme(name: str) -> None:
     readme = (ROOT / "README.md").read_text()
-    assert re.search(rf"^\|.*`{name}`", readme, re.MULTILINE), f"no table row of README.md names `{name}`"
+    assert re.search(rf"^\| `{name}` \|", readme, re.MULTILINE), f"no table row of README.md begins with `{name}`"
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_module_has_its_configuration(name: str) -> None:
-    assert name in CONFIGURED
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_option_s_benchmark_says_how_it_is_called(name: str) -> None:
+    place = PLACES[-1].format(name)
+    assert f"python {place}" in (ROOT / place).read_text()
+
+
+# ---- its own code
+
+
+def applied(name: str) -> tuple[Stages, Stages]:
+    """Compiled stages with what the option requires, and with the option as well."""
+    base, needed = base_stages("native", torch.device("cpu")), requirements(name)
+    without = build_stages({n: parameters_of(n) for n in needed}, base)
+    return without, build_stages({n: parameters_of(n) for n in (*needed, name)}, base)
+
+
+def requirements(name: str) -> tuple[str, ...]:
+    """In an order in which they can be applied."""
+    found: list[str] = []
+    for required in import_module(f"nurec_lite.opt.{name}").REQUIRES:
+        found += [n for n in (*requirements(required), required) if n not in found]
+    return tuple(found)
+
+
+def home_of(stage: object) -> str:
+    """The module that a stage is written in."""
+    named = stage if inspect.isfunction(stage) or inspect.ismethod(stage) else type(stage)
+    return str(named.__module__)
+
+
+def own_code(name: str) -> list[str]:
+    """What the option puts into the record of stages under its name and is made of code of its own: fields of the plan, which choose
+    the instance of a kernel, and stages that are written in its module."""
+    without, with_it = applied(name)
+    found = []
+    for claimed in (what for what, option in with_it.claims.items() if option == name):
+        if claimed.startswith("plan."):
+            field = claimed.removeprefix("plan.")
+            chosen = getattr(with_it.plan, field) != getattr(without.plan, field)
+        else:
+            chosen = home_of(getattr(with_it, claimed)) == f"nurec_lite.opt.{name}"
+        found += [claimed] if chosen else []
+    return found
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_option_has_its_own_code(name: str) -> None:
+    assert own_code(name), f"'{name}' claims nothing that it does not find elsewhere"
+
+
+@pytest.mark.parametrize("name", [n for n in CONFIGURED if any(c.startswith("plan.") for c in own_code(n))])
+def test_a_field_of_the_plan_chooses_another_instance_of_a_kernel(name: str) -> None:
+    without, with_it = applied(name)
+    assert without.plan is not None and with_it.plan is not None
+    assert with_it.plan.backward != without.plan.backward

@@ -26,7 +26,7 @@ from nurec_lite.report.lidar import BOTH, CELLS, MEASURED, RENDERED, from_above,
 from nurec_lite.report.page import page
 from nurec_lite.report.parts import MAX_WIDTH, image
 from nurec_lite.report.settings import Command, commands_after_evaluate
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.baseline import reference_stages
 
 NASTY = "<b>&\"'"
 
@@ -34,7 +34,7 @@ NASTY = "<b>&\"'"
 @lru_cache(maxsize=1)
 def measured() -> Evaluation:
     capture = tiny_capture()
-    return evaluate(Stages(), tiny_scene(), capture, held_out(capture))
+    return evaluate(reference_stages(), tiny_scene(), capture, held_out(capture))
 
 
 def history(n: int = 40) -> list[dict[str, float]]:

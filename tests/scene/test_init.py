@@ -26,7 +26,7 @@ from nurec_lite.scene.init import Voxels, make_scene
 from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, assign_to_actors, lidar_points
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.views import camera_view
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.baseline import reference_stages
 
 MODEL = tiny_config().model
 DENSE = replace(
@@ -268,7 +268,7 @@ def test_the_first_render_resembles_the_images() -> None:
     for frame in capture.images[:4]:
         truth = frame.load().float() / 255
         constant = truth.mean((0, 1)).expand_as(truth)
-        gains.append(psnr(image_of(Stages(), scene, capture, frame), truth) - psnr(constant, truth))
+        gains.append(psnr(image_of(reference_stages(), scene, capture, frame), truth) - psnr(constant, truth))
     assert min(gains) > 3, gains
 
 
@@ -310,7 +310,7 @@ def test_without_sweeps_there_is_still_a_far_shell_and_the_sky() -> None:
     assert 10 < len(scene.gaussians) <= MODEL.far_points
     assert torch.equal(scene.sky, tiny_scene().sky)
     truth = capture.images[0].load()
-    assert psnr(image_of(Stages(), scene, capture, capture.images[0]), truth) > 12
+    assert psnr(image_of(reference_stages(), scene, capture, capture.images[0]), truth) > 12
 
 
 def test_points_that_no_image_sees_are_grey() -> None:

@@ -51,7 +51,6 @@ def world(still: int) -> WorldGaussians:
 
 
 def assert_same(a: WorldGaussians, b: WorldGaussians) -> None:
-    assert a.time == b.time
     for name in TENSORS:
         assert torch.equal(getattr(a, name), getattr(b, name)), name
 
@@ -60,7 +59,6 @@ def two_parts() -> PartedGaussians:
     """One that stands at (1, 2, 3), and one that moves, turned by half a turn about z."""
     one, half = tensor([1.0, 0, 0, 0]), tensor([0.0, 0, 0, 1])
     return PartedGaussians(
-        time=2.5,
         still_means=tensor([1.0, 2, 3]),
         still_quats=one,
         means=tensor([4.0, 5, 6]),
@@ -80,7 +78,7 @@ def two_parts() -> PartedGaussians:
 def test_both_parts_in_one() -> None:
     parts = two_parts()
     g = parts.whole()
-    assert len(parts) == len(g) == 2 and g.time == 2.5
+    assert len(parts) == len(g) == 2
     assert g.means.tolist() == [[1, 2, 3], [4, 5, 6]]
     assert g.quats.tolist() == g.frames.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
     assert g.velocities.tolist() == [[0, 0, 0], [7, 8, 9]]

@@ -17,6 +17,7 @@ from nurec_lite.splat.render import CameraImage
 from nurec_lite.splat.render import render_camera as render_ours
 from nurec_lite.splat.tiles import tile as tile_ours
 from nurec_lite.splat.views import CameraView
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
 
 
@@ -30,7 +31,7 @@ def rasterization(
     camera = Camera("peer", width, height, fx, fy, cx, cy, torch.eye(4, dtype=torch.float64))
     view = CameraView(invert(T_cam_world), invert(T_cam_world), 0.0, 0.0, camera)
     none = torch.zeros_like(means)
-    gaussians = WorldGaussians(0.0, means, quats, scales, opacities, none[:, None], quats, none[:, :2], none)
+    gaussians = WorldGaussians(means, quats, scales, opacities, none[:, None], quats, none[:, :2], none)
     z = means @ T_cam_world[2, :3] + T_cam_world[2, 3]
     pairs = tile_ours(project_ours(gaussians, view), view)
     out = blend(gaussians, torch.cat([colors, z[:, None]], dim=1), view.rays(), pairs, view.centre())
@@ -49,7 +50,7 @@ STANDIN = Peer(rasterization, spherical_harmonics)
 
 
 def peer_stages() -> Stages:
-    return stages_of(STANDIN)
+    return stages_of(reference_stages(), STANDIN)
 
 
 def drawn(gaussians: AnyGaussians, view: CameraView, sky: Tensor, peer: Peer = STANDIN) -> CameraImage:

@@ -15,7 +15,7 @@ from nurec_lite.config import Config, DensityConfig, ModelConfig, TrainConfig
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.optim import make_optimizer
-from nurec_lite.training.shots import ShotPlan
+from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot
 from nurec_lite.training.state import TrainState
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,8 +71,20 @@ def tiny_scene() -> Scene:
 
 
 def tiny_state(config: Config | None = None) -> TrainState:
-    """As `train.make_state` gives it for a fresh run."""
+    """As `nurec_lite.training.start.make_state` gives it for a fresh run."""
     config = config or tiny_config()
     scene, plan = tiny_scene(), ShotPlan(tiny_capture(), config.seed, config.train.lidar_rays)
     generator = torch.Generator().manual_seed(config.seed)
     return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, torch.device("cpu"))
+
+
+def tiny_shots(
+    images: tuple[int, ...],  # steps of the plan whose images are taken
+    sweeps: tuple[int, ...],  # and whose sweeps
+    lidar_rays: int = 128,
+) -> Shots:
+    """Any number of either in one step; the plan itself has one of each."""
+    plan = ShotPlan(tiny_capture(), tiny_config().seed, lidar_rays)
+    loaded_images: list[ImageShot] = [plan.load(step).images[0] for step in images]
+    loaded_sweeps: list[SweepShot] = [plan.load(step).sweeps[0] for step in sweeps]
+    return Shots(0, tuple(loaded_images), tuple(loaded_sweeps))

@@ -18,17 +18,18 @@ from nurec_lite.base.files import OutputError
 from nurec_lite.config import to_dict
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict
 from nurec_lite.training.optim import make_optimizer
-from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.step import step
 
 HISTORY = [{"step": 1, "seconds": 0.5, "gaussians": 400, "psnr": 12.5}]
 
 
 def trained() -> TrainState:
-    state, stages = tiny_state(), Stages()
-    stages.step(stages, state, stages.next_batch(state.plan, 0))
+    state, stages = tiny_state(), reference_stages()
+    step(stages, state)
     return state
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from nurec_lite.config import DensityConfig
 from nurec_lite.geometry.se3 import quat_conjugate, quat_normalize, quat_rotate
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.training.baseline import density, optimize
+from nurec_lite.training.baseline import optimize, reference_stages
 from nurec_lite.training.density import (
     DEAD_OPACITY,
     MAX_COPIES,
@@ -66,6 +66,12 @@ def moved(g: Gaussians, n_new: int = 0, seed: int = 0, **more: Any) -> Relocatio
     relocation = chosen(g, n_new, generator(seed), **more)
     assert relocation is not None
     return relocation
+
+
+def adapt(state: TrainState) -> None:
+    """Density control with either relocation."""
+    stages = replace(reference_stages(), relocate=chosen)
+    stages.density(stages, state)
 
 
 # Splitting
@@ -234,7 +240,7 @@ def test_training_keeps_the_store_in_order() -> None:
     state = tiny_state(tiny_config(density=DensityConfig(every=1, start=0.0, stop=1.0, cap=560, growth=1.05)))
     assert bool((state.scene.gaussians.node.diff() >= 0).all())
     n = len(state.scene.gaussians)
-    density(state)
+    adapt(state)
     node = state.scene.gaussians.node
     assert len(node) > n and bool((node.diff() >= 0).all()) and len(node.unique()) > 1
 
@@ -316,7 +322,7 @@ def test_the_number_grows_to_the_cap_and_not_beyond() -> None:
     state.config = replace(state.config, density=replace(state.config.density, cap=cap))
     sizes = []
     for _ in range(4):
-        density(state)
+        adapt(state)
         sizes.append(len(state.scene.gaussians))
     assert sizes == [int(1.5 * n), cap, cap, cap]
     assert all(len(getattr(state.scene.gaussians, f)) == cap for f in Gaussians.__dataclass_fields__)
@@ -325,7 +331,7 @@ def test_the_number_grows_to_the_cap_and_not_beyond() -> None:
 def test_a_cap_below_the_number_removes_nothing() -> None:
     state = trained_a_bit(cap=10)
     n = len(state.scene.gaussians)
-    density(state)
+    adapt(state)
     assert len(state.scene.gaussians) == n
 
 
@@ -345,7 +351,7 @@ def test_relocation_comes_at_its_steps_within_its_part_of_the_run(step: int, pro
     state = trained_a_bit(every=4, start=0.2, stop=0.8, cap=10_000, growth=1.1)
     state.step, state.progress = step, progress
     n = len(state.scene.gaussians)
-    density(state)
+    adapt(state)
     assert (len(state.scene.gaussians) > n) == due
 
 
@@ -399,7 +405,7 @@ def test_noise_works_on_a_parameter_and_fades_with_the_rate_of_the_means() -> No
         with torch.no_grad():
             state.scene.gaussians.opacity_logits.fill_(-12.0)
         before = state.scene.gaussians.means.detach().clone()
-        density(state)
+        adapt(state)
         steps.append((state.scene.gaussians.means.detach() - before).norm())
     assert steps[1] / steps[0] == pytest.approx(state.config.lr.means_decay, rel=0.01)
 
@@ -407,5 +413,5 @@ def test_noise_works_on_a_parameter_and_fades_with_the_rate_of_the_means() -> No
 def test_without_noise_nothing_moves() -> None:
     state = trained_a_bit(noise=0.0, start=2.0)
     before = state.scene.gaussians.means.detach().clone()
-    density(state)
+    adapt(state)
     assert torch.equal(before, state.scene.gaussians.means)

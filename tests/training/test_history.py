@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from nurec_lite.base.progress import Bar
 from nurec_lite.training.history import READ_EVERY, History, Row
 
 
@@ -58,6 +59,18 @@ def test_steps_without_some_term() -> None:
     history.add(2, 0.001, 5, torch.tensor(0.5), {})
     row = history.read()
     assert row is not None and row["range"] == 2.0 and row["psnr"] == pytest.approx(-10 * math.log10(0.5), abs=1e-5)
+
+
+def test_without_images_there_is_no_psnr_to_show() -> None:
+    history, bar = History(), Bar(steps=3, seconds=None)
+    row = history.add(1, 0.0, 5, None, {"range": torch.tensor(2.0)})
+    assert row is not None and "psnr" not in row
+    bar.show(row)
+    assert bar.bar.postfix == "step 1: range 2.00 m, 5 Gaussians"
+    history.add(2, 0.001, 5, torch.tensor(0.1), {})
+    bar.show(history.read())
+    assert bar.bar.postfix == "step 2: PSNR 10.00 dB, range 2.00 m, 5 Gaussians"
+    bar.close()
 
 
 def test_nothing_new_is_none() -> None:

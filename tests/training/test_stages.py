@@ -3,7 +3,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any
 
 import pytest
@@ -13,10 +13,13 @@ from tiny_capture import tiny_config, tiny_state
 from nurec_lite.backends import base_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.config import TrainConfig
-from nurec_lite.training.baseline import load_batch
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.stages import Stages
+from nurec_lite.training.step import step
 
-NAMES = tuple(f.name for f in fields(Stages) if f.name not in ("device", "plan", "claims", "wrapped", "closers"))
+NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
+TWICE = ("interpolate", "collect", "room", "project", "tile")  # for the camera and for the lidar
+APART = ("relocate", "settle")  # not in every step
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
@@ -31,33 +34,38 @@ def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
 
 
 def all_counted(calls: Counter[str]) -> Stages:
-    return Stages().wrap(**{name: counted(calls, name) for name in NAMES})
+    return reference_stages().wrap(**{name: counted(calls, name) for name in NAMES})
 
 
 def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
     state = tiny_state(tiny_config(train=TrainConfig(steps=1, lidar_rays=lidar_rays)))
-    stages.step(stages, state, stages.next_batch(state.plan, 0))
+    step(stages, state)
     return state.scene.parameters()
 
 
 def test_the_stages_are_those_of_the_design() -> None:
-    """And two: how a batch gets to the device, and what the loop calls before it looks at the state."""
-    design = "interpolate collect project tile render_camera render_lidar loss optimize density step"
-    assert ["next_batch", "to_device", *design.split(), "settle"] == list(NAMES)
+    """None has a default: who makes the record names every one."""
+    design = (
+        "next_batch upload place feed activate interpolate collect gather room project tile render_camera render_lidar "
+        "image_loss loss reduce optimize learn relocate density attempt settle"
+    )
+    assert design.split() == list(NAMES)
+    with pytest.raises(TypeError, match="missing 22 required positional arguments"):
+        Stages()  # type: ignore[call-arg]
 
 
 def test_a_swap_replaces_one_stage_and_records_who_did_it() -> None:
     def other(*args: Any) -> Any: ...
 
-    stages = Stages().swap("mine", tile=other)
+    stages = reference_stages().swap("mine", tile=other)
     assert stages.tile is other
     assert stages.claims == {"tile": "mine"}
-    assert all(getattr(stages, name) is getattr(Stages(), name) for name in NAMES if name != "tile")
-    assert Stages().claims == {}
+    assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in NAMES if name != "tile")
+    assert reference_stages().claims == {}
 
 
 def test_two_options_that_claim_one_stage_are_an_error_that_names_both_and_the_stage() -> None:
-    stages = Stages().swap("first", tile=print, project=print)
+    stages = reference_stages().swap("first", tile=print, project=print)
     with pytest.raises(OptionError, match=r"'first' and 'second' .* stage 'project'"):
         stages.swap("second", interpolate=print, project=len)
     assert set(stages.swap("second", interpolate=print).claims) == {"tile", "project", "interpolate"}
@@ -65,7 +73,7 @@ def test_two_options_that_claim_one_stage_are_an_error_that_names_both_and_the_s
 
 def test_an_unknown_stage_cannot_be_swapped() -> None:
     with pytest.raises(TypeError, match="nonsense"):
-        Stages().swap("mine", nonsense=print)
+        reference_stages().swap("mine", nonsense=print)
 
 
 def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap() -> None:
@@ -83,18 +91,18 @@ def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap()
 
         return wrapper
 
-    stages = Stages().swap("option", density=lambda state: order.append("swapped"))
+    stages = reference_stages().swap("option", density=lambda stages, state: order.append("swapped"))
     stages = stages.wrap(density=named("first")).wrap(density=named("second"))
-    stages.density(None)  # type: ignore[arg-type]
+    stages.density(stages, None)  # type: ignore[arg-type]
     assert order == ["second in", "first in", "swapped", "first out", "second out"]
     assert stages.claims == {"density": "option"}
 
 
 def test_a_swap_cannot_lose_a_wrapper() -> None:
-    stages = Stages().wrap(step=lambda inner: inner)
-    with pytest.raises(OptionError, match=r"'late' replaces the stage 'step', which another option wraps"):
-        stages.swap("late", step=print)
-    assert stages.swap("late", tile=print).wrapped == {"step"}
+    stages = reference_stages().wrap(learn=lambda inner: inner)
+    with pytest.raises(OptionError, match=r"'late' replaces the stage 'learn', which another option wraps"):
+        stages.swap("late", learn=print)
+    assert stages.swap("late", tile=print).wrapped == {"learn"}
 
 
 def test_fields_of_the_plan_reach_the_compiled_stages() -> None:
@@ -124,7 +132,7 @@ def test_the_reference_has_no_plan() -> None:
     with pytest.raises(
         OptionError, match="'mine' cannot run here: it changes compiled kernels; use ops=native and render=own"
     ):
-        Stages().planned("mine", tile=8)
+        reference_stages().planned("mine", tile=8)
 
 
 def test_close_ends_what_stages_have_started() -> None:
@@ -137,39 +145,48 @@ def test_close_ends_what_stages_have_started() -> None:
             self.closed += 1
 
     stage = Closing()
-    Stages().swap("mine", next_batch=stage).close()
+    reference_stages().swap("mine", next_batch=stage).close()
     assert stage.closed == 1
-    Stages().close()
+    reference_stages().close()
 
 
 def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
-    twice = ("interpolate", "collect", "project", "tile")
-    assert calls == {name: 2 if name in twice else 1 for name in NAMES if name != "settle"}
+    assert calls.pop("upload") == 4 + 10  # those of a sweep whose directions are the view's, too
+    assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", *APART)}
 
 
 def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
-    assert calls == {name: 1 for name in NAMES if name not in ("render_lidar", "settle")}
+    assert calls.pop("upload") == 4  # image, poses at start and end, time
+    assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", *APART)}
+
+
+def test_relocation_is_a_stage_that_density_calls_when_it_is_due() -> None:
+    calls: Counter[str] = Counter()
+    state, stages = tiny_state(), all_counted(calls)
+    for state.step in range(4):
+        step(stages, state)
+        assert calls["relocate"] == (state.step == 3)
 
 
 def test_wrappers_that_do_nothing_leave_the_step_as_it_is() -> None:
-    plain, wrapped = one_step(Stages()), one_step(all_counted(Counter()))
+    plain, wrapped = one_step(reference_stages()), one_step(all_counted(Counter()))
     assert all(torch.equal(plain[name], wrapped[name]) for name in plain)
 
 
 def test_a_step_changes_every_kind_of_parameter() -> None:
-    before, after = tiny_state().scene.parameters(), one_step(Stages())
+    before, after = tiny_state().scene.parameters(), one_step(reference_stages())
     unchanged = {name for name in before if torch.equal(before[name], after[name])}
     assert unchanged == set()
 
 
 def test_a_step_reports_every_term_of_the_loss() -> None:
     state = tiny_state()
-    stages = Stages()
-    result = stages.step(stages, state, load_batch(state.plan, 0))
+    stages = reference_stages()
+    result = step(stages, state)
     assert set(result.terms) == {"image", "range", "intensity", "drop", "opacity", "scale", "exposure"}
     assert all(term.shape == () and not term.requires_grad and term.isfinite() for term in result.terms.values())
     assert 0 < float(result.mse) < 1
@@ -179,8 +196,8 @@ def test_the_progress_of_the_budget_sets_the_rates() -> None:
     rates = []
     for progress in (0.0, 1.0):
         state = replace(tiny_state(), progress=progress)
-        stages = Stages()
-        stages.step(stages, state, stages.next_batch(state.plan, 0))
+        stages = reference_stages()
+        step(stages, state)
         rates.append({group["name"]: group["lr"] for group in state.optimizer.param_groups})
     lr = tiny_config().lr
     assert rates[1]["means"] == pytest.approx(rates[0]["means"] * lr.means_decay)

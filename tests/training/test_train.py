@@ -25,7 +25,9 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import Config, DataConfig, DensityConfig, TrainConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.train import choose_device, run
-from nurec_lite.training.baseline import load_batch
+from nurec_lite.training import loop
+from nurec_lite.training.baseline import next_batch as decoded
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.training.loop import train
 from nurec_lite.training.stages import Stages
@@ -53,9 +55,9 @@ def interrupted_at(step: int) -> Stages:
     def next_batch(plan: Any, at: int) -> Any:
         if at == step:
             raise PowerCutError
-        return load_batch(plan, at)
+        return decoded(plan, at)
 
-    return Stages().swap("test", next_batch=next_batch)
+    return reference_stages().swap("test", next_batch=next_batch)
 
 
 def assert_equal_states(a: TrainState, b: TrainState) -> None:
@@ -80,7 +82,7 @@ def test_a_resumed_run_is_bitwise_an_uninterrupted_one(tmp_path: Path, at: int) 
     config.train = replace(config.train, checkpoint_seconds=-1.0)  # saves before every step
     whole = make_state(config, tiny_capture(), CPU)
     n = len(whole.scene.gaussians)
-    train(Stages(), whole, tmp_path / "whole.pt")
+    train(reference_stages(), whole, tmp_path / "whole.pt")
     assert len(whole.scene.gaussians) > n
 
     cut = tmp_path / "cut.pt"
@@ -88,7 +90,7 @@ def test_a_resumed_run_is_bitwise_an_uninterrupted_one(tmp_path: Path, at: int) 
         train(interrupted_at(at), make_state(config, tiny_capture(), CPU), cut)
     resumed = make_state(replace(config, train=replace(config.train, resume=str(cut))), tiny_capture(), CPU)
     assert resumed.step == at and resumed.seconds > 0 and resumed.history.rows
-    train(Stages(), resumed, cut)
+    train(reference_stages(), resumed, cut)
     assert_equal_states(whole, resumed)
     a, b = (load_checkpoint(path, "cpu")["counters"] for path in (tmp_path / "whole.pt", cut))
     assert a["step"] == b["step"] == 12
@@ -98,14 +100,14 @@ def test_equal_seeds_train_equally_and_others_do_not(tmp_path: Path) -> None:
     states = []
     for seed in (0, 0, 1):
         states.append(make_state(tiny_config(steps=3, seed=seed), tiny_capture(), CPU))
-        train(Stages(), states[-1], tmp_path / "checkpoint.pt")
+        train(reference_stages(), states[-1], tmp_path / "checkpoint.pt")
     assert_equal_states(states[0], states[1])
     assert not torch.equal(states[0].scene.sky, states[2].scene.sky)
 
 
 def test_the_checkpoint_of_another_capture_is_refused(tmp_path: Path) -> None:
     config = tiny_config(steps=1)
-    train(Stages(), make_state(config, tiny_capture(), CPU), tmp_path / "mine.pt")
+    train(reference_stages(), make_state(config, tiny_capture(), CPU), tmp_path / "mine.pt")
     other = tiny_capture(replace(TINY, parked_cars=1))
     with pytest.raises(
         CheckpointError,
@@ -121,19 +123,19 @@ def test_the_checkpoint_of_another_capture_is_refused(tmp_path: Path) -> None:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Time that stands still but for what a step adds."""
     now = SimpleNamespace(seconds=1000.0)
-    monkeypatch.setattr(nurec_lite.train, "time", SimpleNamespace(monotonic=lambda: now.seconds))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: now.seconds))
     return now
 
 
 def idle(clock: SimpleNamespace, seconds: float, seen: list[float]) -> Stages:
     """Steps that last so long and do nothing."""
 
-    def step(stages: Stages, state: TrainState, batch: Any) -> StepResult:
+    def attempt(stages: Stages, state: TrainState, shots: Any) -> StepResult:
         clock.seconds += seconds
         seen.append(state.progress)
         return StepResult({}, torch.tensor(0.1))
 
-    return Stages().swap("test", step=step, next_batch=lambda plan, at: None)
+    return reference_stages().swap("test", attempt=attempt, feed=lambda stages, state: None)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_checkpoints_are_saved_now_and_then(
     tmp_path: Path, clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[int] = []
-    monkeypatch.setattr(nurec_lite.train, "save", lambda state, path: saved.append(state.step))
+    monkeypatch.setattr(loop, "save", lambda state, path: saved.append(state.step))
     config = tiny_config(train=TrainConfig(steps=10, checkpoint_seconds=2.5))
     train(idle(clock, 1.0, []), tiny_state(config), tmp_path / "checkpoint.pt")
     assert saved == [3, 6, 9, 10]
@@ -171,7 +173,7 @@ def test_checkpoints_are_saved_now_and_then(
 def test_a_budget_of_seconds_ends_on_time(tmp_path: Path) -> None:
     state = tiny_state(tiny_config(train=TrainConfig(seconds=0.6, lidar_rays=64)))
     begin = time.monotonic()
-    train(Stages(), state, tmp_path / "checkpoint.pt")
+    train(reference_stages(), state, tmp_path / "checkpoint.pt")
     assert state.step >= 1
     assert 0.6 <= state.seconds <= time.monotonic() - begin < 0.6 + 5  # one step more, and what else the machine does
 
@@ -183,7 +185,7 @@ def test_a_budget_of_seconds_ends_on_time(tmp_path: Path) -> None:
 def test_training_gets_clearly_better(tmp_path: Path) -> None:
     density = DensityConfig(every=20, start=0.1, stop=0.8, cap=600)
     config = tiny_config(train=TrainConfig(steps=80, lidar_rays=256), density=density)
-    stages, state, capture = Stages(), tiny_state(config), tiny_capture()
+    stages, state, capture = reference_stages(), tiny_state(config), tiny_capture()
     losses: list[float] = []
 
     def noted(inner: Callable) -> Callable:

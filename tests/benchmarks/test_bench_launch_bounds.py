@@ -14,7 +14,7 @@ import torch
 from operators import call
 from parity import SHARED as SHARED_PLAN
 
-from benchmarks.opt import bench_launch_bounds as sweep_launch_bounds
+from benchmarks.opt import bench_launch_bounds
 from benchmarks.opt.bench_launch_bounds import checked, main, measure, rounding_of
 from benchmarks.opt.sweep_report import COLUMNS, choices, comma_separated, markdown, pick_of
 from benchmarks.opt.sweep_variants import (
@@ -225,5 +225,5 @@ def test_a_variant_is_compared_and_timed(
     problem.sums.zero_()
     taken = measure(libraries, problem, 1, 3, CPU)
     assert {name: len(samples) for name, samples in taken.items()} == {"both sensors": 3, sensor: 3}
-    monkeypatch.setattr(sweep_launch_bounds, "TOLERANCE", 0.0)
+    monkeypatch.setattr(bench_launch_bounds, "TOLERANCE", 0.0)
     assert (checked(libraries[sensor].gradients(problem), expected)["status"] or "").startswith("disagrees")

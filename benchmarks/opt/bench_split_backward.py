@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the option split_backward gains: the backward pass of a view by one kernel for both sensors, and by a kernel for each.
+
+    python benchmarks/opt/bench_split_backward.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
+    python benchmarks/opt/bench_split_backward.py --workloads simulated random --sensors lidar
+    python benchmarks/opt/bench_split_backward.py --device cpu --rounds 5
+
+Arguments are those of benchmarks/render/bench_render.py, which renders every view with both sets of options in turn. Both must agree in
+outputs and gradients before either is timed. On a CPU, whose kernels know one way, the times are equal.
+"""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import sys
+
+from benchmarks.render import bench_render
+
+SETS = ("", "split_backward")
+PAIRS = (SETS,)
+
+
+def main(arguments: list[str]) -> None:
+    bench_render.main(arguments, "benchmarks/opt/bench_split_backward.py", __doc__, SETS, PAIRS)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that are equal but for rounding.
+
+Two runs of the same program on one machine agree bitwise. Not so what another machine computed and a file or a test holds, nor the same
+formula on other rows beside it: vectors are wider or narrower, what does not fill a last one goes through other instructions, sine
+and exponential come from another library, a product is added with one rounding or with two. Each of these moves a result by a unit or so
+in its last place, and the unit is that of the largest number that went into it.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+ULPS = 4  # units by which a handful of such operations moves a result
+
+
+def assert_rounded_alike(
+    found: Tensor,  # [...]
+    expected: Tensor,  # [...] stored, or computed beside other rows
+    ulps: float = ULPS,
+) -> None:
+    """To so many units in the last place of the largest number; bitwise where these are no floating-point numbers."""
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    if not expected.is_floating_point():
+        assert torch.equal(found, expected)
+        return
+    largest = float(expected.detach().abs().max()) if expected.numel() else 0.0
+    torch.testing.assert_close(found, expected, rtol=0, atol=ulps * torch.finfo(expected.dtype).eps * largest)
+
+
+def assert_pictures_alike(
+    found: np.ndarray,  # [H, W, 3] uint8
+    expected: np.ndarray,
+) -> None:
+    """Where a colour lies between two levels, rounding decides which it gets; that is seldom."""
+    off = np.abs(found.astype(int) - expected.astype(int))
+    assert off.max() <= 1 and off.mean() < 0.01
