@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share: seeds, threads, the markers `gpu` and `portable`, and the KITTI capture."""
 
+import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 # before torch is imported: a busy machine is slow enough without spinning
@@ -54,6 +56,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """A command that runs in this process sets up logging to a stream that pytest closes: what comes after the test writes elsewhere."""
+    loggers = [logging.getLogger(name) for name in (None, "nurec_lite")]
+    before = [list(logger.handlers) for logger in loggers]
+    yield
+    for logger, known in zip(loggers, before, strict=True):
+        for handler in [h for h in logger.handlers if h not in known]:
+            logger.removeHandler(handler)
 
 
 @pytest.fixture(scope="session")
