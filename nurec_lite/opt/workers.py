@@ -33,7 +33,7 @@ class _Steps(Dataset[Shots]):
         self.plan, self.first = plan, first
 
     def __getitem__(self, n: int) -> Shots:
-        return self.plan.load(self.first + n)
+        return self.plan.load(self.first + n).light()
 
     def __len__(self) -> int:
         return 1 << 40

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_vie
 SECTOR_COLUMNS = (
     8  # columns of cells that are drawn together: neighbouring rays share Gaussians, which makes a step cheaper
 )
+SMALL = 1 << 16  # bytes of a tensor
 Copy = Callable[[Tensor], Tensor]
 
 
@@ -51,11 +53,20 @@ class Shots:
         """Of the images, then of the sweeps."""
         return *(shot.view for shot in self.images), *(shot.view for shot in self.sweeps)
 
+    def light(self) -> "Shots":
+        """For another process: small tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, and half a
+        millisecond of who receives it), sensors by their names. Of use to `of` alone."""
+        shots: Any = self.copied(lambda t: t.numpy() if t.nbytes <= SMALL else t)  # type: ignore[arg-type, return-value]
+        images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in shots.images]
+        sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
+        return replace(self, images=tuple(images), sweeps=tuple(sweeps))
+
     def of(self, capture: Capture) -> "Shots":
-        """The same with the capture's own cameras and lidars, by which what is worked out once for a sensor is found again: those of
-        shots that come from another process are copies."""
-        images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera.name))) for s in self.images]
-        sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar.name))) for s in self.sweeps]
+        """What `light` gave, with tensors, and with the capture's own cameras and lidars, by which what is worked out once for a sensor is
+        found again."""
+        shots: Any = self.copied(torch.as_tensor)
+        images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera))) for s in shots.images]
+        sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar))) for s in shots.sweeps]
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
     def copied(self, copy: Copy) -> "Shots":
@@ -73,7 +84,7 @@ class Shots:
 
 def _each(value: Any, copy: Copy) -> Any:
     """Goes through the shots' own records; cameras and lidars stay where they are."""
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor | np.ndarray):
         return copy(value)
     if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView):
         return replace(value, **{f.name: _each(getattr(value, f.name), copy) for f in fields(value)})
