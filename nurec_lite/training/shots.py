@@ -18,7 +18,7 @@ SECTOR_COLUMNS = (
     8  # columns of cells that are drawn together: neighbouring rays share Gaussians, which makes a step cheaper
 )
 SMALL = 1 << 16  # bytes of a tensor
-Copy = Callable[[Tensor], Tensor]
+Copy = Callable[[Any], Any]  # of a tensor
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Shots:
     def light(self) -> "Shots":
         """For another process: small tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, and half a
         millisecond of who receives it), sensors by their names. Of use to `of` alone."""
-        shots: Any = self.copied(lambda t: t.numpy() if t.nbytes <= SMALL else t)  # type: ignore[arg-type, return-value]
+        shots: Any = self.copied(lambda t: t.numpy() if t.nbytes <= SMALL else t)
         images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))

@@ -155,7 +155,7 @@ def test_images_come_before_sweeps_whatever_their_number() -> None:
 
 
 def test_every_tensor_is_copied_and_a_shared_one_once() -> None:
-    """A sweep's directions are its view's, too; sensors stay where they are, and so do the poses that the host keeps."""
+    """A sweep's directions are its view's, too; sensors stay where they are."""
     shots, copied = tiny_shots((0, 1), (2,)), []
 
     def copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -165,7 +165,7 @@ def test_every_tensor_is_copied_and_a_shared_one_once() -> None:
     (sweep,) = shots.sweeps
     assert sweep.view.directions is sweep.sweep.directions
     found = shots.copied(copy)
-    assert same(shots, found) and len(copied) == len(set(copied)) == 2 * 4 + 10
+    assert same(shots, found) and len(copied) == len(set(copied)) == 2 * 5 + 11
     (own,) = found.sweeps
     assert own.view.directions is own.sweep.directions and own.view.directions is not sweep.view.directions
     assert (
