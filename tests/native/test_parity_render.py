@@ -63,6 +63,7 @@ from nurec_lite.native.stages import RenderPlan
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.training.step import step
 
 WIDE_LENS = (-0.1, 0.01, 0.001, -0.0005, 0.0)
 SUMS = ("track_translations", "track_quaternions", *POSES)
@@ -309,7 +310,7 @@ def trained_scene() -> Scene:
     stages = base_stages("native", CPU)
     for state.step in range(25):
         state.progress = state.step / 25
-        stages.step(stages, state, stages.next_batch(state.plan, state.step))
+        step(stages, state)
     return cast(state.scene, torch.float32)
 
 
