@@ -153,7 +153,7 @@ def test_close_ends_what_stages_have_started() -> None:
 def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
-    assert calls.pop("upload") == 4 + 10  # those of a sweep whose directions are the view's, too
+    assert calls.pop("upload") == 5 + 11  # those of a sweep whose directions are the view's, too
     assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", *APART)}
 
 
