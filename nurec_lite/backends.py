@@ -37,7 +37,7 @@ def base_stages(
         return peer_stages(stages, ops, device)
     if ops == "reference":
         return stages
-    from nurec_lite.native.stages import native_plan, native_stages  # compile kernels; the reference does without
+    from nurec_lite.native.bind import native_plan, native_stages  # compile kernels; the reference does without
 
     plan = native_plan(device)
     compiled: dict[str, Any] = native_stages(plan)

@@ -55,6 +55,7 @@ BACKWARD = (
     "split_backward,shared_memory",
     "split_backward,launch_bounds,shared_memory",
 )
+BUNDLES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
 MANY_TILES = 3000  # as kernels/render/backward_table.h has it
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
@@ -68,6 +69,10 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     *(
         (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
         for options, cameras in product((BACKWARD[1], BACKWARD[3]), ("rolling, many tiles", "global, many tiles"))
+    ),
+    *(
+        (f"model.sh_degree=0 train.steps=1 +opt=[{BUNDLES}] opt.balanced_tiles.part=16 {size}", cameras)
+        for size, cameras in product(("", "data.downscale=5"), ("rolling", "global", "learned", "distant"))
     ),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name

@@ -18,6 +18,22 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "tile_lidar(Tensor[] projection, Tensor[] grid, int columns, int max_rays, int room=-1) "
         "-> (Tensor rays, Tensor offsets, Tensor gaussians, Tensor needed)");
+    // Bundles of 32 rays of a lidar, and lists of bundles (bundle/params.h). `size`: of an image and of a bundle, in
+    // pixels; empty of a lidar, and `grid` is not looked at for an image.
+    m.def("bundle_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor azimuths)");
+    m.def(
+        "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor[] rays, Tensor[] bundles, "
+        "Tensor[] grid, int[] size, bool exact, int room=-1) -> (Tensor offsets, Tensor gaussians, Tensor needed)");
+    // Lists of bundles in parts of `length` entries at most; what is kept of them is for the backward pass.
+    m.def(
+        "render_parts(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
+        "int length) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor first, "
+        "Tensor bundle, Tensor left, Tensor rows)");
+    m.def(
+        "render_parts_backward(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, "
+        "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
+        "Tensor d_transmittance, bool ray_gradients) "
+        "-> (Tensor[] d_gaussians, Tensor d_features, Tensor[] d_rays)");
     // The last three are the BackwardPlan of render/params.h.
     m.def(
         "render(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "

@@ -9,6 +9,9 @@ namespace nurec::cuda {
 // By one kernel for both sensors.
 void shared_backward(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream);
 
+// From moments to the gradients of the Gaussians' parameters.
+void finish_moments(Staged const& p, Summed const& d, cudaStream_t stream);
+
 // By a kernel a sensor.
 void split_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan plan, cudaStream_t stream);
 void camera_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan plan,

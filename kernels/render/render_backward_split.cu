@@ -18,11 +18,15 @@ __global__ void finish_moments_kernel(Staged p, Summed d) {
 
 }  // namespace
 
+void finish_moments(Staged const& p, Summed const& d, cudaStream_t stream) {
+    if (p.g.n) finish_moments_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
+}
+
 void split_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan plan,
                     cudaStream_t stream) {
     fill_rows(p, stream);
     (p.n_features == 3 ? camera_backward : lidar_backward)(p, out, d, plan, stream);
-    finish_moments_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
+    finish_moments(p, d, stream);
 }
 
 }  // namespace nurec::cuda

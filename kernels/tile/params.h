@@ -8,6 +8,7 @@
 
 #include "../common/cells.h"
 #include "../common/device.h"
+#include "../common/lists.h"
 
 namespace nurec {
 
@@ -61,13 +62,6 @@ struct Tiles {
 
 // counts [V + 1]: places of the Gaussians' entries; the last is the number of all.
 void count_entries(TileParams const& p, Tiles const& tiles, int64_t* counts, Queue const& queue);
-
-struct Entries {
-    int64_t room;        // L: where it is too small, some entries are left out, and where it is too large, zeros
-                         // follow, which no offset covers
-    int64_t* offsets;    // [A + 1]
-    int64_t* gaussians;  // [L]
-};
 
 void list_entries(TileParams const& p, Tiles const& tiles, int64_t const* counts, Entries const& out,
                   Queue const& queue);

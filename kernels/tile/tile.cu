@@ -58,34 +58,17 @@ __global__ void count_kernel(TileParams p, Tiles all, int64_t* counts) {
     counts[i] = n;
 }
 
-__global__ void emit_kernel(TileParams p, Tiles all, int64_t const* counts, int64_t room, uint32_t* tiles,
-                            uint32_t* gaussians) {
+__global__ void emit_kernel(TileParams p, Tiles all, int64_t const* counts, int64_t room, Written out) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.v) return;
     int64_t place = counts[i];
     for_each_tile(p, all, i, [&](int64_t tile) {
         if (place < room) {
-            tiles[place] = uint32_t(tile);
-            gaussians[place] = uint32_t(p.index[i]);
+            out.tiles[place] = uint32_t(tile);
+            out.gaussians[place] = uint32_t(p.index[i]);
         }
         ++place;
     });
-}
-
-// offsets[t] is the first entry of tile t or of a later one. What is no entry has a number beyond the last tile.
-__global__ void offsets_kernel(uint32_t const* tiles, uint32_t const* sorted, int64_t n_tiles, Entries out) {
-    int64_t const e = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (e > out.room) return;
-    int64_t const before = e == 0 ? -1 : min(int64_t(tiles[e - 1]), n_tiles);
-    int64_t const here = e == out.room ? n_tiles : min(int64_t(tiles[e]), n_tiles);
-    for (int64_t t = before + 1; t <= here; ++t) out.offsets[t] = e;
-    if (e < out.room) out.gaussians[e] = here < n_tiles ? int64_t(sorted[e]) : 0;
-}
-
-int bits_for(int64_t n) {
-    int bits = 1;
-    while ((int64_t(1) << bits) < n) ++bits;
-    return bits;
 }
 
 __global__ void cells_kernel(Cells cells, int* cell, int64_t* counts) {
@@ -130,17 +113,11 @@ void count_entries(TileParams const& p, Tiles const& tiles, int64_t* counts, Que
     exclusive_sum(each, counts, p.v + 1, queue);
 }
 
-// What stays free is sorted behind the last tile: all of its bits are ones.
 void list_entries(TileParams const& p, Tiles const& tiles, int64_t const* counts, Entries const& out,
                   Queue const& queue) {
-    int64_t const room = out.room;
-    auto const array = [&] { return queue.memory.array<uint32_t>(room); };
-    uint32_t *numbers = array(), *sorted_numbers = array(), *members = array(), *sorted = array();
-    cudaMemsetAsync(numbers, 0xff, sizeof(uint32_t) * room, queue.stream);
-    cudaMemsetAsync(members, 0, sizeof(uint32_t) * room, queue.stream);
-    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, room, numbers, members);
-    if (room) sort_pairs({room, numbers, members, sorted_numbers, sorted}, bits_for(tiles.n + 1), queue);
-    offsets_kernel<<<blocks_for(room + 1), THREADS, 0, queue.stream>>>(sorted_numbers, sorted, tiles.n, out);
+    Written const w = unwritten(out.room, queue);
+    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, out.room, w);
+    sort_into_lists(w, tiles.n, out, queue);
 }
 
 void count_ray_tiles(TileParams const& p, CellTiles const& out, Queue const& queue) {

@@ -34,6 +34,8 @@ FLAGS = {  # by kind, or by file where one needs its own
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
     "count_pairs/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
+    "render_parts/parts_forward.cu": f"{_CUDA} --use_fast_math",
+    "render_parts/parts_backward.cu": f"{_CUDA} --use_fast_math",
     "render/render_forward.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_shared.cu": f"{_CUDA} --use_fast_math",

@@ -53,6 +53,23 @@ class Bounds(NamedTuple):
     high: Tensor  # [V, 2]
 
 
+class Bundles(NamedTuple):
+    """A bundles of 32 rays; the last two are about a lidar's, in B bands of elevation."""
+
+    rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
+    first: Tensor  # [B + 1] int32 first bundle of a band
+    azimuths: Tensor  # [A, 2] radians, lowest and highest of a bundle
+
+
+class Parts(NamedTuple):
+    """Of lists that were cut, what the forward pass leaves for the backward pass; S parts at most."""
+
+    first: Tensor  # [A + 1] int64 first part of a bundle
+    bundle: Tensor  # [S] int32 of a part, -1: there is no such part
+    left: Tensor  # [S, 4 + C, 32] of each ray: kernels/render_parts/params.h
+    rows: Tensor  # [N, 20] Gaussians as rays read them
+
+
 class Outputs(NamedTuple):
     """What the backward pass needs of what the forward pass gave."""
 

@@ -16,7 +16,18 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.build import library
-from nurec_lite.native.groups import ActorArrays, Bounds, GaussianArrays, Lists, MovedGrads, Outputs, RayArrays
+from nurec_lite.native.groups import (
+    ActorArrays,
+    Bounds,
+    Bundles,
+    GaussianArrays,
+    Grid,
+    Lists,
+    MovedGrads,
+    Outputs,
+    Parts,
+    RayArrays,
+)
 from nurec_lite.native.plan import BackwardPlan
 
 _RAYS = 2  # the argument `rays` of render
@@ -28,6 +39,8 @@ def load() -> None:
     torch.ops.load_library(str(library(_architecture())))
     torch.library.register_autograd("nurec_lite::render", _render_gradients, setup_context=_keep)
     torch.library.register_autograd("nurec_lite::render_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::render_parts", _parts_gradients, setup_context=_keep_parts)
+    torch.library.register_autograd("nurec_lite::render_parts_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::sh_colour", _sh_gradients, setup_context=_keep_inputs)
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_actors)
@@ -57,13 +70,41 @@ def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         next(saved), Outputs(*saved),
     )  # fmt: skip
     wants_rays = any(ctx.needs_input_grad[_RAYS])
-    d_out, d_distance, d_transmittance = (None if grad is None else grad.contiguous() for grad in grads[:3])
-    given = _or_zeros(d_out, outputs.out), d_distance, _or_zeros(d_transmittance, outputs.transmittance)
+    given = _given(grads, outputs)
     with span("render", within=BACKWARD):
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_backward(
             gaussians, features, rays, lists, view, ctx.moving, outputs, *given, wants_rays, *ctx.plan
         )
     return d_gaussians, d_features, [*(d_rays or (None, None)), None], [None] * 3, *[None] * 5
+
+
+def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    gaussians, features, rays, lists, view, ctx.moving, ctx.length = inputs
+    outputs, median, kept = output[:3], output[3], output[4:]
+    ctx.mark_non_differentiable(median, *kept)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*gaussians, features, *rays, *lists, view, *outputs, *kept)
+
+
+def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    saved = iter(ctx.saved_tensors)
+    gaussians, features, rays, lists, view, outputs, kept = (
+        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 3)), Lists(*islice(saved, 3)),
+        next(saved), Outputs(*islice(saved, 3)), Parts(*saved),
+    )  # fmt: skip
+    wants_rays = any(ctx.needs_input_grad[_RAYS])
+    given = _given(grads, outputs)
+    with span("render", within=BACKWARD):
+        d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_parts_backward(
+            gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
+        )
+    return d_gaussians, d_features, [*(d_rays or (None, None)), None], [None] * 3, *[None] * 3
+
+
+def _given(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Of the outputs; None for a distance that nothing depends on."""
+    d_out, d_distance, d_transmittance = (None if grad is None else grad.contiguous() for grad in grads[:3])
+    return _or_zeros(d_out, outputs.out), d_distance, _or_zeros(d_transmittance, outputs.transmittance)
 
 
 def _or_zeros(gradient: Tensor | None, like: Tensor) -> Tensor:
@@ -144,6 +185,45 @@ def _fake_render_backward(
     return [torch.empty_like(t) for t in gaussians], torch.empty_like(features), of_rays
 
 
+def _fake_bundle_rays(grid: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    directions, edges = Grid(*grid)
+    n, bands = directions.shape[0], edges.shape[0] + 1
+    bundles = n // 32 + min(n, bands)
+    first = edges.new_empty(bands + 1, dtype=torch.int32)
+    return first.new_empty(bundles, 32, dtype=torch.int64), first, edges.new_empty(bundles, 2)
+
+
+def _fake_list_bundles(
+    gaussians: list[Tensor], view: Tensor, projection: list[Tensor], rays: list[Tensor], bundles: list[Tensor],
+    grid: list[Tensor], size: list[int], exact: bool, room: int = -1,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    table = Bundles(*bundles).rays
+    return table.new_empty(table.shape[0] + 1), *_fake_entries(table, room)
+
+
+def _fake_render_parts(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
+    length: int,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    table, _, entries = Lists(*lists)
+    bundles, parts = table.shape[0], entries.shape[0] // length + table.shape[0]
+    kept = (
+        table.new_empty(bundles + 1), table.new_empty(parts, dtype=torch.int32),
+        features.new_empty(parts, 4 + features.shape[1], 32), features.new_empty(features.shape[0], 20),
+    )  # fmt: skip
+    return *_fake_render(gaussians, features, rays), *kept
+
+
+def _fake_render_parts_backward(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
+    length: int, kept: list[Tensor], outputs: list[Tensor], d_out: Tensor, d_distance: Tensor | None,
+    d_transmittance: Tensor, ray_gradients: bool,
+) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
+    return _fake_render_backward(
+        gaussians, features, rays, lists, view, moving, outputs, d_out, d_distance, d_transmittance, ray_gradients
+    )
+
+
 def _fake_count_pairs(
     gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], *rest: Any
 ) -> Tensor:
@@ -180,6 +260,10 @@ _FAKES = {
     "tile_lidar": _fake_tile_lidar,
     "render": _fake_render,
     "render_backward": _fake_render_backward,
+    "bundle_rays": _fake_bundle_rays,
+    "list_bundles": _fake_list_bundles,
+    "render_parts": _fake_render_parts,
+    "render_parts_backward": _fake_render_parts_backward,
     "count_pairs": _fake_count_pairs,
     "sh_colour": _fake_sh_colour,
     "sh_colour_backward": _fake_sh_colour_backward,

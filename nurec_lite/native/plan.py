@@ -24,6 +24,9 @@ class RenderPlan:
     split_backward: bool = False  # camera and lidar have backward kernels of their own; the next two are about these
     launch_bounds: bool = False  # with the register budgets of kernels/render/backward_table.h
     half_staging: bool = False  # with half the rows in shared memory
+    bundles: bool = False  # lists are those of 32 neighbouring rays, for a warp; the next two are about these
+    exact: bool = False  # they hold only what may meet a ray
+    part: int = 1 << 30  # entries; a longer list is cut into parts, a warp each
 
     @property
     def backward(self) -> BackwardPlan:

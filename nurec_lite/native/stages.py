@@ -4,19 +4,16 @@
 Letters: N Gaussians, V of them visible, R rays.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.native import ops
 from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, Lists, RayArrays
-from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
+from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
@@ -29,20 +26,6 @@ from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
 
 
-def native_plan(device: torch.device) -> RenderPlan:
-    """Of the baseline."""
-    return CUDA_PLAN if device.type == "cuda" else CPU_PLAN
-
-
-def native_stages(
-    plan: RenderPlan,
-) -> dict[str, Callable[..., Any]]:  # by the names of nurec_lite.training.stages.Stages
-    """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
-    ops.load()
-    planned = {f.__name__: partial(f, plan=plan) for f in (tile, render_camera, render_lidar)}
-    return {"project": project, **planned}
-
-
 @torch.no_grad()
 def project(
     gaussians: AnyGaussians,
@@ -52,10 +35,10 @@ def project(
     """Bounds of all Gaussians that may reach a ray of the view. With a room, the host waits for nothing: it then need not know how
     many are seen, and all others come behind them, with bounds that hold nothing."""
     grid, columns = _grid(view, gaussians.means.device)
-    found = torch.ops.nurec_lite.project(
+    index, low, high = torch.ops.nurec_lite.project(
         placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None
     )
-    return Projection(*found)
+    return Projection(index, low, high, gaussians)
 
 
 def placed(gaussians: AnyGaussians) -> GaussianArrays:

@@ -30,6 +30,7 @@ class Projection:
     index: Tensor  # [V] int64, into the Gaussians that were projected
     low: Tensor  # [V, 2] pixels, or azimuth and elevation in radians
     high: Tensor  # [V, 2] azimuths are not wrapped: low >= -2 pi, high <= 2 pi
+    gaussians: AnyGaussians | None = None  # those that were projected, for who lists them by more than their bounds
 
 
 @torch.no_grad()

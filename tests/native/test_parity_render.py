@@ -59,7 +59,7 @@ from nurec_lite.backends import base_stages
 from nurec_lite.geometry.camera import SHUTTERS
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.native.stages import RenderPlan
+from nurec_lite.native.plan import RenderPlan
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view

@@ -38,7 +38,7 @@ from torch.nn import functional as F
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.native.stages import CPU_PLAN, CUDA_PLAN, RenderPlan
+from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
 from nurec_lite.splat import tiles as reference
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.tiles import PairList

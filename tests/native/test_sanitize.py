@@ -82,7 +82,7 @@ def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str)
     config = composed("train", [*SIZE.split(), *overrides.split()])
     assert cameras in ("rolling", "global", "learned", "distant", "rolling, many tiles", "global, many tiles")
     assert (config.device, config.density.every, config.density.start) == ("cuda", 1, 0)
-    assert config.train.steps == (1 if "split_backward" in config.opt else 2)
+    assert config.train.steps == (1 if {"split_backward", "warp_cull"} & set(config.opt) else 2)
 
 
 def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:

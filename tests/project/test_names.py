@@ -3,6 +3,7 @@
 
 import inspect
 import re
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import torch
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
+from nurec_lite.native.bind import native_stages
+from nurec_lite.native.plan import RenderPlan
 from nurec_lite.training.stages import Stages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,6 +52,8 @@ def test_option_s_benchmark_says_how_it_is_called(name: str) -> None:
 def applied(name: str) -> tuple[Stages, Stages]:
     """Compiled stages with what the option requires, and with the option as well."""
     base, needed = base_stages("native", torch.device("cpu")), requirements(name)
+    if any(import_module(f"nurec_lite.opt.{n}").unavailable(base) for n in (*needed, name)):
+        base = replace(base, device="cuda")  # a record can be made without a GPU
     without = build_stages({n: parameters_of(n) for n in needed}, base)
     return without, build_stages({n: parameters_of(n) for n in (*needed, name)}, base)
 
@@ -91,4 +96,10 @@ def test_option_has_its_own_code(name: str) -> None:
 def test_a_field_of_the_plan_chooses_another_instance_of_a_kernel(name: str) -> None:
     without, with_it = applied(name)
     assert without.plan is not None and with_it.plan is not None
-    assert with_it.plan.backward != without.plan.backward
+    assert launched_by(with_it.plan) != launched_by(without.plan)
+
+
+def launched_by(plan: RenderPlan) -> tuple[object, ...]:
+    """Compiled stages of a plan, and what of it they hand to their operators beside the size of a tile."""
+    stages = [getattr(stage, "func", stage) for stage in native_stages(plan).values()]
+    return (*stages, *((plan.exact, plan.part) if plan.bundles else plan.backward))

@@ -33,8 +33,7 @@ from torch import Tensor
 from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply, quat_rotate, quat_to_matrix, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.native import stages as native
-from nurec_lite.native.plan import BackwardPlan
-from nurec_lite.native.stages import CPU_PLAN, CUDA_PLAN, RenderPlan
+from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, BackwardPlan, RenderPlan
 from nurec_lite.scene.collect import collect_gaussian_parameters
 from nurec_lite.scene.gaussians import AnyGaussians, Gaussians, PartedGaussians, WorldGaussians, log_odds
 from nurec_lite.scene.scene import Scene

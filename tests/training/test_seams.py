@@ -28,7 +28,8 @@ from nurec_lite.training.step import step
 STEPS = 5  # with a relocation in them
 ORDER = (
     "workers", "batch", "several_gpus", "resident", "pinned", "prefetch", "fused_interp", "collect_once", "no_sync",
-    "split_backward", "launch_bounds", "warp_cull", "balanced_tiles", "fused_adam", "fused_ssim", "amp", "compile", "cuda_graph",
+    "split_backward", "launch_bounds", "warp_cull", "tile_cull", "balanced_tiles", "fused_adam", "fused_ssim", "amp",
+    "compile", "cuda_graph",
 )  # fmt: skip
 Calls = Counter[str]
 StandIn = Callable[[Stages, Calls], Stages]
@@ -147,13 +148,16 @@ def listed(kind: str) -> list[str]:
 
 
 def together(calls: Calls, *names: str) -> Stages:
-    """All options of `all` for a GPU, which run on a CPU as well, and stand-ins, each at its place."""
-    record = base_stages("native", torch.device("cpu"))
+    """All options of `all` for a GPU, which run on a CPU as well, and stand-ins, each at its place. Left out are those that a CPU
+    cannot run, and what stands on them."""
+    record, real = base_stages("native", torch.device("cpu")), set[str]()
     for name in ORDER:
         if name in names:
             record = STAND_INS[name](record, calls)
         elif name in listed("cuda"):
-            record = import_module(f"nurec_lite.opt.{name}").apply(record, **parameters_of(name))
+            option = import_module(f"nurec_lite.opt.{name}")
+            if option.unavailable(record) is None and real.issuperset(option.REQUIRES):
+                record, real = option.apply(record, **parameters_of(name)), real | {name}
     return record
 
 

@@ -160,7 +160,7 @@ def test_a_step_calls_every_stage_once_a_sensor() -> None:
 def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
-    assert calls.pop("upload") == 4  # image, poses at start and end, time
+    assert calls.pop("upload") == 5  # image, poses at start and end, time, row
     assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", *APART)}
 
 

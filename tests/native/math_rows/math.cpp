@@ -2,6 +2,7 @@
 // Every function of kernels/math in double precision, for the tests beside this folder.
 #include "../../../kernels/math/actors.cuh"
 #include "../../../kernels/math/blend.cuh"
+#include "../../../kernels/math/bundle.cuh"
 #include "../../../kernels/math/covariance.cuh"
 #include "../../../kernels/math/moments.cuh"
 #include "../../../kernels/math/pose.cuh"
@@ -131,6 +132,10 @@ NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
     bool still = open > 0;
     D const weight = blend_weight(alpha, t, T, still);
     return {weight, T, D(still)};
+}
+
+NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays) {
+    return meets(f, reach, rays);
 }
 
 NUREC_FN D may_be_seen(D alpha, D t) {
@@ -326,6 +331,9 @@ NUREC_EXPORT(add_moments_alpha, moments_with<false, false>)
 NUREC_EXPORT(add_moments_alpha_moving, moments_with<true, false>)
 NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
 NUREC_EXPORT(moments_backward, parameters_of)
+
+NUREC_EXPORT(least_square, least_square<D>)
+NUREC_EXPORT(meets, may_meet)
 
 NUREC_EXPORT(reaches, may_be_seen)
 NUREC_EXPORT(blend_weight, weight_of)

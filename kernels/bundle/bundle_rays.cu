@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rays of a lidar, whatever their pattern, in bundles: by band of elevation, within a band by azimuth, 32 at a time.
+#include "../common/cells.cuh"
+#include "../common/launch.cuh"
+#include "../common/sort.h"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int AZIMUTH_BITS = 20;
+constexpr unsigned WHOLE_WARP = ~0u;
+
+__global__ void key_kernel(Cells cells, uint32_t* keys, uint32_t* numbers) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (i >= cells.n_rays) return;
+    float const* d = cells.directions + 3 * i;
+    Place<float> const at = spherical(Vec3<float>{d[0], d[1], d[2]});
+    float const turn = (at.u + float(PI)) / float(2 * PI), most = (1 << AZIMUTH_BITS) - 1;
+    uint32_t const step = uint32_t(larger(0.f, smaller(turn * float(1 << AZIMUTH_BITS), most)));
+    keys[i] = uint32_t(band_of(cells, at.v)) << AZIMUTH_BITS | step;
+    numbers[i] = uint32_t(i);
+}
+
+// Where each band begins among the sorted rays [B + 1], and among the bundles. One block.
+__global__ void bands_kernel(Cells cells, uint32_t const* keys, int* begins, int* first) {
+    for (int b = int(threadIdx.x); b <= cells.bands; b += int(blockDim.x)) {
+        int64_t low = 0, high = cells.n_rays;
+        while (low < high) {
+            int64_t const middle = (low + high) / 2;
+            if (keys[middle] >> AZIMUTH_BITS < uint32_t(b))
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        begins[b] = int(low);
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    first[0] = 0;
+    for (int b = 0; b < cells.bands; ++b)
+        first[b + 1] = first[b] + (begins[b + 1] - begins[b] + BUNDLE_RAYS - 1) / BUNDLE_RAYS;
+}
+
+// The band that has a bundle; `bands`: none.
+__device__ int band_with(int const* first, int bands, int64_t bundle) {
+    int low = 0, high = bands;
+    while (low < high) {
+        int const middle = (low + high) / 2;
+        if (first[middle + 1] <= bundle)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+// One warp a bundle.
+__global__ void fill_kernel(Cells cells, int64_t n, uint32_t const* sorted, int const* begins, int const* first,
+                            int64_t* rays, float* azimuths) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, bundle = i / BUNDLE_RAYS;
+    if (bundle >= n) return;
+    int const bands = int(cells.bands), band = band_with(first, bands, bundle);
+    int64_t const place = band < bands ? begins[band] + (bundle - first[band]) * BUNDLE_RAYS + i % BUNDLE_RAYS : 0;
+    bool const mine = band < bands && place < begins[band + 1];
+    int64_t const ray = mine ? int64_t(sorted[place]) : -1;
+    rays[i] = ray;
+    float const azimuth = mine ? atan2f(cells.directions[3 * ray + 1], cells.directions[3 * ray]) : 0.f;
+    float least = mine ? azimuth : 1e30f, most = mine ? azimuth : -1e30f;
+    for (int step = 16; step > 0; step /= 2) {
+        least = smaller(least, __shfl_xor_sync(WHOLE_WARP, least, step));
+        most = larger(most, __shfl_xor_sync(WHOLE_WARP, most, step));
+    }
+    if (i % BUNDLE_RAYS == 0) azimuths[2 * bundle] = least, azimuths[2 * bundle + 1] = most;
+}
+
+}  // namespace
+
+void bundle_rays(Cells const& cells, int64_t* rays, int* first, float* azimuths, Queue const& queue) {
+    int64_t const n = cells.n_rays, bundles = most_bundles(cells);
+    auto const array = [&] { return queue.memory.array<uint32_t>(n); };
+    uint32_t *keys = array(), *numbers = array(), *sorted_keys = array(), *sorted = array();
+    auto* begins = queue.memory.array<int>(cells.bands + 1);
+    if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(cells, keys, numbers);
+    if (n) sort_pairs({n, keys, numbers, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(cells.bands), queue);
+    bands_kernel<<<1, THREADS, 0, queue.stream>>>(cells, sorted_keys, begins, first);
+    if (!bundles) return;
+    unsigned const blocks = blocks_for(BUNDLE_RAYS * bundles);
+    fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(cells, bundles, sorted, begins, first, rays, azimuths);
+}
+
+}  // namespace nurec::cuda

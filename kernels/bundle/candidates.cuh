@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Gaussian's bounds name candidates: bundles of an image in a rectangle, bundles of a lidar in bands of elevation and
+// an interval of azimuth. A row is one of an image's grid or a band of a lidar.
+#pragma once
+
+#include "../common/cells.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+
+constexpr int BINS = 512;          // of azimuth, in which a lidar's bundles are looked up
+constexpr int RUN = 16;            // bundles of a row with bounds in common
+constexpr float SPARE = 1e-5f;     // radians: azimuths are rounded
+
+struct Interval {
+    int begin, end;
+    __device__ int size() const { return end - begin; }
+};
+
+struct Span {  // of one row; two intervals where a lidar's goes over the seam at pi
+    Interval a, b;
+    __device__ int size() const { return a.size() + b.size(); }
+    __device__ int at(int k) const { return k < a.size() ? a.begin + k : b.begin + k - a.size(); }
+};
+
+struct Candidates {
+    int row0, row1;        // inclusive
+    int column0, column1;  // of an image, inclusive
+    float from, to;        // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
+    __device__ int rows() const { return row1 - row0 + 1; }
+    __device__ int columns() const { return column1 - column0 + 1; }
+};
+
+__device__ inline int clamped(float a, int low, int high) {
+    return a > float(high) ? high : a < float(low) ? low : int(a);
+}
+
+__device__ inline int rows_of(Bundles const& b) {
+    return b.is_camera ? b.rows : int(b.cells.bands);
+}
+
+__device__ inline int row_begin(Bundles const& b, int row) {
+    return b.is_camera ? row * b.columns : b.first[row];
+}
+
+// Where a row's runs begin among all; more places than there are runs.
+__device__ inline int runs_begin(Bundles const& b, int row) {
+    return row_begin(b, row) / RUN + row;
+}
+
+// Pixel centres of bundle k lie in [w k + 0.5, w (k + 1) - 0.5].
+__device__ inline Candidates in_image(Bundles const& b, float const* low, float const* high) {
+    Candidates c = {};
+    auto const w = float(b.width), h = float(b.height);
+    c.column0 = clamped(ceilf((low[0] - (w - 0.5f)) / w), 0, b.columns);
+    c.column1 = clamped(floorf((high[0] - 0.5f) / w), -1, b.columns - 1);
+    c.row0 = clamped(ceilf((low[1] - (h - 0.5f)) / h), 0, b.rows);
+    c.row1 = clamped(floorf((high[1] - 0.5f) / h), -1, b.rows - 1);
+    if (c.columns() <= 0) c.row1 = c.row0 - 1;
+    return c;
+}
+
+__device__ inline Candidates on_sphere(Bundles const& b, float const* low, float const* high) {
+    Candidates c = {};
+    c.row0 = int(band_of(b.cells, low[1])), c.row1 = int(band_of(b.cells, high[1]));
+    if (!(low[0] <= high[0])) c.row1 = c.row0 - 1;  // what is hidden has bounds that hold nothing
+    c.from = wrap_angle(low[0]);
+    c.to = c.from + smaller(high[0] - low[0], float(2 * PI));
+    return c;
+}
+
+__device__ inline Candidates candidates_of(BundleParams const& p, int64_t i) {
+    float const *low = p.low + 2 * i, *high = p.high + 2 * i;
+    return p.bundles.is_camera ? in_image(p.bundles, low, high) : on_sphere(p.bundles, low, high);
+}
+
+__device__ inline int bin_of(float azimuth) {
+    return clamped((azimuth + float(PI)) / float(2 * PI) * float(BINS), 0, BINS - 1);
+}
+
+// A band's bundles that may have rays from one azimuth to another, both in [-pi, pi].
+__device__ inline Interval between(int const* bins, int band, float from, float to) {
+    int const* const row = bins + 2 * BINS * band;
+    return {row[2 * bin_of(from)], row[2 * bin_of(to) + 1]};
+}
+
+__device__ inline Span span_of(Bundles const& b, int const* bins, Candidates const& c, int row) {
+    if (b.is_camera) return {{row * b.columns + c.column0, row * b.columns + c.column1 + 1}, {0, 0}};
+    int const begin = b.first[row], end = b.first[row + 1];
+    float const pi = float(PI);
+    if (c.to - c.from >= 2 * pi - 2 * SPARE) return {{begin, end}, {0, 0}};
+    if (c.to <= pi - SPARE && c.from >= -pi + SPARE) {
+        Interval const a = between(bins, row, c.from, c.to);
+        return {{a.begin, larger(a.begin, a.end)}, {0, 0}};
+    }
+    int const a = between(bins, row, c.from - SPARE < -pi ? c.from - SPARE + 2 * pi : c.from, pi).begin;
+    int const z = between(bins, row, -pi, c.to > pi - SPARE ? c.to - 2 * pi : c.to).end;
+    return {{begin, smaller(z, a)}, {a, end}};
+}
+
+__device__ inline int count_of(Bundles const& b, int const* bins, Candidates const& c) {
+    if (c.rows() <= 0) return 0;
+    if (b.is_camera) return c.rows() * c.columns();
+    int n = 0;
+    for (int row = c.row0; row <= c.row1; ++row) n += span_of(b, bins, c, row).size();
+    return n;
+}
+
+}  // namespace nurec::cuda

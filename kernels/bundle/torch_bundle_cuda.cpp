@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::bundle_rays and ::list_bundles, which CUDA alone has.
+#include <torch/library.h>
+
+#include "../common/torch_cells.h"
+#include "../common/torch_gaussians.h"
+#include "../common/torch_site.h"
+#include "../tile/torch_tile.h"
+#include "params.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+using Three = std::tuple<Tensor, Tensor, Tensor>;
+
+Three bundle_rays(at::TensorList grid) {
+    Cells const cells = cells_of(grid, 1, grid[0].device());
+    Site site(grid[0].device());
+    int64_t const n = cuda::most_bundles(cells);
+    Tensor const rays = site.empty({n, BUNDLE_RAYS}, at::kLong), first = site.empty({cells.bands + 1}, at::kInt);
+    Tensor const azimuths = site.empty({n, 2}, at::kFloat);
+    cuda::bundle_rays(cells, rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(),
+                      azimuths.mutable_data_ptr<float>(), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {rays, first, azimuths};
+}
+
+// As nurec_lite.native.groups.Bundles lists them; `size`: pixels of an image and of a bundle, empty of a lidar.
+Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) {
+    check_group(t, "bundles", 3, "rays, first, azimuths");
+    check_tensor(t[0], "bundles.rays", at::kLong, {-1, BUNDLE_RAYS}, t[0].device());
+    Bundles b = {};
+    b.n = t[0].size(0), b.rays = t[0].const_data_ptr<int64_t>(), b.is_camera = !size.empty();
+    if (b.is_camera) {
+        TORCH_CHECK_VALUE(size.size() == 4, "size has ", size.size(), " numbers, but must have 4 or none");
+        for (int64_t const s : size) check_count(s, "size", MAX_SIDE);
+        b.width = int(size[2]), b.height = int(size[3]);
+        b.columns = int((size[0] + size[2] - 1) / size[2]), b.rows = int((size[1] + size[3] - 1) / size[3]);
+        TORCH_CHECK_VALUE(b.n == int64_t(b.columns) * b.rows, "bundles.rays has ", b.n, " rows, but must have ",
+                          int64_t(b.columns) * b.rows);
+        return b;
+    }
+    b.cells = cells_of(grid, 1, t[0].device());
+    check_tensor(t[1], "bundles.first", at::kInt, {b.cells.bands + 1}, t[0].device());
+    check_tensor(t[2], "bundles.azimuths", at::kFloat, {b.n, 2}, t[0].device());
+    b.first = t[1].const_data_ptr<int>(), b.azimuths = t[2].const_data_ptr<float>();
+    return b;
+}
+
+Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection, at::TensorList rays,
+                   at::TensorList bundles, at::TensorList grid, at::IntArrayRef size, bool exact, int64_t room) {
+    check_room(room);
+    GaussianTensors const g = gaussians_of(gaussians, view);
+    check_gaussians(g);
+    TileParams const bounds = projection_of(projection);
+    check_group(rays, "rays", 3, "origins, directions, delays");
+    BundleParams const p = {arrays_of(g), bounds.v, bounds.index, bounds.low, bounds.high,
+                            bundles_of(bundles, grid, size), rays[0].const_data_ptr<float>(),
+                            rays[1].const_data_ptr<float>(), rays[2].const_data_ptr<float>(), exact};
+    Site site(view.device());
+    Tensor const counts = site.empty({p.v + 1}, at::kLong);
+    cuda::BundleWork const work = cuda::bundle_work(p, site.queue());
+    cuda::count_bundle_entries(p, work, counts.mutable_data_ptr<int64_t>(), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    int64_t const n = room < 0 ? read_back(counts, p.v) : room;
+    Tensor const offsets = site.empty({p.bundles.n + 1}, at::kLong), listed = site.empty({n}, at::kLong);
+    cuda::list_bundle_entries(p, work, counts.const_data_ptr<int64_t>(),
+                              {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
+                              site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : counts.slice(0, p.v).clone()};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
+    m.impl("bundle_rays", &bundle_rays);
+    m.impl("list_bundles", &list_bundles);
+}
+
+}  // namespace nurec

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entries of tiles' lists, from the order in which they were written to lists side by side. All pointers are the
+// device's. Letters: A tiles, L entries.
+#pragma once
+
+#include "device.h"
+
+namespace nurec::cuda {
+
+struct Written {
+    uint32_t* tiles;      // [L] whose list; all ones where nothing was written
+    uint32_t* gaussians;  // [L]
+};
+
+// With room for so many, none of which is written yet.
+Written unwritten(int64_t room, Queue const& queue);
+
+struct Entries {
+    int64_t room;        // L: where it is too small, some entries are left out, and where it is too large, zeros
+                         // follow, which no offset covers
+    int64_t* offsets;    // [A + 1]
+    int64_t* gaussians;  // [L]
+};
+
+// Stable: within a list, entries stay in the order in which they were written.
+void sort_into_lists(Written const& written, int64_t n_tiles, Entries const& out, Queue const& queue);
+
+// Bits that numbers below n have.
+constexpr int bits_for(int64_t n) {
+    int bits = 1;
+    while ((int64_t(1) << bits) < n) ++bits;
+    return bits;
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blending of bundles (../bundle), whose lists may be cut into parts of about equal length, one warp each. All pointers
+// are the device's.
+//
+// A part's rays start with what the parts before it let pass, which is the product of what each lets pass. So these
+// products come first, where a list has several parts; then all parts are blended side by side, then added up. The
+// backward pass begins a part where the forward pass did. Letters: N Gaussians, A bundles, S parts of all lists, L
+// entries, C features.
+#pragma once
+
+#include "../render/params.h"
+
+namespace nurec::cuda {
+
+struct Row;
+
+constexpr int PART = 256;  // entries of a part at most
+
+// What a part leaves of each of its 32 rays, a line of 32 numbers each; where a list has several parts.
+// PASSES: product of 1 - alpha. END: T behind the part, or -1 where the ray had ended before it. From FEATURES on: C
+// lines.
+enum Line { PASSES, DISTANCE, END, MEDIAN, FEATURES };
+
+struct Parts {
+    int64_t most;         // S at most
+    int64_t length;       // entries of a part at most
+    int64_t* first;       // [A + 1] first part of a bundle
+    int* bundle;          // [most] of a part; -1: there is no such part
+    float* left;          // [most, FEATURES + C, 32]
+    Row* rows;            // [N] of Gaussians
+};
+
+constexpr int64_t most_parts(int64_t n_entries, int64_t n_bundles, int64_t length) {
+    return n_entries / length + n_bundles;
+}
+
+// Fills all of `parts`, which the backward pass reads.
+void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue);
+void render_parts_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, Parts const& parts,
+                           Queue const& queue);
+
+}  // namespace nurec::cuda

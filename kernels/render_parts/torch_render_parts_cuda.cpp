@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::render_parts and ::render_parts_backward, which CUDA alone has.
+#include <torch/library.h>
+
+#include "../common/torch_site.h"
+#include "../render/torch_render.h"
+#include "params.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+using Kept = std::tuple<Tensor, Tensor, Tensor, Tensor>;  // first, bundle, left, rows
+using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+constexpr int64_t ROW_FLOATS = 20;
+
+void check_bundles(RenderTensors const& in) {
+    check_render(in);
+    TORCH_CHECK_VALUE(in.rays.size(1) == 32, "rays has ", in.rays.size(1), " rays a tile, but a bundle has 32");
+}
+
+cuda::Parts parts_of(Kept const& kept, int64_t length) {
+    auto const& [first, bundle, left, rows] = kept;
+    return {bundle.size(0), length, first.mutable_data_ptr<int64_t>(), bundle.mutable_data_ptr<int>(),
+            left.mutable_data_ptr<float>(), reinterpret_cast<cuda::Row*>(rows.mutable_data_ptr<float>())};
+}
+
+BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::TensorList rays, at::TensorList lists,
+                          Tensor const& view, bool moving, int64_t length) {
+    RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
+    check_bundles(in);
+    check_count(length, "length", MAX_ROOM);
+    Site site(view.device());
+    int64_t const n = in.rays.size(0), most = cuda::most_parts(in.gaussians.size(0), n, length);
+    Kept const kept = {site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
+                       site.empty({most, cuda::FEATURES + features.size(1), 32}, at::kFloat),
+                       site.empty({in.g.scales.size(0), ROW_FLOATS}, at::kFloat)};
+    Blended const found = empty_outputs(in);
+    cuda::render_parts(params_of(in, moving), written(found), parts_of(kept, length), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return std::tuple_cat(found, kept);
+}
+
+Gradients render_parts_backward(at::TensorList gaussians, Tensor const& features, at::TensorList rays,
+                                at::TensorList lists, Tensor const& view, bool moving, int64_t length,
+                                at::TensorList kept, at::TensorList outputs, Tensor const& d_out,
+                                std::optional<Tensor> const& d_distance, Tensor const& d_transmittance,
+                                bool ray_gradients) {
+    RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
+    check_bundles(in);
+    check_group(kept, "kept", 4, "first, bundle, left, rows");
+    OutputTensors const given = checked_outputs(in, outputs, d_out, d_distance, d_transmittance);
+    Site site(view.device());
+    bool const optional = features.size(1) == 3 && !ray_gradients;  // kernels that do without the distance
+    Tensor const d_t = d_distance ? *d_distance : optional ? Tensor() : at::zeros_like(given.distance);
+    GradientTensors const found = zero_gradients(in, ray_gradients);
+    cuda::render_parts_backward(params_of(in, moving), outputs_of(given), grads_of(given, d_t, found),
+                                parts_of({kept[0], kept[1], kept[2], kept[3]}, length), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return found.all();
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
+    m.impl("render_parts", &render_parts);
+    m.impl("render_parts_backward", &render_parts_backward);
+}
+
+}  // namespace nurec

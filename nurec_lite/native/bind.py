@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which compiled stages a plan gets."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from nurec_lite.native import bundles, ops, stages
+from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
+
+
+def native_plan(device: torch.device) -> RenderPlan:
+    """Of the baseline."""
+    return CUDA_PLAN if device.type == "cuda" else CPU_PLAN
+
+
+def native_stages(
+    plan: RenderPlan,
+) -> dict[str, Callable[..., Any]]:  # by the names of nurec_lite.training.stages.Stages
+    """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
+    ops.load()
+    room = bundles if plan.bundles else stages
+    planned = {f.__name__: partial(f, plan=plan) for f in (room.tile, room.render_camera, room.render_lidar)}
+    return {"project": stages.project, **planned}

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stages tile, render_camera and render_lidar for bundles of 32 neighbouring rays, each with a list of its own (kernels/bundle,
+kernels/render_parts). On CUDA alone.
+
+Letters: A bundles, L entries, R rays.
+"""
+
+from dataclasses import replace
+from functools import lru_cache, partial
+
+import torch
+from torch import Tensor
+
+from nurec_lite.native.groups import Bounds, Bundles, Grid
+from nurec_lite.native.plan import RenderPlan
+from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, moves, placed, rays, row_of
+from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.splat import render
+from nurec_lite.splat.project import Projection
+from nurec_lite.splat.reference import Blend
+from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView, Rays
+
+WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
+BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
+
+
+@torch.no_grad()
+def tile(
+    projection: Projection,
+    view: CameraView | LidarView,
+    room: int | None = None,  # entries
+    *,
+    plan: RenderPlan,
+) -> PairList:
+    """As nurec_lite.native.stages.tile, with a bundle for a tile."""
+    assert projection.gaussians is not None
+    seen, most = rays(view), -1 if room is None else room
+    bundles, grid, size = image_bundles(view) if isinstance(view, CameraView) else sweep_bundles(view)
+    offsets, listed, needed = torch.ops.nurec_lite.list_bundles(
+        placed(projection.gaussians), row_of(view), Bounds(projection.index, projection.low, projection.high),
+        (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
+    )  # fmt: skip
+    return PairList(bundles.rays, offsets, listed, None if room is None else needed)
+
+
+def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
+    """Patches of 8x4 pixels."""
+    camera, device = view.camera, view.T_world_sensor_start.device
+    none = torch.empty(0, device=device)
+    bundles = Bundles(patches(camera.width, camera.height, device), none.int(), none)
+    return bundles, Grid(none, none), [camera.width, camera.height, WIDTH, HEIGHT]
+
+
+def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid, list[int]]:
+    """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
+    directions = view.directions.contiguous()
+    grid = Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
+    return Bundles(*torch.ops.nurec_lite.bundle_rays(grid)), grid, []
+
+
+@lru_cache(maxsize=32)
+def patches(width: int, height: int, device: torch.device) -> Tensor:
+    """[A, 32] pixels of each patch, row by row, -1 beyond the image's edges. Made once and kept: nothing may be written into it."""
+    x = torch.arange(-(-width // WIDTH) * WIDTH, device=device).view(-1, WIDTH)
+    y = torch.arange(-(-height // HEIGHT) * HEIGHT, device=device).view(-1, HEIGHT)
+    inside = (x < width)[None, :, None, :] & (y < height)[:, None, :, None]
+    numbers = torch.where(inside, y[:, None, :, None] * width + x[None, :, None, :], -1)
+    return numbers.flatten(2).flatten(0, 1)
+
+
+def blend(
+    gaussians: AnyGaussians,
+    features: Tensor,  # [N, C]
+    seen: Rays,
+    pairs: PairList,
+    view: CameraView | LidarView,
+    plan: RenderPlan,
+) -> Blend:
+    """Blends the Gaussians of each bundle's list over its rays."""
+    out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_parts(
+        placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), plan.part
+    )
+    return Blend(out, distance, transmittance, median)
+
+
+def _kernels(plan: RenderPlan) -> Kernels:
+    return replace(CUDA_KERNELS, blend=partial(blend, plan=plan))
+
+
+def render_camera(
+    gaussians: AnyGaussians,
+    view: CameraView,
+    pairs: PairList,
+    sky: Tensor,  # [3, H, W] logits of the environment map
+    *,
+    plan: RenderPlan,
+) -> CameraImage:
+    """As nurec_lite.splat.render has it, which says what it computes."""
+    return render.render_camera(gaussians, view, pairs, sky, _kernels(plan))
+
+
+def render_lidar(
+    gaussians: AnyGaussians,
+    view: LidarView,
+    pairs: PairList,
+    *,
+    plan: RenderPlan,
+) -> LidarReturns:
+    """Likewise."""
+    return render.render_lidar(gaussians, view, pairs, _kernels(plan))

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""balanced_tiles: a long list is cut into parts, each blended by a warp of its own, forward and backward.
+
+Idea: the longest list has many times the mean, and the GPU waits for its warp while all others are done. Transmittance is a product, so
+parts need not wait for one another: one pass finds what each part lets pass, one blends all parts from the products before them, one
+adds up. The backward pass starts a part from the same products and from the sums of the parts before it.
+Source: gsplat splits long lists with state kept from the forward pass; partial products are associative, as in any parallel scan.
+Gain: see docs/story-3-past-the-post.md.
+Limits: needs warp_cull. Responses of lists with several parts are computed twice forward; their partial sums take 32 rows of 6 or 7
+numbers a part. Class exact: products and sums are taken in another order.
+"""
+
+from nurec_lite.base.errors import OptionError
+from nurec_lite.training.stages import Stages, uncompiled
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ("warp_cull",)
+
+
+def unavailable(stages: Stages) -> str | None:
+    return uncompiled(stages)
+
+
+def apply(stages: Stages, *, part: int) -> Stages:
+    """`part`: entries of a part at most."""
+    if part < 1:
+        raise OptionError(f"option 'balanced_tiles': part is {part}, but must be at least 1")
+    return stages.planned("balanced_tiles", part=part)

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""tile_cull: a bundle's list holds only Gaussians that a ray of the bundle may meet, not all whose bounds touch it.
+
+Idea: bounds are boxes in the sensor's plane, of which a slanted Gaussian fills a part, and a Gaussian with a point near the sensor is
+bounded by the whole view. A bundle's rays lie in a pyramid, over which the smallest |g x e| of the response has a closed form: what
+stays above the reach is not listed. Of Gaussians with very many candidates runs of 16 bundles are asked first.
+Source: bounds and derivation in kernels/math/bundle.cuh; tests of ellipses against tiles are the field's (StopThePop, Radl et al. 2024).
+Gain: see docs/story-3-past-the-post.md.
+Limits: needs warp_cull, whose bundles it asks. Class exact: what is left out has no response above 1/255 on any of the rays.
+"""
+
+from nurec_lite.training.stages import Stages, uncompiled
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ("warp_cull",)
+
+
+def unavailable(stages: Stages) -> str | None:
+    return uncompiled(stages)
+
+
+def apply(stages: Stages) -> Stages:
+    return stages.planned("tile_cull", exact=True)

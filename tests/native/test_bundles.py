@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bundles of 32 rays and their lists (kernels/bundle), which the CUDA drivers alone have: compared with what rays see, by the responses of
+tests/support/splat_scenes.py. Blending them: tests/native/test_render_parts.py."""
+
+import math
+
+import pytest
+import torch
+from bundle_scenes import VIEWS, View, driven, in_bundles, listed, lists_of, on, rendered, scene, view_of
+from parity import DEVICES, cast_view
+from splat_scenes import (
+    CAMERA_MOTION,
+    F64,
+    LIDAR_MOTION,
+    around,
+    changed,
+    contributing,
+    in_frustum,
+    make_camera_view,
+    make_gaussians,
+    make_lidar,
+    make_lidar_view,
+    no_gaussians,
+    oracle_rays,
+    rays_view,
+    spherical,
+    tensor,
+    uniform,
+    view_float32,
+)
+from torch import Tensor
+
+from nurec_lite.native import bundles
+from nurec_lite.native import stages as native
+from nurec_lite.scene.gaussians import WorldGaussians
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+# ---- rays of a lidar
+
+
+def spread(pattern: str, n: int) -> Tensor:  # [n, 3]
+    elevation = uniform(-0.35, 0.15, n)
+    azimuth = {
+        "all around": uniform(-math.pi, math.pi, n),
+        "over the seam": math.pi + uniform(-0.01, 0.01, n),
+        "one direction": torch.full((n,), 0.3, dtype=F64),
+    }[pattern]
+    return spherical(azimuth, elevation).float()
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 32, 33, 1000])
+@pytest.mark.parametrize("pattern", ["all around", "over the seam", "one direction"])
+def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
+    directions = spread(pattern, n)
+    view = view_float32(rays_view(make_lidar(16, 64), directions.double(), torch.zeros(n, dtype=F64)))
+    made, grid, size = bundles.sweep_bundles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
+    rays, first, azimuths, edges = (t.cpu() for t in (*made, grid.edges))
+    there = rays >= 0
+    assert size == [] and rays[there].sort().values.equal(torch.arange(n))  # each once
+    assert first[0] == 0 and not there[first[-1] :].any()
+    azimuth = torch.atan2(directions[:, 1], directions[:, 0])
+    elevation = torch.atan2(directions[:, 2], directions[:, :2].norm(dim=1))
+    bounds = torch.cat([tensor(-2.0), edges.double(), tensor(2.0)])
+    for band, (begin, end) in enumerate(zip(first.tolist(), first.tolist()[1:], strict=False)):
+        counts = there[begin:end].sum(1)
+        assert (counts[:-1] == 32).all() and (counts > 0).all()
+        mine = elevation[rays[begin:end][there[begin:end]]]
+        assert ((mine > bounds[band] - 1e-5) & (mine < bounds[band + 1] + 1e-5)).all()
+        for k in range(begin, end):
+            own = azimuth[rays[k][there[k]]]
+            low, high = azimuths[k].tolist()
+            assert low == pytest.approx(float(own.min()), abs=1e-6) and high == pytest.approx(
+                float(own.max()), abs=1e-6
+            )
+            assert k == begin or low >= azimuths[k - 1, 1] - 1e-5
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 4), (33, 31), (7, 9)], ids=str)
+def test_patches_of_an_image(size: tuple[int, int], device: torch.device) -> None:
+    rays = bundles.patches(*size, device).cpu()
+    assert rays.shape[1] == 32 and rays[rays >= 0].sort().values.equal(torch.arange(size[0] * size[1]))
+    for patch in rays:
+        x, y = patch[patch >= 0] % size[0], patch[patch >= 0] // size[0]
+        assert len(set((x // 8).tolist())) == len(set((y // 4).tolist())) == 1
+
+
+# ---- lists
+
+
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_exact_lists_render_the_same(sensor: str, device: torch.device) -> None:
+    """To the last bit: what is left out has no response on any ray of the bundle, and all else stays in its order."""
+    view = view_of(sensor, device)
+    g = scene(view, device)
+    exact, boxes = lists_of(g, view, True), lists_of(g, view, False)
+    assert not (listed(exact, len(g)) & ~listed(boxes, len(g))).any()
+    assert 0 < len(exact.gaussians) < 0.95 * len(boxes.gaussians)
+    for one, two in zip(rendered(g, view, exact), rendered(g, view, boxes), strict=True):
+        assert one.equal(two) and bool(one.any())
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_lists_are_in_the_order_of_the_projection(sensor: str, exact: bool, device: torch.device) -> None:
+    view = view_of(sensor, device)
+    g = scene(view, device, 100)
+    place = torch.full((len(g),), -1)
+    index = native.project(g, view).index.cpu()
+    place[index] = torch.arange(len(index))
+    pairs = lists_of(g, view, exact)
+    for begin, end in zip(pairs.offsets.tolist(), pairs.offsets.tolist()[1:], strict=False):
+        assert (place[pairs.gaussians[begin:end].cpu()].diff() > 0).all()
+
+
+def wide_view(sensor: str, device: torch.device) -> View:
+    """More than 1024 bundles."""
+    if sensor == "lidar":
+        view: View = make_lidar_view(make_lidar(32, 1056), LIDAR_MOTION)
+    else:
+        view = make_camera_view(264, 140, 200.0, "top_to_bottom", CAMERA_MOTION)
+    return cast_view(view_float32(view), torch.float32, device)
+
+
+def of_all_sizes(sensor: str) -> WorldGaussians:
+    """Few candidates each, some, and very many: small ones, large ones, and ones so near that their bounds are the whole view."""
+    view = make_camera_view(264, 140, 200.0)
+    n = 14
+    local = in_frustum(view, n, 3, 9) if sensor == "camera" else around(n, 3, 9)
+    local[-4:-1] *= 0.15 / local[-4:-1].norm(dim=1, keepdim=True)  # some contain the sensor, some lie beside it
+    g = make_gaussians(local, speed=2.0)
+    scales = torch.exp(uniform(-0.3, 0.3, n, 3)) * torch.cat(
+        [tensor(0.03).expand(4), tensor(0.4).expand(4), tensor(2.0).expand(2), tensor(0.02, 0.03, 0.04, 5.0)]
+    ).view(-1, 1)
+    scales[8, 0] = 1e-3  # a wide disk
+    return changed(g, scales=scales)
+
+
+@pytest.mark.parametrize("sensor", ["camera", "lidar"])
+def test_gaussians_with_few_some_and_many_candidates(sensor: str, device: torch.device) -> None:
+    view, g = wide_view(sensor, device), of_all_sizes(sensor)
+    world = on(device, g)
+    boxes, exact = (lists_of(world, view, e) for e in (False, True))
+    candidates, left = listed(boxes, len(g)), listed(exact, len(g))
+    counts = candidates.sum(0)
+    assert bool(
+        ((counts > 0) & (counts <= 32)).any() & ((counts > 32) & (counts <= 1024)).any() & (counts > 1024).any()
+    )
+    assert len(exact.gaussians) == int(left.sum()) and not (left & ~candidates).any()  # each once, none from elsewhere
+    seen = in_bundles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
+    assert not (seen & candidates & ~left).any()
+    assert int(seen.sum()) > 500 and left.sum() < 0.9 * candidates.sum()
+
+
+def to_double(g: WorldGaussians) -> WorldGaussians:
+    return WorldGaussians(**{k: v.double().cpu() for k, v in vars(g).items()})
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_gaussians_across_the_seam(behind: bool, device: torch.device) -> None:
+    """At azimuths about pi, whose bounds go over it, one way and the other."""
+    view = view_of("lidar", device)
+    where = spherical(uniform(-0.4, 0.4, 60) + (-math.pi if behind else math.pi), uniform(-0.3, 0.1, 60))
+    world = on(device, make_gaussians(uniform(3, 8, 60, 1) * where, scales=(0.1, 0.6)))
+    boxes, exact = (lists_of(world, view, e) for e in (False, True))
+    seen = in_bundles(exact, contributing(to_double(world), oracle_rays(cast_view(view, F64, "cpu"))))
+    assert int(seen.sum()) > 100 and not (seen & listed(boxes, 60) & ~listed(exact, 60)).any()
+    assert int((seen & ~listed(boxes, 60)).sum()) <= 0.01 * int(seen.sum())  # bounds are those of seven points
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_no_gaussians(sensor: str, exact: bool, device: torch.device) -> None:
+    view, world = view_of(sensor, device), on(device, no_gaussians())
+    pairs = lists_of(world, view, exact)
+    assert not pairs.offsets.any() and len(pairs.gaussians) == 0
+    out, distance, transmittance, median = rendered(world, view, pairs)
+    assert not out.any() and not distance.any() and not median.any() and (transmittance == 1).all()
+
+
+@pytest.mark.parametrize("rays", [0, 1, 31, 33])
+def test_few_rays(rays: int, device: torch.device) -> None:
+    directions = spherical(uniform(-0.6, 0.6, rays), uniform(-0.3, 0.1, rays))
+    view = view_float32(rays_view(make_lidar(8, 64), directions, torch.rand(rays, dtype=F64), LIDAR_MOTION))
+    view = cast_view(view, torch.float32, device)  # type: ignore[assignment]
+    g = on(device, make_gaussians(around(40, 4, 9, (-0.7, 0.7)), scales=(0.3, 0.9)))
+    found = [rendered(g, view, lists_of(g, view, exact)) for exact in (False, True)]
+    assert all(one.equal(two) and len(one) == rays for one, two in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("sensor", ["still camera", "lidar"])
+def test_a_room(sensor: str, exact: bool, device: torch.device) -> None:
+    """Where it is too small, entries are left out, and `needed` says how many there are."""
+    view = view_of(sensor, device)
+    g = scene(view, device, 60)
+    full = lists_of(g, view, exact)
+    n = len(full.gaussians)
+    assert full.needed is None and n > 50
+    for room in (0, n // 2, n, n + 7):
+        pairs = lists_of(g, view, exact, room)
+        assert pairs.needed is not None and int(pairs.needed) == n
+        assert len(pairs.gaussians) == room and int(pairs.offsets[-1]) == min(room, n)
+        assert not (listed(pairs, len(g)) & ~listed(full, len(g))).any()
+        if room >= n:
+            assert pairs.offsets.equal(full.offsets) and pairs.gaussians[:n].equal(full.gaussians)

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kernels/math/bundle.cuh in double precision. It is a bound, so there is no derivative: what matters is that it never leaves out what a
+ray sees, and that it leaves out most of what none sees."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from kernel_math import F64, call
+from splat_scenes import ALPHA_MIN, uniform
+from torch import Tensor
+from torch.nn import functional as F
+
+GRID = 101
+
+
+def in_a_plane(n: int) -> list[Tensor]:
+    """Three vectors [n, 3] each, all in one random plane, of lengths that differ."""
+    axes = torch.linalg.qr(torch.randn(n, 3, 2, dtype=F64)).Q
+    lengths = torch.exp(uniform(-4, 2, 3, n, 1))
+    return [(axes @ (k * torch.randn(n, 2, dtype=F64))[:, :, None])[:, :, 0] for k in lengths]
+
+
+def least_on_a_grid(p: Tensor, u: Tensor, v: Tensor) -> Tensor:  # [n]
+    x = torch.linspace(-1, 1, GRID, dtype=F64)
+    places = p[:, None, None] + x[:, None, None] * u[:, None, None] + x[:, None] * v[:, None, None]
+    return places.square().sum(-1).amin((1, 2))
+
+
+def least_by_descent(p: Tensor, u: Tensor, v: Tensor) -> Tensor:  # [n]
+    """By turns along either axis, where the least is known: the distance is convex."""
+    x = y = torch.zeros(len(p), 1, dtype=F64)
+    for _ in range(3000):
+        x = (-((p + y * v) * u).sum(1, True) / u.square().sum(1, True)).clamp(-1, 1)
+        y = (-((p + x * u) * v).sum(1, True) / v.square().sum(1, True)).clamp(-1, 1)
+    return (p + x * u + y * v).square().sum(1)
+
+
+def test_the_least_distance_over_a_square() -> None:
+    p, u, v = in_a_plane(600)
+    found = call("least_square", p, u, v)[:, 0]
+    assert bool((found <= least_on_a_grid(p, u, v) * (1 + 1e-9) + 1e-18).all())
+    there = found == 0
+    assert 100 < int(there.sum()) < 500  # both kinds
+    wide = torch.linalg.cross(u, v).norm(dim=1) > 0.05 * u.norm(dim=1) * v.norm(dim=1)  # where the descent is quick
+    size = torch.cat([p, u, v], 1).square().sum(1)
+    assert int(wide.sum()) > 400
+    assert bool(((found - least_by_descent(p, u, v)).abs() <= 1e-9 * size)[wide].all())
+
+
+@pytest.mark.parametrize("what", ["no width", "no height", "a point", "a line"])
+def test_squares_without_an_area(what: str) -> None:
+    """It may then say 0, which leaves nothing out, but never too much."""
+    p, u, v = in_a_plane(200)
+    u = 0 * u if what in ("no width", "a point") else u
+    v = 0 * v if what in ("no height", "a point") else -0.7 * u if what == "a line" else v
+    found = call("least_square", p, u, v)[:, 0]
+    assert bool(found.isfinite().all() & (found <= least_on_a_grid(p, u, v) * (1 + 1e-9)).all())
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """n Gaussians, a bundle for each, and some of its rays, in the order of the C++ functions' arguments."""
+
+    frame: Tensor  # [n, 16]
+    opacity: Tensor  # [n, 1]
+    bundle: Tensor  # [n, 16]
+    rays: Tensor  # [n, R, 7]
+
+    def said(self) -> Tensor:  # [n] bool
+        return call("meets", self.frame, call("reach_of", self.opacity), self.bundle)[:, 0] != 0
+
+    def seen(self) -> Tensor:  # [n] bool: by one of the rays
+        each = self.rays.shape[1]
+        frame, opacity = (x.repeat_interleave(each, 0) for x in (self.frame, self.opacity))
+        *_, alpha, t = call("respond_moving", frame, opacity, self.rays.flatten(0, 1)).unbind(1)
+        return ((alpha >= ALPHA_MIN) & (t >= 0)).view(-1, each).any(1)
+
+
+def scales_of(kind: str, n: int) -> Tensor:
+    each = torch.exp(uniform(-2.5, 0.5, n, 3))
+    if kind == "any":
+        return each
+    flat = {"round": (1, 1, 1), "disk": (1e-3, 1, 1), "needle": (1e-2, 1e-2, 1)}[kind]
+    return each[:, :1] * torch.tensor(flat, dtype=F64)
+
+
+def make_pairs(n: int, kind: str, spread: float, rays: int = 200) -> Pairs:
+    """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of origins and delays."""
+    c = F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
+    a = F.normalize(torch.linalg.cross(c, torch.randn(n, 3, dtype=F64)), dim=1)
+    b = torch.linalg.cross(c, a) + 0.2 * torch.randn(n, 1, dtype=F64) * a
+    a, b = (torch.exp(uniform(-6, -1, n, 1)) * x for x in (a, b))
+    r, dt = torch.randn(n, 3, dtype=F64), 0.1 * torch.randn(n, 1, dtype=F64)
+    rho, tau = spread * torch.rand(2, n, 1, dtype=F64) * torch.tensor([0.2, 0.05], dtype=F64)[:, None, None]
+    x = uniform(-1, 1, n, rays, 2)
+    x[:, : rays // 4] = x[:, : rays // 4].sign()  # corners
+    x[:, rays // 4 : rays // 2, 0] = x[:, rays // 4 : rays // 2, 0].sign()  # edges
+    directions = F.normalize(c[:, None] + x[..., :1] * a[:, None] + x[..., 1:] * b[:, None], dim=-1)
+    origins = r[:, None] + rho[:, None] * F.normalize(torch.randn(n, rays, 3, dtype=F64), dim=-1)
+    delays = dt[:, None] + tau[:, None] * uniform(-1, 1, n, rays, 1).sign()
+    q, scales = F.normalize(torch.randn(n, 4, dtype=F64), dim=1), scales_of(kind, n)
+    velocities = 3 * torch.randn(n, 3, dtype=F64) * (torch.rand(n, 1) < 0.5)
+    off = uniform(0, 8, n, 1) * scales * F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
+    turned = call("matrix_times", call("quat_to_matrix", q).view(n, 3, 3), off)
+    means = origins[:, 0] + uniform(-2, 20, n, 1) * directions[:, 0] + turned + velocities * delays[:, 0]
+    bundle = torch.cat([c, a, b, r, rho, dt, tau, torch.ones(n, 1, dtype=F64)], dim=1)
+    frame = call("make_frame", means, q, scales, velocities)
+    return Pairs(frame, uniform(0.01, 1, n, 1), bundle, torch.cat([directions, origins, delays], dim=-1))
+
+
+@pytest.mark.parametrize("spread", [0.0, 1.0])
+@pytest.mark.parametrize("kind", ["any", "round", "disk", "needle"])
+def test_no_ray_s_gaussian_is_left_out(kind: str, spread: float) -> None:
+    pairs = make_pairs(1500, kind, spread)
+    said, seen = pairs.said(), pairs.seen()
+    assert 300 < int(seen.sum()) < 1400
+    assert not bool((seen & ~said).any()), f"{int((seen & ~said).sum())} are left out"
+
+
+@pytest.mark.parametrize(("kind", "share"), [("any", 0.8), ("round", 0.9), ("disk", 0.6), ("needle", 0.6)])
+def test_most_of_what_no_ray_sees_is_left_out(kind: str, share: float) -> None:
+    """Of what none of 200 rays sees, though it lies near."""
+    pairs = make_pairs(1500, kind, 0.0)
+    unseen = ~pairs.seen()
+    assert int(unseen.sum()) > 100
+    left_out = float((~pairs.said())[unseen].double().mean())
+    assert left_out > share
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_what_is_far_from_all_rays_is_left_out(behind: bool) -> None:
+    n = 400
+    pairs = make_pairs(n, "any", 1.0)
+    c, a, r = pairs.bundle[:, :3], pairs.bundle[:, 3:6], pairs.bundle[:, 9:12]
+    means = r - 40 * c if behind else r + 40 * (0.3 * c + F.normalize(a, dim=1))
+    q, scales = F.normalize(torch.randn(n, 4, dtype=F64), dim=1), uniform(0.1, 0.5, n, 3)
+    frame = call("make_frame", means, q, scales, torch.randn(n, 3, dtype=F64))
+    assert not bool(Pairs(frame, pairs.opacity, pairs.bundle, pairs.rays).said().any())

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blending of bundles and of parts of their lists (kernels/render_parts), which the CUDA drivers alone have: parts beside whole lists, and
+both beside the plain torch reference in double precision on the same lists, within the limits of tests/native/test_parity_render.py."""
+
+import math
+from dataclasses import replace
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from bundle_scenes import PLAN, VIEWS, WHOLE, View, call_parts, driven, given, lists_of, on, rendered, scene, view_of
+from parity import DEVICES, cast_view, in_parts, relative
+from splat_scenes import (
+    F64,
+    changed,
+    make_gaussians,
+    make_lidar,
+    rays_view,
+    spherical,
+    tensor,
+    uniform,
+    view_float32,
+)
+from test_parity_render import assert_parity, camera_case, lidar_case
+from torch import Tensor
+from torch.library import opcheck
+
+from nurec_lite.native import bundles
+from nurec_lite.native import stages as native
+from nurec_lite.native.groups import Bounds, Lists, Outputs, Parts
+from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+# ---- parts
+
+
+def gradients(
+    g: AnyGaussians, view: View, pairs: PairList, length: int, distance: bool = True, rays: bool = False
+) -> list[Tensor]:
+    """Of a weighted sum of the outputs, to all that is given."""
+    gaussians, features, of_rays, *rest = given(g, view, pairs)
+    leaves = [t.clone().requires_grad_() for t in (*gaussians, features, *of_rays[:2])]
+    of_rays = [*leaves[8:], of_rays[2]] if rays else list(of_rays)
+    out, depth, transmittance, *_ = torch.ops.nurec_lite.render_parts(leaves[:7], leaves[7], of_rays, *rest, length)
+    seed = torch.Generator().manual_seed(3)
+    w = [torch.randn(t.shape, generator=seed).to(t.device) for t in (out, transmittance, depth)]
+    loss = (w[0] * out).sum() + (w[1] * transmittance).sum() + ((w[2] * depth).sum() / 6 if distance else 0)
+    found = torch.autograd.grad(loss, leaves, allow_unused=True)
+    return [torch.zeros_like(x) if d is None else d for d, x in zip(found, leaves, strict=True)]
+
+
+def assert_parts_agree(g: AnyGaussians, view: View, pairs: PairList, length: int) -> None:
+    """Products and sums are taken in another order: a few units in the last place of float32, of distances of up to 10 m."""
+    whole, cut = (rendered(g, view, pairs, k) for k in (WHOLE, length))
+    for name, one, two in zip(("features", "distance", "transmittance", "median"), whole, cut, strict=True):
+        limit = 1e-6 * (10 if name == "distance" else 1)
+        assert float((one - two).abs().max()) <= limit, name
+
+
+@pytest.mark.parametrize("length", [1, 8, 33])
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_parts_give_what_whole_lists_do(sensor: str, length: int, device: torch.device) -> None:
+    view = view_of(sensor, device)
+    g = scene(view, device)
+    pairs = lists_of(g, view, False)
+    assert int(pairs.offsets.diff().max()) > 34
+    assert_parts_agree(g, view, pairs, length)
+
+
+@pytest.mark.parametrize("rays", [False, True], ids=["", "rays"])
+@pytest.mark.parametrize("distance", [False, True], ids=["colour", "distance"])
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_gradients_of_parts(sensor: str, distance: bool, rays: bool, device: torch.device) -> None:
+    """Every instance of the backward kernel, of Gaussians a third of which stands still."""
+    view = view_of(sensor, device)
+    g = in_parts(scene(view, device, 150), 50)
+    pairs = lists_of(g, view, True)
+    whole, cut = (gradients(g, view, pairs, k, distance, rays) for k in (WHOLE, 8))
+    assert whole[0].any() and whole[7].any() and bool(whole[9].any()) == rays
+    for one, two in zip(whole, cut, strict=True):
+        assert relative(two.cpu(), one.cpu().double()) < 1e-5
+
+
+def on_axis(depths: Tensor, opacities: Tensor | float, device: torch.device) -> tuple[WorldGaussians, LidarView]:
+    """Wide ones, in the way of all of 33 rays."""
+    directions = spherical(uniform(-0.02, 0.02, 33), uniform(-0.02, 0.02, 33))
+    view = view_float32(rays_view(make_lidar(8, 64), directions, torch.full((33,), 0.5, dtype=F64)))
+    g = make_gaussians(depths[:, None] * tensor(1.0, 0.0, 0.0))
+    g = on(device, changed(g, opacities=opacities, scales=2.0))
+    return g, cast_view(view, torch.float32, device)  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 16])
+@pytest.mark.parametrize("opacity", [0.2, 0.5, 0.85, 0.97])
+def test_walls_that_end_rays_in_an_early_part(opacity: float, length: int, device: torch.device) -> None:
+    """40 walls: behind T = 1e-4 nothing is blended, and nothing behind has a gradient, in whatever part it lies."""
+    g, view = on_axis(3 + 0.1 * torch.arange(40, dtype=F64), opacity, device)
+    pairs = lists_of(g, view, True)
+    assert_parts_agree(g, view, pairs, length)
+    whole, cut = (gradients(g, view, pairs, k) for k in (WHOLE, length))
+    blended = whole[6] != 0
+    assert blended.equal(cut[6] != 0) and int(blended.sum()) == min(
+        40, math.ceil(math.log(1e-4) / math.log(1 - opacity)) - 1
+    )
+    for one, two in zip(whole, cut, strict=True):
+        assert relative(two.cpu(), one.cpu().double()) < 1e-5
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+@pytest.mark.parametrize("opacity", [0.2, 0.3, 0.55])
+def test_the_median_at_the_borders_of_parts(opacity: float, length: int, device: torch.device) -> None:
+    """T crosses one half behind 4, 2 and 1 of 12: at the end of a part, at the begin of one, and within."""
+    g, view = on_axis(3.0 + torch.arange(12, dtype=F64), opacity, device)
+    pairs = lists_of(g, view, True)
+    whole, cut = (rendered(g, view, pairs, k)[3] for k in (WHOLE, length))
+    assert cut.equal(whole)
+    expected = 3.0 + math.ceil(math.log(0.5) / math.log(1 - opacity)) - 1
+    assert float((cut - expected).abs().max()) < 0.05
+
+
+# ---- against the reference
+
+
+@pytest.fixture
+def in_bundles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """From now on the parity of bundles is looked at, with parts of some length."""
+
+    def choose(part: int) -> None:
+        plan = replace(PLAN, part=part)
+        render = {f.__name__: partial(f, plan=plan) for f in (bundles.render_camera, bundles.render_lidar)}
+        stages = SimpleNamespace(project=native.project, tile=bundles.tile, **render)
+        monkeypatch.setattr("parity.native", stages)
+        monkeypatch.setattr("parity.plan_of", lambda _: plan)
+
+    return choose
+
+
+@pytest.mark.parametrize("part", [8, WHOLE])
+@pytest.mark.parametrize("learned", [False, True], ids=["", "poses"])
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_parity_with_the_reference(
+    sensor: str, learned: bool, part: int, device: torch.device, in_bundles_of: Any
+) -> None:
+    in_bundles_of(part)
+    view = view_of(sensor, torch.device("cpu"))
+    case = camera_case(view, 150) if isinstance(view, CameraView) else lidar_case(view, 150)
+    assert_parity(case, device, learn_poses=learned)
+
+
+# ---- the operators
+
+
+@pytest.mark.parametrize("n", [0, 20])
+@pytest.mark.parametrize("sensor", ["moving camera", "lidar"])
+def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
+    view = view_of(sensor, device)
+    g = scene(view, device, n)
+    projection, seen = native.project(g, view), native.rays(view)
+    is_camera = isinstance(view, CameraView)
+    made, grid, size = bundles.image_bundles(view) if is_camera else bundles.sweep_bundles(view)  # type: ignore[arg-type]
+    bounds = Bounds(projection.index, projection.low, projection.high)
+    rays = [seen.origins, seen.directions, seen.delays]
+    if not is_camera:
+        opcheck(torch.ops.nurec_lite.bundle_rays.default, (list(grid),))
+    for room in (-1, 50):
+        args = list(native.placed(g)), native.row_of(view), list(bounds), rays, list(made), list(grid), size, True, room
+        opcheck(torch.ops.nurec_lite.list_bundles.default, args)
+    pairs = lists_of(g, view, True)
+    gaussians, features, of_rays, lists, row, moving = given(g, view, pairs)
+    args = list(gaussians), features, list(of_rays), list(lists), row, moving, 8
+    # what a part does not need is not written, so that outputs of two calls need not be equal
+    some = ("test_schema", "test_autograd_registration", "test_faketensor")
+    opcheck(torch.ops.nurec_lite.render_parts.default, args, test_utils=some)
+    out, distance, transmittance, _, *kept = torch.ops.nurec_lite.render_parts(*args)
+    outputs = [out, distance, transmittance]
+    for with_rays in (False, True):
+        last = list(kept), outputs, *(torch.randn_like(t) for t in outputs), with_rays
+        opcheck(torch.ops.nurec_lite.render_parts_backward.default, (*args, *last), test_utils=some)
+    assert len(Parts._fields) == len(kept) and len(Outputs._fields) == len(outputs) and len(Lists._fields) == len(lists)
+
+
+@pytest.mark.parametrize(("length", "rays"), [(0, 32), (8, 16)])
+def test_what_does_not_fit_is_refused(length: int, rays: int, device: torch.device) -> None:
+    view = view_of("lidar", device)
+    g = scene(view, device, 10)
+    pairs = lists_of(g, view, True)
+    pairs = replace(pairs, rays=pairs.rays[:, :rays].contiguous())
+    with pytest.raises(ValueError, match="length" if rays == 32 else "a bundle has 32"):
+        call_parts(g, view, pairs, length)
+
+
+def test_second_derivatives_are_refused(device: torch.device) -> None:
+    view = view_of("lidar", device)
+    g = scene(view, device, 10)
+    opacities = g.opacities.clone().requires_grad_()
+    out = call_parts(replace(g, opacities=opacities), view, lists_of(g, view, True), 8)[0]
+    (first,) = torch.autograd.grad(out.sum(), opacities, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        first.sum().backward()

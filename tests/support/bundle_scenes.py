@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small scenes, their lists of bundles, and what is rendered from them by parts (nurec_lite/native/bundles.py)."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from parity import cast_view, drivers_of
+from splat_scenes import (
+    CAMERA_MOTION,
+    F64,
+    LIDAR_MOTION,
+    around,
+    in_frustum,
+    make_camera_view,
+    make_gaussians,
+    make_lidar,
+    make_lidar_view,
+    to_float32,
+    view_float32,
+)
+from torch import Tensor
+
+from nurec_lite.native import bundles, ops
+from nurec_lite.native import stages as native
+from nurec_lite.native.plan import CUDA_PLAN
+from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView
+
+PLAN = replace(CUDA_PLAN, bundles=True, exact=True)
+WHOLE = 1 << 30  # entries of a part: no list is cut
+View = CameraView | LidarView
+VIEWS = ("still camera", "moving camera", "lidar")
+
+
+def driven(name: str) -> torch.device:
+    """Where the CUDA drivers run; the test is skipped elsewhere."""
+    found = torch.device(name)
+    if drivers_of(found) == "cpu":
+        pytest.skip("the CPU has no bundles; with NUREC_LITE_EMULATE_CUDA=1 it runs the CUDA drivers")
+    ops.load()
+    return found
+
+
+def view_of(sensor: str, device: torch.device) -> View:
+    if sensor == "lidar":
+        view: View = make_lidar_view(make_lidar(12, 64), LIDAR_MOTION)
+    else:
+        view = make_camera_view(37, 29, 30.0, *(("top_to_bottom", CAMERA_MOTION) if "moving" in sensor else ()))
+    return cast_view(view_float32(view), torch.float32, device)
+
+
+def scene(view: View, device: torch.device, n: int = 200, **options: Any) -> WorldGaussians:
+    local = in_frustum(cast_view(view, F64, "cpu"), n, 3, 8, 0.2) if isinstance(view, CameraView) else around(n, 3, 8)
+    return on(device, make_gaussians(local, **({"speed": 2.0, "scales": (0.05, 0.8)} | options)))
+
+
+def on(device: torch.device, g: WorldGaussians) -> WorldGaussians:
+    return WorldGaussians(**{k: v.to(device) for k, v in vars(to_float32(g)).items()})
+
+
+def lists_of(g: AnyGaussians, view: View, exact: bool, room: int | None = None) -> PairList:
+    return bundles.tile(native.project(g, view, room), view, room, plan=replace(PLAN, exact=exact))
+
+
+def listed(pairs: PairList, n: int) -> Tensor:  # [A, n] bool
+    found = torch.zeros(len(pairs.rays), n, dtype=torch.bool)
+    of = torch.repeat_interleave(torch.arange(len(pairs.rays)), pairs.offsets.diff().cpu())
+    found[of, pairs.gaussians[: len(of)].cpu()] = True
+    return found
+
+
+def in_bundles(pairs: PairList, seen: Tensor) -> Tensor:  # [A, N] of [R, N] bool: whether a ray of the bundle does
+    rays = pairs.rays.cpu()
+    return ((rays >= 0)[:, :, None] & seen[rays.clamp(min=0)]).any(1)
+
+
+def rendered(g: AnyGaussians, view: View, pairs: PairList, length: int = WHOLE) -> list[Tensor]:
+    """Features, distance, transmittance and median of each ray."""
+    return call_parts(g, view, pairs, length)[:4]
+
+
+def call_parts(g: AnyGaussians, view: View, pairs: PairList, length: int) -> list[Tensor]:
+    return list(torch.ops.nurec_lite.render_parts(*given(g, view, pairs), length))
+
+
+def given(g: AnyGaussians, view: View, pairs: PairList) -> tuple[Any, ...]:
+    """What the operator takes, less the length of a part."""
+    features = g.lidar if isinstance(view, LidarView) else g.sh[:, 0].abs().contiguous()
+    arrays = native.arrays_of(native.rays(view), pairs)
+    return native.placed(g), features, *arrays, native.row_of(view), native.moves(view)
