@@ -145,7 +145,7 @@ def cast_view(
 ) -> CameraView | LidarView:
     names = list(POSES)
     names += ["directions", "fractions"] if isinstance(view, LidarView) else []
-    return replace(view, **{name: getattr(view, name).to(device, dtype) for name in names})
+    return replace(view, row=None, middle=None, **{name: getattr(view, name).to(device, dtype) for name in names})
 
 
 @dataclass(frozen=True)
