@@ -145,7 +145,8 @@ def cast_view(
 ) -> CameraView | LidarView:
     names = list(POSES)
     names += ["directions", "fractions"] if isinstance(view, LidarView) else []
-    return replace(view, row=None, middle=None, **{name: getattr(view, name).to(device, dtype) for name in names})
+    moved = {name: t if (t := getattr(view, name)) is None else t.to(device) for name in ("row", "middle")}
+    return replace(view, **moved, **{name: getattr(view, name).to(device, dtype) for name in names})
 
 
 @dataclass(frozen=True)
