@@ -19,12 +19,7 @@ from nurec_lite.base.threads import share
 MAX_THREADS = 2  # what tests compute is small
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-WORDS = (
-    "cli",
-    "profiling",
-    "project",
-    "report",
-)  # folders about words and files: no processor rounds what they compare
+NUMBERS = ("geometry", "capture", "scene", "splat", "training", "evaluation")  # folders whose numbers torch rounds
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
     import emulation
@@ -45,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] not in WORDS and not item.get_closest_marker("slow"):
+        if item.path.relative_to(TESTS).parts[0] in NUMBERS and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.portable)
     if not torch.cuda.is_available():
         for item in items:
