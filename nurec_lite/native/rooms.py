@@ -22,15 +22,11 @@ class Rooms:
 
     def of(self, view: CameraView | LidarView) -> int | None:
         """Entries; None: the sensor was never rendered before."""
-        known = self._needed.get(sensor_of(view))
+        known = self._needed.get(view.sensor.name)
         return None if known is None else rounded_up(int(self.slack * max(known)))
 
     def learn(self, sensor: str, needed: int) -> None:
         self._needed.setdefault(sensor, deque(maxlen=RECENT)).append(needed)
-
-
-def sensor_of(view: CameraView | LidarView) -> str:
-    return view.camera.name if isinstance(view, CameraView) else view.lidar.name
 
 
 def rounded_up(n: int) -> int:

@@ -2,16 +2,16 @@
 """no_sync: the host never waits for the GPU inside a step, so that it can queue work ahead.
 
 Idea: the baseline reads back how many Gaussians a view sees and how long its lists are, copies batches, poses and times from pageable
-memory, and lets relocation count the dead. Here lists get room from what their view needed before, the hidden Gaussians are sorted
+memory, and lets relocation count the dead. Here lists get room from what their sensor needed lately, the hidden Gaussians are sorted
 behind the others, copies go through page-locked memory, and relocation works with masks. A list without enough room sets a flag on the
 device: the optimizer and the noise of that step and of all after it then change nothing. The flag and the numbers of entries come back
-when they come; if a step failed, the host goes back to before it, gives the view the room that it needs, and does these steps again.
+when they come; if a step failed, the host goes back to before it, gives the sensor the room that it needs, and does these steps again.
 Source: NVIDIA's Nsight post on Omniverse NuRec, which removed synchronisation points until the CPU queued ahead of the GPU; skipping an
 update by `found_inf` is PyTorch's way for gradients that overflow.
 Gain: 25.5 waits a step become 0; a step with workers, fused_interp and collect_once takes 38.5 -> 36.1 ms (H200, KITTI drive 0009, 1 M
 Gaussians); on a CPU 6 % longer. More in docs/story-1-timeline.md.
 Limits: lists take `slack` times the memory; a relocation keeps the tensors before it until its step is known to be good. The first image
-and the first sweep of a run wait. Outside of training nothing changes. Needs fused_interp, since the baseline's `collect` counts actors.
+of a camera and the first sweep wait. Outside of training nothing changes. Needs fused_interp, since the baseline's `collect` counts actors.
 Class exact: the same numbers, but for relocation, which draws others from the same distribution.
 """
 
@@ -29,6 +29,7 @@ from nurec_lite.training.in_flight import Flight, Moment, report_of
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import AnyView, Room, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.training.step import attempt
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_interp",)
@@ -44,18 +45,18 @@ def unavailable(stages: Stages) -> str | None:
 class NoSync:
     """What it puts around an attempt: steps are under way until it is known how they ended."""
 
-    def __init__(self, slack: float, attempt: Attempt) -> None:
+    def __init__(self, slack: float) -> None:
         self.rooms = Rooms(slack)
         self.redone = 0  # steps
-        self._attempt = attempt
+        self._attempt: Attempt = attempt  # the baseline's, until `around` is told another
         self._flights: deque[Flight] = deque()  # under way, the oldest first
         self._training = False  # within an attempt: who looks at a scene without training it has all the room it needs
 
     def room(self, view: AnyView) -> Room:
         return self.rooms.of(view) if self._training else None
 
-    def around(self, attempt: Attempt) -> Attempt:
-        self._attempt = attempt
+    def around(self, inner: Attempt) -> Attempt:
+        self._attempt = inner
         return self._land_and_start
 
     def settle(self, stages: Stages, state: TrainState) -> None:
@@ -113,6 +114,6 @@ def apply(stages: Stages, *, slack: float) -> Stages:
     """`slack`: room of a sensor's lists, as a multiple of what they needed lately."""
     if slack < 1:
         raise OptionError(f"option 'no_sync': slack is {slack}, but must be at least 1")
-    own = NoSync(slack, stages.attempt)
+    own = NoSync(slack)
     swapped = stages.swap("no_sync", room=own.room, upload=upload, relocate=relocate_masked, settle=own.settle)
     return swapped.wrap(attempt=own.around)

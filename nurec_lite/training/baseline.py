@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The readable stages, in plain torch: what a good PyTorch programmer writes first, and what every option is measured against."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +11,7 @@ from nurec_lite.base.ranges import in_span, span
 from nurec_lite.geometry.tracks import interpolate
 from nurec_lite.scene.collect import collect_at
 from nurec_lite.scene.footprint import footprints
-from nurec_lite.scene.gaussians import activate
+from nurec_lite.scene.gaussians import AnyGaussians, activate
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
@@ -51,8 +50,8 @@ def collected(
     stages: Stages,
     scene: Scene,
     views: Sequence[AnyView],
-    activated: Any = None,  # activate(scene.gaussians), if it is known already
-) -> tuple[Any, ...]:
+    activated: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
+) -> tuple[AnyGaussians, ...]:
     """The Gaussians in world space in the middle of each view, by one call of `collect`."""
     times = torch.stack([view.moment() for view in views])
     with span("collect"):

@@ -83,18 +83,18 @@ def _image(
     with span("render_camera"):
         pairs = list_pairs(stages, gaussians, view, room)
         image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    return image, exposed(scene, shot.camera, image.colour), _listed(view.camera.name, pairs)
+    return image, exposed(scene, shot.camera, image.colour), _listed(view, pairs)
 
 
 def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:
     room = stages.room(view)
     with span("render_lidar"):
         pairs = list_pairs(stages, gaussians, view, room)
-        return stages.render_lidar(gaussians, view, pairs), _listed(view.lidar.name, pairs)
+        return stages.render_lidar(gaussians, view, pairs), _listed(view, pairs)
 
 
-def _listed(sensor: str, pairs: PairList) -> Listed:
-    return Listed(sensor, len(pairs.gaussians), pairs.needed)
+def _listed(view: AnyView, pairs: PairList) -> Listed:
+    return Listed(view.sensor.name, len(pairs.gaussians), pairs.needed)
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:
