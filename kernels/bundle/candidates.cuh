@@ -9,7 +9,6 @@
 namespace nurec::cuda {
 
 constexpr int BINS = 512;          // of azimuth, in which a lidar's bundles are looked up
-constexpr int RUN = 16;            // bundles of a row with bounds in common
 constexpr float SPARE = 1e-5f;     // radians: azimuths are rounded
 
 struct Interval {
@@ -33,19 +32,6 @@ struct Candidates {
 
 __device__ inline int clamped(float a, int low, int high) {
     return a > float(high) ? high : a < float(low) ? low : int(a);
-}
-
-__device__ inline int rows_of(Bundles const& b) {
-    return b.is_camera ? b.rows : int(b.cells.bands);
-}
-
-__device__ inline int row_begin(Bundles const& b, int row) {
-    return b.is_camera ? row * b.columns : b.first[row];
-}
-
-// Where a row's runs begin among all; more places than there are runs.
-__device__ inline int runs_begin(Bundles const& b, int row) {
-    return row_begin(b, row) / RUN + row;
 }
 
 // Pixel centres of bundle k lie in [w k + 0.5, w (k + 1) - 0.5].
@@ -104,6 +90,17 @@ __device__ inline int count_of(Bundles const& b, int const* bins, Candidates con
     int n = 0;
     for (int row = c.row0; row <= c.row1; ++row) n += span_of(b, bins, c, row).size();
     return n;
+}
+
+// The k-th of them; -1 if there are fewer.
+__device__ inline int bundle_at(Bundles const& b, int const* bins, Candidates const& c, int k) {
+    if (b.is_camera) return (c.row0 + k / c.columns()) * b.columns + c.column0 + k % c.columns();
+    for (int row = c.row0; row <= c.row1; ++row) {
+        Span const span = span_of(b, bins, c, row);
+        if (k < span.size()) return span.at(k);
+        k -= span.size();
+    }
+    return -1;
 }
 
 }  // namespace nurec::cuda

@@ -50,24 +50,34 @@ constexpr int64_t most_bundles(Cells const& cells) {
 // rays [A, 32], first [B + 1] and azimuths [A, 2] of a lidar, as above, for A = most_bundles.
 void bundle_rays(Cells const& cells, int64_t* rays, int* first, float* azimuths, Queue const& queue);
 
-// What counting leaves for listing.
+// A Gaussian's candidates are the bundles that its bounds touch, in an order of their own; those of all Gaussians are
+// numbered one after another, and a word is of 32 of them.
 struct BundleWork {
     Bundle<float>* bounds;  // [A]
-    Bundle<float>* runs;    // [A / RUN and one more a row] of runs of bundles
     int* bins;              // [B, BINS, 2] of a lidar, see candidates.cuh
-    uint32_t* hits;         // [V] a bit a candidate, of Gaussians with few
-    uint32_t* some;         // [V] Gaussians with more,
-    uint32_t* many;         // [V] with very many,
-    int* counters;          // [2] how many of these there are
-    int* used;              // [V] entries written, of those with very many
+    Seen<float>* seen;      // [V] where there are candidates
+    int64_t* begins;        // [V + 1] a Gaussian's first candidate; the last is the number of all
 };
 
-BundleWork bundle_work(BundleParams const& p, Queue const& queue);
+struct Hits {  // the candidates that may be met
+    int64_t words;     // W, enough for all candidates or not
+    uint32_t* owners;  // [W] the Gaussian that has a word's first candidate
+    uint32_t* bits;    // [W + 1]
+    uint32_t* places;  // [W + 1] hits before a word
+};
 
-// counts [V + 1]: places of the Gaussians' entries; the last is the number of all.
-void count_bundle_entries(BundleParams const& p, BundleWork const& work, int64_t* counts, Queue const& queue);
-void list_bundle_entries(BundleParams const& p, BundleWork const& work, int64_t const* counts, Entries const& out,
-                         Queue const& queue);
+constexpr int WORDS_EACH = 2, WORDS_SHARE = 4;  // candidates that there is room for: 64 a Gaussian, and 8 an entry
+constexpr int64_t most_words(int64_t visible, int64_t room) {
+    return WORDS_EACH * visible + room / WORDS_SHARE + 1;
+}
+
+// Fills `work`, whose `begins` are the caller's.
+void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue);
+BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queue);
+
+// needed [1]: entries of all lists; where the words were not enough, more than that or what would make them enough.
+Hits find_hits(BundleParams const& p, BundleWork const& work, int64_t words, int64_t* needed, Queue const& queue);
+void list_hits(BundleParams const& p, BundleWork const& work, Hits const& hits, Entries const& out, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

@@ -59,17 +59,19 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
                             bundles_of(bundles, grid, size), rays[0].const_data_ptr<float>(),
                             rays[1].const_data_ptr<float>(), rays[2].const_data_ptr<float>(), exact};
     Site site(view.device());
-    Tensor const counts = site.empty({p.v + 1}, at::kLong);
-    cuda::BundleWork const work = cuda::bundle_work(p, site.queue());
-    cuda::count_bundle_entries(p, work, counts.mutable_data_ptr<int64_t>(), site.queue());
+    Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);
+    cuda::BundleWork const work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), site.queue());
+    cuda::number_candidates(p, work, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    int64_t const n = room < 0 ? read_back(counts, p.v) : room;
+    int64_t const words = room < 0 ? (read_back(begins, p.v) + 31) / 32 : cuda::most_words(p.v, room);
+    cuda::Hits const hits = cuda::find_hits(p, work, words, needed.mutable_data_ptr<int64_t>(), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    int64_t const n = room < 0 ? read_back(needed, 0) : room;
     Tensor const offsets = site.empty({p.bundles.n + 1}, at::kLong), listed = site.empty({n}, at::kLong);
-    cuda::list_bundle_entries(p, work, counts.const_data_ptr<int64_t>(),
-                              {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
-                              site.queue());
+    cuda::list_hits(p, work, hits,
+                    {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()}, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : counts.slice(0, p.v).clone()};
+    return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : needed};
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace nurec {
 
 template <class T>
-struct Bundle {
+struct alignas(16) Bundle {
     Vec3<T> c, a, b;  // directions
     Vec3<T> r;        // metres, relative to the centre of the view
     T rho;            // metres
@@ -41,16 +41,30 @@ NUREC_FN T least_square(Vec3<T> p, Vec3<T> u, Vec3<T> v) {
     return best;
 }
 
-// May some ray of the bundle see the Gaussian? `reach` standard deviations.
+// A Gaussian as bundles see it.
 template <class T>
-NUREC_FN bool meets(Frame<T> const& f, T reach, Bundle<T> const& rays) {
+struct alignas(16) Seen {
+    Mat3<T> M;         // as Frame has them
+    Vec3<T> g, drift;
+    T reach;           // in units of M
+};
+static_assert(sizeof(Seen<float>) == 16 * sizeof(float));
+
+template <class T>
+NUREC_FN Seen<T> seen_within(Frame<T> const& f, T reach) {  // `reach` standard deviations
+    return {f.M, f.g, f.drift, reach / sqrt(f.k)};
+}
+
+// May some ray of the bundle see the Gaussian?
+template <class T>
+NUREC_FN bool meets(Seen<T> const& f, Bundle<T> const& rays) {
     Vec3<T> const g = f.g + f.M * rays.r + rays.dt * f.drift;
     Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b;
     Vec3<T> const s = a + b, d = a - b;
     T const longest = larger(larger(dot(e + s, e + s), dot(e - s, e - s)), larger(dot(e + d, e + d), dot(e - d, e - d)));
     T const moved = rays.rho + rays.tau * sqrt(dot(f.drift, f.drift));
     T const slack = moved + T(2e-6) * sqrt(dot(g, g));  // what rounding does
-    T const R = reach / sqrt(f.k) + slack;
+    T const R = f.reach + slack;
     if (-dot(g, e) + fabs(dot(g, a)) + fabs(dot(g, b)) + slack * sqrt(longest) < 0) return false;  // behind all of them
     return !(least_square(cross(g, e), cross(g, a), cross(g, b)) > T(1.002) * R * R * longest);
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of parts, one warp each; formulas and sums are those of ../render/split_backward.cuh.
+// The backward pass of parts, one warp each, 16 Gaussians at a time and in two phases. First a lane is a ray: front to
+// back, it finds the weight of each Gaussian and the gradient of its opacity, and leaves the two. Then two lanes are a
+// Gaussian, each for half of the rays: what rays tell of it adds up in registers (math/moments.cuh), where a sum over
+// the lanes of a warp for every Gaussian and number took as long as all else.
 #include "../render/backward.cuh"
 #include "../render/split_backward.cuh"
 #include "parts.cuh"
@@ -14,6 +17,30 @@ constexpr int BLOCKS = 6;
 constexpr int BLOCKS = 8;
 #endif
 
+constexpr int MEMBERS = 16;  // of a batch
+constexpr int SUMS = sizeof(MomentRow) / sizeof(float);
+static_assert(SUMS == MEMBERS && 2 * MEMBERS == 32);
+
+struct Pair {  // zeros where the ray does not meet the Gaussian
+    float weight, opacity;  // dL/d(opacity)
+};
+
+struct alignas(16) Told {  // what a ray tells all Gaussians
+    Vec3<float> d;
+    float s;
+    float features[MAX_FEATURES], distance;  // dL/d(output)
+};
+static_assert(sizeof(Told) == 32);
+
+struct Batch {
+    Row rows[MEMBERS];
+    Told rays[32];
+    union {
+        Pair pairs[MEMBERS][33];  // one more: else all lanes would read from one bank
+        float sums[MEMBERS][SUMS];
+    };
+};
+
 // What passes through the parts before, whose weights lie no longer behind.
 template <class N>
 __device__ float start_part(RenderParams const& p, Parts const& parts, Work const& w, OneRay<N>& one) {
@@ -27,22 +54,90 @@ __device__ float start_part(RenderParams const& p, Parts const& parts, Work cons
     return start;
 }
 
-// One Gaussian against the rays of a warp; false when all of them have ended. `one.T` is what passes since `start`.
 template <class N>
-__device__ bool blend_back(Row const& g, OneRay<N>& one, float start, MomentRow* to) {
-    Response<float> const at = respond<N::MOVING>(g.frame, g.opacity, one.ray);
+__device__ void tell(OneRay<N> const& one, float s, Told& to) {
+    to.d = one.ray.d, to.s = s, to.distance = N::DISTANCE ? one.distance : 0.f;
+#pragma unroll
+    for (int c = 0; c < N::FEATURES; ++c) to.features[c] = one.features[c];
+}
+
+template <class N>
+__device__ void add_to_ray(Row const& g, Response<float> const& at, float d_alpha, float d_t, OneRay<N>& one) {
+    PassGrad<float> const a = pass_backward<N::DISTANCE>(g.frame, g.opacity, at, d_alpha, d_t);
+    one.d_direction = one.d_direction + transposed_times(g.frame.M, at.t * a.w + a.n);
+    one.d_origin = one.d_origin + transposed_times(g.frame.M, a.w);
+}
+
+// A ray meets a Gaussian. `one.T` is what passes since `start`.
+template <class N>
+__device__ Pair meet(Row const& g, OneRay<N>& one, float s, float start) {
+    Response<float> const at = respond_along<N::MOVING>(g.frame, g.opacity, one.ray.d, s);
     bool const seen = one.open & reaches(at.alpha, at.t);
-    if (!__any_sync(ALL_LANES, seen)) return true;
     float const before = start * one.T, q = one.T * (1 - at.alpha);
     bool const kept = seen & (start * q >= T_MIN);
     one.open = one.open & (kept | !seen);
-    MomentRow sum = {};
-    if (kept) {
-        one.T = q;
-        add_gradient<N>(g, at, at.alpha * before, before, one, sum);
+    if (!kept) return {0, 0};
+    one.T = q;
+    float const w = at.alpha * before;
+    float slope = N::DISTANCE ? at.t * one.distance : 0.f;
+#pragma unroll
+    for (int c = 0; c < N::FEATURES; ++c) slope += g.features[c] * one.features[c];
+    float const d_alpha = blend_backward(at.alpha, w, before, slope, one.behind);
+    if (N::RAYS) add_to_ray<N>(g, at, d_alpha, w * one.distance, one);
+    return {w, g.opacity * at.falloff <= ALPHA_MAX ? d_alpha * at.falloff : 0.f};
+}
+
+// What one ray tells of one Gaussian: pass_backward and add_moments from what is left of the pair.
+template <class N>
+__device__ void add_pair(Row const& g, Told const& ray, Pair const& pair, MomentRow& sum) {
+    Vec3<float> const at = N::MOVING ? g.frame.g + ray.s * g.frame.drift : g.frame.g, e = g.frame.M * ray.d;
+    float const inverse = 1 / dot(e, e);
+    Vec3<float> const p = inverse * cross(e, cross(at, e));  // at + t e, but as near as D2 says, however thin
+    float const h = -g.frame.k * g.opacity * pair.opacity, c = N::DISTANCE ? pair.weight * ray.distance * inverse : 0.f;
+    PassGrad<float> const a = {p, N::DISTANCE ? h * p - c * e : h * p, -c * p, pair.opacity};
+    add_moments<N::MOVING, N::DISTANCE>(a, e, ray.s, sum.moments);
+#pragma unroll
+    for (int k = 0; k < N::FEATURES; ++k) sum.features[k] += pair.weight * ray.features[k];
+}
+
+// From two lanes a Gaussian: of lanes 16 apart, one keeps the first half of the sums, one the other. Then consecutive
+// lanes add consecutive numbers.
+__device__ void add_rows(MomentRow const& mine, int member, Batch& batch, MomentRow* moments) {
+    int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
+    auto const* all = reinterpret_cast<float const*>(&mine);
+    float kept[SUMS / 2];
+#pragma unroll
+    for (int j = 0; j < SUMS / 2; ++j) {
+        float const low = all[j], high = all[j + SUMS / 2];
+        kept[j] = (half ? high : low) + __shfl_xor_sync(ALL_LANES, half ? low : high, MEMBERS);
     }
-    add_row<N>(reinterpret_cast<float*>(to), sum);
-    return __any_sync(ALL_LANES, one.open);
+    __syncwarp();  // pairs have been read
+#pragma unroll
+    for (int j = 0; j < SUMS / 2; ++j) batch.sums[k][(j + half * SUMS / 2) ^ k] = kept[j];
+    __syncwarp();
+#pragma unroll
+    for (int q = 0; q < MEMBERS / 2; ++q) {
+        int const row = 2 * q + half, whose = __shfl_sync(ALL_LANES, member, row);
+        float const sum = batch.sums[row][k ^ row];
+        if (sum != 0) atomicAdd(reinterpret_cast<float*>(moments + whose) + k, sum);
+    }
+}
+
+// The second phase of a batch: lanes k and k + 16 are Gaussian k.
+template <class N>
+__device__ void add_batch(Batch& batch, int n, int member, Travel<float> const& along, MomentRow* moments) {
+    int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
+    MomentRow sum = {};
+    if (k < n) {
+        Row const g = batch.rows[k];
+#pragma unroll 1
+        for (int j = half; j < 32; j += 2) {
+            Pair const pair = batch.pairs[k][j];
+            if (pair.weight != 0) add_pair<N>(g, batch.rays[j], pair, sum);
+        }
+    }
+    if (N::MOVING) sum.moments.drift = along.pace * sum.moments.drift + along.dt * sum.moments.g;
+    add_rows(sum, member, batch, moments);
 }
 
 // Parts of one list add to the same rays.
@@ -51,24 +146,32 @@ __device__ void add3(float* to, int64_t i, Vec3<float> a) {
 }
 
 template <class N>
-__global__ void __launch_bounds__(32 * WARPS, N::RAYS ? 4 : BLOCKS)
+__global__ void __launch_bounds__(32 * WARPS, N::RAYS ? 4 : N::MOVING ? 6 : BLOCKS)
     partBackward(Staged p, RenderOutputs out, Summed d, Parts parts) {
-    __shared__ WarpBatch batches[WARPS];
+    __shared__ Batch batches[WARPS];
     Work const w = my_work(p, parts);
     if (!w.parts) return;
     int const lane = int(threadIdx.x) % 32;
-    WarpBatch& batch = batches[threadIdx.x / 32];
+    Batch& batch = batches[threadIdx.x / 32];
     int64_t const i = ray_of(p, w);
     OneRay<N> one = load_one<N>(p, out, d, i);
     float const start = start_part<N>(p, parts, w, one);
-    bool going = __any_sync(ALL_LANES, one.open);
+    if (!__any_sync(ALL_LANES, one.open)) return;
+    Travel<float> const along = N::MOVING ? travel_of(one.ray, i >= 0) : Travel<float>{};
+    float const s = N::MOVING ? place_on(along, one.ray) : 0.f;
+    tell(one, s, batch.rays[lane]);
     int64_t const* list = w.list;
-    for (int left = w.n; left > 0 && going; left -= 32, list += 32) {
-        int const n = left < 32 ? left : 32, member = lane < n ? int(list[lane]) : 0;
-        stage_rows(parts.rows, member, n, batch);
+    for (int left = w.n; left > 0; left -= MEMBERS, list += MEMBERS) {
+        int const n = left < MEMBERS ? left : MEMBERS, member = lane < n ? int(list[lane]) : 0;
+        stage_rows<N::MOVING, MEMBERS>(parts.rows, member, n, along, batch.rows);
+        bool met = false;
+        for (int k = 0; k < n; ++k) {
+            Pair const pair = meet<N>(batch.rows[k], one, s, start);
+            batch.pairs[k][lane] = pair, met |= pair.weight != 0;
+        }
         __syncwarp();
-        for (int k = 0; k < n && going; ++k)
-            going = blend_back<N>(batch.rows[k], one, start, d.moments + __shfl_sync(ALL_LANES, member, k));
+        if (__any_sync(ALL_LANES, met)) add_batch<N>(batch, n, member, along, d.moments);
+        if (!__any_sync(ALL_LANES, one.open)) break;
         __syncwarp();
     }
     if (N::RAYS && i >= 0) add3(d.directions, i, one.d_direction), add3(d.origins, i, one.d_origin);

@@ -27,18 +27,39 @@ void cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
     if (p.n_tiles) name_parts<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.n_tiles, parts);
 }
 
+struct Batch {
+    Row rows[32];
+};
+
+// A ray as staged rows see it.
+struct Sight {
+    int64_t i;  // -1: none
+    Vec3<float> d;
+    float s;
+    Travel<float> along;
+};
+
+template <bool MOVING>
+__device__ Sight sight_of(RenderParams const& p, Work const& w) {
+    int64_t const i = ray_of(p, w);
+    Ray<float> const ray = load_ray(p, i);
+    if (!MOVING) return {i, ray.d, 0, {}};
+    Travel<float> const along = travel_of(ray, i >= 0);
+    return {i, ray.d, place_on(along, ray), along};
+}
+
 // Calls function(row) for the entries of a part, as long as going() holds for a lane.
-template <class Going, class Function>
-__device__ void for_rows(Row const* rows, Work const& w, Going const& going, Function const& function) {
-    __shared__ WarpBatch batches[WARPS];
-    WarpBatch& batch = batches[threadIdx.x / 32];
+template <bool MOVING, class Going, class Function>
+__device__ void for_rows(Row const* rows, Work const& w, Sight const& ray, Going const& going,
+                         Function const& function) {
+    __shared__ Batch batches[WARPS];
+    Batch& batch = batches[threadIdx.x / 32];
     int const lane = int(threadIdx.x) % 32;
     int64_t const* list = w.list;
     for (int left = w.n; left > 0; left -= 32, list += 32) {
         if (!__any_sync(WHOLE_WARP, going())) return;
         int const n = left < 32 ? left : 32;
-        stage_rows(rows, lane < n ? int(list[lane]) : 0, n, batch);
-        __syncwarp();
+        stage_rows<MOVING, 32>(rows, lane < n ? int(list[lane]) : 0, n, ray.along, batch.rows);
         for (int k = 0; k < n; ++k) function(batch.rows[k]);
         __syncwarp();
     }
@@ -49,14 +70,13 @@ template <bool MOVING>
 __global__ void __launch_bounds__(32 * WARPS) partPasses(RenderParams p, Parts parts) {
     Work const w = my_work(p, parts);
     if (!w.parts || w.part + 1 == w.first + w.parts) return;
-    int64_t const i = ray_of(p, w);
-    Ray<float> const ray = load_ray(p, i);
+    Sight const ray = sight_of<MOVING>(p, w);
     float q = 1;
-    for_rows(parts.rows, w, [&] { return i >= 0 && q >= T_MIN; },
-             [&](Row const& g) {
-                 Response<float> const at = respond<MOVING>(g.frame, g.opacity, ray);
-                 if (reaches(at.alpha, at.t)) q *= 1 - at.alpha;
-             });
+    for_rows<MOVING>(parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
+                     [&](Row const& g) {
+                         Response<float> const at = respond_along<MOVING>(g.frame, g.opacity, ray.d, ray.s);
+                         if (reaches(at.alpha, at.t)) q *= 1 - at.alpha;
+                     });
     left_of(p, parts, w.part, PASSES) = q;
 }
 
@@ -67,8 +87,8 @@ struct State {
 };
 
 template <bool MOVING, int C>
-__device__ void blend_one(Row const& g, Ray<float> const& ray, State& s, bool& open) {
-    Response<float> const at = respond<MOVING>(g.frame, g.opacity, ray);
+__device__ void blend_one(Row const& g, Sight const& ray, State& s, bool& open) {
+    Response<float> const at = respond_along<MOVING>(g.frame, g.opacity, ray.d, ray.s);
     bool const seen = open & reaches(at.alpha, at.t);
     float const before = s.start * s.q, q = s.q * (1 - at.alpha), after = s.start * q;
     bool const kept = seen & (after >= T_MIN);
@@ -94,14 +114,14 @@ template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS) partForward(RenderParams p, RenderOutputs out, Parts parts) {
     Work const w = my_work(p, parts);
     if (!w.parts) return;
-    int64_t const i = ray_of(p, w);
-    Ray<float> const ray = load_ray(p, i);
+    Sight const ray = sight_of<MOVING>(p, w);
     State s;
     s.start = passed(p, parts, w);
-    bool open = i >= 0 && s.start >= T_MIN;
+    bool open = ray.i >= 0 && s.start >= T_MIN;
     bool const began = open;
-    for_rows(parts.rows, w, [&] { return open; }, [&](Row const& g) { blend_one<MOVING, C>(g, ray, s, open); });
-    if (w.parts == 1) return store_ray<C>(out, i, s);
+    for_rows<MOVING>(parts.rows, w, ray, [&] { return open; },
+                     [&](Row const& g) { blend_one<MOVING, C>(g, ray, s, open); });
+    if (w.parts == 1) return store_ray<C>(out, ray.i, s);
     left_of(p, parts, w.part, DISTANCE) = s.distance, left_of(p, parts, w.part, MEDIAN) = s.median;
     left_of(p, parts, w.part, END) = began ? s.start * s.q : -1.f;
 #pragma unroll

@@ -33,6 +33,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "render/render_backward_cpu.cpp": f"{_FAST} -ffast-math",
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
+    "bundle/bundle_lists.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack
     "count_pairs/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
     "render_parts/parts_forward.cu": f"{_CUDA} --use_fast_math",
     "render_parts/parts_backward.cu": f"{_CUDA} --use_fast_math",

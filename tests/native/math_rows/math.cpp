@@ -135,7 +135,7 @@ NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
 }
 
 NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays) {
-    return meets(f, reach, rays);
+    return meets(seen_within(f, reach), rays);
 }
 
 NUREC_FN D may_be_seen(D alpha, D t) {
