@@ -11,7 +11,8 @@ every mean goes to the next float32, which in a trained scene with Gaussians of 
 on a camera's Gaussians, in the same process (benchmarks/render/peer.py). Rounds take all in turn, in both orders. Times are medians of
 CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
 parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median
-time. In the table `lanes` is the lane efficiency, `longest` the longest tile over the mean. Tiles of a CPU have 16 rays and so fill half a
+time. In the table `lanes` is the lane efficiency, `longest` the
+longest part of a list over the mean, what one warp takes; `whole` is all that a step's forward pass does, project, tile and forward. Tiles of a CPU have 16 rays and so fill half a
 warp.
 """
 
@@ -56,6 +57,7 @@ from nurec_lite.training.stages import Stages
 
 SCRIPT = "benchmarks/render/bench_render.py"
 PHASES = ("project", "tile", "forward", "backward")
+WHOLE = PHASES[:3]  # the forward pass of a step
 
 
 def bench(args: argparse.Namespace) -> dict[str, Any]:
@@ -161,6 +163,7 @@ def measure(
 def figures(samples: list[dict[str, float]], counts: dict[str, Any]) -> dict[str, Any]:
     ms = {phase: spread([sample[phase] for sample in samples]) for phase in PHASES}
     rates = {phase: 1e3 * counts["contributing"] / ms[phase]["median"] for phase in ("forward", "backward")}
+    ms["whole"] = spread([sum(sample[phase] for phase in WHOLE) for sample in samples])
     single = {phase: [round(sample[phase], 5) for sample in samples] for phase in PHASES}
     return {"counts": counts, "ms": ms, "contributing_pairs_per_s": rates, "single_ms": single}
 
@@ -179,7 +182,7 @@ def text(report: dict[str, Any]) -> str:
 def _view_lines(view: dict[str, Any]) -> list[str]:
     what = ", ".join(f"{k} {v}" for k, v in view["view"].items())
     width = max(len(name) for name in view["rows"])
-    head = "".join(f"{phase + ' ms':>13}" for phase in PHASES)
+    head = "".join(f"{phase + ' ms':>13}" for phase in (*PHASES, "whole"))
     counts = f"{'entries M':>10}{'pairs M':>9}{'executed M':>11}{'lanes':>7}{'G/s fwd':>9}{'bwd':>8}{'longest':>9}"
     return [
         f"{view['workload']}, {view['sensor']} ({view['scene']}): {view['gaussians']} Gaussians, {what}; rounding {view['rounding']:.1e}",
@@ -192,10 +195,10 @@ def _line(name: str, row: dict[str, Any], width: int) -> str:
     if row["status"]:
         return f"{name:{width}} {row['status']}"
     c, rates = row["counts"], row["contributing_pairs_per_s"]
-    ms = "".join(f"{row['ms'][phase]['median']:13.3f}" for phase in PHASES)
+    ms = "".join(f"{row['ms'][phase]['median']:13.3f}" for phase in (*PHASES, "whole"))
     pairs = f"{c['entries'] / 1e6:10.3f}{c['contributing'] / 1e6:9.2f}{c['executed'] / 1e6:11.2f}"
     lanes = "-" if c["lane_efficiency"] is None else f"{100 * c['lane_efficiency']:.1f}%"
-    longest = "-" if c["longest_to_mean_tile"] is None else f"{c['longest_to_mean_tile']:.1f}x"
+    longest = "-" if c["longest_to_mean_part"] is None else f"{c['longest_to_mean_part']:.1f}x"
     return f"{name:{width}}{ms}{pairs}{lanes:>7}{rates['forward'] / 1e9:9.3f}{rates['backward'] / 1e9:8.3f}{longest:>9}"
 
 

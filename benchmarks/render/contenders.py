@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from benchmarks.render.pair_counts import PairCounts, count_pairs
+from benchmarks.render.pair_counts import WHOLE, PairCounts, count_pairs
 from benchmarks.render.workload import Workload
 from benchmarks.step.bench_step import Mark, mark, milliseconds
 from nurec_lite.backends import base_stages, build_stages
@@ -93,6 +93,7 @@ class Own:
             (gaussians,) = stages.gather(stages, workload.scene, (self.view,)).gaussians
         self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))
         self._upstream: list[Tensor] | None = None
+        self._part = getattr(stages.plan, "part", WHOLE)
         self._room: int | None = None  # entries, as a step that waits for nothing has it (no_sync)
 
     def sample(self, fill: Callable[[], None]) -> None:
@@ -124,7 +125,7 @@ class Own:
         return gradients_of(self.gaussians, outputs, self._upstream)
 
     def counts(self) -> PairCounts:
-        return count_pairs(self.gaussians, self.view, self.pairs())
+        return count_pairs(self.gaussians, self.view, self.pairs(), self._part)
 
     @torch.no_grad()
     def image(self) -> Tensor:  # [H, W, 3] before a black sky, for comparison with other renderers

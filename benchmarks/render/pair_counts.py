@@ -18,6 +18,7 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 
 WARP = 32
+WHOLE = 1 << 30  # no list is cut
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,19 @@ class PairCounts:
     mean_list: float
     longest_tile: int
     mean_tile: float
+    longest_part: int  # of a list: what one warp takes, where lists are cut (balanced_tiles); else the list
+    mean_part: float
 
     @property
     def lane_efficiency(self) -> float | None:
         return self.contributing / self.executed if self.executed else None
 
     def to_dict(self) -> dict[str, Any]:
-        longest_to_mean = self.longest_tile / self.mean_tile if self.mean_tile else None
-        return asdict(self) | {"lane_efficiency": self.lane_efficiency, "longest_to_mean_tile": longest_to_mean}
+        return asdict(self) | {
+            "lane_efficiency": self.lane_efficiency,
+            "longest_to_mean_tile": self.longest_tile / self.mean_tile if self.mean_tile else None,
+            "longest_to_mean_part": self.longest_part / self.mean_part if self.mean_part else None,
+        }
 
 
 @torch.no_grad()
@@ -50,6 +56,7 @@ def count_pairs(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
     pairs: PairList,  # as the tile stage has it
+    part: int = WHOLE,  # entries of a part at most
 ) -> PairCounts:
     """Waits for the device. The kernels must be loaded (`nurec_lite.native.ops.load`)."""
     rays = view.rays()
@@ -57,21 +64,29 @@ def count_pairs(
     counts = torch.ops.nurec_lite.count_pairs(
         placed(gaussians), features, *arrays_of(rays, pairs), row_of(view), moves(view)
     )
-    return summed(counts, pairs, len(rays.delays))
+    return summed(counts, pairs, len(rays.delays), part)
 
 
 def summed(
     counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/count_pairs/params.h lists them
     pairs: PairList,
     n_rays: int,
+    part: int = WHOLE,
 ) -> PairCounts:
     tiles, lists = counts[..., 0].amax(1) if counts.numel() else counts.new_zeros(len(counts)), pairs.offsets.diff()
     walked, is_open, contributing, useful = counts.sum((0, 1)).tolist()
     return PairCounts(
         n_rays, len(counts), len(pairs.gaussians), WARP * walked, is_open, contributing, useful,
-        *_longest_and_mean(lists), *_longest_and_mean(tiles),
+        *_longest_and_mean(lists), *_longest_and_mean(tiles), *_longest_and_mean_part(lists, part),
     )  # fmt: skip
 
 
 def _longest_and_mean(lengths: Tensor) -> tuple[int, float]:
     return (int(lengths.max()), float(lengths.double().mean())) if len(lengths) else (0, 0.0)
+
+
+def _longest_and_mean_part(lists: Tensor, most: int) -> tuple[int, float]:
+    """A list with entries is cut into as few parts as that takes, of equal length but for one entry (kernels/render_parts)."""
+    lists = lists[lists > 0]
+    parts = -(-lists // most)
+    return (int((-(-lists // parts)).max()), int(lists.sum()) / int(parts.sum())) if len(lists) else (0, 0.0)

@@ -17,8 +17,10 @@ constexpr int BLOCKS = 2048;  // of warps that go through words
 __global__ void look_kernel(BundleParams p, BundleWork work, int64_t* counts) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i > p.v) return;
-    int const n = i < p.v ? count_of(p.bundles, work.bins, candidates_of(p, i)) : 0;
+    Candidates const c = i < p.v ? candidates_of(p, i) : Candidates{0, -1, 0, 0, 0, 0};
+    int const n = count_of(p.bundles, work.bins, c);
     counts[i] = n;
+    if (n != 0) work.candidates[i] = c;
     if (n == 0 || !p.exact) return;
     int64_t const k = p.index[i];
     Frame<float> const f = make_frame(mean_of(p.g, k), quat_of(p.g, k), load3(p.g.scales, k), velocity_of(p.g, k));
@@ -59,7 +61,7 @@ __device__ Candidate candidate_at(BundleParams const& p, BundleWork const& work,
         else
             high = middle - 1;
     }
-    return {low, bundle_at(p.bundles, work.bins, candidates_of(p, low), int(number - work.begins[low]))};
+    return {low, bundle_at(p.bundles, work.bins, work.candidates[low], int(number - work.begins[low]))};
 }
 
 __device__ bool may_meet(BundleParams const& p, BundleWork const& work, Candidate const& c) {
@@ -109,7 +111,7 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queu
     auto const& memory = queue.memory;
     int64_t const bins = p.bundles.is_camera ? 0 : 2 * BINS * p.bundles.cells.bands;
     return {memory.array<Bundle<float>>(p.bundles.n), memory.array<int>(bins),
-            memory.array<Seen<float>>(p.exact ? p.v : 0), begins};
+            memory.array<Candidates>(p.v), memory.array<Seen<float>>(p.exact ? p.v : 0), begins};
 }
 
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A Gaussian's bounds name candidates: bundles of an image in a rectangle, bundles of a lidar in bands of elevation and
-// an interval of azimuth. A row is one of an image's grid or a band of a lidar.
+// From a Gaussian's bounds to its candidates, and from their numbers to bundles.
 #pragma once
 
 #include "../common/cells.cuh"
@@ -22,14 +21,6 @@ struct Span {  // of one row; two intervals where a lidar's goes over the seam a
     __device__ int at(int k) const { return k < a.size() ? a.begin + k : b.begin + k - a.size(); }
 };
 
-struct Candidates {
-    int row0, row1;        // inclusive
-    int column0, column1;  // of an image, inclusive
-    float from, to;        // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
-    __device__ int rows() const { return row1 - row0 + 1; }
-    __device__ int columns() const { return column1 - column0 + 1; }
-};
-
 __device__ inline int clamped(float a, int low, int high) {
     return a > float(high) ? high : a < float(low) ? low : int(a);
 }
@@ -39,10 +30,10 @@ __device__ inline Candidates in_image(Bundles const& b, float const* low, float 
     Candidates c = {};
     auto const w = float(b.width), h = float(b.height);
     c.column0 = clamped(ceilf((low[0] - (w - 0.5f)) / w), 0, b.columns);
-    c.column1 = clamped(floorf((high[0] - 0.5f) / w), -1, b.columns - 1);
+    c.columns = clamped(floorf((high[0] - 0.5f) / w), -1, b.columns - 1) - c.column0 + 1;
     c.row0 = clamped(ceilf((low[1] - (h - 0.5f)) / h), 0, b.rows);
     c.row1 = clamped(floorf((high[1] - 0.5f) / h), -1, b.rows - 1);
-    if (c.columns() <= 0) c.row1 = c.row0 - 1;
+    if (c.columns <= 0) c.row1 = c.row0 - 1;
     return c;
 }
 
@@ -70,8 +61,8 @@ __device__ inline Interval between(int const* bins, int band, float from, float 
     return {row[2 * bin_of(from)], row[2 * bin_of(to) + 1]};
 }
 
+// Of a lidar.
 __device__ inline Span span_of(Bundles const& b, int const* bins, Candidates const& c, int row) {
-    if (b.is_camera) return {{row * b.columns + c.column0, row * b.columns + c.column1 + 1}, {0, 0}};
     int const begin = b.first[row], end = b.first[row + 1];
     float const pi = float(PI);
     if (c.to - c.from >= 2 * pi - 2 * SPARE) return {{begin, end}, {0, 0}};
@@ -85,8 +76,8 @@ __device__ inline Span span_of(Bundles const& b, int const* bins, Candidates con
 }
 
 __device__ inline int count_of(Bundles const& b, int const* bins, Candidates const& c) {
-    if (c.rows() <= 0) return 0;
-    if (b.is_camera) return c.rows() * c.columns();
+    if (c.row1 < c.row0) return 0;
+    if (b.is_camera) return (c.row1 - c.row0 + 1) * c.columns;
     int n = 0;
     for (int row = c.row0; row <= c.row1; ++row) n += span_of(b, bins, c, row).size();
     return n;
@@ -94,7 +85,7 @@ __device__ inline int count_of(Bundles const& b, int const* bins, Candidates con
 
 // The k-th of them; -1 if there are fewer.
 __device__ inline int bundle_at(Bundles const& b, int const* bins, Candidates const& c, int k) {
-    if (b.is_camera) return (c.row0 + k / c.columns()) * b.columns + c.column0 + k % c.columns();
+    if (b.is_camera) return (c.row0 + k / c.columns) * b.columns + c.column0 + k % c.columns;
     for (int row = c.row0; row <= c.row1; ++row) {
         Span const span = span_of(b, bins, c, row);
         if (k < span.size()) return span.at(k);

@@ -50,13 +50,22 @@ constexpr int64_t most_bundles(Cells const& cells) {
 // rays [A, 32], first [B + 1] and azimuths [A, 2] of a lidar, as above, for A = most_bundles.
 void bundle_rays(Cells const& cells, int64_t* rays, int* first, float* azimuths, Queue const& queue);
 
-// A Gaussian's candidates are the bundles that its bounds touch, in an order of their own; those of all Gaussians are
-// numbered one after another, and a word is of 32 of them.
+// What a Gaussian's bounds touch: bundles of an image in a rectangle, bundles of a lidar in bands of elevation and an
+// interval of azimuth. A row is one of an image's grid or a band of a lidar.
+struct alignas(16) Candidates {
+    int row0, row1;        // inclusive
+    int column0, columns;  // of an image
+    float from, to;        // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
+};
+
+// A Gaussian's candidates are these bundles, in an order of their own; those of all Gaussians are numbered one after
+// another, and a word is of 32 of them.
 struct BundleWork {
-    Bundle<float>* bounds;  // [A]
-    int* bins;              // [B, BINS, 2] of a lidar, see candidates.cuh
-    Seen<float>* seen;      // [V] where there are candidates
-    int64_t* begins;        // [V + 1] a Gaussian's first candidate; the last is the number of all
+    Bundle<float>* bounds;   // [A]
+    int* bins;               // [B, BINS, 2] of a lidar, see candidates.cuh
+    Candidates* candidates;  // [V]
+    Seen<float>* seen;       // [V] where there are candidates
+    int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all
 };
 
 struct Hits {  // the candidates that may be met

@@ -76,7 +76,7 @@ NUREC_FN Vec3<T> sh_colour(T const* sh, Vec3<T> d) {
     return {c.x < 0 ? T(0) : c.x, c.y < 0 ? T(0) : c.y, c.z < 0 ? T(0) : c.z};
 }
 
-// dL/d(direction), and dL/d(sh) [S, 3]; a clamped channel has no gradient.
+// dL/d(direction), and dL/d(sh) [S, 3], which may take the place of sh; a clamped channel has no gradient.
 template <int S, class T>
 NUREC_FN Vec3<T> sh_colour_backward(T const* sh, Vec3<T> d, Vec3<T> d_colour, T* d_sh) {
     T b[S], g[S];
@@ -84,8 +84,8 @@ NUREC_FN Vec3<T> sh_colour_backward(T const* sh, Vec3<T> d, Vec3<T> d_colour, T*
     Vec3<T> const c = sh_sum(sh, b);
     Vec3<T> const free = {c.x < 0 ? T(0) : d_colour.x, c.y < 0 ? T(0) : d_colour.y, c.z < 0 ? T(0) : d_colour.z};
     for (int k = 0; k < S; ++k) {
-        d_sh[3 * k] = b[k] * free.x, d_sh[3 * k + 1] = b[k] * free.y, d_sh[3 * k + 2] = b[k] * free.z;
         g[k] = dot(free, Vec3<T>{sh[3 * k], sh[3 * k + 1], sh[3 * k + 2]});
+        d_sh[3 * k] = b[k] * free.x, d_sh[3 * k + 1] = b[k] * free.y, d_sh[3 * k + 2] = b[k] * free.z;
     }
     return sh_basis_backward(d, g);
 }

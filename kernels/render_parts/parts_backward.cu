@@ -18,6 +18,7 @@ constexpr int BLOCKS = 8;
 #endif
 
 constexpr int MEMBERS = 16;  // of a batch
+constexpr int AHEAD = 4;
 constexpr int SUMS = sizeof(MomentRow) / sizeof(float);
 static_assert(SUMS == MEMBERS && 2 * MEMBERS == 32);
 
@@ -70,8 +71,7 @@ __device__ void add_to_ray(Row const& g, Response<float> const& at, float d_alph
 
 // A ray meets a Gaussian. `one.T` is what passes since `start`.
 template <class N>
-__device__ Pair meet(Row const& g, OneRay<N>& one, float s, float start) {
-    Response<float> const at = respond_along<N::MOVING>(g.frame, g.opacity, one.ray.d, s);
+__device__ Pair meet(Row const& g, Response<float> const& at, OneRay<N>& one, float start) {
     bool const seen = one.open & reaches(at.alpha, at.t);
     float const before = start * one.T, q = one.T * (1 - at.alpha);
     bool const kept = seen & (start * q >= T_MIN);
@@ -87,11 +87,37 @@ __device__ Pair meet(Row const& g, OneRay<N>& one, float s, float start) {
     return {w, g.opacity * at.falloff <= ALPHA_MAX ? d_alpha * at.falloff : 0.f};
 }
 
+// The first phase of a batch; whether any ray of the warp meets any Gaussian. AHEAD responses are found together, which
+// do not wait for one another.
+template <class N>
+__device__ bool meet_batch(Batch& batch, int n, OneRay<N>& one, float s, float start) {
+    int const lane = int(threadIdx.x) % 32;
+    bool met = false;
+    auto const respond = [&](int k) {
+        return respond_along<N::MOVING>(batch.rows[k].frame, batch.rows[k].opacity, one.ray.d, s);
+    };
+    auto const keep = [&](int k, Response<float> const& at) {
+        Pair const pair = meet<N>(batch.rows[k], at, one, start);
+        batch.pairs[k][lane] = pair, met |= pair.weight != 0;
+    };
+    int k = 0;
+    for (; k + AHEAD <= n; k += AHEAD) {
+        Response<float> at[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) at[a] = respond(k + a);
+#pragma unroll
+        for (int a = 0; a < AHEAD; ++a) keep(k + a, at[a]);
+    }
+    for (; k < n; ++k) keep(k, respond(k));
+    __syncwarp();
+    return __any_sync(ALL_LANES, met);
+}
+
 // What one ray tells of one Gaussian: pass_backward and add_moments from what is left of the pair.
 template <class N>
 __device__ void add_pair(Row const& g, Told const& ray, Pair const& pair, MomentRow& sum) {
     Vec3<float> const at = N::MOVING ? g.frame.g + ray.s * g.frame.drift : g.frame.g, e = g.frame.M * ray.d;
-    float const inverse = 1 / dot(e, e);
+    float const inverse = 1 / larger(dot(e, e), 1e-30f);  // of a pair that is none, too
     Vec3<float> const p = inverse * cross(e, cross(at, e));  // at + t e, but as near as D2 says, however thin
     float const h = -g.frame.k * g.opacity * pair.opacity, c = N::DISTANCE ? pair.weight * ray.distance * inverse : 0.f;
     PassGrad<float> const a = {p, N::DISTANCE ? h * p - c * e : h * p, -c * p, pair.opacity};
@@ -123,17 +149,19 @@ __device__ void add_rows(MomentRow const& mine, int member, Batch& batch, Moment
     }
 }
 
-// The second phase of a batch: lanes k and k + 16 are Gaussian k.
+// The second phase of a batch: lanes k and k + 16 are Gaussian k. Of a lidar's pairs so few are met that to look first
+// is faster.
 template <class N>
 __device__ void add_batch(Batch& batch, int n, int member, Travel<float> const& along, MomentRow* moments) {
+    constexpr bool SPARSE = N::FEATURES == 2;
     int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
     MomentRow sum = {};
     if (k < n) {
         Row const g = batch.rows[k];
-#pragma unroll 1
+#pragma unroll(SPARSE ? 1 : 2)
         for (int j = half; j < 32; j += 2) {
             Pair const pair = batch.pairs[k][j];
-            if (pair.weight != 0) add_pair<N>(g, batch.rays[j], pair, sum);
+            if (!SPARSE || pair.weight != 0) add_pair<N>(g, batch.rays[j], pair, sum);
         }
     }
     if (N::MOVING) sum.moments.drift = along.pace * sum.moments.drift + along.dt * sum.moments.g;
@@ -164,13 +192,7 @@ __global__ void __launch_bounds__(32 * WARPS, N::RAYS ? 4 : N::MOVING ? 6 : BLOC
     for (int left = w.n; left > 0; left -= MEMBERS, list += MEMBERS) {
         int const n = left < MEMBERS ? left : MEMBERS, member = lane < n ? int(list[lane]) : 0;
         stage_rows<N::MOVING, MEMBERS>(parts.rows, member, n, along, batch.rows);
-        bool met = false;
-        for (int k = 0; k < n; ++k) {
-            Pair const pair = meet<N>(batch.rows[k], one, s, start);
-            batch.pairs[k][lane] = pair, met |= pair.weight != 0;
-        }
-        __syncwarp();
-        if (__any_sync(ALL_LANES, met)) add_batch<N>(batch, n, member, along, d.moments);
+        if (meet_batch<N>(batch, n, one, s, start)) add_batch<N>(batch, n, member, along, d.moments);
         if (!__any_sync(ALL_LANES, one.open)) break;
         __syncwarp();
     }

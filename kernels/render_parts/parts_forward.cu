@@ -27,6 +27,8 @@ void cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
     if (p.n_tiles) name_parts<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.n_tiles, parts);
 }
 
+constexpr int AHEAD = 4;
+
 struct Batch {
     Row rows[32];
 };
@@ -48,7 +50,18 @@ __device__ Sight sight_of(RenderParams const& p, Work const& w) {
     return {i, ray.d, place_on(along, ray), along};
 }
 
-// Calls function(row) for the entries of a part, as long as going() holds for a lane.
+struct Met {  // of a Gaussian by a ray
+    float alpha, t;
+};
+
+template <bool MOVING>
+__device__ Met meet(Row const& g, Sight const& ray) {
+    Response<float> const at = respond_along<MOVING>(g.frame, g.opacity, ray.d, ray.s);
+    return {at.alpha, at.t};
+}
+
+// Calls function(row, met) for the entries of a part, as long as going() holds for a lane. AHEAD responses are found
+// together, which do not wait for one another.
 template <bool MOVING, class Going, class Function>
 __device__ void for_rows(Row const* rows, Work const& w, Sight const& ray, Going const& going,
                          Function const& function) {
@@ -60,7 +73,15 @@ __device__ void for_rows(Row const* rows, Work const& w, Sight const& ray, Going
         if (!__any_sync(WHOLE_WARP, going())) return;
         int const n = left < 32 ? left : 32;
         stage_rows<MOVING, 32>(rows, lane < n ? int(list[lane]) : 0, n, ray.along, batch.rows);
-        for (int k = 0; k < n; ++k) function(batch.rows[k]);
+        int k = 0;
+        for (; k + AHEAD <= n; k += AHEAD) {
+            Met met[AHEAD];
+#pragma unroll
+            for (int a = 0; a < AHEAD; ++a) met[a] = meet<MOVING>(batch.rows[k + a], ray);
+#pragma unroll
+            for (int a = 0; a < AHEAD; ++a) function(batch.rows[k + a], met[a]);
+        }
+        for (; k < n; ++k) function(batch.rows[k], meet<MOVING>(batch.rows[k], ray));
         __syncwarp();
     }
 }
@@ -73,10 +94,7 @@ __global__ void __launch_bounds__(32 * WARPS) partPasses(RenderParams p, Parts p
     Sight const ray = sight_of<MOVING>(p, w);
     float q = 1;
     for_rows<MOVING>(parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
-                     [&](Row const& g) {
-                         Response<float> const at = respond_along<MOVING>(g.frame, g.opacity, ray.d, ray.s);
-                         if (reaches(at.alpha, at.t)) q *= 1 - at.alpha;
-                     });
+                     [&](Row const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
     left_of(p, parts, w.part, PASSES) = q;
 }
 
@@ -86,20 +104,18 @@ struct State {
     float features[MAX_FEATURES] = {};
 };
 
-template <bool MOVING, int C>
-__device__ void blend_one(Row const& g, Sight const& ray, State& s, bool& open) {
-    Response<float> const at = respond_along<MOVING>(g.frame, g.opacity, ray.d, ray.s);
+template <int C>
+__device__ void blend_one(Row const& g, Met const& at, State& s, bool& open) {
     bool const seen = open & reaches(at.alpha, at.t);
     float const before = s.start * s.q, q = s.q * (1 - at.alpha), after = s.start * q;
     bool const kept = seen & (after >= T_MIN);
     open = open & (kept | !seen);
-    if (!kept) return;
-    float const weight = at.alpha * before;
-    s.q = q;
+    float const weight = kept ? at.alpha * before : 0.f;
+    s.q = kept ? q : s.q;
 #pragma unroll
     for (int c = 0; c < C; ++c) s.features[c] += weight * g.features[c];
     s.distance += weight * at.t;
-    if (before > 0.5f && after <= 0.5f) s.median = at.t;
+    s.median = kept & (before > 0.5f) & (after <= 0.5f) ? at.t : s.median;
 }
 
 template <int C>
@@ -120,7 +136,7 @@ __global__ void __launch_bounds__(32 * WARPS) partForward(RenderParams p, Render
     bool open = ray.i >= 0 && s.start >= T_MIN;
     bool const began = open;
     for_rows<MOVING>(parts.rows, w, ray, [&] { return open; },
-                     [&](Row const& g) { blend_one<MOVING, C>(g, ray, s, open); });
+                     [&](Row const& g, Met const& at) { blend_one<C>(g, at, s, open); });
     if (w.parts == 1) return store_ray<C>(out, ray.i, s);
     left_of(p, parts, w.part, DISTANCE) = s.distance, left_of(p, parts, w.part, MEDIAN) = s.median;
     left_of(p, parts, w.part, END) = began ? s.start * s.q : -1.f;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread a Gaussian.
+// One thread a Gaussian. A block's coefficients go through shared memory, whole rows of 128 bytes at a time: threads that
+// each read and wrote their own 192 bytes took five times as long.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
@@ -8,28 +9,59 @@
 namespace nurec::cuda {
 namespace {
 
+constexpr int GAUSSIANS = 128;  // of a block
+
 template <int S>
-__global__ void forward_kernel(Harmonics in, float* colour) {
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i < in.n) store3(colour, i, sh_colour<S>(in.sh + 3 * S * i, load3(in.directions, i)));
+struct Rows {
+    static constexpr int LENGTH = 3 * S, STRIDE = LENGTH | 1;  // odd: no two threads read from one bank
+    float numbers[GAUSSIANS * STRIDE];
+
+    __device__ float* mine() { return numbers + STRIDE * threadIdx.x; }
+
+    // Calls function(number within the block, its place here) for consecutive numbers by consecutive threads.
+    template <class Function>
+    __device__ void for_each(int64_t n, Function const& function) {
+        int64_t const left = n - blockIdx.x * int64_t(GAUSSIANS);
+        int const all = LENGTH * int(left < GAUSSIANS ? left : GAUSSIANS);
+        for (int k = int(threadIdx.x); k < all; k += GAUSSIANS) function(k, numbers[k / LENGTH * STRIDE + k % LENGTH]);
+    }
+};
+
+template <int S>
+__global__ void __launch_bounds__(GAUSSIANS) forward_kernel(Harmonics in, float* colour) {
+    __shared__ Rows<S> rows;
+    int64_t const first = blockIdx.x * int64_t(GAUSSIANS), i = first + threadIdx.x;
+    rows.for_each(in.n, [&](int k, float& number) { number = in.sh[3 * S * first + k]; });
+    __syncthreads();
+    if (i < in.n) store3(colour, i, sh_colour<S>(rows.mine(), load3(in.directions, i)));
 }
 
 template <int S>
-__global__ void backward_kernel(Harmonics in, HarmonicsGrads d) {
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= in.n) return;
-    store3(d.directions, i,
-           sh_colour_backward<S>(in.sh + 3 * S * i, load3(in.directions, i), load3(d.d_colour, i), d.sh + 3 * S * i));
+__global__ void __launch_bounds__(GAUSSIANS) backward_kernel(Harmonics in, HarmonicsGrads d) {
+    __shared__ Rows<S> rows;
+    int64_t const first = blockIdx.x * int64_t(GAUSSIANS), i = first + threadIdx.x;
+    rows.for_each(in.n, [&](int k, float& number) { number = in.sh[3 * S * first + k]; });
+    __syncthreads();
+    if (i < in.n) {
+        float* const mine = rows.mine();  // each coefficient is read before its gradient takes its place
+        store3(d.directions, i, sh_colour_backward<S>(mine, load3(in.directions, i), load3(d.d_colour, i), mine));
+    }
+    __syncthreads();
+    rows.for_each(in.n, [&](int k, float& number) { d.sh[3 * S * first + k] = number; });
+}
+
+unsigned blocks_of(int64_t n) {
+    return static_cast<unsigned>((n + GAUSSIANS - 1) / GAUSSIANS);
 }
 
 template <int S>
 void launch_forward(Harmonics const& in, float* colour, Queue const& queue) {
-    forward_kernel<S><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, colour);
+    forward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, colour);
 }
 
 template <int S>
 void launch_backward(Harmonics const& in, HarmonicsGrads const& d, Queue const& queue) {
-    backward_kernel<S><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, d);
+    backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, d);
 }
 
 }  // namespace

@@ -121,9 +121,17 @@ def test_by_hand(device: torch.device) -> None:
     found = count_pairs(to(device, g), cast_view(view, torch.float32, device), lists)
     assert found == PairCounts(
         rays=3, tiles=2, entries=10, executed=32 * (5 + 3), open=(3 + 5) + 3, contributing=2 + 2, reductions=2 + 2,
-        longest_list=5, mean_list=5.0, longest_tile=5, mean_tile=4.0,
+        longest_list=5, mean_list=5.0, longest_tile=5, mean_tile=4.0, longest_part=5, mean_part=5.0,
     )  # fmt: skip
     assert found.to_dict()["longest_to_mean_tile"] == 1.25
+
+
+@pytest.mark.parametrize(("most", "longest", "mean"), [(1, 1, 1.0), (3, 3, 3.0), (4, 3, 3.0), (9, 9, 6.0)])
+def test_parts_of_lists(most: int, longest: int, mean: float) -> None:
+    """Lists of 9, 0 and 3 entries; one without any takes no time."""
+    lists = PairList(torch.full((3, 32), -1), torch.tensor([0, 9, 9, 12]), torch.zeros(12, dtype=torch.int64))
+    found = summed(torch.zeros(3, 1, 4, dtype=torch.int64), lists, 0, most)
+    assert (found.longest_part, found.mean_part) == (longest, mean)
 
 
 @pytest.mark.parametrize("tiles", [0, 2])
