@@ -10,11 +10,11 @@
 namespace nurec::cuda {
 namespace {
 
-// That fit on a multiprocessor: 64 registers, which newer architectures would spill from, so there it is 80.
+// Blocks that fit on a multiprocessor: no instance spills from the registers that this leaves.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int BLOCKS = 6;
+constexpr int BLOCKS = 6, BLOCKS_MOVING = 5;
 #else
-constexpr int BLOCKS = 8;
+constexpr int BLOCKS = 8, BLOCKS_MOVING = 6;
 #endif
 
 constexpr int MEMBERS = 16;  // of a batch
@@ -174,7 +174,13 @@ __device__ void add3(float* to, int64_t i, Vec3<float> a) {
 }
 
 template <class N>
-__global__ void __launch_bounds__(32 * WARPS, N::RAYS ? 4 : N::MOVING ? 6 : BLOCKS)
+constexpr int blocks_for_needs() {
+    if (N::RAYS || (N::FEATURES == 3 && N::DISTANCE)) return 4;  // which training does not ask for
+    return N::MOVING ? BLOCKS_MOVING : BLOCKS;
+}
+
+template <class N>
+__global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
     partBackward(Staged p, RenderOutputs out, Summed d, Parts parts) {
     __shared__ Batch batches[WARPS];
     Work const w = my_work(p, parts);
