@@ -8,7 +8,8 @@
 Arguments are those of nurec_lite.train. The steps run as its loop runs them, the reading of the losses after each included, at a
 fixed progress, so that rates and density control are those of the middle of a run. Two windows: the first is timed, by CUDA events
 (on a CPU by the host's clock) and without a profiler; the second, of a few steps, is counted by torch.profiler
-(benchmarks/step/launches.py says how). What only a GPU has is null on a CPU.
+(benchmarks/step/launches.py says how). `step_ms` lies between the feed and the end of density control, on the device; `feed_ms`,
+`attempt_ms` and `report_ms` are the host's, whose means add up to `wall_ms`. What only a GPU has is null on a CPU.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -20,6 +21,7 @@ import os
 import shlex
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,29 +74,44 @@ def finish(state: TrainState, result: StepResult) -> None:
 
 def window(stages: Stages, state: TrainState, steps: int) -> dict[str, Any]:
     """Times of steps without a profiler, and the memory that they took."""
-    device, marks, batches, n_rays = state.device, [], [], 0
+    device, marks, n_rays = state.device, [], 0
+    host: dict[str, list[float]] = {"feed_ms": [], "attempt_ms": [], "report_ms": []}
     if device.type == "cuda":
         torch.cuda.synchronize(device)
         torch.cuda.reset_peak_memory_stats(device)
     begin = time.perf_counter()
     for _ in range(steps):
-        start = time.perf_counter()
-        shots = stages.next_batch(state.plan, state.step)
-        batches.append(1e3 * (time.perf_counter() - start))
-        n_rays += sum(len(shot.sweep) for shot in shots.sweeps)
-        first = mark(device)
-        result = stages.attempt(stages, state, stages.place(stages, state, shots))
-        marks.append((first, mark(device)))
-        finish(state, result)
+        pair, rays = timed_iteration(stages, state, host)
+        marks.append(pair)
+        n_rays += rays
     wall = 1e3 * (time.perf_counter() - begin)
     step_ms = [milliseconds(first, last) for first, last in marks]
     return {
-        "wall_ms_a_step": wall / steps, "step_ms": spread(step_ms), "next_batch_ms": spread(batches),
+        "wall_ms_a_step": wall / steps, "step_ms": spread(step_ms), **{name: spread(ms) for name, ms in host.items()},
         "lidar_rays_a_step": n_rays / steps,
         "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         "peak_reserved_bytes": torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None,
         "single_step_ms": [round(ms, 4) for ms in step_ms],
     }  # fmt: skip
+
+
+def timed_iteration(
+    stages: Stages,
+    state: TrainState,
+    host: dict[str, list[float]],  # milliseconds, to which those of the three parts are added
+) -> tuple[tuple[Mark, Mark], int]:  # around what the device does, and the rays of the step
+    times = [time.perf_counter()]
+    shots = stages.feed(stages, state)
+    times.append(time.perf_counter())
+    first = mark(state.device)
+    result = stages.attempt(stages, state, shots)
+    last = mark(state.device)
+    times.append(time.perf_counter())
+    finish(state, result)
+    times.append(time.perf_counter())
+    for part, (start, end) in zip(host.values(), pairwise(times), strict=True):
+        part.append(1e3 * (end - start))
+    return (first, last), sum(len(shot.sweep) for shot in shots.sweeps)
 
 
 def mark(device: torch.device) -> Mark:
@@ -115,9 +132,10 @@ def milliseconds(first: Mark, last: Mark) -> float:
 
 
 def spread(values: list[float]) -> dict[str, float]:
-    """Median, quartiles and minimum."""
+    """Median, quartiles, minimum and mean."""
     low, median, high = torch.tensor(values, dtype=torch.float64).quantile(torch.tensor([0.25, 0.5, 0.75]).double())
-    return {"median": median.item(), "quarter": low.item(), "three_quarters": high.item(), "min": min(values)}
+    return {"median": median.item(), "quarter": low.item(), "three_quarters": high.item(), "min": min(values),
+            "mean": sum(values) / len(values)}  # fmt: skip
 
 
 def conditions(config: Config, state: TrainState, args: argparse.Namespace) -> dict[str, Any]:
@@ -134,10 +152,10 @@ def conditions(config: Config, state: TrainState, args: argparse.Namespace) -> d
 def text(report: dict[str, Any]) -> str:
     lines = [f"{report['capture']}: {report['gaussians'][1]} Gaussians, image {report['image']}, "
              f"{report['lidar_rays_a_step']:.0f} lidar rays a step, {report['environment']['device']}"]  # fmt: skip
-    for name in ("step_ms", "next_batch_ms"):
+    for name in ("step_ms", "feed_ms", "attempt_ms", "report_ms"):
         s = report[name]
         quartiles = f"[{s['quarter']:.2f}, {s['three_quarters']:.2f}]"
-        lines.append(f"{name:14} {s['median']:9.2f}  {quartiles}, least {s['min']:.2f}")
+        lines.append(f"{name:14} {s['median']:9.2f}  {quartiles}, least {s['min']:.2f}, mean {s['mean']:.2f}")
     lines.append(f"{'wall_ms':14} {report['wall_ms_a_step']:9.2f}  a step, loading and reading of losses included")
     peak = report["peak_memory_bytes"]
     lines.append("peak memory not measured: no GPU" if peak is None else f"{'peak memory':14} {peak / 1e9:9.2f}  GB")

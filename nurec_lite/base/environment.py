@@ -35,6 +35,13 @@ def _device(name: str) -> torch.device:
         raise ConfigError(f"device={name} is unknown; use auto, cpu, cuda or cuda:N") from error
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that nobody uses: of the GPU, or of the host, where what the system keeps of files counts as used."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

@@ -2,14 +2,16 @@
 """Independent work on all of a process's threads at once."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from threading import Thread
+from typing import Generic, TypeVar
 
 import torch
 
 T = TypeVar("T")
 R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
 
 
 def in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
@@ -39,3 +41,35 @@ def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Seque
     finally:
         for future in waiting:
             future.cancel()
+
+
+class Begun(Generic[K, R]):
+    """The same, while the caller goes on: results are kept by their items, and who asks for one too early waits for it."""
+
+    def __init__(self, function: Callable[[K], R], items: Sequence[K]) -> None:
+        self._results: dict[K, Future[R]] = {item: Future() for item in items}
+        self._closed = False
+        self._thread = Thread(target=self._work, args=(function,), daemon=True)
+        self._thread.start()
+
+    def of(self, item: K) -> R:
+        """The result; an error of the function at this item, or at one before it, which ended the work."""
+        return self._results[item].result()
+
+    def close(self) -> None:
+        """Ends the work after the items that are under way."""
+        self._closed = True
+        self._thread.join()
+
+    def _work(self, function: Callable[[K], R]) -> None:
+        def unless_closed(item: K) -> R:
+            if self._closed:
+                raise CancelledError
+            return function(item)
+
+        try:
+            for item, result in zip(self._results, in_threads(unless_closed, list(self._results)), strict=True):
+                self._results[item].set_result(result)
+        except BaseException as error:  # who asks is told
+            for future in (f for f in self._results.values() if not f.done()):
+                future.set_exception(error)

@@ -4,20 +4,20 @@ resumed run and loader processes get the same shots."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, Split
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.training.parcel import Parcel, Slot
 
 SECTOR_COLUMNS = (
     8  # columns of cells that are drawn together: neighbouring rays share Gaussians, which makes a step cheaper
 )
-SMALL = 1 << 16  # bytes of a tensor
 Copy = Callable[[Any], Any]  # of a tensor
 
 
@@ -53,21 +53,19 @@ class Shots:
         """Of the images, then of the sweeps."""
         return *(shot.view for shot in self.images), *(shot.view for shot in self.sweeps)
 
-    def light(self) -> "Shots":
-        """For another process: small tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, and half a
-        millisecond of who receives it), sensors by their names. Of use to `of` alone."""
-        shots: Any = self.copied(lambda t: t.numpy() if t.nbytes <= SMALL else t)
-        images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in shots.images]
-        sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
-        return replace(self, images=tuple(images), sweeps=tuple(sweeps))
+    def light(self) -> Parcel:
+        """For another process: all tensors in one, sensors by their names. Of use to `of` alone."""
+        images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in self.images]  # type: ignore[arg-type]
+        sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in self.sweeps]  # type: ignore[arg-type]
+        return Parcel.of(replace(self, images=tuple(images), sweeps=tuple(sweeps)), _buffer)
 
-    def of(self, capture: Capture) -> "Shots":
-        """What `light` gave, with tensors, and with the capture's own cameras and lidars, by which what is worked out once for a sensor is
-        found again."""
-        shots: Any = self.copied(torch.as_tensor)
+    @staticmethod
+    def of(light: Parcel, capture: Capture) -> "Shots":
+        """What `light` gave, with the capture's own cameras and lidars, by which what is worked out once for a sensor is found again."""
+        shots: Any = light.opened()
         images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera))) for s in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar))) for s in shots.sweeps]
-        return replace(self, images=tuple(images), sweeps=tuple(sweeps))
+        return replace(shots, images=tuple(images), sweeps=tuple(sweeps))
 
     def copied(self, copy: Copy) -> "Shots":
         """With a copy of every tensor; those that several records share are copied once."""
@@ -82,9 +80,13 @@ class Shots:
         return replace(self, images=images, sweeps=sweeps)
 
 
+def _buffer(size: int) -> Tensor:
+    return torch.empty(size, dtype=torch.uint8)
+
+
 def _each(value: Any, copy: Copy) -> Any:
     """Goes through the shots' own records; cameras and lidars stay where they are."""
-    if isinstance(value, Tensor | np.ndarray):
+    if isinstance(value, Tensor | Slot):
         return copy(value)
     if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView):
         return replace(value, **{f.name: _each(getattr(value, f.name), copy) for f in fields(value)})
@@ -99,24 +101,50 @@ class ShotPlan:
     seed: int
     lidar_rays: int  # about; a multiple of what a sector holds
 
+    @property
+    def decodes(self) -> bool:
+        """Whether loading takes long enough to be done elsewhere, or ahead."""
+        return True
+
     def load(self, step: int) -> Shots:
         """Decodes an image and rays of a sweep, if there are any, for a step; on the host."""
-        split = self.capture.split
-        assert split is not None, "choose a split before training"
-        image = self._image(_pick(split.train_images, self.seed, step))
-        if not split.train_sweeps or self.lidar_rays == 0:
-            return Shots(step, (image,), ())
-        rays = self._rays(_pick(split.train_sweeps, self.seed + 1, step), _generator(self.seed + 2, step))
-        return Shots(step, (image,), (rays,))
+        index, image = self.sweep_of(step), self.image(self.image_of(step))
+        return Shots(step, (image,), () if index is None else (self.sweep(index, step),))
 
-    def _image(self, index: int) -> ImageShot:
+    def image_of(self, step: int) -> int:
+        """Which image a step learns from."""
+        return _pick(self.split.train_images, self.seed, step)
+
+    def sweep_of(self, step: int) -> int | None:
+        """Which sweep, if there are any."""
+        sweeps = self.split.train_sweeps
+        return _pick(sweeps, self.seed + 1, step) if sweeps and self.lidar_rays else None
+
+    def draw(self, step: int) -> torch.Generator:
+        """By which the step draws rays of its sweep."""
+        return _generator(self.seed + 2, step)
+
+    @property
+    def split(self) -> Split:
+        assert self.capture.split is not None, "choose a split before training"
+        return self.capture.split
+
+    def image(self, index: int) -> ImageShot:
+        """Decodes an image."""
         frame = self.capture.images[index]
         view = camera_view(self.capture, frame, "cpu")
         return ImageShot(index, self.capture.camera_index(frame.sensor), frame.load(), view)
 
-    def _rays(self, index: int, generator: torch.Generator) -> SweepShot:
+    def sweep(
+        self,
+        index: int,
+        step: int | None = None,  # whose rays are drawn; None: all
+    ) -> SweepShot:
+        """Decodes rays of a sweep."""
         frame = self.capture.sweeps[index]
-        sweep = draw_sectors(frame.load(), self.capture.lidar(frame.sensor), self.lidar_rays, generator)
+        sweep = frame.load()
+        if step is not None:
+            sweep = draw_sectors(sweep, self.capture.lidar(frame.sensor), self.lidar_rays, self.draw(step))
         return SweepShot(index, sweep, lidar_view(self.capture, frame, sweep, "cpu"))
 
 
@@ -127,7 +155,12 @@ def _generator(seed: int, number: int) -> torch.Generator:
 def _pick(frames: tuple[int, ...], seed: int, step: int) -> int:
     """Every frame once an epoch, in an order of the epoch's own."""
     epoch, place = divmod(step, len(frames))
-    return frames[int(torch.randperm(len(frames), generator=_generator(seed, epoch))[place])]
+    return frames[_order(len(frames), seed, epoch)[place]]
+
+
+@lru_cache(maxsize=16)
+def _order(n: int, seed: int, epoch: int) -> list[int]:
+    return torch.randperm(n, generator=_generator(seed, epoch)).tolist()
 
 
 def draw_sectors(
@@ -139,9 +172,21 @@ def draw_sectors(
     """All rays of random sectors of azimuth, as many sectors as hold about n_rays (at least one)."""
     if len(sweep) <= n_rays:
         return sweep
-    columns = lidar.cells().columns
-    sector = torch.div(lidar.cells().of(sweep.directions) % columns, SECTOR_COLUMNS, rounding_mode="floor")
-    n_sectors = -(-columns // SECTOR_COLUMNS)
+    return sweep.select(drawn_rays(sectors_of(sweep, lidar), lidar, n_rays, generator))
+
+
+def sectors_of(sweep: Sweep, lidar: Lidar) -> Tensor:  # [R] int64
+    return torch.div(lidar.cells().of(sweep.directions) % lidar.cells().columns, SECTOR_COLUMNS, rounding_mode="floor")
+
+
+def drawn_rays(
+    sectors: Tensor,  # [R] of all rays of a sweep
+    lidar: Lidar,
+    n_rays: int,  # less than R
+    generator: torch.Generator,
+) -> Tensor:  # [n] int64 ascending
+    n_sectors = -(-lidar.cells().columns // SECTOR_COLUMNS)
     chosen = torch.zeros(n_sectors, dtype=torch.bool)
-    chosen[torch.randperm(n_sectors, generator=generator)[: max(1, round(n_rays / len(sweep) * n_sectors))]] = True
-    return sweep.select(torch.nonzero(chosen[sector]).squeeze(-1))
+    n_chosen = max(1, round(n_rays / len(sectors) * n_sectors))
+    chosen[torch.randperm(n_sectors, generator=generator)[:n_chosen]] = True
+    return torch.nonzero(chosen[sectors]).squeeze(-1)

@@ -78,9 +78,8 @@ class Stages:
                     f"options '{self.claims[name]}' and '{option}' both replace the stage '{name}'; use one of them"
                 )
         self._refuse_wrapped(option, stages)
-        closers = tuple(stage.close for stage in stages.values() if hasattr(stage, "close"))
         new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
-        return replace(self, closers=self.closers + closers, **new)
+        return replace(self, closers=self.closers + _closers(stages), **new)
 
     def planned(self, option: str, **fields: Any) -> "Stages":
         """Sets fields of the plan that compiled stages carry; two options that claim the same field are an error that names both."""
@@ -111,12 +110,17 @@ class Stages:
     def wrap(self, **wrappers: Callable[[Callable], Callable]) -> "Stages":
         """Puts something around stages, whatever they are by then."""
         outer: dict[str, Any] = {name: wrapper(getattr(self, name)) for name, wrapper in wrappers.items()}
-        return replace(self, wrapped=self.wrapped | wrappers.keys(), **outer)
+        closers = self.closers + _closers(outer)
+        return replace(self, wrapped=self.wrapped | wrappers.keys(), closers=closers, **outer)
 
     def close(self) -> None:
-        """Ends what stages have started."""
-        for closer in self.closers:
+        """Ends what stages have started, the outermost first: it may be calling what it stands around."""
+        for closer in reversed(self.closers):
             closer()
+
+
+def _closers(stages: Mapping[str, Callable]) -> tuple[Callable[[], None], ...]:
+    return tuple(stage.close for stage in stages.values() if hasattr(stage, "close"))
 
 
 def uncompiled(stages: Stages) -> str | None:

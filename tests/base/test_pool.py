@@ -4,12 +4,13 @@
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 
 import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_config
 
-from nurec_lite.base.pool import in_threads
+from nurec_lite.base.pool import Begun, in_threads
 from nurec_lite.scene.init import make_scene
 
 
@@ -81,3 +82,45 @@ def test_a_scene_is_the_same_whatever_the_number_of_threads() -> None:
         torch.set_num_threads(before)
     one, three = (scene.parameters() | {"node": scene.gaussians.node} for scene in scenes)
     assert all(torch.equal(one[name], three[name]) for name in one)
+
+
+# Begun
+
+
+def test_results_are_there_by_their_items_whenever_one_asks(threads: int) -> None:
+    begun = Begun(lambda n: n * n, range(20))
+    assert [begun.of(n) for n in (19, 0, 7, 7)] == [361, 0, 49, 49]
+    begun.close()
+    assert [begun.of(n) for n in range(20)] == [n * n for n in range(20)]
+
+
+def test_the_caller_goes_on_and_the_first_is_there_before_the_last(threads: int) -> None:
+    go = threading.Event()
+    begun = Begun(lambda n: n if n < 9 else go.wait(60) and n, range(10))
+    assert begun.of(0) == 0
+    go.set()
+    assert begun.of(9) == 9
+    begun.close()
+
+
+def test_who_asks_for_what_failed_or_comes_after_is_told(threads: int) -> None:
+    def picky(n: int) -> int:
+        if n == 5:
+            raise ValueError("not five")
+        return n
+
+    begun = Begun(picky, range(20))
+    assert [begun.of(n) for n in range(5)] == list(range(5))
+    for n in (5, 19):
+        with pytest.raises(ValueError, match="not five"):
+            begun.of(n)
+    begun.close()
+
+
+def test_closing_ends_the_work_and_gives_torch_its_threads_back(threads: int) -> None:
+    done, before = [], set(threading.enumerate())
+    begun = Begun(lambda n: (time.sleep(0.01), done.append(n)), range(1000))
+    begun.close()
+    assert len(done) < 1000 and set(threading.enumerate()) <= before and torch.get_num_threads() == threads
+    with pytest.raises(CancelledError):
+        begun.of(999)

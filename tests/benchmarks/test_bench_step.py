@@ -97,7 +97,13 @@ def test_the_profiler_runs_every_step_once() -> None:
 
 
 def test_spread() -> None:
-    assert spread([4.0, 1.0, 2.0, 3.0, 5.0]) == {"median": 3.0, "quarter": 2.0, "three_quarters": 4.0, "min": 1.0}
+    assert spread([4.0, 1.0, 2.0, 3.0, 5.0]) == {
+        "median": 3.0,
+        "quarter": 2.0,
+        "three_quarters": 4.0,
+        "min": 1.0,
+        "mean": 3.0,
+    }
 
 
 def test_marks_of_the_host() -> None:
@@ -118,6 +124,8 @@ def test_steps_are_those_of_training() -> None:
         assert torch.equal(value, benched.scene.parameters()[name]), name
     assert len(measured["single_step_ms"]) == 2
     assert measured["wall_ms_a_step"] * 2 > sum(measured["single_step_ms"])
+    parts = sum(measured[f"{part}_ms"]["mean"] for part in ("feed", "attempt", "report"))
+    assert 0.9 * measured["wall_ms_a_step"] < parts <= measured["wall_ms_a_step"]
     assert measured["lidar_rays_a_step"] >= tiny_config().train.lidar_rays / 2
 
 

@@ -1,23 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `workers`: the same batches as the baseline's, at any step, and no process left behind."""
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
+from same_shots import assert_same
 from tiny_capture import tiny_capture, tiny_config, tiny_state
-from torch import Tensor
 
 from nurec_lite.backends import build_stages
+from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.capture.pack import read_pack, write_pack
+from nurec_lite.capture.types import CaptureError
 from nurec_lite.opt.workers import LoaderProcesses
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
-from nurec_lite.training.shots import ShotPlan, Shots
+from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -35,25 +39,6 @@ def loader() -> Iterator[LoaderProcesses]:
     processes = LoaderProcesses(count=2, ahead=2)
     yield processes
     processes.close()
-
-
-def assert_same(a: Shots, b: Shots) -> None:
-    """With their views, and with the capture's own sensors."""
-    assert a.step == b.step
-    for x, y in zip((*a.images, *a.sweeps), (*b.images, *b.sweeps), strict=True):
-        assert x.index == y.index
-    for x, y in zip(records(a), records(b), strict=True):
-        assert type(x) is type(y)
-        for name in (f.name for f in fields(x)):
-            mine, other = getattr(x, name), getattr(y, name)
-            if isinstance(mine, Tensor):
-                assert mine.dtype == other.dtype and torch.equal(mine, other)
-            elif name in ("camera", "lidar"):
-                assert mine is other
-
-
-def records(shots: Shots) -> list[Any]:
-    return [*shots.images, *(shot.sweep for shot in shots.sweeps), *shots.views]
 
 
 def alive(loader: LoaderProcesses) -> list[bool]:
@@ -115,8 +100,23 @@ def test_an_error_in_a_process_reaches_the_caller(tmp_path: Path, loader: Loader
     write_pack(tiny_capture(), path)
     plan = ShotPlan(read_pack(path).with_split("interp"), seed=3, lidar_rays=128)
     path.unlink()
-    with pytest.raises(Exception, match=r"gone\.pack"):
+    with pytest.raises(CaptureError, match=r"gone\.pack: \S+ cannot be read") as told:
         loader(plan, 0)
+    with pytest.raises(CaptureError) as plain:
+        plan.load(0)
+    assert str(told.value) == str(plain.value)  # one sentence
+
+
+def test_a_process_that_dies_is_a_sentence_where_a_batch_is_asked_for(plan: ShotPlan) -> None:
+    loader = LoaderProcesses(count=2, ahead=1)
+    loader(plan, 0)
+    workers = list(loader.batches._workers)  # type: ignore[union-attr]
+    os.kill(workers[0].pid, signal.SIGKILL)
+    time.sleep(0.2)  # nothing is raised here
+    with pytest.raises(OptionError, match=r"'workers': a loader process has ended .* use fewer of them"):
+        for step in range(1, 9):
+            loader(plan, step)
+    assert not any(worker.is_alive() for worker in workers)
 
 
 def test_training_is_bitwise_the_same(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from nurec_lite.training.step import step
 
 STEPS = 5  # with a relocation in them
 ORDER = (
-    "workers", "batch", "several_gpus", "resident", "pinned", "prefetch", "fused_interp", "collect_once", "no_sync",
+    "workers", "batch", "several_gpus", "pinned", "prefetch", "resident", "fused_interp", "collect_once", "no_sync",
     "split_backward", "launch_bounds", "warp_cull", "tile_cull", "balanced_tiles", "fused_adam", "fused_ssim", "amp",
     "compile", "cuda_graph",
 )  # fmt: skip
@@ -140,6 +140,8 @@ STAND_INS: dict[str, StandIn] = {
     "compile": around("compile", "activate", "image_loss"),
     "cuda_graph": around("cuda_graph", "learn"),
 }
+FEEDING = ("pinned", "prefetch", "resident")  # real ones, by what they do on a CPU
+IDLE_BESIDE = {"resident": ("pinned", "prefetch")}  # stand-ins that a real option would leave nothing to do
 SAME_NUMBERS = sorted(set(STAND_INS) - {"batch", "warp_cull", "balanced_tiles"})  # bit for bit
 
 
@@ -147,23 +149,25 @@ def listed(kind: str) -> list[str]:
     return list(OmegaConf.load(resource("conf/opt/all.yaml"))["all"][kind])
 
 
-def together(calls: Calls, *names: str) -> Stages:
+def together(calls: Calls, *names: str, feeding: tuple[str, ...] = ()) -> Stages:
     """All options of `all` for a GPU, which run on a CPU as well, and stand-ins, each at its place. Left out are those that a CPU
-    cannot run, and what stands on them."""
+    cannot run, and what stands on them, but those that feed."""
     record, real = base_stages("native", torch.device("cpu")), set[str]()
     for name in ORDER:
         if name in names:
             record = STAND_INS[name](record, calls)
-        elif name in listed("cuda"):
+        elif name in feeding:
+            record = import_module(f"nurec_lite.opt.{name}").apply(record, **parameters_of(name))
+        elif name in listed("cuda") and not set(names) & set(IDLE_BESIDE.get(name, ())):
             option = import_module(f"nurec_lite.opt.{name}")
             if option.unavailable(record) is None and real.issuperset(option.REQUIRES):
                 record, real = option.apply(record, **parameters_of(name)), real | {name}
     return record
 
 
-def trained(*names: str) -> tuple[dict[str, torch.Tensor], Calls]:
+def trained(*names: str, feeding: tuple[str, ...] = ()) -> tuple[dict[str, torch.Tensor], Calls]:
     state, calls = tiny_state(tiny_config(steps=STEPS)), Calls()
-    stages = together(calls, *names)
+    stages = together(calls, *names, feeding=feeding)
     try:
         while state.step < STEPS:
             state.progress = state.step / STEPS
@@ -193,6 +197,14 @@ def test_a_stand_in_goes_with_all_and_changes_nothing(name: str) -> None:
 def test_a_stand_in_that_changes_sums_goes_with_all(name: str) -> None:
     found, _ = trained(name)
     assert all(p.isfinite().all() for p in found.values())
+
+
+@pytest.mark.parametrize("feeding", [*((name,) for name in FEEDING), FEEDING])
+@pytest.mark.parametrize("names", [(), ("several_gpus",), ("amp", "cuda_graph", "fused_adam")])
+def test_what_feeds_goes_with_all_and_changes_nothing(feeding: tuple[str, ...], names: tuple[str, ...]) -> None:
+    plain, _ = trained()
+    found, _ = trained(*names, feeding=feeding)
+    assert all(torch.equal(plain[k], found[k]) for k in plain)
 
 
 def test_all_stand_ins_go_together() -> None:

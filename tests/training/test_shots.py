@@ -12,7 +12,7 @@ from tiny_capture import tiny_capture, tiny_shots
 
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.training.shots import SECTOR_COLUMNS, SMALL, ShotPlan, Shots, draw_sectors
+from nurec_lite.training.shots import SECTOR_COLUMNS, ShotPlan, Shots, draw_sectors
 
 PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
 
@@ -181,19 +181,21 @@ def test_the_same_image_twice_is_copied_once() -> None:
 def test_shots_of_another_process_get_the_capture_s_own_sensors() -> None:
     """What is worked out once for a sensor is kept by it."""
     shots = tiny_shots((0, 1), (2,))
-    again = pickle.loads(pickle.dumps(shots.light())).of(tiny_capture())
+    again = Shots.of(pickle.loads(pickle.dumps(shots.light())), tiny_capture())
     assert same(again, shots)
     for shot in again.images:
         assert shot.view.camera is tiny_capture().cameras[shot.camera]
     assert again.sweeps[0].view.lidar is tiny_capture().lidars[0]
+    assert again.sweeps[0].view.directions is again.sweeps[0].sweep.directions
 
 
-def test_shots_for_another_process_hold_few_tensors() -> None:
+def test_shots_for_another_process_hold_one_tensor() -> None:
     """Each takes a file of shared memory."""
-    shots = tiny_shots((0,), (2,))
-    held: list[torch.Tensor] = []
-    shots.light().copied(lambda t: held.append(t) or t if isinstance(t, torch.Tensor) else t)  # type: ignore[func-returns-value]
-    assert all(t.nbytes > SMALL for t in held)
+    light = tiny_shots((0,), (2,)).light()
+    held: list[Any] = []
+    light.content.copied(lambda held_one: held.append(held_one) or held_one)  # type: ignore[func-returns-value]
+    assert len(held) == 5 + 11 and not any(isinstance(one, torch.Tensor) for one in held)
+    assert light.buffer.dtype == torch.uint8
 
 
 # Sectors

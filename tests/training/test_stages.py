@@ -150,6 +150,23 @@ def test_close_ends_what_stages_have_started() -> None:
     reference_stages().close()
 
 
+def test_what_stands_outside_is_closed_before_what_it_calls() -> None:
+    closed: list[str] = []
+
+    class Closing:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __call__(self, *args: Any) -> Any: ...
+
+        def close(self) -> None:
+            closed.append(self.name)
+
+    stages = reference_stages().swap("mine", next_batch=Closing("inner"))
+    stages.wrap(feed=lambda feed: Closing("outer"), learn=lambda learn: learn).close()
+    assert closed == ["outer", "inner"]
+
+
 def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))

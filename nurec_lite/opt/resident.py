@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""resident: the capture is decoded once and stays in the memory of the device, so that a step's feed only looks up what it needs.
+
+Idea: images are kept as uint8 with their views, sweeps with all rays and theirs. They are decoded and copied by threads at the start, in
+the order in which steps will ask for them, so training begins with the first and waits for none that is there. Where a step takes
+all rays of a sweep nothing is copied any more; where it draws some, their indices are.
+Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfstudio (`cache_images gpu`).
+Gain: not measured yet.
+Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 41 bytes a ray, for which it may take a share of what is free at the
+first step. If the sensors' own figures say that it does not fit, it says so and stands aside: workers, pinned and prefetch then feed as
+they do without it; otherwise they have nothing to do, and no loader process is started. Name it behind pinned and prefetch; before
+it, prefetch would go on fetching what is there. A frame that cannot be decoded ends the run at the step that needs it. Class exact:
+shots are bitwise the same.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.environment import free_memory
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.pool import Begun
+from nurec_lite.base.transfer import SideStream, upload
+from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, drawn_rays, sectors_of
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ()
+RAY_BYTES = 41  # of all tensors of a sweep and of its view
+log = logging.getLogger("nurec_lite")
+Feed = Callable[[Stages, TrainState], Shots]
+Place = Callable[[Stages, TrainState, Shots], Shots]
+Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
+
+
+def unavailable(stages: Stages) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class KeptSweep:
+    """A sweep on the device."""
+
+    shot: SweepShot  # all rays
+    sectors: Tensor | None  # [R] int64 of each ray, on the host; None: steps take all rays
+
+
+class Store:
+    """The training frames of a plan on a device, those that steps need first before the others."""
+
+    def __init__(self, plan: ShotPlan, device: torch.device, first: int) -> None:
+        self.device, self._plan, self._side = device, plan, SideStream(device)
+        self._frames: Begun[Frame, Any] = Begun(self._load, frames_from(plan, first))
+
+    def image(self, index: int) -> ImageShot:
+        image: ImageShot = self._frames.of(("image", index))
+        return image
+
+    def sweep(self, index: int) -> KeptSweep:
+        sweep: KeptSweep = self._frames.of(("sweep", index))
+        return sweep
+
+    def close(self) -> None:
+        self._frames.close()
+
+    def _load(self, frame: Frame) -> ImageShot | KeptSweep:
+        kind, index = frame
+        if kind == "image":
+            return self._placed(Shots(0, (self._plan.image(index),), ())).images[0]
+        shot = self._plan.sweep(index)
+        some = len(shot.sweep) > self._plan.lidar_rays
+        sectors = sectors_of(shot.sweep, shot.view.lidar) if some else None
+        return KeptSweep(self._placed(Shots(0, (), (shot,))).sweeps[0], sectors)
+
+    def _placed(self, shots: Shots) -> Shots:
+        """On the device when it returns, so that any stream may read it; the training step's does not wait for it."""
+        with self._side.inside():
+            placed = shots.copied(lambda tensor: tensor.to(self.device))
+        self._side.finish()
+        return placed
+
+
+@dataclass(frozen=True)
+class KeptPlan(ShotPlan):
+    """The same frames and rays, from the store."""
+
+    store: Store
+
+    @property
+    def decodes(self) -> bool:
+        return False
+
+    def image(self, index: int) -> ImageShot:
+        return self.store.image(index)
+
+    def sweep(self, index: int, step: int | None = None) -> SweepShot:
+        """As `draw_sectors` and `lidar_view` give them: values of a ray do not depend on which others are drawn."""
+        kept = self.store.sweep(index)
+        if step is None or kept.sectors is None:
+            return kept.shot
+        drawn = drawn_rays(kept.sectors, kept.shot.view.lidar, self.lidar_rays, self.draw(step))
+        chosen = upload(drawn, self.store.device)
+        rays = kept.shot.sweep.select(chosen)
+        view = replace(kept.shot.view, directions=rays.directions, fractions=kept.shot.view.fractions[chosen])
+        return SweepShot(index, rays, view)
+
+
+def frames_from(plan: ShotPlan, first: int) -> list[Frame]:
+    """All that steps from the first on need, in their order."""
+    images, sweeps = plan.split.train_images, plan.split.train_sweeps
+    found: dict[Frame, None] = {}
+    for step in range(first, first + 2 * max(len(images), len(sweeps))):  # an epoch may be half over
+        found[("image", plan.image_of(step))] = None
+        if (index := plan.sweep_of(step)) is not None:
+            found[("sweep", index)] = None
+    return list(found)
+
+
+def size_of(plan: ShotPlan) -> int:
+    """Bytes that the training frames take on the device, about: sweeps as their lidars state them."""
+    capture, split = plan.capture, plan.split
+    cameras = [capture.camera(capture.images[i].sensor) for i in split.train_images]
+    lidars = [capture.lidar(capture.sweeps[i].sensor) for i in split.train_sweeps if plan.lidar_rays]
+    rays = sum(len(lidar.elevations) * lidar.azimuth_steps for lidar in lidars)
+    return sum(3 * c.width * c.height for c in cameras) + RAY_BYTES * rays
+
+
+class Resident:
+    """Stands around `feed`, and gives what is within a plan that decodes nothing, if the capture fits."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.store: Store | None = None
+        self._plans: tuple[ShotPlan, ShotPlan] | None = None  # the plan of the run, and the one that feeds it
+        self._inner: Feed | None = None
+
+    def around(self, inner: Feed) -> "Resident":
+        self._inner = inner
+        return self
+
+    def __call__(self, stages: Stages, state: TrainState) -> Shots:
+        assert self._inner is not None
+        if self._plans is None or self._plans[0] is not state.plan:
+            self.close()
+            self._plans = state.plan, self._plan(state)
+        return self._inner(stages, replace(state, plan=self._plans[1]))
+
+    def _plan(self, state: TrainState) -> ShotPlan:
+        plan, size, free = state.plan, size_of(state.plan), free_memory(state.device)
+        said = f"the training frames take about {size / 1e9:.2f} GB, of {free / 1e9:.2f} GB free on {state.device}"
+        if size > self.share * free:
+            log.warning(
+                "resident stands aside: %s, but it may take a share of %g; raise opt.resident.share, or reduce images "
+                "by data.downscale", said, self.share,
+            )  # fmt: skip
+            return plan
+        log.info("resident: %s", said)
+        self.store = Store(plan, state.device, state.step)
+        return KeptPlan(plan.capture, plan.seed, plan.lidar_rays, self.store)
+
+    def close(self) -> None:
+        """Ends the threads and gives the memory back."""
+        store, self.store, self._plans = self.store, None, None
+        if store is not None:
+            store.close()
+
+
+def already_there(inner: Place) -> Place:
+    """Stands around `place`: what such a plan gives is on the device."""
+
+    def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
+        return inner(stages, state, shots) if state.plan.decodes else shots
+
+    return place
+
+
+def apply(stages: Stages, *, share: float) -> Stages:
+    """`share`: of the memory that is free at the first step."""
+    if not 0 < share <= 1:
+        raise OptionError(f"option 'resident': share is {share}, but must be more than 0 and at most 1")
+    return stages.wrap(feed=Resident(share).around, place=already_there)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stands in for CUDA's streams and events: notes in which order they are asked for what."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+
+
+class RecordedStream:
+    def __init__(self, name: str, notes: list[str]) -> None:
+        self.name, self.notes, self.device = name, notes, torch.device("cuda")
+
+    def record_event(self) -> str:
+        self.notes.append(f"{self.name} records")
+        return f"event of {self.name}"
+
+    def wait_event(self, event: str) -> None:
+        self.notes.append(f"{self.name} waits for {event}")
+
+    def synchronize(self) -> None:
+        self.notes.append(f"the host waits for {self.name}")
+
+
+class RecordedTensor:
+    """On a GPU, if one asks it."""
+
+    is_cuda = True
+
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    def record_stream(self, stream: RecordedStream) -> None:
+        self.notes.append(f"a tensor is used on {stream.name}")
+
+
+def recorded_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Notes of what follows; torch.cuda knows two streams, `side` and `step`."""
+    notes: list[str] = []
+
+    @contextmanager
+    def inside(stream: RecordedStream) -> Iterator[None]:
+        notes.append(f"into {stream.name}")
+        yield
+        notes.append(f"out of {stream.name}")
+
+    fakes: dict[str, Any] = {
+        "Stream": lambda device: RecordedStream("side", notes),
+        "current_stream": lambda device: RecordedStream("step", notes),
+        "stream": inside,
+    }
+    for name, fake in fakes.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    return notes
