@@ -60,7 +60,10 @@ MANY_TILES = 3000  # as kernels/render/backward_table.h has it
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
-    ("model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync]", "global"),  # one pose an image
+    (
+        "model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,fused_adam,fused_ssim]",
+        "global",
+    ),  # one pose
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of all poses, by those of the rays
     *(
         (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)

@@ -54,4 +54,15 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "
         "-> (Tensor d_means, Tensor d_quats, Tensor d_translations, Tensor d_quaternions)");
+    // (1 - w) L1 + w (1 - SSIM) of images [H, W, 3], w the weight; `slopes` [3, H, W, 3] are for the backward pass.
+    m.def("image_loss(Tensor rendered, Tensor target, float ssim_weight) -> (Tensor loss, Tensor slopes)");
+    m.def(
+        "image_loss_backward(Tensor rendered, Tensor target, float ssim_weight, Tensor slopes, Tensor d_loss) "
+        "-> Tensor");
+    // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
+    // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments.
+    m.def(
+        "adam(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
+        "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "
+        "float epsilon) -> ()");
 }

@@ -45,6 +45,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_actors)
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::image_loss", _image_gradients, setup_context=_keep_images)
+    torch.library.register_autograd("nurec_lite::image_loss_backward", _no_second_gradients)
     for name, fake in _FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
@@ -131,6 +133,26 @@ def _move_gradients(ctx: Any, *grads: Tensor) -> list[Tensor | None]:
         found = torch.ops.nurec_lite.move_actors_backward(ActorArrays(*ctx.saved_tensors), d_moved)
     d_means, d_quats, d_translations, d_quaternions = found
     return [d_means, d_quats, None, None, None, d_translations, d_quaternions, None]
+
+
+def _keep_images(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: tuple[Tensor, Tensor]) -> None:
+    rendered, target, ctx.weight = inputs
+    _, slopes = output
+    ctx.mark_non_differentiable(slopes)
+    ctx.save_for_backward(rendered, target, slopes)
+
+
+def _image_gradients(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    """The loss is symmetric: the gradient of the target is that of the other one, with both exchanged."""
+    rendered, target, slopes = ctx.saved_tensors
+    d_rendered = d_target = None
+    with span("image_loss", within=BACKWARD):
+        if ctx.needs_input_grad[0]:
+            d_rendered = torch.ops.nurec_lite.image_loss_backward(rendered, target, ctx.weight, slopes, d_loss)
+        if ctx.needs_input_grad[1]:
+            _, slopes = torch.ops.nurec_lite.image_loss(target, rendered, ctx.weight)
+            d_target = torch.ops.nurec_lite.image_loss_backward(target, rendered, ctx.weight, slopes, d_loss)
+    return d_rendered, d_target, None
 
 
 def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
@@ -253,6 +275,20 @@ def _fake_move_actors_backward(actors: list[Tensor], d_moved: list[Tensor]) -> t
     return tuple(torch.empty_like(t) for t in (g.means, g.quats, g.translations, g.quaternions))
 
 
+def _fake_image_loss(rendered: Tensor, target: Tensor, ssim_weight: float) -> tuple[Tensor, Tensor]:
+    return rendered.new_empty(()), rendered.new_empty(3, *rendered.shape)
+
+
+def _fake_image_loss_backward(
+    rendered: Tensor, target: Tensor, ssim_weight: float, slopes: Tensor, d_loss: Tensor
+) -> Tensor:
+    return torch.empty_like(rendered)
+
+
+def _fake_adam(parameters: list[Tensor], *rest: Any) -> None:
+    """Changes what it is given."""
+
+
 _FAKES = {
     "rays": _fake_rays,
     "project": _fake_project,
@@ -269,4 +305,7 @@ _FAKES = {
     "sh_colour_backward": _fake_sh_colour_backward,
     "move_actors": _fake_move_actors,
     "move_actors_backward": _fake_move_actors_backward,
+    "image_loss": _fake_image_loss,
+    "image_loss_backward": _fake_image_loss_backward,
+    "adam": _fake_adam,
 }

@@ -172,6 +172,17 @@ def test_too_little_room_changes_nothing(at: set[int]) -> None:
     assert len(plain.scene.gaussians) > len(tiny_state().scene.gaussians)
 
 
+def test_too_little_room_changes_nothing_where_one_kernel_updates_all() -> None:
+    """The flag is asked for in the kernel of fused_adam, too."""
+    options = OPTIONS | {name: parameters_of(name) for name in ("fused_adam", "fused_ssim")}
+    plain, overflown = tiny_state(), tiny_state()
+    steps(stages_of(options), plain, 10)
+    stages = cramped(stages_of(options), {1, 5, 6})
+    steps(stages, overflown, 10)
+    assert own(stages).redone >= 3
+    assert_same(plain, overflown)
+
+
 @pytest.mark.usefixtures("late")
 @pytest.mark.parametrize("at", [{2}, {3}, {6, 7}], ids=str)
 def test_too_little_room_that_is_told_late(at: set[int]) -> None:

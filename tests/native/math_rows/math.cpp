@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every function of kernels/math in double precision, for the tests beside this folder.
 #include "../../../kernels/math/actors.cuh"
+#include "../../../kernels/math/adam.cuh"
 #include "../../../kernels/math/blend.cuh"
 #include "../../../kernels/math/bundle.cuh"
 #include "../../../kernels/math/covariance.cuh"
@@ -9,6 +10,7 @@
 #include "../../../kernels/math/project.cuh"
 #include "../../../kernels/math/rays.cuh"
 #include "../../../kernels/math/sh.cuh"
+#include "../../../kernels/math/ssim.cuh"
 #include "../../../kernels/math/view_row.cuh"
 #include "rows.h"
 
@@ -188,6 +190,27 @@ NUREC_FN ColourGrad<S> colour_backward(Array<3 * S> const& sh, V d, V d_colour) 
     return out;
 }
 
+// ---- ssim
+
+NUREC_FN D window_weight(D k) {
+    return ssim_window<D>(int(k));
+}
+
+NUREC_FN D ssim_value(SsimMoments<D> const& m) {
+    return ssim_of(m).value;
+}
+
+NUREC_FN Array<3> ssim_slopes(SsimMoments<D> const& m) {
+    Ssim<D> const found = ssim_of(m);
+    return {found.mean, found.sum, found.difference};
+}
+
+// ---- adam
+
+NUREC_FN AdamValue<D> stepped(AdamValue<D> const& a, D gradient, D rate, D t, D first, D second, D epsilon) {
+    return adam_step(a, gradient, adam_betas<D>(first, second, epsilon), adam_factors<D>(rate, t, first, second));
+}
+
 // ---- sensor
 
 NUREC_FN V motion_at(Motion<D> const& motion, V p, V v, D fraction) {
@@ -349,6 +372,14 @@ NUREC_EXPORT_SH(1)
 NUREC_EXPORT_SH(4)
 NUREC_EXPORT_SH(9)
 NUREC_EXPORT_SH(16)
+
+NUREC_EXPORT(ssim_window, window_weight)
+NUREC_EXPORT(ssim_of, ssim_value)
+NUREC_EXPORT(ssim_of_backward, ssim_slopes)
+NUREC_EXPORT(ssim_backward, ssim_backward<D>)
+NUREC_EXPORT(sign_of, sign_of<D>)
+
+NUREC_EXPORT(adam_step, stepped)
 
 NUREC_EXPORT(clamp01, clamp01<D>)
 NUREC_EXPORT(positive_remainder, positive_remainder<D>)

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adam over several tensors. Pointers are those of the driver's device.
+#pragma once
+
+#include "../common/device.h"
+#include "../math/adam.cuh"
+
+namespace nurec {
+
+constexpr int MOST_TENSORS = 16;
+
+struct AdamTensor {
+    int64_t n;
+    float const* gradient;  // [n], as all below
+    float* value;
+    float* first;  // moments
+    float* second;
+    float* step;        // [] how many steps it has taken
+    bool touched_only;  // values whose gradient is exactly 0 stay as they are, and so do their moments
+};
+
+struct AdamParams {
+    int count;  // of the tensors
+    AdamTensor tensors[MOST_TENSORS];
+    float const* rates;    // [count]
+    float const* failed;   // [] not 0: nothing is to be changed; null: 0
+    double first, second;  // betas
+    AdamBetas<float> betas;
+};
+
+namespace cpu {
+
+void adam(AdamParams const& p);
+
+}  // namespace cpu
+
+namespace cuda {
+
+void adam(AdamParams const& p, Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nurec_lite::adam takes and changes, on either device.
+#pragma once
+
+#include <ATen/core/List.h>
+
+#include <optional>
+
+#include "../common/torch_check.h"
+#include "params.h"
+
+namespace nurec {
+
+struct AdamArguments {
+    at::TensorList parameters, gradients, first, second, steps;
+    at::Tensor const& rates;
+    std::optional<at::Tensor> const& failed;
+    c10::List<bool> const& touched_only;
+    double beta_1, beta_2, epsilon;
+};
+
+// Whether the same place in memory is the same element of both, of equal shapes.
+inline bool same_layout(at::Tensor const& a, at::Tensor const& b) {
+    for (int64_t k = 0; k < a.dim(); ++k)
+        if (a.size(k) > 1 && a.stride(k) != b.stride(k)) return false;
+    return true;
+}
+
+inline void check_like(at::TensorList tensors, char const* name, std::size_t k, at::Tensor const& parameter) {
+    at::Tensor const& t = tensors[k];
+    TORCH_CHECK_VALUE(t.sizes() == parameter.sizes(), name, "[", k, "] has shape ", t.sizes(),
+                      ", but must have that of its parameter, ", parameter.sizes());
+    TORCH_CHECK_TYPE(t.scalar_type() == at::kFloat, name, "[", k, "] is ", t.scalar_type(), ", but must be Float");
+    TORCH_CHECK_VALUE(t.device() == parameter.device(), name, "[", k, "] is on ", t.device(), ", but must be on ",
+                      parameter.device());
+    TORCH_CHECK_VALUE(t.numel() == 0 || (t.is_non_overlapping_and_dense() && same_layout(t, parameter)), name, "[", k,
+                      "] has strides ", t.strides(), ", but must have those of its parameter, ", parameter.strides(),
+                      ", without gaps");
+}
+
+inline void check_scalar(at::Tensor const& t, char const* name, at::Device device) {
+    check_tensor(t, name, at::kFloat, {}, device);
+}
+
+inline void check_adam(AdamArguments const& a) {
+    auto const n = a.parameters.size();
+    TORCH_CHECK_VALUE(n <= std::size_t(MOST_TENSORS), "parameters has ", n, " tensors, but must have ", MOST_TENSORS,
+                      " at most");
+    TORCH_CHECK_VALUE(a.gradients.size() == n && a.first.size() == n && a.second.size() == n && a.steps.size() == n &&
+                          a.touched_only.size() == n,
+                      "gradients, first, second, steps and touched_only must have as many elements as parameters, ", n);
+    auto const device = a.rates.device();
+    check_tensor(a.rates, "rates", at::kFloat, {int64_t(n)}, device);
+    if (a.failed) check_scalar(*a.failed, "failed", device);
+    for (std::size_t k = 0; k < n; ++k) {
+        check_scalar(a.steps[k], "a tensor of steps", device);
+        check_like(a.parameters, "parameters", k, a.parameters[k]);
+        check_like(a.gradients, "gradients", k, a.parameters[k]);
+        check_like(a.first, "first", k, a.parameters[k]);
+        check_like(a.second, "second", k, a.parameters[k]);
+        TORCH_CHECK_VALUE(a.parameters[k].device() == device, "parameters[", k, "] is on ", a.parameters[k].device(),
+                          ", but must be on ", device, " as rates are");
+    }
+}
+
+inline AdamParams checked_adam(AdamArguments const& a) {
+    check_adam(a);
+    AdamParams p = {int(a.parameters.size()),
+                    {},
+                    a.rates.const_data_ptr<float>(),
+                    a.failed ? a.failed->const_data_ptr<float>() : nullptr,
+                    a.beta_1,
+                    a.beta_2,
+                    adam_betas<float>(a.beta_1, a.beta_2, a.epsilon)};
+    for (std::size_t k = 0; k < a.parameters.size(); ++k)
+        p.tensors[k] = {a.parameters[k].numel(),
+                        a.gradients[k].const_data_ptr<float>(),
+                        a.parameters[k].mutable_data_ptr<float>(),
+                        a.first[k].mutable_data_ptr<float>(),
+                        a.second[k].mutable_data_ptr<float>(),
+                        a.steps[k].mutable_data_ptr<float>(),
+                        a.touched_only.get(k)};
+    return p;
+}
+
+}  // namespace nurec

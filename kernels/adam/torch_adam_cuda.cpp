@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::adam on CUDA.
+#include <torch/library.h>
+
+#include "../common/torch_site.h"
+#include "torch_adam.h"
+
+namespace nurec {
+namespace {
+
+void adam(at::TensorList parameters, at::TensorList gradients, at::TensorList first, at::TensorList second,
+          at::TensorList steps, at::Tensor const& rates, std::optional<at::Tensor> const& failed,
+          c10::List<bool> const& touched_only, double beta_1, double beta_2, double epsilon) {
+    AdamParams const p = checked_adam(
+        {parameters, gradients, first, second, steps, rates, failed, touched_only, beta_1, beta_2, epsilon});
+    Site site(rates.device());
+    cuda::adam(p, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
+    m.impl("adam", &adam);
+}
+
+}  // namespace nurec

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fused_adam: one kernel updates all parameters of the step, each value and its moments read and written once.
+
+Idea: torch's fused Adam is two launches a group, with powers and products in double precision for every value; here a kernel of one
+warp counts the steps and takes the powers, and one kernel goes through all values in vectors of four. Rates lie in device memory. With
+`touched_only` a value of the Gaussians whose gradient is exactly 0 keeps its value and its moments, which are not even read: most
+harmonics of what a step does not see.
+Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of what is seen alone are those of Taming
+3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
+Gain: not measured on a GPU yet (benchmarks/opt/bench_fused_adam.py).
+Limits: class exact means dense. To leave out what has no gradient and to catch up later cannot be the same numbers here: every step
+reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, and all colours with them, so nothing may lag
+behind; the regularisers give every size and every opacity a gradient in every step; and the sum of missed updates has no closed form,
+because epsilon stands beside a root that decays while rates and bias corrections change. `touched_only` is of class quality: momentum
+waits for the next sight, and moments of what is seen rarely decay by sights instead of by steps. 16 parameters at most, single precision.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.transfer import upload
+from nurec_lite.native import ops
+from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.training.optim import schedule
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ()
+log = logging.getLogger("nurec_lite")
+
+
+def unavailable(stages: Stages) -> str | None:
+    return None
+
+
+@dataclass(frozen=True)
+class FusedAdam:
+    """Stands in for `optimize` of the baseline."""
+
+    touched_only: tuple[str, ...]  # parameters of which values without a gradient stay as they are
+
+    def __call__(self, state: TrainState) -> None:
+        schedule(state.optimizer, state.config.lr, state.progress)
+        update(state.optimizer, state.failed, self.touched_only)
+        state.optimizer.zero_grad(set_to_none=True)
+
+
+@torch.no_grad()
+def update(
+    optimizer: torch.optim.Adam,  # one parameter a group
+    failed: Tensor | None = None,  # [] not 0: nothing changes
+    touched_only: tuple[str, ...] = (),  # as above
+) -> None:
+    """optimizer.step(), of the parameters that have a gradient; the state is that of torch."""
+    groups = [group for group in optimizer.param_groups if group["params"][0].grad is not None]
+    if not groups:
+        return
+    parameters = [group["params"][0] for group in groups]
+    kept = [_moments(optimizer, parameter) for parameter in parameters]
+    rates = upload(torch.tensor([group["lr"] for group in groups], dtype=torch.float32), parameters[0].device)
+    torch.ops.nurec_lite.adam(
+        parameters, [p.grad for p in parameters], *([k[name] for k in kept] for name in ("exp_avg", "exp_avg_sq", "step")),
+        rates, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
+    )  # fmt: skip
+
+
+def _moments(optimizer: torch.optim.Adam, parameter: Tensor) -> dict[str, Any]:
+    """Those that are there, or zeros, as torch begins."""
+    kept: dict[str, Any] = optimizer.state[parameter]
+    if not kept:
+        kept["step"] = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        kept["exp_avg"], kept["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
+    return kept
+
+
+def apply(stages: Stages, *, touched_only: bool) -> Stages:
+    """`touched_only`: Gaussians that a step does not see keep their colours, places and moments; class quality."""
+    ops.load()
+    if touched_only:
+        log.warning("fused_adam with touched_only is of class quality: training goes another way")
+    return stages.swap("fused_adam", optimize=FusedAdam(Gaussians.trained() if touched_only else ()))

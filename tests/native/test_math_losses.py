@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kernels/math/ssim.cuh and adam.cuh in float64."""
+
+import torch
+from kernel_math import F64, autograd, call, close, differences
+from torch import Tensor
+
+C1, C2 = 0.01**2, 0.03**2
+
+
+def pixels(n: int = 65) -> tuple[Tensor, Tensor]:  # [n, 20] a and b under a window; the last ones flat, black and equal
+    a, b = torch.rand(2, n, 20, dtype=F64)
+    a[-5:-2], b[-4:-2] = a[-5:-2, :1], b[-4:-2, :1]
+    a[-3:-1], b[-2:-1] = 0, 0
+    b[-1] = a[-1]
+    return a, b
+
+
+def moments(a: Tensor, b: Tensor) -> Tensor:  # [n, 4] means of u, v, u^2 and v^2
+    u, v = a + b, a - b
+    return torch.stack([m.mean(1) for m in (u, v, u * u, v * v)], dim=1)
+
+
+def similarity(a: Tensor, b: Tensor) -> Tensor:  # [n, 1]
+    """As nurec_lite.training.losses.ssim has it, of blurred maps."""
+    mean_a, mean_b, aa, bb, ab = (m.mean(1) for m in (a, b, a * a, b * b, a * b))
+    luminance = (2 * mean_a * mean_b + C1) / (mean_a**2 + mean_b**2 + C1)
+    return (luminance * (2 * (ab - mean_a * mean_b) + C2) / (aa - mean_a**2 + bb - mean_b**2 + C2))[:, None]
+
+
+def test_the_window_of_ssim() -> None:
+    at = torch.arange(11, dtype=F64)
+    expected = torch.softmax(-0.5 * ((at - 5) / 1.5).square(), 0)
+    close(call("ssim_window", at[:, None]), expected[:, None], 1e-15)
+
+
+def test_similarity() -> None:
+    a, b = pixels()
+    found = call("ssim_of", moments(a, b))
+    close(found, similarity(a, b))
+    assert found[-1] == 1 and found[-2] == 1  # equal ones, exactly
+
+
+def test_derivatives_of_similarity() -> None:
+    """By each pixel under the window; they reach 1 / C2, so central differences are of tiny steps."""
+    a, b = pixels()
+    n, one = a.shape[1], torch.ones(len(a), 1, dtype=F64)
+    slopes = call("ssim_of_backward", moments(a, b))[:, None].expand(-1, n, -1) / n
+    found = call("ssim_backward", a.reshape(-1, 1), b.reshape(-1, 1), slopes.reshape(-1, 3)).view_as(a)
+    close(found, autograd(lambda x: similarity(x, b), [a], one), 1e-11)
+    close(found, differences(lambda x: call("ssim_of", moments(x, b)), [a], one, 1e-6), 1e-6)
+
+
+def test_sign() -> None:
+    x = torch.tensor([[-2.0], [-0.0], [0.0], [1e-300]], dtype=F64)
+    assert torch.equal(call("sign_of", x), x.sign())
+
+
+def test_a_step_of_adam() -> None:
+    """Ten steps of torch's, with zeros among the gradients and among what was never touched."""
+    value = torch.nn.Parameter(torch.randn(33, 1, dtype=F64))
+    optimizer = torch.optim.Adam([value], lr=0.02, betas=(0.9, 0.999), eps=1e-15)
+    state = torch.cat([value.detach(), torch.zeros(33, 2, dtype=F64)], dim=1)
+    for step in range(1, 11):
+        gradient = torch.randn(33, 1, dtype=F64) * (torch.arange(33) % (step + 1) > 0)[:, None]
+        state = call("adam_step", state, gradient, 0.02, step, 0.9, 0.999, 1e-15)
+        value.grad = gradient
+        optimizer.step()
+        kept = optimizer.state[value]
+        close(state, torch.cat([value, kept["exp_avg"], kept["exp_avg_sq"]], dim=1))
+    assert (state[0, 1:] == 0).all()
