@@ -3,6 +3,7 @@
 
     python scripts/sanitize.py                  memcheck, racecheck, synccheck, initcheck
     python scripts/sanitize.py memcheck         one of them
+    python scripts/sanitize.py racecheck --share 2/4    the second quarter of the steps: four side by side take a quarter of the time
 
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
@@ -23,7 +24,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -56,6 +57,7 @@ BACKWARD = (
     "split_backward,launch_bounds,shared_memory",
 )
 BUNDLES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
+ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/render/backward_table.h has it
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
@@ -93,7 +95,7 @@ class Verdict:
     elsewhere: int = 0  # in kernels that are not ours
 
 
-def steps() -> None:
+def steps(share: str = ALL) -> None:
     """What is checked; in a process of its own."""
     from nurec_lite.backends import build_stages
     from nurec_lite.cli.command import composed
@@ -101,7 +103,7 @@ def steps() -> None:
     from nurec_lite.training.loop import spent
     from nurec_lite.training.start import make_state
 
-    for overrides, cameras in VARIANTS:
+    for overrides, cameras in shared(VARIANTS, share):
         config = composed("train", [*SIZE.split(), *overrides.split()])
         device, capture = choose_device(config.device), open_capture(config.data)
         stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
@@ -120,6 +122,14 @@ def steps() -> None:
             state.progress = progress
             step(stages, state).mse.item()
             state.step += 1
+
+
+def shared(all_: Sequence[Any], share: str) -> Sequence[Any]:
+    """Of "K/N" every N-th, from the K-th on."""
+    match = re.fullmatch(r"([1-9]\d?)/([1-9]\d?)", share)
+    if match is None or int(match[1]) > int(match[2]):
+        raise SanitizeError(f"--share is '{share}', but must be K/N, such as 1/4, with K from 1 to N")
+    return all_[int(match[1]) - 1 :: int(match[2])]
 
 
 def _counted(stage: Callable[..., Any]) -> Callable[..., Any]:
@@ -169,18 +179,18 @@ def filled_up(pairs: Any, tiles: int) -> Any:  # PairList
     return replace(pairs, rays=torch.cat([pairs.rays, empty]), offsets=offsets)
 
 
-def launches() -> None:
+def launches(share: str = ALL) -> None:
     """Prints how often the steps launch each of our kernels, as JSON in the last line."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
-        steps()
+        steps(share)
     print(json.dumps({k.key: k.count for k in profiler.key_averages() if OURS.search(k.key)}))
 
 
-def launched() -> dict[str, int]:
+def launched(share: str = ALL) -> dict[str, int]:
     """How often each of our kernels runs, by its demangled name; compiles the kernels if need be."""
-    ran = _run([], "launches")
+    ran = _run([], "launches", share)
     if ran.returncode:
         raise SanitizeError(f"the steps do not run here: {(ran.stdout.strip().splitlines() or ['?'])[-1]}")
     found: dict[str, int] = json.loads(ran.stdout.strip().splitlines()[-1])
@@ -189,10 +199,10 @@ def launched() -> dict[str, int]:
     return found
 
 
-def _run(before: list[str], what: str) -> subprocess.CompletedProcess[str]:
+def _run(before: list[str], what: str, share: str = ALL) -> subprocess.CompletedProcess[str]:
     """This file in a process of its own, behind a command."""
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    command = [*before, sys.executable, __file__, what]
+    command = [*before, sys.executable, __file__, what, share]
     return subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, check=False
     )
@@ -219,10 +229,10 @@ def verdict(tool: str, report: str, code: int) -> Verdict:
     return Verdict(None if code and not errors else errors, elsewhere)
 
 
-def check(tool: str, sanitizer: str, kernels: dict[str, int]) -> bool:
+def check(tool: str, sanitizer: str, kernels: dict[str, int], share: str = ALL) -> bool:
     """Runs one tool and prints its line; its report, too, unless all is clean."""
     begin = time.monotonic()
-    ran = _run([sanitizer, "--tool", tool, *COMMON.split(), *TOOLS[tool].split()], "steps")
+    ran = _run([sanitizer, "--tool", tool, *COMMON.split(), *TOOLS[tool].split()], "steps", share)
     seconds, found = time.monotonic() - begin, verdict(tool, ran.stdout, ran.returncode)
     checked = {name: n for name, n in kernels.items() if "nurec::" in name or tool in ("memcheck", "initcheck")}
     errors = "no result" if found.errors is None else f"{found.errors} errors"
@@ -245,19 +255,23 @@ def unchecked(kernels: dict[str, int]) -> list[str]:
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=", ".join(TOOLS))
-    tools = parser.parse_args(arguments).tools or list(TOOLS)
+    parser.add_argument("--share", default=ALL, metavar="K/N", help="the K-th of N shares of the steps (all)")
+    args = parser.parse_args(arguments)
+    tools = args.tools or list(TOOLS)
+    shared(VARIANTS, args.share)  # says so if it is no share
     if unknown := [tool for tool in tools if tool not in TOOLS]:
         raise SanitizeError(f"'{unknown[0]}' is no tool of compute-sanitizer; take {', '.join(TOOLS)}")
     sanitizer = find_sanitizer()
     choose_device("cuda")  # says so if there is none
-    kernels = launched()
-    print(f"not launched, so not checked: {', '.join(unchecked(kernels)) or 'none'}", flush=True)
-    return 0 if all([check(tool, sanitizer, kernels) for tool in tools]) else 1
+    kernels = launched(args.share)
+    if args.share == ALL:
+        print(f"not launched, so not checked: {', '.join(unchecked(kernels)) or 'none'}", flush=True)
+    return 0 if all([check(tool, sanitizer, kernels, args.share) for tool in tools]) else 1
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] in (["steps"], ["launches"]):
-        {"steps": steps, "launches": launches}[sys.argv[1]]()
+    if sys.argv[1:2] in (["steps"], ["launches"]):
+        {"steps": steps, "launches": launches}[sys.argv[1]](*sys.argv[2:])
     else:
         try:
             sys.exit(main(sys.argv[1:]))

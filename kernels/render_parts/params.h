@@ -2,10 +2,10 @@
 // Blending of bundles (../bundle), whose lists may be cut into parts of about equal length, one warp each. All pointers
 // are the device's.
 //
-// A part's rays start with what the parts before it let pass, which is the product of what each lets pass. All parts
-// are blended side by side as if each were the first; then each takes its share, and rays that end in it or have their
-// median there are blended once more; then parts are added up. The backward pass begins a part with the same product.
-// Letters: N Gaussians, A bundles, S parts of all lists, L entries, C features.
+// A part's rays start with what the parts before it let pass, which is the product of what each lets pass. So these
+// products come first, where a list has several parts; then all parts are blended side by side, then added up. The
+// backward pass begins a part where the forward pass did. Letters: N Gaussians, A bundles, S parts of all lists, L
+// entries, C features.
 #pragma once
 
 #include "../render/params.h"
@@ -15,8 +15,8 @@ namespace nurec::cuda {
 struct Row;
 
 // What a part leaves of each of its 32 rays, a line of 32 numbers each; where a list has several parts.
-// PASSES: product of 1 - alpha, 0 where the ray ended within. END: T behind the part, or -1 where the ray had ended
-// before it. From FEATURES on: C lines.
+// PASSES: product of 1 - alpha. END: T behind the part, or -1 where the ray had ended before it. From FEATURES on: C
+// lines.
 enum Line { PASSES, DISTANCE, END, MEDIAN, FEATURES };
 
 struct Parts {

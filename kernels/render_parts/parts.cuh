@@ -9,7 +9,6 @@
 namespace nurec::cuda {
 
 constexpr int WARPS = 4;  // of a block; they share nothing
-
 constexpr int ROW_VECTORS = sizeof(Row) / 16;
 constexpr unsigned WHOLE_WARP = ~0u;
 

@@ -27,8 +27,6 @@ void cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
     if (p.n_tiles) name_parts<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.n_tiles, parts);
 }
 
-constexpr int AHEAD = 4;
-
 struct Batch {
     Row rows[32];
 };
@@ -62,7 +60,7 @@ __device__ Met meet(Row const& g, Sight const& ray) {
 
 // Calls function(row, met) for the entries of a part, as long as going() holds for a lane. AHEAD responses are found
 // together, which do not wait for one another.
-template <bool MOVING, class Going, class Function>
+template <bool MOVING, int AHEAD, class Going, class Function>
 __device__ void for_rows(Row const* rows, Work const& w, Sight const& ray, Going const& going,
                          Function const& function) {
     __shared__ Batch batches[WARPS];
@@ -86,8 +84,20 @@ __device__ void for_rows(Row const* rows, Work const& w, Sight const& ray, Going
     }
 }
 
+// What passes through a part. The last of a list need not say.
+template <bool MOVING>
+__global__ void __launch_bounds__(32 * WARPS) partPasses(RenderParams p, Parts parts) {
+    Work const w = my_work(p, parts);
+    if (!w.parts || w.part + 1 == w.first + w.parts) return;
+    Sight const ray = sight_of<MOVING>(p, w);
+    float q = 1;
+    for_rows<MOVING, 4>(parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
+                        [&](Row const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
+    left_of(p, parts, w.part, PASSES) = q;
+}
+
 struct State {
-    float start = 1, q = 1;  // T is start times q
+    float start = 1, q = 1;  // T is start times q: so two parts meet at the same T, to the last bit
     float distance = 0, median = 0;
     float features[MAX_FEATURES] = {};
 };
@@ -114,52 +124,22 @@ __device__ void store_ray(RenderOutputs const& out, int64_t i, State const& s) {
     out.distance[i] = s.distance, out.transmittance[i] = s.q, out.median[i] = s.median;
 }
 
-template <int C>
-__device__ void leave(RenderParams const& p, Parts const& all, Work const& w, State const& s) {
-    left_of(p, all, w.part, DISTANCE) = s.distance, left_of(p, all, w.part, MEDIAN) = s.median;
-#pragma unroll
-    for (int c = 0; c < C; ++c) left_of(p, all, w.part, FEATURES + c) = s.features[c];
-}
-
-// A list or a part of one, which starts as if nothing lay before it.
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS) partForward(RenderParams p, RenderOutputs out, Parts parts) {
     Work const w = my_work(p, parts);
     if (!w.parts) return;
     Sight const ray = sight_of<MOVING>(p, w);
     State s;
-    bool open = ray.i >= 0;
-    for_rows<MOVING>(parts.rows, w, ray, [&] { return open; },
-                     [&](Row const& g, Met const& at) { blend_one<C>(g, at, s, open); });
+    s.start = passed(p, parts, w);
+    bool open = ray.i >= 0 && s.start >= T_MIN;
+    bool const began = open;
+    for_rows<MOVING, C == 3 ? 3 : 4>(parts.rows, w, ray, [&] { return open; },
+                                     [&](Row const& g, Met const& at) { blend_one<C>(g, at, s, open); });
     if (w.parts == 1) return store_ray<C>(out, ray.i, s);
-    left_of(p, parts, w.part, PASSES) = open ? s.q : 0.f, left_of(p, parts, w.part, END) = s.q;
-    leave<C>(p, parts, w, s);
-}
-
-// What lies before a part takes its share of the part's sums. Rays that end within it or whose median lies there are
-// blended anew, which many parts have none of.
-template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS) partMend(RenderParams p, Parts parts) {
-    Work const w = my_work(p, parts);
-    if (!w.parts || w.part == w.first) return;
-    float const start = passed(p, parts, w), end = start * left_of(p, parts, w.part, PASSES);
-    bool const began = start >= T_MIN, anew = began && (end < T_MIN || (start > 0.5f && end <= 0.5f));
-    State s;
-    if (__any_sync(WHOLE_WARP, anew)) {
-        Sight const ray = sight_of<MOVING>(p, w);
-        bool open = anew;
-        s.start = start;
-        for_rows<MOVING>(parts.rows, w, ray, [&] { return open; },
-                         [&](Row const& g, Met const& at) { blend_one<C>(g, at, s, open); });
-    }
-    left_of(p, parts, w.part, END) = !began ? -1.f : anew ? start * s.q : end;
-    if (!anew) {
-        float const share = began ? start : 0.f;
-        s.distance = share * left_of(p, parts, w.part, DISTANCE);
+    left_of(p, parts, w.part, DISTANCE) = s.distance, left_of(p, parts, w.part, MEDIAN) = s.median;
+    left_of(p, parts, w.part, END) = began ? s.start * s.q : -1.f;
 #pragma unroll
-        for (int c = 0; c < C; ++c) s.features[c] = share * left_of(p, parts, w.part, FEATURES + c);
-    }
-    leave<C>(p, parts, w, s);
+    for (int c = 0; c < C; ++c) left_of(p, parts, w.part, FEATURES + c) = s.features[c];
 }
 
 // Parts of a list, added up. One warp a bundle.
@@ -181,8 +161,8 @@ __global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts) {
 
 template <bool MOVING, int C>
 void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, cudaStream_t stream) {
+    partPasses<MOVING><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, parts);
     partForward<MOVING, C><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, out, parts);
-    partMend<MOVING, C><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, parts);
     add_parts<C><<<blocks_for(32 * p.n_tiles), THREADS, 0, stream>>>(p, out, parts);
 }
 

@@ -162,3 +162,15 @@ def test_its_absence_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_an_unknown_tool_is_a_sentence() -> None:
     with pytest.raises(SanitizeError, match=f"'leakcheck' is no tool .* {', '.join(TOOLS)}"):
         sanitize.main(["leakcheck"])
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_shares_are_all_steps_once(n: int) -> None:
+    found = [step for k in range(1, n + 1) for step in sanitize.shared(range(11), f"{k}/{n}")]
+    assert sorted(found) == list(range(11))
+
+
+@pytest.mark.parametrize("share", ["", "0/2", "3/2", "1", "1/2/3", "a/b"])
+def test_no_share(share: str) -> None:
+    with pytest.raises(sanitize.SanitizeError, match="must be K/N"):
+        sanitize.main(["racecheck", "--share", share])

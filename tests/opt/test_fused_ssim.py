@@ -184,7 +184,8 @@ def test_a_graph_of_it_is_replayed() -> None:
         rendered.copy_(other[0]), target.copy_(other[1])
     graph.replay()
     expected = with_gradients(image_loss, other, 0.2)
-    assert torch.equal(loss, expected[0]) and torch.equal(3 * gradient, expected[1])
+    assert torch.equal(loss, expected[0])
+    torch.testing.assert_close(3 * gradient, expected[1], rtol=1e-6, atol=0)  # there the three is within the rounding
 
 
 # ---- its benchmark
