@@ -18,8 +18,6 @@ from tiny_capture import tiny_config, tiny_state
 from nurec_lite.backends import base_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.paths import PACKAGE, resource
-from nurec_lite.training.losses import image_loss
-from nurec_lite.training.optim import schedule
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import StepResult, TrainState
@@ -105,16 +103,6 @@ def prefetch(record: Stages, calls: Calls) -> Stages:
     return record.wrap(feed=wrapper)
 
 
-def fused_adam(record: Stages, calls: Calls) -> Stages:
-    def optimize(state: TrainState) -> None:
-        schedule(state.optimizer, state.config.lr, state.progress)
-        state.optimizer.found_inf = state.failed  # type: ignore[attr-defined]
-        state.optimizer.step()
-        state.optimizer.zero_grad(set_to_none=True)
-
-    return record.swap("fused_adam", optimize=counting("fused_adam", calls, optimize))
-
-
 def amp(record: Stages, calls: Calls) -> Stages:
     def wrapper(inner: Callable) -> Callable:
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
@@ -134,8 +122,6 @@ STAND_INS: dict[str, StandIn] = {
     "prefetch": prefetch,
     "warp_cull": lambda record, calls: record.planned("warp_cull", cell_beams=2),
     "balanced_tiles": lambda record, calls: record.planned("balanced_tiles", cell_rays=16),
-    "fused_adam": fused_adam,
-    "fused_ssim": lambda record, calls: record.swap("fused_ssim", image_loss=counting("fused_ssim", calls, image_loss)),
     "amp": amp,
     "compile": around("compile", "activate", "image_loss"),
     "cuda_graph": around("cuda_graph", "learn"),
@@ -200,7 +186,7 @@ def test_a_stand_in_that_changes_sums_goes_with_all(name: str) -> None:
 
 
 @pytest.mark.parametrize("feeding", [*((name,) for name in FEEDING), FEEDING])
-@pytest.mark.parametrize("names", [(), ("several_gpus",), ("amp", "cuda_graph", "fused_adam")])
+@pytest.mark.parametrize("names", [(), ("several_gpus",), ("amp", "cuda_graph", "several_gpus")])
 def test_what_feeds_goes_with_all_and_changes_nothing(feeding: tuple[str, ...], names: tuple[str, ...]) -> None:
     plain, _ = trained()
     found, _ = trained(*names, feeding=feeding)
@@ -211,15 +197,6 @@ def test_all_stand_ins_go_together() -> None:
     found, calls = trained(*STAND_INS)
     assert all(p.isfinite().all() for p in found.values())
     assert set(calls) == set(STAND_INS) - {"warp_cull", "balanced_tiles"}  # those are fields of the plan
-
-
-def test_an_update_by_a_stand_in_is_skipped_like_any_other_when_a_list_had_no_room() -> None:
-    state, calls = tiny_state(), Calls()
-    state.failed = torch.ones(())
-    before = {name: p.detach().clone() for name, p in state.scene.parameters().items()}
-    stages = fused_adam(base_stages("native", torch.device("cpu")), calls)
-    stages.learn(stages, state, stages.feed(stages, state))
-    assert all(torch.equal(before[name], p) for name, p in state.scene.parameters().items())
 
 
 @pytest.mark.parametrize("file", ["step", "baseline", "loop", "density", "losses", "optim"])
