@@ -11,6 +11,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.bounds import check_values, refuse_unknown
 
 SUBSETS = ("test", "train", "all")
 
@@ -207,8 +208,16 @@ def to_config(
     except Exception as error:  # OmegaConf raises a class of its own for each kind of mistake
         raise ConfigError(f"configuration: {str(error).splitlines()[0]}; correct this key") from error
     assert isinstance(config, Config)
+    _refuse_unknown(composed, type(config))
     _check(config)
     return config
+
+
+def _refuse_unknown(composed: DictConfig, cls: type[Config]) -> None:
+    """`+KEY=VALUE` adds a key to whatever there is, and a dataclass would keep it as an attribute that nobody reads."""
+    plain = OmegaConf.to_container(composed)
+    assert isinstance(plain, dict)
+    refuse_unknown({str(key): value for key, value in plain.items()}, [cls])
 
 
 def to_dict(config: Config) -> dict[str, Any]:
@@ -216,22 +225,26 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def check_budget(config: Config) -> None:
+    """Of time, and of Gaussians: density control never takes away what the scene starts with."""
     if config.train.steps is None and config.train.seconds is None:
         raise ConfigError("give a budget: train.steps=N or train.seconds=S")
+    model, cap = config.model, config.density.cap
+    first = model.points + model.raised_points + model.far_points
+    if cap < first and config.train.resume is None:
+        raise ConfigError(
+            f"density.cap is {cap}, but model.points, model.raised_points and model.far_points ask for {first} to start with; "
+            "raise the cap or lower these"
+        )
 
 
 def _check(config: Config) -> None:
-    for key, value in (("train.steps", config.train.steps), ("train.seconds", config.train.seconds)):
-        if value is not None and value < 0:
-            raise ConfigError(f"{key} is {value}, but must not be negative")
-    if config.data.downscale < 1:
-        raise ConfigError(f"data.downscale is {config.data.downscale}, but must be 1 or more")
-    if config.model.sh_degree not in (0, 1, 2, 3):
-        raise ConfigError(f"model.sh_degree is {config.model.sh_degree}, but must be 0, 1, 2 or 3")
-    if config.data.frames is not None and len(config.data.frames) != 2:
+    check_values(asdict(config), [type(config)])
+    frames = config.data.frames
+    if frames is not None and len(frames) != 2:
         raise ConfigError("data.frames takes two numbers, the first frame and the one after the last, as in [0,20]")
+    if frames is not None and not frames[0] < frames[1]:
+        raise ConfigError(
+            f"data.frames is {frames}, but the first frame must lie before the last (exclusive), as in [0,20]"
+        )
     if getattr(config, "checkpoint", None) == "":
         raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
-    subset = getattr(config, "subset", "all")
-    if subset not in SUBSETS:
-        raise ConfigError(f"subset is '{subset}', but must be one of {', '.join(SUBSETS)}")

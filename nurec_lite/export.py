@@ -40,10 +40,16 @@ def run(config: ExportConfig, scene: Scene) -> str:
     path = _path(config)
     gaussians, what = _chosen(config, scene)
     kept = without_broken(gaussians)
-    data = ply_bytes(kept)
+    own = config.node not in ("all", "background") and config.time is None  # about the centre of its box
+    origin = (0.0, 0.0, 0.0) if own else scene.origin
+    data = ply_bytes(kept, origin)
     with written(path) as file:
         file.write(data)
     lines = [f"{path}: {len(kept)} Gaussians, {len(data)} bytes; {what}"]
+    if any(origin):
+        lines.append(
+            f"origin: add {', '.join(f'{metres:.3f}' for metres in origin)} m for the world of the capture, as a comment tells"
+        )
     if len(kept) < len(gaussians):
         broken = len(gaussians) - len(kept)
         lines.append(f"left out: {broken} Gaussians with values that are not finite, or a rotation of length zero")

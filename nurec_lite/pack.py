@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.capture.origin import in_users_world
 from nurec_lite.capture.pack import MemberBar, describe, read_pack, write_pack
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import PackConfig
@@ -25,7 +26,7 @@ was cut short or altered is refused when it is read.
 
 def work(arguments: list[str]) -> None:
     config: PackConfig = composed("pack", arguments)
-    capture = open_capture(config.data)
+    capture = in_users_world(open_capture(config.data))
     if config.show:
         print(describe(capture))
         return

@@ -9,14 +9,19 @@ from typing import Any
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack import read_pack
-from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.types import Capture, CaptureError, Origin
 from nurec_lite.config import DataConfig
 
 BUNDLED = "data/street.pack"
 
 
-def open_capture(config: DataConfig) -> Capture:
+def open_capture(
+    config: DataConfig,
+    origin: Origin | None = None,  # of the scene that it is opened for; None: its own, near its first pose
+) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
     if config.kind == "bundled":
         if config.root is not None:
@@ -30,8 +35,9 @@ def open_capture(config: DataConfig) -> Capture:
         capture = _open_kitti(config)
     else:
         raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
-    check_capture(capture, str(config.root or BUNDLED))
-    return capture.with_split(config.split)
+    source = str(config.root or BUNDLED)
+    check_capture(capture, source)
+    return recentred(plausible(capture, source), origin).with_split(config.split)
 
 
 def _limited(capture: Capture, config: DataConfig) -> Capture:

@@ -165,7 +165,7 @@ def rendered_sweep(stages: Stages, scene: Scene, capture: Capture, frame: SweepF
     rays = frame.load()
     returns = render_sweep(stages, scene, lidar_view(capture, frame, rays, scene.sky.device))
     on_host = LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))
-    return RenderedSweep(frame, capture.lidar(frame.sensor), rays, on_host)
+    return RenderedSweep(frame, capture.lidar(frame.sensor), rays, on_host, capture.origin)
 
 
 def _comparable(job: _Job, shot: Shot[SweepFrame]) -> bool:

@@ -101,8 +101,8 @@ def captured(checkpoint: Path | None, arguments: list[str], device: torch.device
         scene = make_scene(capture, config.model, config.seed, device)
     else:
         config, content = load_run("evaluate", [f"checkpoint={checkpoint}", *arguments])
-        capture = open_capture(config.data)
         scene = scene_to(scene_from_dict(content["scene"]), device)
+        capture = open_capture(config.data, scene.origin)
         check_same_capture(checkpoint, scene, capture)
     state = "initial" if checkpoint is None else f"trained, {content['counters']['step']:.0f} steps"
     return Workload("captured", scene, held_out_views(capture, device), {"capture": capture.name, "scene": state})

@@ -15,6 +15,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
 
+Origin = tuple[float, float, float]  # metres
 HOLD_OUT_EVERY = 5  # the protocol of the split `interp`: frames with index % 5 == 4 are held out
 SPLITS = ("interp", "side")
 
@@ -75,6 +76,7 @@ class Capture:
     sweeps: tuple[SweepFrame, ...]
     tracks: Tracks
     split: Split | None = None
+    origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
 
     def camera(self, name: str) -> Camera:
         return next(c for c in self.cameras if c.name == name)

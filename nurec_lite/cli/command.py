@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from nurec_lite.cli.usage import help_text, keys_of
 from nurec_lite.config import VERBS, Config, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 
+LONGEST_CAUSE = 200  # characters of another program's error that a sentence repeats
 _CHOICE = ("split", "downscale", "frames", "cameras")
 _HYDRA_FLAGS = {
     "--cfg", "-c", "--package", "-p", "--multirun", "-m", "--run", "-r", "--config-path", "-cp", "--config-name", "-cn",
@@ -55,6 +57,15 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
+def _raised_by_hydra(error: Exception) -> bool:
+    """Which calls us in turn: the innermost frame of either counts."""
+    packages = [
+        frame.f_globals.get("__name__", "").split(".")[0] for frame, _ in traceback.walk_tb(error.__traceback__)
+    ]
+    ours = [package for package in packages if package in ("hydra", "omegaconf", "nurec_lite")]
+    return bool(ours) and ours[-1] != "nurec_lite"
+
+
 @contextmanager
 def mended(verb: str) -> Iterator[None]:
     """What a user can mend ends the process with one sentence and code 2; anything else is a defect and shows its trace."""
@@ -63,6 +74,15 @@ def mended(verb: str) -> Iterator[None]:
     except UserError as error:
         _fail(str(error))
     except (HydraException, OmegaConfBaseException) as error:
+        _fail(_sentence(verb, error))
+    except (
+        ValueError,
+        OSError,
+        AttributeError,
+        TypeError,
+    ) as error:  # as Hydra raises for `opt=5`, or for a name that is too long
+        if not _raised_by_hydra(error):
+            raise
         _fail(_sentence(verb, error))
     except KeyboardInterrupt:
         _fail("interrupted; files that were complete are kept, nothing half-written was left")
@@ -136,7 +156,8 @@ def _sentence(verb: str, error: Exception) -> str:
         return str(unknown_option(Path(missing).stem))
     if missing.startswith("hydra/launcher/submitit"):
         return f"{missing} belongs to hydra-submitit-launcher, which is not installed; pip install 'nurec_lite[slurm]'"
-    causes = [str(e).strip().splitlines()[0].rstrip(".") for e in (error, error.__cause__) if e is not None and str(e)]
+    said = (str(e).strip() for e in (error, error.__cause__) if e is not None)
+    causes = [text.splitlines()[0].rstrip(".")[:LONGEST_CAUSE] for text in said if text]
     return "; ".join(causes) + f"; {_remedy(verb, error)}"
 
 

@@ -35,7 +35,7 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     config, content = load_run(verb, arguments)
     device = choose_device(config.device)
     scene = scene_to(scene_from_dict(content["scene"]), device)
-    capture = open_capture(config.data)
+    capture = open_capture(config.data, scene.origin)
     check_same_capture(Path(config.checkpoint), scene, capture)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(config, stages, scene, capture, device, content["counters"], content["history"])

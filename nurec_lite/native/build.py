@@ -24,6 +24,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.paths import resource
 
 LIBRARY = "nurec_lite.so"
+SUM = f"{LIBRARY}.sha256"  # of what the library was when it was made
 _TORCH = Path(torch.__file__).parent
 _FAST = "-O3 -march=native -fno-math-errno -fopenmp -std=c++17 -fPIC"
 _CUDA = "-O3 -std=c++17 -Xcompiler -fPIC --expt-relaxed-constexpr -lineinfo"
@@ -69,10 +70,11 @@ def library(architecture: str = "") -> Path:
     tools = find_tools(architecture)
     folder = cache_folder() / fingerprint(tools)
     try:
-        if not (folder / LIBRARY).is_file():
+        if not _whole(folder):
             folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder / "lock") as lock:
-                if not (folder / LIBRARY).is_file():  # another process may have built it meanwhile
+                if not _whole(folder):  # another process may have built it meanwhile
+                    _clear(folder)
                     _build(tools, folder, lock)
     except OSError as error:
         raise BuildError(
@@ -80,6 +82,29 @@ def library(architecture: str = "") -> Path:
             "can be written, or run with ops=reference"
         ) from error
     return folder / LIBRARY
+
+
+def _whole(folder: Path) -> bool:
+    """Whether the library is the one that was built: a disk that was full, or a machine that lost its power, may have left half of it,
+    and to load that is a crash."""
+    try:
+        return (folder / SUM).read_text() == _sum(folder / LIBRARY)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
+def _sum(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _clear(folder: Path) -> None:
+    """Where a library is damaged, what it was linked from may be, too. A build that was only interrupted goes on."""
+    if (folder / LIBRARY).exists():
+        _say(f"the compiled kernels in {folder} are damaged, or of an older version; making them anew")
+        for path in folder.iterdir():
+            if path.name != "lock" and path.is_file():
+                path.unlink()
 
 
 def cache_folder() -> Path:
@@ -252,6 +277,7 @@ def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     (folder / "build.log").write_text("".join(log))
     if ran.returncode:
         raise BuildError(_explained(log, folder))
+    (folder / SUM).write_text(_sum(temporary))
     temporary.replace(folder / LIBRARY)
     _say("kernels are compiled")
 

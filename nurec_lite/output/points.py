@@ -12,7 +12,8 @@ from torch import Tensor
 
 from nurec_lite.base.files import written
 from nurec_lite.capture.deskew import world_points
-from nurec_lite.capture.types import SweepFrame
+from nurec_lite.capture.origin import to_users_world
+from nurec_lite.capture.types import Origin, SweepFrame
 from nurec_lite.evaluation.pictures import RANGE_MAP, Bar
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.render import LidarReturns
@@ -31,7 +32,10 @@ _FAR_METRES = 60.0  # the end of the scale of colours in a PLY
 _VERTEX = np.dtype(
     [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("intensity", "<f4"), ("red", "u1"), ("green", "u1"), ("blue", "u1")]
 )
-_PLY_TYPES = {"<f4": "float", "|u1": "uchar"}
+_FAR_VERTEX = np.dtype(
+    [(name, "<f8" if name in "xyz" else _VERTEX[name]) for name in _VERTEX.names or ()]
+)  # where floats are too coarse
+_PLY_TYPES = {"<f4": "float", "<f8": "double", "|u1": "uchar"}
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class RenderedSweep:
     lidar: Lidar
     rays: Sweep  # directions, times and rings; its ranges are what was measured, if they mean anything
     returns: LidarReturns  # on the host
+    origin: Origin = (0.0, 0.0, 0.0)  # metres, of the frame's poses in the world of the capture's source
 
     @cached_property
     def sweep(self) -> Sweep:
@@ -55,7 +60,7 @@ class RenderedSweep:
             returned=returned,
         )
 
-    def points_world(self) -> Tensor:  # [n, 3] metres, float64, of the rays that returned
+    def points_world(self) -> Tensor:  # [n, 3] metres, float64, of the rays that returned; about the origin
         return world_points(self.frame, self.sweep, self.lidar)[self.sweep.returned]
 
 
@@ -75,7 +80,7 @@ def _arrays(rendered: RenderedSweep) -> dict[str, np.ndarray]:
     hits = sweep.ranges[:, None] * sweep.directions
     tensors = {
         "points_lidar": hits[sweep.returned],
-        "points_world": rendered.points_world(),
+        "points_world": to_users_world(rendered.points_world(), rendered.origin),
         "returned": sweep.returned,
         "ranges": returns.median,
         "directions": sweep.directions,
@@ -84,11 +89,17 @@ def _arrays(rendered: RenderedSweep) -> dict[str, np.ndarray]:
         "intensities": returns.intensity,
         "drop": returns.drop,
         "opacity": returns.opacity,
-        "T_world_lidar_start": frame.T_world_rig_start @ rendered.lidar.T_rig_lidar,
-        "T_world_lidar_end": frame.T_world_rig_end @ rendered.lidar.T_rig_lidar,
+        "T_world_lidar_start": _users_pose(frame.T_world_rig_start @ rendered.lidar.T_rig_lidar, rendered.origin),
+        "T_world_lidar_end": _users_pose(frame.T_world_rig_end @ rendered.lidar.T_rig_lidar, rendered.origin),
     }
     ends = {"time_start": np.array(frame.time_start), "time_end": np.array(frame.time_end)}
     return {name: tensor.detach().numpy() for name, tensor in tensors.items()} | ends
+
+
+def _users_pose(pose: Tensor, origin: Origin) -> Tensor:
+    pose = pose.clone()
+    pose[:3, 3] = to_users_world(pose[:3, 3], origin)
+    return pose
 
 
 def _measured(sweep: Sweep) -> dict[str, np.ndarray]:
@@ -99,19 +110,20 @@ def _measured(sweep: Sweep) -> dict[str, np.ndarray]:
 def save_ply(path: Path, rendered: RenderedSweep) -> None:
     """Points in the world with their intensity, and colours by range, which viewers show."""
     sweep = rendered.sweep.select(rendered.sweep.returned)
-    vertices = np.zeros(len(sweep), _VERTEX)
-    for name, values in zip("xyz", rendered.points_world().T.numpy(), strict=True):
+    vertices = np.zeros(len(sweep), _FAR_VERTEX if any(rendered.origin) else _VERTEX)
+    points = to_users_world(rendered.points_world(), rendered.origin)
+    for name, values in zip("xyz", points.T.numpy(), strict=True):
         vertices[name] = values
     vertices["intensity"] = sweep.intensities.numpy()
     colours = Bar(RANGE_MAP, 0, _FAR_METRES).paint(sweep.ranges.numpy())
     for name, values in zip(("red", "green", "blue"), colours.T, strict=True):
         vertices[name] = values
     with written(path) as file:
-        file.write(_ply_header(len(vertices)).encode("ascii") + vertices.tobytes())
+        file.write(_ply_header(len(vertices), vertices.dtype).encode("ascii") + vertices.tobytes())
 
 
-def _ply_header(count: int) -> str:
+def _ply_header(count: int, vertex: np.dtype) -> str:
     """PLY 1.0 (Turk 1994)."""
-    properties = [f"property {_PLY_TYPES[_VERTEX[name].str]} {name}" for name in _VERTEX.names or ()]
+    properties = [f"property {_PLY_TYPES[vertex[name].str]} {name}" for name in vertex.names or ()]
     lines = ["ply", "format binary_little_endian 1.0", "comment points in world metres, x forward, y left, z up"]
     return "\n".join([*lines, f"element vertex {count}", *properties, "end_header", ""])

@@ -15,6 +15,7 @@ from nurec_lite.scene.scene import Scene
 
 ALL_ACTORS = "actors"
 MOVE_FORM = "ID:FORWARD:LEFT:UP:TURN in metres and degrees, as in move=000:0:1.5:0:90"
+FARTHEST = 1e6  # metres or degrees, of a move
 _LISTED = 20  # ids that an error names at most
 
 
@@ -37,8 +38,8 @@ def parse_move(
         forward, left, up, degrees = (float(field) for field in fields)
     except ValueError:
         raise ConfigError(f"move holds '{text}', but takes {MOVE_FORM}") from None
-    if not all(map(math.isfinite, (forward, left, up, degrees))):
-        raise ConfigError(f"move holds '{text}', but takes finite numbers: {MOVE_FORM}")
+    if not all(abs(number) <= FARTHEST for number in (forward, left, up, degrees)):  # which NaN is not
+        raise ConfigError(f"move holds '{text}', but takes finite numbers within +-{FARTHEST:g}: {MOVE_FORM}")
     return name.strip(), Move(forward, left, up, math.radians(degrees))
 
 

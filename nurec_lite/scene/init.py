@@ -57,7 +57,9 @@ def make_scene(
     tracks = capture.tracks.to(device)
     exposure = torch.zeros(len(capture.cameras), 2, 3, device=device)
     sky = panorama(capture, config.sky_height).to(device)
-    return Scene(gaussians, sky, tracks, tracks.translations.clone(), tracks.quaternions.clone(), exposure)
+    return Scene(
+        gaussians, sky, tracks, tracks.translations.clone(), tracks.quaternions.clone(), exposure, capture.origin
+    )
 
 
 def _level(points: Points, path: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.types import Origin
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.gaussians import Gaussians
 
@@ -20,6 +21,7 @@ class Scene:
     track_translations: Tensor  # [M, 3]
     track_quaternions: Tensor  # [M, 4]
     exposure: Tensor  # [cameras, 2, 3] log gain and offset a colour channel
+    origin: Origin = (0.0, 0.0, 0.0)  # metres: where this scene's origin lies in the world of the capture's source
 
     def learned_tracks(self) -> Tracks:
         return replace(self.tracks, translations=self.track_translations, quaternions=self.track_quaternions)

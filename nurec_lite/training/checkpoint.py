@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints: everything that a run needs to go on, in one file that is written whole or not at all."""
 
-import io
-import zipfile
+import os
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import written
@@ -15,6 +15,8 @@ from nurec_lite.config import Config, to_dict
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
+from nurec_lite.training.schema import SchemaError, check_content
+from nurec_lite.training.torch_file import TorchFileError, read_torch_file
 
 FORMAT = 2
 _PARTS = {"scene", "optimizer", "generator", "config", "counters", "history"}
@@ -48,33 +50,38 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
-    """The content as `save_checkpoint` wrote it, tensors on the device; nothing in the file is executed (`weights_only`)."""
-    if not path.is_file():
-        raise CheckpointError(f"{path} does not exist; give the path of a checkpoint, such as OUT/checkpoint.pt")
+    """The content as `save_checkpoint` wrote it, scene and moments on the device. Nothing in the file is executed, and whatever does not
+    fit the schema ends in CheckpointError."""
+    if not os.path.isfile(path):
+        problem = "is no file" if os.path.exists(path) else "does not exist"
+        raise CheckpointError(f"{path} {problem}; give the path of a checkpoint, such as OUT/checkpoint.pt")
     try:
-        data = path.read_bytes()
-        _check_sums(data)
-        content = torch.load(io.BytesIO(data), map_location=device, weights_only=True)
-    except Exception as error:  # torch and zipfile raise many classes for a file that is cut short or something else
-        raise CheckpointError(f"{path} is not a whole checkpoint ({type(error).__name__}); use another one") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT or not content.keys() >= _PARTS:
+        content = read_torch_file(path)
+    except Exception as error:  # many classes for a file that is cut short or something else
+        why = str(error) if isinstance(error, TorchFileError) else type(error).__name__
+        raise CheckpointError(f"{path} is not a whole checkpoint ({why}); use another one") from error
+    of_this = isinstance(content, dict) and type(content.get("format")) is int and content["format"] == FORMAT
+    if not of_this or not content.keys() >= _PARTS:
         raise CheckpointError(
             f"{path} is not a checkpoint of this version; train again, or use the version that wrote it"
         )
-    return content
+    try:
+        check_content(content)
+    except SchemaError as error:
+        raise CheckpointError(f"{path} holds what no training leaves: {error}; use another checkpoint") from error
+    return content | {part: _moved(content[part], device) for part in ("scene", "optimizer")}
 
 
-def _check_sums(data: bytes) -> None:
-    """torch.load does not look at them: altered bytes would become altered Gaussians."""
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise zipfile.BadZipFile(damaged)
+def _moved(value: Any, device: torch.device | str) -> Any:
+    if isinstance(value, dict):
+        return {key: _moved(one, device) for key, one in value.items()}
+    return value.to(device) if isinstance(value, Tensor) else value
 
 
 def scene_to_dict(scene: Scene) -> dict[str, Any]:
     parameters = {name: value.detach() for name, value in scene.parameters().items()}
-    return {"parameters": parameters, "node": scene.gaussians.node, "tracks": asdict(scene.tracks)}
+    tracks, origin = asdict(scene.tracks), list(scene.origin)
+    return {"parameters": parameters, "node": scene.gaussians.node, "tracks": tracks, "origin": origin}
 
 
 def scene_from_dict(content: dict[str, Any]) -> Scene:
@@ -83,7 +90,8 @@ def scene_from_dict(content: dict[str, Any]) -> Scene:
     gaussians = Gaussians(**{name: values[name] for name in Gaussians.trained()}, node=content["node"])
     tracks = Tracks(**{f.name: content["tracks"][f.name] for f in fields(Tracks)})
     rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
-    return Scene(gaussians=gaussians, tracks=tracks, **rest)
+    x, y, z = content.get("origin", (0.0, 0.0, 0.0))  # older files have none
+    return Scene(gaussians=gaussians, tracks=tracks, origin=(x, y, z), **rest)
 
 
 def scene_to(scene: Scene, device: torch.device | str) -> Scene:
@@ -91,4 +99,6 @@ def scene_to(scene: Scene, device: torch.device | str) -> Scene:
     content = scene_to_dict(scene)
     parameters = {name: value.to(device) for name, value in content["parameters"].items()}
     tracks = asdict(scene.tracks.to(device, scene.track_translations.dtype))
-    return scene_from_dict({"parameters": parameters, "node": content["node"].to(device), "tracks": tracks})
+    return scene_from_dict(
+        {"parameters": parameters, "node": content["node"].to(device), "tracks": tracks, "origin": content["origin"]}
+    )

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run starts from: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
 
+import logging
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, Origin
 from nurec_lite.config import Config
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
@@ -16,6 +18,8 @@ from nurec_lite.training.history import History
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.state import TrainState
+
+log = logging.getLogger(__name__)
 
 
 def make_state(config: Config, capture: Capture, device: torch.device) -> TrainState:
@@ -32,8 +36,8 @@ def make_state(config: Config, capture: Capture, device: torch.device) -> TrainS
     scene = scene_from_dict(content["scene"])
     check_same_capture(path, scene, capture)
     optimizer = make_optimizer(scene, config.lr)
-    optimizer.load_state_dict(content["optimizer"])
-    generator.set_state(content["generator"].cpu())
+    restore_moments(optimizer, content["optimizer"])
+    restore_generator(path, generator, content["generator"])
     step, seconds = int(content["counters"]["step"]), content["counters"]["seconds"]
     history = History(content["history"])
     return TrainState(plan, config, scene, optimizer, generator, device, step, seconds, history=history)
@@ -52,8 +56,35 @@ def check_same_configuration(path: Path, stored: dict[str, Any], config: Config)
 
 
 def check_same_capture(path: Path, scene: Scene, capture: Capture) -> None:
+    if scene.origin != capture.origin:
+        raise CheckpointError(
+            f"{path} was made about the origin {_place(scene.origin)}, but {capture.name} begins at {_place(capture.origin)}; "
+            "give the data.* it was made with"
+        )
     if scene.tracks.ids != capture.tracks.ids or len(scene.exposure) != len(capture.cameras):
         raise CheckpointError(
             f"{path} was made from a capture with {len(scene.exposure)} cameras and {len(scene.tracks)} tracks, but "
             f"{capture.name} has {len(capture.cameras)} and {len(capture.tracks)} others; give the data.* it was made with"
         )
+
+
+def _place(origin: Origin) -> str:
+    return ", ".join(f"{metres:g}" for metres in origin) + " m"
+
+
+def restore_moments(optimizer: torch.optim.Adam, stored: dict[str, Any]) -> None:
+    """Of a checkpoint's optimizer only the moments count: its settings are the program's, and its rates follow a schedule."""
+    optimizer.load_state_dict(optimizer.state_dict() | {"state": stored["state"]})
+
+
+def restore_generator(path: Path, generator: torch.Generator, stored: Tensor) -> None:
+    """A processor's generator is none of a GPU: one begins anew then, as the run could not go on bit by bit in any case."""
+    if len(stored) != len(generator.get_state()):
+        log.info("%s was made on another kind of device; random numbers begin anew", path)
+        return
+    try:
+        generator.set_state(stored)
+    except RuntimeError as error:  # torch looks at more than the length
+        raise CheckpointError(
+            f"{path} holds no state of a generator of random numbers; use another checkpoint"
+        ) from error

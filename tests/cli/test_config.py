@@ -134,10 +134,10 @@ def test_values_are_converted() -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["train.steps=-1"], r"train\.steps is -1, but must not be negative"),
-        (["train.seconds=-0.5"], r"train\.seconds is -0\.5, but must not be negative"),
-        (["data.downscale=0"], r"data\.downscale is 0, but must be 1 or more"),
-        (["model.sh_degree=4"], r"model\.sh_degree is 4, but must be 0, 1, 2 or 3"),
+        (["train.steps=-1"], r"train\.steps is -1, but must lie between 0 and 1000000000; correct this key"),
+        (["train.seconds=-0.5"], r"train\.seconds is -0\.5, but must lie between 0 and 1e\+09"),
+        (["data.downscale=0"], r"data\.downscale is 0, but must lie between 1 and 1024"),
+        (["model.sh_degree=4"], r"model\.sh_degree is 4, but must lie between 0 and 3"),
         (["data.frames=[1,2,3]"], r"data\.frames takes two numbers"),
     ],
 )

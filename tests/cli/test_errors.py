@@ -3,11 +3,9 @@
 
 import json
 import re
-import signal
 import sys
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 
 import kitti_drive
@@ -15,64 +13,12 @@ import numpy as np
 import pytest
 import torch
 from kitti_drive import DRIVE
-from tiny_capture import tiny_capture
+from shell import FAST, VERBS, Shell, assert_mendable
 
-from nurec_lite import evaluate, export, pack, render, train
-from nurec_lite.capture.pack import write_pack
 from nurec_lite.cli.command import command
 from nurec_lite.evaluation.pictures import save_png
 
-VERBS = {
-    "train": (train.HELP, lambda arguments: train.main()),
-    "evaluate": (evaluate.HELP, evaluate.work),
-    "render": (render.HELP, render.work),
-    "export": (export.HELP, export.main),
-    "pack": (pack.HELP, pack.work),
-}
-FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",
-        "model.points=300", "model.raised_points=60", "model.far_points=40"]  # fmt: skip
 Damage = Callable[[Path], None]  # done to the folder of a drive
-
-
-@dataclass(frozen=True)
-class Ended:
-    code: int
-    error: str  # what the process says on stderr
-
-
-@dataclass
-class Shell:
-    """Runs verbs in this process."""
-
-    patch: pytest.MonkeyPatch
-    capsys: pytest.CaptureFixture[str]
-
-    def __call__(self, verb: str, *arguments: str) -> Ended:
-        self.patch.setattr(sys, "argv", [f"nurec_lite.{verb}", *arguments])
-        self.capsys.readouterr()
-        code: object = 0
-        try:
-            command(verb, *VERBS[verb])
-        except SystemExit as end:
-            code = end.code
-        assert isinstance(code, int)
-        return Ended(code, self.capsys.readouterr().err)
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield Shell(monkeypatch, capsys)
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
-def assert_mendable(ended: Ended, pattern: str) -> None:
-    assert ended.code == 2
-    said = [line for line in re.split(r"[\r\n]+", ended.error) if line and "%" not in line[:4]]  # less progress bars
-    assert len(said) == 1 and said[0].startswith("error: ") and ended.error.endswith(said[0] + "\n"), ended.error
-    assert re.search(pattern, ended.error), ended.error
-    assert len(ended.error) < 600 and "Traceback" not in ended.error
 
 
 # ---- a drive of KITTI
@@ -159,12 +105,6 @@ def test_the_drive_as_it_is_trains(shell: Shell, drive: Path, tmp_path: Path) ->
 # ---- packs
 
 
-@pytest.fixture
-def tiny_pack(tmp_path: Path) -> Path:
-    write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")
-    return tmp_path / "tiny.pack"
-
-
 def altered(data: bytes) -> bytes:
     middle = len(data) // 2
     return data[:middle] + bytes([data[middle] ^ 0x55]) + data[middle + 1 :]
@@ -188,13 +128,6 @@ def test_a_pack_of_another_program(shell: Shell, tmp_path: Path) -> None:
 
 
 # ---- checkpoints
-
-
-@pytest.fixture
-def trained(shell: Shell, tiny_pack: Path, tmp_path: Path) -> Path:
-    ended = shell("train", "data=pack", f"data.root={tiny_pack}", f"out={tmp_path / 'run'}", *FAST)
-    assert ended.code == 0, ended.error
-    return tmp_path / "run/checkpoint.pt"
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "render", "export"])

@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -83,6 +84,27 @@ def test_it_is_built_and_kept(calls: Path, tmp_path: Path, capfd: pytest.Capture
     assert library() == first
     assert time.perf_counter() - start < 0.5 and len(compiled(calls)) == 2
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: b"", lambda data: data[: len(data) // 2], lambda data: data[:-1] + b"x"]
+)
+def test_a_damaged_library_is_made_anew(damage: Callable[[bytes], bytes], capfd: pytest.CaptureFixture[str]) -> None:
+    """Loading half of one is a bus error. What it was linked from is damaged, too."""
+    path = library()
+    whole = path.read_bytes()
+    path.write_bytes(damage(whole))
+    for made in path.parent.glob("*.o"):
+        made.write_bytes(damage(made.read_bytes()))
+    capfd.readouterr()
+    assert library() == path and answer(path) == 42
+    assert "are damaged, or of an older version; making them anew" in capfd.readouterr().err
+
+
+def test_a_library_without_its_sum_is_made_anew() -> None:
+    path = library()
+    path.with_name(build.SUM).unlink()
+    assert library() == path and path.with_name(build.SUM).is_file()
 
 
 def test_the_cache_lies_in_the_user_s_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ def turned_scene(degree: int = 1) -> Scene:
     g.node[i], g.means[i], g.opacity_logits[i] = 1 + i % len(t), torch.randn(len(i), 3), 2.0
     g.log_scales[i] = -1.5 + 0.5 * torch.randn(len(i), 3)
     g.sh_rest = 0.3 * torch.randn(n, (degree + 1) ** 2 - 1, 3)
+    scene = rows(scene, torch.argsort(g.node, stable=True))  # in the order of their nodes, as every scene
     return replace(scene, track_translations=ahead[track] + drift, track_quaternions=quats)
 
 

@@ -132,7 +132,7 @@ def test_help_lists_every_key(capsys: pytest.CaptureFixture[str], monkeypatch: p
     ("arguments", "sentence"),
     [
         (["tool=perf"], r"tool is 'perf', but must be one of nsys, ncu, torch"),
-        (["steps=0"], r"steps=0 and warmup=20: record at least 1 step"),
+        (["steps=0"], r"steps is 0, but must lie between 1 and 1000000"),
         (["train.seconds=null"], r"give a budget"),
         (["wramup=3"], r"did you mean warmup\?"),
     ],

@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "nurec_lite"
 # From the ground up. A file at the top of the package is a room of its own, but the verbs share the attic.
 ROOMS = (
-    "base", "config", "geometry", "capture", "capture.kitti", "capture.pack", "capture.simulate", "readers",
+    "base", "bounds", "config", "geometry", "capture", "capture.kitti", "capture.pack", "capture.simulate", "readers",
     "scene", "splat", "native", "training", "peer", "evaluation", "opt", "backends", "cli", "output", "report",
     "profiling", "profiling.trace", "profiling.summary", "profiling.ncu", "profiling.draw", "profiling.compare",
     "profiling.record", "verbs",

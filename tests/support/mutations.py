@@ -17,7 +17,7 @@ import re
 import resource
 import struct
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import reduce
 from pathlib import Path
@@ -32,6 +32,7 @@ from nurec_lite.capture.types import CaptureError
 
 Result = TypeVar("Result")
 Mutation = Callable[[bytes, int, int], bytes]  # the data, and two arbitrary numbers that say where and what
+Step = tuple[Mutation, int, int]
 
 _FLOATS = (float("nan"), float("inf"), -float("inf"), 1e30, -1e30, -1.0, 0.0, 1e-40)
 WORDS = [struct.pack(f"{order}f", value) for value in _FLOATS for order in "<>"]
@@ -87,11 +88,17 @@ def _mutated(data: bytes, kinds: tuple[Mutation, ...]) -> SearchStrategy[bytes]:
     """A seed stands for all mutations: drawing each number costs twice the time and repeats itself more often."""
 
     def apply(drawn: tuple[int, int]) -> bytes:
-        count, rng = drawn[0], random.Random(drawn[1])
-        steps = [(rng.choice(kinds), rng.getrandbits(24), rng.getrandbits(24)) for _ in range(count)]
-        return reduce(lambda result, step: step[0](result, *step[1:]), steps, data)
+        return applied(data, steps_of(random.Random(drawn[1]), drawn[0], kinds))
 
     return st.tuples(st.integers(1, 4), st.integers(0, (1 << 62) - 1)).map(apply)
+
+
+def steps_of(rng: random.Random, count: int, kinds: tuple[Mutation, ...]) -> list[Step]:
+    return [(rng.choice(kinds), rng.getrandbits(24), rng.getrandbits(24)) for _ in range(count)]
+
+
+def applied(data: bytes, steps: Iterable[Step]) -> bytes:
+    return reduce(lambda result, step: step[0](result, *step[1:]), steps, data)
 
 
 # ---- bytes

@@ -3,7 +3,7 @@
 
 import os
 import pickle
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import mutated
+from strangers import small_checkpoint
 from tiny_capture import tiny_config, tiny_state
 
 from nurec_lite.base.files import OutputError
@@ -153,7 +154,7 @@ def test_something_else_altogether_is_an_error_that_names_it(tmp_path: Path) -> 
         load_checkpoint(path, "cpu")
     with pytest.raises(CheckpointError, match=r"absent\.pt does not exist"):
         load_checkpoint(tmp_path / "absent.pt", "cpu")
-    with pytest.raises(CheckpointError, match="does not exist"):
+    with pytest.raises(CheckpointError, match="is no file; give the path of a checkpoint"):
         load_checkpoint(tmp_path, "cpu")
 
 
@@ -163,18 +164,6 @@ def test_a_saved_scene_holds_every_gaussian(tmp_path: Path) -> None:
     scene = scene_from_dict(load_checkpoint(tmp_path / "checkpoint.pt", "cpu")["scene"])
     for f in fields(Gaussians):
         assert torch.equal(getattr(scene.gaussians, f.name), getattr(state.scene.gaussians, f.name))
-
-
-def small_checkpoint(path: Path) -> bytes:
-    """Of a few Gaussians, so that thousands are read in seconds."""
-    state = tiny_state()
-    gaussians = Gaussians(
-        **{f.name: getattr(state.scene.gaussians, f.name)[:3].detach().clone() for f in fields(Gaussians)}
-    )
-    state.scene = replace(state.scene, gaussians=gaussians, sky=state.scene.sky[:, :2, :2].detach().clone())
-    state.optimizer = make_optimizer(state.scene, state.config.lr)
-    save(state, path)
-    return path.read_bytes()
 
 
 @pytest.fixture(scope="module")

@@ -79,7 +79,7 @@ def test_a_resumed_run_is_bitwise_an_uninterrupted_one(tmp_path: Path, at: int) 
     """With dead Gaussians relocated and growth before and after the interruption, and noise at every step."""
     config = tiny_config(steps=12)
     config.model.guessed_opacity = 0.004
-    config.train = replace(config.train, checkpoint_seconds=-1.0)  # saves before every step
+    config.train = replace(config.train, checkpoint_seconds=0.0)  # saves before every step
     whole = make_state(config, tiny_capture(), CPU)
     n = len(whole.scene.gaussians)
     train(reference_stages(), whole, tmp_path / "whole.pt")

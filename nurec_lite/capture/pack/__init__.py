@@ -14,6 +14,7 @@ from tqdm import tqdm
 from nurec_lite.capture.pack.check import IMAGE_FORMATS
 from nurec_lite.capture.pack.read import PackImage, PackSweep, read_pack
 from nurec_lite.capture.pack.write import write_pack
+from nurec_lite.capture.plausible import InTime
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
@@ -65,7 +66,8 @@ def _describe_camera(capture: Capture, camera: Camera) -> str:
 
 
 def _describe_lidar(capture: Capture, lidar: Lidar) -> str:
-    loads = [frame.load for frame in capture.sweeps if frame.sensor == lidar.name]
+    own = [frame.load for frame in capture.sweeps if frame.sensor == lidar.name]
+    loads = [load.load if isinstance(load, InTime) else load for load in own]
     what = f"lidar {lidar.name}: {len(loads)} sweeps of {len(lidar.elevations)} beams"
     return "; ".join([what, *_megabytes([load for load in loads if isinstance(load, PackSweep)])])
 

@@ -6,6 +6,7 @@ file, `capture.json` by its table, the capture by check.py.
 """
 
 import json
+import os
 import struct
 import zipfile
 import zlib
@@ -64,6 +65,8 @@ class Member:
 
 
 def _read_directory(path: Path) -> dict[str, Member]:
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait forever, and a device never end
+        raise CaptureError(f"{path} is no file; name an existing pack")
     try:
         with zipfile.ZipFile(path) as archive:
             entries, end = archive.infolist(), archive.start_dir

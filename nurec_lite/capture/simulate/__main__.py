@@ -2,13 +2,14 @@
 """python -m nurec_lite.capture.simulate: casts a simulated drive and writes it as a pack."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from nurec_lite.base.environment import choose_device
+from nurec_lite.base.errors import UserError
 from nurec_lite.capture.pack import IMAGE_FORMATS, write_pack
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
@@ -32,10 +33,15 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    args = vars(_parser().parse_args(arguments))
-    device = args["device"]
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        _simulate(vars(_parser().parse_args(arguments)))
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _simulate(args: dict[str, Any]) -> None:
+    device = str(choose_device(args["device"]))
     values: dict[str, Any] = {f.name: args[f.name] for f in fields(SimulationConfig)}
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
     capture = simulate(SimulationConfig(**values), device)

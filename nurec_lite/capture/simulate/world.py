@@ -20,6 +20,14 @@ FIRST_CROSSING, CROSSING_EVERY, CROSSING_HALF = 27.0, 68.0, 3.6  # metres along 
 _BEND, _BEND_LENGTH = 5.0, 260.0  # metres: how far the street swings out, and its period
 
 
+_LIMITS: dict[str, tuple[float, float]] = {
+    "seed": (0, 2**32 - 1), "frames": (1, 10**5), "cameras": (1, 64), "width": (1, 8192), "height": (1, 8192), "beams": (1, 1024),
+    "azimuth_steps": (1, 1 << 16), "samples": (1, 64), "rate_hz": (0.01, 1e4), "hfov_deg": (1, 170), "distortion": (-10, 10),
+    "readout_s": (0, 1), "elevation_deg": (-90, 90), "max_range": (1, 1e5), "range_noise_m": (0, 100), "speed": (0, 100),
+    "moving_cars": (0, 1000), "parked_cars": (0, 1000), "exposure_spread": (0, 1), "image_noise": (0, 1),
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class SimulationConfig:
     """A drive to simulate. Any number and size of sensors; the defaults make the bundled capture."""
@@ -49,7 +57,11 @@ class SimulationConfig:
     def __post_init__(self) -> None:
         for name in ("frames", "cameras", "width", "height", "samples", "beams", "azimuth_steps"):
             if getattr(self, name) < 1:
-                raise CaptureError(f"{name} is {getattr(self, name)}, but must be at least 1")
+                raise CaptureError(f"{name} is {getattr(self, name)}, but must be at least 1; correct it")
+        for name, (low, high) in _LIMITS.items():
+            values = getattr(self, name)
+            if not all(low <= value <= high for value in (values if isinstance(values, tuple) else (values,))):
+                raise CaptureError(f"{name} is {values}, but must lie between {low:g} and {high:g}; correct it")
 
     @property
     def duration(self) -> float:

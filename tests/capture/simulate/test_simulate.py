@@ -325,3 +325,28 @@ def test_moving_cars_are_clearly_visible_in_held_out_images() -> None:
         width, height = mask.any(0).sum(0), mask.any(1).sum(0)
         seen += (width >= 20) & (height >= 12)
     assert (seen >= 2).all(), f"frames in which each moving car fills 20x12 pixels: {seen.tolist()}"
+
+
+# ---- the command line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--frames", "0"], "frames is 0, but must be at least 1"),
+        (["--frames", "99999999"], "frames is 99999999, but must lie between 1 and 100000"),
+        (["--speed", "nan"], "speed is nan, but must lie between 0 and 100"),
+        (["--rate-hz", "0"], "rate_hz is 0.0, but must lie between 0.01 and 10000"),
+        (["--elevation-deg", "5", "inf"], "elevation_deg is (5.0, inf), but must lie between -90 and 90"),
+        (["--device", "abacus"], "device=abacus is unknown; use auto, cpu, cuda or cuda:N"),
+        (["--quality", "0"], "quality is 0, but must lie between 1 and 100"),
+    ],
+)
+def test_a_drive_that_cannot_be_is_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--out", str(tmp_path / "drive.pack"), "--device", "cpu", "--width", "8", "--height", "8", *arguments])
+    error = capsys.readouterr().err
+    assert ended.value.code == 2 and error.startswith("error: ") and said in error and error.count("\n") == 1
+    assert not list(tmp_path.iterdir())

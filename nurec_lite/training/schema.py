@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a checkpoint holds: keys, shapes, types and ranges, all checked before any of it is used.
+
+A check takes a value and the place where it stands, and raises SchemaError. A scene that training could not have left (a Gaussian of no
+node, moments of another shape than their parameter) would otherwise end in a crash of the compiled kernels, far from its cause.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.bounds import BoundError, check_values
+from nurec_lite.config import Config
+from nurec_lite.scene.gaussians import Gaussians
+
+FARTHEST = 1e8  # metres from the origin, as of captures
+LARGEST = 1e6  # of any other parameter, before its activation
+LATEST = 1e10  # seconds, as of captures
+BANDS = (0, 3, 8, 15)  # higher coefficients of harmonics of degree 0 to 3
+MOST = 1 << 53  # steps, rows
+LONGEST_NAME = 64  # characters
+SHORTEST = 1e-3  # of a quaternion, which a pose is divided by
+FINITE = torch.finfo(torch.float32).max
+_LARGEST = {
+    "means": FARTHEST,
+    "track_translations": FARTHEST,
+    "log_scales": 40.0,
+}  # whose exponential has a square in float32
+
+
+class SchemaError(ValueError):
+    """What is wrong, and where."""
+
+
+def check_content(content: Mapping[str, Any]) -> None:
+    """Of a checkpoint that has all its parts, on the host; SchemaError with the first flaw."""
+    check_scene(content["scene"])
+    _check_optimizer(content["optimizer"], content["scene"]["parameters"])
+    _tensor(content["generator"], "generator", (None,), torch.uint8)
+    _check_counters(content["counters"])
+    _check_history(content["history"])
+    _demand(type(content["config"]) is dict, "config", "a record")
+    try:
+        check_values(content["config"], [Config])
+    except BoundError as error:
+        raise SchemaError(f"config: {error}") from error
+
+
+# ---- single values
+
+
+def _demand(holds: bool, at: str, wanted: str) -> None:
+    if not holds:
+        raise SchemaError(f"{at} must be {wanted}")
+
+
+def _keys(value: Any, at: str, known: tuple[Any, ...]) -> None:
+    named = ", ".join(map(str, known))
+    _demand(type(value) is dict and list(value) == list(known), at, f"a record of {named[:100]}")
+
+
+def _number(value: Any, at: str, low: float, high: float) -> None:
+    holds = type(value) in (int, float) and low <= value <= high  # which NaN is not
+    _demand(holds, at, f"a number from {low:g} to {high:g}")
+
+
+def _names(value: Any, at: str, count: int | None = None) -> None:
+    good = type(value) is tuple and all(
+        type(v) is str and 0 < len(v) <= LONGEST_NAME and v.isprintable() for v in value
+    )
+    _demand(good and count in (None, len(value)), at, f"{'' if count is None else count} names of printable characters")
+
+
+def _tensor(
+    value: Any,
+    at: str,
+    shape: tuple[int | None, ...],  # None: any length
+    dtype: torch.dtype = torch.float32,
+    low: float = -LARGEST,
+    high: float = LARGEST,
+) -> None:
+    fits = type(value) is Tensor and value.dtype == dtype and value.dim() == len(shape)
+    fits = fits and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
+    wanted = ", ".join("any" if n is None else str(n) for n in shape)
+    _demand(fits, at, f"a tensor [{wanted}] of {str(dtype).removeprefix('torch.')}")
+    if dtype != torch.uint8:
+        _demand(bool(((value >= low) & (value <= high)).all()), at, f"numbers from {low:g} to {high:g}")
+
+
+# ---- the parts
+
+
+def check_scene(scene: Any) -> None:
+    _keys(
+        scene,
+        "scene",
+        ("parameters", "node", "tracks", *(["origin"] if type(scene) is dict and "origin" in scene else [])),
+    )
+    _check_origin(scene.get("origin", [0.0, 0.0, 0.0]))
+    tracks, keyframes = _check_tracks(scene["tracks"])
+    values, own = scene["parameters"], ("sky", "track_translations", "track_quaternions", "exposure")
+    _keys(values, "scene.parameters", (*Gaussians.trained(), *own))
+    n = len(values["means"]) if type(values["means"]) is Tensor and values["means"].dim() else 0
+    _demand(n > 0, "scene.parameters.means", "a tensor of at least one Gaussian")
+    bands = values["sh_rest"].shape[1] if type(values["sh_rest"]) is Tensor and values["sh_rest"].dim() > 1 else -1
+    _demand(bands in BANDS, "scene.parameters.sh_rest", "harmonics of degree 0 to 3")
+    shapes: dict[str, tuple[int | None, ...]] = {
+        "means": (n, 3), "quats": (n, 4), "log_scales": (n, 3), "opacity_logits": (n,), "sh0": (n, 1, 3),
+        "sh_rest": (n, bands, 3), "lidar_logits": (n, 2), "sky": (3, None, None), "track_translations": (keyframes, 3),
+        "track_quaternions": (keyframes, 4), "exposure": (None, 2, 3),
+    }  # fmt: skip
+    for name, shape in shapes.items():
+        largest = _LARGEST.get(name, LARGEST)
+        _tensor(values[name], f"scene.parameters.{name}", shape, low=-largest, high=largest)
+    _turned(values["track_quaternions"], "scene.parameters.track_quaternions")
+    _demand(values["sky"].numel() > 0 and len(values["exposure"]) > 0, "scene.parameters", "of at least one camera")
+    _tensor(scene["node"], "scene.node", (n,), torch.int64, 0, tracks)
+    _demand(bool((scene["node"].diff() >= 0).all()), "scene.node", "in the order of the nodes")
+
+
+def _check_origin(value: Any) -> None:
+    _demand(type(value) is list and len(value) == 3, "scene.origin", "three numbers")
+    for number in value:
+        _number(number, "scene.origin", -FARTHEST, FARTHEST)
+
+
+def _turned(quaternions: Tensor, at: str) -> None:
+    _demand(bool((quaternions.norm(dim=-1) >= SHORTEST).all()), at, f"quaternions of a length of at least {SHORTEST:g}")
+
+
+def _check_tracks(value: Any) -> tuple[int, int]:  # how many tracks, and keyframes of all of them
+    names = ("ids", "classes", "sizes", "offsets", "times", "translations", "quaternions", "margin")
+    _keys(value, "scene.tracks", names)
+    _names(value["ids"], "scene.tracks.ids")
+    k, offsets = len(value["ids"]), value["offsets"]
+    _names(value["classes"], "scene.tracks.classes", k)
+    _demand(len(set(value["ids"])) == k, "scene.tracks.ids", "different from one another")
+    whole = type(offsets) is tuple and len(offsets) == k + 1 and all(type(o) is int for o in offsets)
+    rising = whole and offsets[0] == 0 and all(a < b for a, b in pairwise(offsets)) and offsets[-1] <= MOST
+    _demand(rising, "scene.tracks.offsets", f"{k + 1} numbers that rise from 0")
+    m = offsets[-1]
+    _tensor(value["sizes"], "scene.tracks.sizes", (k, 3), high=LARGEST, low=0)
+    _tensor(value["times"], "scene.tracks.times", (m,), torch.float64, -LATEST, LATEST)
+    _tensor(value["translations"], "scene.tracks.translations", (m, 3), low=-FARTHEST, high=FARTHEST)
+    _tensor(value["quaternions"], "scene.tracks.quaternions", (m, 4))
+    _turned(value["quaternions"], "scene.tracks.quaternions")
+    _number(value["margin"], "scene.tracks.margin", 0, LATEST)
+    later = value["times"].diff() > 0
+    later[[o - 1 for o in offsets[1:-1]]] = True  # from one track to the next it may fall
+    _demand(bool(later.all()), "scene.tracks.times", "rising within each track")
+    return k, m
+
+
+def _check_optimizer(value: Any, parameters: dict[str, Tensor]) -> None:
+    """Only moments are taken from it; what Adam's other settings are stands in the program."""
+    _keys(value, "optimizer", ("state", "param_groups"))
+    groups, state = value["param_groups"], value["state"]
+    named = type(groups) is list and all(type(group) is dict for group in groups)
+    found = [(group.get("name"), group.get("params")) for group in groups] if named else []
+    plain = all(type(name) is str and type(p) is list and all(type(i) is int for i in p) for name, p in found)
+    wanted = [(name, [i]) for i, name in enumerate(parameters)]
+    _demand(plain and found == wanted, "optimizer.param_groups", "one a parameter")
+    _demand(type(state) is dict, "optimizer.state", "a record of moments")
+    for i, moments in state.items():
+        at = f"optimizer.state[{str(i)[:20]}]"
+        _demand(type(i) is int and 0 <= i < len(parameters), at, "of a parameter")
+        _keys(moments, at, ("step", "exp_avg", "exp_avg_sq"))
+        shape = tuple(list(parameters.values())[i].shape)
+        _tensor(moments["step"], f"{at}.step", (), low=0, high=MOST)
+        _tensor(moments["exp_avg"], f"{at}.exp_avg", shape, low=-FINITE, high=FINITE)
+        _tensor(moments["exp_avg_sq"], f"{at}.exp_avg_sq", shape, low=0, high=FINITE)
+
+
+def _check_counters(value: Any) -> None:
+    _demand(type(value) is dict and {"step", "seconds"} <= value.keys(), "counters", "a record of step and seconds")
+    for name, number in value.items():
+        _number(number, f"counters.{str(name)[:20]}", 0, MOST)
+    _demand(type(value["step"]) is int, "counters.step", "a whole number")
+
+
+def _check_history(value: Any) -> None:
+    _demand(type(value) is list, "history", "a list")
+    for i, row in enumerate(value):
+        at = f"history[{i}]"
+        _demand(
+            type(row) is dict and {"step", "seconds", "gaussians"} <= row.keys(), at, "a record with step and seconds"
+        )
+        for name in ("step", "seconds", "gaussians"):
+            _number(row[name], f"{at}.{name}", 0, MOST)
+        good = all(type(k) is str and k.isidentifier() and len(k) <= LONGEST_NAME for k in row)
+        _demand(good and all(type(v) in (int, float) for v in row.values()), at, "numbers by the names of terms")

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Licences of everything that constraints.txt pins, as the installed packages state them: docs/licences.md.
+
+python scripts/licences.py            prints the table
+python scripts/licences.py --write    writes it into the page
+"""
+
+import argparse
+import sys
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/licences.md"
+BEGIN, END = "<!-- begin: scripts/licences.py -->", "<!-- end -->"
+STATED_ELSEWHERE = {"gsplat": "Apache-2.0"}  # in the file LICENSE alone
+ALIASES = {
+    "Apache 2.0": "Apache-2.0", "Apache Software License": "Apache-2.0", "MIT License": "MIT", "BSD License": "BSD",
+    "3-Clause BSD License": "BSD-3-Clause", "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
+    "Python Software Foundation License": "PSF-2.0",
+}  # fmt: skip
+
+
+def pinned() -> dict[str, str]:
+    """Versions by names, in the order of the file."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = (line.split("==") for line in lines if line.strip() and not line.startswith("#"))
+    return {name.strip(): version.strip() for name, version in pairs}
+
+
+def licence(found: Distribution) -> str:
+    """The expression that the package states; else its classifiers, else the first line of what it calls its licence."""
+    data, name = found.metadata, found.metadata["Name"].lower()
+    stated = data.get("License-Expression") or STATED_ELSEWHERE.get(name)
+    if stated:
+        return stated
+    classes = [c.split("::")[-1].strip() for c in data.get_all("Classifier") or [] if c.startswith("License ::")]
+    text = (data.get("License") or "").strip().splitlines()
+    if text and len(text) == 1 and text[0] != "UNKNOWN":
+        return ALIASES.get(text[0], text[0])
+    return " AND ".join(ALIASES.get(c, c) for c in classes) or "unknown"
+
+
+def table() -> str:
+    rows = ["| package | version | licence |", "|---|---|---|"]
+    for name, version in sorted(pinned().items(), key=lambda pair: pair[0].lower()):
+        try:
+            rows.append(f"| {name} | {version} | {licence(distribution(name))} |")
+        except PackageNotFoundError:
+            sys.exit(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]', then again")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true")
+    made = table()
+    if parser.parse_args().write:
+        before, _, rest = PAGE.read_text().partition(BEGIN)
+        PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}")
+    else:
+        print(made)
+
+
+if __name__ == "__main__":
+    main()

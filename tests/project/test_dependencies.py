@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the project needs is bounded above, locked to one version, and under a licence that it may be passed on with."""
+
+import re
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+REQUIRED = [
+    *PROJECT["build-system"]["requires"],
+    *PROJECT["project"]["dependencies"],
+    *(r for e in EXTRAS.values() for r in e),
+]
+LINES = [
+    line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.strip() and not line.startswith("#")
+]
+PINNED = {canonicalize_name(line.partition("==")[0].strip()): line.partition("==")[2].strip() for line in LINES}
+ROWS = re.findall(r"^\| (\S+) \| (\S+) \| (.+) \|$", (ROOT / "docs/licences.md").read_text(), re.MULTILINE)
+OF_TORCH = ("nvidia", "cuda", "triton", "cusparselt")  # what torch pins itself, by the machine
+
+
+@pytest.mark.parametrize("text", REQUIRED)
+def test_a_requirement_is_bounded_above_and_below(text: str) -> None:
+    operators = {specifier.operator for specifier in Requirement(text).specifier}
+    assert operators & {"<", "<=", "==", "~="} and operators & {">", ">=", "==", "~="}
+
+
+@pytest.mark.parametrize("text", REQUIRED)
+def test_the_lock_file_is_within_the_bounds(text: str) -> None:
+    requirement = Requirement(text)
+    assert requirement.specifier.contains(PINNED[canonicalize_name(requirement.name)])
+
+
+def test_the_lock_file_has_one_version_of_each() -> None:
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][A-Za-z0-9.]*", line) for line in LINES)
+    assert len(PINNED) == len(LINES)
+
+
+def test_the_lock_file_holds_what_is_needed_in_turn() -> None:
+    """Of what is installed here: another machine may need what this one does not."""
+    left, seen = [canonicalize_name(Requirement(text).name) for text in REQUIRED], set()
+    while left:
+        name = left.pop()
+        if name in seen or name.startswith(OF_TORCH):
+            continue
+        seen.add(name)
+        try:
+            needs = [Requirement(text) for text in distribution(name).requires or []]
+        except PackageNotFoundError:
+            continue
+        left += [canonicalize_name(r.name) for r in needs if r.marker is None or r.marker.evaluate({"extra": ""})]
+    assert seen - PINNED.keys() == set()
+
+
+def test_the_page_of_licences_is_that_of_the_lock_file() -> None:
+    rows = {canonicalize_name(name): version for name, version, _ in ROWS if name != "package"}
+    assert rows == PINNED
+
+
+def test_every_licence_is_known_and_may_be_passed_on() -> None:
+    forbidden = re.compile(r"GPL|non-?commercial|proprietary|unknown", re.IGNORECASE)
+    stated = {name: licence for name, _, licence in ROWS if name != "package"}
+    assert stated and not {name: licence for name, licence in stated.items() if forbidden.search(licence)}

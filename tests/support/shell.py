@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs verbs in this process, as a shell would, and says what a user sees; the fixture `shell` stands in tests/cli/conftest.py.
+
+from shell import Shell, assert_mendable, shell  # noqa: F401  a fixture
+
+def test_property(shell: Shell) -> None:
+    assert_mendable(shell("train", "seed=-1"), r"seed is -1, but must lie between")
+"""
+
+import re
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from nurec_lite import evaluate, export, pack, profile, render, train
+from nurec_lite.cli.command import command
+
+VERBS = {
+    "train": (train.HELP, lambda arguments: train.main()),
+    "evaluate": (evaluate.HELP, evaluate.work),
+    "render": (render.HELP, render.work),
+    "export": (export.HELP, export.main),
+    "pack": (pack.HELP, pack.work),
+    "profile": (profile.HELP, profile.work),
+}
+FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",
+        "model.points=300", "model.raised_points=60", "model.far_points=40"]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ended:
+    code: int
+    error: str  # what the process says on stderr
+
+
+@dataclass
+class Shell:
+    """Runs verbs in this process."""
+
+    patch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str]
+
+    def __call__(self, verb: str, *arguments: str) -> Ended:
+        self.patch.setattr(sys, "argv", [f"nurec_lite.{verb}", *arguments])
+        self.capsys.readouterr()
+        code: object = 0
+        try:
+            command(verb, *VERBS[verb])
+        except SystemExit as end:
+            code = end.code
+        assert isinstance(code, int)
+        return Ended(code, self.capsys.readouterr().err)
+
+
+def assert_mendable(ended: Ended, pattern: str) -> None:
+    assert ended.code == 2
+    said = [line for line in re.split(r"[\r\n]+", ended.error) if line and "%" not in line[:4]]  # less progress bars
+    assert len(said) == 1 and said[0].startswith("error: ") and ended.error.endswith(said[0] + "\n"), ended.error
+    assert re.search(pattern, ended.error), ended.error
+    assert len(ended.error) < 600 and "Traceback" not in ended.error
