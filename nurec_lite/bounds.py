@@ -89,7 +89,7 @@ BOUNDS: dict[str, Bound] = {
     "model.opacity": Between(0, 1, above=True), "model.guessed_opacity": Between(0, 1, above=True),
     "model.thickness": Between(0, 100, above=True),
     "train.steps": Between(0, 10**9), "train.seconds": Between(0, 1e9), "train.lidar_rays": _COUNT,
-    "train.checkpoint_seconds": Between(0, 1e9), "train.resume": _TEXT, "train.evaluate": _FLAG,
+    "train.checkpoint_seconds": Between(0, 1e9), "train.overwrite": _FLAG, "train.resume": _TEXT, "train.evaluate": _FLAG,
     "train.tensorboard": _FLAG, "train.timing": _FLAG,
     "lr.means": _RATE, "lr.means_decay": Between(0, 1, above=True), "lr.quats": _RATE, "lr.log_scales": _RATE,
     "lr.opacity_logits": _RATE, "lr.sh0": _RATE, "lr.sh_rest": _RATE, "lr.lidar_logits": _RATE, "lr.sky": _RATE,

@@ -110,7 +110,8 @@ class TrainConfig:
     seconds: float | None = None  # of training, not counting reading, initialisation and evaluation
     lidar_rays: int = 4096  # rays of a sweep that a step renders, about
     checkpoint_seconds: float = 60.0  # between checkpoints
-    resume: str | None = None  # checkpoint to go on from
+    resume: str | None = None  # checkpoint to go on from; auto: that of the run in `out`, if there is one
+    overwrite: bool = False  # replaces the run in `out`
     evaluate: bool = True  # measures the held-out frames at the end
     tensorboard: bool = False  # writes scalars for TensorBoard (extra `tensorboard`)
     timing: bool = False  # prints how long each range of a step takes, and writes timing.csv
@@ -138,7 +139,7 @@ class Config:
 class EvaluateConfig(Config):
     """Measures a checkpoint."""
 
-    out: str = Config.out  # folder of the results; left as it is: evaluate-SPLIT-SUBSET beside the checkpoint
+    out: str = Config.out  # folder of the results; left as it is: evaluate-SPLIT-SUBSET-stepN beside the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     subset: str = "test"  # frames of the split that are measured: test (held out), train or all
 
@@ -147,7 +148,9 @@ class EvaluateConfig(Config):
 class RenderConfig(Config):
     """Renders a checkpoint, where and when one likes. Metres, seconds of the capture, degrees."""
 
-    out: str = Config.out  # folder of the results; left as it is: `render` beside the checkpoint
+    out: str = (
+        Config.out
+    )  # folder of the results; left as it is: render-stepN-... beside the checkpoint, after what is asked
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all
     subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
@@ -164,7 +167,9 @@ class RenderConfig(Config):
 class ExportConfig(Config):
     """Writes a checkpoint's Gaussians as PLY."""
 
-    out: str = ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply beside the checkpoint
+    out: str = (
+        ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply beside the checkpoint, with -tTIME if that is
+    )
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     node: str = "all"  # all, background, or the id of a track
     time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
@@ -222,6 +227,11 @@ def _refuse_unknown(composed: DictConfig, cls: type[Config]) -> None:
 
 def to_dict(config: Config) -> dict[str, Any]:
     return asdict(config)
+
+
+def to_yaml(config: Config) -> str:
+    """As config.yaml holds it; what looks like an interpolation stays as it is."""
+    return OmegaConf.to_yaml(OmegaConf.create(to_dict(config)))
 
 
 def check_budget(config: Config) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.environment import commit, device_name, environment
-from nurec_lite.cli.command import command, result_folder
+from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.evaluation.measure import Evaluation, evaluate, frames_of
 from nurec_lite.evaluation.results import table
 from nurec_lite.report.content import Report
@@ -26,9 +27,12 @@ intensity, ray drop and Chamfer distance.
   python -m nurec_lite.evaluate checkpoint=runs/mine/checkpoint.pt data.root=FOLDER   a capture that lies elsewhere now
 
 Leaves metrics.json, frames.csv (figures of each frame), report.html and pictures/ in the folder `out`, which is
-evaluate-SPLIT-SUBSET beside the checkpoint unless it is given. Which frames were trained on is a matter of the split that training
-used: measuring another split mixes both.
+evaluate-SPLIT-SUBSET-stepN beside the checkpoint unless it is given; other arguments become part of the name. Which frames were
+trained on is a matter of the split that training used: measuring another split mixes both.
 """
+_SAME = frozenset(
+    {"checkpoint", "out", "device", "subset", "data.split"}
+)  # arguments that a folder's name need not tell
 
 
 def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]:
@@ -52,7 +56,8 @@ def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]
 def work(arguments: list[str]) -> None:
     run = open_reconstruction("evaluate", arguments)
     config = run.config
-    out = result_folder(config, config.checkpoint, f"evaluate-{config.data.split}-{config.subset}")
+    name, apart = f"evaluate-{config.data.split}-{config.subset}", told_apart(arguments, _SAME)
+    out = result_folder(config, config.checkpoint, name, run.counters, apart)
     try:
         metrics, evaluation = measure(run, out)
     finally:

@@ -63,7 +63,8 @@ def _path(config: ExportConfig) -> Path:
             raise ConfigError(f"out={config.out}, but must name a file that ends in .ply")
         return Path(config.out)
     name = "scene" if config.node == "all" else re.sub(r"[^\w.-]", "_", config.node, flags=re.ASCII).lstrip(".")[:100]
-    return Path(config.checkpoint).parent / f"{name or 'node'}.ply"
+    moment = "" if config.time is None else f"-t{config.time:08.3f}"
+    return Path(config.checkpoint).parent / f"{name or 'node'}{moment}.ply"
 
 
 def _chosen(config: ExportConfig, scene: Scene) -> tuple[PlainGaussians, str]:

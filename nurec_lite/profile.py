@@ -18,6 +18,7 @@ from nurec_lite.profiling.record.results import write_profile
 from nurec_lite.profiling.record.torch_profiler import record_torch
 from nurec_lite.profiling.summary.markdown import headline
 from nurec_lite.profiling.summary.summarise import summarise
+from nurec_lite.training.folder import refuse_run
 
 HELP = """
 Records some steps of a training run and says where their time goes, on the host and on the GPU.
@@ -38,6 +39,7 @@ TOOLS = ("nsys", "ncu", "torch")
 def work(arguments: list[str]) -> None:
     config = composed("profile", arguments)
     check(config)
+    refuse_run(Path(config.out))
     out, line = Path(config.out), shlex.join(["python", "-m", "nurec_lite.profile", *arguments])
     if config.ops == "native":
         ops.load()  # compiles kernels now, not under a profiler

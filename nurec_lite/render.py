@@ -19,8 +19,9 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import write_text
 from nurec_lite.capture.deskew import poses_at, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
-from nurec_lite.cli.command import command, result_folder
+from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
+from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.config import RenderConfig, to_dict
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
@@ -48,9 +49,10 @@ Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
   python -m nurec_lite.render checkpoint=FILE sensors=lidar formats=npz,ply           every sweep as points
   python -m nurec_lite.render checkpoint=FILE sensors=image_02,velodyne times=4,6     two seconds of a KITTI drive
 
-Writes SENSOR_0012.png for frame 12 and SENSOR_t0001.230.png for 1.23 s, and SENSOR.mp4 (.gif, .apng) for all; of a lidar also
-SENSOR_above*, the sweep from above over the measured one, with the ids that remove and move take. Points of a lidar go to
-SENSOR_*.ply (world, metres, with intensity) and SENSOR_*.npz, which holds, for R rays:
+Results lie in the folder `out`, which is render-stepN beside the checkpoint unless it is given; what is asked, such as shift=0,1,0,
+becomes part of its name. They are SENSOR_0012.png for frame 12 and SENSOR_t0001.230.png for 1.23 s, and SENSOR.mp4 (.gif, .apng) for
+all; of a lidar also SENSOR_above*, the sweep from above over the measured one, with the ids that remove and move take. Points of a
+lidar go to SENSOR_*.ply (world, metres, with intensity) and SENSOR_*.npz, which holds, for R rays:
 
 {NPZ_ARRAYS}
 
@@ -59,6 +61,9 @@ A moment between the frames is the middle of an exposure on the interpolated pat
 log = logging.getLogger("nurec_lite")
 _BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"
 _LISTS = ("sensors", "times", "shift", "remove", "move", "formats")  # keys that hold lists
+_SAME = frozenset(
+    {"checkpoint", "out", "device", "formats", "sensors"}
+)  # files are named by them, or the same with others
 Show = Callable[[str, np.ndarray], None]
 
 
@@ -94,7 +99,7 @@ def render(run: Reconstruction) -> tuple[Plan, Path]:
     config: RenderConfig = run.config
     plan = _possible(make_plan(config, run.capture), run)
     scene = with_moved_actors(without_actors(run.scene, config.remove), map(parse_move, config.move))
-    out = result_folder(config, config.checkpoint, "render")
+    out = result_folder(config, config.checkpoint, "render", run.counters, told_apart(run.arguments, _SAME))
     if config.compare and config.times is not None:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))

@@ -4,29 +4,41 @@
 import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
+import gc
 import logging
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import hydra
-from omegaconf import DictConfig, OmegaConf
+import torch
+from omegaconf import DictConfig
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device, commit, device_name, environment
-from nurec_lite.base.files import write_text
+from nurec_lite.base.errors import UserError
+from nurec_lite.base.files import all_tried, remove_leftovers, write_text
+from nurec_lite.base.lock import locked
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command
-from nurec_lite.cli.multirun import in_own_folder, one_job
-from nurec_lite.config import Config, check_budget, to_config, to_dict
-from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out
+from nurec_lite.cli.multirun import check_named, in_own_folder, one_job, overrides
+from nurec_lite.cli.resume import resumed
+from nurec_lite.config import Config, check_budget, to_config, to_yaml
+from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out, save_pictures
 from nurec_lite.evaluation.results import table
 from nurec_lite.readers import open_capture
 from nurec_lite.report.content import Report
 from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_train
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
-from nurec_lite.training.loop import train
+from nurec_lite.training.checkpoint import load_checkpoint
+from nurec_lite.training.folder import CHECKPOINT, CONFIG, clear, found_checkpoint
+from nurec_lite.training.history import Row
+from nurec_lite.training.loop import spent, train
+from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
@@ -37,40 +49,125 @@ Reconstructs a driving capture as 3D Gaussians within a budget of seconds or ste
   python -m nurec_lite.train                                                       the bundled street, 150 s
   python -m nurec_lite.train data=kitti_raw data.root=FOLDER train.seconds=600     a KITTI drive
   python -m nurec_lite.train data=pack data.root=FILE out=runs/mine                a capture in one file
-  python -m nurec_lite.train train.resume=runs/mine/checkpoint.pt train.steps=900  goes on from a checkpoint
+  python -m nurec_lite.train out=runs/mine train.resume=auto train.seconds=300     goes on with that run, or begins it
+  python -m nurec_lite.train train.resume=runs/mine/checkpoint.pt train.steps=900  goes on from a checkpoint, in a new folder
   python -m nurec_lite.train '+opt=[workers]'                                      with an option (README lists them)
 
 Leaves in the folder `out`: metrics.json, report.html, checkpoint.pt, history.csv, config.yaml and pictures/. Ctrl-C ends it after
-the step under way and saves a checkpoint. `--cfg job` prints what a command line composes, `-m` runs several one after another.
+the step under way and saves a checkpoint. A folder holds one run: a second one is refused unless train.resume=auto goes on with the
+first, with its settings but for those given anew, or train.overwrite=true replaces it. `--cfg job` prints what a command line
+composes, `-m` runs several one after another.
 """
 log = logging.getLogger("nurec_lite")
 
 
-def run(config: Config) -> dict[str, object]:
-    """The whole job: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json holds."""
-    check_budget(config)
+Given = Sequence[str] | None  # arguments of a command line; None: the configuration is meant as it is
+
+
+def run(config: Config, given: Given = None) -> dict[str, object]:
+    """The whole job, in a folder that is its own: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json
+    holds."""
     check_tensorboard(config)
+    out = Path(config.out)
+    with locked(out):
+        for folder in (out, out / "pictures"):
+            remove_leftovers(folder)
+        config, content = _start(config, given)
+        check_budget(config)
+        return _fitted(config, content)
+
+
+def _start(config: Config, given: Given) -> tuple[Config, dict[str, Any] | None]:
+    """What the run is configured with, and the content of the checkpoint that it goes on from."""
+    path = found_checkpoint(config)
+    if path is None:
+        return replace(config, train=replace(config.train, resume=None)), None
+    content = load_checkpoint(path, "cpu")
+    if given is None:
+        return replace(config, train=replace(config.train, resume=str(path))), content
+    return resumed(config, path, content, given), content
+
+
+def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
+    """With less of everything, from the last checkpoint on, while there is not enough memory."""
+    checkpoint = Path(config.out) / CHECKPOINT
+    for _ in range(TRIES):
+        try:
+            return _run(config, content)
+        except OutOfMemoryError as error:
+            said, gaussians = str(error), error.gaussians
+        content = None  # with all that the error held
+        gc.collect()
+        torch.cuda.empty_cache()
+        if checkpoint.exists():
+            config = replace(config, train=replace(config.train, resume=str(checkpoint), overwrite=False))
+        begin = config.train.resume
+        config, less = smaller(config, gaussians, resumed=begin is not None)
+        log.warning("%s; tried again from %s with %s", said, begin or "the start", less)
+    raise UserError(
+        f"{said}, and less of them did not help; give smaller model.*, density.cap and train.lidar_rays, or a larger data.downscale"
+    )
+
+
+def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
     capture = open_capture(config.data)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
     stages = build_stages(config.opt, base)
     try:
-        state = make_state(config, capture, device)
+        state = _made(config, capture, device, content)
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
-        write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
+        _own(config)
         with tensorboard(config, state.history) as scalars:
-            train(stages, state, out / "checkpoint.pt")
-            metrics, evaluation = _counters(state), None
-            if config.train.evaluate:
-                evaluation = _measured(stages, state, out)
+            if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
+                train(stages, state, out / CHECKPOINT)
+            metrics = _counters(state)
+            evaluation, problem = _measured(stages, state) if config.train.evaluate else (None, None)
+            if evaluation is not None:
                 metrics = evaluation.metrics | metrics
                 scalars(state.step, evaluation.metrics)
     finally:
         stages.close()
-    rows, commands = state.history.rows, commands_after_train(config)
-    write_results(out, Report(capture.name, config, metrics, evaluation, rows, environment(device), commands))
+    _write(config, capture, evaluation, metrics, state.history.rows, device, problem)
     return metrics
+
+
+def _made(config: Config, capture: Capture, device: torch.device, content: dict[str, Any] | None) -> TrainState:
+    try:
+        return make_state(config, capture, device, content)
+    except (MemoryError, RuntimeError) as error:
+        if out_of_memory(error):
+            raise OutOfMemoryError(0, None) from error
+        raise
+
+
+def _own(config: Config) -> None:
+    """Makes the folder this run's, now that it can begin. One that goes on there keeps what it has until there is more."""
+    out = Path(config.out)
+    if config.train.overwrite:
+        clear(out)
+    if not (out / CHECKPOINT).exists():
+        write_text(out / CONFIG, to_yaml(config))
+
+
+def _write(
+    config: Config, capture: Capture, evaluation: Evaluation | None, metrics: dict[str, object], rows: list[Row],
+    device: torch.device, problem: UserError | None,
+) -> None:  # fmt: skip
+    """What can be written, and then what went wrong: the checkpoint is saved by now."""
+    out, commands = Path(config.out), commands_after_train(config)
+    try:
+        if evaluation is not None or not config.train.evaluate:
+            report = Report(capture.name, config, metrics, evaluation, rows, environment(device), commands)
+            pictures = [] if evaluation is None else [lambda: save_pictures(out / "pictures", evaluation)]
+            all_tried(*pictures, lambda: write_results(out, report))
+    except UserError as error:
+        problem = problem or error
+    if problem is not None:
+        raise UserError(
+            f"{problem}; {out / CHECKPOINT} is saved, and python -m nurec_lite.evaluate measures it"
+        ) from problem
 
 
 def _counters(state: TrainState) -> dict[str, object]:
@@ -84,10 +181,18 @@ def _counters(state: TrainState) -> dict[str, object]:
     }
 
 
-def _measured(stages: Stages, state: TrainState, out: Path) -> Evaluation:
+def _measured(stages: Stages, state: TrainState) -> tuple[Evaluation | None, UserError | None]:
+    """The measurement, or why there is none."""
     log.info("measuring the held-out frames")
     capture = state.plan.capture
-    return evaluate(stages, state.scene, capture, held_out(capture), out / "pictures", progress=True)
+    try:
+        return evaluate(stages, state.scene, capture, held_out(capture), progress=True), None
+    except UserError as error:
+        return None, error
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        return None, UserError("there is not enough memory to measure the held-out frames")
 
 
 def _what(capture: Capture) -> str:
@@ -98,10 +203,10 @@ def _what(capture: Capture) -> str:
 def main(composed: DictConfig) -> None:
     with one_job():
         config = in_own_folder(to_config(composed))
-        metrics = run(config)
-        print(
-            f"{table(metrics)}\nresults in {config.out}: {', '.join(sorted(p.name for p in Path(config.out).iterdir()))}"
-        )
+        check_named(config)
+        metrics = run(config, overrides())
+        names = sorted(p.name for p in Path(config.out).iterdir())
+        print(f"{table(metrics)}\nresults in {config.out}: {', '.join(names)}")
 
 
 if __name__ == "__main__":

@@ -42,7 +42,7 @@ large=(${data[@]+"${data[@]}"} +size=large train.seconds=null)
 resumed=("${large[@]}" "train.resume=$CHECKPOINT" train.steps=20000) # in the middle of a run, with relocation
 
 scene() {
-    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "+opt=[workers,$OPTIONS]" "out=$out/scene" train.timing=true
+    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "+opt=[workers,$OPTIONS]" "out=$out/scene" train.overwrite=true train.timing=true
 }
 
 collect() {
@@ -76,7 +76,7 @@ quality() {
 }
 
 whole() {
-    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "out=$out/full_$1" "${@:2}"
+    "$PYTHON" -m nurec_lite.train "${large[@]}" "train.steps=$STEPS" "out=$out/full_$1" train.overwrite=true "${@:2}"
 }
 
 full() {

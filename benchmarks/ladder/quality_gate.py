@@ -67,7 +67,7 @@ def train(run: Run, folder: Path, steps: int, common: Sequence[str], surrounding
     """UserError with the last line of what the run said, if it failed. Surroundings are added to our own environment."""
     out = folder / run.folder()
     command = [sys.executable, "-m", "nurec_lite.train", f"seed={run.seed}", f"train.steps={steps}", "train.seconds=null",
-               f"out={out}", f"+opt=[{run.options}]", *common]  # fmt: skip
+               f"out={out}", "train.overwrite=true", f"+opt=[{run.options}]", *common]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | surroundings)
     if ended.returncode:
         raise UserError(

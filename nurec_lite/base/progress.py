@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far a run is: the progress bar, the wish to stop, and the time since the process began."""
 
+import atexit
 import os
 import signal
 import time
@@ -11,7 +12,10 @@ from typing import Any
 from tqdm import tqdm
 
 _IMPORTED = time.monotonic()
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PAIR_S = (
+    1.0  # timeout(1) sends SIGTERM to the process and to its group, a terminal that closes SIGHUP twice: one wish each
+)
 _run: dict[str, float] = {}  # when the present run began, if others went before it in this process
 
 
@@ -60,25 +64,50 @@ class Bar:
 
 
 class StopWish:
-    """Within the block, the first Ctrl-C (or SIGTERM) sets `asked`, so that a loop ends between two steps; a second one
+    """Within the block, the first Ctrl-C (or SIGTERM, or SIGHUP) sets `asked`, so that a loop ends between two steps; a second one
     interrupts at once. Only the main thread can listen; elsewhere `asked` stays False."""
 
     def __init__(self) -> None:
         self.asked = False
+        self._asked_at = 0.0
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "StopWish":
         try:
-            self._previous = {s: signal.signal(s, self._ask) for s in _SIGNALS}
+            self._previous = {s: signal.signal(s, self._ask) for s in _SIGNALS if heeded(s)}
         except ValueError:
             self._previous = {}
         return self
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self.asked:
+        if not self.asked:
+            self.asked, self._asked_at = True, time.monotonic()
+        elif number == signal.SIGINT or time.monotonic() - self._asked_at > _PAIR_S:
             raise KeyboardInterrupt
-        self.asked = True
 
     def __exit__(self, *error: object) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+
+
+def heeded(number: signal.Signals) -> bool:
+    """nohup has SIGHUP ignored, and means it."""
+    return number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+
+
+def interrupt_on_signals() -> None:
+    """Whoever asks a program to end gets what Ctrl-C gets; one that ends already is left to it, so that its code tells how it went."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if heeded(number):
+            signal.signal(number, interrupt)
+    atexit.unregister(_ignore_signals)
+    atexit.register(_ignore_signals)
+
+
+def _ignore_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)

@@ -5,13 +5,11 @@ import difflib
 import logging
 import os
 import shutil
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
@@ -22,12 +20,14 @@ from omegaconf.errors import OmegaConfBaseException
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.options import unknown_option
 from nurec_lite.base.paths import resource
+from nurec_lite.base.progress import interrupt_on_signals
+from nurec_lite.base.streams import endure
 from nurec_lite.cli.usage import help_text, keys_of
-from nurec_lite.config import VERBS, Config, to_config
+from nurec_lite.config import VERBS, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 
 LONGEST_CAUSE = 200  # characters of another program's error that a sentence repeats
-_CHOICE = ("split", "downscale", "frames", "cameras")
+CHOICE = ("split", "downscale", "frames", "cameras")  # of `data`: what is chosen of a capture
 _HYDRA_FLAGS = {
     "--cfg", "-c", "--package", "-p", "--multirun", "-m", "--run", "-r", "--config-path", "-cp", "--config-name", "-cn",
     "--config-dir", "-cd", "--experimental-rerun", "--info", "-i", "--resolve", "--version", "--hydra-help",
@@ -41,20 +41,17 @@ def command(
     work: Callable[[list[str]], None],  # gets the arguments
 ) -> None:
     """Runs a verb and ends the process with 0 or, if there is something to mend, with 2."""
+    endure()
     arguments = sys.argv[1:]
     if {"--help", "-h"} & set(arguments):
         print(help_text(verb, text))
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_signals()
     with mended(verb):
         _check_flags(verb, arguments)
         _check_cluster(arguments)
         work(arguments)
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 def _raised_by_hydra(error: Exception) -> bool:
@@ -95,14 +92,19 @@ def composed(
 ) -> Any:  # of the verb's dataclass
     """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    stored = {} if content is None else {k: v for k, v in content["config"].items() if k not in ("out", "device")}
+    stored = {} if content is None else _stored(content["config"])
     if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
-        stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in _CHOICE}
+        stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}
     ConfigStore.instance().store(name="stored", node=stored)
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
         config = to_config(compose(verb, overrides=arguments))
     assert isinstance(config, VERBS[verb])
     return config
+
+
+def _stored(config: dict[str, Any]) -> dict[str, Any]:
+    """Of a checkpoint's run: what the verbs after it take over."""
+    return {key: value for key, value in config.items() if key not in ("out", "device")}
 
 
 def named_checkpoint(arguments: list[str]) -> Path:
@@ -123,11 +125,6 @@ def load_run(
         return composed(verb, arguments, content), content
     except (AttributeError, TypeError) as error:
         raise CheckpointError(f"{path} holds no configuration that this version reads; train again") from error
-
-
-def result_folder(config: Config, checkpoint: str, name: str) -> Path:
-    """`out` if it was given, else a folder beside the checkpoint."""
-    return Path(config.out) if config.out != Config.out else Path(checkpoint).parent / name
 
 
 def _check_flags(verb: str, arguments: list[str]) -> None:

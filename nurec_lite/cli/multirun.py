@@ -13,7 +13,7 @@ from dataclasses import replace
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 
-from nurec_lite.base.errors import StoppedError, UserError
+from nurec_lite.base.errors import ConfigError, StoppedError, UserError
 from nurec_lite.base.progress import restart_clock
 from nurec_lite.cli.command import mended
 from nurec_lite.config import Config
@@ -41,7 +41,26 @@ def one_job() -> Iterator[None]:
 
 
 def in_own_folder(config: Config) -> Config:
-    """Unless `out` was given, a job of several writes into its folder of the sweep: the time in the default name is that of the first."""
+    """A job of several writes into a folder of its own: of the sweep, or of the one `out` that was given for all of them, unless that
+    names it by an interpolation, such as ${hydra:job.num}."""
     hydra = HydraConfig.get()
-    given = any(override.startswith("out=") for override in hydra.overrides.task)
-    return config if hydra.mode is RunMode.RUN or given else replace(config, out=hydra.runtime.output_dir)
+    if hydra.mode is RunMode.RUN:
+        return config
+    given = [override.partition("=")[2] for override in hydra.overrides.task if override.startswith("out=")]
+    if not given:
+        return replace(config, out=hydra.runtime.output_dir)
+    named = "${" in given[-1].replace("\\", "")  # Hydra tells it with backslashes
+    return config if named else replace(config, out=f"{config.out}/{hydra.job.num}")
+
+
+def overrides() -> list[str]:
+    """Arguments of this run, without Hydra's own."""
+    return list(HydraConfig.get().overrides.task)
+
+
+def check_named(config: Config) -> None:
+    """ConfigError where a run cannot be gone on with because its folder is new each time."""
+    hydra = HydraConfig.get()
+    named = hydra.mode is not RunMode.RUN or any(override.startswith("out=") for override in hydra.overrides.task)
+    if config.train.resume == "auto" and not named:
+        raise ConfigError("train.resume=auto goes on with the run in `out`; name its folder by out=FOLDER")

@@ -28,6 +28,7 @@ class Reconstruction:
     device: torch.device
     counters: dict[str, float]  # step, seconds
     history: list[Row]
+    arguments: tuple[str, ...] = ()  # of the command line
 
 
 def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
@@ -38,4 +39,6 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     capture = open_capture(config.data, scene.origin)
     check_same_capture(Path(config.checkpoint), scene, capture)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
-    return Reconstruction(config, stages, scene, capture, device, content["counters"], content["history"])
+    return Reconstruction(
+        config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments)
+    )

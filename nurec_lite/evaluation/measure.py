@@ -118,10 +118,11 @@ def evaluate(
             figures.append(sweep.figures)
             sweeps += [sweep] if i in drawn else []
             bar.update()
-    if pictures is not None:
-        _save(pictures, images, sweeps)
     metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary()
-    return Evaluation(metrics, tuple(figures), tuple(images), tuple(sweeps))
+    evaluation = Evaluation(metrics, tuple(figures), tuple(images), tuple(sweeps))
+    if pictures is not None:
+        save_pictures(pictures, evaluation)
+    return evaluation
 
 
 def _drawn(
@@ -168,11 +169,12 @@ def range_errors(
     return (crossed - sweep.ranges).abs()[sweep.returned].numpy()
 
 
-def _save(folder: Path, images: list[DrawnImage], sweeps: list[DrawnSweep]) -> None:
-    for image in images:
+def save_pictures(folder: Path, evaluation: Evaluation) -> None:
+    """What is drawn, as PNGs."""
+    for image in evaluation.images:
         picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered))
         save_png(folder / f"{_name(image.figures)}.png", picture)
-    for sweep in sweeps:
+    for sweep in evaluation.sweeps:
         save_png(folder / f"{_name(sweep.figures)}.png", range_picture(sweep.sweep, sweep.returns, sweep.lidar))
 
 

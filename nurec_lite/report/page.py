@@ -2,10 +2,11 @@
 """The report of a run as one self-contained page: what it reached, how it looks, how it got there, and how to repeat it."""
 
 import re
+from functools import partial
 from pathlib import Path
 from string import Template
 
-from nurec_lite.base.files import write_text
+from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.content import Report
 from nurec_lite.report.parts import escaped
@@ -35,8 +36,11 @@ def _file(name: str) -> str:
 
 
 def write_results(out: Path, report: Report) -> None:
-    """metrics.json, report.html and, if frames were measured, frames.csv."""
-    write_metrics(out / "metrics.json", report.metrics)
-    if report.evaluation is not None:
-        write_frames(out / "frames.csv", report.evaluation.frames)
-    write_text(out / "report.html", page(report))
+    """frames.csv, if frames were measured, report.html and metrics.json, as many of them as can be written. metrics.json comes last:
+    with it the results are complete."""
+    frames = () if report.evaluation is None else (partial(write_frames, out / "frames.csv", report.evaluation.frames),)
+    all_tried(
+        *frames,
+        lambda: write_text(out / "report.html", page(report)),
+        partial(write_metrics, out / "metrics.json", report.metrics),
+    )

@@ -104,9 +104,12 @@ def commands_after_train(config: Config) -> list[Command]:
         steps=None if budget.steps is None else 2 * budget.steps,
         seconds=None if budget.seconds is None else 2 * budget.seconds,
         resume=checkpoint,
+        overwrite=False,
     )
+    before = None if budget.resume == checkpoint else budget.resume  # its own has changed meanwhile
+    again = replace(config, train=replace(budget, resume=before, overwrite=False))
     return [
-        Command("The same run again", _line("train", [*overrides(config), _argument("out", config.out)])),
+        Command("The same run again", _line("train", overrides(again))),
         Command("Twice the budget, going on from here", _line("train", overrides(replace(config, train=longer)))),
         Command("Measure the frames it was trained on", _line("evaluate", [_argument("checkpoint", checkpoint), "subset=train"])),
         *_next(checkpoint),

@@ -4,10 +4,12 @@
 The package is an extra; whether it is there is asked before anything is read, so that a run does not fail after its work.
 """
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from nurec_lite.config import Config
 from nurec_lite.training.history import History, Row
 
 _MODULE = "torch.utils.tensorboard"
+log = logging.getLogger("nurec_lite")
 _COUNTERS = {"step", "seconds"}  # the axes of all curves, no curves themselves
 
 
@@ -58,6 +61,7 @@ class Scalars:
         folder: Path,
         rows: list[Row],  # of the run that this one goes on from
     ) -> None:
+        self._lost = False
         step, self._seconds = (int(rows[-1]["step"]), rows[-1]["seconds"]) if rows else (-1, 0.0)
         self._begin = time.time() - self._seconds
         known = folder.exists()
@@ -82,7 +86,17 @@ class Scalars:
 
     def _add(self, tag: str, value: float, step: int) -> None:
         if math.isfinite(value):
-            self._writer.add_scalar(tag, value, step, walltime=self._begin + self._seconds)
+            self._tried(partial(self._writer.add_scalar, tag, value, step, walltime=self._begin + self._seconds))
+
+    def _tried(self, write: Callable[[], object]) -> None:
+        """Curves are not worth a run: a full disk ends them alone."""
+        if self._lost:
+            return
+        try:
+            write()
+        except Exception as error:  # what its own thread met, of any class
+            self._lost = True
+            log.warning("no more scalars for TensorBoard: %s", error)
 
     def close(self) -> None:
-        self._writer.close()
+        self._tried(self._writer.close)

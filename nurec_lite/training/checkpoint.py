@@ -2,8 +2,11 @@
 """Checkpoints: everything that a run needs to go on, in one file that is written whole or not at all."""
 
 import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -34,8 +37,11 @@ def save_checkpoint(
     config: Config,
     counters: dict[str, float],  # step, seconds
     history: list[dict[str, float]],  # rows of `history.History`
+    beside: Mapping[Path, str] = MappingProxyType({}),  # texts that tell of this checkpoint
+    stale: Sequence[Path] = (),  # what tells of another one
 ) -> None:
-    """A crash or a full disk leaves the previous checkpoint."""
+    """A crash or a full disk leaves the previous checkpoint. Nothing ever stands beside a checkpoint that tells of another one: texts
+    are on the disk before it is replaced, but get their names after it, and what was there is gone by then."""
     content = {
         "format": FORMAT,
         "scene": scene_to_dict(scene),
@@ -45,8 +51,12 @@ def save_checkpoint(
         "counters": dict(counters),
         "history": history,
     }
-    with written(path) as file:
-        torch.save(content, file)
+    with ExitStack() as stack:
+        for place, text in beside.items():
+            file = stack.enter_context(written(place))
+            file.write(text.encode())
+            file.flush()
+        torch.save(content, stack.enter_context(written(path, [*stale, *beside])))
 
 
 def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:

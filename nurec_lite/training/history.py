@@ -17,7 +17,10 @@ Row = dict[
 ]  # step, seconds, gaussians, psnr (dB, of training images, if there were any), and every loss term by its name
 
 
-READ_EVERY = 0.5  # seconds of training between two readings
+READ_EVERY = 0.5  # seconds of training between two readings,
+READ_STEPS = 8  # and steps: a run that turns wrong is stopped soon
+WORSE = (3.0, 5.0)  # factor and metres: range errors so far beyond those of the first steps, and the scene falls apart
+FIRST = 50  # steps, over which running means settle
 _MSE = "mse"  # not a term: rows have the PSNR that follows from it
 _FAILED = "failed"  # likewise: 1 if the step was in vain and is done again
 
@@ -41,6 +44,12 @@ class History:
     _unread: list[_Step] = field(default_factory=list)
     _coming: list[tuple[list[_Step], Arrival]] = field(default_factory=list)
     _read_at: float = -math.inf  # seconds
+    _first: float = 0.0  # metres: largest range error of the first steps
+    _trouble: tuple[int, str] | None = None
+
+    def trouble(self) -> tuple[int, str] | None:
+        """The first step of those that were read whose figures are not finite or much worse than at the start, and what is wrong."""
+        return self._trouble
 
     def add(
         self,
@@ -56,7 +65,7 @@ class History:
         named = terms | ({} if mse is None else {_MSE: mse})
         named |= {} if failed is None else {_FAILED: failed.float()}
         self._unread.append(_Step(step, seconds, gaussians, tuple(named), torch.stack(list(named.values()))))
-        if seconds - self._read_at >= READ_EVERY:
+        if seconds - self._read_at >= READ_EVERY or len(self._unread) >= READ_STEPS:
             self._send()
         return self._receive(wait=False)
 
@@ -85,17 +94,31 @@ class History:
         """The running means; kept as a row if the last one is some time ago."""
         if values.pop(_FAILED, 0):
             return None
+        wrong = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
+        if wrong:  # nothing of it becomes a mean
+            self._trouble = self._trouble or (s.step, ", ".join(wrong))
+            return None
         keep = min(0.98, s.step / (s.step + 10))
         for name, value in values.items():
             self._means[name] = keep * self._means.get(name, value) + (1 - keep) * value
         means = {name: value for name, value in self._means.items() if name != _MSE}
         psnr = {"psnr": -10 * math.log10(max(self._means[_MSE], 1e-10))} if _MSE in self._means else {}
         row = {"step": s.step, "seconds": s.seconds, "gaussians": s.gaussians} | psnr | means
+        self._compare(row)
         if not self.rows or s.seconds - self.rows[-1]["seconds"] >= max(0.25, s.seconds / 400):
             self.rows.append(row)
             for listener in self.listeners:
                 listener(row)
         return row
+
+    def _compare(self, row: Row) -> None:
+        known = [r for r in (*self.rows[:1], row) if "range" in r]
+        begun = int(known[0]["step"]) if known else 0
+        if (known and row["step"] <= begun + FIRST) or not self._first:
+            self._first = max(self._first, *(r["range"] for r in known), 0.0)
+        elif row.get("range", 0.0) > WORSE[0] * self._first + WORSE[1]:
+            now = f"the range error is {row['range']:.1f} m instead of {self._first:.1f} m at the start"
+            self._trouble = self._trouble or (int(row["step"]), now)
 
     def to_csv(self) -> str:
         """One line a row, columns by name; empty where a row lacks a term."""

@@ -1,40 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: steps until the budget is spent, checkpoints on the way and at the end."""
+"""The loop: steps until the budget is spent, checkpoints on the way and at the end, however it ends."""
 
+import logging
 import time
 from pathlib import Path
 
-from nurec_lite.base.errors import StoppedError
-from nurec_lite.base.files import write_text
+from nurec_lite.base.errors import StoppedError, UserError
+from nurec_lite.base.files import OutputError, patiently
 from nurec_lite.base.progress import Bar, StopWish
 from nurec_lite.base.ranges import STEP, span
 from nurec_lite.base.timing import timed
-from nurec_lite.config import TrainConfig
+from nurec_lite.config import TrainConfig, to_yaml
+from nurec_lite.training.broken import BrokenError, check
 from nurec_lite.training.checkpoint import save_checkpoint
+from nurec_lite.training.folder import CONFIG, HISTORY, MEASURED
 from nurec_lite.training.history import Row
+from nurec_lite.training.memory import OutOfMemoryError, out_of_memory
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 
+log = logging.getLogger("nurec_lite")
+
 
 def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
-    """Steps until the budget is spent; saves now and then and at the end, also if the user asks to stop."""
-    budget, begin, saved = state.config.train, time.monotonic() - state.seconds, time.monotonic()
+    """Steps until the budget is spent; saves now and then and at the end, also if it ends otherwise."""
+    budget = state.config.train
     bar = Bar(budget.steps, budget.seconds)
     with StopWish() as stop, timed(budget.timing, state.device, checkpoint.parent):
-        while (progress := spent(budget, state.step, state.seconds)) < 1 and not stop.asked:
-            state.progress = progress
-            bar.show(one_step(stages, state, begin))
-            if time.monotonic() - saved > budget.checkpoint_seconds:
-                stages.settle(stages, state)
-                save(state, checkpoint)
-                saved = time.monotonic()
-        stages.settle(stages, state)
-        bar.show(state.history.read())
+        begun = state.step
+        try:
+            _until_spent(stages, state, checkpoint, bar, stop)
+            bar.show(state.history.read())
+            patiently(lambda: save(state, checkpoint))
+        except (KeyboardInterrupt, Exception) as error:
+            bar.close(complete=False)
+            _rescue(stages, state, checkpoint, begun, error)
+            raise
         bar.close(complete=not stop.asked)
-        save(state, checkpoint)
     if stop.asked:
         raise StoppedError(f"stopped after step {state.step}; go on with train.resume={checkpoint}")
+
+
+def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, stop: StopWish) -> None:
+    budget, begin, saved = state.config.train, time.monotonic() - state.seconds, time.monotonic()
+    state.watch.look(state.step, state.optimizer)
+    while (progress := spent(budget, state.step, state.seconds)) < 1 and not stop.asked:
+        state.progress = progress
+        bar.show(one_step(stages, state, begin))
+        check(state, checkpoint)
+        if time.monotonic() - saved > budget.checkpoint_seconds:
+            settle(stages, state)
+            _save_or_later(state, checkpoint)
+            saved = time.monotonic()
+    settle(stages, state)
 
 
 def one_step(
@@ -48,7 +67,15 @@ def one_step(
         state.step, state.seconds = state.step + 1, time.monotonic() - begin
         with span("report"):
             n = len(state.scene.gaussians)
+            state.watch.look(state.step, state.optimizer)
             return state.history.add(state.step, state.seconds, n, result.mse, result.terms, result.failed)
+
+
+def settle(stages: Stages, state: TrainState) -> None:
+    """Before somebody looks at the state."""
+    state.whole = False
+    stages.settle(stages, state)
+    state.whole = True
 
 
 def spent(budget: TrainConfig, step: int, seconds: float) -> float:
@@ -58,8 +85,52 @@ def spent(budget: TrainConfig, step: int, seconds: float) -> float:
 
 
 def save(state: TrainState, path: Path) -> None:
-    """The checkpoint, and the history as a table beside it."""
+    """The checkpoint with its history and its configuration, if it is of use (BrokenError); nothing that tells of another stays."""
     state.history.read()
+    check(state, path, now=True)
     counters = {"step": state.step, "seconds": state.seconds}
-    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, state.history.rows)
-    write_text(path.with_name("history.csv"), state.history.to_csv())
+    beside = {path.with_name(HISTORY): state.history.to_csv(), path.with_name(CONFIG): to_yaml(state.config)}
+    stale = [path.with_name(name) for name in MEASURED]
+    history = state.history.rows
+    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, history, beside, stale)
+
+
+def _save_or_later(state: TrainState, checkpoint: Path) -> None:
+    """A disk that is full has room again when the next one is due, perhaps."""
+    try:
+        save(state, checkpoint)
+    except OutputError as error:
+        log.warning("%s; the run goes on and tries again", error)
+
+
+def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, error: BaseException) -> None:
+    """Saves what there is, and says so, unless the error came in the middle of an update or speaks of the saving itself."""
+    if isinstance(error, Exception) and not isinstance(error, UserError):
+        _explain(state, checkpoint, error)
+    if out_of_memory(error):
+        raise OutOfMemoryError(state.step, len(state.scene.gaussians)) from error
+    if not state.whole or state.step == begun or isinstance(error, BrokenError | OutputError):
+        return
+    try:
+        settle(stages, state)
+        save(state, checkpoint)
+    except Exception as second:  # a GPU that has failed, say: the first error is the one to tell
+        log.warning("the last steps could not be saved: %s", second)
+        return
+    saved = f"saved after step {state.step}; go on with train.resume={checkpoint}"
+    if isinstance(error, KeyboardInterrupt):
+        raise StoppedError(f"stopped; {saved}") from error
+    if isinstance(error, UserError):
+        raise UserError(f"{error}; {saved}") from error
+    log.error("the run is %s", saved)
+
+
+def _explain(state: TrainState, checkpoint: Path, error: Exception) -> None:
+    """BrokenError if it happened because there were no numbers left to work with."""
+    try:
+        state.history.read()
+        check(state, checkpoint, now=True)
+    except BrokenError as broken:
+        raise broken from error
+    except Exception as second:  # of a GPU that has failed, or memory
+        log.debug("the state cannot be looked at: %s", second)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All tensors of a record in one buffer, so that they travel as one: to another process (a file of shared memory a buffer, and half a
-millisecond of who receives it) or to the device (a page-locked buffer and a copy)."""
+"""All tensors of a record in one buffer, so that they travel as one: to the device, a page-locked buffer and a copy."""
 
 import math
 from collections.abc import Callable

@@ -7,13 +7,14 @@ from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Split
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.training.parcel import Parcel, Slot
+from nurec_lite.training.parcel import Slot
 
 SECTOR_COLUMNS = (
     8  # columns of cells that are drawn together: neighbouring rays share Gaussians, which makes a step cheaper
@@ -53,19 +54,21 @@ class Shots:
         """Of the images, then of the sweeps."""
         return *(shot.view for shot in self.images), *(shot.view for shot in self.sweeps)
 
-    def light(self) -> Parcel:
-        """For another process: all tensors in one, sensors by their names. Of use to `of` alone."""
-        images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in self.images]  # type: ignore[arg-type]
-        sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in self.sweeps]  # type: ignore[arg-type]
-        return Parcel.of(replace(self, images=tuple(images), sweeps=tuple(sweeps)), _buffer)
+    def light(self) -> "Shots":
+        """For another process: tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, half a millisecond
+        of who receives it, and the sender's help), sensors by their names. Of use to `of` alone."""
+        shots: Any = self.copied(lambda t: t.numpy())
+        images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in shots.images]
+        sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
+        return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
-    @staticmethod
-    def of(light: Parcel, capture: Capture) -> "Shots":
-        """What `light` gave, with the capture's own cameras and lidars, by which what is worked out once for a sensor is found again."""
-        shots: Any = light.opened()
+    def of(self, capture: Capture) -> "Shots":
+        """What `light` gave, with tensors, and with the capture's own cameras and lidars, by which what is worked out once for a sensor is
+        found again."""
+        shots: Any = self.copied(torch.as_tensor)
         images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera))) for s in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar))) for s in shots.sweeps]
-        return replace(shots, images=tuple(images), sweeps=tuple(sweeps))
+        return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
     def copied(self, copy: Copy) -> "Shots":
         """With a copy of every tensor; those that several records share are copied once."""
@@ -80,13 +83,9 @@ class Shots:
         return replace(self, images=images, sweeps=sweeps)
 
 
-def _buffer(size: int) -> Tensor:
-    return torch.empty(size, dtype=torch.uint8)
-
-
 def _each(value: Any, copy: Copy) -> Any:
     """Goes through the shots' own records; cameras and lidars stay where they are."""
-    if isinstance(value, Tensor | Slot):
+    if isinstance(value, Tensor | Slot | np.ndarray):
         return copy(value)
     if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView):
         return replace(value, **{f.name: _each(getattr(value, f.name), copy) for f in fields(value)})
@@ -110,6 +109,10 @@ class ShotPlan:
         """Decodes an image and rays of a sweep, if there are any, for a step; on the host."""
         index, image = self.sweep_of(step), self.image(self.image_of(step))
         return Shots(step, (image,), () if index is None else (self.sweep(index, step),))
+
+    def chosen(self, step: int) -> tuple[int, int | None]:
+        """Indices into Capture.images and Capture.sweeps, of what `load` decodes."""
+        return self.image_of(step), self.sweep_of(step)
 
     def image_of(self, step: int) -> int:
         """Which image a step learns from."""

@@ -13,7 +13,7 @@ from nurec_lite.capture.types import Capture, Origin
 from nurec_lite.config import Config
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict
+from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict, scene_to
 from nurec_lite.training.history import History
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan
@@ -22,7 +22,12 @@ from nurec_lite.training.state import TrainState
 log = logging.getLogger(__name__)
 
 
-def make_state(config: Config, capture: Capture, device: torch.device) -> TrainState:
+def make_state(
+    config: Config,
+    capture: Capture,
+    device: torch.device,
+    content: dict[str, Any] | None = None,  # of the checkpoint, on the host, if it was read already
+) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
     plan = ShotPlan(capture, config.seed, rays)
@@ -31,9 +36,9 @@ def make_state(config: Config, capture: Capture, device: torch.device) -> TrainS
         scene = make_scene(capture, config.model, config.seed, device)
         return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
     path = Path(config.train.resume)
-    content = load_checkpoint(path, device)
+    content = content or load_checkpoint(path, "cpu")
     check_same_configuration(path, content["config"], config)
-    scene = scene_from_dict(content["scene"])
+    scene = scene_to(scene_from_dict(content["scene"]), device)
     check_same_capture(path, scene, capture)
     optimizer = make_optimizer(scene, config.lr)
     restore_moments(optimizer, content["optimizer"])

@@ -13,6 +13,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.training.history import History
 from nurec_lite.training.shots import ShotPlan
+from nurec_lite.training.watch import Watch
 
 
 @dataclass
@@ -29,6 +30,8 @@ class TrainState:
     seconds: float = 0.0  # of training so far
     progress: float = 0.0  # 0 at the start, 1 at the end of the budget
     history: History = field(default_factory=History)
+    watch: Watch = field(default_factory=Watch)
+    whole: bool = True  # False while a step changes it: what is there then must not be saved
     # [] not 0 since a list had not enough room: until somebody sets it back, optimizing and density control change nothing.
     # None: lists have all the room that they need
     failed: Tensor | None = None

@@ -25,7 +25,10 @@ from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
 def step(stages: Stages, state: TrainState) -> StepResult:
     """One step: shots from the capture, an update of the scene."""
     shots = stages.feed(stages, state)
-    return stages.attempt(stages, state, shots)
+    state.whole = False
+    result = stages.attempt(stages, state, shots)
+    state.whole = True
+    return result
 
 
 def attempt(stages: Stages, state: TrainState, shots: Shots) -> StepResult:

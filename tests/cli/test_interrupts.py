@@ -3,11 +3,13 @@
 
 import os
 import resource
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -60,7 +62,7 @@ def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", ["workers", "[workers,resident]"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(
     pack: Path, tmp_path: Path, number: signal.Signals, options: str
 ) -> None:
@@ -116,6 +118,72 @@ def test_a_full_disk_keeps_the_previous_checkpoint(pack: Path, tmp_path: Path) -
         "metrics.json",
         "report.html",
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pipe", ["2>&1 | tee log", "2>&1 | head -1", ">&- 2>&-"])
+def test_ctrl_c_where_nobody_reads_any_more(pack: Path, tmp_path: Path, pipe: str) -> None:
+    """tee dies of the same Ctrl-C, head after the first line; the streams may be closed from the start."""
+    command = [
+        sys.executable,
+        "-m",
+        "nurec_lite.train",
+        "data=pack",
+        f"data.root={pack}",
+        f"out={tmp_path / 'out'}",
+        *SMALL,
+    ]
+    line = shlex.join([*command, "train.steps=1000000", "train.checkpoint_seconds=0.5", "+opt=workers"])
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+    listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    running = subprocess.Popen(
+        ["bash", "-c", f"cd {shlex.quote(str(tmp_path))}; {line} {pipe}"],
+        env=environment, start_new_session=True, stdout=subprocess.DEVNULL, preexec_fn=listening,
+    )  # fmt: skip
+    checkpoint = tmp_path / "out/checkpoint.pt"
+    wait_for(checkpoint.exists)
+    before = load_checkpoint(checkpoint, "cpu")["counters"]["step"]
+    os.killpg(running.pid, signal.SIGINT)
+    wait_for(lambda: not members(running.pid), 30)
+    running.wait()
+    assert load_checkpoint(checkpoint, "cpu")["counters"]["step"] > before
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
+
+
+@pytest.mark.slow
+def test_two_requests_end_a_run_whose_loader_is_stopped(pack: Path, tmp_path: Path) -> None:
+    """And save it: waiting for a batch changes nothing."""
+    running = start(pack, tmp_path, "train.steps=1000000", "+opt=workers", "train.checkpoint_seconds=0.5")
+    wait_for((tmp_path / "checkpoint.pt").exists)
+    for worker in set(members(running.pid)) - {running.pid}:
+        os.kill(worker, signal.SIGSTOP)
+    begin = time.monotonic()
+    running.terminate()
+    time.sleep(1.5)
+    running.terminate()
+    _, errors = running.communicate(timeout=40)
+    assert running.returncode == 2 and time.monotonic() - begin < 40
+    assert "Traceback" not in errors
+    assert errors.strip().splitlines()[-1].startswith("error: stopped")
+    wait_for(lambda: not members(running.pid), 10)
+
+
+def test_a_pair_of_signals_is_one_wish() -> None:
+    """As timeout(1) sends them: to the process and to its group."""
+    with StopWish() as stop:
+        for number in (signal.SIGTERM, signal.SIGTERM, signal.SIGHUP):
+            signal.raise_signal(number)
+        assert stop.asked
+
+
+def test_nohup_is_obeyed() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with StopWish() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_second_signal_interrupts_at_once() -> None:

@@ -88,6 +88,12 @@ def test_a_folder_that_is_given_is_kept(sweep: Sweep, tmp_path: Path) -> None:
     assert [OmegaConf.load(tmp_path / f"{n}-of-mine/config.yaml").seed for n in (0, 1)] == [3, 4]
 
 
+def test_one_folder_for_all_gets_a_folder_a_job(sweep: Sweep, tmp_path: Path) -> None:
+    assert sweep(f"out={tmp_path}/mine", "seed=3,4") == 0
+    assert [OmegaConf.load(tmp_path / f"mine/{n}/config.yaml").seed for n in (0, 1)] == [3, 4]
+    assert sorted(p.name for p in (tmp_path / "mine").iterdir()) == ["0", "1"]
+
+
 def test_a_run_that_fails_does_not_end_the_others(
     sweep: Sweep, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

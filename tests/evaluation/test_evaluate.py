@@ -132,8 +132,8 @@ def test_the_verb_measures_what_the_run_measured(
     trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint, before = trained
-    metrics = measured(checkpoint, "evaluate-interp-test")
-    out, printed = checkpoint.parent / "evaluate-interp-test", capsys.readouterr().out
+    metrics = measured(checkpoint, "evaluate-interp-test-step2")
+    out, printed = checkpoint.parent / "evaluate-interp-test-step2", capsys.readouterr().out
     same = IMAGE_KEYS | LIDAR_KEYS | {"gaussians", "steps", "seconds_train", "device"}
     assert {key: metrics[key] for key in same} == to_json({key: before[key] for key in same})
     assert (metrics["split"], metrics["subset"], metrics["checkpoint"]) == ("interp", "test", str(checkpoint))
@@ -147,8 +147,8 @@ def test_the_verb_measures_what_the_run_measured(
 
 
 def test_a_split_without_sweeps(trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
-    metrics = measured(trained[0], "evaluate-side-test", "data.split=side")
-    printed, out = capsys.readouterr().out, trained[0].parent / "evaluate-side-test"
+    metrics = measured(trained[0], "evaluate-side-test-step2", "data.split=side")
+    printed, out = capsys.readouterr().out, trained[0].parent / "evaluate-side-test-step2"
     assert all(metrics[key] is None for key in LIDAR_KEYS) and metrics["psnr"] > 5
     assert "Lidar" not in printed and "–" not in printed and "nan" not in printed
     rows = figures(out)
@@ -159,8 +159,8 @@ def test_a_split_without_sweeps(trained: tuple[Path, dict[str, Any]], capsys: py
 
 
 def test_the_frames_of_training(trained: tuple[Path, dict[str, Any]]) -> None:
-    measured(trained[0], "evaluate-interp-train", "subset=train")
-    rows = figures(trained[0].parent / "evaluate-interp-train")
+    measured(trained[0], "evaluate-interp-train-step2", "subset=train")
+    rows = figures(trained[0].parent / "evaluate-interp-train-step2")
     assert len(rows) == 3 * 8 and all(int(r["index"]) % 5 != 4 for r in rows)
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import fields
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
@@ -42,8 +43,11 @@ def loader() -> Iterator[LoaderProcesses]:
 
 
 def alive(loader: LoaderProcesses) -> list[bool]:
-    workers = getattr(loader.batches, "_workers", [])
-    return [worker.is_alive() for worker in workers]
+    return [worker.is_alive() for worker in processes(loader)]
+
+
+def processes(loader: LoaderProcesses) -> list[BaseProcess]:
+    return [] if loader.batches is None else [member.process for member in loader.batches.members]
 
 
 def test_the_option_swaps_one_stage() -> None:
@@ -79,7 +83,7 @@ def test_processes_end_on_close_and_no_sooner(plan: ShotPlan) -> None:
     loader = LoaderProcesses(count=2, ahead=2)
     assert alive(loader) == []  # they start with the first batch
     loader(plan, 0)
-    workers = list(loader.batches._workers)  # type: ignore[union-attr]
+    workers = processes(loader)
     assert alive(loader) == [True, True]
     loader.close()
     assert not any(worker.is_alive() for worker in workers)
@@ -90,7 +94,7 @@ def test_processes_end_on_close_and_no_sooner(plan: ShotPlan) -> None:
 
 def test_a_jump_leaves_no_process_behind(plan: ShotPlan, loader: LoaderProcesses) -> None:
     loader(plan, 0)
-    workers = list(loader.batches._workers)  # type: ignore[union-attr]
+    workers = processes(loader)
     loader(plan, 50)
     assert not any(worker.is_alive() for worker in workers)
 

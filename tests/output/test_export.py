@@ -350,6 +350,8 @@ def test_a_checkpoint_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[st
         out = path.with_name(file)
         n, size = len(read_ply(out)["x"]), out.stat().st_size
         assert capsys.readouterr().out.startswith(f"{out}: {n} Gaussians, {size} bytes; the background")
+    main([f"checkpoint={path}", "time=0.25"])
+    assert {p.name for p in path.parent.glob("*.ply")} == {"scene.ply", "background.ply", "scene-t0000.250.ply"}
     main([f"checkpoint={path}", f"node={scene.tracks.ids[0]}", f"out={tmp_path}/deep/A.PLY"])
     assert len(read_ply(tmp_path / "deep" / "A.PLY")["x"]) == int((scene.gaussians.node == 1).sum())
 

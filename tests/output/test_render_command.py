@@ -55,10 +55,36 @@ def test_results_lie_beside_the_checkpoint_unless_told(
     call: Call, tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     assert call("times=[0.45]", "sensors=[camera_0]") == 0
-    assert names(tmp_path / "run" / "render") == ["camera_0_t0000.450.png"]
-    assert f"1 frame of camera_0 in {tmp_path / 'run' / 'render'}: png" in capsys.readouterr().out
+    assert names(tmp_path / "run" / "render-step0-times=0.45") == ["camera_0_t0000.450.png"]
+    assert f"1 frame of camera_0 in {tmp_path / 'run' / 'render-step0-times=0.45'}: png" in capsys.readouterr().out
     assert call("times=[0.45]", "sensors=[camera_0]", f"out={tmp_path / 'else'}") == 0
     assert names(tmp_path / "else") == ["camera_0_t0000.450.png"]
+
+
+def test_no_render_replaces_another(call: Call, tmp_path: Path) -> None:
+    """Folders are named after what is asked; formats and sensors name the files."""
+    for asked in (["shift=0,1,0"], ["shift=0,2,0"], ["remove=000"], ["remove=[001]", "shift=0,1,0"]):
+        assert call("times=0.45", "sensors=camera_0", *asked) == 0
+    assert call("times=0.45", "sensors=camera_1", "shift=[0,1,0]") == 0
+    found = {p.name: names(p) for p in (tmp_path / "run").iterdir() if p.is_dir()}
+    one = ["camera_0_t0000.450.png"]
+    assert found == {
+        "render-step0-shift=0,1,0-times=0.45": [*one, "camera_1_t0000.450.png"],
+        "render-step0-shift=0,2,0-times=0.45": one,
+        "render-step0-remove=000-times=0.45": one,
+        "render-step0-remove=001-shift=0,1,0-times=0.45": one,
+    }
+
+
+def test_the_folder_of_a_run_is_refused(call: Call, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """Its config.yaml would be replaced."""
+    assert call("times=0.45", f"out={tmp_path / 'run'}") == 2
+    said = capsys.readouterr().err
+    assert (
+        f"error: {tmp_path / 'run'} holds a run, whose files would be replaced; give another folder by out=FOLDER"
+        in said
+    )
+    assert names(tmp_path / "run") == ["checkpoint.pt", "history.csv"]
 
 
 def test_ids_and_moves_as_they_are_written_on_a_command_line(call: Call, tmp_path: Path) -> None:
@@ -106,7 +132,7 @@ def test_mistakes_end_with_one_sentence_and_code_2(
     assert call(argument) == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and said[0].startswith("error: ") and sentence in said[0]
-    assert not (tmp_path / "run" / "render").exists()
+    assert names(tmp_path / "run") == ["checkpoint.pt", "history.csv"]
 
 
 def test_mp4_without_the_extra_ends_with_one_sentence(
@@ -119,7 +145,7 @@ def test_mp4_without_the_extra_ends_with_one_sentence(
     assert call("formats=[png,mp4]") == 2
     said = capsys.readouterr().err.strip().splitlines()
     assert len(said) == 1 and "pip install imageio-ffmpeg" in said[0]
-    assert not (tmp_path / "run" / "render").exists()
+    assert names(tmp_path / "run") == ["checkpoint.pt", "history.csv"]
 
 
 @with_ffmpeg
@@ -129,6 +155,7 @@ def test_ctrl_c_leaves_whole_pictures_and_no_encoder(tmp_path: Path) -> None:
     write_pack(tiny_capture(), tmp_path / "tiny.pack")
     line = [sys.executable, "-m", "nurec_lite.render", f"checkpoint={tmp_path / 'checkpoint.pt'}", "data=pack"]
     line += [f"data.root={tmp_path / 'tiny.pack'}", "device=cpu", "times=0,1", "fps=1000", "formats=png,gif,apng,mp4"]
+    line += [f"out={tmp_path / 'render'}"]
     listening = partial(
         signal.signal, signal.SIGINT, signal.default_int_handler
     )  # also where a shell started this in the background

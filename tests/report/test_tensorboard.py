@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_capture import tiny_capture, tiny_config
 
@@ -134,3 +135,16 @@ def test_without_the_key_the_package_is_not_asked_for(tmp_path: Path, without_th
     with tensorboard(config, history) as held_out:
         held_out(1, {"psnr": 1.0})
     assert history.listeners == () and not (tmp_path / "out").exists()
+
+
+def test_curves_that_cannot_be_written_cost_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **keys: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    config, history = config_of(tmp_path / "out"), History()
+    with tensorboard(config, history) as scalars:
+        monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_scalar", full)
+        history.add(1, 0.0, 5, torch.tensor(0.1), {"range": torch.tensor(2.0)})
+        history.read()
+        scalars(1, {"psnr": 20.0})
+    assert [row["step"] for row in history.rows] == [1]

@@ -189,13 +189,12 @@ def test_shots_of_another_process_get_the_capture_s_own_sensors() -> None:
     assert again.sweeps[0].view.directions is again.sweeps[0].sweep.directions
 
 
-def test_shots_for_another_process_hold_one_tensor() -> None:
-    """Each takes a file of shared memory."""
-    light = tiny_shots((0,), (2,)).light()
-    held: list[Any] = []
-    light.content.copied(lambda held_one: held.append(held_one) or held_one)  # type: ignore[func-returns-value]
-    assert len(held) == 5 + 11 and not any(isinstance(one, torch.Tensor) for one in held)
-    assert light.buffer.dtype == torch.uint8
+def test_shots_for_another_process_hold_no_tensor() -> None:
+    """Each takes a file of shared memory, and the help of the process that made it, which may be dead by then."""
+    shots = tiny_shots((0,), (2,))
+    held: list[torch.Tensor] = []
+    shots.light().copied(lambda t: held.append(t) or t if isinstance(t, torch.Tensor) else t)  # type: ignore[func-returns-value]
+    assert held == []
 
 
 # Sectors

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that work ahead, and that may die: what one of them owes is given to another, and without any the work is done here.
+
+They share nothing that a dead one could hold: each has a pipe of its own, and a thread that reads it. torch's DataLoader raises from a
+signal handler, anywhere in a step, when one of its processes is killed, and waits for ever for one that is stopped.
+"""
+
+import atexit
+import ctypes
+import logging
+import multiprocessing
+import os
+import pickle
+import queue
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nurec_lite.base.errors import UserError
+
+WAIT = 1.0  # seconds between two looks at a process that owes what is needed now
+PATIENCE = 30  # looks after which a silent process is given up; a loaded machine decodes an image in a fraction of this
+STOPPED = 3  # looks after which one is given up that somebody has stopped
+MOST = 10  # processes that are replaced; a machine that ends more has no room for them
+_PR_SET_PDEATHSIG = 1
+_ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+log = logging.getLogger("nurec_lite")
+
+
+class _Process:
+    """One of them, what it owes, and the thread that takes its answers in."""
+
+    def __init__(self, work: Callable[[int], Any], answers: "queue.SimpleQueue[tuple[_Process, bytes | None]]") -> None:
+        context = multiprocessing.get_context("fork")
+        self.owes: set[int] = set()
+        self._connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, work, os.getpid()), daemon=True)
+        self.process.start()
+        theirs.close()
+        self._thread = threading.Thread(target=self._receive, args=(answers,), daemon=True)
+        self._thread.start()
+
+    def _receive(self, answers: "queue.SimpleQueue[tuple[_Process, bytes | None]]") -> None:
+        try:
+            while True:
+                answers.put((self, self._connection.recv_bytes()))
+        except (EOFError, OSError):
+            answers.put((self, None))
+
+    def ask(self, n: int) -> None:
+        self.owes.add(n)
+        try:
+            self._connection.send(n)
+        except OSError:  # it is dead, which the thread tells
+            return
+
+    def stopped(self) -> bool:
+        try:
+            return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+        except OSError:
+            return False
+
+    def end(self) -> None:
+        """Whatever it does: it holds nothing of value."""
+        self.process.kill()
+        self.process.join()
+        self._thread.join()
+        self._connection.close()
+
+
+class Ahead:
+    """What `work` gives for the numbers from `first` on, worked out in processes before somebody asks."""
+
+    def __init__(self, work: Callable[[int], Any], first: int, count: int, ahead: int) -> None:
+        self._work, self._next, self._ahead = work, first, count * ahead
+        self._answers: queue.SimpleQueue[tuple[_Process, bytes | None]] = queue.SimpleQueue()
+        self._ready: dict[int, bytes] = {}
+        self._lost = 0
+        self.members = [_Process(work, self._answers) for _ in range(count)]
+        atexit.register(self.close)  # before multiprocessing waits for one that is stopped
+
+    def result(self, n: int) -> Any:
+        """Raises what the work raised."""
+        while self._next < n + self._ahead:
+            self._give([self._next])
+            self._next += 1
+        silent = 0
+        while n not in self._ready:
+            owing = next((member for member in self.members if n in member.owes), None)
+            if owing is None:
+                return self._work(n)
+            silent = 0 if self._take() else silent + 1
+            if silent >= PATIENCE or (silent >= STOPPED and owing.stopped()):
+                owing.process.kill()
+        value, error = pickle.loads(self._ready.pop(n))
+        if error is not None:
+            raise error
+        return value
+
+    def _give(self, numbers: list[int]) -> None:
+        for n in numbers if self.members else ():
+            min(self.members, key=lambda member: len(member.owes)).ask(n)
+
+    def _take(self) -> bool:
+        """Takes in an answer, if one comes before long."""
+        try:
+            member, answer = self._answers.get(timeout=WAIT)
+        except queue.Empty:
+            return False
+        if answer is None:
+            self._replace(member)
+        else:
+            n = int.from_bytes(answer[:8], "little")
+            member.owes.discard(n)
+            self._ready[n] = answer[8:]
+        return True
+
+    def _replace(self, member: _Process) -> None:
+        member.end()
+        self.members.remove(member)
+        self._lost += 1
+        if self._lost <= MOST:
+            self.members.append(_Process(self._work, self._answers))
+        rest = f"{len(self.members)} go on" if self.members else "this process does their work from now on"
+        log.warning("a loader process ended (%s); %s", _end_of(member.process.exitcode), rest)
+        self._give(sorted(member.owes))
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        members, self.members = self.members, []
+        for member in members:
+            member.end()
+
+
+def _end_of(code: int | None) -> str:
+    return f"code {code}" if code is None or code >= 0 else f"by {signal.Signals(-code).name}"
+
+
+def _serve(connection: Any, work: Callable[[int], Any], parent: int) -> None:
+    """The life of one of the processes. Signals to the whole group are the parent's affair: it ends this one, and so does its death."""
+    for number in _ALL:
+        signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    torch.set_num_threads(1)  # those of the parent do not exist here
+    try:
+        while os.getppid() == parent:
+            n = connection.recv()
+            connection.send_bytes(n.to_bytes(8, "little") + _answer(work, n))
+    except (EOFError, OSError):
+        return
+
+
+def _answer(work: Callable[[int], Any], n: int) -> bytes:
+    """Pickled (value, None) or (None, error); what a user can mend comes without a trace."""
+    try:
+        return pickle.dumps((work(n), None), protocol=5)
+    except Exception as error:
+        if not isinstance(error, UserError):
+            error.add_note(f"in a loader process:\n{traceback.format_exc()}")
+        return _pickled(error)
+
+
+def _pickled(error: Exception) -> bytes:
+    """Some errors cannot be pickled, or not be made again."""
+    try:
+        data = pickle.dumps((None, error), protocol=5)
+        pickle.loads(data)
+        return data
+    except Exception:
+        return pickle.dumps((None, RuntimeError("".join(traceback.format_exception(error)))))

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standard streams that a program outlives: what nobody reads any more must not end a run before it has saved."""
+
+import errno
+import os
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+_GONE = (errno.EPIPE, errno.EIO, errno.EBADF)  # the reader ended, the terminal closed
+
+
+class Enduring:
+    """A text stream whose failures are nobody's business: once its reader is gone, what is written goes nowhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError as error:
+            self._lost(error)
+        except ValueError:
+            if not self._stream.closed:  # an encoding, say
+                raise
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError as error:
+            self._lost(error)
+        except ValueError:
+            if not self._stream.closed:
+                raise
+
+    def _lost(self, error: OSError) -> None:
+        """The descriptor itself leads nowhere from now on, also for libraries and for what the interpreter flushes at its end."""
+        if error.errno not in _GONE:  # a full disk may have room again
+            return
+        null = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(null, self._stream.fileno())
+        except (OSError, ValueError):  # it has no descriptor
+            self._stream = _nowhere()
+        finally:
+            os.close(null)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def endure() -> None:
+    """From now on nothing fails because of stdout or stderr; those that are closed are opened on nothing, so that no file of ours gets
+    their number and what libraries print."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name) or _nowhere()
+        if not isinstance(stream, Enduring):
+            setattr(sys, name, Enduring(stream))
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w")

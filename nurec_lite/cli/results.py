@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the results of a verb go: folders named after what they are of, so that none replaces another."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from nurec_lite.base.files import remove_leftovers
+from nurec_lite.config import Config
+from nurec_lite.training.folder import refuse_run
+
+_LONGEST = 80  # characters of a name's last part
+
+
+def result_folder(
+    config: Config,
+    checkpoint: str,
+    name: str,
+    counters: Mapping[str, float],  # of the checkpoint
+    arguments: Iterable[str] = (),  # that tell one result from another
+) -> Path:
+    """`out` if it was given, else a folder beside the checkpoint. FolderError where a run would be written over."""
+    if config.out != Config.out:
+        refuse_run(Path(config.out))
+        folder = Path(config.out)
+    else:
+        folder = Path(checkpoint).parent / "-".join([name, f"step{counters['step']:.0f}", *_part(sorted(arguments))])
+    remove_leftovers(folder)
+    return folder
+
+
+def told_apart(arguments: Iterable[str], without: frozenset[str]) -> list[str]:
+    """Arguments of a command line but for those that change nothing, or that names tell already."""
+    return [a for a in arguments if a.lstrip("+~").partition("=")[0] not in without]
+
+
+def _part(arguments: list[str]) -> list[str]:
+    """The arguments as one part of a name; a few digits of their hash stand for what a name cannot hold."""
+    if not arguments:
+        return []
+    plain = "-".join(re.sub(r"[\[\]'\" ]", "", argument) for argument in arguments)
+    name = re.sub(r"[^\w.,=+-]+", "_", plain, flags=re.ASCII)[:_LONGEST]
+    return [name if name == plain else f"{name}-{hashlib.sha256(plain.encode()).hexdigest()[:8]}"]

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Going on with a run: its settings are the checkpoint's but for those that are given anew, and what changes is said."""
+
+import logging
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.paths import resource
+from nurec_lite.cli.command import CHOICE
+from nurec_lite.config import Config, TrainConfig, to_config, to_dict
+from nurec_lite.training.checkpoint import CheckpointError
+from nurec_lite.training.folder import CHECKPOINT, METRICS
+from nurec_lite.training.loop import spent
+from nurec_lite.training.start import check_same_configuration
+
+_OF_A_RUN = {"out", "device", "train.resume", "train.overwrite"}  # that it goes on, and where: never the checkpoint's
+_BUDGET = ("train.steps", "train.seconds")
+log = logging.getLogger("nurec_lite")
+
+
+def resumed(
+    config: Config,  # as composed without the checkpoint
+    path: Path,  # of the checkpoint
+    content: dict[str, Any],
+    given: Sequence[str],  # arguments of the command line
+) -> Config:
+    """The configuration of a run that goes on; ConfigError if there is nothing left to do."""
+    stored = _kept(content["config"], given)
+    ConfigStore.instance().store(name="stored", node=stored)
+    try:
+        found = _composed(list(given))
+    except (AttributeError, TypeError) as error:
+        raise CheckpointError(f"{path} holds no configuration that this version reads; train again") from error
+    train = replace(found.train, resume=str(path), overwrite=False)
+    found = replace(found, out=config.out, device=config.device, train=train)
+    check_same_configuration(path, content["config"], found)
+    changed = changes(content["config"], to_dict(found))
+    what = f", but {', '.join(changed)}" if changed else ""
+    log.info("goes on from %s after step %d with its settings%s", path, content["counters"]["step"], what)
+    _check_budget(found, path, content["counters"])
+    return found
+
+
+def _kept(stored: dict[str, Any], given: Sequence[str]) -> dict[str, Any]:
+    """What of the checkpoint's settings holds where no argument says otherwise: options and budgets are given as a whole."""
+    kept = deepcopy({key: value for key, value in stored.items() if key not in _OF_A_RUN})
+    names = {argument.lstrip("+~").partition("=")[0] for argument in given}
+    if "data" in names:  # another capture: only what is chosen of it stays
+        kept["data"] = {key: value for key, value in kept.get("data", {}).items() if key in CHOICE}
+    if "opt" in names:
+        kept.pop("opt", None)
+    if any(argument.partition("=")[0] in _BUDGET and not argument.endswith("=null") for argument in given):
+        kept.setdefault("train", {}).update(steps=None, seconds=None)
+    for name in ("resume", "overwrite"):
+        kept.get("train", {}).pop(name, None)
+    return kept
+
+
+def _composed(given: list[str]) -> Config:
+    """Within nurec_lite.train Hydra is set up already."""
+    if GlobalHydra.instance().is_initialized():
+        return to_config(compose("resume", overrides=given))
+    with initialize_config_dir(str(resource("conf")), version_base="1.3"):
+        return to_config(compose("resume", overrides=given))
+
+
+def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """In words, key by key."""
+    before, after = _flat(was), _flat(now)
+    keys = [key for key in after if key not in _OF_A_RUN and key in before and before[key] != after[key]]
+    return [f"{key} {before[key]} -> {after[key]}" for key in keys]
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and key != "opt":
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = list(value) if key == "opt" else value
+    return flat
+
+
+def _check_budget(config: Config, path: Path, counters: dict[str, float]) -> None:
+    """A run that was ended before it was measured is measured; otherwise there must be something left to train."""
+    budget, out = config.train, Path(config.out)
+    unmeasured = path.resolve() == (out / CHECKPOINT).resolve() and not (out / METRICS).exists()
+    if not unmeasured and _limited(budget) and spent(budget, int(counters["step"]), counters["seconds"]) >= 1:
+        given = " and ".join(
+            f"{key}={value:g}"
+            for key, value in zip(_BUDGET, (budget.steps, budget.seconds), strict=True)
+            if value is not None
+        )
+        raise ConfigError(
+            f"the budget of {path} is spent: {counters['step']:.0f} steps in {counters['seconds']:.1f} s with {given}; give a larger "
+            "train.steps=N or train.seconds=S to go on"
+        )
+
+
+def _limited(budget: TrainConfig) -> bool:
+    return budget.steps is not None or budget.seconds is not None

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Out of memory, on the host or on a GPU: what it looks like, and a budget that needs less."""
+
+from dataclasses import replace
+
+import torch
+
+from nurec_lite.base.errors import UserError
+from nurec_lite.config import Config
+
+TRIES = 4
+_LESS = 0.7  # of what it was
+_WORDS = ("not enough memory", "can't allocate memory", "bad_alloc", "out of memory")
+
+
+class OutOfMemoryError(UserError):
+    """There is no memory for a scene or for a step of it; what was there of it is of no use."""
+
+    def __init__(self, step: int, gaussians: int | None) -> None:
+        what = "the scene" if gaussians is None else f"step {step + 1} of {gaussians} Gaussians"
+        super().__init__(f"there is not enough memory for {what}")
+        self.gaussians = gaussians
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """torch says it in several ways."""
+    if isinstance(error, MemoryError | torch.OutOfMemoryError | OutOfMemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in _WORDS)
+
+
+def smaller(
+    config: Config,
+    gaussians: int | None,  # of the scene that did not fit; None: it could not even be made
+    resumed: bool,  # whether it goes on from a checkpoint, whose model stays
+) -> tuple[Config, str]:
+    """A configuration that needs less, and what it changes, in words."""
+    rays, model = max(64, config.train.lidar_rays // 2), config.model
+    cap = min(config.density.cap, int(_LESS * (gaussians or config.density.cap)))
+    less = {"train.lidar_rays": rays, "density.cap": cap}
+    if not resumed:
+        points = {name: int(_LESS * getattr(model, name)) for name in ("points", "raised_points", "far_points")}
+        model = replace(model, **points)
+        less |= {f"model.{name}": value for name, value in points.items()}
+    changed = replace(
+        config,
+        model=model,
+        train=replace(config.train, lidar_rays=rays),
+        density=replace(config.density, cap=cap),
+    )
+    return changed, " ".join(f"{key}={value}" for key, value in less.items())

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is no number any more is noticed, whatever tensor holds it and whether or not a loss tells of it."""
+
+import math
+
+import pytest
+import torch
+from tiny_capture import tiny_config, tiny_state
+
+from nurec_lite.training.baseline import reference_stages
+from nurec_lite.training.history import History
+from nurec_lite.training.state import TrainState
+from nurec_lite.training.step import step
+from nurec_lite.training.watch import EVERY, FAR, Watch
+
+
+def trained() -> TrainState:
+    state = tiny_state(tiny_config())
+    step(reference_stages(), state)
+    return state
+
+
+def test_a_good_state_is_no_trouble() -> None:
+    state, watch = trained(), Watch()
+    assert watch.trouble_now(1, state.optimizer) is None and watch.trouble() is None
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("name", ["means", "sky", "exposure", "track_translations"])
+def test_one_number_of_any_parameter(name: str, value: float) -> None:
+    state, watch = trained(), Watch()
+    with torch.no_grad():
+        parameter = state.scene.parameters()[name]
+        parameter[(-1,) * parameter.dim()] = value
+    assert watch.trouble_now(7, state.optimizer) == (7, f"{name} is {'nan' if math.isnan(value) else 'inf'}")
+
+
+def test_adam_s_moments() -> None:
+    state = trained()
+    state.optimizer.state[state.scene.gaussians.sh0]["exp_avg_sq"][3] = math.inf
+    assert Watch().trouble_now(2, state.optimizer) == (2, "sh0 (Adam) is inf")
+
+
+def test_means_that_left_the_capture() -> None:
+    state, watch = trained(), Watch()
+    assert watch.trouble_now(1, state.optimizer) is None and watch.reach is not None
+    with torch.no_grad():
+        state.scene.gaussians.means[0, 0] = FAR[0] * watch.reach + FAR[1]
+    assert watch.trouble_now(2, state.optimizer) is None
+    with torch.no_grad():
+        state.scene.gaussians.means[0, 0] += 10
+    found = watch.trouble_now(3, state.optimizer)
+    assert found is not None and found[0] == 3 and found[1].startswith("Gaussians fly ")
+
+
+def test_it_looks_now_and_then() -> None:
+    state, watch = trained(), Watch(reach=100.0)
+    with torch.no_grad():
+        state.scene.sky[0, 0, 0] = math.nan
+    told = []
+    for n in range(1, EVERY + 1):
+        watch.look(n, state.optimizer)
+        told.append(watch.trouble())
+    assert told[:-1] == [None] * (EVERY - 1) and told[-1] == (EVERY, "sky is nan")
+
+
+# Figures of steps
+
+
+def test_the_first_step_that_is_not_finite_is_told_and_becomes_no_mean() -> None:
+    history = History()
+    for n, value in enumerate((1.0, math.nan, math.inf, 2.0), 1):
+        history.add(n, 0.01 * n, 5, torch.tensor(0.1), {"range": torch.tensor(value)})
+    row = history.read()
+    assert history.trouble() == (2, "range is nan")
+    assert row is not None and row["step"] == 4 and 1 <= row["range"] <= 2
+
+
+def test_a_step_that_is_done_again_is_no_trouble() -> None:
+    history = History()
+    history.add(1, 0.01, 5, None, {"range": torch.tensor(math.nan)}, failed=torch.tensor(1.0))
+    history.read()
+    assert history.trouble() is None
+
+
+def test_range_errors_that_grow_are_told() -> None:
+    history = History()
+    for n in range(1, 200):
+        history.add(n, 0.01 * n, 5, None, {"range": torch.tensor(1.0 if n < 80 else 20.0)})
+    history.read()
+    found = history.trouble()
+    assert found is not None and found[0] > 80
+    assert found[1].startswith("the range error is ") and found[1].endswith(" m instead of 1.0 m at the start")
+
+
+def test_a_bad_first_step_is_no_trouble() -> None:
+    """Single steps differ; only means over many of them tell."""
+    history = History()
+    for n in range(1, 200):
+        history.add(n, 0.01 * n, 5, None, {"range": torch.tensor(0.1 if n == 1 else 4.0 if n % 9 else 20.0)})
+    history.read()
+    assert history.trouble() is None
