@@ -148,9 +148,7 @@ class EvaluateConfig(Config):
 class RenderConfig(Config):
     """Renders a checkpoint, where and when one likes. Metres, seconds of the capture, degrees."""
 
-    out: str = (
-        Config.out
-    )  # folder of the results; left as it is: render-stepN-... beside the checkpoint, after what is asked
+    out: str = Config.out  # folder of the results; left as it is: render-stepN-... beside the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all
     subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
@@ -167,9 +165,7 @@ class RenderConfig(Config):
 class ExportConfig(Config):
     """Writes a checkpoint's Gaussians as PLY."""
 
-    out: str = (
-        ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply beside the checkpoint, with -tTIME if that is
-    )
+    out: str = ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply beside the checkpoint, or *-tTIME.ply
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     node: str = "all"  # all, background, or the id of a track
     time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame

@@ -5,8 +5,8 @@ Idea: the longest list has many times the mean, and the GPU waits for its warp w
 parts need not wait for one another: one pass finds what each part lets pass, one blends all parts from the products before them, one
 adds up. The backward pass starts a part from the same products and from the sums of the parts before it.
 Source: gsplat splits long lists with state kept from the forward pass; partial products are associative, as in any parallel scan.
-Gain: a sweep 1.75 + 2.58 -> 0.61 + 0.90 ms, an image 0.70 + 1.49 -> 0.62 + 1.31 (H200, KITTI drive 0009, 1 M Gaussians); a simulated
-image, whose lists are alike, 0.74 + 1.94 -> 0.79 + 1.96. docs/story-3-past-the-post.md.
+Gain: with warp_cull and tile_cull a sweep 5.76 + 5.30 -> 0.62 + 0.90 ms, an image 2.11 + 3.15 -> 0.57 + 0.91 (H200, KITTI drive 0009, 1 M
+Gaussians); a simulated image, whose lists are short, gains nothing by it. docs/story-3-past-the-post.md.
 Limits: needs warp_cull. Responses of lists with several parts are computed twice forward; their partial sums take 32 rows of 6 or 7
 numbers a part. Class exact: products and sums are taken in another order.
 """

@@ -59,5 +59,6 @@ def seen(plan: ShotPlan, step: int) -> list[dict[str, Any]]:
 
 def _described(step: int, index: int, frame: Frame) -> dict[str, Any]:
     assert isinstance(frame, ImageFrame | SweepFrame)
-    source = next((str(v) for name in ("member", "path") if (v := getattr(frame.load, name, None))), None)
+    load = getattr(frame.load, "load", frame.load)  # a sweep's is within one that looks at its times
+    source = next((str(v) for name in ("member", "path") if (v := getattr(load, name, None))), None)
     return {"step": step, "index": index, "sensor": frame.sensor, "frame": frame.index, "file": source}

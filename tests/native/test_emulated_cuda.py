@@ -78,7 +78,7 @@ def test_parity(run: str, runs: dict[str, tuple[subprocess.Popen[str], Path]]) -
 
 @pytest.mark.slow
 def test_operators_of_tensors_on_the_cpu_are_the_emulated_ones() -> None:
-    """1025 colours are five blocks of 256 threads."""
+    """1025 colours are nine blocks of 128 threads."""
     code = (
         "import ctypes, emulation, torch; from nurec_lite.native import ops; emulation.install(); ops.load();"
         "torch.ops.nurec_lite.sh_colour(torch.zeros(1025, 4, 3), torch.zeros(1025, 3));"
@@ -87,7 +87,7 @@ def test_operators_of_tensors_on_the_cpu_are_the_emulated_ones() -> None:
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    assert ran.stdout.strip() == "5"
+    assert ran.stdout.strip() == "9"
 
 
 # ---- kernels that show what the emulation does

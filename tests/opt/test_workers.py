@@ -3,7 +3,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import fields
 from multiprocessing.process import BaseProcess
@@ -15,7 +14,6 @@ from same_shots import assert_same
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.backends import build_stages
-from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import CaptureError
@@ -111,16 +109,12 @@ def test_an_error_in_a_process_reaches_the_caller(tmp_path: Path, loader: Loader
     assert str(told.value) == str(plain.value)  # one sentence
 
 
-def test_a_process_that_dies_is_a_sentence_where_a_batch_is_asked_for(plan: ShotPlan) -> None:
-    loader = LoaderProcesses(count=2, ahead=1)
+def test_a_process_that_dies_is_replaced(plan: ShotPlan, loader: LoaderProcesses) -> None:
     loader(plan, 0)
-    workers = list(loader.batches._workers)  # type: ignore[union-attr]
-    os.kill(workers[0].pid, signal.SIGKILL)
-    time.sleep(0.2)  # nothing is raised here
-    with pytest.raises(OptionError, match=r"'workers': a loader process has ended .* use fewer of them"):
-        for step in range(1, 9):
-            loader(plan, step)
-    assert not any(worker.is_alive() for worker in workers)
+    assert loader.batches is not None
+    os.kill(loader.batches.members[0].process.pid or 0, signal.SIGKILL)
+    for step in range(1, 9):
+        assert_same(loader(plan, step), plan.load(step))
 
 
 def test_training_is_bitwise_the_same(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@
 #include "../../../kernels/math/rays.cuh"
 #include "../../../kernels/math/sh.cuh"
 #include "../../../kernels/math/ssim.cuh"
+#include "../../../kernels/math/travel.cuh"
 #include "../../../kernels/math/view_row.cuh"
 #include "rows.h"
 
@@ -105,6 +106,13 @@ NUREC_FN GaussianGrad<D> frame_backward(V mean, Q q, V s, V v, F const& d) {
 template <bool MOVING>
 NUREC_FN ResponseGrad<D> response_backward(F const& f, D opacity, Ray<D> const& ray, D d_alpha, D d_t) {
     return respond_backward(f, opacity, respond<MOVING>(f, opacity, ray), d_alpha, d_t);
+}
+
+// ---- travel
+
+NUREC_FN Response<D> response_of_travelled(F const& f, D opacity, Ray<D> const& a, Ray<D> const& b, Ray<D> const& ray) {
+    Travel<D> const along = travel_between(a, b);
+    return respond_along<true>(travelled(f, along), opacity, ray.d, place_on(along, ray));
 }
 
 // ---- moments
@@ -347,6 +355,9 @@ NUREC_EXPORT(make_frame_backward, frame_backward)
 NUREC_EXPORT(respond_still, respond<false, D>)
 NUREC_EXPORT(respond_moving, respond<true, D>)
 NUREC_EXPORT(respond_backward, response_backward<true>)
+
+NUREC_EXPORT(respond_at, respond_at<D>)
+NUREC_EXPORT(respond_travelled, response_of_travelled)
 
 NUREC_EXPORT(pass_alpha, passed<false>)
 NUREC_EXPORT(pass_alpha_and_t, passed<true>)
