@@ -78,10 +78,8 @@ class Watch:
 
 def _largest(tensors: list[Tensor]) -> Tensor:  # [tensors]
     """Largest magnitudes; NaN where there is one."""
-    if tensors[0].is_cuda:
-        return torch.stack(
-            torch._foreach_norm(tensors, ord=math.inf)
-        )  # one kernel for all; on a CPU it takes five times as long
+    if tensors[0].is_cuda:  # one kernel for all; on a CPU it takes five times as long
+        return torch.stack(torch._foreach_norm(tensors, ord=math.inf))
     return torch.stack([torch.maximum(found.max, -found.min) for found in (t.aminmax() for t in tensors)])
 
 
