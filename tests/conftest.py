@@ -40,7 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if item.path.relative_to(TESTS).parts[0] in NUMBERS and not item.get_closest_marker("slow"):
+        numbers = item.path.relative_to(TESTS).parts[0] in NUMBERS and "mutations" not in item.path.name  # of bytes
+        if numbers and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.portable)
     if not torch.cuda.is_available():
         for item in items:

@@ -94,7 +94,7 @@ __global__ void need_kernel(BundleParams p, BundleWork work, Hits hits, int64_t*
     needed[0] = larger(listed, enough);
 }
 
-__global__ void emit_kernel(BundleParams p, BundleWork work, Hits hits, Written out, int64_t room) {
+__global__ void emit_hits_kernel(BundleParams p, BundleWork work, Hits hits, Written out, int64_t room) {
     for_words(p, work, hits, [&](int64_t word, int64_t words, int64_t number) {
         int const lane = int(threadIdx.x) % 32;
         unsigned const bits = hits.bits[word];
@@ -135,7 +135,7 @@ Hits find_hits(BundleParams const& p, BundleWork const& work, int64_t words, int
 void list_hits(BundleParams const& p, BundleWork const& work, Hits const& hits, Entries const& out,
                Queue const& queue) {
     Written const written = unwritten(out.room, queue);
-    emit_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, hits, written, out.room);
+    emit_hits_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, hits, written, out.room);
     sort_into_lists(written, p.bundles.n, out, queue);
 }
 
