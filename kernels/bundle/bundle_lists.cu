@@ -5,13 +5,13 @@
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"
+#include "../common/warp.cuh"
 #include "../math/project.cuh"
 #include "bounds.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-constexpr unsigned WHOLE_WARP = ~0u;
 constexpr int BLOCKS = 2048;  // of warps that go through words
 
 __global__ void look_kernel(BundleParams p, BundleWork work, int64_t* counts) {
@@ -36,9 +36,9 @@ __device__ int64_t words_of(BundleParams const& p, BundleWork const& work, Hits 
 __global__ void own_kernel(BundleParams p, BundleWork work, Hits hits) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     int64_t const mine = i < p.v ? work.begins[i] : 0, mine_end = i < p.v ? work.begins[i + 1] : 0;
-    for (unsigned left = __ballot_sync(WHOLE_WARP, (mine + 31) / 32 * 32 < mine_end); left; left &= left - 1) {
+    for (unsigned left = __ballot_sync(ALL_LANES, (mine + 31) / 32 * 32 < mine_end); left; left &= left - 1) {
         int const lane = __ffs(int(left)) - 1;
-        int64_t const begin = __shfl_sync(WHOLE_WARP, mine, lane), end = __shfl_sync(WHOLE_WARP, mine_end, lane);
+        int64_t const begin = __shfl_sync(ALL_LANES, mine, lane), end = __shfl_sync(ALL_LANES, mine_end, lane);
         int64_t word = (begin + 31) / 32 + threadIdx.x % 32;
         for (; 32 * word < end && word < hits.words; word += 32) hits.owners[word] = uint32_t(i - threadIdx.x % 32 + lane);
     }
@@ -83,7 +83,7 @@ __global__ void test_kernel(BundleParams p, BundleWork work, Hits hits) {
     int64_t const all = work.begins[p.v];
     for_words(p, work, hits, [&](int64_t word, int64_t words, int64_t number) {
         bool const hit = number < all && may_meet(p, work, candidate_at(p, work, hits, words, number));
-        unsigned const bits = __ballot_sync(WHOLE_WARP, hit);
+        unsigned const bits = __ballot_sync(ALL_LANES, hit);
         if (threadIdx.x % 32 == 0) hits.bits[word] = bits;
     });
 }

@@ -3,13 +3,13 @@
 #include "../common/cells.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"
+#include "../common/warp.cuh"
 #include "params.h"
 
 namespace nurec::cuda {
 namespace {
 
 constexpr int AZIMUTH_BITS = 20;
-constexpr unsigned WHOLE_WARP = ~0u;
 
 __global__ void key_kernel(Cells cells, uint32_t* keys, uint32_t* numbers) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -66,11 +66,7 @@ __global__ void fill_kernel(Cells cells, int64_t n, uint32_t const* sorted, int 
     int64_t const ray = mine ? int64_t(sorted[place]) : -1;
     rays[i] = ray;
     float const azimuth = mine ? atan2f(cells.directions[3 * ray + 1], cells.directions[3 * ray]) : 0.f;
-    float least = mine ? azimuth : 1e30f, most = mine ? azimuth : -1e30f;
-    for (int step = 16; step > 0; step /= 2) {
-        least = smaller(least, __shfl_xor_sync(WHOLE_WARP, least, step));
-        most = larger(most, __shfl_xor_sync(WHOLE_WARP, most, step));
-    }
+    float const least = -warp_max(mine ? -azimuth : -1e30f), most = warp_max(mine ? azimuth : -1e30f);
     if (i % BUNDLE_RAYS == 0) azimuths[2 * bundle] = least, azimuths[2 * bundle + 1] = most;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over the 32 lanes of a warp, of one value or of several at once.
+// Sums and maxima over the 32 lanes of a warp, of one value or of several at once.
 #pragma once
 
 namespace nurec::cuda {
@@ -10,6 +10,12 @@ constexpr unsigned ALL_LANES = ~0u;
 __device__ inline float warp_sum(float a) {
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) a += __shfl_xor_sync(ALL_LANES, a, step);
+    return a;
+}
+
+__device__ inline float warp_max(float a) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) a = fmaxf(a, __shfl_xor_sync(ALL_LANES, a, step));
     return a;
 }
 

@@ -2,6 +2,7 @@
 // A warp's part of a list, and the rows of its Gaussians, staged by the warp for itself, 32 at a time.
 #pragma once
 
+#include "../common/warp.cuh"
 #include "../math/travel.cuh"
 #include "../render/rows.cuh"
 #include "params.h"
@@ -10,7 +11,6 @@ namespace nurec::cuda {
 
 constexpr int WARPS = 4;  // of a block; they share nothing
 constexpr int ROW_VECTORS = sizeof(Row) / 16;
-constexpr unsigned WHOLE_WARP = ~0u;
 
 struct Work {
     int64_t part, bundle, first;  // first: part of the bundle
@@ -45,30 +45,25 @@ __device__ inline float passed(RenderParams const& p, Parts const& all, Work con
     return T;
 }
 
-__device__ inline float most_of(float a) {
-    for (int step = 16; step > 0; step /= 2) a = larger(a, __shfl_xor_sync(WHOLE_WARP, a, step));
-    return a;
-}
-
 __device__ inline Vec3<float> from_lane(Vec3<float> a, int lane) {
-    return {__shfl_sync(WHOLE_WARP, a.x, lane), __shfl_sync(WHOLE_WARP, a.y, lane), __shfl_sync(WHOLE_WARP, a.z, lane)};
+    return {__shfl_sync(ALL_LANES, a.x, lane), __shfl_sync(ALL_LANES, a.y, lane), __shfl_sync(ALL_LANES, a.z, lane)};
 }
 
 __device__ inline Ray<float> from_lane(Ray<float> const& a, int lane) {
-    return {from_lane(a.d, lane), from_lane(a.r, lane), __shfl_sync(WHOLE_WARP, a.dt, lane)};
+    return {from_lane(a.d, lane), from_lane(a.r, lane), __shfl_sync(ALL_LANES, a.dt, lane)};
 }
 
 // Of the rays of a warp, one a lane, `there` where there is one: from the first to the one that is farthest in time or,
 // if all are taken at once, in space.
 __device__ inline Travel<float> travel_of(Ray<float> const& mine, bool there) {
     int const lane = int(threadIdx.x) % 32;
-    int const first = larger(__ffs(int(__ballot_sync(WHOLE_WARP, there))) - 1, 0);
+    int const first = larger(__ffs(int(__ballot_sync(ALL_LANES, there))) - 1, 0);
     Ray<float> const a = from_lane(mine, first);
     Vec3<float> const off = mine.r - a.r;
     float const late = there ? fabsf(mine.dt - a.dt) : 0.f, away = there ? dot(off, off) : 0.f;
-    float const latest = most_of(late), farthest = most_of(away);
+    float const latest = warp_max(late), farthest = warp_max(away);
     bool const last = there && (latest > 0 ? late == latest : away == farthest);
-    int const other = __ffs(int(__ballot_sync(WHOLE_WARP, last))) - 1;
+    int const other = __ffs(int(__ballot_sync(ALL_LANES, last))) - 1;
     return travel_between(a, from_lane(mine, other < 0 ? lane : other));
 }
 
@@ -81,7 +76,7 @@ __device__ inline void stage_rows(Row const* rows, int member, int n, Travel<flo
 #pragma unroll
     for (int q = 0; q < (MOST * ROW_VECTORS + 31) / 32; ++q) {
         int const vector = lane + 32 * q, k = vector / ROW_VECTORS;
-        int const whose = __shfl_sync(WHOLE_WARP, member, k % 32);
+        int const whose = __shfl_sync(ALL_LANES, member, k % 32);
         if (k < n) vectors[vector] = reinterpret_cast<float4 const*>(rows + whose)[vector % ROW_VECTORS];
     }
     __syncwarp();

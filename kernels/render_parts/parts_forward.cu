@@ -68,7 +68,7 @@ __device__ void for_rows(Row const* rows, Work const& w, Sight const& ray, Going
     int const lane = int(threadIdx.x) % 32;
     int64_t const* list = w.list;
     for (int left = w.n; left > 0; left -= 32, list += 32) {
-        if (!__any_sync(WHOLE_WARP, going())) return;
+        if (!__any_sync(ALL_LANES, going())) return;
         int const n = left < 32 ? left : 32;
         stage_rows<MOVING, 32>(rows, lane < n ? int(list[lane]) : 0, n, ray.along, batch.rows);
         int k = 0;

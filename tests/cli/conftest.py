@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from shell import FAST, Shell
+from shell import FAST, Shell, Train
 from strangers import save
 from tiny_capture import tiny_capture, tiny_state
 
@@ -19,7 +19,7 @@ from nurec_lite.training.step import step
 
 @pytest.fixture
 def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     yield Shell(monkeypatch, capsys)
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -29,6 +29,11 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
 def tiny_pack(tmp_path: Path) -> Path:
     write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")
     return tmp_path / "tiny.pack"
+
+
+@pytest.fixture
+def train(shell: Shell, tiny_pack: Path) -> Train:
+    return Train(tiny_pack, shell)
 
 
 @pytest.fixture

@@ -2,20 +2,12 @@
 """A run that turns wrong, from the command line: one sentence, the last good checkpoint, and what it had learned from."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import Train
+from shell import Train
 
 from nurec_lite.training.checkpoint import load_checkpoint
-
-
-@pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Train]:
-    verb = Train(tmp_path, monkeypatch, capsys)
-    yield verb
-    verb.close()
 
 
 @pytest.mark.parametrize(

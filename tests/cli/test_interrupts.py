@@ -18,6 +18,7 @@ from tiny_capture import ROOT, tiny_capture
 from nurec_lite.base.progress import StopWish
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.training.checkpoint import load_checkpoint
+from scripts.faults_child import session
 
 SMALL = ["model.points=400", "model.actor_points=20", "model.raised_points=60", "model.far_points=40",
          "train.lidar_rays=64", "train.seconds=null", "train.evaluate=false", "device=cpu"]  # fmt: skip
@@ -40,19 +41,6 @@ def start(pack: Path, out: Path, *arguments: str, limit: Callable[[], None] | No
     )  # fmt: skip
 
 
-def members(session: int) -> list[int]:
-    """Processes that still run in a session."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it ended meanwhile
-            continue
-        if int(fields[3]) == session and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
 def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     end = time.monotonic() + seconds
     while not condition():
@@ -69,7 +57,7 @@ def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(
     """The signal reaches the whole group, loader processes included, as from a keyboard."""
     running = start(pack, tmp_path, "train.steps=1000000", f"+opt={options}", "train.checkpoint_seconds=0.5")
     wait_for((tmp_path / "checkpoint.pt").exists)
-    loaders = len(members(running.pid)) - 1
+    loaders = len(session(running.pid)) - 1
     assert (loaders > 0) == (options == "workers"), (
         "no loader process is there to be orphaned, or one that nobody needs"
     )
@@ -80,7 +68,7 @@ def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(
     last = errors.strip().splitlines()[-1]
     assert last == f"error: stopped after step {step}; go on with train.resume={tmp_path / 'checkpoint.pt'}"
     assert "Traceback" not in errors
-    wait_for(lambda: not members(running.pid), 10)
+    wait_for(lambda: not session(running.pid), 10)
     assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
 
 
@@ -91,7 +79,7 @@ def test_a_killed_run_leaves_a_whole_checkpoint_and_no_process(pack: Path, tmp_p
     running.kill()
     running.communicate(timeout=60)
     load_checkpoint(tmp_path / "checkpoint.pt", "cpu")
-    wait_for(lambda: not members(running.pid), 30)
+    wait_for(lambda: not session(running.pid), 30)
 
 
 @pytest.mark.slow
@@ -144,7 +132,7 @@ def test_ctrl_c_where_nobody_reads_any_more(pack: Path, tmp_path: Path, pipe: st
     wait_for(checkpoint.exists)
     before = load_checkpoint(checkpoint, "cpu")["counters"]["step"]
     os.killpg(running.pid, signal.SIGINT)
-    wait_for(lambda: not members(running.pid), 30)
+    wait_for(lambda: not session(running.pid), 30)
     running.wait()
     assert load_checkpoint(checkpoint, "cpu")["counters"]["step"] > before
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
@@ -155,7 +143,7 @@ def test_two_requests_end_a_run_whose_loader_is_stopped(pack: Path, tmp_path: Pa
     """And save it: waiting for a batch changes nothing."""
     running = start(pack, tmp_path, "train.steps=1000000", "+opt=workers", "train.checkpoint_seconds=0.5")
     wait_for((tmp_path / "checkpoint.pt").exists)
-    for worker in set(members(running.pid)) - {running.pid}:
+    for worker in set(session(running.pid)) - {running.pid}:
         os.kill(worker, signal.SIGSTOP)
     begin = time.monotonic()
     running.terminate()
@@ -165,7 +153,7 @@ def test_two_requests_end_a_run_whose_loader_is_stopped(pack: Path, tmp_path: Pa
     assert running.returncode == 2 and time.monotonic() - begin < 40
     assert "Traceback" not in errors
     assert errors.strip().splitlines()[-1].startswith("error: stopped")
-    wait_for(lambda: not members(running.pid), 10)
+    wait_for(lambda: not session(running.pid), 10)
 
 
 def test_a_pair_of_signals_is_one_wish() -> None:

@@ -5,13 +5,13 @@ fail. In this process; tests/cli/test_interrupts.py has what needs one of its ow
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from command_line import Train
+from shell import Train
 
 import nurec_lite.train
 from nurec_lite.base import files
@@ -24,13 +24,6 @@ NO_GPU_MEMORY = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.
 NO_MEMORY = RuntimeError(
     "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes."
 )
-
-
-@pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Train]:
-    verb = Train(tmp_path, monkeypatch, capsys)
-    yield verb
-    verb.close()
 
 
 def before_step(monkeypatch: pytest.MonkeyPatch, what: Callable[[TrainState], None]) -> None:

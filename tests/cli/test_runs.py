@@ -4,12 +4,11 @@
 import json
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command_line import Train
 from omegaconf import OmegaConf
+from shell import Train
 from tiny_capture import tiny_state
 
 from nurec_lite.base.files import OutputError, remove_leftovers
@@ -17,13 +16,6 @@ from nurec_lite.base.lock import LOCK, FolderError, locked
 from nurec_lite.training import checkpoint as checkpoints
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import save
-
-
-@pytest.fixture
-def train(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Train]:
-    verb = Train(tmp_path, monkeypatch, capsys)
-    yield verb
-    verb.close()
 
 
 @pytest.fixture

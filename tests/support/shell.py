@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs verbs in this process, as a shell would, and says what a user sees; the fixture `shell` stands in tests/cli/conftest.py.
-
-from shell import Shell, assert_mendable, shell  # noqa: F401  a fixture
+"""Runs verbs in this process, as a shell would, and says what a user sees; the fixtures `shell` and `train` stand in tests/cli/conftest.py.
 
 def test_property(shell: Shell) -> None:
     assert_mendable(shell("train", "seed=-1"), r"seed is -1, but must lie between")
@@ -9,7 +7,8 @@ def test_property(shell: Shell) -> None:
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +31,7 @@ FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "t
 class Ended:
     code: int
     error: str  # what the process says on stderr
+    out: str = ""  # and on stdout
 
 
 @dataclass
@@ -50,12 +50,32 @@ class Shell:
         except SystemExit as end:
             code = end.code
         assert isinstance(code, int)
-        return Ended(code, self.capsys.readouterr().err)
+        told = self.capsys.readouterr()
+        return Ended(code, told.err, told.out)
+
+
+@dataclass
+class Train:
+    """Trains on a pack; of stderr the last line is told."""
+
+    pack: Path
+    shell: Shell
+
+    def __call__(self, *arguments: str) -> Ended:
+        fast = [argument for argument in FAST if not argument.startswith("train.steps=")]
+        ended = self.shell("train", "data=pack", f"data.root={self.pack}", *fast, *arguments)
+        assert "Traceback" not in ended.error
+        return replace(ended, error=(lines_of(ended.error) or [""])[-1])
+
+
+def lines_of(error: str) -> list[str]:
+    """Without progress bars."""
+    return [line for line in re.split(r"[\r\n]+", error) if line and "%" not in line[:4]]
 
 
 def assert_mendable(ended: Ended, pattern: str) -> None:
     assert ended.code == 2
-    said = [line for line in re.split(r"[\r\n]+", ended.error) if line and "%" not in line[:4]]  # less progress bars
+    said = lines_of(ended.error)
     assert len(said) == 1 and said[0].startswith("error: ") and ended.error.endswith(said[0] + "\n"), ended.error
     assert re.search(pattern, ended.error), ended.error
     assert len(ended.error) < 600 and "Traceback" not in ended.error
