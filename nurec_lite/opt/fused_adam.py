@@ -25,7 +25,6 @@ from torch import Tensor
 from nurec_lite.base.transfer import upload
 from nurec_lite.native import ops
 from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.training.optim import schedule
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -45,8 +44,8 @@ class FusedAdam:
     touched_only: tuple[str, ...]  # parameters of which values without a gradient stay as they are
 
     def __call__(self, state: TrainState) -> None:
-        schedule(state.optimizer, state.config.lr, state.progress)
-        update(state.optimizer, state.failed, self.touched_only)
+        rates = None if state.pace is None else state.pace[:-1]
+        update(state.optimizer, state.failed, self.touched_only, rates)
         state.optimizer.zero_grad(set_to_none=True)
 
 
@@ -55,17 +54,23 @@ def update(
     optimizer: torch.optim.Adam,  # one parameter a group
     failed: Tensor | None = None,  # [] not 0: nothing changes
     touched_only: tuple[str, ...] = (),  # as above
+    rates: Tensor | None = None,  # [groups] float32, on the device; None: those of the groups are copied there
 ) -> None:
     """optimizer.step(), of the parameters that have a gradient; the state is that of torch."""
-    groups = [group for group in optimizer.param_groups if group["params"][0].grad is not None]
-    if not groups:
+    places = [k for k, group in enumerate(optimizer.param_groups) if group["params"][0].grad is not None]
+    if not places:
         return
+    groups = [optimizer.param_groups[k] for k in places]
     parameters = [group["params"][0] for group in groups]
+    if rates is None:
+        rates = upload(
+            torch.tensor([g["lr"] for g in optimizer.param_groups], dtype=torch.float32), parameters[0].device
+        )
+    asked = rates if len(places) == len(rates) else torch.stack([rates[k] for k in places])
     kept = [_moments(optimizer, parameter) for parameter in parameters]
-    rates = upload(torch.tensor([group["lr"] for group in groups], dtype=torch.float32), parameters[0].device)
     torch.ops.nurec_lite.adam(
         parameters, [p.grad for p in parameters], *([k[name] for k in kept] for name in ("exp_avg", "exp_avg_sq", "step")),
-        rates, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
+        asked, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
     )  # fmt: skip
 
 

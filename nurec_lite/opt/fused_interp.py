@@ -69,6 +69,11 @@ class FusedCollect:
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         return tuple(self._parted(local, *own) for own in by_query)
 
+    def known(self, scene: Scene) -> int | None:
+        """Gaussians of the background, by which sizes of what it makes follow; None while they are coming."""
+        self._remember(scene)
+        return None if self._coming is not None else self._still
+
     def _parted(
         self,
         local: Mapping[str, Tensor],

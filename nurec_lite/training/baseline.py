@@ -18,7 +18,7 @@ from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.training.density import add_noise, by_node, relocate
 from nurec_lite.training.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
-from nurec_lite.training.optim import means_rate, replace_gaussians, schedule
+from nurec_lite.training.optim import means_rate, replace_gaussians, set_rates
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import AnyView, Room, Stages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
@@ -69,7 +69,8 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
     images = [stages.image_loss(seen, target, weights.ssim) for seen, target in pairs]
     terms = {"image": mean(images)} if images else {}
-    sweeps = [lidar_loss(r, shot.sweep) for r, shot in zip(rendered.returns, shots.sweeps, strict=True)]
+    rays = zip(rendered.returns, shots.sweeps, strict=True)
+    sweeps = [lidar_loss(returns, shot.sweep, shot.counted) for returns, shot in rays]
     terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
     activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated
     terms |= regularisers(activated["opacities"], activated["scales"])
@@ -81,9 +82,17 @@ def reduce(state: TrainState) -> None:
     """One process has nothing to add up."""
 
 
+def schedule(stages: Stages, state: TrainState) -> None:
+    """Rates of the present progress; noise fades as the means' rate does."""
+    lr = state.config.lr
+    set_rates(state.optimizer, lr, state.progress)
+    noise = state.config.density.noise * means_rate(lr, state.progress) / lr.means
+    numbers = [*(group["lr"] for group in state.optimizer.param_groups), noise]
+    state.pace = stages.upload(torch.tensor(numbers, dtype=torch.float32), state.device)
+
+
 def optimize(state: TrainState) -> None:
-    """One update of every parameter, at the rates of the present progress."""
-    schedule(state.optimizer, state.config.lr, state.progress)
+    """One update of every parameter, at the rates of its group."""
     with _unless(state.failed, state.optimizer):
         state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)
@@ -103,8 +112,17 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
         del optimizer.found_inf  # type: ignore[attr-defined]
 
 
+def noise(state: TrainState) -> None:
+    """After the update, in every step."""
+    assert state.pace is not None
+    if state.config.density.noise > 0:
+        amount = state.pace[-1]
+        lasting = amount if state.failed is None else amount * (1 - state.failed)  # a step that failed changes nothing
+        add_noise(state.scene.gaussians, lasting, state.generator)
+
+
 def density(stages: Stages, state: TrainState) -> None:
-    """After the update: relocation and growth now and then, noise at every step, fading as the means' rate does."""
+    """After the update: relocation and growth, now and then."""
     config, g = state.config.density, state.scene.gaussians
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
@@ -112,10 +130,6 @@ def density(stages: Stages, state: TrainState) -> None:
         moved = stages.relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
         if moved is not None:
             replace_gaussians(state.scene, state.optimizer, by_node(moved))
-    if config.noise > 0:
-        fade = means_rate(state.config.lr, state.progress) / state.config.lr.means
-        lasting = 1.0 if state.failed is None else 1 - state.failed  # a step that failed changes nothing
-        add_noise(g, config.noise * fade * lasting, state.generator)
 
 
 def _pixels(state: TrainState) -> Tensor:
@@ -132,9 +146,9 @@ def settle(stages: Stages, state: TrainState) -> None:
 def reference_stages(device: str = "cpu") -> Stages:
     """All of these, in plain torch."""
     return Stages(
-        next_batch=next_batch, upload=upload, place=place, feed=feed,
+        next_batch=next_batch, upload=upload, place=place, feed=feed, schedule=schedule,
         activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
-        image_loss=image_loss, loss=loss, reduce=reduce, optimize=optimize, learn=learn,
+        image_loss=image_loss, loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
         relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,
     )  # fmt: skip

@@ -67,22 +67,25 @@ def image_loss(
 def lidar_loss(
     returns: LidarReturns,  # of R rays
     sweep: Sweep,  # the same R rays, on the same device
+    counted: Tensor | None = None,  # [R] bool, rays that count; None: all
 ) -> dict[str, Tensor]:  # scalars `range` in metres, `intensity`, `drop`
-    """L1 of expected range and of intensity over the rays that returned, and cross entropy of the ray drop over all rays."""
+    """L1 of expected range and of intensity over the rays that returned, and cross entropy of the ray drop over all rays that count."""
     return {
         "range": _masked_mean((returns.distance - sweep.ranges).abs(), sweep.returned),
         "intensity": _masked_mean((returns.intensity - sweep.intensities).abs(), sweep.returned),
-        "drop": drop_loss(returns.drop, sweep.returned),
+        "drop": drop_loss(returns.drop, sweep.returned, counted),
     }
 
 
 def drop_loss(
     drop: Tensor,  # [R] probability that nothing returns
     returned: Tensor,  # [R] bool
+    counted: Tensor | None = None,  # [R] bool, rays that count; None: all
 ) -> Tensor:  # scalar
     """Binary cross entropy with the target 1 where nothing returned."""
     p = drop.clamp(_PROBABILITY_EPS, 1 - _PROBABILITY_EPS)
-    return -torch.where(returned, 1 - p, p).log().sum() / max(len(drop), 1)
+    surprise = -torch.where(returned, 1 - p, p).log()
+    return surprise.sum() / max(len(drop), 1) if counted is None else _masked_mean(surprise, counted)
 
 
 def regularisers(

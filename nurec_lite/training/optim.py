@@ -23,7 +23,7 @@ def means_rate(lr: LearningRates, progress: float) -> float:
     return lr.means * lr.means_decay**progress
 
 
-def schedule(optimizer: torch.optim.Adam, lr: LearningRates, progress: float) -> None:
+def set_rates(optimizer: torch.optim.Adam, lr: LearningRates, progress: float) -> None:
     """Sets every group's rate for a point of the run, 0 to 1."""
     for group in optimizer.param_groups:
         name = group["name"]

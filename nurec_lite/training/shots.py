@@ -39,6 +39,8 @@ class SweepShot:
     index: int  # into Capture.sweeps
     sweep: Sweep
     view: LidarView  # of the same rays
+    # [R] bool; None: all rays count. The others fill up: they are copies of rays, say nothing of what returned, and no loss counts them
+    counted: Tensor | None = None
 
 
 @dataclass(frozen=True)

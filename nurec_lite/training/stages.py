@@ -5,7 +5,7 @@
 the plan that compiled stages carry. Nothing inside the step asks which options are on.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class Stages:
     upload: Callable[[Tensor, torch.device], Tensor]  # one tensor, from the host to the device
     place: Callable[["Stages", TrainState, Shots], Shots]  # what was decoded, to the device
     feed: Callable[["Stages", TrainState], Shots]  # the two together
+    schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
     activate: Callable[[Gaussians], Mapping[str, Tensor]]  # by the names of WorldGaussians
     interpolate: Callable[[Tracks, Tensor], TrackPoses]
@@ -53,12 +54,13 @@ class Stages:
     loss: Callable[["Stages", TrainState, Shots, Rendered], tuple[Tensor, dict[str, Tensor]]]  # all terms, weighted
     reduce: Callable[[TrainState], None]  # gradients and `failed`, over the processes that train together
     optimize: Callable[[TrainState], None]
+    noise: Callable[[TrainState], None]  # by which transparent Gaussians explore
     learn: Callable[["Stages", TrainState, Shots], StepResult]  # all of these
     # density
     relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter)
     density: Callable[["Stages", TrainState], None]
     # around them
-    attempt: Callable[["Stages", TrainState, Shots], StepResult]  # learn, then density: what can be done again
+    attempt: Callable[["Stages", TrainState, Shots], StepResult]  # schedule, learn, density: what can be done again
     settle: Callable[
         ["Stages", TrainState], None
     ]  # the loop calls it before it looks at the state, saves or measures it
@@ -68,6 +70,8 @@ class Stages:
     bind: Callable[[RenderPlan], Mapping[str, Callable]] | None = None  # the compiled stages of a plan
     claims: Mapping[str, str] = field(default_factory=dict)  # stage, or plan.FIELD -> the option that changed it
     wrapped: frozenset[str] = frozenset()  # stages that something stands around
+    # what of the host's knowledge decides what stages launch, beside sizes; None: it is still changing
+    knowledge: tuple[Callable[[Scene], Hashable | None], ...] = ()
     closers: tuple[Callable[[], None], ...] = ()  # end what stages have started, such as loader processes
 
     def swap(self, option: str, **stages: Callable) -> "Stages":
@@ -79,7 +83,8 @@ class Stages:
                 )
         self._refuse_wrapped(option, stages)
         new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
-        return replace(self, closers=self.closers + _closers(stages), **new)
+        knowledge = self.knowledge + tuple(stage.known for stage in stages.values() if hasattr(stage, "known"))
+        return replace(self, knowledge=knowledge, closers=self.closers + _closers(stages), **new)
 
     def planned(self, option: str, **fields: Any) -> "Stages":
         """Sets fields of the plan that compiled stages carry; two options that claim the same field are an error that names both."""

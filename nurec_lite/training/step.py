@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training step, written once with the stages of a record: feed, learn, density.
+"""The training step, written once with the stages of a record: feed, schedule, learn, density.
 
     shots  = stages.feed(stages, state)             next_batch, then place
-    result = stages.learn(stages, state, shots)     gather, render, loss, backward, reduce, optimize
+    stages.schedule(stages, state)                  rates of the step
+    result = stages.learn(stages, state, shots)     gather, render, loss, backward, reduce, optimize, noise
     stages.density(stages, state)
 
 Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
@@ -33,6 +34,7 @@ def step(stages: Stages, state: TrainState) -> StepResult:
 
 def attempt(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """What can be done again with the same shots."""
+    stages.schedule(stages, state)
     result = stages.learn(stages, state, shots)
     with span("density"):
         stages.density(stages, state)
@@ -58,6 +60,8 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     stages.reduce(state)
     with span("optimize"):
         stages.optimize(state)
+    with span("noise"):
+        stages.noise(state)
     told = {name: term.detach() for name, term in terms.items()}
     errors = _square_errors(rendered)
     return StepResult(told, mean(errors) if errors else None, state.failed, rendered.lists)

@@ -257,6 +257,7 @@ def test_updates_of_a_step_with_relocations_are_torch_s() -> None:
         generator = torch.Generator().manual_seed(number)
         for state, optimize in ((ours, fused_adam.FusedAdam(())), (plain, baseline.optimize)):
             state.progress = number / 6
+            baseline.schedule(baseline.reference_stages(), state)
             drawn = torch.Generator().manual_seed(number)
             for parameter in state.scene.parameters().values():
                 parameter.grad = torch.empty_like(parameter).normal_(generator=drawn)

@@ -11,7 +11,7 @@ from tiny_capture import tiny_scene
 from nurec_lite.config import LearningRates
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.optim import make_optimizer, means_rate, schedule
+from nurec_lite.training.optim import make_optimizer, means_rate, set_rates
 
 LR = LearningRates(sky=0.05, decay=0.2, means=2e-3, means_decay=0.01)
 
@@ -47,7 +47,7 @@ def test_every_rate_belongs_to_a_parameter() -> None:
 @pytest.mark.parametrize("progress", [0.0, 0.25, 0.5, 1.0])
 def test_rates_fall_exponentially(progress: float) -> None:
     optimizer = make_optimizer(tiny_scene(), LR)
-    schedule(optimizer, LR, progress)
+    set_rates(optimizer, LR, progress)
     for name, rate in rates(optimizer).items():
         decay = LR.means_decay if name == "means" else LR.decay
         assert rate == pytest.approx(getattr(LR, name) * math.exp(progress * math.log(decay)))
@@ -57,7 +57,7 @@ def test_rates_fall_exponentially(progress: float) -> None:
 def test_a_schedule_does_not_accumulate() -> None:
     optimizer = make_optimizer(tiny_scene(), LR)
     for progress in (0.9, 0.3, 0.3):
-        schedule(optimizer, LR, progress)
+        set_rates(optimizer, LR, progress)
     assert rates(optimizer)["sky"] == pytest.approx(LR.sky * LR.decay**0.3)
 
 
@@ -68,11 +68,11 @@ def test_two_steps_by_hand() -> None:
     sky = scene.sky
     start = sky.detach().clone()
     sky.grad = torch.full_like(sky, 2.0)
-    schedule(optimizer, LR, 0.0)
+    set_rates(optimizer, LR, 0.0)
     optimizer.step()  # m = 0.2, v = 0.004: m / 0.1 = 2, sqrt(v / 0.001) = 2
     torch.testing.assert_close(sky.detach(), start - 0.05, rtol=0, atol=1e-6)
     sky.grad = torch.full_like(sky, -1.0)
-    schedule(optimizer, LR, 0.5)
+    set_rates(optimizer, LR, 0.5)
     optimizer.step()  # m = 0.08, v = 0.004996: m / 0.19 = 0.421053, sqrt(v / 0.001999) = 1.580900
     rate = 0.05 * math.sqrt(0.2)
     torch.testing.assert_close(sky.detach(), start - 0.05 - rate * 0.421053 / 1.580900, rtol=0, atol=2e-6)
@@ -94,7 +94,7 @@ def test_parameters_may_have_no_rows() -> None:
     for p in scene.parameters().values():
         p.grad = torch.ones_like(p)
     optimizer.step()
-    schedule(optimizer, LR, 0.5)
+    set_rates(optimizer, LR, 0.5)
     optimizer.step()
     assert all(p.isfinite().all() for p in scene.parameters().values())
     again = make_optimizer(trackless(), LR)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the option cuda_graph gains: whole steps of `+opt=all` without it and with it, relocation included.
+
+    python benchmarks/opt/bench_cuda_graph.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
+
+Arguments are those of nurec_lite.train. Both sets start from the same state and train on the same shots, in one process; they take turns,
+every other round in the opposite order. A round is timed as a whole, from an idle GPU to an idle GPU: `wall` is its time by the host's
+clock, `host` the part until the last step was queued. Before the rounds both sets take the same few steps, and their losses are compared:
+where a loss differs by more than the tolerance, nothing is timed.
+"""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import argparse
+import sys
+from statistics import median
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from benchmarks.common.reporting import conditions, reported
+from benchmarks.opt.bench_collect_once import Variant, variants
+from benchmarks.opt.bench_no_sync import round_of
+from nurec_lite.base.paths import resource
+from nurec_lite.config import Config
+from nurec_lite.training.history import Row
+from nurec_lite.training.loop import one_step
+
+OPTION = "cuda_graph"
+
+
+def below(kind: str = "cuda") -> tuple[str, ...]:
+    """The options of `+opt=all` without this one."""
+    listed = OmegaConf.load(resource("conf/opt/all.yaml"))["all"][kind]
+    return tuple(name for name in listed if name != OPTION)
+
+
+def losses(variant: Variant, steps: int) -> Row:
+    """Running means of all terms after these steps."""
+    for _ in range(steps):
+        one_step(variant.stages, variant.state, variant.begin)
+    variant.stages.settle(variant.stages, variant.state)
+    variant.state.history.read()
+    return variant.state.history.rows[-1]
+
+
+def largest_difference(one: Row, other: Row) -> float:
+    """Relative, of the terms."""
+    names = set(one) - {"step", "seconds", "gaussians"}
+    return max(abs(one[name] - other[name]) / max(abs(one[name]), 1e-9) for name in names)
+
+
+def figures(variant: Variant, rounds: list[dict[str, float]]) -> dict[str, Any]:
+    found: dict[str, Any] = {name: median(r[name] for r in rounds) for name in ("wall_ms", "host_ms")}
+    option = variant.stages.learn
+    counts = {name: getattr(option, name, 0) for name in ("launched", "recorded")}
+    return found | counts | {"rounds": rounds}
+
+
+def bench(
+    config: Config, args: argparse.Namespace, sets_of: tuple[tuple[str, ...], ...] | None = None
+) -> dict[str, Any]:
+    sets = variants(config, sets_of or (below(), (*below(), OPTION)))
+    rounds: dict[str, list[dict[str, float]]] = {variant.name: [] for variant in sets}
+    try:
+        for variant in sets:
+            variant.state.progress = args.progress
+        difference = largest_difference(*(losses(variant, args.warmup) for variant in sets))
+        assert difference <= args.tolerance, f"losses differ by {difference:.2%} after {args.warmup} steps"
+        for turn in range(args.rounds):
+            for variant in sets if turn % 2 == 0 else reversed(sets):
+                rounds[variant.name].append(round_of(variant, args.steps))
+    finally:
+        for variant in sets:
+            variant.stages.close()
+    return conditions("opt/bench_cuda_graph", config, sets[0].state, args) | {
+        "rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "progress": args.progress,
+        "largest_difference": difference, "gaussians": [len(v.state.scene.gaussians) for v in sets],
+        "sets": {v.name: figures(v, rounds[v.name]) for v in sets},
+    }  # fmt: skip
+
+
+def table(report: dict[str, Any]) -> str:
+    lines = [f"{report['capture']}, {report['environment']['device']}, {report['gaussians'][0]} Gaussians"]
+    lines.append(f"{'options':40} {'wall ms':>9} {'host ms':>9} {'launched':>9} {'recorded':>9}")
+    for name, f in report["sets"].items():
+        lines.append(f"{name[-40:]:40} {f['wall_ms']:9.2f} {f['host_ms']:9.2f} {f['launched']:9} {f['recorded']:9}")
+    return "\n".join([*lines, f"losses differ by {report['largest_difference']:.2%} at most"])
+
+
+def main(arguments: list[str]) -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--rounds", type=int, default=4, help="of both sets (%(default)s)")
+    p.add_argument("--steps", type=int, default=200, help="of a round (%(default)s)")
+    p.add_argument("--warmup", type=int, default=50, help="steps of each set before all rounds (%(default)s)")
+    p.add_argument("--progress", type=float, default=0.5, help="of the run, with relocation (%(default)s)")
+    p.add_argument("--tolerance", type=float, default=0.02, help="of losses, relative (%(default)s)")
+    print(table(reported(p, arguments, bench)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work of the GPU that is recorded once, as a CUDA graph, and then launched as one."""
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, TypeVar
+
+import torch
+
+from nurec_lite.base.ranges import switch
+
+T = TypeVar("T")
+
+
+class Recorder:
+    """Records on a device, always into the same memory: recordings are launched one after another, never at the same time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # a recording needs one of its own
+        self._pool: Any = torch.cuda.graph_pool_handle()
+        self._holder = self.record(lambda: torch.zeros(1, device=device), ())  # of the memory, between other recordings
+
+    def record(
+        self,
+        work: Callable[[], T],  # queues it; nothing of it is done yet
+        generators: Sequence[torch.Generator],  # of the device, from which the work draws; they go on at every launch
+    ) -> "Recording[T]":
+        """Whatever tensors the work reads must stay where they are for as long as the recording is launched. RuntimeError where work
+        waits for the device or cannot be recorded for another reason."""
+        graph, before = torch.cuda.CUDAGraph(), [generator.clone_state() for generator in generators]
+        for generator in generators:
+            graph.register_generator_state(generator)
+        try:
+            return Recording(graph, self._recorded(graph, work))
+        except RuntimeError:
+            for generator, state in zip(generators, before, strict=True):
+                generator.graphsafe_set_state(state)  # it would take itself for one that is being recorded
+            raise
+
+    def _recorded(self, graph: torch.cuda.CUDAGraph, work: Callable[[], T]) -> T:
+        with _undisturbed(), torch.cuda.stream(self._stream):
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                return work()
+            finally:
+                graph.capture_end()
+
+
+class Recording(Generic[T]):
+    """What was recorded, and what it leaves."""
+
+    def __init__(self, graph: Any, made: T) -> None:
+        self._graph, self._made = graph, made
+
+    def launch(self) -> T:
+        """What the work returned; its tensors hold the figures of the last launch."""
+        self._graph.replay()
+        return self._made
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Neither the garbage collector, which may give graphs back, nor ranges, whose events would become part of the recording."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        with switch():
+            yield
+    finally:
+        if collects:
+            gc.enable()

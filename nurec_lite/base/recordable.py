@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether work of the GPU can be recorded as a graph: what in it would wait, read on the host, copy what the host may change, or take
+memory that is not the recording's."""
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+_HOST_READS = (
+    "_local_scalar_dense",
+    "nonzero",
+    "masked_select",
+    "is_nonzero",
+    "equal",
+    "bincount",
+    "unique_consecutive",
+    "_unique2",
+)
+_COPIES = ("_to_copy", "copy_")
+_OWN = "nurec_lite"
+
+
+class Findings(TorchDispatchMode):
+    """Sees every operation on tensors, those of the backward pass as well."""
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.kind = device.type
+        self.found: dict[str, None] = {}  # sentences, each once
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        what = _unsafe(func.overloadpacket.__name__, args, out, self.kind)
+        if what is not None:
+            self.found.setdefault(f"{what} ({func.overloadpacket.__name__}, {_place()})")
+        return out
+
+
+def _unsafe(
+    name: str,
+    args: tuple,
+    out: Any,
+    kind: str,  # of the device whose work it is
+) -> str | None:
+    """What forbids an operation, in words."""
+    if name in _HOST_READS and any(_lies_on(value, kind) for value in args):
+        return "the host reads a number and waits for it"
+    if name == "index" and any(_lies_on(i, kind) and i.dtype is torch.bool for i in args[1]):
+        return "the host reads how many a mask holds"
+    if name == "_pin_memory":
+        return "page-locked memory is taken"
+    if name in _COPIES:
+        return _unsafe_copy(*((args[1], args[0]) if name == "copy_" else (args[0], out)))
+    return None
+
+
+def _unsafe_copy(source: Tensor, target: Tensor) -> str | None:
+    if source.device == target.device or not source.numel():
+        return None
+    if source.is_cuda:
+        return "the host gets numbers of the device"
+    return "a copy from the host would be that of the recording for ever"
+
+
+def _lies_on(value: Any, kind: str) -> bool:
+    return isinstance(value, Tensor) and value.device.type == kind
+
+
+def _place() -> str:
+    """The innermost line of the package; operations of the backward pass have none."""
+    frames = [
+        f for f in traceback.extract_stack() if f"/{_OWN}/" in f.filename and not f.filename.endswith("recordable.py")
+    ]
+    return f"{frames[-1].filename.split(f'/{_OWN}/')[-1]}:{frames[-1].lineno}" if frames else "in the backward pass"
+
+
+@contextmanager
+def looked_at(device: torch.device) -> Iterator[list[str]]:
+    """What is unsafe in the work of the block, in sentences; the list is filled when the block ends. Operators of our own are not looked
+    into: those that wait end a recording with an error."""
+    told: list[str] = []
+    with Findings(device) as mode:
+        yield told
+    told.extend(mode.found)

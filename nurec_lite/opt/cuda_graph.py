@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""cuda_graph: a whole step, from the scene to its update, is recorded once and launched as one CUDA graph.
+
+Idea: a step is hundreds of kernels, most of them shorter than the host takes to launch one; so the GPU waits for the host. Here the host
+launches `learn` of a step (collect, render, loss, backward, optimizer, noise) as one graph. What changes from step to step lies in memory
+at fixed places: shots with their views, the rates, whether a step failed. Sizes are the key of a graph: a camera's image, room for rays,
+room for lists, the Gaussians of the background. The first step of a key runs as without the option and is looked at: if something in it
+cannot be recorded, a list says what, and steps go on without a graph. The second is recorded. Sweeps differ by some rays from one another;
+a few sizes do for all, and places that are left repeat rays that no loss counts.
+Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with CUDA Graphs, 2021).
+Gain: not measured yet.
+Limits: on a GPU alone. Relocation, reading of losses and checkpoints stay outside; after a relocation, whose tensors are new ones, the
+step is recorded again. The recording holds memory of its own beside that of steps without it. Needs no_sync, since the host may not wait
+in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same kernels, whose sums have some more zeros.
+"""
+
+import logging
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.base.recordable import looked_at
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.standing import Standing, copy_all, room_for_rays
+from nurec_lite.training.state import StepResult, TrainState
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
+MOST = 16  # recordings that are kept
+log = logging.getLogger("nurec_lite")
+Learn = Callable[[Stages, TrainState, Shots], StepResult]
+Key = tuple[
+    Hashable, tuple[int, ...], Hashable, Hashable
+]  # sensors, rooms for rays, knowledge of the host, rooms for lists
+
+
+def unavailable(stages: Stages) -> str | None:
+    return None if stages.device == "cuda" else "it records work of a GPU; use device=cuda"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A step of some sizes."""
+
+    standing: Standing
+    recording: Recording[StepResult]
+
+
+class CudaGraph:
+    """Stands around `learn`."""
+
+    def __init__(self) -> None:
+        self.launched = 0  # steps, of all
+        self.recorded = 0  # times
+        self._learn: Learn | None = None
+        self._off = False  # something cannot be recorded
+        self._recorder: Recorder | None = None
+        self._seen: set[Hashable] = set()  # sensors of which a step has run, by which all that is made once is there
+        self._records: dict[Key, Recorded] = {}  # by key, the least recently used first
+        self._store: tuple[Any, ...] = ()  # tensors that recordings update
+        self._rays: dict[str, list[int]] = {}  # rooms for rays, by lidar
+        self._pace = self._failed = torch.zeros(())  # where recordings read these
+
+    def around(self, inner: Learn) -> "CudaGraph":
+        self._learn = inner
+        return self
+
+    def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        assert self._learn is not None
+        key = None if self._off else self._key(stages, state, shots)
+        if key is None:
+            return self._learn(stages, state, shots)
+        if key[0] not in self._seen:
+            self._seen.add(key[0])
+            return self._first(stages, state, shots)
+        if key not in self._records and not self._record(key, stages, state, shots):
+            return self._learn(stages, state, shots)
+        return self._launch(key, state, shots)
+
+    def close(self) -> None:
+        """Gives the recordings' memory back."""
+        self._records.clear()
+        self._recorder, self._store = None, ()
+
+    def _key(self, stages: Stages, state: TrainState, shots: Shots) -> Key | None:
+        """All by which the step's launches may differ from those of another; None: the host does not know yet."""
+        store = stored(state)
+        if len(store) != len(self._store) or any(a is not b for a, b in zip(store, self._store, strict=True)):
+            self._records.clear()
+            self._store = store
+        known = tuple(knows(state.scene) for knows in stages.knowledge)
+        rooms = tuple(stages.room(view) for view in shots.views)
+        if state.failed is None or state.pace is None or None in known or None in rooms:
+            return None
+        images = tuple((shot.camera, tuple(shot.image.shape)) for shot in shots.images)
+        lidars = tuple(shot.view.lidar.name for shot in shots.sweeps)
+        rays = tuple(self._room(shot.view.lidar.name, len(shot.sweep)) for shot in shots.sweeps)
+        return (images, lidars), rays, known, rooms
+
+    def _room(self, lidar: str, rays: int) -> int:
+        known = self._rays.setdefault(lidar, [])
+        room = room_for_rays(rays, known)
+        if room not in known:
+            known.append(room)
+        return room
+
+    def _first(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        """As without the option; looks whether it can be recorded."""
+        assert self._learn is not None
+        with looked_at(state.device) as unsafe:
+            result = self._learn(stages, state, shots)
+        if unsafe:
+            self._off = True
+            log.warning("cuda_graph stands aside, since a step cannot be recorded: %s", "; ".join(unsafe))
+        return result
+
+    def _record(self, key: Key, stages: Stages, state: TrainState, shots: Shots) -> bool:
+        """Whether it could be done. Nothing is computed yet."""
+        assert state.pace is not None and state.failed is not None
+        if self._recorder is None:
+            self._recorder = Recorder(state.device)
+            self._pace, self._failed = torch.empty_like(state.pace), torch.empty_like(state.failed)
+        standing = Standing(shots, key[1])
+        try:
+            recording = self._recorder.record(lambda: self._work(stages, state, standing), (state.generator,))
+        except RuntimeError as error:
+            self._off = True
+            state.optimizer.zero_grad(set_to_none=True)
+            log.warning("cuda_graph stands aside, since a step could not be recorded: %s", str(error).splitlines()[0])
+            return False
+        self.recorded += 1
+        self._records[key] = Recorded(standing, recording)
+        if len(self._records) > MOST:
+            del self._records[next(iter(self._records))]
+        return True
+
+    def _work(self, stages: Stages, state: TrainState, standing: Standing) -> StepResult:
+        """The step, of what lies in the fixed places."""
+        assert self._learn is not None
+        inside = replace(state, pace=self._pace, failed=self._failed)
+        result = self._learn(stages, inside, standing.shots)
+        assert inside.failed is not None
+        self._failed.copy_(inside.failed)
+        return replace(result, failed=self._failed)
+
+    def _launch(self, key: Key, state: TrainState, shots: Shots) -> StepResult:
+        assert state.pace is not None and state.failed is not None
+        record = self._records[key] = self._records.pop(key)
+        pairs = [*record.standing.pairs(shots), (self._pace, state.pace)]
+        if state.failed is not self._failed:
+            pairs.append((self._failed, state.failed))
+        copy_all(iter(pairs))
+        state.failed = self._failed
+        self.launched += 1
+        return record.recording.launch()
+
+
+def stored(state: TrainState) -> tuple[Tensor | None, ...]:
+    """Tensors that a step updates where they are: parameters and their moments, and the Gaussians' nodes."""
+    found: list[Tensor | None] = [state.scene.gaussians.node]
+    for group in state.optimizer.param_groups:
+        (parameter,) = group["params"]
+        found += parameter, state.optimizer.state.get(parameter, {}).get("exp_avg")
+    return tuple(found)
+
+
+def apply(stages: Stages) -> Stages:
+    return stages.wrap(learn=CudaGraph().around)

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shots at fixed places in memory: work that was recorded with them learns from whatever is copied there."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.native.rooms import rounded_up
+from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.training.shots import Shots, SweepShot
+
+Pair = tuple[Tensor, Tensor]  # where to, and what
+AnyView = TypeVar("AnyView", CameraView, LidarView)
+_POSE = ("T_world_sensor_start", "T_world_sensor_end", "row", "middle")
+_RAYS = tuple(f.name for f in fields(Sweep))
+_VIEW_RAYS = ("directions", "fractions")
+FULL = 0.8  # of the places for rays, that a sweep must fill
+
+
+class Standing:
+    """Room for shots of the sizes of others."""
+
+    def __init__(
+        self,
+        like: Shots,
+        rays: Sequence[int],  # room of each sweep, not less than its rays
+    ) -> None:
+        images = tuple(replace(s, image=torch.empty_like(s.image), view=_posed(s.view)) for s in like.images)
+        self.shots = replace(like, images=images, sweeps=tuple(map(_roomy, like.sweeps, rays)))
+        most, device = max(rays, default=0), _device(like)
+        self._yes, self._no = (torch.full((most,), value, device=device) for value in (True, False))
+
+    def pairs(self, shots: Shots) -> Iterator[Pair]:
+        """All that is to be copied so that `self.shots` are these."""
+        for own, image in zip(self.shots.images, shots.images, strict=True):
+            yield own.image, image.image
+            yield from _poses(own.view, image.view)
+        for place, sweep in zip(self.shots.sweeps, shots.sweeps, strict=True):
+            yield from _poses(place.view, sweep.view)
+            yield from self._rays(place, sweep)
+
+    def _rays(self, own: SweepShot, shot: SweepShot) -> Iterator[Pair]:
+        """Places beyond the rays get copies of the first ones, which count for nothing."""
+        n, left = len(shot.sweep), len(own.sweep) - len(shot.sweep)
+        records = ((own.sweep, shot.sweep, _RAYS), (own.view, shot.view, _VIEW_RAYS))
+        for into, record, names in records:
+            for name in names:
+                place, values = getattr(into, name), getattr(record, name)
+                yield place[:n], values
+                yield place[n:], self._no[:left] if name == "returned" else values[:left]
+        assert own.counted is not None
+        yield own.counted[:n], self._yes[:n]
+        yield own.counted[n:], self._no[:left]
+
+
+def copy_all(pairs: Iterator[Pair]) -> None:
+    """As bytes, so that one kernel copies them all."""
+    flat = [(_bytes(into), _bytes(values)) for into, values in pairs if values.numel()]
+    torch._foreach_copy_([into for into, _ in flat], [values for _, values in flat])
+
+
+def _bytes(tensor: Tensor) -> Tensor:  # [n] uint8
+    return tensor.reshape(-1).view(torch.uint8)
+
+
+def room_for_rays(
+    n: int,
+    known: Sequence[int],  # rooms that there are, preferred
+) -> int:
+    """For which work is recorded: few sizes, and not much more than the rays."""
+    fitting = [room for room in known if n <= room <= n / FULL]
+    return min(fitting) if fitting else rounded_up(n)
+
+
+def _posed(view: AnyView) -> AnyView:
+    places: dict[str, Any] = {
+        name: torch.empty_like(getattr(view, name)) for name in _POSE if getattr(view, name) is not None
+    }
+    return replace(view, **places)
+
+
+def _poses(own: CameraView | LidarView, view: CameraView | LidarView) -> Iterator[Pair]:
+    for name in _POSE:
+        if getattr(own, name) is not None:
+            yield getattr(own, name), getattr(view, name)
+
+
+def _roomy(shot: SweepShot, rays: int) -> SweepShot:
+    def longer(values: Tensor) -> Tensor:
+        return values.new_empty((rays, *values.shape[1:]))
+
+    sweep = Sweep(**{name: longer(getattr(shot.sweep, name)) for name in _RAYS})
+    seen: dict[str, Any] = {name: longer(getattr(shot.view, name)) for name in _VIEW_RAYS}
+    return replace(shot, sweep=sweep, view=replace(_posed(shot.view), **seen), counted=longer(shot.sweep.returned))
+
+
+def _device(shots: Shots) -> torch.device:
+    return shots.views[0].T_world_sensor_start.device

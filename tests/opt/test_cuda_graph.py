@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `cuda_graph`: what it launches is the step without it, through relocations, failed steps and sweeps of any size. On a CPU
+a stand-in for the recorder does the work again at every launch, in the fixed places; on a GPU it is recorded."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_capture import tiny_capture, tiny_config, tiny_state
+from torch import Tensor
+
+from benchmarks.opt import bench_cuda_graph
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.options import parameters_of
+from nurec_lite.capture.pack import write_pack
+from nurec_lite.config import DensityConfig
+from nurec_lite.opt import cuda_graph
+from nurec_lite.opt.cuda_graph import CudaGraph
+from nurec_lite.opt.no_sync import NoSync
+from nurec_lite.training.loop import one_step
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.start import make_state
+from nurec_lite.training.state import TrainState
+
+BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim")
+CPU = torch.device("cpu")
+
+
+class Again:
+    """Stands in for Recording."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.launch = work
+
+
+class StandIn:
+    """Stands in for Recorder."""
+
+    def __init__(self, device: torch.device) -> None: ...
+
+    def record(self, work: Callable[[], Any], generators: Sequence[torch.Generator]) -> Again:
+        return Again(work)
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """On a CPU everything is the host's, so nothing is unsafe."""
+    monkeypatch.setattr(cuda_graph, "Recorder", StandIn)
+    monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)
+    monkeypatch.setattr(
+        "nurec_lite.base.recordable.Findings.__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {}))
+    )
+    yield
+
+
+def stages_of(*names: str, device: torch.device = CPU) -> Stages:
+    return build_stages({name: parameters_of(name) for name in (*BELOW, *names)}, base_stages("native", device))
+
+
+def own(stages: Stages) -> CudaGraph:
+    assert isinstance(stages.learn, CudaGraph)
+    return stages.learn
+
+
+def steps(stages: Stages, state: TrainState, n: int) -> None:
+    for _ in range(n):
+        state.progress = state.step / 20
+        one_step(stages, state, 0.0)
+    stages.settle(stages, state)
+
+
+def everything(state: TrainState) -> dict[str, Tensor]:
+    moments = {
+        f"{group['name']} {key}": value
+        for group in state.optimizer.param_groups
+        for key, value in state.optimizer.state[group["params"][0]].items()
+    }
+    return state.scene.parameters() | moments | {"node": state.scene.gaussians.node, "rng": state.generator.get_state()}
+
+
+def assert_close(a: TrainState, b: TrainState, rtol: float, atol: float) -> None:
+    mine, other = everything(a), everything(b)
+    assert mine.keys() == other.keys()
+    for name in mine:
+        torch.testing.assert_close(
+            mine[name], other[name], rtol=rtol, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
+        )
+
+
+# ---- what it is
+
+
+def test_it_stands_around_learn_and_names_what_it_needs() -> None:
+    with pytest.raises(OptionError, match="cannot run here: it records work of a GPU"):
+        stages_of("cuda_graph")
+    with pytest.raises(OptionError, match="requires 'no_sync'"):
+        build_stages({"cuda_graph": {}}, base_stages("native", CPU))
+
+
+# ---- the same step, from fixed places
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_steps_are_those_without_it() -> None:
+    """Through relocations, with growth, at steps 3, 7 and 11; rays that fill up change the order of sums alone."""
+    plain, graphed = tiny_state(), tiny_state()
+    stages = stages_of("cuda_graph")
+    steps(stages_of(), plain, 5)
+    steps(stages, graphed, 5)
+    assert_close(graphed, plain, 1e-4, 1e-6)
+    steps(stages, graphed, 7)
+    assert own(stages).launched >= 6 and own(stages).recorded >= 3
+    assert len(graphed.scene.gaussians) > len(tiny_state().scene.gaussians)
+    assert all(value.isfinite().all() for value in everything(graphed).values())
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_without_lidar() -> None:
+    plain, graphed = (
+        tiny_state(replace(tiny_config(), train=replace(tiny_config().train, lidar_rays=0))) for _ in "ab"
+    )
+    stages = stages_of("cuda_graph")
+    steps(stages_of(), plain, 6)
+    steps(stages, graphed, 6)
+    assert own(stages).launched >= 2
+    assert_close(graphed, plain, 0, 0)
+
+
+@pytest.mark.usefixtures("stand_in")
+@pytest.mark.parametrize("at", [{4}, {6, 7}, {5, 9}], ids=str)
+def test_too_little_room_changes_nothing(at: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lists that overflow within a graph make it a step in vain; it and those after it are done again."""
+    config = tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0))
+    plain, overflown = tiny_state(config), tiny_state(config)
+    steps(stages_of("cuda_graph"), plain, 12)
+    stages = stages_of("cuda_graph")
+    option = stages.settle.__self__  # type: ignore[attr-defined]
+    assert isinstance(option, NoSync)
+    cramp(option, at, monkeypatch)
+    steps(stages, overflown, 12)
+    assert option.redone >= len(at)
+    assert_close(overflown, plain, 1e-4, 1e-6)
+
+
+def cramp(option: NoSync, at: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the first try of these steps all lists have room for three entries."""
+    start, left = option._start, set(at)
+
+    def narrow(stages: Stages, state: TrainState, shots: Any) -> Any:
+        if state.step not in left:
+            return start(stages, state, shots)
+        left.discard(state.step)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(option.rooms, "of", lambda view: 3)
+            return start(stages, state, shots)
+
+    monkeypatch.setattr(option, "_start", narrow)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_step_is_recorded_once_for_all_that_have_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
+    stages = stages_of("cuda_graph")
+    monkeypatch.setattr(stages.settle.__self__.rooms, "of", lambda view: 4096)  # type: ignore[attr-defined]
+    steps(stages, state, 20)
+    keys = set(own(stages)._records)
+    assert own(stages).recorded == len(keys) <= 2 * len(state.plan.capture.cameras)  # in two sizes of sweeps at most
+    assert own(stages).launched >= 20 - 2 * len(keys)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_recordings_of_tensors_that_were_replaced_are_dropped() -> None:
+    state, stages = tiny_state(), stages_of("cuda_graph")
+    steps(stages, state, 7)
+    before = dict(own(stages)._records)
+    steps(stages, state, 4)
+    assert before and not set(map(id, before.values())) & set(map(id, own(stages)._records.values()))
+
+
+# ---- what cannot be recorded
+
+
+def test_what_cannot_be_recorded_is_listed_and_steps_go_on(
+    stand_in: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(cuda_graph, "Recorder", StandIn)
+    monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)
+    state, stages = tiny_state(), stages_of("cuda_graph")
+    waiting = replace(
+        stages, loss=lambda *args: (lambda found: (found[0] * float(found[0] > 0), found[1]))(inner(*args))
+    )
+    inner = stages.loss
+    with caplog.at_level("WARNING"):
+        steps(waiting, state, 6)
+    assert own(stages).launched == 0
+    assert (
+        "cuda_graph stands aside, since a step cannot be recorded: the host reads a number and waits for it"
+        in caplog.text
+    )
+    assert "_local_scalar_dense" in caplog.text
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_a_recording_that_fails_leaves_the_step(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(self: StandIn, work: Any, generators: Any) -> Again:
+        raise RuntimeError("operation not permitted when stream is capturing\nmore")
+
+    monkeypatch.setattr(StandIn, "record", fail)
+    plain, state, stages = tiny_state(), tiny_state(), stages_of("cuda_graph")
+    with caplog.at_level("WARNING"):
+        steps(stages, state, 6)
+    steps(stages_of(), plain, 6)
+    assert_close(state, plain, 0, 0)
+    assert caplog.text.count("could not be recorded: operation not permitted when stream is capturing") == 1
+
+
+# ---- on a GPU
+
+
+def gpu_state(rays: int = 128) -> TrainState:
+    config = tiny_config(device="cuda")
+    config = replace(config, train=replace(config.train, lidar_rays=rays))
+    return make_state(config, tiny_capture(), torch.device("cuda"))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("rays", [128, 0, 10**6])
+def test_replays_are_the_steps_without_it(rays: int) -> None:
+    """Sums of gradients by atomics come in any order: a step of Adam makes of a gradient near zero a difference of up to its rate. So most
+    values are compared closely, all by the losses."""
+    device = torch.device("cuda")
+    plain, graphed = gpu_state(rays), gpu_state(rays)
+    stages = stages_of("resident", "warp_cull", "tile_cull", "balanced_tiles", "cuda_graph", device=device)
+    without = stages_of("resident", "warp_cull", "tile_cull", "balanced_tiles", device=device)
+    try:
+        steps(without, plain, 10)
+        steps(stages, graphed, 10)
+        for name, value in plain.scene.parameters().items():
+            far = (graphed.scene.parameters()[name] - value).abs() > 1e-3 * value.abs() + 1e-4
+            assert far.float().mean() < 0.02, name
+        steps(stages, graphed, 20)
+        assert own(stages).launched >= 15
+        graphed.history.read()
+        assert graphed.history.rows and graphed.history.trouble() is None
+    finally:
+        stages.close()
+        without.close()
+
+
+@pytest.mark.gpu
+def test_random_numbers_go_on_from_launch_to_launch() -> None:
+    device = torch.device("cuda")
+    plain, graphed = gpu_state(), gpu_state()
+    stages, without = stages_of("cuda_graph", device=device), stages_of(device=device)
+    steps(without, plain, 3)
+    steps(stages, graphed, 3)
+    assert own(stages).launched >= 1
+    assert torch.equal(plain.generator.get_state(), graphed.generator.get_state())
+
+
+@pytest.mark.gpu
+def test_a_wait_in_a_step_is_listed(caplog: pytest.LogCaptureFixture) -> None:
+    stages, state = stages_of("cuda_graph", device=torch.device("cuda")), gpu_state()
+    inner = stages.loss
+    waiting = replace(
+        stages, loss=lambda *args: (lambda found: (found[0] * float(found[0] > 0), found[1]))(inner(*args))
+    )
+    with caplog.at_level("WARNING"):
+        steps(waiting, state, 4)
+    assert own(stages).launched == 0 and "the host reads a number" in caplog.text
+
+
+# ---- the benchmark
+
+
+def test_the_benchmark_compares_losses_first(stand_in: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = BELOW[:-1]
+    bench = partial(bench_cuda_graph.bench, sets_of=(names, (*names, "cuda_graph")))
+    monkeypatch.setattr(bench_cuda_graph, "bench", bench)
+    write_pack(tiny_capture(), tmp_path / "tiny.pack")
+    small = [
+        "model.points=300",
+        "model.actor_points=40",
+        "model.raised_points=50",
+        "model.far_points=20",
+        "model.sky_height=8",
+    ]
+    given = [
+        "data=pack",
+        f"data.root={tmp_path / 'tiny.pack'}",
+        "device=cpu",
+        *small,
+        "density.cap=560",
+        "train.steps=40",
+    ]
+    out = tmp_path / "out.json"
+    bench_cuda_graph.main([*given, "--rounds", "2", "--steps", "4", "--warmup", "4", "--out", str(out)])
+    found = json.loads(out.read_text())
+    one, other = found["sets"].values()
+    assert one["launched"] == 0 and other["launched"] > 0 and found["largest_difference"] < 0.02
+
+
+def test_the_benchmark_s_sets_are_those_of_all() -> None:
+    assert "no_sync" in bench_cuda_graph.below() and "cuda_graph" not in bench_cuda_graph.below()
