@@ -48,8 +48,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "count_pairs(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving) "
         "-> Tensor");
-    m.def("sh_colour(Tensor sh, Tensor directions) -> Tensor");
-    m.def("sh_colour_backward(Tensor sh, Tensor directions, Tensor d_colour) -> (Tensor d_sh, Tensor d_directions)");
+    // Coefficients in one array, or the first in `sh` and the others in `rest`; without those, `d_rest` is empty.
+    m.def("sh_colour(Tensor sh, Tensor? rest, Tensor directions) -> Tensor");
+    m.def(
+        "sh_colour_backward(Tensor sh, Tensor? rest, Tensor directions, Tensor d_colour) "
+        "-> (Tensor d_sh, Tensor d_rest, Tensor d_directions)");
     m.def("move_actors(Tensor[] actors) -> (Tensor means, Tensor quats, Tensor velocities, Tensor rotations)");
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "

@@ -3,18 +3,32 @@
 #pragma once
 
 #include "../common/device.h"
+#include "../math/vec.cuh"
 
 namespace nurec {
 
+// Coefficients [N, S, 3], as one array or as the first of each Gaussian and the rest. T: float, or float const.
+template <class T>
+struct Coefficients {
+    T* first;
+    T* rest;
+    int64_t first_stride, rest_stride;  // numbers from one Gaussian to the next
+
+    // Number c of 3 S of Gaussian i.
+    NUREC_FN T& at(int64_t i, int c) const {
+        return c < 3 ? first[first_stride * i + c] : rest[rest_stride * i + c - 3];
+    }
+};
+
 struct Harmonics {
-    int64_t n, s;             // s: 1, 4, 9 or 16
-    float const* sh;          // [N, S, 3]
+    int64_t n, s;  // s: 1, 4, 9 or 16
+    Coefficients<float const> sh;
     float const* directions;  // [N, 3] unit
 };
 
 struct HarmonicsGrads {
     float const* d_colour;  // [N, 3]
-    float* sh;
+    Coefficients<float> sh;
     float* directions;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread a Gaussian. A block's coefficients go through shared memory, whole rows of 128 bytes at a time: threads that
-// each read and wrote their own 192 bytes took five times as long.
+// One thread a Gaussian. A block's coefficients go through shared memory, whole rows of 128 bytes at a time: threads
+// that each read and wrote their own 192 bytes took five times as long.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
@@ -18,20 +18,25 @@ struct Rows {
 
     __device__ float* mine() { return numbers + STRIDE * threadIdx.x; }
 
-    // Calls function(number within the block, its place here) for consecutive numbers by consecutive threads.
-    template <class Function>
-    __device__ void for_each(int64_t n, Function const& function) {
-        int64_t const left = n - blockIdx.x * int64_t(GAUSSIANS);
+    // Calls function(coefficient, its place here) for consecutive numbers by consecutive threads.
+    template <class T, class Function>
+    __device__ void for_each(Coefficients<T> const& sh, int64_t n, Function const& function) {
+        int64_t const first = blockIdx.x * int64_t(GAUSSIANS), left = n - first;
         int const all = LENGTH * int(left < GAUSSIANS ? left : GAUSSIANS);
-        for (int k = int(threadIdx.x); k < all; k += GAUSSIANS) function(k, numbers[k / LENGTH * STRIDE + k % LENGTH]);
+        for (int k = int(threadIdx.x); k < all; k += GAUSSIANS)
+            function(sh.at(first + k / LENGTH, k % LENGTH), numbers[k / LENGTH * STRIDE + k % LENGTH]);
+    }
+
+    __device__ void read(Harmonics const& in) {
+        for_each(in.sh, in.n, [](float const& coefficient, float& place) { place = coefficient; });
     }
 };
 
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS) forward_kernel(Harmonics in, float* colour) {
     __shared__ Rows<S> rows;
-    int64_t const first = blockIdx.x * int64_t(GAUSSIANS), i = first + threadIdx.x;
-    rows.for_each(in.n, [&](int k, float& number) { number = in.sh[3 * S * first + k]; });
+    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    rows.read(in);
     __syncthreads();
     if (i < in.n) store3(colour, i, sh_colour<S>(rows.mine(), load3(in.directions, i)));
 }
@@ -39,15 +44,15 @@ __global__ void __launch_bounds__(GAUSSIANS) forward_kernel(Harmonics in, float*
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS) backward_kernel(Harmonics in, HarmonicsGrads d) {
     __shared__ Rows<S> rows;
-    int64_t const first = blockIdx.x * int64_t(GAUSSIANS), i = first + threadIdx.x;
-    rows.for_each(in.n, [&](int k, float& number) { number = in.sh[3 * S * first + k]; });
+    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    rows.read(in);
     __syncthreads();
     if (i < in.n) {
         float* const mine = rows.mine();  // each coefficient is read before its gradient takes its place
         store3(d.directions, i, sh_colour_backward<S>(mine, load3(in.directions, i), load3(d.d_colour, i), mine));
     }
     __syncthreads();
-    rows.for_each(in.n, [&](int k, float& number) { d.sh[3 * S * first + k] = number; });
+    rows.for_each(d.sh, in.n, [](float& gradient, float const& place) { gradient = place; });
 }
 
 unsigned blocks_of(int64_t n) {

@@ -16,17 +16,29 @@ void store(float* a, int64_t i, Vec3<float> v) {
 }
 
 template <int S>
+void read(Coefficients<float const> const& sh, int64_t i, float (&numbers)[3 * S]) {
+    for (int c = 0; c < 3 * S; ++c) numbers[c] = sh.at(i, c);
+}
+
+template <int S>
 void forward(Harmonics const& in, float* colour) {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.n; ++i) store(colour, i, sh_colour<S>(in.sh + 3 * S * i, load(in.directions, i)));
+    for (int64_t i = 0; i < in.n; ++i) {
+        float numbers[3 * S];
+        read<S>(in.sh, i, numbers);
+        store(colour, i, sh_colour<S>(numbers, load(in.directions, i)));
+    }
 }
 
 template <int S>
 void backward(Harmonics const& in, HarmonicsGrads const& d) {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.n; ++i)
-        store(d.directions, i,
-              sh_colour_backward<S>(in.sh + 3 * S * i, load(in.directions, i), load(d.d_colour, i), d.sh + 3 * S * i));
+    for (int64_t i = 0; i < in.n; ++i) {
+        float numbers[3 * S], gradients[3 * S];
+        read<S>(in.sh, i, numbers);
+        store(d.directions, i, sh_colour_backward<S>(numbers, load(in.directions, i), load(d.d_colour, i), gradients));
+        for (int c = 0; c < 3 * S; ++c) d.sh.at(i, c) = gradients[c];
+    }
 }
 
 }  // namespace

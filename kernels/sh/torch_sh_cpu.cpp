@@ -9,12 +9,13 @@ namespace {
 
 using at::Tensor;
 
-Tensor sh_colour(Tensor const& sh, Tensor const& directions) {
-    return sh_colour_by(&cpu::sh_forward, sh, directions);
+Tensor sh_colour(Tensor const& sh, MaybeTensor const& rest, Tensor const& directions) {
+    return sh_colour_by(&cpu::sh_forward, sh, rest, directions);
 }
 
-std::tuple<Tensor, Tensor> sh_colour_backward(Tensor const& sh, Tensor const& directions, Tensor const& d_colour) {
-    return sh_gradients_by(&cpu::sh_backward, sh, directions, d_colour);
+HarmonicsTensors sh_colour_backward(Tensor const& sh, MaybeTensor const& rest, Tensor const& directions,
+                                    Tensor const& d_colour) {
+    return sh_gradients_by(&cpu::sh_backward, sh, rest, directions, d_colour);
 }
 
 }  // namespace

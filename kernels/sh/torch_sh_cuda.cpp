@@ -10,22 +10,23 @@ namespace {
 
 using at::Tensor;
 
-Tensor sh_colour(Tensor const& sh, Tensor const& directions) {
+Tensor sh_colour(Tensor const& sh, MaybeTensor const& rest, Tensor const& directions) {
     Site site(sh.device());
     auto const launch = [&](Harmonics const& in, float* colour) {
         cuda::sh_forward(in, colour, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return sh_colour_by(launch, sh, directions);
+    return sh_colour_by(launch, sh, rest, directions);
 }
 
-std::tuple<Tensor, Tensor> sh_colour_backward(Tensor const& sh, Tensor const& directions, Tensor const& d_colour) {
+HarmonicsTensors sh_colour_backward(Tensor const& sh, MaybeTensor const& rest, Tensor const& directions,
+                                    Tensor const& d_colour) {
     Site site(sh.device());
     auto const launch = [&](Harmonics const& in, HarmonicsGrads const& d) {
         cuda::sh_backward(in, d, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return sh_gradients_by(launch, sh, directions, d_colour);
+    return sh_gradients_by(launch, sh, rest, directions, d_colour);
 }
 
 }  // namespace

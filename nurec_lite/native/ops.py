@@ -117,10 +117,13 @@ def _keep_inputs(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
-def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor]:
+def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+    sh, rest, directions = ctx.saved_tensors
     with span("sh_colour", within=BACKWARD):
-        d_sh, d_directions = torch.ops.nurec_lite.sh_colour_backward(*ctx.saved_tensors, d_colour.contiguous())
-    return d_sh, d_directions
+        d_sh, d_rest, d_directions = torch.ops.nurec_lite.sh_colour_backward(
+            sh, rest, directions, d_colour.contiguous()
+        )
+    return d_sh, None if rest is None else d_rest, d_directions
 
 
 def _keep_actors(ctx: Any, inputs: tuple[list[Tensor]], output: Any) -> None:
@@ -254,12 +257,18 @@ def _fake_count_pairs(
     return slots.new_empty(tiles, (n + 31) // 32, 4)
 
 
-def _fake_sh_colour(sh: Tensor, directions: Tensor) -> Tensor:
+def _fake_sh_colour(sh: Tensor, rest: Tensor | None, directions: Tensor) -> Tensor:
     return torch.empty_like(directions)
 
 
-def _fake_sh_colour_backward(sh: Tensor, directions: Tensor, d_colour: Tensor) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(sh), torch.empty_like(directions)
+def _fake_sh_colour_backward(
+    sh: Tensor, rest: Tensor | None, directions: Tensor, d_colour: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        torch.empty_like(sh),
+        sh.new_empty(0) if rest is None else torch.empty_like(rest),
+        torch.empty_like(directions),
+    )
 
 
 def _fake_move_actors(actors: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -107,7 +107,9 @@ def colour(
     gaussians: AnyGaussians,
     view: View,
 ) -> Tensor:  # [N, 3] at least 0
-    return torch.ops.nurec_lite.sh_colour(gaussians.sh, local_directions(gaussians, view.eye()))
+    g, towards = gaussians, local_directions(gaussians, view.eye())
+    bands = (g.sh0, g.sh_rest) if isinstance(g, PartedGaussians) else (g.sh, None)
+    return torch.ops.nurec_lite.sh_colour(*bands, towards)
 
 
 def rays(view: CameraView | LidarView) -> Rays:

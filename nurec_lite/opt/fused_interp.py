@@ -67,7 +67,8 @@ class FusedCollect:
         moved = torch.ops.nurec_lite.move_actors(ActorArrays(g.means[s:], g.quats[s:], starts, *keys, times))
         values = (*moved, present)
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
-        return tuple(self._parted(local, *own) for own in by_query)
+        harmonics = {"sh0": g.sh0, "sh_rest": g.sh_rest}
+        return tuple(self._parted({**local, **harmonics}, *own) for own in by_query)
 
     def known(self, scene: Scene) -> int | None:
         """Gaussians of the background, by which sizes of what it makes follow; None while they are coming."""
@@ -88,7 +89,7 @@ class FusedCollect:
         return PartedGaussians(
             still_means=local["means"][:s], still_quats=local["quats"][:s],
             means=means, quats=quats, velocities=velocities, frames=rotations.index_select(0, self._track),
-            scales=local["scales"], opacities=opacities, sh=local["sh"], lidar=local["lidar"],
+            scales=local["scales"], opacities=opacities, sh0=local["sh0"], sh_rest=local["sh_rest"], lidar=local["lidar"],
         )  # fmt: skip
 
     def _remember(self, scene: Scene) -> None:

@@ -47,7 +47,7 @@ def in_own_frame(scene: Scene, node: int) -> PlainGaussians:
     """An actor about the centre of its box, x forward, z up; the background as it is."""
     g = _rows(scene.gaussians, [node])
     local = activate(g)
-    return PlainGaussians(g.means, local["quats"], g.log_scales, g.opacity_logits, local["sh"])
+    return PlainGaussians(g.means, local["quats"], g.log_scales, g.opacity_logits, g.sh())
 
 
 @torch.no_grad()

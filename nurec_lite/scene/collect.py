@@ -33,6 +33,7 @@ def collect_at(
     tracks = scene.learned_tracks()
     poses = interpolate(tracks, times)
     local = activate(scene.gaussians) if local is None else local
+    local = {**local, "sh": scene.gaussians.sh()}
     return tuple(_at(local, scene.gaussians.node, poses, q) for q in range(len(times)))
 
 

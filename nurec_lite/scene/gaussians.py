@@ -31,6 +31,9 @@ class Gaussians:
     def __len__(self) -> int:
         return len(self.means)
 
+    def sh(self) -> Tensor:  # [N, S, 3] all bands, by copying
+        return torch.cat([self.sh0, self.sh_rest], dim=1)
+
     @staticmethod
     def trained() -> tuple[str, ...]:
         return tuple(f.name for f in fields(Gaussians) if f.name != "node")
@@ -76,11 +79,16 @@ class PartedGaussians:
     frames: Tensor  # [A, 4] unit, world from node
     scales: Tensor  # [N, 3] metres; of all, as everything below
     opacities: Tensor  # [N] 0 to 1
-    sh: Tensor  # [N, S_h, 3] in the axes of the node
+    sh0: Tensor  # [N, 1, 3] in the axes of the node
+    sh_rest: Tensor  # [N, S_h - 1, 3]
     lidar: Tensor  # [N, 2] intensity and ray-drop probability, 0 to 1
 
     def __len__(self) -> int:
         return len(self.scales)
+
+    @property
+    def sh(self) -> Tensor:  # [N, S_h, 3] all bands, by copying
+        return torch.cat([self.sh0, self.sh_rest], dim=1)
 
     def select(
         self,
@@ -90,7 +98,7 @@ class PartedGaussians:
         still = int((index < len(self.still_means)).sum())
         rows = dict.fromkeys(("still_means", "still_quats"), index[:still])
         rows |= dict.fromkeys(("means", "quats", "velocities", "frames"), index[still:] - len(self.still_means))
-        rows |= dict.fromkeys(("scales", "opacities", "sh", "lidar"), index)
+        rows |= dict.fromkeys(("scales", "opacities", "sh0", "sh_rest", "lidar"), index)
         return PartedGaussians(**{k: getattr(self, k).index_select(0, i) for k, i in rows.items()})
 
     def whole(self) -> WorldGaussians:
@@ -112,13 +120,12 @@ AnyGaussians = WorldGaussians | PartedGaussians  # what projection and renderers
 
 
 def activate(g: Gaussians) -> dict[str, Tensor]:
-    """Unit quaternions, scales = exp, opacities and lidar values = sigmoid; by the names of WorldGaussians."""
+    """Unit quaternions, scales = exp, opacities and lidar values = sigmoid; by the names of WorldGaussians. Harmonics are what they are."""
     return {
         "means": g.means,
         "quats": quat_normalize(g.quats),
         "scales": g.log_scales.exp(),
         "opacities": torch.sigmoid(g.opacity_logits),
-        "sh": torch.cat([g.sh0, g.sh_rest], dim=1),
         "lidar": torch.sigmoid(g.lidar_logits),
     }
 

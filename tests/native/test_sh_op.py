@@ -25,19 +25,26 @@ def inputs(n: int, s: int, device: str) -> tuple[Tensor, Tensor]:
     return torch.randn(n, s, 3).to(device), directions.to(device)
 
 
-def gradients(sh: Tensor, directions: Tensor, d_colour: Tensor, op: bool) -> list[Tensor]:
+def by_op(sh: Tensor, directions: Tensor, apart: bool = False) -> Tensor:
+    """`apart`: the first coefficients in an array of their own."""
+    bands = (sh[:, :1].contiguous(), sh[:, 1:].contiguous()) if apart else (sh, None)
+    return torch.ops.nurec_lite.sh_colour(*bands, directions)
+
+
+def gradients(sh: Tensor, directions: Tensor, d_colour: Tensor, op: bool, apart: bool = False) -> list[Tensor]:
     leaves = [sh.clone().requires_grad_(), directions.clone().requires_grad_()]
-    colour = torch.ops.nurec_lite.sh_colour(*leaves) if op else sh_colour(*leaves)
+    colour = by_op(*leaves, apart) if op else sh_colour(*leaves)
     return list(torch.autograd.grad(colour, leaves, d_colour, materialize_grads=True))
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("s", BANDS)
 @pytest.mark.parametrize("n", SIZES)
-def test_colours(n: int, s: int, device: str) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_colours(n: int, s: int, device: str, apart: bool) -> None:
     sh, directions = inputs(n, s, device)
     expected = sh_colour(sh.double(), directions.double())
-    found = torch.ops.nurec_lite.sh_colour(sh, directions)
+    found = by_op(sh, directions, apart)
     assert n < 31 or (found == 0).any()
     torch.testing.assert_close(found.double(), expected, atol=2e-6, rtol=1e-5)
 
@@ -45,10 +52,11 @@ def test_colours(n: int, s: int, device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("s", BANDS)
 @pytest.mark.parametrize("n", SIZES)
-def test_gradients(n: int, s: int, device: str) -> None:
+@pytest.mark.parametrize("apart", [False, True])
+def test_gradients(n: int, s: int, device: str, apart: bool) -> None:
     sh, directions = inputs(n, s, device)
     d_colour = torch.randn(n, 3, device=device)
-    found = gradients(sh, directions, d_colour, op=True)
+    found = gradients(sh, directions, d_colour, op=True, apart=apart)
     expected = gradients(sh.double(), directions.double(), d_colour.double(), op=False)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a.double(), b, atol=2e-5, rtol=1e-5)
@@ -69,7 +77,7 @@ def test_gradient_of_a_sum_and_of_a_part(device: str) -> None:
 def test_only_what_is_asked_for(device: str) -> None:
     sh, directions = inputs(7, 9, device)
     leaf = sh.requires_grad_()
-    (found,) = torch.autograd.grad(torch.ops.nurec_lite.sh_colour(leaf, directions).sum(), leaf)
+    (found,) = torch.autograd.grad(by_op(leaf, directions).sum(), leaf)
     torch.testing.assert_close(found, torch.autograd.grad(sh_colour(leaf, directions).sum(), leaf)[0])
 
 
@@ -78,18 +86,17 @@ def test_the_operator_is_a_whole_one(device: str) -> None:
     """Schema, fake kernel and gradient agree, also for torch.compile."""
     sh, directions = inputs(33, 16, device)
     op = torch.ops.nurec_lite.sh_colour.default
-    torch.library.opcheck(op, (sh.requires_grad_(), directions.requires_grad_()))
     backward = torch.ops.nurec_lite.sh_colour_backward.default
-    args = (sh.detach(), directions.detach(), torch.randn(33, 3, device=device))
-    torch.library.opcheck(backward, args)
+    for bands in ((sh, None), (sh[:, :1].contiguous(), sh[:, 1:].contiguous())):
+        leaves = [band if band is None else band.clone().requires_grad_() for band in bands]
+        torch.library.opcheck(op, (*leaves, directions.clone().requires_grad_()))
+        torch.library.opcheck(backward, (*bands, directions, torch.randn(33, 3, device=device)))
 
 
 def test_no_second_derivative() -> None:
     sh, directions = inputs(3, 4, "cpu")
     leaf = sh.requires_grad_()
-    (first,) = torch.autograd.grad(
-        torch.ops.nurec_lite.sh_colour(leaf, directions).square().sum(), leaf, create_graph=True
-    )
+    (first,) = torch.autograd.grad(by_op(leaf, directions).square().sum(), leaf, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivatives"):
         first.sum().backward()
 
@@ -109,4 +116,17 @@ def test_no_second_derivative() -> None:
 )
 def test_what_does_not_fit_is_refused(sh: Tensor, directions: Tensor, error: type[Exception], sentence: str) -> None:
     with pytest.raises(error, match=sentence):
-        torch.ops.nurec_lite.sh_colour(sh, directions)
+        torch.ops.nurec_lite.sh_colour(sh, None, directions)
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "sentence"),
+    [
+        (torch.zeros(5, 2, 3), torch.zeros(5, 2, 3), "sh has shape"),
+        (torch.zeros(5, 1, 3), torch.zeros(4, 3, 3), "rest has shape"),
+        (torch.zeros(5, 1, 3), torch.zeros(5, 4, 3), "sh has 5 coefficients"),
+    ],
+)
+def test_bands_apart_that_do_not_fit_are_refused(first: Tensor, rest: Tensor, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        torch.ops.nurec_lite.sh_colour(first, rest, torch.zeros(5, 3))

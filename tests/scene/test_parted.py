@@ -67,7 +67,8 @@ def two_parts() -> PartedGaussians:
         frames=half,
         scales=tensor([0.1, 0.2, 0.3], [0.4, 0.5, 0.6]),
         opacities=tensor(0.25, 0.75),
-        sh=tensor([0.0, 0, 0], [1.0, 1, 1])[:, None],
+        sh0=tensor([0.0, 0, 0], [1.0, 1, 1])[:, None],
+        sh_rest=torch.zeros(2, 0, 3),
         lidar=tensor([0.0, 1], [1.0, 0]),
     )
 
@@ -82,7 +83,8 @@ def test_both_parts_in_one() -> None:
     assert g.means.tolist() == [[1, 2, 3], [4, 5, 6]]
     assert g.quats.tolist() == g.frames.tolist() == [[1, 0, 0, 0], [0, 0, 0, 1]]
     assert g.velocities.tolist() == [[0, 0, 0], [7, 8, 9]]
-    assert all(getattr(g, name) is getattr(parts, name) for name in ("scales", "opacities", "sh", "lidar"))
+    assert all(getattr(g, name) is getattr(parts, name) for name in ("scales", "opacities", "lidar"))
+    assert g.sh.tolist() == [[[0, 0, 0]], [[1, 1, 1]]]
     assert g.whole() is g
 
 

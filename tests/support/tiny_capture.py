@@ -14,6 +14,7 @@ from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.config import Config, DensityConfig, ModelConfig, TrainConfig
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
+from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot
 from nurec_lite.training.state import TrainState
@@ -71,11 +72,15 @@ def tiny_scene() -> Scene:
 
 
 def tiny_state(config: Config | None = None) -> TrainState:
-    """As `nurec_lite.training.start.make_state` gives it for a fresh run."""
+    """As `nurec_lite.training.start.make_state` gives it for a fresh run, at the pace of the first step, so that parts of a step can be
+    called one by one."""
     config = config or tiny_config()
     scene, plan = tiny_scene(), ShotPlan(tiny_capture(), config.seed, config.train.lidar_rays)
     generator = torch.Generator().manual_seed(config.seed)
-    return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, torch.device("cpu"))
+    state = TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, torch.device("cpu"))
+    stages = reference_stages()
+    stages.schedule(stages, state)
+    return state
 
 
 def tiny_shots(

@@ -405,7 +405,9 @@ def test_noise_works_on_a_parameter_and_fades_with_the_rate_of_the_means() -> No
         with torch.no_grad():
             state.scene.gaussians.opacity_logits.fill_(-12.0)
         before = state.scene.gaussians.means.detach().clone()
-        adapt(state)
+        stages = reference_stages()
+        stages.schedule(stages, state)
+        stages.noise(state)
         steps.append((state.scene.gaussians.means.detach() - before).norm())
     assert steps[1] / steps[0] == pytest.approx(state.config.lr.means_decay, rel=0.01)
 
@@ -413,5 +415,5 @@ def test_noise_works_on_a_parameter_and_fades_with_the_rate_of_the_means() -> No
 def test_without_noise_nothing_moves() -> None:
     state = trained_a_bit(noise=0.0, start=2.0)
     before = state.scene.gaussians.means.detach().clone()
-    adapt(state)
+    reference_stages().noise(state)
     assert torch.equal(before, state.scene.gaussians.means)

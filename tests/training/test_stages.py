@@ -46,11 +46,11 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: who makes the record names every one."""
     design = (
-        "next_batch upload place feed activate interpolate collect gather room project tile render_camera render_lidar "
-        "image_loss loss reduce optimize learn relocate density attempt settle"
+        "next_batch upload place feed schedule activate interpolate collect gather room project tile render_camera render_lidar "
+        "image_loss loss reduce optimize noise learn relocate density attempt settle"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 22 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 24 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 
@@ -170,14 +170,14 @@ def test_what_stands_outside_is_closed_before_what_it_calls() -> None:
 def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
-    assert calls.pop("upload") == 5 + 11  # those of a sweep whose directions are the view's, too
+    assert calls.pop("upload") == 6 + 11  # those of a sweep whose directions are the view's, too
     assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", *APART)}
 
 
 def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
-    assert calls.pop("upload") == 5  # image, poses at start and end, time, row
+    assert calls.pop("upload") == 6  # image, poses at start and end, time, row; rates
     assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", *APART)}
 
 
