@@ -209,8 +209,24 @@ def _alone(path: Path) -> Iterator[int]:
             fcntl.flock(file, fcntl.LOCK_UN)  # also for what the compiler may have left running
 
 
+def binding_units(paths: list[Path]) -> dict[str, list[Path]]:
+    """Bindings are compiled together, by the name of the source that includes them: torch's headers take ten times as long as a binding."""
+    units: dict[str, list[Path]] = {}
+    for path in paths:
+        if kind_of(path) == "torch":
+            units.setdefault(f"bindings_{'cuda' if needs_nvcc(path) else 'cpu'}.cpp", []).append(path)
+    return units
+
+
+def write_units(units: dict[str, list[Path]], root: Path, folder: Path) -> None:
+    for name, paths in units.items():
+        text = "".join(f'#include "{root / path}"\n' for path in paths)
+        if not (folder / name).is_file() or (folder / name).read_text() != text:
+            (folder / name).write_text(text)
+
+
 def ninja_file(tools: Toolchain, target: Path) -> str:
-    """All commands, for ninja: one a source file, and the link."""
+    """All commands, for ninja: one a source file that is no binding, one for all bindings of a kind, and the link."""
     root, compiler = resource("kernels"), _quoted(tools.compiler)
     lines = [
         "rule cxx", f"  command = {compiler} $flags -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
@@ -220,7 +236,10 @@ def ninja_file(tools: Toolchain, target: Path) -> str:
         gencode = f"-gencode arch=compute_{tools.architecture},code=sm_{tools.architecture}"
         lines += ["rule nvcc", f"  command = {_quoted(tools.nvcc)} -ccbin {compiler} {gencode} $flags -c $in -o $out"]
     objects = []
-    for path in sources(tools):
+    for name, paths in binding_units(sources(tools)).items():
+        objects.append(f"{Path(name).stem}.o")
+        lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {_flags(tools, paths[0])}"]
+    for path in (path for path in sources(tools) if kind_of(path) != "torch"):
         objects.append(f"{path.parent.name}_{path.stem}.o")
         rule = "nvcc" if path.suffix == ".cu" else "cxx"
         lines += [f"build {objects[-1]}: {rule} {_escaped(root / path)}", f"  flags = {_flags(tools, path)}"]
@@ -260,9 +279,12 @@ def _link_flags(tools: Toolchain) -> str:
 def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     """In a folder of its own; the library takes its name when it is whole. Ninja keeps the lock, too: if this process is killed, the
     next one waits until ninja, which goes on, is done, and finds its work."""
-    n, temporary = len(sources(tools)) + 1, folder / f"{LIBRARY}.tmp"
+    temporary, units = folder / f"{LIBRARY}.tmp", binding_units(sources(tools))
+    write_units(units, resource("kernels"), folder)
+    commands = ninja_file(tools, temporary)
+    n = sum(line.startswith("build ") for line in commands.splitlines())
     _say(f"compiling the kernels, {n} steps (once; kept in {folder})")
-    (folder / "build.ninja").write_text(ninja_file(tools, temporary))
+    (folder / "build.ninja").write_text(commands)
     command = [tools.ninja, "-C", str(folder), *(["-j", os.environ["MAX_JOBS"]] if "MAX_JOBS" in os.environ else [])]
     environment = os.environ | _ENGLISH | {"NINJA_STATUS": "[%f/%t] "}
     log: list[str] = []

@@ -26,7 +26,14 @@ RENDER = ["", "/project", "/tile", "/gather", "/rays"]
 CAMERA = [f"step/render_camera{part}" for part in [*RENDER, "/colour", "/blend", "/sky"]]
 LIDAR = [f"step/render_lidar{part}" for part in [*RENDER, "/blend"]]
 PATHS = ["step", "step/next_batch", "step/place", *COLLECT, *COLLECT, *CAMERA, *LIDAR, "step/loss", "step/backward"]
-PATHS += ["step/backward/render", "step/backward/sh_colour", "step/optimize", "step/noise", "step/density", "step/report"]
+PATHS += [
+    "step/backward/render",
+    "step/backward/sh_colour",
+    "step/optimize",
+    "step/noise",
+    "step/density",
+    "step/report",
+]
 CALLS = Counter(PATHS) + Counter(["step/backward/render"])  # as of collecting: of the camera and of the lidar
 
 

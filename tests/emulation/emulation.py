@@ -90,6 +90,7 @@ def sources(kernels: Path) -> list[Path]:
 
 def _compiled(sources: list[Path], folder: Path) -> Path:
     target = folder / build.LIBRARY
+    build.write_units(build.binding_units(sources), folder, folder)
     (folder / "build.ninja").write_text(_ninja_file(sources, target))
     ran = subprocess.run([build.find_tools("").ninja, "-C", str(folder)], capture_output=True, text=True, check=False)
     if ran.returncode:
@@ -106,7 +107,11 @@ def _ninja_file(sources: list[Path], target: Path) -> str:
         "rule link", f"  command = {compiler} -shared $in -o $out.tmp $flags && mv $out.tmp $out",
     ]  # fmt: skip
     objects = []
-    for path in [*sources, *sorted((OWN / "runtime").glob("*.cpp"))]:
+    for name in build.binding_units(sources):
+        objects.append(f"{Path(name).stem}.o")
+        lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {FLAGS['torch']}"]
+    drivers = [path for path in sources if build.kind_of(path) != "torch"]
+    for path in [*drivers, *sorted((OWN / "runtime").glob("*.cpp"))]:
         objects.append(f"{path.parent.name}_{path.stem}.o")
         flags = FLAGS["runtime" if path.parent.parent == OWN else str(build.kind_of(path))]
         lines += [f"build {objects[-1]}: cxx {build._escaped(path)}", f"  flags = {flags}"]

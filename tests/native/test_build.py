@@ -77,7 +77,7 @@ def compiled(log: Path) -> list[str]:
 def test_it_is_built_and_kept(calls: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     first = library()
     assert first.parent.parent == tmp_path / "cache" and answer(first) == 42
-    assert compiled(calls) == ["first_one_cpu.o", "first_torch_two.o"]
+    assert compiled(calls) == ["bindings_cpu.o", "first_one_cpu.o"]
     said = capfd.readouterr().err
     assert f"compiling the kernels, 3 steps (once; kept in {first.parent})" in said and "kernels are compiled" in said
     start = time.perf_counter()
@@ -267,6 +267,7 @@ def test_with_nvcc_kernels_for_the_gpu_are_compiled_too(monkeypatch: pytest.Monk
     assert found.nvcc == str(nvcc) and found.cuda_home == tmp_path / "my cuda"
     assert [p.name for p in build.sources(found)] == ["one_cpu.cpp", "torch_two.cpp", "torch_two_cuda.cpp", "three.cu"]
     text = build.ninja_file(found, tmp_path / LIBRARY)
+    assert "build bindings_cuda.o: cxx bindings_cuda.cpp" in text
     assert "arch=compute_90,code=sm_90" in text and f"-isystem '{tmp_path}/my cuda/include'" in text
 
 
@@ -306,7 +307,7 @@ def test_what_is_half_built_is_no_library(calls: Path) -> None:
     (folder / f"{LIBRARY}.tmp").write_bytes(b"half")
     (folder / "first_one_cpu.o").write_bytes(b"half")
     (folder / "build.ninja").write_text("half")
-    assert answer(library()) == 42 and compiled(calls) == ["first_one_cpu.o", "first_torch_two.o"]
+    assert answer(library()) == 42 and compiled(calls) == ["bindings_cpu.o", "first_one_cpu.o"]
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -346,7 +347,7 @@ def test_two_processes_build_once(calls: Path) -> None:
     for other in others:
         other.join(30)
         assert other.exitcode == 0
-    assert compiled(calls) == ["first_one_cpu.o", "first_torch_two.o"]
+    assert compiled(calls) == ["bindings_cpu.o", "first_one_cpu.o"]
 
 
 def test_a_lock_that_nobody_holds_blocks_nothing(tmp_path: Path) -> None:
