@@ -14,11 +14,12 @@ from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
 from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, Lists, RayArrays
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
+from nurec_lite.native.torch_parts import torch_parts
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
-from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns, local_directions
+from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
 from nurec_lite.splat.tiles import PairList, camera_rays
 from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
@@ -105,11 +106,11 @@ def arrays_of(rays: Rays, pairs: PairList) -> tuple[RayArrays, Lists]:
 
 def colour(
     gaussians: AnyGaussians,
-    view: View,
+    directions: Tensor,  # [N, 3] unit
 ) -> Tensor:  # [N, 3] at least 0
-    g, towards = gaussians, local_directions(gaussians, view.eye())
+    g = gaussians
     bands = (g.sh0, g.sh_rest) if isinstance(g, PartedGaussians) else (g.sh, None)
-    return torch.ops.nurec_lite.sh_colour(*bands, towards)
+    return torch.ops.nurec_lite.sh_colour(*bands, directions)
 
 
 def rays(view: CameraView | LidarView) -> Rays:
@@ -131,7 +132,7 @@ def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:
     return directions, fractions[:1] if view.camera.shutter == "global" else fractions
 
 
-CPU_KERNELS = Kernels(colour, blend, rays=rays)
+CPU_KERNELS = Kernels(colour=colour, blend=blend, rays=rays)
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
 CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
 
@@ -141,7 +142,7 @@ def _kernels(gaussians: AnyGaussians) -> Kernels:
 
 
 def _planned(gaussians: AnyGaussians, plan: RenderPlan) -> Kernels:
-    return replace(_kernels(gaussians), blend=partial(blend, plan=plan))
+    return replace(_kernels(gaussians), blend=partial(blend, plan=plan), **torch_parts(plan.compiled))
 
 
 def render_camera(

@@ -50,8 +50,8 @@ def local_directions(
     return local
 
 
-def _colour(gaussians: AnyGaussians, view: View) -> Tensor:
-    return sh_colour(gaussians.sh, local_directions(gaussians, view.eye()))
+def _colour(gaussians: AnyGaussians, directions: Tensor) -> Tensor:
+    return sh_colour(gaussians.sh, directions)
 
 
 def _blend(gaussians: AnyGaussians, features: Tensor, rays: Rays, pairs: PairList, view: View) -> Blend:
@@ -71,7 +71,8 @@ def _listed(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, Pai
 class Kernels:
     """What a render leaves to the reference or to compiled code."""
 
-    colour: Callable[[AnyGaussians, View], Tensor] = _colour  # [N, 3] as the view sees them, at least 0
+    towards: Callable[[AnyGaussians, Tensor], Tensor] = local_directions
+    colour: Callable[[AnyGaussians, Tensor], Tensor] = _colour  # [N, 3] seen in these directions [N, 3], at least 0
     blend: Callable[[AnyGaussians, Tensor, Rays, PairList, Any], Blend] = (
         _blend  # features [N, C]; the last is the view
     )
@@ -79,6 +80,7 @@ class Kernels:
         _listed  # leaves only the Gaussians that some tile looks at, where that pays
     )
     rays: Callable[[Any], Rays] = _rays  # of the view
+    sky: Callable[[Tensor, Tensor], Tensor] = sample_sky
 
 
 REFERENCE = Kernels()
@@ -97,11 +99,11 @@ def render_camera(
     with span("rays"):
         rays = kernels.rays(view)
     with span("colour"):
-        colour = kernels.colour(gaussians, view)
+        colour = kernels.colour(gaussians, kernels.towards(gaussians, view.eye()))
     with span("blend"):
         out = kernels.blend(gaussians, colour, rays, pairs, view)
     with span("sky"):
-        image = out.features + out.transmittance[:, None] * sample_sky(sky, rays.directions)
+        image = out.features + out.transmittance[:, None] * kernels.sky(sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
     return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
 

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions of torch through torch.compile: what they queue on a GPU is a few kernels instead of one an operation."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import torch
+
+P = ParamSpec("P")
+T = TypeVar("T")
+BACKEND = "inductor"
+
+
+def compiled(function: Callable[P, T]) -> Callable[P, T]:
+    """Compiled at the first call, whole (an operation that the compiler cannot take is an error), once for all sizes. Without gradients
+    it is called as it is: who looks at a scene now and then would wait for another compilation."""
+    by_compiler: Callable[P, T] = torch.compile(function, fullgraph=True, dynamic=True, backend=BACKEND)
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        return by_compiler(*args, **kwargs) if torch.is_grad_enabled() else function(*args, **kwargs)
+
+    return call
