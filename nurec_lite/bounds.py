@@ -86,7 +86,7 @@ BOUNDS: dict[str, Bound] = {
     "data.poses.file": _TEXT, "data.tracks.file": _TEXT,
     "model.points": _COUNT, "model.actor_points": _COUNT, "model.raised_points": _COUNT, "model.far_points": _COUNT,
     "model.far_metres": Between(0, 1e5, above=True), "model.sh_degree": Between(0, 3), "model.sky_height": Between(1, 8192),
-    "model.opacity": Between(0, 1, above=True), "model.guessed_opacity": Between(0, 1, above=True),
+    "model.lidar_opacity": _FLAG, "model.opacity": Between(0, 1, above=True), "model.guessed_opacity": Between(0, 1, above=True),
     "model.thickness": Between(0, 100, above=True),
     "train.steps": Between(0, 10**9), "train.seconds": Between(0, 1e9), "train.lidar_rays": _COUNT,
     "train.checkpoint_seconds": Between(0, 1e9), "train.overwrite": _FLAG, "train.resume": _TEXT, "train.evaluate": _FLAG,
@@ -99,7 +99,7 @@ BOUNDS: dict[str, Bound] = {
     "density.cap": Between(1, 10**9), "density.growth": Between(1, 100), "density.footprint": _FLAG,
     "density.jitter": Between(0, 100), "density.noise": _RATE,
     "loss.image": _WEIGHT, "loss.ssim": _SHARE, "loss.range": _WEIGHT, "loss.intensity": _WEIGHT, "loss.drop": _WEIGHT,
-    "loss.opacity": _WEIGHT, "loss.scale": _WEIGHT, "loss.exposure": _WEIGHT,
+    "loss.opacity": _WEIGHT, "loss.tie": _WEIGHT, "loss.scale": _WEIGHT, "loss.exposure": _WEIGHT,
     # of the other verbs
     "checkpoint": _TEXT, "subset": OneOf(("test", "train", "all")),
     "sensors": _TEXT, "times": _TIME, "fps": Between(0.01, 1000), "shift": Between(-1e6, 1e6), "remove": _TEXT,

@@ -52,6 +52,7 @@ class ModelConfig:
     far_metres: float = 150.0  # how far they reach
     sh_degree: int = 1  # 0 to 3
     sky_height: int = 128  # rows of the environment map; it has twice as many columns
+    lidar_opacity: bool = True  # the lidar has an opacity of its own; false: it sees the camera's
     opacity: float = 0.5  # initial, of measured points
     guessed_opacity: float = 0.1  # initial, of raised and far points
     thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
@@ -68,7 +69,7 @@ class LearningRates:
     opacity_logits: float = 5e-2  # opacities
     sh0: float = 4e-2  # colour seen from anywhere
     sh_rest: float = 3e-3  # colour that depends on the direction
-    lidar_logits: float = 5e-2  # intensity and ray drop
+    lidar_logits: float = 5e-2  # intensity, ray drop and the lidar's opacity
     sky: float = 5e-2  # environment map
     track_translations: float = 1e-4  # metres, of actors
     track_quaternions: float = 2e-5  # rotations of actors
@@ -99,7 +100,8 @@ class LossWeights:
     range: float = 0.1  # a metre
     intensity: float = 0.1  # L1 on rays that returned
     drop: float = 0.05  # cross entropy of ray drop
-    opacity: float = 0.01  # mean opacity, which should fall where nothing needs it
+    opacity: float = 0.01  # mean opacity, which should fall where nothing needs it; of camera and lidar, added up
+    tie: float = 0.01  # mean difference of the camera's and the lidar's opacity, if model.lidar_opacity
     scale: float = 0.01  # a metre
     exposure: float = 0.01  # squares of log gain and offset
 

@@ -13,7 +13,7 @@ Limits: Gaussians of actors that are absent are not left out but transparent (op
 would need their number on the host. Class exact: the same formulas, single precision, rounded in another order.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -25,7 +25,7 @@ from nurec_lite.base.transfer import Arrival
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
 from nurec_lite.native import ops
 from nurec_lite.native.groups import ActorArrays
-from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate
+from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate, seen
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
@@ -56,6 +56,7 @@ class FusedCollect:
         times: Tensor,  # [Q] float64, seconds
         interpolate: Callable[[Tracks, Tensor], TrackPoses] | None = None,  # not used: the kernel does it
         local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
+        by_lidar: Sequence[bool] | None = None,  # [Q] whether a lidar looks at each time; None: cameras do
     ) -> tuple[PartedGaussians, ...]:  # Q
         self._remember(scene)
         g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
@@ -67,8 +68,9 @@ class FusedCollect:
         moved = torch.ops.nurec_lite.move_actors(ActorArrays(g.means[s:], g.quats[s:], starts, *keys, times))
         values = (*moved, present)
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
-        harmonics = {"sh0": g.sh0, "sh_rest": g.sh_rest}
-        return tuple(self._parted({**local, **harmonics}, *own) for own in by_query)
+        looks = [False] * len(times) if by_lidar is None else by_lidar
+        known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
+        return tuple(self._parted(seen(known, lidar), *own) for lidar, own in zip(looks, by_query, strict=True))
 
     def known(self, scene: Scene) -> int | None:
         """Gaussians of the background, by which sizes of what it makes follow; None while they are coming."""

@@ -14,7 +14,8 @@ from nurec_lite.report.parts import escaped, image, legend, section, swatch
 
 _TERMS = {
     "image": ("Image: L1 and SSIM", ""), "range": ("Range: L1", "m"), "intensity": ("Intensity: L1", ""),
-    "drop": ("Ray drop: cross entropy", ""), "opacity": ("Mean opacity", ""), "scale": ("Mean scale", "m"),
+    "drop": ("Ray drop: cross entropy", ""), "opacity": ("Mean opacity, of camera and lidar", ""),
+    "tie": ("Difference of both opacities", ""), "scale": ("Mean scale", "m"),
     "exposure": ("Exposure: squares of gain and offset", ""), "gaussians": ("Gaussians", ""),
 }  # fmt: skip
 _TIMES = ((600, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))  # up to so many seconds: the unit, and its length

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`collect_gaussian_parameters`: the Gaussians of the background and of every actor, in world space at one time or at several."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from nurec_lite.geometry.se3 import quat_multiply, quat_rotate
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
-from nurec_lite.scene.gaussians import BACKGROUND, WorldGaussians, activate
+from nurec_lite.scene.gaussians import BACKGROUND, WorldGaussians, activate, seen
 from nurec_lite.scene.scene import Scene
 
 
@@ -16,11 +16,12 @@ def collect_gaussian_parameters(
     scene: Scene,
     time: float,  # seconds
     interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate,
+    by_lidar: bool = False,  # whether a lidar looks at them
 ) -> WorldGaussians:
     """World-space Gaussians of the background and of every actor that exists at `time`: means and rotations moved by the actor's
     pose, velocities from its motion (v + w x (mean - centre)). Differentiable in the Gaussians and in the tracks' keyframes."""
     times = torch.tensor([time], dtype=torch.float64, device=scene.tracks.times.device)
-    return collect_at(scene, times, interpolate)[0]
+    return collect_at(scene, times, interpolate, by_lidar=(by_lidar,))[0]
 
 
 def collect_at(
@@ -28,13 +29,15 @@ def collect_at(
     times: Tensor,  # [Q] float64, seconds, on the device
     interpolate: Callable[[Tracks, Tensor], TrackPoses] = interpolate,
     local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
+    by_lidar: Sequence[bool] | None = None,  # [Q] whether a lidar looks at each time; None: cameras do
 ) -> tuple[WorldGaussians, ...]:  # Q
     """The same at several times: one interpolation, one activation."""
     tracks = scene.learned_tracks()
     poses = interpolate(tracks, times)
     local = activate(scene.gaussians) if local is None else local
     local = {**local, "sh": scene.gaussians.sh()}
-    return tuple(_at(local, scene.gaussians.node, poses, q) for q in range(len(times)))
+    looks = [False] * len(times) if by_lidar is None else by_lidar
+    return tuple(_at(seen(local, lidar), scene.gaussians.node, poses, q) for q, lidar in enumerate(looks))
 
 
 def _at(local: Mapping[str, Tensor], node: Tensor, poses: TrackPoses, query: int) -> WorldGaussians:

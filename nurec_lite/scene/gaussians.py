@@ -4,6 +4,7 @@
 Letters: N Gaussians, K tracks, S spherical-harmonic coefficients = (degree + 1)^2.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 import torch
@@ -12,20 +13,21 @@ from torch import Tensor
 from nurec_lite.geometry.se3 import quat_normalize
 
 BACKGROUND = 0  # node id; the node of track k is k + 1
+LIDAR_VALUES = 2  # that a lidar's ray blends: intensity and ray drop
 
 
 @dataclass
 class Gaussians:
     """Parameters of N Gaussians in the frame of their node (world for the background, the box frame for an actor), in the order of
-    their nodes."""
+    their nodes. Logits are before the sigmoid."""
 
     means: Tensor  # [N, 3] metres
     quats: Tensor  # [N, 4] any length, node from Gaussian
     log_scales: Tensor  # [N, 3] log metres
-    opacity_logits: Tensor  # [N]
+    opacity_logits: Tensor  # [N] for cameras, and for the lidar if it has none of its own
     sh0: Tensor  # [N, 1, 3] constant band of the colour
     sh_rest: Tensor  # [N, S - 1, 3] higher bands
-    lidar_logits: Tensor  # [N, 2] intensity and ray-drop probability before the sigmoid
+    lidar_logits: Tensor  # [N, 2] intensity, ray-drop probability; [N, 3]: and the lidar's own opacity
     node: Tensor  # [N] int64, not trained
 
     def __len__(self) -> int:
@@ -38,15 +40,23 @@ class Gaussians:
     def trained() -> tuple[str, ...]:
         return tuple(f.name for f in fields(Gaussians) if f.name != "node")
 
+    def all_opacity_logits(self) -> Tensor:  # [N, 1], or [N, 2]: the camera's, and the lidar's own
+        return torch.cat([self.opacity_logits[:, None], self.lidar_logits[:, LIDAR_VALUES:]], dim=1)
+
+    def greatest_opacity(self) -> Tensor:  # [N] 0 to 1
+        """Of the sensor to which a Gaussian is more opaque."""
+        own = self.lidar_logits[:, LIDAR_VALUES:].unbind(1)
+        return torch.sigmoid(torch.maximum(self.opacity_logits, *own) if own else self.opacity_logits)
+
 
 @dataclass(frozen=True)
 class WorldGaussians:
-    """Gaussians in world space at one time, activations applied."""
+    """Gaussians in world space at one time, activations applied, for one kind of sensor."""
 
     means: Tensor  # [N, 3] metres
     quats: Tensor  # [N, 4] unit
     scales: Tensor  # [N, 3] metres
-    opacities: Tensor  # [N] 0 to 1
+    opacities: Tensor  # [N] 0 to 1, for the sensor that looks
     sh: Tensor  # [N, S, 3] in the axes of `frames`
     frames: Tensor  # [N, 4] unit, world from node: view directions are turned back by it before the harmonics
     lidar: Tensor  # [N, 2] intensity and ray-drop probability, 0 to 1
@@ -78,7 +88,7 @@ class PartedGaussians:
     velocities: Tensor  # [A, 3] metres a second, turning of the actor included
     frames: Tensor  # [A, 4] unit, world from node
     scales: Tensor  # [N, 3] metres; of all, as everything below
-    opacities: Tensor  # [N] 0 to 1
+    opacities: Tensor  # [N] 0 to 1, for the sensor that looks
     sh0: Tensor  # [N, 1, 3] in the axes of the node
     sh_rest: Tensor  # [N, S_h - 1, 3]
     lidar: Tensor  # [N, 2] intensity and ray-drop probability, 0 to 1
@@ -120,14 +130,28 @@ AnyGaussians = WorldGaussians | PartedGaussians  # what projection and renderers
 
 
 def activate(g: Gaussians) -> dict[str, Tensor]:
-    """Unit quaternions, scales = exp, opacities and lidar values = sigmoid; by the names of WorldGaussians. Harmonics are what they are."""
+    """Unit quaternions, scales = exp, opacities and lidar values = sigmoid; by the names of WorldGaussians, and `lidar_opacities` [N],
+    the very tensor `opacities` where the lidar has none of its own. Harmonics are what they are."""
+    opacities = torch.sigmoid(g.opacity_logits)
+    lidar, own = g.lidar_logits.split([LIDAR_VALUES, g.lidar_logits.shape[1] - LIDAR_VALUES], dim=1)
     return {
         "means": g.means,
         "quats": quat_normalize(g.quats),
         "scales": g.log_scales.exp(),
-        "opacities": torch.sigmoid(g.opacity_logits),
-        "lidar": torch.sigmoid(g.lidar_logits),
+        "opacities": opacities,
+        "lidar": torch.sigmoid(lidar),
+        "lidar_opacities": torch.sigmoid(own[:, 0]) if own.shape[1] else opacities,
     }
+
+
+def seen(
+    activated: Mapping[str, Tensor],  # as `activate` gives it
+    by_lidar: bool,  # or by a camera
+) -> dict[str, Tensor]:
+    """By the names of WorldGaussians, with the opacities that this kind of sensor sees."""
+    values = dict(activated)
+    lidar_opacities = values.pop("lidar_opacities")
+    return values | {"opacities": lidar_opacities} if by_lidar else values
 
 
 def log_odds(

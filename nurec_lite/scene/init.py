@@ -161,14 +161,16 @@ def _disks(points: Points, config: ModelConfig, opacity: float) -> Gaussians:
     near = torch.from_numpy(distances.reshape(len(xyz), k)[:, 1:4]).mean(1) if k > 1 else torch.full((len(xyz),), 0.1)
     scales = 0.6 * near.clamp(0.01, 4.0)[:, None] * torch.tensor([config.thickness, 1.0, 1.0], dtype=torch.float64)
     n, rest = len(points), (config.sh_degree + 1) ** 2 - 1
+    opacities = torch.full((n,), opacity)
+    lidar = [points.intensity.clamp(0.02, 0.98), torch.full((n,), 0.02), *([opacities] if config.lidar_opacity else [])]
     return Gaussians(
         means=points.xyz.float(),
         quats=matrix_to_quat(axes).float(),
         log_scales=scales.float().log(),
-        opacity_logits=log_odds(torch.full((n,), opacity)),
+        opacity_logits=log_odds(opacities),
         sh0=((points.colour - 0.5) / DEGREE_0)[:, None],
         sh_rest=torch.zeros(n, rest, 3),
-        lidar_logits=log_odds(torch.stack([points.intensity.clamp(0.02, 0.98), torch.full((n,), 0.02)], dim=-1)),
+        lidar_logits=log_odds(torch.stack(lidar, dim=-1)),
         node=points.node,
     )
 

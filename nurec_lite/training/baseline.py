@@ -16,6 +16,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
+from nurec_lite.splat.views import LidarView
 from nurec_lite.training.density import add_noise, by_node, relocate
 from nurec_lite.training.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
 from nurec_lite.training.optim import means_rate, replace_gaussians, set_rates
@@ -52,10 +53,11 @@ def collected(
     views: Sequence[AnyView],
     activated: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
 ) -> tuple[AnyGaussians, ...]:
-    """The Gaussians in world space in the middle of each view, by one call of `collect`."""
+    """The Gaussians in world space in the middle of each view, as its sensor sees them, by one call of `collect`."""
     times = torch.stack([view.moment() for view in views])
+    by_lidar = [isinstance(view, LidarView) for view in views]
     with span("collect"):
-        return stages.collect(scene, times, in_span("interpolate", stages.interpolate), activated)
+        return stages.collect(scene, times, in_span("interpolate", stages.interpolate), activated, by_lidar)
 
 
 def room(view: AnyView) -> Room:
@@ -73,7 +75,7 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
     sweeps = [lidar_loss(returns, shot.sweep, shot.counted) for returns, shot in rays]
     terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
     activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated
-    terms |= regularisers(activated["opacities"], activated["scales"])
+    terms |= regularisers(*(activated[name] for name in ("opacities", "lidar_opacities", "scales")))
     terms["exposure"] = exposure_regulariser(scene.exposure)
     return weighted_sum(terms, weights), terms
 

@@ -16,7 +16,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import written
 from nurec_lite.config import Config, to_dict
 from nurec_lite.geometry.tracks import Tracks
-from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.schema import SchemaError, check_content
 from nurec_lite.training.torch_file import TorchFileError, read_torch_file
@@ -79,6 +79,7 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
         check_content(content)
     except SchemaError as error:
         raise CheckpointError(f"{path} holds what no training leaves: {error}; use another checkpoint") from error
+    content["config"].setdefault("model", {}).setdefault("lidar_opacity", False)  # older files: one for both sensors
     return content | {part: _moved(content[part], device) for part in ("scene", "optimizer")}
 
 
@@ -102,6 +103,31 @@ def scene_from_dict(content: dict[str, Any]) -> Scene:
     rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
     x, y, z = content.get("origin", (0.0, 0.0, 0.0))  # older files have none
     return Scene(gaussians=gaussians, tracks=tracks, origin=(x, y, z), **rest)
+
+
+def with_lidar_opacity(content: dict[str, Any]) -> dict[str, Any]:
+    """A checkpoint whose lidar has an opacity of its own: where it has none, one that starts as the camera's. Adam's moments of it are the
+    camera's, too: they tell how large its gradients are, while zeros would let the first updates be three times as long as any."""
+    parameters, state = content["scene"]["parameters"], content["optimizer"]["state"]
+    if parameters["lidar_logits"].shape[1] > LIDAR_VALUES:
+        return content
+    camera, lidar = (list(parameters).index(name) for name in ("opacity_logits", "lidar_logits"))
+    joined = {"lidar_logits": _beside(parameters["lidar_logits"], parameters["opacity_logits"])}
+    moments = dict(state.get(lidar, {}))
+    for name in ("exp_avg", "exp_avg_sq") if moments else ():
+        known = state[camera][name] if camera in state else torch.zeros_like(parameters["opacity_logits"])
+        moments[name] = _beside(moments[name], known)
+    return content | {
+        "scene": content["scene"] | {"parameters": parameters | joined},
+        "optimizer": content["optimizer"] | {"state": state | ({lidar: moments} if moments else {})},
+    }
+
+
+def _beside(
+    values: Tensor,  # [N, 2]
+    opacities: Tensor,  # [N]
+) -> Tensor:  # [N, 3]
+    return torch.cat([values, opacities[:, None]], dim=1)
 
 
 def scene_to(scene: Scene, device: torch.device | str) -> Scene:

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Density control of 3DGS-MCMC (Kheradmand et al. 2024): dead Gaussians move to live ones, the number grows up to a cap, and noise
-lets transparent ones explore."""
+lets transparent ones explore.
+
+Where the lidar has an opacity of its own, a Gaussian counts by the greater of both: it is dead where neither sensor sees it, is drawn
+and kept from noise by whoever sees it best. What is copied is parted for both.
+"""
 
 import math
 from dataclasses import dataclass
@@ -12,9 +16,10 @@ from torch.nn import functional as F
 
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.se3 import quat_normalize, quat_rotate
-from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 
 DEAD_OPACITY = 0.005
+INVISIBLE = 1e-6  # opacity that no ray responds to, and whose logarithm is finite
 MAX_COPIES = 51  # of one Gaussian in one relocation; the sums below stay exact in double precision
 
 
@@ -36,7 +41,7 @@ def relocate(
     jitter: float = 0.0,  # standard deviations by which copies move apart
 ) -> Relocation | None:  # None when all are dead
     """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
-    opacity = torch.sigmoid(g.opacity_logits)
+    opacity = g.greatest_opacity()
     dead = opacity <= DEAD_OPACITY
     if bool(dead.all()):
         return None
@@ -57,7 +62,7 @@ def relocate_masked(
 ) -> Relocation:
     """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
     so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
-    opacity = torch.sigmoid(g.opacity_logits)
+    opacity = g.greatest_opacity()
     dead = opacity <= DEAD_OPACITY
     empty = F.pad(dead & ~dead.all(), (0, n_new), value=True)
     drawn = _draw(_likely(opacity, dead, weights), len(empty), generator)
@@ -81,12 +86,12 @@ def _continued(
     generator: torch.Generator,
 ) -> Relocation:
     """The new store: what has several copies is parted among them."""
-    opacity = torch.sigmoid(g.opacity_logits)
     values = {name: getattr(g, name).detach()[source] for name in Gaussians.trained()}
-    shared, shrink = split_opacity(opacity[source], copies, most)
+    logits, shrink = parted(g.all_opacity_logits()[source], copies, most)
     changed = copies > 1
-    logits = torch.logit(shared.clamp(min=DEAD_OPACITY, max=1 - 1e-6))
-    values["opacity_logits"] = torch.where(changed, logits, values["opacity_logits"])
+    values["opacity_logits"] = torch.where(changed, logits[:, 0], values["opacity_logits"])
+    own = values["lidar_logits"][:, LIDAR_VALUES:]
+    own.copy_(torch.where(changed[:, None], logits[:, 1:], own))
     values["log_scales"] = values["log_scales"] + torch.where(changed, shrink.log(), torch.zeros_like(shrink))[:, None]
     if jitter > 0:
         values["means"] += offsets(g.quats[source], g.log_scales[source], jitter * changed, generator)
@@ -108,10 +113,10 @@ def _draw(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:
 
 
 def split_opacity(
-    opacity: Tensor,  # [N] of the Gaussian that is copied
-    copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
+    opacity: Tensor,  # [...] of the Gaussian that is copied
+    copies: Tensor,  # [...] int64, how many stand in its place, 1 to MAX_COPIES
     most: int | None = None,  # of them, or more; None: as many as there are, which waits for the device
-) -> tuple[Tensor, Tensor]:  # opacity of each copy [N], factor of its scales [N]
+) -> tuple[Tensor, Tensor]:  # opacity of each copy [...], factor of its scales [...]
     """Equation 9 of 3DGS-MCMC: n copies that together look as one did. o' = 1 - (1 - o)^(1/n); the scales shrink by
     o / sum_{k=0}^{n-1} C(n, k + 1) (-1)^k o'^(k+1) / sqrt(k + 1), the paper's double sum added up over i."""
     o = opacity.double().clamp(max=1 - 1e-7)
@@ -122,6 +127,24 @@ def split_opacity(
     for k in reversed(range(most)):  # Horner's rule; index_select would start a block of the GPU for every Gaussian
         total = torch.addcmul(factors[k].take(copies), total, shared)
     return shared.to(opacity.dtype), (o / (total * shared)).to(opacity.dtype)
+
+
+def parted(
+    logits: Tensor,  # [N, S] opacities that S sensors see, of the Gaussian that is copied
+    copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
+    most: int | None = None,  # as split_opacity takes it
+) -> tuple[Tensor, Tensor]:  # opacities of each copy before the sigmoid [N, S], factor of its scales [N]
+    """Copies that together look as one did, as far as one factor of the scales allows.
+
+    A ray through the mean passes as much as before, for every sensor. The integral across the Gaussian, which equation 9 keeps by the
+    factor, is kept for the sensor to which it is most opaque: that one has most to lose, and its factor is the least, so that to others
+    the copies look narrower than the one did, never wider. Copies are not dead at once: the greatest opacity stays above.
+    """
+    opacities = torch.sigmoid(logits)
+    shared, factors = split_opacity(opacities, copies[:, None], most)
+    greatest = opacities == opacities.amax(1, keepdim=True)
+    shared = torch.where(greatest, shared.clamp(min=DEAD_OPACITY), shared.clamp(min=INVISIBLE))
+    return torch.logit(shared.clamp(max=1 - 1e-6)), factors.amin(1)
 
 
 @lru_cache(maxsize=8)
@@ -143,7 +166,7 @@ def add_noise(
     The paper multiplies eta by Sigma and by a factor chosen for scenes of unit size; in metres that would move a Gaussian of 1 m a
     thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
     """
-    transparent = torch.sigmoid(100 * (DEAD_OPACITY - torch.sigmoid(g.opacity_logits)))
+    transparent = torch.sigmoid(100 * (DEAD_OPACITY - g.greatest_opacity()))
     g.means += offsets(g.quats, g.log_scales, amount * transparent, generator)
 
 

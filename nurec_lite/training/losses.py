@@ -13,6 +13,9 @@ _WINDOW = 11  # pixels
 _SIGMA = 1.5  # pixels
 _C1, _C2 = 0.01**2, 0.03**2  # of Wang et al. 2004 for values in 0..1
 _PROBABILITY_EPS = 1e-6
+_ALIKE = (
+    0.01  # opacities that differ by less are tied by the square: rounding must not choose the sign of a whole slope
+)
 
 
 def weighted_sum(
@@ -89,11 +92,19 @@ def drop_loss(
 
 
 def regularisers(
-    opacities: Tensor,  # [N] 0 to 1
+    opacities: Tensor,  # [N] 0 to 1, the camera's
+    lidar_opacities: Tensor,  # [N] the very same tensor where the lidar has none of its own
     scales: Tensor,  # [N, 3] metres
-) -> dict[str, Tensor]:  # scalars `opacity`, `scale`
-    """Means of opacity and of scale, which make Gaussians that nothing needs die out (3DGS-MCMC, Kheradmand et al. 2024)."""
-    return {"opacity": opacities.mean(), "scale": scales.mean()}
+) -> dict[str, Tensor]:  # scalars `opacity`, `scale`, and `tie` if there are two opacities
+    """Means of opacity (added up over the sensors, so that each feels what one alone would) and of scale, which make Gaussians that
+    nothing needs die out (3DGS-MCMC, Kheradmand et al. 2024). `tie` is the mean difference of both opacities (XSIM, IJCAI 2026; here
+    with a rounded bottom): each sensor may differ where its measurements ask for it, and follows the other where it has none."""
+    terms = {"opacity": opacities.mean(), "scale": scales.mean()}
+    if lidar_opacities is opacities:
+        return terms
+    # both by a mean over elements, so that equal weights cancel exactly: Adam would make a step of what rounding leaves
+    tie = F.smooth_l1_loss(opacities, lidar_opacities, reduction="none", beta=_ALIKE).mean()
+    return terms | {"opacity": terms["opacity"] + lidar_opacities.mean(), "tie": tie}
 
 
 def exposure_regulariser(

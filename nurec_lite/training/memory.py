@@ -2,6 +2,7 @@
 """Out of memory, on the host or on a GPU: what it looks like, and a budget that needs less."""
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -39,7 +40,9 @@ def smaller(
     cap = min(config.density.cap, int(_LESS * (gaussians or config.density.cap)))
     less = {"train.lidar_rays": rays, "density.cap": cap}
     if not resumed:
-        points = {name: int(_LESS * getattr(model, name)) for name in ("points", "raised_points", "far_points")}
+        points: dict[str, Any] = {
+            name: int(_LESS * getattr(model, name)) for name in ("points", "raised_points", "far_points")
+        }
         model = replace(model, **points)
         less |= {f"model.{name}": value for name, value in points.items()}
     changed = replace(

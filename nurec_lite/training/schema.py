@@ -14,12 +14,13 @@ from torch import Tensor
 
 from nurec_lite.bounds import BoundError, check_values
 from nurec_lite.config import Config
-from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 
 FARTHEST = 1e8  # metres from the origin, as of captures
 LARGEST = 1e6  # of any other parameter, before its activation
 LATEST = 1e10  # seconds, as of captures
 BANDS = (0, 3, 8, 15)  # higher coefficients of harmonics of degree 0 to 3
+LIDAR = (LIDAR_VALUES, LIDAR_VALUES + 1)  # values of a Gaussian: without an opacity of its own, and with it
 MOST = 1 << 53  # steps, rows
 LONGEST_NAME = 64  # characters
 SHORTEST = 1e-3  # of a quaternion, which a pose is divided by
@@ -90,6 +91,11 @@ def _tensor(
         _demand(bool(((value >= low) & (value <= high)).all()), at, f"numbers from {low:g} to {high:g}")
 
 
+def _columns(value: Any) -> int:
+    """-1 for what has none."""
+    return value.shape[1] if type(value) is Tensor and value.dim() > 1 else -1
+
+
 # ---- the parts
 
 
@@ -105,11 +111,13 @@ def check_scene(scene: Any) -> None:
     _keys(values, "scene.parameters", (*Gaussians.trained(), *own))
     n = len(values["means"]) if type(values["means"]) is Tensor and values["means"].dim() else 0
     _demand(n > 0, "scene.parameters.means", "a tensor of at least one Gaussian")
-    bands = values["sh_rest"].shape[1] if type(values["sh_rest"]) is Tensor and values["sh_rest"].dim() > 1 else -1
+    bands = _columns(values["sh_rest"])
     _demand(bands in BANDS, "scene.parameters.sh_rest", "harmonics of degree 0 to 3")
+    lidar = _columns(values["lidar_logits"])
+    _demand(lidar in LIDAR, "scene.parameters.lidar_logits", "intensity and ray drop, without or with an opacity")
     shapes: dict[str, tuple[int | None, ...]] = {
         "means": (n, 3), "quats": (n, 4), "log_scales": (n, 3), "opacity_logits": (n,), "sh0": (n, 1, 3),
-        "sh_rest": (n, bands, 3), "lidar_logits": (n, 2), "sky": (3, None, None), "track_translations": (keyframes, 3),
+        "sh_rest": (n, bands, 3), "lidar_logits": (n, lidar), "sky": (3, None, None), "track_translations": (keyframes, 3),
         "track_quaternions": (keyframes, 4), "exposure": (None, 2, 3),
     }  # fmt: skip
     for name, shape in shapes.items():

@@ -120,10 +120,13 @@ class ShotPlan:
         """Which image a step learns from."""
         return _pick(self.split.train_images, self.seed, step)
 
+    @property
+    def has_sweeps(self) -> bool:
+        return bool(self.split.train_sweeps) and self.lidar_rays > 0
+
     def sweep_of(self, step: int) -> int | None:
         """Which sweep, if there are any."""
-        sweeps = self.split.train_sweeps
-        return _pick(sweeps, self.seed + 1, step) if sweeps and self.lidar_rays else None
+        return _pick(self.split.train_sweeps, self.seed + 1, step) if self.has_sweeps else None
 
     def draw(self, step: int) -> torch.Generator:
         """By which the step draws rays of its sweep."""

@@ -41,9 +41,11 @@ class Stages:
     feed: Callable[["Stages", TrainState], Shots]  # the two together
     schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
-    activate: Callable[[Gaussians], Mapping[str, Tensor]]  # by the names of WorldGaussians
+    activate: Callable[[Gaussians], Mapping[str, Tensor]]  # by the names of WorldGaussians, and lidar_opacities
     interpolate: Callable[[Tracks, Tensor], TrackPoses]
-    collect: Callable[..., tuple[AnyGaussians, ...]]  # (scene, times [Q], interpolate, activated | None) -> Q of them
+    collect: Callable[
+        ..., tuple[AnyGaussians, ...]
+    ]  # (scene, times [Q], interpolate, activated | None, [Q] whether a lidar looks) -> Q
     gather: Callable[["Stages", Scene, Sequence[AnyView]], Gathered]  # collects for all views of a step
     room: Callable[[AnyView], Room]  # of the view's lists
     project: Callable[[AnyGaussians, AnyView, Room], Projection]

@@ -2,7 +2,7 @@
 """What a run starts from: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
 
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,13 @@ from nurec_lite.capture.types import Capture, Origin
 from nurec_lite.config import Config
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict, scene_to
+from nurec_lite.training.checkpoint import (
+    CheckpointError,
+    load_checkpoint,
+    scene_from_dict,
+    scene_to,
+    with_lidar_opacity,
+)
 from nurec_lite.training.history import History
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan
@@ -32,12 +38,15 @@ def make_state(
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
     plan = ShotPlan(capture, config.seed, rays)
     generator = torch.Generator(device).manual_seed(config.seed)
+    two_opacities = config.model.lidar_opacity and plan.has_sweeps  # what no ray teaches would only fade
     if config.train.resume is None:
-        scene = make_scene(capture, config.model, config.seed, device)
+        model = replace(config.model, lidar_opacity=two_opacities)
+        scene = make_scene(capture, model, config.seed, device)
         return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
     path = Path(config.train.resume)
     content = content or load_checkpoint(path, "cpu")
     check_same_configuration(path, content["config"], config)
+    content = with_lidar_opacity(content) if two_opacities else content
     scene = scene_to(scene_from_dict(content["scene"]), device)
     check_same_capture(path, scene, capture)
     optimizer = make_optimizer(scene, config.lr)
@@ -49,8 +58,10 @@ def make_state(
 
 
 def check_same_configuration(path: Path, stored: dict[str, Any], config: Config) -> None:
-    """What the data are and what the model is must stay as they were; where files lie, budgets, rates and options may change."""
-    for part, moved in (("data", {"root", "name", "kind", "poses", "tracks"}), ("model", set())):
+    """What the data are and what the model is must stay as they were; where files lie, budgets, rates and options may change, and the
+    lidar may get an opacity of its own."""
+    given = {"lidar_opacity"} if config.model.lidar_opacity else set()
+    for part, moved in (("data", {"root", "name", "kind", "poses", "tracks"}), ("model", given)):
         was, now = stored.get(part, {}), asdict(getattr(config, part))
         other = next((key for key in now if key not in moved and was.get(key) != now[key]), None)
         if other is not None:

@@ -13,8 +13,8 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import Arrival
 from nurec_lite.opt.fused_interp import FusedCollect, exist
-from nurec_lite.scene.collect import collect_gaussian_parameters
-from nurec_lite.scene.gaussians import WorldGaussians, activate
+from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
+from nurec_lite.scene.gaussians import LIDAR_VALUES, WorldGaussians, activate
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.state import TrainState
 
@@ -84,6 +84,18 @@ def test_absent_actors_are_transparent(device: str) -> None:
     assert bool((world.opacities[~there] == 0).all())
     for name in FIELDS:
         assert_close(getattr(world, name)[there], getattr(expected, name))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_each_time_has_the_opacities_of_the_sensor_that_looks(device: str) -> None:
+    scene, looks = scene_on(device), (False, True, True)
+    with torch.no_grad():
+        scene.gaussians.lidar_logits[:, LIDAR_VALUES] -= 2 * torch.rand(len(scene.gaussians), device=device)
+    times = on_device(scene, *[middle(scene)] * 3)
+    found, expected = (collect(scene, times, by_lidar=looks) for collect in (FusedCollect(), collect_at))
+    for parted, world in zip(found, expected, strict=True):
+        assert_close(parted.whole().opacities, world.opacities)
+    assert not torch.equal(found[0].opacities, found[1].opacities)
 
 
 @pytest.mark.parametrize("device", DEVICES)

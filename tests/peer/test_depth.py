@@ -128,8 +128,10 @@ def seen_from_the_middle(capture: Capture, frame: ImageFrame) -> tuple[Tensor, T
 
 
 def depth_state(**weights: float) -> TrainState:
-    """As `nurec_lite.training.start.make_state` gives it: shots without rays."""
-    state = tiny_state(tiny_config(loss=LossWeights(**weights)))
+    """As `nurec_lite.training.start.make_state` gives it: shots without rays, and one opacity."""
+    config = tiny_config(loss=LossWeights(**weights))
+    config.model.lidar_opacity = False
+    state = tiny_state(config)
     return replace(state, plan=replace(state.plan, lidar_rays=0))
 
 

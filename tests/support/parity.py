@@ -161,14 +161,19 @@ class Case:
     def of(scene: Scene, view: CameraView | LidarView) -> "Case":
         return Case(cast(scene, torch.float32), cast_view(view, torch.float32))
 
+    @property
+    def by_lidar(self) -> bool:
+        return isinstance(self.view, LidarView)
+
     def world(self, dtype: torch.dtype = F64) -> WorldGaussians:
         with torch.no_grad():
-            return collect_gaussian_parameters(cast(self.scene, dtype), self.view.time_mid)
+            return collect_gaussian_parameters(cast(self.scene, dtype), self.view.time_mid, by_lidar=self.by_lidar)
 
     def pairs(self, device: torch.device) -> tuple[Projection, PairList]:
         """By the compiled stages of the device, on that device."""
         with torch.no_grad():
-            g = collect_gaussian_parameters(cast(self.scene, torch.float32, device), self.view.time_mid)
+            scene = cast(self.scene, torch.float32, device)
+            g = collect_gaussian_parameters(scene, self.view.time_mid, by_lidar=self.by_lidar)
             view = cast_view(self.view, torch.float32, device)
             projection = native.project(self.parted(g), view)
             return projection, native.tile(projection, view, plan=plan_of(device))
@@ -249,7 +254,7 @@ def run(
         **{k: leaves[k] for k in ("sky", "track_translations", "track_quaternions")},
     )
     view, pairs = replace(view, **ends), lists_on(pairs, device)
-    world = collect_gaussian_parameters(scene, view.time_mid)
+    world = collect_gaussian_parameters(scene, view.time_mid, by_lidar=case.by_lidar)
     if not world.velocities.requires_grad:  # without actors
         world.velocities.requires_grad_()
     if isinstance(view, CameraView):

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nurec_lite.config import DensityConfig
 from nurec_lite.geometry.se3 import quat_conjugate, quat_normalize, quat_rotate
-from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.training.baseline import optimize, reference_stages
 from nurec_lite.training.density import (
     DEAD_OPACITY,
@@ -284,6 +284,7 @@ def test_moments_are_kept_for_the_unchanged_and_zero_for_the_changed() -> None:
     g = state.scene.gaussians
     with torch.no_grad():
         g.opacity_logits[::7] = -8.0
+        g.lidar_logits[::7, LIDAR_VALUES] = -8.0
     before = {name: moments(state, name) for name in Gaussians.trained()}
     moved_ = moved(g, n_new=5)
     replace_gaussians(state.scene, state.optimizer, moved_)
@@ -404,6 +405,7 @@ def test_noise_works_on_a_parameter_and_fades_with_the_rate_of_the_means() -> No
         state.progress = progress
         with torch.no_grad():
             state.scene.gaussians.opacity_logits.fill_(-12.0)
+            state.scene.gaussians.lidar_logits[:, LIDAR_VALUES] = -12.0
         before = state.scene.gaussians.means.detach().clone()
         stages = reference_stages()
         stages.schedule(stages, state)

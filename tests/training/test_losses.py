@@ -146,12 +146,39 @@ def test_certain_but_wrong_ray_drop_costs_a_finite_amount() -> None:
 
 
 def test_regularisers_and_weights() -> None:
-    terms = regularisers(torch.tensor([0.2, 0.6]), torch.tensor([[1.0, 2, 3], [4, 5, 6]]))
+    opacities = torch.tensor([0.2, 0.6])
+    terms = regularisers(opacities, opacities, torch.tensor([[1.0, 2, 3], [4, 5, 6]]))
+    assert terms.keys() == {"opacity", "scale"}
     terms["exposure"] = exposure_regulariser(torch.tensor([[[0.0, 0, 0], [3.0, 0, 0]]]))
     assert terms["opacity"].item() == pytest.approx(0.4) and terms["scale"].item() == pytest.approx(3.5)
     assert terms["exposure"].item() == pytest.approx(1.5)
     weights = LossWeights(opacity=10, scale=100, exposure=1000)
     assert float(weighted_sum(terms, weights)) == pytest.approx(4 + 350 + 1500)
+
+
+def test_two_opacities_are_pressed_alike_and_tied() -> None:
+    camera, lidar = (torch.tensor(o, requires_grad=True) for o in ([0.2, 0.6, 0.5], [0.3, 0.2, 0.5]))
+    terms = regularisers(camera, lidar, torch.ones(3, 3))
+    assert terms["opacity"].item() == pytest.approx((1.3 + 1.0) / 3)
+    assert terms["tie"].item() == pytest.approx((0.1 + 0.4 - 2 * 0.005) / 3)  # 0.005: of the rounded bottom
+    for opacities in (camera, lidar):
+        (slope,) = torch.autograd.grad(terms["opacity"], opacities, retain_graph=True)
+        torch.testing.assert_close(slope, torch.full((3,), 1 / 3))  # what one opacity alone would get
+    slopes = torch.autograd.grad(terms["tie"], [camera, lidar])
+    expected = torch.tensor([-1.0, 1, 0]) / 3  # equal ones stay
+    torch.testing.assert_close(slopes, (expected, -expected))
+
+
+@pytest.mark.parametrize("n", [31, 1000, 34199])
+def test_equal_weights_of_tie_and_opacity_leave_the_lesser_exactly_where_it_is(n: int) -> None:
+    """Adam divides by the size of a gradient: what rounding left would move Gaussians that no ray tells of as fast as any."""
+    camera, lidar = (torch.randn(n).requires_grad_() for _ in range(2))
+    opacities = torch.sigmoid(camera), torch.sigmoid(lidar)
+    weighted_sum(regularisers(*opacities, torch.ones(n, 3)), LossWeights(opacity=0.01, tie=0.01)).backward()
+    apart = (opacities[0] - opacities[1]).abs() > 0.011
+    for logits, lesser in ((camera, camera < lidar), (lidar, lidar < camera)):
+        assert logits.grad is not None and not logits.grad[lesser & apart].any()
+        assert bool((logits.grad[~lesser & apart] > 0).all())
 
 
 @pytest.mark.gpu

@@ -204,7 +204,7 @@ def test_a_step_reports_every_term_of_the_loss() -> None:
     state = tiny_state()
     stages = reference_stages()
     result = step(stages, state)
-    assert set(result.terms) == {"image", "range", "intensity", "drop", "opacity", "scale", "exposure"}
+    assert set(result.terms) == {"image", "range", "intensity", "drop", "opacity", "tie", "scale", "exposure"}
     assert all(term.shape == () and not term.requires_grad and term.isfinite() for term in result.terms.values())
     assert 0 < float(result.mse) < 1
 
