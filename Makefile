@@ -38,5 +38,5 @@ clean:  ## remove built files and caches (not .venv, not runs/)
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "make: installing nurec_lite and its dependencies into $(VENV) (minutes the first time)"
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@

@@ -108,8 +108,8 @@ class LossWeights:
 
 @dataclass
 class TrainConfig:
-    steps: int | None = None  # budget; the first of steps and seconds that is reached ends the run
-    seconds: float | None = None  # of training, not counting reading, initialisation and evaluation
+    steps: int | None = None  # budget: alone in place of seconds; with both, the first that is reached ends the run
+    seconds: float | None = None  # budget of training, not counting reading, initialisation and evaluation
     lidar_rays: int = 4096  # rays of a sweep that a step renders, about
     checkpoint_seconds: float = 60.0  # between checkpoints
     resume: str | None = None  # checkpoint to go on from; auto: that of the run in `out`, if there is one

@@ -13,6 +13,7 @@ from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.evaluation.measure import Evaluation, evaluate, frames_of
 from nurec_lite.evaluation.results import table
+from nurec_lite.evaluation.trained import trained_on
 from nurec_lite.report.content import Report
 from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_evaluate
@@ -28,7 +29,7 @@ intensity, ray drop and Chamfer distance.
 
 Leaves metrics.json, frames.csv (figures of each frame), report.html and pictures/ in the folder `out`, which is
 evaluate-SPLIT-SUBSET-stepN beside the checkpoint unless it is given; other arguments become part of the name. Which frames were
-trained on is a matter of the split that training used: measuring another split mixes both.
+trained on is a matter of the split that training used: measuring another split mixes both, and says which frames were trained on.
 """
 _SAME = frozenset(
     {"checkpoint", "out", "device", "subset", "data.split"}
@@ -50,7 +51,7 @@ def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]
         "subset": config.subset,
         "checkpoint": config.checkpoint,
     }
-    return evaluation.metrics | counters, evaluation
+    return evaluation.metrics | counters | (trained_on(run.capture, frames, run.trained["data"]) or {}), evaluation
 
 
 def work(arguments: list[str]) -> None:

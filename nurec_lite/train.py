@@ -6,6 +6,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import gc
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from nurec_lite.base.lock import locked
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.capture.types import Capture
+from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
 from nurec_lite.cli.multirun import check_named, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
@@ -209,5 +211,10 @@ def main(composed: DictConfig) -> None:
         print(f"{table(metrics)}\nresults in {config.out}: {', '.join(names)}")
 
 
+def work(arguments: list[str]) -> None:
+    sys.argv[1:] = with_budget(arguments)  # which Hydra reads
+    main()
+
+
 if __name__ == "__main__":
-    command("train", HELP, lambda arguments: main())
+    command("train", HELP, work)

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two pictures that show whether a capture is consistent: lidar points over an image, and the map of all sweeps from above.
 
-    python scripts/draw_capture.py --kitti ROOT [--poses FILE] [--tracks FILE] --frame 20 --out DIR
-    python scripts/draw_capture.py --pack FILE --frame 20 --out DIR
+    python scripts/draw_capture.py data=kitti_raw data.root=FOLDER [data.poses.file=FILE] --frame 20 --out DIR
+    python scripts/draw_capture.py data=pack data.root=FILE --frame 20 --out DIR
 
 overlay.png: every point goes to the world at its own time and from there into the image at the image's time, coloured by
 range; a box is drawn where its track is at that time. map.png: all points coloured by height, the rig's path and all keyframes.
 """
 
-import argparse
-import sys
+from argparse import Namespace
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +16,15 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
+from nurec_lite.base.program import Parser
 from nurec_lite.capture.deskew import project_world_points, world_points
-from nurec_lite.capture.kitti.raw import read_kitti_raw
-from nurec_lite.capture.pack import read_pack
+from nurec_lite.capture.origin import in_users_world
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
+from nurec_lite.cli.command import composed, mended
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import pose_matrix, transform
 from nurec_lite.geometry.tracks import Tracks, interpolate
+from nurec_lite.readers import open_capture
 
 EDGES = [
     (a, b) for a in range(8) for b in range(a + 1, 8) if (a ^ b) in (1, 2, 4)
@@ -127,38 +128,27 @@ def all_boxes(tracks: Tracks) -> Tensor:  # corners [M, 8, 3] at all keyframes
     return box_corners(sizes, pose_matrix(tracks.quaternions, tracks.translations))
 
 
-def read_capture(args: argparse.Namespace) -> Capture:
-    if args.pack:
-        return read_pack(args.pack)
-    return read_kitti_raw(args.kitti, poses_file=args.poses, tracks_file=args.tracks)
+def draw(args: Namespace) -> None:
+    capture = in_users_world(open_capture(composed("train", args.overrides).data))
+    name = args.camera or capture.cameras[0].name
+    frames = [f for f in capture.images if f.sensor == name and f.index == args.frame]
+    if not frames:
+        raise CaptureError(f"capture {capture.name} has no image {args.frame} of camera {name}; choose another frame")
+    args.out.mkdir(parents=True, exist_ok=True)
+    draw_overlay(capture, frames[0], args.scale).save(args.out / "overlay.png")
+    draw_map(capture, args.pixel).save(args.out / "map.png")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--kitti", type=Path, help="folder that holds the dates of KITTI raw")
-    source.add_argument("--pack", type=Path, help="file written by write_pack")
-    parser.add_argument("--poses", type=Path, help="with --kitti: file of T_world_velo")
-    parser.add_argument("--tracks", type=Path, help="with --kitti: label file of the tracking benchmark")
+    parser = Parser(__doc__)
     parser.add_argument("--camera", help="name of the camera (default: the first)")
-    parser.add_argument("--frame", type=int, default=0, help="index of the image")
-    parser.add_argument("--scale", type=int, default=1, help="enlarges the overlay")
-    parser.add_argument("--pixel", type=float, default=0.1, help="metres a pixel of the map")
+    parser.add_argument("--frame", type=int, default=0, help="index of the image (%(default)s)")
+    parser.add_argument("--scale", type=int, default=1, help="enlarges the overlay (%(default)s times)")
+    parser.add_argument("--pixel", type=float, default=0.1, help="metres a pixel of the map (%(default)s)")
     parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
-    args = parser.parse_args()
-    try:
-        capture = read_capture(args)
-        name = args.camera or capture.cameras[0].name
-        frames = [f for f in capture.images if f.sensor == name and f.index == args.frame]
-        if not frames:
-            raise CaptureError(
-                f"capture {capture.name} has no image {args.frame} of camera {name}; choose another frame"
-            )
-        args.out.mkdir(parents=True, exist_ok=True)
-        draw_overlay(capture, frames[0], args.scale).save(args.out / "overlay.png")
-        draw_map(capture, args.pixel).save(args.out / "map.png")
-    except CaptureError as error:
-        sys.exit(f"error: {error}")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train (the bundled street)")
+    with mended("train"):
+        draw(parser.parse_intermixed_args())
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from omegaconf import OmegaConf
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from nurec_lite.base.program import Parser
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
@@ -267,9 +268,9 @@ FAULTS: dict[str, Callable[[Bench], tuple[str, Path]]] = {
 
 def prepared(args: argparse.Namespace, folder: Path) -> Bench:
     """With the unbroken run."""
-    own = not any(argument.startswith("data") for argument in args.arguments)
+    own = not any(argument.startswith("data") for argument in args.overrides)
     small = SMALL if own else ["train.seconds=null", "train.steps=300", "train.checkpoint_seconds=0"]
-    bench = Bench(folder, folder / "tiny.pack" if own else None, [*small, *args.arguments], random.Random(args.seed))
+    bench = Bench(folder, folder / "tiny.pack" if own else None, [*small, *args.overrides], random.Random(args.seed))
     bench.exact = "device=cpu" in bench.arguments and "device=cuda" not in bench.arguments
     if bench.pack:
         write_pack(simulate(TINY).with_split("interp"), bench.pack, image_format="png")
@@ -308,12 +309,12 @@ def tried(bench: Bench, name: str, n: int) -> bool | None:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    p = Parser(__doc__)
     p.add_argument("--faults", nargs="+", choices=list(FAULTS), default=list(FAULTS), help="which ones (all)")
     p.add_argument("--trials", type=int, default=20, help="of each (%(default)s)")
     p.add_argument("--seed", type=int, default=0, help="of the moments (%(default)s)")
     p.add_argument("--keep", type=Path, help="folder for runs and logs (a temporary one, removed when all passed)")
-    p.add_argument("arguments", nargs="*", help="of nurec_lite.train, after --")
+    p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, after --")
     return p
 
 

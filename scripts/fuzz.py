@@ -10,7 +10,6 @@ Findings are printed with the fewest steps that make them, and end the program w
 number of the input. Ctrl-C ends it with what is done so far.
 """
 
-import argparse
 import faulthandler
 import json
 import multiprocessing
@@ -39,6 +38,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from fuzz_targets import TARGETS, Steps, Target
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.program import Parser
 
 SECONDS, MEMORY = 2.0, 1 << 30  # of a processor, and bytes: more is a finding
 STUCK = 60.0  # seconds after which a process that waits is ended
@@ -214,11 +214,13 @@ def replay(number: int, seed: int) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--inputs", type=int, default=100_000)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--replay", type=int, metavar="NUMBER")
+    parser = Parser(__doc__)
+    parser.add_argument("--inputs", type=int, default=100_000, help="in all (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the alterations (%(default)s)")
+    parser.add_argument(
+        "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="processes at once (%(default)s)"
+    )
+    parser.add_argument("--replay", type=int, metavar="NUMBER", help="one of them again, with its trace")
     args = parser.parse_args()
     if args.replay is not None:
         replay(args.replay, args.seed)

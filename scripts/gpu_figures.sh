@@ -71,7 +71,7 @@ timeline() {
 }
 
 quality() {
-    "$PYTHON" benchmarks/ladder/quality_gate.py --sets "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/quality" \
+    "$PYTHON" benchmarks/ladder/quality_gate.py --opt "$OPTIONS" "$OPTIONS,$BACKWARD" --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/quality" \
         ${data[@]+"${data[@]}"} data.downscale=2
 }
 

@@ -5,10 +5,10 @@ python scripts/licences.py            prints the table
 python scripts/licences.py --write    writes it into the page
 """
 
-import argparse
-import sys
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+
+from nurec_lite.base.program import Parser, fail
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/licences.md"
@@ -47,15 +47,15 @@ def table() -> str:
         try:
             rows.append(f"| {name} | {version} | {licence(distribution(name))} |")
         except PackageNotFoundError:
-            sys.exit(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]', then again")
+            fail(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]', then again")
     return "\n".join(rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true")
-    made = table()
-    if parser.parse_args().write:
+    parser = Parser(__doc__)
+    parser.add_argument("--write", action="store_true", help="puts it into docs/licences.md")
+    write, made = parser.parse_args().write, table()
+    if write:
         before, _, rest = PAGE.read_text().partition(BEGIN)
         PAGE.write_text(f"{before}{BEGIN}\n\n{made}\n\n{END}{rest.partition(END)[2]}")
     else:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the README's pictures from a run on the bundled capture: python scripts/readme_pictures.py runs/RUN docs/images
+"""Draws the README's pictures from a run on the bundled capture: python scripts/readme_pictures.py runs/RUN --out docs/images
 
 But for report.png, which is a browser's picture of the run's report.html, 1200 pixels wide.
 """
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 
+from nurec_lite.base.program import Parser, told
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import DataConfig
 from nurec_lite.evaluation.measure import image_of
@@ -68,18 +68,23 @@ def edited(run: Path, out: Path) -> None:
     save_png(out / "above.png", plain[above])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("run", type=Path, help="folder of a run on the bundled capture")
-    parser.add_argument("out", type=Path, help="folder for street.png and street.gif")
-    args = parser.parse_args()
-    scene = scene_from_dict(load_checkpoint(args.run / "checkpoint.pt", "cpu")["scene"])
+def draw(run: Path, out: Path) -> None:
+    scene = scene_from_dict(load_checkpoint(run / "checkpoint.pt", "cpu")["scene"])
     capture = open_capture(DataConfig())
     moments = sorted({frame.index for frame in capture.images})
-    args.out.mkdir(parents=True, exist_ok=True)
-    save_png(args.out / "street.png", moment(scene, capture, moments[len(moments) // 2 // 5 * 5 + 4], cameras=2))
-    edited(args.run, args.out)
-    save_animation(args.out / "street.gif", [moment(scene, capture, i, cameras=1) for i in moments[::2]], fps=5)
+    out.mkdir(parents=True, exist_ok=True)
+    save_png(out / "street.png", moment(scene, capture, moments[len(moments) // 2 // 5 * 5 + 4], cameras=2))
+    edited(run, out)
+    save_animation(out / "street.gif", [moment(scene, capture, i, cameras=1) for i in moments[::2]], fps=5)
+
+
+def main() -> None:
+    parser = Parser(__doc__)
+    parser.add_argument("run", type=Path, help="folder of a run on the bundled capture")
+    parser.add_argument("--out", type=Path, required=True, help="folder for street.png and street.gif")
+    args = parser.parse_args()
+    with told():
+        draw(args.run, args.out)
 
 
 if __name__ == "__main__":

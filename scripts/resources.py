@@ -7,7 +7,6 @@
 Files that include CUB hold no kernels of ours and are left out. Flags are those of the build, nurec_lite/native/build.py.
 """
 
-import argparse
 import json
 import re
 import subprocess
@@ -18,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from nurec_lite.base.paths import resource
+from nurec_lite.base.program import Parser, told
 from nurec_lite.native.build import find_tools, flags_of
 from nurec_lite.profiling import names
 
@@ -180,12 +180,13 @@ def print_table(table: Table) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("--write", action="store_true", help="make the present figures the budget")
     parser.add_argument("--out", type=Path, help="write the table as JSON, too")
     parser.add_argument("--fast-math", action="store_true", help="compile all files with --use_fast_math")
     args = parser.parse_args()
-    nvcc = find_tools(ARCHITECTURES[0]).nvcc
+    with told():
+        nvcc = find_tools(ARCHITECTURES[0]).nvcc
     assert nvcc is not None
     table = measure(nvcc, "--use_fast_math" if args.fast_math else "")
     print_table(table)

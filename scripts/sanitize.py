@@ -16,7 +16,6 @@ what it finds in those alone is told and not counted.
 import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
-import argparse
 import json
 import os
 import re
@@ -35,6 +34,7 @@ import torch
 from nurec_lite.backends import base_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.program import Parser, told
 from nurec_lite.training.step import step
 from scripts.resources import read_budget, short_name
 
@@ -253,7 +253,7 @@ def unchecked(kernels: dict[str, int]) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(__doc__)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=", ".join(TOOLS))
     parser.add_argument("--share", default=ALL, metavar="K/N", help="the K-th of N shares of the steps (all)")
     args = parser.parse_args(arguments)
@@ -273,8 +273,5 @@ if __name__ == "__main__":
     if sys.argv[1:2] in (["steps"], ["launches"]):
         {"steps": steps, "launches": launches}[sys.argv[1]](*sys.argv[2:])
     else:
-        try:
+        with told():
             sys.exit(main(sys.argv[1:]))
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-            sys.exit(2)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from benchmarks.common.reporting import Report, conditions, reported
 from benchmarks.opt.bench_collect_once import Variant, variants
+from nurec_lite.base.program import Parser
 from nurec_lite.config import Config
 from nurec_lite.training.shots import Shots
 
@@ -111,7 +112,7 @@ def table(report: Report) -> str:
 
 
 def main(option: str, doc: str | None, names: Sequence[tuple[str, ...]], arguments: list[str]) -> None:
-    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(doc)
     p.add_argument("--rounds", type=int, default=6, help="of all sets (%(default)s)")
     p.add_argument("--steps", type=int, default=60, help="of a round that count (%(default)s)")
     p.add_argument("--uncounted", type=int, default=10, help="before them (%(default)s)")

@@ -2,15 +2,17 @@
 """What options gain, rung by rung: every set of options in a fresh process, repeatedly and in turns, quality beside speed.
 
     python benchmarks/ladder/ladder.py --rungs '' workers
-    python benchmarks/ladder/ladder.py --rungs '' workers fused_interp no_sync --cumulative --repeat 5 --quality-steps 2000 --readme
+    python benchmarks/ladder/ladder.py --rungs '' workers fused_interp no_sync --cumulative --repeat 5 --quality-steps 2000
     python benchmarks/ladder/ladder.py --rungs '' all data=kitti_raw data.root=FOLDER data.downscale=2
-    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --readme             # what was measured on another machine
+    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --readme             # its part of the README, also of another machine
+    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --readme --write     # put there
 
 A rung is a comma-separated set of options, '' the baseline; with --cumulative a rung adds its options to those of the rungs before.
 Rounds go A B C A B C, so that a change of the machine's pace reaches all; a speedup is the median over rounds of baseline over rung
-of the same round. A rung that fails stays in the table with its error. Leaves ladder.csv, ladder.json and waterfall.png in --out;
---readme fills the table of README.md, that of CPUs or that of GPUs. Run it on a quiet machine: how many cores other programs kept busy
-is recorded with each sample, and --others 0.2 takes a sample again, up to ten times, if they kept more than that busy.
+of the same round. A rung that fails stays in the table with its error, and the program ends with 1. Leaves ladder.csv, ladder.json and
+waterfall.png in --out; --readme prints what belongs into README.md, and with --write puts it there, for CPUs or for GPUs. Run it on a
+quiet machine: how many cores other programs kept busy is recorded with each sample, and --others 0.2 takes a sample again, up to ten
+times, if they kept more than that busy.
 """
 
 import argparse
@@ -32,10 +34,12 @@ from benchmarks.ladder.ladder_results import Row, fill, markers, rows_of, sectio
 from benchmarks.opt.bench_workers import processor
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
 from nurec_lite.evaluation.pictures import save_png
 
 ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
 CHILD = ROOT / "benchmarks/ladder/ladder_child.py"
 _TRIES = 10
 QUALITY = ("psnr", "ssim", "lidar_median_abs_m", "seconds_train", "steps")
@@ -153,7 +157,7 @@ def write(out: Path, rungs: list[Rung], rows: list[Row], told: dict[str, Any]) -
 
 
 def parsed(arguments: list[str]) -> argparse.Namespace:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("--rungs", nargs="+", default=["", "all"], metavar="OPTIONS", help="sets of options ('' all)")
     p.add_argument("--cumulative", action="store_true", help="each rung adds to the ones before")
     p.add_argument("--repeat", type=int, default=3, help="rounds (%(default)s)")
@@ -172,9 +176,12 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         metavar="FOLDER",
         help="of a ladder: nothing is run, its table is made again",
     )
-    p.add_argument("--readme", action="store_true", help="fills the table of README.md")
+    p.add_argument("--readme", action="store_true", help="prints the part of README.md that the table fills")
+    p.add_argument("--write", action="store_true", help="puts it there")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all rungs")
     args = p.parse_args(arguments)
+    if args.write and not args.readme:
+        p.error("--write goes with --readme")
     args.overrides += [word for word in args.rungs if "=" in word]  # those that follow --rungs
     args.rungs = [word for word in args.rungs if "=" not in word]
     args.out = args.measured or args.out or ROOT / "runs" / time.strftime("ladder-%Y%m%d-%H%M%S")
@@ -201,14 +208,24 @@ def read(folder: Path) -> tuple[list[Rung], dict[str, Any]]:
         ) from error
 
 
+def _readme(text: str, between: tuple[str, str], write: bool) -> None:
+    if write:
+        fill(README, text, between)
+    else:
+        print(f"\n{between[0]}\n\n{text}\n\n{between[1]}\n\nnothing is written; --write puts this into {README.name}")
+
+
 def main() -> None:
+    """Ends with 1 where a rung failed, whose error the table holds."""
     with mended("train"):
         args = parsed(sys.argv[1:])
         rungs, told = read(args.out) if args.measured else measured(args)
         rows = rows_of(rungs)
         print(f"\n{table(rows)}\n\nfigures, single times and picture in {args.out}")
         if args.readme:
-            fill(ROOT / "README.md", section(rows, told, args.out.resolve(), ROOT), markers(told))
+            _readme(section(rows, told, args.out.resolve(), ROOT), markers(told), args.write)
+    if any(rung.error is not None for rung in rungs):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

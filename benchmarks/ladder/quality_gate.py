@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether options leave the quality of a reconstruction as it is: whole runs of several seeds against the baseline's own spread.
 
-    python benchmarks/ladder/quality_gate.py --sets fused_interp,collect_once,no_sync --jobs 4 --out benchmarks/results/NAME \\
+    python benchmarks/ladder/quality_gate.py --opt fused_interp,collect_once,no_sync --jobs 4 --out benchmarks/results/NAME \\
         data=kitti_raw data.root=FOLDER data.downscale=2
 
 The baseline runs with every seed, and with the first seed as often as --repeat says: floating-point atomics make runs of one seed differ
@@ -28,6 +28,7 @@ from typing import Any
 from nurec_lite.base.environment import commit
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.base.threads import share
 from nurec_lite.cli.command import mended
 
@@ -114,13 +115,13 @@ def gpus_of(count: int, runs: int) -> list[dict[str, str]]:
 
 
 def gate(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    runs = runs_of(args.sets, args.seeds, args.repeat)
+    runs = runs_of(args.opt, args.seeds, args.repeat)
     threads = share(min(args.jobs, len(runs)))
     given = [gpu | threads for gpu in gpus_of(args.gpus, len(runs))]
     with ThreadPoolExecutor(args.jobs) as pool:
         metrics = list(pool.map(lambda run, own: train(run, folder, args.steps, args.overrides, own), runs, given))
     found = dict(zip(runs, metrics, strict=True))
-    judged = {options: verdicts(found, options) for options in args.sets}
+    judged = {options: verdicts(found, options) for options in args.opt}
     return {
         "command": shlex.join(["python", "benchmarks/ladder/quality_gate.py", *args.arguments]), "commit": commit(), "steps": args.steps,
         "runs": {run.folder(): m for run, m in found.items()},
@@ -130,8 +131,8 @@ def gate(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def main(arguments: list[str]) -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--sets", nargs="+", required=True, metavar="OPTIONS", help="comma-separated options, a set each")
+    p = Parser(__doc__)
+    p.add_argument("--opt", nargs="+", required=True, metavar="A,B", help="sets of options")
     p.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], help="(%(default)s)")
     p.add_argument("--repeat", type=int, default=3, help="baselines of the first seed (%(default)s)")
     p.add_argument("--steps", type=int, default=2000, help="of a run (%(default)s)")

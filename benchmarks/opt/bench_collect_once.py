@@ -28,6 +28,7 @@ from benchmarks.opt.interpolate_workload import invented_scene
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.options import known_options, parameters_of
+from nurec_lite.base.program import Parser
 from nurec_lite.base.ranges import STEP, switch
 from nurec_lite.base.timing import Latency, Timing
 from nurec_lite.config import Config
@@ -119,7 +120,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("--rounds", type=int, default=6, help="of all sets (%(default)s)")
     p.add_argument("--steps", type=int, default=10, help="of a block that are timed (%(default)s)")
     p.add_argument("--uncounted", type=int, default=3, help="before them (%(default)s)")

@@ -42,6 +42,7 @@ from benchmarks.opt.interpolate_workload import KEYS, ON_ACTORS, STILL, TRACKS, 
 from benchmarks.step.bench_step import mark, milliseconds, positive, spread
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import composed, mended
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
@@ -207,7 +208,7 @@ def _workload(args: argparse.Namespace, device: torch.device) -> tuple[Workload,
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("--tracks", type=positive, default=TRACKS, help="(%(default)s)")
     p.add_argument("--keys", type=positive, default=KEYS, help="keyframes of each (%(default)s)")
     p.add_argument("--queries", type=positive, default=3, help="times (%(default)s)")

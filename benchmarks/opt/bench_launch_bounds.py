@@ -48,6 +48,7 @@ from benchmarks.step.bench_step import mark, milliseconds, positive, spread
 from nurec_lite.backends import base_stages
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
 from scripts.resources import ARCHITECTURES, Usage
 
@@ -199,7 +200,7 @@ def timed_rows(args: argparse.Namespace, device: torch.device) -> list[Row]:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     add_arguments(p)
     p.set_defaults(workloads=None)
     p.add_argument("--threads", nargs="+", type=positive, default=[32, 64, 128, 256], help="of a block (%(default)s)")

@@ -23,6 +23,7 @@ import torch
 
 from benchmarks.common.reporting import conditions, reported
 from benchmarks.opt.bench_collect_once import Variant, variants
+from nurec_lite.base.program import Parser
 from nurec_lite.config import Config
 from nurec_lite.profiling.summary.syncs import lines_a_step, waiting_lines
 from nurec_lite.training.loop import one_step
@@ -90,7 +91,7 @@ def table(report: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("--rounds", type=int, default=6, help="of all sets (%(default)s)")
     p.add_argument("--steps", type=int, default=100, help="of a round (%(default)s)")
     p.add_argument("--warmup", type=int, default=20, help="steps of each set before all rounds (%(default)s)")

@@ -3,11 +3,10 @@
 
     python benchmarks/opt/bench_shared_memory.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_shared_memory.py --workloads simulated --sensors camera
-    python benchmarks/opt/bench_shared_memory.py --device cpu --rounds 5
 
 Arguments are those of benchmarks/render/bench_render.py. The option stands on split_backward; it is compared with the compiler's own
 choice of registers and with the bounds of launch_bounds, since whichever of registers and shared memory is scarcer decides how many
-blocks fit. All sets must agree with the first in outputs and gradients before they are timed. On a CPU the times are equal.
+blocks fit. All sets must agree with the first in outputs and gradients before they are timed. Needs a GPU.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

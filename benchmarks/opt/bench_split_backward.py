@@ -3,10 +3,9 @@
 
     python benchmarks/opt/bench_split_backward.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_split_backward.py --workloads simulated random --sensors lidar
-    python benchmarks/opt/bench_split_backward.py --device cpu --rounds 5
 
 Arguments are those of benchmarks/render/bench_render.py, which renders every view with both sets of options in turn. Both must agree in
-outputs and gradients before either is timed. On a CPU, whose kernels know one way, the times are equal.
+outputs and gradients before either is timed. Needs a GPU: a CPU has one kernel for both.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

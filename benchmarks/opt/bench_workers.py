@@ -2,7 +2,7 @@
 """What the option `workers` gains: time of `next_batch` and of whole training steps, with and without it.
 
     python benchmarks/opt/bench_workers.py
-    python benchmarks/opt/bench_workers.py --kitti FOLDER --poses FILE --downscale 4
+    python benchmarks/opt/bench_workers.py data=kitti_raw data.root=FOLDER data.downscale=4
 
 Both variants start from the same scene and train on the same batches. They take turns, a block of steps each, every other round in
 the opposite order, so that a change of the machine's pace reaches both. The first steps of a block are not counted: while the other
@@ -24,13 +24,13 @@ from typing import Any
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as nurec_lite.train does
 
 import torch
-from hydra import compose, initialize_config_dir
 
 from nurec_lite.backends import build_stages
 from nurec_lite.base.environment import choose_device, commit, device_name
 from nurec_lite.base.options import parameters_of
-from nurec_lite.base.paths import resource
-from nurec_lite.config import Config, to_config
+from nurec_lite.base.program import Parser
+from nurec_lite.cli.command import composed, mended
+from nurec_lite.config import Config
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
 from nurec_lite.training.optim import make_optimizer
@@ -50,15 +50,6 @@ class Variant:
     stages: Stages
     state: TrainState
     seconds: dict[str, list[float]] = field(default_factory=lambda: {part: [] for part in PARTS})
-
-
-def configuration(args: argparse.Namespace) -> Config:
-    overrides = [f"device={args.device}", f"data.downscale={args.downscale}"]
-    if args.kitti:
-        overrides += ["data=kitti_raw", f"data.root={args.kitti}"]
-        overrides += [f"data.poses.file={args.poses}"] if args.poses else []
-    with initialize_config_dir(str(resource("conf")), version_base="1.3"):
-        return to_config(compose("train", overrides=[*overrides, *args.overrides]))
 
 
 def variants(config: Config, args: argparse.Namespace) -> list[Variant]:
@@ -130,7 +121,7 @@ def conditions(config: Config, pair: list[Variant], args: argparse.Namespace) ->
         "capture": state.plan.capture.name, "image": [camera.width, camera.height], "downscale": config.data.downscale,
         "gaussians": len(state.scene.gaussians), "lidar_rays": config.train.lidar_rays,
         "workers": vars(pair[1].stages.next_batch)["count"], "ahead": vars(pair[1].stages.next_batch)["ahead"],
-        "rounds": args.rounds, "counted_steps_a_round": args.counted, "uncounted_steps_a_round": args.uncounted,
+        "rounds": args.rounds, "counted_steps_a_round": args.steps, "uncounted_steps_a_round": args.uncounted,
     }  # fmt: skip
 
 
@@ -150,35 +141,28 @@ def table(report: dict[str, Any]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    p.add_argument("--kitti", metavar="FOLDER", help="KITTI raw drive (default: the bundled capture)")
-    p.add_argument("--poses", metavar="FILE", help="of the KITTI drive: T_world_velo, 3x4 a row")
-    p.add_argument("--downscale", type=int, default=1, help="of the images (%(default)s)")
-    p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
+    p = Parser(__doc__)
     p.add_argument("--threads", type=int, help="of the training process (default: torch's own choice)")
     p.add_argument("--count", type=int, help="loader processes (default: conf/opt/workers.yaml)")
     p.add_argument("--ahead", type=int, help="batches that each of them is ahead (likewise)")
     p.add_argument("--rounds", type=int, default=4, help="blocks of either variant (%(default)s)")
-    p.add_argument("--counted", type=int, default=8, help="steps of a block that count (%(default)s)")
+    p.add_argument("--steps", type=int, default=8, help="steps of a block that count (%(default)s)")
     p.add_argument("--uncounted", type=int, default=4, help="steps before them that do not (%(default)s)")
     p.add_argument(
         "--out", type=Path, help="JSON file (default: in benchmarks/results, by capture, device and threads)"
     )
-    p.add_argument("overrides", nargs="*", help="more of nurec_lite.train's, such as model.points=5000")
+    p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
     return p
 
 
-def main() -> None:
-    args = parser().parse_args()
-    if args.threads:
-        torch.set_num_threads(args.threads)
+def run(args: argparse.Namespace) -> None:
     before = os.getloadavg()
-    config = configuration(args)
+    config = composed("train", args.overrides)
     config.density = replace(config.density, every=1 << 30)  # the number of Gaussians stays
     pair = variants(config, args)
     report: dict[str, Any] = conditions(config, pair, args)
     try:
-        measure(pair, args.rounds, args.uncounted, args.counted)
+        measure(pair, args.rounds, args.uncounted, args.steps)
     finally:
         for variant in pair:
             variant.stages.close()
@@ -192,6 +176,14 @@ def main() -> None:
     out.write_text(json.dumps(report, indent=1) + "\n")
     print(table(report))
     print(f"conditions and single times in {out}")
+
+
+def main() -> None:
+    args = parser().parse_intermixed_args()
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    with mended("train"):
+        run(args)
 
 
 if __name__ == "__main__":

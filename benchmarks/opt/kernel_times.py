@@ -16,6 +16,7 @@ from benchmarks.opt.bench_fused_interp import measure
 from benchmarks.step.bench_step import positive, spread
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
 
 Call = Callable[[], object]
@@ -79,7 +80,7 @@ def table(report: Report) -> str:
 
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """With what every such benchmark takes."""
-    p = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(doc)
     p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
     p.add_argument("--rounds", type=positive, default=30, help="samples of each call (%(default)s)")
     p.add_argument("--warmup", type=int, default=5, help="rounds before them (%(default)s)")

@@ -37,6 +37,7 @@ from benchmarks.render.workload import Workload, add_arguments, make_workloads, 
 from benchmarks.step.bench_step import positive
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
 from nurec_lite.scene.gaussians import PartedGaussians
 from nurec_lite.splat.views import CameraView
@@ -173,7 +174,7 @@ def _view_lines(view: dict[str, Any]) -> list[str]:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     add_arguments(p)
     p.add_argument("--opt", nargs="+", default=[""], metavar="A,B", help="sets of options, '' is none (one set: none)")
     p.add_argument("--tolerance", type=float, default=TOLERANCE, help="of distances from float64 (%(default)s)")

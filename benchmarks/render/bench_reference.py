@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Time of the reference renderer by stage, camera and lidar, forward and backward, on the scene of a checkpoint or the initial one.
 
-python benchmarks/render/bench_reference.py
-python benchmarks/render/bench_reference.py --kitti FOLDER --poses FILE --downscale 4 model.points=95000
-python benchmarks/render/bench_reference.py --kitti FOLDER --poses FILE --downscale 4 --checkpoint runs/RUN/checkpoint.pt
+python benchmarks/render/bench_reference.py --out FILE.json
+python benchmarks/render/bench_reference.py data=kitti_raw data.root=FOLDER data.downscale=4 model.points=95000 --out FILE.json
+python benchmarks/render/bench_reference.py data=pack data.root=FILE --checkpoint runs/RUN/checkpoint.pt --out FILE.json
 """
 
-import argparse
 import json
 import os
 import platform
 import shlex
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as nurec_lite.train does
 
 import torch
 
-from benchmarks.opt.bench_workers import RESULTS, configuration, processor, quantiles
+from benchmarks.opt.bench_workers import RESULTS, processor, quantiles
 from nurec_lite.base.environment import choose_device, commit, device_name
+from nurec_lite.base.program import Parser
+from nurec_lite.cli.command import composed, mended
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
@@ -93,18 +95,8 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join([f"{report['gaussians']} Gaussians, image {report['image']}, {report['device']}", *lines])
 
 
-def main() -> None:
-    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    p.add_argument("--kitti", metavar="FOLDER", help="KITTI raw drive (default: the bundled capture)")
-    p.add_argument("--poses", metavar="FILE", help="of the KITTI drive: T_world_velo, 3x4 a row")
-    p.add_argument("--downscale", type=int, default=1, help="of the images (%(default)s)")
-    p.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N (%(default)s)")
-    p.add_argument("--checkpoint", type=Path, help="of a run on the same capture (default: the initial scene)")
-    p.add_argument("--rounds", type=int, default=20, help="renderings of either sensor (%(default)s)")
-    p.add_argument("--out", type=Path, required=True, help="name of the JSON file in benchmarks/results, or a path")
-    p.add_argument("overrides", nargs="*", help="more of nurec_lite.train's, such as model.points=95000")
-    args = p.parse_args()
-    config, load = configuration(args), os.getloadavg()
+def run(args: Namespace) -> None:
+    config, load = composed("train", args.overrides), os.getloadavg()
     device, capture = choose_device(config.device), open_capture(config.data)
     wait = torch.cuda.synchronize if device.type == "cuda" else (lambda: None)
     if args.checkpoint:
@@ -125,6 +117,17 @@ def main() -> None:
     }  # fmt: skip
     (RESULTS / args.out).write_text(json.dumps(report, indent=1) + "\n")
     print(table(report))
+
+
+def main() -> None:
+    p = Parser(__doc__)
+    p.add_argument("--checkpoint", type=Path, help="of a run on the same capture (default: the initial scene)")
+    p.add_argument("--rounds", type=int, default=20, help="renderings of either sensor (%(default)s)")
+    p.add_argument("--out", type=Path, required=True, help="name of the JSON file in benchmarks/results, or a path")
+    p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
+    args = p.parse_intermixed_args()
+    with mended("train"):
+        run(args)
 
 
 if __name__ == "__main__":

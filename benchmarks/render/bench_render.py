@@ -49,6 +49,7 @@ from benchmarks.step.bench_step import positive, spread
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.base.ranges import switch
 from nurec_lite.cli.command import mended
 from nurec_lite.peer.rasterize import load_peer
@@ -218,7 +219,7 @@ def compared(report: dict[str, Any], phase: str, pairs: Sequence[tuple[str, str]
 
 
 def parser(about: str | None, sets: Sequence[str]) -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(about)
     add_arguments(p)
     p.add_argument(
         "--opt", nargs="+", default=list(sets), metavar="A,B", help="sets of options, '' is none (%(default)s)"

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
 from nurec_lite.profiling.draw.canvas import FAINT, GREY, INK, PALETTE, Canvas, Colour
 
@@ -200,7 +201,7 @@ def _stack(page: Canvas, x: float, y: float, width: float, figures: Figures, bou
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("before", type=Path, metavar="BEFORE.json")
     p.add_argument("after", type=Path, metavar="AFTER.json")
     p.add_argument("--names", nargs=2, default=["before", "after"], metavar=("A", "B"), help="for the picture")

@@ -27,6 +27,7 @@ from benchmarks.render.diagnose_report import FORMAT, Measured, content, markdow
 from benchmarks.render.workload import add_arguments
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
 from nurec_lite.native import ops
 from nurec_lite.profiling.errors import ProfileError
@@ -134,7 +135,7 @@ def checked(out: Path, ended: Ended, kernels: str) -> dict[str, Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     add_arguments(p)
     p.add_argument("--opt", default="", metavar="A,B", help="options (none)")
     p.add_argument("--kernels", default=KERNELS, help="regular expression of the kernel's name (%(default)s)")

@@ -27,6 +27,7 @@ from benchmarks.render.workload import SENSORS, Workload, add_arguments, make_wo
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.base.ranges import span, switch
 
 WARM_UP = 2  # backward passes of a view before the one that is measured
@@ -88,7 +89,7 @@ def recorded(device: torch.device) -> Iterator[None]:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("file", type=Path)
     add_arguments(p)
     p.add_argument("--opt", default="", metavar="A,B", help="options (none)")

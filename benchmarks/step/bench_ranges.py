@@ -6,7 +6,14 @@
 
 Arguments are those of nurec_lite.train. A step's noise is larger than what is asked for here, so the cost is counted and timed apart:
 ranges a step, times the median time of opening and closing one in a loop (nested as deep as a step's are), over the median time of
-steps without a recorder. `nvtx` is what `profile` switches on when no nsys or ncu listens; it exists where torch has CUDA.
+steps without a recorder. `nvtx` is what `profile` switches on, when no nsys or ncu listens: torch's binding, where torch has CUDA.
+`nvtx_package` is the package nvtx, if it is installed: a domain, a category a stage and colours, which torch's binding has not. It is
+for this benchmark alone until tools are known to show its ranges (nurec_lite/base/ranges.py):
+
+    nsys profile --trace=nvtx --output=ranges python benchmarks/step/bench_ranges.py
+    nsys stats --report nvtx_sum ranges.nsys-rep
+
+must then list as many ranges of either binding as the table says here, those of the package under the domain nurec_lite.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -17,6 +24,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -26,6 +35,7 @@ from benchmarks.common.reporting import conditions, reported
 from benchmarks.step.bench_step import positive
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
+from nurec_lite.base.program import Parser
 from nurec_lite.base.ranges import STEP, span, switch
 from nurec_lite.base.timing import Timing
 from nurec_lite.config import Config
@@ -37,6 +47,7 @@ from nurec_lite.training.state import TrainState
 
 STEPS, INNER = 80, 25  # of one sample, and ranges in each of these, which are two more
 SAMPLES = 21
+COLOURS = ("blue", "green", "orange", "purple", "cyan", "yellow")
 LIMIT = 0.005  # of a step: what ranges that nobody records may cost
 
 
@@ -51,10 +62,29 @@ class Counting:
     def end(self, path: str, begun: None) -> None: ...
 
 
+class Package:
+    """Ranges by the package nvtx."""
+
+    def __init__(self) -> None:
+        self.domain, self.known = import_module("nvtx").get_domain("nurec_lite"), dict[str, Any]()
+
+    def begin(self, path: str) -> None:
+        if path not in self.known:
+            stage = path.partition("/")[2].partition("/")[0] or path
+            colour = COLOURS[sum(stage.encode()) % len(COLOURS)]
+            self.known[path] = self.domain.get_event_attributes(message=path, category=stage, color=colour)
+        self.domain.push_range(self.known[path])
+
+    def end(self, path: str, begun: None) -> None:
+        self.domain.pop_range()
+
+
 def recorders(device: torch.device) -> dict[str, Callable[[], AbstractContextManager[None]]]:
     found: dict[str, Callable[[], AbstractContextManager[None]]] = {"off": nullcontext}
     if torch.backends.cuda.is_built():
         found["nvtx"] = lambda: switch(nvtx=True)
+    if find_spec("nvtx") is not None:
+        found["nvtx_package"] = lambda: switch(timing=Package())
     return found | {"torch": lambda: switch(torch=True), "timing": lambda: switch(timing=Timing(device))}
 
 
@@ -104,26 +134,27 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     costs = {name: range_us(recorder, device) for name, recorder in recorders(device).items()}
     shares = {name: {"us_a_range": us, "share_of_a_step": us * ranges / (1e3 * step_ms)} for name, us in costs.items()}
     return conditions("step/bench_ranges", config, state, args) | {
-        "step_ms": step_ms, "ranges_a_step": ranges, "recorders": shares
+        "step_ms": step_ms, "ranges_a_step": ranges, "recorders": shares, "ranges_of_each": SAMPLES * STEPS * (INNER + 2)
     }  # fmt: skip
 
 
 def table(report: dict[str, Any]) -> str:
     lines = [f"{report['capture']}, {report['environment']['device']}: {report['ranges_a_step']:g} ranges a step of "
-             f"{report['step_ms']:.2f} ms", f"{'recorder':10} {'us a range':>11} {'of a step':>10}"]  # fmt: skip
+             f"{report['step_ms']:.2f} ms; {report['ranges_of_each']} ranges timed of each recorder",
+             f"{'recorder':12} {'us a range':>11} {'of a step':>10}"]  # fmt: skip
     for name, cost in report["recorders"].items():
-        lines.append(f"{name:10} {cost['us_a_range']:11.3f} {100 * cost['share_of_a_step']:9.3f}%")
+        lines.append(f"{name:12} {cost['us_a_range']:11.3f} {100 * cost['share_of_a_step']:9.3f}%")
     return "\n".join(lines)
 
 
 def main(arguments: list[str]) -> int:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("--steps", type=positive, default=60, help="that are timed (%(default)s)")
     p.add_argument("--warmup", type=int, default=10, help="steps before (%(default)s)")
     p.add_argument("--counted", type=positive, default=3, help="steps in which ranges are counted (%(default)s)")
     found = reported(p, arguments, bench)
     print(table(found))
-    untold = [name for name in ("off", "nvtx") if name in found["recorders"]]
+    untold = [name for name in ("off", "nvtx", "nvtx_package") if name in found["recorders"]]
     return 3 if any(found["recorders"][name]["share_of_a_step"] > LIMIT for name in untold) else 0
 
 

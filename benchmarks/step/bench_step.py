@@ -31,6 +31,7 @@ from benchmarks.step.launches import profiled
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.files import write_text
+from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import composed, mended
 from nurec_lite.config import Config, to_dict
 from nurec_lite.readers import open_capture
@@ -184,7 +185,7 @@ def positive(given: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(__doc__)
     p.add_argument("--steps", type=positive, default=200, help="that are timed (%(default)s)")
     p.add_argument("--warmup", type=int, default=30, help="steps before them (%(default)s)")
     p.add_argument("--profiled", type=positive, default=5, help="steps that are counted afterwards (%(default)s)")

@@ -92,6 +92,16 @@ class Capture:
         return replace(self, split=make_split(self, name))
 
 
+def is_held_out(
+    capture: Capture,
+    split: str,  # of SPLITS
+    frame: Frame,
+) -> bool:
+    if split == "side":
+        return frame.sensor == capture.cameras[-1].name
+    return frame.index % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
+
+
 def make_split(capture: Capture, name: str) -> Split:
     """`interp` holds out moments for all sensors; `side` trains on all sweeps and all cameras but the last, which it tests."""
     if name not in SPLITS:
@@ -101,13 +111,8 @@ def make_split(capture: Capture, name: str) -> Split:
             f"split 'side' tests the last of several cameras, but capture {capture.name} has {len(capture.cameras)}"
         )
 
-    def held_out(frame: Frame) -> bool:
-        if name == "side":
-            return frame.sensor == capture.cameras[-1].name
-        return frame.index % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
-
     def indices(frames: tuple[ImageFrame, ...] | tuple[SweepFrame, ...], test: bool) -> tuple[int, ...]:
-        return tuple(i for i, frame in enumerate(frames) if held_out(frame) == test)
+        return tuple(i for i, frame in enumerate(frames) if is_held_out(capture, name, frame) == test)
 
     split = Split(
         name, indices(capture.images, False), indices(capture.images, True),

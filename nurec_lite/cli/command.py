@@ -18,10 +18,10 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf.errors import OmegaConfBaseException
 
 from nurec_lite.base.errors import ConfigError, UserError
-from nurec_lite.base.options import unknown_option
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import interrupt_on_signals
 from nurec_lite.base.streams import endure
+from nurec_lite.cli.arguments import check_groups, forgotten_option, unknown_choice, with_budget
 from nurec_lite.cli.usage import help_text, keys_of
 from nurec_lite.config import VERBS, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
@@ -51,6 +51,7 @@ def command(
     with mended(verb):
         _check_flags(verb, arguments)
         _check_cluster(arguments)
+        check_groups(arguments)
         work(arguments)
 
 
@@ -97,7 +98,7 @@ def composed(
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}
     ConfigStore.instance().store(name="stored", node=stored)
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
-        config = to_config(compose(verb, overrides=arguments))
+        config = to_config(compose(verb, overrides=with_budget(arguments)))
     assert isinstance(config, VERBS[verb])
     return config
 
@@ -148,11 +149,10 @@ def _check_cluster(arguments: list[str]) -> None:
 
 
 def _sentence(verb: str, error: Exception) -> str:
-    missing = (error.missing_cfg_file or "") if isinstance(error, MissingConfigException) else ""
-    if missing.startswith("opt/"):
-        return str(unknown_option(Path(missing).stem))
-    if missing.startswith("hydra/launcher/submitit"):
-        return f"{missing} belongs to hydra-submitit-launcher, which is not installed; pip install 'nurec_lite[slurm]'"
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file is not None:
+        if error.missing_cfg_file.startswith("hydra/launcher/submitit"):
+            return f"{error.missing_cfg_file} belongs to a package that is not installed: pip install hydra-submitit-launcher"
+        return str(unknown_choice(error.missing_cfg_file, error.options or ()))
     said = (str(e).strip() for e in (error, error.__cause__) if e is not None)
     causes = [text.splitlines()[0].rstrip(".")[:LONGEST_CAUSE] for text in said if text]
     return "; ".join(causes) + f"; {_remedy(verb, error)}"
@@ -161,6 +161,9 @@ def _sentence(verb: str, error: Exception) -> str:
 def _remedy(verb: str, error: Exception) -> str:
     """The nearest key to the one that the error names, if there is one."""
     key = str(getattr(error.__cause__ or error, "full_key", None) or "").partition("[")[0]
+    option = forgotten_option(key)
+    if option is not None:
+        return option
     near = difflib.get_close_matches(key, keys_of(verb), 1) if key not in keys_of(verb) else []
     asked = f"did you mean {near[0]}? " if near else ""
     return f"{asked}arguments are KEY=VALUE, and python -m nurec_lite.{verb} --help lists the keys"

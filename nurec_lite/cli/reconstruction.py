@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained scene with the capture that it was made from, as the verbs that come after training take it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.capture.types import Capture
+from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import load_run
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.scene import Scene
@@ -29,16 +31,19 @@ class Reconstruction:
     counters: dict[str, float]  # step, seconds
     history: list[Row]
     arguments: tuple[str, ...] = ()  # of the command line
+    trained: Mapping[str, Any] = field(default_factory=dict)  # configuration of the run that it was made by
 
 
 def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     """What `checkpoint=FILE` and the other arguments of a verb name, on the device."""
     config, content = load_run(verb, arguments)
+    check_files(Path(config.checkpoint), config.data, arguments)
     device = choose_device(config.device)
     scene = scene_to(scene_from_dict(content["scene"]), device)
     capture = open_capture(config.data, scene.origin)
     check_same_capture(Path(config.checkpoint), scene, capture)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(
-        config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments)
-    )
+        config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments),
+        content["config"],
+    )  # fmt: skip

@@ -14,6 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.paths import resource
+from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import CHOICE
 from nurec_lite.config import Config, TrainConfig, to_config, to_dict
 from nurec_lite.training.checkpoint import CheckpointError
@@ -42,6 +43,7 @@ def resumed(
     train = replace(found.train, resume=str(path), overwrite=False)
     found = replace(found, out=config.out, device=config.device, train=train)
     check_same_configuration(path, content["config"], found)
+    check_files(path, found.data, given)
     changed = changes(content["config"], to_dict(found))
     what = f", but {', '.join(changed)}" if changed else ""
     log.info("goes on from %s after step %d with its settings%s", path, content["counters"]["step"], what)

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `--help` prints: the verb's own text, and every key with its default and its meaning.
 
-The meanings are the comments beside the fields of `config.py`, so that each stands in one place.
+The meanings are the comments beside the fields of `config.py`, so that each stands in one place; the defaults are composed, as by
+`--cfg job`.
 """
 
 import ast
 import inspect
 import textwrap
+from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import reduce
 from typing import Any
 
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
+
+from nurec_lite.base.paths import resource
+from nurec_lite.cli.arguments import GROUPS, choices
 from nurec_lite.config import VERBS, Config
 
 Key = tuple[str, str, str]  # name, default, meaning
@@ -18,20 +27,45 @@ _SHARED = {
 }  # fmt: skip  # with training
 _RUN = "\n\nEvery key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
 _REST = {"evaluate": _RUN, "render": _RUN, "profile": _RUN}
+_OF_GROUPS = {
+    "data": "which capture, and defaults that go with it",
+    "size": "model and budget of rays for a machine",
+    "opt": "what makes a step faster; several as '+opt=[A,B]', their parameters as opt.NAME.KEY=VALUE",
+}
+_TAKES = {"pack": ("data",), "export": ("data",), "evaluate": ("data", "opt"), "render": ("data", "opt")}
 
 
 def help_text(verb: str, text: str) -> str:
-    """The text, the verb's own keys, and where the rest is explained (for `train`: all keys)."""
-    keys = list_keys(VERBS[verb])
-    if verb == "train":
-        return f"{text.strip()}\n\nKeys, with their defaults:\n\n{_table(keys)}"
+    """The text, the groups, the verb's own keys, and where the rest is explained (for `train`: all keys)."""
+    keys, said = _composed_keys(verb), [text.strip(), f"Groups, with their choices:\n\n{_groups(verb)}"]
     own = {f.name for f in fields(VERBS[verb])} - {f.name for f in fields(Config)}
-    mine = [key for key in keys if key[0].split(".")[0] in own | _SHARED.get(verb, {"out"})]
-    return f"{text.strip()}\n\nKeys, with their defaults:\n\n{_table(mine)}{_REST.get(verb, '')}"
+    mine = [key for key in keys if verb == "train" or key[0].split(".")[0] in own | _SHARED.get(verb, {"out"})]
+    return "\n\n".join([*said, f"Keys, with their defaults:\n\n{_table(mine)}{_REST.get(verb, '')}"])
 
 
 def keys_of(verb: str) -> list[str]:
     return [name for name, _, _ in list_keys(VERBS[verb])]
+
+
+def _groups(verb: str) -> str:
+    rows = []
+    for group in _TAKES.get(verb, tuple(_OF_GROUPS)):
+        rows += [f"  {GROUPS[group]}{group}=NAME".ljust(14) + _OF_GROUPS[group]]
+        rows += textwrap.wrap(", ".join(choices(group)), 120, initial_indent=" " * 14, subsequent_indent=" " * 14)
+    return "\n".join(rows)
+
+
+def _composed_keys(verb: str) -> list[Key]:
+    """With the defaults that the files under conf/ give the verb where no argument says otherwise."""
+    ConfigStore.instance().store(name="stored", node={})
+    with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
+        given = OmegaConf.to_container(compose(verb), resolve=False)
+    assert isinstance(given, dict)
+    return [(name, _shown(_at(given, name)), meaning) for name, _, meaning in list_keys(VERBS[verb])]
+
+
+def _at(tree: Mapping[Any, Any], name: str) -> Any:
+    return reduce(lambda inner, part: inner[part], name.split("."), tree)
 
 
 def list_keys(cls: type, prefix: str = "", otherwise: str = "") -> list[Key]:

@@ -55,6 +55,9 @@ FIGURES = tuple(
         ("commit", "Commit", "", 0, "Version of the code; + marks changes"),
         ("split", "Split", "", 0, "What is held out: interp every fifth moment, side one camera"),
         ("subset", "Frames", "", 0, "Which of them were measured: test (held out), train or all"),
+        ("trained_split", "Split of training", "", 0, "Another one than what was measured, so that both mix"),
+        ("trained_on", "Trained on", "", 0, "Of the frames measured, which are not all held out"),
+        ("trained_frames", "Trained on frames", "", 0, "Which of them these are, by sensor"),
         ("checkpoint", "Checkpoint", "", 0, "The file that was measured"),
     )
 )  # fmt: skip

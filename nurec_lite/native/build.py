@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,6 +46,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "render/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_split.cu": f"{_CUDA} --use_fast_math",
 }
+_EVERY = 15.0  # seconds between two lines that say how far it is
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
 
 
@@ -287,21 +289,32 @@ def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     (folder / "build.ninja").write_text(commands)
     command = [tools.ninja, "-C", str(folder), *(["-j", os.environ["MAX_JOBS"]] if "MAX_JOBS" in os.environ else [])]
     environment = os.environ | _ENGLISH | {"NINJA_STATUS": "[%f/%t] "}
-    log: list[str] = []
+    log, told = list[str](), time.monotonic()
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, pass_fds=[lock]
     ) as ran:
         assert ran.stdout is not None
         for line in ran.stdout:
             log.append(line)
-            if line.startswith("[") and sys.stderr.isatty():
-                print(f"\r{line.split()[0]} kernels compiled ", end="", file=sys.stderr, flush=True)
+            told = _progress(line, told)
     (folder / "build.log").write_text("".join(log))
     if ran.returncode:
         raise BuildError(_explained(log, folder))
     (folder / SUM).write_text(_sum(temporary))
     temporary.replace(folder / LIBRARY)
     _say("kernels are compiled")
+
+
+def _progress(line: str, told: float) -> float:
+    """How far ninja is: at once where somebody looks, now and then where a file is written. Returns when it was told last."""
+    if not line.startswith("["):
+        return told
+    if sys.stderr.isatty():
+        print(f"\r{line.split()[0]} kernels compiled ", end="", file=sys.stderr, flush=True)
+    elif time.monotonic() - told > _EVERY:
+        _say(f"{line.split()[0]} kernels compiled")
+        return time.monotonic()
+    return told
 
 
 def _explained(log: list[str], folder: Path) -> str:

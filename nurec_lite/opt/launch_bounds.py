@@ -11,18 +11,18 @@ benchmarks/opt/bench_launch_bounds.py.
 Gain: one H200, backward by CUDA events: a whole KITTI sweep 6.89 -> 4.66 ms, a simulated image of 1920x1080 2.50 -> 2.04, a training step
 29.9 -> 26.8 ms (docs/story-2-kernels.md).
 Limits: a KITTI image takes the same time, 2.66 -> 2.68 ms, and the sweep's achieved occupancy falls from 30.8 to 28.1 %. The row of an
-image follows from how many tiles it has: for a small one whose tiles are alike it is the slower one. Kernels for the GPU alone; on a CPU
-the results are the same, and so is the time. Needs ops=native. Class exact.
+image follows from how many tiles it has: for a small one whose tiles are alike it is the slower one. Kernels for the GPU alone, refused
+on a CPU. Needs ops=native. Class exact.
 """
 
-from nurec_lite.training.stages import Stages, uncompiled
+from nurec_lite.training.stages import Stages, without_gpu
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("split_backward",)
 
 
 def unavailable(stages: Stages) -> str | None:
-    return uncompiled(stages)
+    return without_gpu(stages)
 
 
 def apply(stages: Stages) -> Stages:

@@ -8,18 +8,18 @@ Source: NVIDIA's Nsight post on Omniverse NuRec (about half the shared memory, l
 Gain: 21 504 -> 10 240 bytes a block, and no time: on one H200 registers limit occupancy with it and without it, the backward of a whole
 KITTI sweep takes 4.66 -> 4.98 ms, of an image 2.68 -> 2.80, a training step 26.8 -> 28.5 ms (docs/story-2-kernels.md), so +opt=all
 leaves it out.
-Limits: twice as many barriers a tile. Kernels for the GPU alone; on a CPU the results are the same, and so is the time. Needs
+Limits: twice as many barriers a tile. Kernels for the GPU alone, refused on a CPU. Needs
 ops=native. Class exact.
 """
 
-from nurec_lite.training.stages import Stages, uncompiled
+from nurec_lite.training.stages import Stages, without_gpu
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("split_backward",)
 
 
 def unavailable(stages: Stages) -> str | None:
-    return uncompiled(stages)
+    return without_gpu(stages)
 
 
 def apply(stages: Stages) -> Stages:

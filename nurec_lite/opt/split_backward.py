@@ -9,18 +9,18 @@ since lanes swap halves of what they hold. A warp of the camera's takes 8x4 pixe
 Source: NVIDIA's Nsight post on Omniverse NuRec, which took renderBackward apart; moments and sums by halves are our own.
 Gain: one H200, backward by CUDA events: a whole KITTI sweep 8.71 -> 6.89 ms, an image 3.63 -> 2.66, with 1.23 and 1.43 times fewer
 instructions; a training step 33.9 -> 29.9 ms (docs/story-2-kernels.md).
-Limits: kernels for the GPU alone; on a CPU the results are the same, and so is the time. Needs ops=native. Class exact: the same
+Limits: kernels for the GPU alone, refused on a CPU, which has one kernel for both. Needs ops=native. Class exact: the same
 formulas, gradients added up in another order.
 """
 
-from nurec_lite.training.stages import Stages, uncompiled
+from nurec_lite.training.stages import Stages, without_gpu
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 
 
 def unavailable(stages: Stages) -> str | None:
-    return uncompiled(stages)
+    return without_gpu(stages)
 
 
 def apply(stages: Stages) -> Stages:

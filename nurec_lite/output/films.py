@@ -3,19 +3,21 @@
 
 Pictures are uint8 arrays [H, W, 3], all of one size. Each is taken as it comes, none is kept as it came (a GIF keeps one byte a
 pixel until its end), and a file appears when it is whole.
+
+MP4 is written by imageio-ffmpeg. GIF and APNG are not written by imageio, whose plugin is Pillow's writer: that keeps every picture of an
+APNG twice until the end (60 pictures for 30), and takes no palette for a GIF, whose strong colours then err (`_of_256_colours`).
 """
 
 import io
 import math
 import struct
-import subprocess
-import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import BinaryIO
 
 import numpy as np
@@ -62,14 +64,16 @@ def save_animation(
             add(picture)
 
 
-def ffmpeg() -> str:
-    """The program that encodes MP4; ConfigError where the extra `video` is not installed."""
+def video() -> ModuleType:
+    """The package imageio-ffmpeg, with the program that encodes MP4; ConfigError where the extra `video` is not installed."""
     try:
-        return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
+        package = import_module("imageio_ffmpeg")
+        package.get_ffmpeg_exe()
     except (ImportError, RuntimeError) as error:
         raise ConfigError(
             "formats=mp4 needs the extra `video`, which is not installed: pip install imageio-ffmpeg; or use gif or apng"
         ) from error
+    return package
 
 
 @contextmanager
@@ -146,63 +150,55 @@ def _chunks(picture: np.ndarray) -> list[tuple[bytes, bytes]]:  # name and data
 
 @contextmanager
 def _mp4(path: Path, fps: float) -> Iterator[Add]:
-    ffmpeg()
-    with written(path) as file:
-        encoder = _Encoder(path, Path(file.name), fps)
-        try:
-            yield encoder.add
-            encoder.close()
-        finally:
-            encoder.stop()
+    package = video()
+    with written(path) as file, closing(_Film(package, path, Path(file.name), fps)) as film:
+        yield film.add
+        film.finish()
 
 
-class _Encoder:
+class _Film:
     """H.264 in the colours of BT.709. Sizes are made even, as its subsampled colours require, by repeating the last row or column."""
 
-    def __init__(self, path: Path, temporary: Path, fps: float) -> None:
-        self.path, self.temporary, self.fps = path, temporary, fps
-        self.process: subprocess.Popen | None = None
-        self.log = tempfile.TemporaryFile()  # noqa: SIM115  a pipe that nobody reads would fill up
+    def __init__(self, package: ModuleType, path: Path, temporary: Path, fps: float) -> None:
+        self.package, self.path, self.temporary, self.fps, self.count = package, path, temporary, fps, 0
+        self.frames: Generator[None, np.ndarray | None, None] | None = None
 
     def add(self, picture: np.ndarray) -> None:
         even = np.pad(picture, ((0, picture.shape[0] % 2), (0, picture.shape[1] % 2), (0, 0)), mode="edge")
-        if self.process is None:
-            self.process = self._start(*even.shape[:2])
-        assert self.process.stdin is not None
         try:
-            self.process.stdin.write(even.tobytes())
-        except BrokenPipeError:
-            self._fail()
+            if self.frames is None:
+                self.frames = self._begun(*even.shape[:2])
+            self.frames.send(np.ascontiguousarray(even))
+        except OSError as error:  # it has ended
+            raise self._unfinished() from error
+        self.count += 1
+
+    def finish(self) -> None:
+        """The package does not look at how ffmpeg ended, so what it wrote is read again."""
+        self.close()
+        try:
+            whole = self.count == 0 or self.package.count_frames_and_secs(self.temporary)[0] == self.count
+        except (OSError, RuntimeError) as error:
+            raise self._unfinished() from error
+        if not whole:
+            raise self._unfinished()
 
     def close(self) -> None:
-        if self._wait() != 0:
-            self._fail()
+        if self.frames is not None:
+            self.frames.close()
 
-    def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            self.process.kill()
-            self._wait()
-        self.log.close()
+    def _begun(self, height: int, width: int) -> Generator[None, np.ndarray | None, None]:
+        colours = ["-vf", "scale=out_color_matrix=bt709:out_range=tv", "-colorspace", "bt709"]
+        colours += ["-color_primaries", "bt709", "-color_trc", "bt709"]
+        file = ["-crf", "18", "-movflags", "+faststart", "-f", "mp4"]
+        frames: Generator[None, np.ndarray | None, None] = self.package.write_frames(
+            str(self.temporary), (width, height), fps=self.fps, codec="libx264", quality=None, macro_block_size=1,
+            ffmpeg_log_level="error", ffmpeg_timeout=0, output_params=[*colours, *file],
+        )  # fmt: skip
+        frames.send(None)
+        return frames
 
-    def _start(self, height: int, width: int) -> subprocess.Popen:
-        raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(self.fps), "-i", "-"]
-        colours = ["-vf", "scale=out_color_matrix=bt709:out_range=tv", "-pix_fmt", "yuv420p"]
-        colours += ["-colorspace", "bt709", "-color_primaries", "bt709", "-color_trc", "bt709"]
-        codec = ["-c:v", "libx264", "-crf", "18", "-movflags", "+faststart", "-f", "mp4"]
-        line = [ffmpeg(), "-y", "-loglevel", "error", *raw, *colours, *codec, str(self.temporary)]
-        # in a session of its own, so that Ctrl-C reaches this process alone, which then ends the other
-        return subprocess.Popen(
-            line, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=self.log, start_new_session=True
+    def _unfinished(self) -> OutputError:
+        return OutputError(
+            f"{self.path} cannot be written: ffmpeg did not finish it, and says why above; is there space left?"
         )
-
-    def _wait(self) -> int:
-        assert self.process is not None and self.process.stdin is not None
-        with suppress(BrokenPipeError):
-            self.process.stdin.close()
-        return self.process.wait()
-
-    def _fail(self) -> None:
-        self._wait()
-        self.log.seek(0)
-        said = (self.log.read().decode(errors="replace").strip().splitlines() or ["nothing"])[-1]
-        raise OutputError(f"{self.path} cannot be written, ffmpeg says '{said}'; is there space left?")

@@ -11,7 +11,7 @@ from nurec_lite.capture.trajectory import AnyFrame, Trajectory, frame_at, neares
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import frames_of
-from nurec_lite.output.films import KINDS, ffmpeg
+from nurec_lite.output.films import KINDS, video
 
 PICTURES = ("png", *KINDS)
 POINTS = ("npz", "ply")
@@ -90,7 +90,7 @@ def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str]) 
             f"sensors names '{cameras[0]}', but formats asks for points of lidars alone; add png to formats"
         )
     if "mp4" in config.formats:
-        ffmpeg()
+        video()
 
 
 def _moments(config: RenderConfig, path: Trajectory) -> list[float] | None:  # seconds; None: the frames' own

@@ -64,7 +64,10 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 def overrides(config: Config) -> list[str]:
     """Arguments of train that give the configuration, but for `out`."""
     data = [] if config.data.kind == "bundled" else [f"data={config.data.kind}"]
-    return data + [_argument(c.key, c.value) for c in changes(config)] + _option_overrides(config.opt)
+    changed = {c.key: c.value for c in changes(config)}
+    if config.train.steps is not None:  # alone it would replace the seconds
+        changed["train.seconds"] = config.train.seconds
+    return data + [_argument(key, value) for key, value in changed.items()] + _option_overrides(config.opt)
 
 
 def _option_overrides(options: dict[str, dict[str, Any]]) -> list[str]:

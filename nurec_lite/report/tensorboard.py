@@ -30,9 +30,7 @@ def check_tensorboard(config: Config) -> None:
     try:
         import_module(_MODULE)
     except ImportError as error:
-        raise ConfigError(
-            "train.tensorboard=true needs the package tensorboard; pip install 'nurec_lite[tensorboard]' installs it"
-        ) from error
+        raise ConfigError("train.tensorboard=true needs the package tensorboard; pip install tensorboard") from error
 
 
 @contextmanager

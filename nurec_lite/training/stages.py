@@ -133,3 +133,10 @@ def _closers(stages: Mapping[str, Callable]) -> tuple[Callable[[], None], ...]:
 def uncompiled(stages: Stages) -> str | None:
     """Why an option of compiled kernels cannot run on these stages, or None."""
     return None if stages.plan else "it changes compiled kernels; use ops=native and render=own"
+
+
+def without_gpu(stages: Stages) -> str | None:
+    """Why an option of the GPU's compiled kernels cannot do anything on these stages, or None."""
+    return uncompiled(stages) or (
+        None if stages.device == "cuda" else "it changes kernels of the GPU alone; use device=cuda"
+    )

@@ -16,6 +16,7 @@ from benchmarks.render.contenders import Own
 from benchmarks.render.workload import SIZES, Size
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
+from nurec_lite.opt import launch_bounds, shared_memory, split_backward
 
 BOTH = [(bench_split_backward, "split_backward"), (bench_shared_memory, "shared_memory")]
 NAMES = [name for _, name in BOTH]
@@ -24,6 +25,8 @@ NAMES = [name for _, name in BOTH]
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES, "small", Size(48, 60, 16, 64, 300, 40, 150))
+    for option in (split_backward, launch_bounds, shared_memory):  # refused on a CPU, where they change nothing
+        monkeypatch.setattr(option, "unavailable", lambda stages: None)
 
 
 def report(benchmark: ModuleType, tmp_path: Path, *arguments: str) -> dict[str, Any]:

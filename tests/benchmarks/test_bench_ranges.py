@@ -28,6 +28,31 @@ def test_recorders() -> None:
     assert ("nvtx" in found) == torch.backends.cuda.is_built() and {"off", "torch", "timing"} <= found.keys()
 
 
+def test_the_package_gets_whole_paths_with_their_stage_and_a_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvtx = pytest.importorskip("nvtx")
+    pushed: list[dict[str, str]] = []
+
+    class Domain:
+        popped = 0
+
+        def get_event_attributes(self, **given: str) -> dict[str, str]:
+            return given
+
+        def push_range(self, given: dict[str, str]) -> None:
+            pushed.append(given)
+
+        def pop_range(self) -> None:
+            self.popped += 1
+
+    domain = Domain()
+    monkeypatch.setattr(nvtx, "get_domain", lambda name: domain)
+    with recorders(CPU)["nvtx_package"](), span("step"), span("render_camera"), span("tile"):
+        pass
+    assert [given["message"] for given in pushed] == ["step", "step/render_camera", "step/render_camera/tile"]
+    assert [given["category"] for given in pushed] == ["step", "render_camera", "render_camera"] and domain.popped == 3
+    assert {given["color"] for given in pushed} <= set(bench_ranges.COLOURS)
+
+
 def test_an_open_recorder_costs_more_than_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_ranges, "STEPS", 8)
     found = {name: range_us(recorder, CPU) for name, recorder in recorders(CPU).items()}

@@ -24,5 +24,5 @@ def test_a_cpu_has_no_bundles(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         bench_warp_cull.main(["--workloads", "random", "--device", "cpu", "--no-peer"])
     assert ended.value.code == 2
-    said = "error: option 'warp_cull' cannot run here: it is about the warps of a GPU; use device=cuda"
+    said = "error: option 'split_backward' cannot run here: it changes kernels of the GPU alone; use device=cuda"
     assert said in capsys.readouterr().err

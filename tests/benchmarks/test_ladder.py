@@ -166,6 +166,47 @@ def test_a_ladder_is_read_again(tmp_path: Path) -> None:
         read(tmp_path)
 
 
+@pytest.fixture
+def readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "README.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    monkeypatch.setattr("benchmarks.ladder.ladder.README", tmp_path / "README.md")
+    return tmp_path / "README.md"
+
+
+def again(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int:
+    """The code that the program ends with for a ladder that was measured."""
+    monkeypatch.setattr(sys, "argv", ["ladder.py", "--from", str(folder), *arguments])
+    try:
+        main()
+    except SystemExit as end:
+        assert isinstance(end.code, int)
+        return end.code
+    return 0
+
+
+def test_the_readme_is_written_where_it_is_asked_for(
+    tmp_path: Path, readme: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, good = readme.read_text(), ladder()[:2]
+    write(tmp_path / "out", good, rows_of(good), TOLD)
+    assert again(monkeypatch, tmp_path / "out", "--readme") == 0
+    said = capsys.readouterr().out
+    assert BEGIN in said and "nothing is written; --write puts this into README.md" in said
+    assert readme.read_text() == before
+    assert again(monkeypatch, tmp_path / "out", "--readme", "--write") == 0
+    assert "| workers |" in readme.read_text() and "old" not in readme.read_text()
+
+
+def test_a_rung_that_failed_is_a_code_that_fails(
+    tmp_path: Path, readme: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "out", ladder(), rows_of(ladder()), TOLD)
+    assert again(monkeypatch, tmp_path / "out", "--readme", "--write") == 1
+    assert "failed: option 'broken'" in capsys.readouterr().out and "failed: option 'broken'" in readme.read_text()
+    assert again(monkeypatch, tmp_path / "out", "--write") == 2
+    assert "--write goes with --readme" in capsys.readouterr().err
+
+
 def test_results_outside_the_checkout_are_not_linked(tmp_path: Path) -> None:
     assert "waterfall" not in section(rows_of(ladder()), TOLD, tmp_path / "elsewhere", tmp_path / "checkout")
 
@@ -270,7 +311,9 @@ def test_a_ladder_from_the_command_line(
              "model.points=300", "model.raised_points=60", "model.far_points=40"]  # fmt: skip
     counts = ["--repeat", "2", "--warmup", "1", "--steps", "2", "--quality-steps", "2", "--out", str(tmp_path / "out")]
     monkeypatch.setattr(sys, "argv", ["ladder.py", "--rungs", "", "nothing", *small, *counts])
-    main()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1, "a rung failed"
     written = json.loads((tmp_path / "out/ladder.json").read_text())
     good, bad = written["rungs"]
     assert (

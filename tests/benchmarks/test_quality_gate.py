@@ -92,7 +92,7 @@ def test_runs_are_spread_over_gpus(
 ) -> None:
     if usable:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", usable)
-    assert quality_gate.main(["--sets", "a", "--seeds", "0", "--repeat", "2", "--gpus", gpus]) == 0
+    assert quality_gate.main(["--opt", "a", "--seeds", "0", "--repeat", "2", "--gpus", gpus]) == 0
     seen = [env.get("CUDA_VISIBLE_DEVICES") for env in surroundings]
     assert len(seen) == 3 and set(seen) == expected
 
@@ -110,7 +110,7 @@ def test_runs_share_the_cores(
 ) -> None:
     if given:
         monkeypatch.setenv("OMP_NUM_THREADS", given)
-    assert quality_gate.main(["--sets", "a", "--seeds", "0", "--repeat", "2", "--jobs", jobs]) == 0
+    assert quality_gate.main(["--opt", "a", "--seeds", "0", "--repeat", "2", "--jobs", jobs]) == 0
     assert [env["OMP_NUM_THREADS"] for env in surroundings] == [expected] * 3
 
 
@@ -127,7 +127,7 @@ def test_whole_runs(tmp_path: Path) -> None:
         "density.cap=300",
     ]
     arguments = [
-        "--sets",
+        "--opt",
         "collect_once",
         "--seeds",
         "0",

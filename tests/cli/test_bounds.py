@@ -82,7 +82,8 @@ FORBIDDEN: list[tuple[str, list[str], str]] = [
         r"option 'workers': .*speed.*; its parameters are count, ahead",
     ),
     ("train", ["+opt.fast.speed=5"], r"option 'fast' is unknown; the options are"),
-    ("train", ["opt=5"], r"Config group override must be a string or a list"),
+    ("train", ["opt=5"], r"opt=5: write \+opt=NAME; opt is one of all, "),
+    ("train", ["+opt=5"], r"Config group override must be a string or a list"),
     ("train", ["data=" + "x" * 5000], r"File name too long"),  # found by scripts/fuzz.py
     ("train", ["+pace=5"], r"key 'pace' is unknown"),
     ("train", ["+train.stepz=5"], r"key 'train\.stepz' is unknown; did you mean train\.steps\?"),

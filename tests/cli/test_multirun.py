@@ -43,7 +43,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
         given = ["data=pack", f"data.root={tmp_path / 'tiny.pack'}", f"hydra.sweep.dir={tmp_path / 'sweep'}", *FAST]
         monkeypatch.setattr(sys, "argv", ["nurec_lite.train", "-m", *given, *arguments])
         try:
-            command("train", train.HELP, lambda arguments: train.main())
+            command("train", train.HELP, train.work)
         except SystemExit as end:
             assert isinstance(end.code, int)
             return end.code
@@ -150,7 +150,7 @@ def test_without_the_plugin_a_sentence_says_what_to_install(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert sweep("hydra/launcher=submitit_nothing", "seed=3") == 2
-    assert "not installed; pip install 'nurec_lite[slurm]'" in capsys.readouterr().err
+    assert "not installed: pip install hydra-submitit-launcher" in capsys.readouterr().err
 
 
 def test_without_a_cluster_a_sentence_says_so(

@@ -22,6 +22,7 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DataConfig
 from nurec_lite.evaluation.measure import PICTURES, _drawn, evaluate, frames_of, held_out, image_of, range_errors
 from nurec_lite.evaluation.metrics import psnr, to_json
+from nurec_lite.evaluation.trained import trained_on
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.train import run
@@ -33,6 +34,7 @@ LIDAR_KEYS = {
     "lidar_median_abs_m", "lidar_mean_abs_m", "lidar_median_sq_m2", "lidar_opacity_half", "intensity_rmse",
     "drop_accuracy", "chamfer_m",
 }  # fmt: skip
+MIXED = frozenset({"trained_split", "trained_on", "trained_frames"})
 COUNTERS = {"gaussians", "steps", "seconds_train", "device", "commit", "split", "subset", "checkpoint"}
 
 
@@ -117,10 +119,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, A
     return folder / "run" / "checkpoint.pt", metrics
 
 
-def measured(checkpoint: Path, folder: str, *arguments: str) -> dict[str, Any]:
+def measured(checkpoint: Path, folder: str, *arguments: str, more: frozenset[str] = frozenset()) -> dict[str, Any]:
     nurec_lite.evaluate.work([f"checkpoint={checkpoint}", "device=cpu", *arguments])
     metrics = json.loads((checkpoint.parent / folder / "metrics.json").read_text())
-    assert set(metrics) == IMAGE_KEYS | LIDAR_KEYS | COUNTERS
+    assert set(metrics) == IMAGE_KEYS | LIDAR_KEYS | COUNTERS | more
     return metrics
 
 
@@ -147,7 +149,7 @@ def test_the_verb_measures_what_the_run_measured(
 
 
 def test_a_split_without_sweeps(trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
-    metrics = measured(trained[0], "evaluate-side-test-step2", "data.split=side")
+    metrics = measured(trained[0], "evaluate-side-test-step2", "data.split=side", more=MIXED)
     printed, out = capsys.readouterr().out, trained[0].parent / "evaluate-side-test-step2"
     assert all(metrics[key] is None for key in LIDAR_KEYS) and metrics["psnr"] > 5
     assert "Lidar" not in printed and "–" not in printed and "nan" not in printed
@@ -156,6 +158,29 @@ def test_a_split_without_sweeps(trained: tuple[Path, dict[str, Any]], capsys: py
     assert all(r["lidar_median_abs_m"] == "" and float(r["psnr"]) > 0 for r in rows)
     assert 'id="lidar"' not in (out / "report.html").read_text()
     assert len(list((out / "pictures").iterdir())) == PICTURES
+
+
+def test_another_split_than_the_run_s_says_which_frames_were_trained_on(
+    trained: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    metrics = measured(trained[0], "evaluate-side-test-step2", "data.split=side", more=MIXED)
+    assert TINY.frames == 10, "of which 4 and 9 are held out"
+    told = {"trained_split": "interp", "trained_on": "8 of 10 images", "trained_frames": "camera_1 0-3, 5-8"}
+    assert {key: metrics[key] for key in MIXED} == told
+    printed = capsys.readouterr().out
+    assert all(text in printed for text in told.values())
+    page = (trained[0].parent / "evaluate-side-test-step2/report.html").read_text()
+    assert "8 of 10 images of them trained on" in page and "held-out frames" not in page
+
+
+def test_the_run_s_own_split_needs_no_such_words() -> None:
+    capture = tiny_capture().with_split("interp")
+    assert trained_on(capture, held_out(capture), {"split": "interp"}) is None
+    side = capture.with_split("side")
+    told = trained_on(side, frames_of(side, "all"), {"split": "interp", "frames": [6, 9]})
+    assert told is not None and told["trained_frames"] == "camera_0 6-8; camera_1 6-8; lidar 6-8"
+    none = trained_on(side, frames_of(side, "test"), {"split": "interp", "frames": [4, 5]})
+    assert none == {"trained_split": "interp", "trained_on": "0 of 10 images", "trained_frames": "none"}
 
 
 def test_the_frames_of_training(trained: tuple[Path, dict[str, Any]]) -> None:

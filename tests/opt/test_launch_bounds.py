@@ -3,6 +3,7 @@
 tests/opt/test_split_backward.py; the sweep that chooses the bounds: tests/benchmarks/test_bench_launch_bounds.py."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ REGISTERS = {"Camera": 128, "Lidar": 64}  # at most, as the post has them
 
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
-    stages = build_stages(BOTH, base_stages("native", torch.device("cpu")))
+    stages = build_stages(BOTH, replace(base_stages("native", torch.device("cpu")), device="cuda"))
     assert stages.claims == {f"plan.{name}": name for name in BOTH}
     assert stages.plan is not None and stages.plan.backward == (True, True, False)
 
@@ -29,7 +30,7 @@ def test_it_stands_on_the_split_kernels() -> None:
 
 def test_the_order_of_both_does_not_matter() -> None:
     plans = [
-        build_stages(options, base_stages("native", torch.device("cpu"))).plan
+        build_stages(options, replace(base_stages("native", torch.device("cpu")), device="cuda")).plan
         for options in (BOTH, dict(reversed(BOTH.items())))
     ]
     assert plans[0] == plans[1]

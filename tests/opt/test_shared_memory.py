@@ -3,6 +3,7 @@
 results."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def staged(rows: int) -> list[int]:
 
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
-    stages = build_stages(BOTH, base_stages("native", torch.device("cpu")))
+    stages = build_stages(BOTH, replace(base_stages("native", torch.device("cpu")), device="cuda"))
     assert stages.claims == {
         f"plan.{f}": o for f, o in (("split_backward", "split_backward"), ("half_staging", "shared_memory"))
     }

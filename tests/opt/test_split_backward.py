@@ -5,6 +5,7 @@ tests/native/test_parity_render.py compares every instance with the reference; t
 the kernels without them, which a training step runs.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -115,7 +116,7 @@ def assert_same(found: list[Tensor], expected: list[Tensor], device: torch.devic
 
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
-    stages = build_stages(SPLIT, base_stages("native", torch.device("cpu")))
+    stages = build_stages(SPLIT, replace(base_stages("native", torch.device("cpu")), device="cuda"))
     assert stages.claims == {"plan.split_backward": "split_backward"}
     assert stages.plan is not None and stages.plan.split_backward and stages.plan.backward == SPLIT_PLAN
     assert {f.keywords["plan"] for f in (stages.tile, stages.render_camera, stages.render_lidar)} == {stages.plan}  # type: ignore[attr-defined]
@@ -127,6 +128,15 @@ def test_it_needs_compiled_kernels() -> None:
         OptionError, match="'split_backward' cannot run here: it changes compiled kernels; use ops=native"
     ):
         build_stages(SPLIT, reference_stages())
+
+
+@pytest.mark.parametrize(
+    "names",
+    [NAMES[:1], NAMES[:2], [NAMES[0], NAMES[2]]],
+)
+def test_on_a_cpu_they_could_do_nothing_and_are_refused(names: list[str]) -> None:
+    with pytest.raises(OptionError, match=r"cannot run here: it changes kernels of the GPU alone; use device=cuda"):
+        build_stages({name: parameters_of(name) for name in names}, base_stages("native", torch.device("cpu")))
 
 
 # ---- the kernels
@@ -261,7 +271,7 @@ def test_training_on_a_cpu_is_bitwise_the_baseline_s(names: tuple[str, ...]) -> 
     trained = []
     for options in ({}, {name: parameters_of(name) for name in names}):
         state = tiny_state()
-        stages = build_stages(options, base_stages("native", torch.device("cpu")))
+        stages = build_stages(options, replace(base_stages("native", torch.device("cpu")), device="cuda"))
         for state.step in range(2):
             step(stages, state)
         trained.append(state.scene.parameters())

@@ -14,7 +14,7 @@ from PIL import Image
 import nurec_lite.output.films
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import OutputError
-from nurec_lite.output.films import animation, ffmpeg, save_animation
+from nurec_lite.output.films import animation, save_animation, video
 
 with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="needs the extra `video`")
 KINDS = ["gif", "apng", pytest.param("mp4", marks=with_ffmpeg)]
@@ -103,7 +103,9 @@ def test_mp4_keeps_colours_and_time(tmp_path: Path) -> None:
     save_animation(tmp_path / "a.mp4", [bars] * 12, fps=24)
     frame = decoded(tmp_path / "a.mp4")[-1][24, 8::16].astype(int)
     assert abs(frame - np.array(colours)).max() <= 8
-    said = subprocess.run([ffmpeg(), "-i", str(tmp_path / "a.mp4")], capture_output=True, text=True, check=False).stderr
+    said = subprocess.run(
+        [video().get_ffmpeg_exe(), "-i", str(tmp_path / "a.mp4")], capture_output=True, text=True, check=False
+    ).stderr
     assert "h264" in said and "yuv420p" in said and "24 fps" in said and "Duration: 00:00:00.50" in said
 
 
@@ -137,24 +139,34 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, kind: str) -> None:
         save_animation(tmp_path / "file" / f"a.{kind}", pictures(2, 24, 40), fps=10)
 
 
-def test_what_ffmpeg_complains_about_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "ffmpeg"
-    script.write_text("#!/bin/sh\ncat > /dev/null\necho 'first' >&2\necho 'No space left on device' >&2\nexit 1\n")
-    script.chmod(0o755)
-    monkeypatch.setattr(nurec_lite.output.films, "ffmpeg", lambda: str(script))
-    with pytest.raises(OutputError, match=r"a\.mp4 cannot be written, ffmpeg says 'No space left on device'"):
-        save_animation(tmp_path / "out" / "a.mp4", pictures(2), fps=10)
-    assert not list((tmp_path / "out").iterdir())
+def encoder(folder: Path, script: str) -> str:
+    """A program in place of ffmpeg."""
+    program = folder / "ffmpeg"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return str(program)
 
 
-def test_an_encoder_that_dies_is_noticed_while_pictures_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    script = tmp_path / "ffmpeg"
-    script.write_text("#!/bin/sh\necho 'died' >&2\nexit 3\n")
-    script.chmod(0o755)
-    monkeypatch.setattr(nurec_lite.output.films, "ffmpeg", lambda: str(script))
-    with pytest.raises(OutputError, match="ffmpeg says 'died'"):
+@with_ffmpeg
+@pytest.mark.parametrize(
+    "script",
+    [
+        "cat > /dev/null; echo 'No space left on device' >&2; exit 1",
+        "echo 'No space left on device' >&2; exit 3",
+        "cat > /dev/null; echo 'No space left on device' >&2; echo 'frame=  1 fps=0.0 time=00:00:00.10 '",
+    ],
+    ids=["fails at the end", "dies while pictures come", "loses pictures"],
+)
+def test_a_film_that_is_not_whole_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], script: str
+) -> None:
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", encoder(tmp_path, script))
+    with pytest.raises(
+        OutputError, match=r"a\.mp4 cannot be written: ffmpeg did not finish it, and says why above; is there"
+    ):
         save_animation(tmp_path / "out" / "a.mp4", (p for p in noise(40, 300, 400)), fps=10)
     assert not list((tmp_path / "out").iterdir())
+    assert "No space left on device" in capfd.readouterr().err
 
 
 @with_ffmpeg

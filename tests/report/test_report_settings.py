@@ -26,6 +26,8 @@ def given_by(line: str, verb: str = "train") -> list[str]:
     [
         [],
         ["train.seconds=20", "model.points=100", "lr.means=1e-05", "seed=3"],
+        ["train.steps=9", "train.seconds=150"],
+        ["train.steps=9"],
         ["train.seconds=null", "train.steps=9", "+opt=[workers]", "opt.workers.count=2"],
         ["data=kitti_raw", "data.root='/a b'", "data.date='2011_09_26'", "data.frames=[0,20]", "data.cameras=[image_02]"],
         ["data=pack", "data.root=x.pack", "data.poses.file=poses.txt", "data.split=side", "+opt=all"],

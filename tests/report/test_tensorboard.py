@@ -124,7 +124,7 @@ def test_without_the_package_a_run_fails_before_anything_is_read(
 ) -> None:
     monkeypatch.setattr(nurec_lite.train, "open_capture", lambda data: pytest.fail("the capture was read"))
     monkeypatch.setattr(nurec_lite.train, "build_stages", lambda options: pytest.fail("options were applied"))
-    with pytest.raises(ConfigError, match=r"needs the package tensorboard; pip install 'nurec_lite\[tensorboard\]'"):
+    with pytest.raises(ConfigError, match=r"needs the package tensorboard; pip install tensorboard$"):
         run(config_of(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
 

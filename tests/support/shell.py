@@ -16,7 +16,7 @@ from nurec_lite import evaluate, export, pack, profile, render, train
 from nurec_lite.cli.command import command
 
 VERBS = {
-    "train": (train.HELP, lambda arguments: train.main()),
+    "train": (train.HELP, train.work),
     "evaluate": (evaluate.HELP, evaluate.work),
     "render": (render.HELP, render.work),
     "export": (export.HELP, export.main),

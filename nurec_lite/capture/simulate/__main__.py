@@ -2,21 +2,20 @@
 """python -m nurec_lite.capture.simulate: casts a simulated drive and writes it as a pack."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.environment import choose_device
-from nurec_lite.base.errors import UserError
+from nurec_lite.base.program import Parser, told
 from nurec_lite.capture.pack import IMAGE_FORMATS, write_pack
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Simulate a drive and write it as a pack.")
+def _parser() -> Parser:
+    parser = Parser("Simulate a drive and write it as a pack.")
     parser.add_argument("--out", type=Path, required=True, help="pack to write")
     parser.add_argument("--device", default="auto", help="cpu, cuda, or auto: cuda where there is one (%(default)s)")
     parser.add_argument("--image-format", default="png", choices=IMAGE_FORMATS, help="(%(default)s)")
@@ -33,11 +32,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    try:
+    with told():
         _simulate(vars(_parser().parse_args(arguments)))
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(2)
 
 
 def _simulate(args: dict[str, Any]) -> None:

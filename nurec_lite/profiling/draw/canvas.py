@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A white sheet for charts: units are pixels of an ordinary screen, the file has twice as many, so that it stays sharp."""
+"""A white sheet for charts: units are pixels of an ordinary screen, the file has twice as many, so that it stays sharp.
+
+Not matplotlib: names are cut to the pixels that they have, and labels stand where they fit, which would have to be measured there, too; it
+brings nine packages, and takes 1.2 s for a chart of bars that takes 0.2 s here.
+"""
 
 from functools import lru_cache
 from pathlib import Path

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that take flags (scripts/, benchmarks/, the simulator): --help shows their text as it stands, and what a user can mend is one
+sentence with code 2, as of the verbs."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+from nurec_lite.base.errors import UserError
+
+
+class Parser(argparse.ArgumentParser):
+    def __init__(self, about: str | None) -> None:
+        super().__init__(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+    def error(self, message: str) -> NoReturn:
+        fail(f"{message}; --help lists the arguments")
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """UserError ends the program."""
+    try:
+        yield
+    except UserError as error:
+        fail(str(error))
+
+
+def fail(sentence: str) -> NoReturn:
+    print(f"error: {sentence}", file=sys.stderr)
+    sys.exit(2)

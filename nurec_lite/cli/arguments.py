@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What arguments of a command line mean beyond what Hydra composes: groups of files under conf/, the budget, and where files lie."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.options import known_options, unknown_option
+from nurec_lite.base.paths import resource
+from nurec_lite.config import DataConfig
+
+GROUPS = {
+    "data": "",
+    "size": "+",
+    "opt": "+",
+    "sweep": "+",
+}  # folders of conf/, and what stands before such an argument
+_SECONDS, _STEPS = "train.seconds", "train.steps"
+
+
+def key_of(argument: str) -> str:
+    return argument.lstrip("+~").partition("=")[0]
+
+
+def value_of(argument: str) -> str:
+    return argument.partition("=")[2]
+
+
+def choices(group: str) -> list[str]:
+    """Files of a folder of conf/."""
+    return sorted(path.stem for path in (resource("conf") / group).glob("*.yaml"))
+
+
+def check_groups(arguments: Sequence[str]) -> None:
+    """ConfigError for a group with a + too many or one too few, or several options without brackets: Hydra's own words are of its
+    defaults list."""
+    several = {"-m", "--multirun"} & set(arguments)
+    for argument in arguments:
+        sign, key, value = argument[: -len(argument.lstrip("+~"))], key_of(argument), value_of(argument)
+        if key == "data.kind":
+            raise ConfigError(
+                f"{argument} is half a choice: write {_right('data', value, False)}, which sets what goes with it"
+            )
+        if key not in GROUPS or "=" not in argument or sign not in ("", "+"):
+            continue
+        bare = key == "opt" and "," in value and "[" not in value and not several
+        if sign != GROUPS[key] or bare:
+            raise ConfigError(
+                f"{argument}: write {_right(key, value, bare)}; {key} is one of {', '.join(choices(key))}"
+            )
+
+
+def _right(group: str, value: str, bare: bool) -> str:
+    known = set(value.strip("[]").split(",")) <= {*choices(group), ""}
+    named = (f"[{value}]" if bare else value) if known else "NAME"
+    return f"{GROUPS[group]}{group}={named}"
+
+
+def unknown_choice(
+    missing: str,  # GROUP/NAME
+    known: Sequence[str],  # of the group
+) -> UserError:
+    group, _, name = missing.rpartition("/")
+    if group == "opt":
+        return unknown_option(name)
+    return ConfigError(f"{GROUPS.get(group, '')}{group}={name}: there is no '{name}'; there is {', '.join(known)}")
+
+
+def forgotten_option(key: str) -> str | None:
+    """What to write for a parameter of an option that is not on."""
+    name = Path(key.replace(".", "/")).parts[1] if key.startswith("opt.") else ""
+    return f"name the option too, as in +opt={name}" if name in known_options() else None
+
+
+def check_files(
+    checkpoint: Path,
+    data: DataConfig,
+    arguments: Sequence[str],
+) -> None:
+    """ConfigError if a file of the capture, as the checkpoint names it, is not there: it may be named from another folder."""
+    given = {key_of(argument) for argument in arguments}
+    files = {"data.root": data.root, "data.poses.file": data.poses.file, "data.tracks.file": data.tracks.file}
+    for key, file in files.items():
+        if file is not None and key not in given and not os.path.exists(file):  # which takes names that are too long
+            seen = "" if Path(file).is_absolute() else f" in {Path.cwd()}"
+            raise ConfigError(
+                f"{checkpoint} was made with {key}={file}, which does not exist{seen}; give {key}=PATH as it is named from here"
+            )
+
+
+def with_budget(arguments: Sequence[str]) -> list[str]:
+    """A number of steps alone replaces the seconds that conf/VERB.yaml gives."""
+    budget = {key_of(argument): argument for argument in arguments if key_of(argument) in (_STEPS, _SECONDS)}
+    if set(budget) != {_STEPS} or value_of(budget[_STEPS]) == "null":
+        return list(arguments)
+    at = list(arguments).index(budget[_STEPS])  # beside it: flags may stand around what Hydra takes
+    return [*arguments[:at], f"{_SECONDS}=null", *arguments[at:]]
