@@ -118,6 +118,10 @@ FLAWS: dict[str, tuple[Callable[[Content], None], str]] = {
         r"track_quaternions must be quaternions of a length",
     ),
     "no degree": (put(*SCENE, "sh_rest", value=lambda t: t[:, :2].clone()), r"sh_rest must be harmonics of degree 0 to 3"),
+    "a lidar of four values": (
+        put(*SCENE, "lidar_logits", value=lambda t: torch.cat([t, t[:, :1]], dim=1)),
+        r"lidar_logits must be intensity and ray drop, without or with an opacity",
+    ),
     "double means": (put(*SCENE, "means", value=lambda t: t.double()), r"means must be a tensor .*float32"),
     "gigabytes by strides": (put(*SCENE, "sky", value=lambda t: torch.zeros(1).expand(3, 1 << 14, 1 << 15)), r"does not fill its record"),
     "a flat sky": (put(*SCENE, "sky", value=lambda t: t[0].clone()), r"sky must be a tensor \[3, any, any\]"),
