@@ -12,13 +12,17 @@ T = TypeVar("T")
 BACKEND = "inductor"
 
 
-def compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """Compiled at the first call, whole (an operation that the compiler cannot take is an error), once for all sizes. Without gradients
-    it is called as it is: who looks at a scene now and then would wait for another compilation."""
+def compiled(
+    function: Callable[P, T],
+    differentiated: bool = True,  # whether it is called for gradients; if so, it is called as it is by who asks for none
+) -> Callable[P, T]:
+    """Compiled at the first call, whole (an operation that the compiler cannot take is an error), once for all sizes. Who looks at a
+    scene now and then, without gradients, does not wait for another compilation."""
     by_compiler: Callable[P, T] = torch.compile(function, fullgraph=True, dynamic=True, backend=BACKEND)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        return by_compiler(*args, **kwargs) if torch.is_grad_enabled() else function(*args, **kwargs)
+        wanted = torch.is_grad_enabled() or not differentiated
+        return by_compiler(*args, **kwargs) if wanted else function(*args, **kwargs)
 
     return call

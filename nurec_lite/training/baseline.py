@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The readable stages, in plain torch: what a good PyTorch programmer writes first, and what every option is measured against."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -17,7 +17,7 @@ from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
-from nurec_lite.training.density import add_noise, by_node, relocate
+from nurec_lite.training.density import add_noise, by_node, explored, relocate
 from nurec_lite.training.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
 from nurec_lite.training.optim import means_rate, replace_gaussians, set_rates
 from nurec_lite.training.shots import ShotPlan, Shots
@@ -72,10 +72,10 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
     images = [stages.image_loss(seen, target, weights.ssim) for seen, target in pairs]
     terms = {"image": mean(images)} if images else {}
     rays = zip(rendered.returns, shots.sweeps, strict=True)
-    sweeps = [lidar_loss(returns, shot.sweep, shot.counted) for returns, shot in rays]
+    sweeps = [stages.lidar_loss(returns, shot.sweep, shot.counted) for returns, shot in rays]
     terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
     activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated
-    terms |= regularisers(*(activated[name] for name in ("opacities", "lidar_opacities", "scales")))
+    terms |= stages.regularisers(*(activated[name] for name in ("opacities", "lidar_opacities", "scales")))
     terms["exposure"] = exposure_regulariser(scene.exposure)
     return weighted_sum(terms, weights), terms
 
@@ -114,13 +114,13 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
         del optimizer.found_inf  # type: ignore[attr-defined]
 
 
-def noise(state: TrainState) -> None:
+def noise(state: TrainState, shift: Callable[..., Tensor] = explored) -> None:
     """After the update, in every step."""
     assert state.pace is not None
     if state.config.density.noise > 0:
         amount = state.pace[-1]
         lasting = amount if state.failed is None else amount * (1 - state.failed)  # a step that failed changes nothing
-        add_noise(state.scene.gaussians, lasting, state.generator)
+        add_noise(state.scene.gaussians, lasting, state.generator, shift)
 
 
 def density(stages: Stages, state: TrainState) -> None:
@@ -151,6 +151,6 @@ def reference_stages(device: str = "cpu") -> Stages:
         next_batch=next_batch, upload=upload, place=place, feed=feed, schedule=schedule,
         activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
-        image_loss=image_loss, loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
+        image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers, loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
         relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,
     )  # fmt: skip

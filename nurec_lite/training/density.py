@@ -7,6 +7,7 @@ and kept from noise by whoever sees it best. What is copied is parted for both.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -155,19 +156,32 @@ def _alternating(device: torch.device) -> Tensor:
     return upload(torch.tensor(values, dtype=torch.float64), device)
 
 
+def explored(
+    quats: Tensor,  # [N, 4]
+    log_scales: Tensor,  # [N, 3]
+    opacity: Tensor,  # [N]
+    amount: float | Tensor,  # [] standard deviations at opacity 0
+    eta: Tensor,  # [N, 3] normal
+) -> Tensor:  # [N, 3] metres
+    """By which `add_noise` moves means."""
+    transparent = torch.sigmoid(100 * (DEAD_OPACITY - opacity))
+    return along(quats, log_scales, amount * transparent, eta)
+
+
 @torch.no_grad()
 def add_noise(
     g: Gaussians,
     amount: float | Tensor,  # [] standard deviations at opacity 0
     generator: torch.Generator,
+    shift: Callable[..., Tensor] = explored,
 ) -> None:
     """means += amount sigmoid(100 (0.005 - o)) Sigma^(1/2) eta, after equation 10 of 3DGS-MCMC.
 
     The paper multiplies eta by Sigma and by a factor chosen for scenes of unit size; in metres that would move a Gaussian of 1 m a
     thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
     """
-    transparent = torch.sigmoid(100 * (DEAD_OPACITY - g.greatest_opacity()))
-    g.means += offsets(g.quats, g.log_scales, amount * transparent, generator)
+    eta = torch.randn(g.log_scales.shape, generator=generator, device=g.means.device, dtype=g.means.dtype)
+    g.means += shift(g.quats, g.log_scales, g.greatest_opacity(), amount, eta)
 
 
 def offsets(
@@ -178,5 +192,13 @@ def offsets(
 ) -> Tensor:  # [N, 3] metres
     """Drawn from the Gaussians themselves, about their means: amount R S eta with normal eta."""
     eta = torch.randn(log_scales.shape, generator=generator, device=log_scales.device, dtype=log_scales.dtype)
-    along = amount[:, None] * log_scales.exp() * eta
-    return quat_rotate(quat_normalize(quats), along)
+    return along(quats, log_scales, amount, eta)
+
+
+def along(
+    quats: Tensor,  # [N, 4]
+    log_scales: Tensor,  # [N, 3]
+    amount: Tensor,  # [N] standard deviations
+    eta: Tensor,  # [N, 3] normal
+) -> Tensor:  # [N, 3] metres
+    return quat_rotate(quat_normalize(quats), amount[:, None] * log_scales.exp() * eta)

@@ -47,10 +47,10 @@ def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: who makes the record names every one."""
     design = (
         "next_batch upload place feed schedule activate interpolate collect gather room project tile render_camera render_lidar "
-        "image_loss loss reduce optimize noise learn relocate density attempt settle"
+        "image_loss lidar_loss regularisers loss reduce optimize noise learn relocate density attempt settle"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 24 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 26 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 
@@ -178,7 +178,7 @@ def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
     assert calls.pop("upload") == 6  # image, poses at start and end, time, row; rates
-    assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", *APART)}
+    assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", "lidar_loss", *APART)}
 
 
 def test_relocation_is_a_stage_that_density_calls_when_it_is_due() -> None:

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""compile: what a step leaves to torch goes through torch.compile, which makes a few kernels of many.
+
+Idea: activations, view directions, the sky, the losses of rays, regularisers and noise are dozens of elementwise kernels, each of which
+reads and writes all of its tensors. The compiler fuses them, forward and backward. Every function is taken whole: one that it could take
+only in parts would be an error. Sizes are symbols, so that growing, relocation and sweeps of other lengths compile nothing again.
+Source: PyTorch 2 (Ansel et al. 2024).
+Gain: not measured yet.
+Limits: compiling takes a while at the first step, which torch's own cache on disk shortens the next time; needs Triton on a GPU and a C++
+compiler on a CPU. Nothing is compiled for who looks at a scene without training. Class exact: the same formulas, rounded in another order.
+"""
+
+import importlib.util
+import logging
+import time
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any
+
+from nurec_lite.base.compiled import compiled
+from nurec_lite.training import baseline
+from nurec_lite.training.density import explored
+from nurec_lite.training.stages import Stages, uncompiled
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ()
+log = logging.getLogger("nurec_lite")
+
+
+def unavailable(stages: Stages) -> str | None:
+    if stages.device == "cuda" and importlib.util.find_spec("triton") is None:
+        return "torch.compile needs the package triton on a GPU, which comes with torch for CUDA"
+    return uncompiled(stages)
+
+
+def told(attempt: Callable[..., Any]) -> Callable[..., Any]:
+    """Around an attempt: says how long the first one took, in which everything is compiled."""
+    first = [True]
+
+    @wraps(attempt)
+    def timed(*args: Any) -> Any:
+        begin = time.perf_counter()
+        result = attempt(*args)
+        if first:
+            first.clear()
+            log.info("compile: the first step took %.1f s, nearly all of it to compile", time.perf_counter() - begin)
+        return result
+
+    return timed
+
+
+def apply(stages: Stages) -> Stages:
+    noise = partial(baseline.noise, shift=compiled(explored, differentiated=False))
+    parts = {name: compiled(getattr(stages, name)) for name in ("activate", "lidar_loss", "regularisers")}
+    return stages.planned("compile", compiled=True).swap("compile", noise=noise, **parts).wrap(attempt=told)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `compile`: every function is taken whole, and a step is that without it. The compiler's own back end takes long, so most tests
+stop where it would begin."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny_capture import tiny_capture, tiny_config, tiny_state
+from torch import Tensor
+
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base import compiled as compiling
+from nurec_lite.base.compiled import compiled
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.options import parameters_of
+from nurec_lite.native.torch_parts import torch_parts
+from nurec_lite.opt import compile as option
+from nurec_lite.training.loop import one_step
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.start import make_state
+from nurec_lite.training.state import TrainState
+
+CPU = torch.device("cpu")
+BELOW: dict[str, dict] = {"fused_interp": {}, "collect_once": {}}
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs are made and differentiated, but run as they are."""
+    monkeypatch.setattr(compiling, "BACKEND", "aot_eager")
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    torch_parts.cache_clear()
+
+
+def stages_of(names: tuple[str, ...], device: torch.device = CPU) -> Stages:
+    return build_stages({**BELOW, **{name: {} for name in names}}, base_stages("native", device))
+
+
+def steps(stages: Stages, state: TrainState, n: int) -> dict[str, Tensor]:
+    for _ in range(n):
+        state.progress = state.step / 20
+        one_step(stages, state, 0.0)
+    stages.settle(stages, state)
+    return state.scene.parameters()
+
+
+@pytest.mark.usefixtures("traced")
+def test_steps_are_those_without_it() -> None:
+    """Through a relocation with growth; nothing breaks a graph, which would be an error, and another number of Gaussians compiles
+    nothing again."""
+    found = steps(stages_of(("compile",)), tiny_state(), 6)
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    plain = steps(stages_of(()), tiny_state(), 6)
+    assert not torch._dynamo.utils.counters["graph_break"]
+    assert graphs >= 6
+    for name, value in plain.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.usefixtures("traced")
+def test_other_sizes_compile_nothing_again() -> None:
+    state, stages = tiny_state(), stages_of(("compile",))
+    steps(stages, state, 8)  # two numbers of Gaussians
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    steps(stages, state, 8)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before
+
+
+@pytest.mark.usefixtures("traced")
+def test_who_only_looks_compiles_nothing() -> None:
+    state, stages = tiny_state(), stages_of(("compile",))
+    with torch.no_grad():
+        stages.activate(state.scene.gaussians)
+    assert not torch._dynamo.utils.counters["stats"]["unique_graphs"]
+
+
+@pytest.mark.usefixtures("traced")
+def test_what_the_compiler_cannot_take_whole_is_an_error() -> None:
+    def asks(x: Tensor) -> Tensor:
+        return x * float(x.sum())
+
+    with pytest.raises(Exception, match=r"(?i)graph break|item"):
+        compiled(asks)(torch.ones(3, requires_grad=True))
+
+
+@pytest.mark.slow
+def test_the_compiler_s_own_back_end_gives_the_same() -> None:
+    torch._dynamo.reset()
+    state = tiny_state()
+    plain, found = (f(state.scene.gaussians) for f in (stages_of(()).activate, compiled(stages_of(()).activate)))
+    for name, value in plain.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("traced")
+def test_the_time_to_compile_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        steps(stages_of(("compile",)), tiny_state(), 2)
+    assert caplog.text.count("compile: the first step took") == 1
+
+
+def test_what_it_changes() -> None:
+    stages = stages_of(("compile",))
+    swapped = {stage for stage, by in stages.claims.items() if by == "compile"}
+    assert swapped == {"activate", "lidar_loss", "regularisers", "noise", "plan.compiled"}
+
+
+def test_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OptionError, match="use ops=native"):
+        build_stages({"compile": {}}, base_stages("reference", CPU))
+    monkeypatch.setattr(option.importlib.util, "find_spec", lambda name: None)
+    assert "needs the package triton" in str(option.unavailable(replace(base_stages("native", CPU), device="cuda")))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_it_goes_with_a_graph() -> None:
+    device = torch.device("cuda")
+    names = ("no_sync", "fused_adam", "fused_ssim", "compile", "cuda_graph")
+    given: dict[str, Any] = {name: parameters_of(name) for name in ("fused_interp", "collect_once", *names)}
+    stages = build_stages(given, base_stages("native", device))
+    state = make_state(tiny_config(device="cuda"), tiny_capture(), device)
+    steps(stages, state, 20)
+    assert stages.learn.launched > 5  # type: ignore[attr-defined]
+    assert all(value.isfinite().all() for value in state.scene.parameters().values())
