@@ -14,6 +14,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import argparse
 import sys
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -23,11 +24,13 @@ from benchmarks.common.reporting import conditions, reported
 from benchmarks.opt.bench_collect_once import Variant, variants
 from benchmarks.opt.bench_no_sync import round_of
 from nurec_lite.base.paths import resource
+from nurec_lite.base.program import Parser
 from nurec_lite.config import Config
 from nurec_lite.training.history import Row
 from nurec_lite.training.loop import one_step
 
 OPTION = "cuda_graph"
+Sets = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def below(kind: str = "cuda") -> tuple[str, ...]:
@@ -58,10 +61,8 @@ def figures(variant: Variant, rounds: list[dict[str, float]]) -> dict[str, Any]:
     return found | counts | {"rounds": rounds}
 
 
-def bench(
-    config: Config, args: argparse.Namespace, sets_of: tuple[tuple[str, ...], ...] | None = None
-) -> dict[str, Any]:
-    sets = variants(config, sets_of or (below(), (*below(), OPTION)))
+def bench(config: Config, args: argparse.Namespace, sets_of: Sets, script: str = f"bench_{OPTION}") -> dict[str, Any]:
+    sets = variants(config, sets_of)
     rounds: dict[str, list[dict[str, float]]] = {variant.name: [] for variant in sets}
     try:
         for variant in sets:
@@ -74,7 +75,7 @@ def bench(
     finally:
         for variant in sets:
             variant.stages.close()
-    return conditions("opt/bench_cuda_graph", config, sets[0].state, args) | {
+    return conditions(f"opt/{script}", config, sets[0].state, args) | {
         "rounds": args.rounds, "steps": args.steps, "warmup": args.warmup, "progress": args.progress,
         "largest_difference": difference, "gaussians": [len(v.state.scene.gaussians) for v in sets],
         "sets": {v.name: figures(v, rounds[v.name]) for v in sets},
@@ -89,14 +90,20 @@ def table(report: dict[str, Any]) -> str:
     return "\n".join([*lines, f"losses differ by {report['largest_difference']:.2%} at most"])
 
 
-def main(arguments: list[str]) -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def main(
+    arguments: list[str],
+    sets_of: Sets | None = None,  # two sets of options; None: those of this benchmark
+    script: str = f"bench_{OPTION}",
+    doc: str | None = __doc__,
+) -> None:
+    p = Parser(doc)
     p.add_argument("--rounds", type=int, default=4, help="of both sets (%(default)s)")
     p.add_argument("--steps", type=int, default=200, help="of a round (%(default)s)")
     p.add_argument("--warmup", type=int, default=50, help="steps of each set before all rounds (%(default)s)")
     p.add_argument("--progress", type=float, default=0.5, help="of the run, with relocation (%(default)s)")
     p.add_argument("--tolerance", type=float, default=0.02, help="of losses, relative (%(default)s)")
-    print(table(reported(p, arguments, bench)))
+    asked = sets_of or (below(), (*below(), OPTION))
+    print(table(reported(p, arguments, partial(bench, sets_of=asked, script=script))))
 
 
 if __name__ == "__main__":

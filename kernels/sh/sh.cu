@@ -18,13 +18,23 @@ struct Rows {
 
     __device__ float* mine() { return numbers + STRIDE * threadIdx.x; }
 
-    // Calls function(coefficient, its place here) for consecutive numbers by consecutive threads.
+    // Calls function(number, its place here) for the block's rows of one of the arrays, consecutive numbers by
+    // consecutive threads: columns from `begin` on, COUNT of them.
+    template <int COUNT, class T, class Function>
+    __device__ void for_columns(T* numbers_of, int stride, int rows, int begin, Function const& function) {
+        for (int k = int(threadIdx.x); k < COUNT * rows; k += GAUSSIANS) {
+            int const row = k / COUNT, column = k % COUNT;
+            function(numbers_of[stride * row + column], numbers[STRIDE * row + begin + column]);
+        }
+    }
+
     template <class T, class Function>
     __device__ void for_each(Coefficients<T> const& sh, int64_t n, Function const& function) {
         int64_t const first = blockIdx.x * int64_t(GAUSSIANS), left = n - first;
-        int const all = LENGTH * int(left < GAUSSIANS ? left : GAUSSIANS);
-        for (int k = int(threadIdx.x); k < all; k += GAUSSIANS)
-            function(sh.at(first + k / LENGTH, k % LENGTH), numbers[k / LENGTH * STRIDE + k % LENGTH]);
+        int const rows = int(left < GAUSSIANS ? left : GAUSSIANS);
+        for_columns<3>(sh.first + sh.first_stride * first, int(sh.first_stride), rows, 0, function);
+        if constexpr (S > 1)
+            for_columns<LENGTH - 3>(sh.rest + sh.rest_stride * first, int(sh.rest_stride), rows, 3, function);
     }
 
     __device__ void read(Harmonics const& in) {

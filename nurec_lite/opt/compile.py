@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """compile: what a step leaves to torch goes through torch.compile, which makes a few kernels of many.
 
-Idea: activations, view directions, the sky, the losses of rays, regularisers and noise are dozens of elementwise kernels, each of which
-reads and writes all of its tensors. The compiler fuses them, forward and backward. Every function is taken whole: one that it could take
-only in parts would be an error. Sizes are symbols, so that growing, relocation and sweeps of other lengths compile nothing again.
+Idea: activations, view directions, the sky and noise are dozens of elementwise kernels, each of which reads and writes all of its tensors.
+The compiler fuses them, forward and backward. Every function is taken whole: one that it could take only in parts would be an error.
+A size that changes becomes a symbol, so that growing and relocation compile once more and never again.
 Source: PyTorch 2 (Ansel et al. 2024).
 Gain: not measured yet.
 Limits: compiling takes a while at the first step, which torch's own cache on disk shortens the next time; needs Triton on a GPU and a C++
-compiler on a CPU. Nothing is compiled for who looks at a scene without training. Class exact: the same formulas, rounded in another order.
+compiler on a CPU. Nothing is compiled for who looks at a scene without training. Sums over all Gaussians or rays stay torch's own: with
+sizes that are symbols the compiler gives them to one block, and the means of the regularisers alone take 1.5 ms. Class exact: the same
+formulas, rounded in another order.
 """
 
 import importlib.util
@@ -51,5 +53,5 @@ def told(attempt: Callable[..., Any]) -> Callable[..., Any]:
 
 def apply(stages: Stages) -> Stages:
     noise = partial(baseline.noise, shift=compiled(explored, differentiated=False))
-    parts = {name: compiled(getattr(stages, name)) for name in ("activate", "lidar_loss", "regularisers")}
-    return stages.planned("compile", compiled=True).swap("compile", noise=noise, **parts).wrap(attempt=told)
+    swapped = stages.planned("compile", compiled=True).swap("compile", noise=noise, activate=compiled(stages.activate))
+    return swapped.wrap(attempt=told)

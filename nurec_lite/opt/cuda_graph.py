@@ -4,9 +4,9 @@
 Idea: a step is hundreds of kernels, most of them shorter than the host takes to launch one; so the GPU waits for the host. Here the host
 launches `learn` of a step (collect, render, loss, backward, optimizer, noise) as one graph. What changes from step to step lies in memory
 at fixed places: shots with their views, the rates, whether a step failed. Sizes are the key of a graph: a camera's image, room for rays,
-room for lists, the Gaussians of the background. The first step of a key runs as without the option and is looked at: if something in it
-cannot be recorded, a list says what, and steps go on without a graph. The second is recorded. Sweeps differ by some rays from one another;
-a few sizes do for all, and places that are left repeat rays that no loss counts.
+room for lists, the Gaussians of the background. The first step of a key runs as without the option, from the fixed places, and the very
+first is looked at: if something in it cannot be recorded, a list says what, and steps go on without a graph. The second is recorded. Sweeps
+differ by some rays from one another; a few sizes do for all, and places that are left repeat rays that no loss counts.
 Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with CUDA Graphs, 2021).
 Gain: not measured yet.
 Limits: on a GPU alone. Relocation, reading of losses and checkpoints stay outside; after a relocation, whose tensors are new ones, the
@@ -43,12 +43,13 @@ def unavailable(stages: Stages) -> str | None:
     return None if stages.device == "cuda" else "it records work of a GPU; use device=cuda"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Recorded:
     """A step of some sizes."""
 
     standing: Standing
-    recording: Recording[StepResult]
+    ran: bool = False  # once, as it is
+    recording: Recording[StepResult] | None = None
 
 
 class CudaGraph:
@@ -60,7 +61,7 @@ class CudaGraph:
         self._learn: Learn | None = None
         self._off = False  # something cannot be recorded
         self._recorder: Recorder | None = None
-        self._seen: set[Hashable] = set()  # sensors of which a step has run, by which all that is made once is there
+        self._seen: set[Hashable] = set()  # sensors of which a step was looked at
         self._records: dict[Key, Recorded] = {}  # by key, the least recently used first
         self._store: tuple[Any, ...] = ()  # tensors that recordings update
         self._rays: dict[str, list[int]] = {}  # rooms for rays, by lidar
@@ -75,12 +76,12 @@ class CudaGraph:
         key = None if self._off else self._key(stages, state, shots)
         if key is None:
             return self._learn(stages, state, shots)
-        if key[0] not in self._seen:
-            self._seen.add(key[0])
-            return self._first(stages, state, shots)
-        if key not in self._records and not self._record(key, stages, state, shots):
+        record = self._placed(key, state, shots)
+        if record.recording is None and not record.ran:
+            return self._first(key, stages, state, record)
+        if record.recording is None and not self._record(record, stages, state):
             return self._learn(stages, state, shots)
-        return self._launch(key, state, shots)
+        return self._launch(record, state)
 
     def close(self) -> None:
         """Gives the recordings' memory back."""
@@ -109,34 +110,50 @@ class CudaGraph:
             known.append(room)
         return room
 
-    def _first(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-        """As without the option; looks whether it can be recorded."""
-        assert self._learn is not None
-        with looked_at(state.device) as unsafe:
-            result = self._learn(stages, state, shots)
-        if unsafe:
-            self._off = True
-            log.warning("cuda_graph stands aside, since a step cannot be recorded: %s", "; ".join(unsafe))
-        return result
-
-    def _record(self, key: Key, stages: Stages, state: TrainState, shots: Shots) -> bool:
-        """Whether it could be done. Nothing is computed yet."""
+    def _placed(self, key: Key, state: TrainState, shots: Shots) -> Recorded:
+        """The record of the key, with these shots in its places."""
         assert state.pace is not None and state.failed is not None
         if self._recorder is None:
             self._recorder = Recorder(state.device)
             self._pace, self._failed = torch.empty_like(state.pace), torch.empty_like(state.failed)
-        standing = Standing(shots, key[1])
+        record = self._records.pop(key, None) or Recorded(Standing(shots, key[1]))
+        self._records[key] = record
+        if len(self._records) > MOST:
+            del self._records[next(iter(self._records))]
+        pairs = [*record.standing.pairs(shots), (self._pace, state.pace)]
+        if state.failed is not self._failed:
+            pairs.append((self._failed, state.failed))
+        copy_all(iter(pairs))
+        return record
+
+    def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
+        """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if no such step was looked at."""
+        record.ran = True
+        if key[0] in self._seen:
+            result = self._work(stages, state, record.standing)
+        else:
+            self._seen.add(key[0])
+            with looked_at(state.device) as unsafe:
+                result = self._work(stages, state, record.standing)
+            if unsafe:
+                self._off = True
+                log.warning("cuda_graph stands aside, since a step cannot be recorded: %s", "; ".join(unsafe))
+        state.failed = self._failed
+        return result
+
+    def _record(self, record: Recorded, stages: Stages, state: TrainState) -> bool:
+        """Whether it could be done. Nothing is computed yet."""
+        assert self._recorder is not None
         try:
-            recording = self._recorder.record(lambda: self._work(stages, state, standing), (state.generator,))
+            record.recording = self._recorder.record(
+                lambda: self._work(stages, state, record.standing), (state.generator,)
+            )
         except RuntimeError as error:
             self._off = True
             state.optimizer.zero_grad(set_to_none=True)
             log.warning("cuda_graph stands aside, since a step could not be recorded: %s", str(error).splitlines()[0])
             return False
         self.recorded += 1
-        self._records[key] = Recorded(standing, recording)
-        if len(self._records) > MOST:
-            del self._records[next(iter(self._records))]
         return True
 
     def _work(self, stages: Stages, state: TrainState, standing: Standing) -> StepResult:
@@ -148,13 +165,8 @@ class CudaGraph:
         self._failed.copy_(inside.failed)
         return replace(result, failed=self._failed)
 
-    def _launch(self, key: Key, state: TrainState, shots: Shots) -> StepResult:
-        assert state.pace is not None and state.failed is not None
-        record = self._records[key] = self._records.pop(key)
-        pairs = [*record.standing.pairs(shots), (self._pace, state.pace)]
-        if state.failed is not self._failed:
-            pairs.append((self._failed, state.failed))
-        copy_all(iter(pairs))
+    def _launch(self, record: Recorded, state: TrainState) -> StepResult:
+        assert record.recording is not None
         state.failed = self._failed
         self.launched += 1
         return record.recording.launch()

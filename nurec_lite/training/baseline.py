@@ -151,6 +151,7 @@ def reference_stages(device: str = "cpu") -> Stages:
         next_batch=next_batch, upload=upload, place=place, feed=feed, schedule=schedule,
         activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
-        image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers, loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
+        image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
+        loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
         relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,
     )  # fmt: skip

@@ -22,7 +22,15 @@ from nurec_lite.training.step import step
 
 DOCS = PACKAGE.parent / "docs"
 PAGE = (DOCS / "architecture.md").read_text()
-MORE = {"device", "plan", "bind", "claims", "wrapped", "closers"}  # fields of the record that are no stages
+MORE = {
+    "device",
+    "plan",
+    "bind",
+    "claims",
+    "wrapped",
+    "closers",
+    "knowledge",
+}  # fields of the record that are no stages
 
 
 def block(language: str) -> str:
