@@ -62,6 +62,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "image_loss_backward(Tensor rendered, Tensor target, float ssim_weight, Tensor slopes, Tensor d_loss) "
         "-> Tensor");
+    // features + transmittance colour, the colour being that of a map of logits [3, H, W] by direction.
+    m.def("over_sky(Tensor features, Tensor transmittance, Tensor sky, Tensor directions) -> Tensor");
+    m.def(
+        "over_sky_backward(Tensor transmittance, Tensor sky, Tensor directions, Tensor d_image) "
+        "-> (Tensor d_transmittance, Tensor d_sky)");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments.
     m.def(

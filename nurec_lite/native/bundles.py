@@ -13,8 +13,7 @@ from torch import Tensor
 
 from nurec_lite.native.groups import Bounds, Bundles, Grid
 from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, moves, placed, rays, row_of
-from nurec_lite.native.torch_parts import torch_parts
+from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, moves, parts_of, placed, rays, row_of
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
@@ -87,7 +86,7 @@ def blend(
 
 
 def _kernels(plan: RenderPlan) -> Kernels:
-    return replace(CUDA_KERNELS, blend=partial(blend, plan=plan), **torch_parts(plan.compiled))
+    return replace(CUDA_KERNELS, blend=partial(blend, plan=plan), **parts_of(plan))
 
 
 def render_camera(

@@ -47,6 +47,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::image_loss", _image_gradients, setup_context=_keep_images)
     torch.library.register_autograd("nurec_lite::image_loss_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::over_sky", _sky_gradients, setup_context=_keep_sky)
+    torch.library.register_autograd("nurec_lite::over_sky_backward", _no_second_gradients)
     for name, fake in _FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
@@ -156,6 +158,19 @@ def _image_gradients(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None
             _, slopes = torch.ops.nurec_lite.image_loss(target, rendered, ctx.weight)
             d_target = torch.ops.nurec_lite.image_loss_backward(target, rendered, ctx.weight, slopes, d_loss)
     return d_rendered, d_target, None
+
+
+def _keep_sky(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[1:])
+
+
+def _sky_gradients(ctx: Any, d_image: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    if ctx.needs_input_grad[3]:
+        raise RuntimeError("over_sky gives directions no gradient; nurec_lite.scene.sky.over_sky, in plain torch, does")
+    d_image = d_image.contiguous()
+    with span("over_sky", within=BACKWARD):
+        d_transmittance, d_sky = torch.ops.nurec_lite.over_sky_backward(*ctx.saved_tensors, d_image)
+    return d_image, d_transmittance, d_sky, None
 
 
 def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
@@ -294,6 +309,16 @@ def _fake_image_loss_backward(
     return torch.empty_like(rendered)
 
 
+def _fake_over_sky(features: Tensor, transmittance: Tensor, sky: Tensor, directions: Tensor) -> Tensor:
+    return torch.empty_like(features)
+
+
+def _fake_over_sky_backward(
+    transmittance: Tensor, sky: Tensor, directions: Tensor, d_image: Tensor
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(transmittance), torch.empty_like(sky)
+
+
 def _fake_adam(parameters: list[Tensor], *rest: Any) -> None:
     """Changes what it is given."""
 
@@ -316,5 +341,7 @@ _FAKES = {
     "move_actors_backward": _fake_move_actors_backward,
     "image_loss": _fake_image_loss,
     "image_loss_backward": _fake_image_loss_backward,
+    "over_sky": _fake_over_sky,
+    "over_sky_backward": _fake_over_sky_backward,
     "adam": _fake_adam,
 }

@@ -4,8 +4,10 @@
 Letters: N Gaussians, V of them visible, R rays.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -132,6 +134,21 @@ def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:
     return directions, fractions[:1] if view.camera.shutter == "global" else fractions
 
 
+def over_sky(
+    features: Tensor,  # [R, 3]
+    transmittance: Tensor,  # [R]
+    sky: Tensor,  # [3, H, W] logits
+    directions: Tensor,  # [R, 3] unit, world
+    otherwise: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],  # of directions that want a gradient
+) -> Tensor:  # [R, 3]
+    """As nurec_lite.scene.sky.over_sky, in one kernel, which gives directions no gradient."""
+    if directions.requires_grad:
+        return otherwise(features, transmittance, sky, directions)
+    return torch.ops.nurec_lite.over_sky(
+        features.contiguous(), transmittance.contiguous(), sky.contiguous(), directions.contiguous()
+    )
+
+
 CPU_KERNELS = Kernels(colour=colour, blend=blend, rays=rays)
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
 CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
@@ -142,7 +159,13 @@ def _kernels(gaussians: AnyGaussians) -> Kernels:
 
 
 def _planned(gaussians: AnyGaussians, plan: RenderPlan) -> Kernels:
-    return replace(_kernels(gaussians), blend=partial(blend, plan=plan), **torch_parts(plan.compiled))
+    return replace(_kernels(gaussians), blend=partial(blend, plan=plan), **parts_of(plan))
+
+
+def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
+    """What neither depends on lists nor on the sensor, by the names of nurec_lite.splat.render.Kernels."""
+    parts = torch_parts(plan.compiled)
+    return parts | {"over_sky": partial(over_sky, otherwise=parts["over_sky"])} if plan.sky else parts
 
 
 def render_camera(

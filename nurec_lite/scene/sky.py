@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sky: an environment map, sampled by direction."""
+"""The sky: an environment map, sampled by direction, and an image over it."""
 
 import math
 
@@ -22,3 +22,13 @@ def sample_sky(
     grid = torch.stack([2 * column / (width + 2) - 1, 2 * row / height - 1], dim=-1)
     values = F.grid_sample(padded[None], grid[None, None].to(sky.dtype), padding_mode="border", align_corners=False)
     return torch.sigmoid(values[0, :, 0].T)
+
+
+def over_sky(
+    features: Tensor,  # [R, 3] colours, blended
+    transmittance: Tensor,  # [R] what passes through
+    sky: Tensor,  # [3, H, W] logits
+    directions: Tensor,  # [R, 3] unit, world
+) -> Tensor:  # [R, 3]
+    """What was blended, and what passes through it of the sky's colour."""
+    return features + transmittance[:, None] * sample_sky(sky, directions)

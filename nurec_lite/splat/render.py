@@ -13,7 +13,7 @@ from nurec_lite.base.ranges import span
 from nurec_lite.geometry.harmonics import sh_colour
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.scene.sky import sample_sky
+from nurec_lite.scene.sky import over_sky
 from nurec_lite.splat.reference import Blend, blend, compact
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
@@ -80,7 +80,7 @@ class Kernels:
         _listed  # leaves only the Gaussians that some tile looks at, where that pays
     )
     rays: Callable[[Any], Rays] = _rays  # of the view
-    sky: Callable[[Tensor, Tensor], Tensor] = sample_sky
+    over_sky: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = over_sky
 
 
 REFERENCE = Kernels()
@@ -103,7 +103,7 @@ def render_camera(
     with span("blend"):
         out = kernels.blend(gaussians, colour, rays, pairs, view)
     with span("sky"):
-        image = out.features + out.transmittance[:, None] * kernels.sky(sky, rays.directions)
+        image = kernels.over_sky(out.features, out.transmittance, sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
     return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
 

@@ -14,7 +14,7 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native.bind import native_stages
 from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.torch_parts import torch_parts
+from nurec_lite.native.stages import parts_of
 from nurec_lite.training.stages import Stages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,10 +102,7 @@ def test_a_field_of_the_plan_chooses_another_instance_of_a_kernel(name: str) -> 
 
 
 def launched_by(plan: RenderPlan) -> tuple[object, ...]:
-    """Compiled stages of a plan, what of it they hand to their operators beside the size of a tile, and what they leave to torch."""
-    stages = [getattr(stage, "func", stage) for stage in native_stages(plan).values()]
-    return (
-        *stages,
-        *torch_parts(plan.compiled).values(),
-        *((plan.exact, plan.part) if plan.bundles else plan.backward),
-    )
+    """Compiled stages of a plan and parts of them, and what of it they hand to their operators beside the size of a tile."""
+    callables = (*native_stages(plan).values(), *parts_of(plan).values())
+    stages = [getattr(one, "func", one) for one in callables]
+    return (*stages, *((plan.exact, plan.part) if plan.bundles else plan.backward))

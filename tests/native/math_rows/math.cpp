@@ -10,6 +10,7 @@
 #include "../../../kernels/math/project.cuh"
 #include "../../../kernels/math/rays.cuh"
 #include "../../../kernels/math/sh.cuh"
+#include "../../../kernels/math/sky.cuh"
 #include "../../../kernels/math/ssim.cuh"
 #include "../../../kernels/math/travel.cuh"
 #include "../../../kernels/math/view_row.cuh"
@@ -213,6 +214,31 @@ NUREC_FN Array<3> ssim_slopes(SsimMoments<D> const& m) {
     return {found.mean, found.sum, found.difference};
 }
 
+// ---- sky
+
+struct TexelNumbers {
+    D texel[4], weight[4];
+};
+
+NUREC_FN TexelNumbers texels_about(V d, D height, D width) {
+    SkyPlace<D> const at = sky_place(d, int(height), int(width));
+    TexelNumbers out;
+    for (int corner = 0; corner < 4; ++corner)
+        out.texel[corner] = at.texel(corner), out.weight[corner] = at.weight(corner);
+    return out;
+}
+
+constexpr int SKY_ROWS = 3, SKY_COLUMNS = 5, SKY_TEXELS = SKY_ROWS * SKY_COLUMNS;
+using SmallSky = Array<3 * SKY_TEXELS>;
+
+NUREC_FN D logit_of(SmallSky const& sky, V d) {
+    return sky_logit(sky.a, sky_place(d, SKY_ROWS, SKY_COLUMNS));
+}
+
+NUREC_FN V colour_of_sky(SmallSky const& sky, V d) {
+    return sky_colour(sky.a, SKY_TEXELS, sky_place(d, SKY_ROWS, SKY_COLUMNS));
+}
+
 // ---- adam
 
 NUREC_FN AdamValue<D> stepped(AdamValue<D> const& a, D gradient, D rate, D t, D first, D second, D epsilon) {
@@ -389,6 +415,13 @@ NUREC_EXPORT(ssim_of, ssim_value)
 NUREC_EXPORT(ssim_of_backward, ssim_slopes)
 NUREC_EXPORT(ssim_backward, ssim_backward<D>)
 NUREC_EXPORT(sign_of, sign_of<D>)
+
+NUREC_EXPORT(within, within<D>)
+NUREC_EXPORT(sky_place, texels_about)
+NUREC_EXPORT(sigmoid, sigmoid<D>)
+NUREC_EXPORT(sky_logit, logit_of)
+NUREC_EXPORT(sky_colour, colour_of_sky)
+NUREC_EXPORT(sky_backward, sky_backward<D>)
 
 NUREC_EXPORT(adam_step, stepped)
 
