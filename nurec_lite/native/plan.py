@@ -26,9 +26,9 @@ class RenderPlan:
     half_staging: bool = False  # with half the rows in shared memory
     bundles: bool = False  # lists are those of 32 neighbouring rays, for a warp; the next two are about these
     exact: bool = False  # they hold only what may meet a ray
-    sky: bool = False  # it is sampled and put behind the image by one kernel
     compiled: bool = False  # what they leave to torch goes through torch.compile
     part: int = 1 << 30  # entries; a longer list is cut into parts, a warp each
+    sky: bool = False  # it is sampled and put behind the image by one kernel
 
     @property
     def backward(self) -> BackwardPlan:

@@ -163,7 +163,7 @@ def _planned(gaussians: AnyGaussians, plan: RenderPlan) -> Kernels:
 
 
 def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
-    """What neither depends on lists nor on the sensor, by the names of nurec_lite.splat.render.Kernels."""
+    """Of the renderers for tiles and for bundles alike, by the names of nurec_lite.splat.render.Kernels."""
     parts = torch_parts(plan.compiled)
     return parts | {"over_sky": partial(over_sky, otherwise=parts["over_sky"])} if plan.sky else parts
 

@@ -142,6 +142,14 @@ def test_rays_without_a_gradient_and_some_with_one(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("channel", range(3))
+def test_a_gradient_of_one_channel(channel: int, device: str) -> None:
+    d_image = torch.zeros(90, 3, device=device)
+    d_image[:, channel] = torch.randn(90)
+    assert_as_plain(scene_of(neighbours(90), (5, 7), device), d_image)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_gradients_come_as_they_are(device: str) -> None:
     """Without memory of their own, or with strides."""
     scene = scene_of(neighbours(90), (5, 7), device)
