@@ -26,8 +26,8 @@ class RenderPlan:
     half_staging: bool = False  # with half the rows in shared memory
     bundles: bool = False  # lists are those of 32 neighbouring rays, for a warp; the next two are about these
     exact: bool = False  # they hold only what may meet a ray
-    compiled: bool = False  # what they leave to torch goes through torch.compile
     part: int = 1 << 30  # entries; a longer list is cut into parts, a warp each
+    compiled: bool = False  # what they leave to torch goes through torch.compile
     sky: bool = False  # it is sampled and put behind the image by one kernel
 
     @property

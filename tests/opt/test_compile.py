@@ -16,6 +16,7 @@ from nurec_lite.base import compiled as compiling
 from nurec_lite.base.compiled import compiled
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
+from nurec_lite.config import DensityConfig
 from nurec_lite.native.torch_parts import torch_parts
 from nurec_lite.opt import compile as option
 from nurec_lite.training.loop import one_step
@@ -129,7 +130,8 @@ def test_on_a_gpu_it_goes_with_a_graph() -> None:
     names = ("no_sync", "fused_adam", "fused_ssim", "compile", "cuda_graph")
     given: dict[str, Any] = {name: parameters_of(name) for name in ("fused_interp", "collect_once", *names)}
     stages = build_stages(given, base_stages("native", device))
-    state = make_state(tiny_config(device="cuda"), tiny_capture(), device)
-    steps(stages, state, 20)
+    density = DensityConfig(every=1000, start=0.0, stop=1.0)
+    state = make_state(tiny_config(device="cuda", density=density), tiny_capture(), device)
+    steps(stages, state, 40)
     assert stages.learn.launched > 5  # type: ignore[attr-defined]
     assert all(value.isfinite().all() for value in state.scene.parameters().values())

@@ -259,7 +259,7 @@ def test_replays_go_on_through_relocations() -> None:
         steps(stages, state, 40)
     finally:
         stages.close()
-    assert own(stages).launched >= 1 and len(state.scene.gaussians) == state.config.density.cap
+    assert own(stages).launched >= 1 and len(state.scene.gaussians) > len(gpu_state().scene.gaussians)
     state.history.read()
     assert state.history.rows and state.history.trouble() is None
 
