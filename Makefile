@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help train test lint format clean
+.PHONY: help train test lint format figures clean
 
 help:  ## this list
 	@echo "make TARGET [ARGS='...'] [PYTHON=python3.12]"
@@ -29,6 +29,9 @@ lint: $(STAMP)  ## ruff check, ruff format --check, mypy
 format: $(STAMP)  ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+figures: $(STAMP)  ## write the figures of README.md and docs/ from benchmarks/results
+	@$(BIN)/python scripts/figures.py
 
 clean:  ## remove built files and caches (not .venv, not runs/)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

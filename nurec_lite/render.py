@@ -202,7 +202,7 @@ def _save_points(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep) -> 
         save_ply(job.out / f"{stem}.ply", rendered)
 
 
-def _bracketed(argument: str) -> str:
+def bracketed(argument: str) -> str:
     """`times=1,2` means `times=[1,2]`: shells read brackets themselves, and Hydra takes bare commas for several runs."""
     key, _, value = argument.partition("=")
     bare = key in _LISTS and value not in ("", "null") and not value.startswith("[")
@@ -210,7 +210,7 @@ def _bracketed(argument: str) -> str:
 
 
 def work(arguments: list[str]) -> None:
-    run = open_reconstruction("render", [_bracketed(argument) for argument in arguments])
+    run = open_reconstruction("render", [bracketed(argument) for argument in arguments])
     try:
         plan, out = render(run)
     finally:

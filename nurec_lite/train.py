@@ -53,7 +53,7 @@ Reconstructs a driving capture as 3D Gaussians within a budget of seconds or ste
   python -m nurec_lite.train data=pack data.root=FILE out=runs/mine                a capture in one file
   python -m nurec_lite.train out=runs/mine train.resume=auto train.seconds=300     goes on with that run, or begins it
   python -m nurec_lite.train train.resume=runs/mine/checkpoint.pt train.steps=900  goes on from a checkpoint, in a new folder
-  python -m nurec_lite.train '+opt=[workers]'                                      with an option (README lists them)
+  python -m nurec_lite.train '+opt=[workers]'                                      with an option (docs/options.md)
 
 Leaves in the folder `out`: metrics.json, report.html, checkpoint.pt, history.csv, config.yaml and pictures/. Ctrl-C ends it after
 the step under way and saves a checkpoint. A folder holds one run: a second one is refused unless train.resume=auto goes on with the

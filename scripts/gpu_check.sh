@@ -18,7 +18,7 @@ build() {
     export NUREC_LITE_CACHE
     trap 'rm -rf "$NUREC_LITE_CACHE"' EXIT
     local start=$EPOCHREALTIME
-    "$PYTHON" -c 'from nurec_lite import ops; ops.load()' || return 1
+    "$PYTHON" -c 'from nurec_lite.native import ops; ops.load()' || return 1
     awk -v a="$start" -v b="$EPOCHREALTIME" -v n="$(nproc)" 'BEGIN { printf "built in %.1f s with %d cores\n", b - a, n }'
 }
 

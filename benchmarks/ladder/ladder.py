@@ -4,15 +4,15 @@
     python benchmarks/ladder/ladder.py --rungs '' workers
     python benchmarks/ladder/ladder.py --rungs '' workers fused_interp no_sync --cumulative --repeat 5 --quality-steps 2000
     python benchmarks/ladder/ladder.py --rungs '' all data=kitti_raw data.root=FOLDER data.downscale=2
-    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --readme             # its part of the README, also of another machine
-    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --readme --write     # put there
+    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --page          # its part of docs/options.md
+    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --page --write  # put there
 
 A rung is a comma-separated set of options, '' the baseline; with --cumulative a rung adds its options to those of the rungs before.
-Rounds go A B C A B C, so that a change of the machine's pace reaches all; a speedup is the median over rounds of baseline over rung
-of the same round. A rung that fails stays in the table with its error, and the program ends with 1. Leaves ladder.csv, ladder.json and
-waterfall.png in --out; --readme prints what belongs into README.md, and with --write puts it there, for CPUs or for GPUs. Run it on a
-quiet machine: how many cores other programs kept busy is recorded with each sample, and --others 0.2 takes a sample again, up to ten
-times, if they kept more than that busy.
+Rounds go A B C A B C, so that a change of the machine's pace reaches all; a speedup is the median over rounds of baseline over rung of
+the same round. A rung that fails stays in the table with its error, and the program ends with 1. Leaves ladder.csv, ladder.json and
+waterfall.png in --out; --page prints what belongs into docs/options.md, and with --write puts it there, for CPUs or for GPUs (`make
+figures` does so for benchmarks/results/ladder_*). Run it on a quiet machine: how many cores other programs kept busy is recorded with
+each sample, and --others 0.2 takes a sample again, up to ten times, if they kept more than that busy.
 """
 
 import argparse
@@ -39,7 +39,7 @@ from nurec_lite.cli.command import mended
 from nurec_lite.evaluation.pictures import save_png
 
 ROOT = Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
+PAGE = ROOT / "docs/options.md"
 CHILD = ROOT / "benchmarks/ladder/ladder_child.py"
 _TRIES = 10
 QUALITY = ("psnr", "ssim", "lidar_median_abs_m", "seconds_train", "steps")
@@ -176,12 +176,12 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         metavar="FOLDER",
         help="of a ladder: nothing is run, its table is made again",
     )
-    p.add_argument("--readme", action="store_true", help="prints the part of README.md that the table fills")
+    p.add_argument("--page", action="store_true", help="prints the part of docs/options.md that the table fills")
     p.add_argument("--write", action="store_true", help="puts it there")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all rungs")
     args = p.parse_args(arguments)
-    if args.write and not args.readme:
-        p.error("--write goes with --readme")
+    if args.write and not args.page:
+        p.error("--write goes with --page")
     args.overrides += [word for word in args.rungs if "=" in word]  # those that follow --rungs
     args.rungs = [word for word in args.rungs if "=" not in word]
     args.out = args.measured or args.out or ROOT / "runs" / time.strftime("ladder-%Y%m%d-%H%M%S")
@@ -208,11 +208,15 @@ def read(folder: Path) -> tuple[list[Rung], dict[str, Any]]:
         ) from error
 
 
-def _readme(text: str, between: tuple[str, str], write: bool) -> None:
-    if write:
-        fill(README, text, between)
-    else:
-        print(f"\n{between[0]}\n\n{text}\n\n{between[1]}\n\nnothing is written; --write puts this into {README.name}")
+def page_of(text: str, rungs: list[Rung], told: dict[str, Any], folder: Path) -> str:
+    """The text of docs/options.md with the table of this ladder between its markers."""
+    return fill(text, section(rows_of(rungs), told, folder.resolve(), PAGE.parent), markers(told), PAGE.name)
+
+
+def _printed(rungs: list[Rung], told: dict[str, Any], folder: Path) -> str:
+    begin, end = markers(told)
+    text = section(rows_of(rungs), told, folder.resolve(), PAGE.parent)
+    return f"\n{begin}\n\n{text}\n\n{end}\n\nnothing is written; --write puts this into {PAGE.name}"
 
 
 def main() -> None:
@@ -222,8 +226,10 @@ def main() -> None:
         rungs, told = read(args.out) if args.measured else measured(args)
         rows = rows_of(rungs)
         print(f"\n{table(rows)}\n\nfigures, single times and picture in {args.out}")
-        if args.readme:
-            _readme(section(rows, told, args.out.resolve(), ROOT), markers(told), args.write)
+        if args.write:
+            write_text(PAGE, page_of(PAGE.read_text(), rungs, told, args.out))
+        elif args.page:
+            print(_printed(rungs, told, args.out))
     if any(rung.error is not None for rung in rungs):
         sys.exit(1)
 

@@ -22,7 +22,7 @@ _STEPS = {
     6: 3,
     8: 4,
 }  # round numbers, and into how many parts an axis divides them
-_LEGEND = {"median step, with quartiles": _BAR, "saved against the rung above": _SAVED, "lost against it": _LOST}
+_LEGEND = {"median step, with quartiles": _BAR, "saved against the row above": _SAVED, "lost against it": _LOST}
 
 
 def waterfall(
@@ -30,7 +30,7 @@ def waterfall(
     told: dict[str, Any],  # conditions, of benchmarks/ladder/ladder.py
 ) -> np.ndarray:  # [h, w, 3] uint8
     page = Canvas(_WIDTH, _TOP + _ROW * len(rows) + _FOOT)
-    page.text(_MARGIN, 24, "Time of a training step, rung by rung", size=18)
+    page.text(_MARGIN, 24, "Time of a training step, option by option", size=18)
     page.legend(_MARGIN, 52, _LEGEND, _WIDTH - 2 * _MARGIN)
     top = ceiling(max((row.step_ms_q3 for row in rows if row.step_ms_q3 is not None), default=1.0))
     _axis(page, top, len(rows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Medians, spreads and speedups of benchmarks/ladder/ladder.py, as CSV, as a table, and between the markers of README.md."""
+"""Medians, spreads and speedups of benchmarks/ladder/ladder.py, as CSV, as a table, and between the markers of docs/options.md."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from nurec_lite.base.files import write_text
 
 
 def markers(told: dict[str, Any]) -> tuple[str, str]:
-    """Of the place in README.md: a kind of machine has its own."""
+    """Of the place in docs/options.md: a kind of machine has its own."""
     kind = "cuda" if "cuda" in told["environment"] else "cpu"
     return f"<!-- ladder:{kind}:begin -->", f"<!-- ladder:{kind}:end -->"
 
@@ -144,28 +144,30 @@ def section(
     rows: list[Row],
     told: dict[str, Any],  # of benchmarks/ladder/ladder.py
     out: Path,  # folder of the results
-    root: Path,  # of the checkout
+    beside: Path,  # folder of the page: docs/ of the checkout
 ) -> str:
     """What stands between the markers; with the picture if it lies in the checkout."""
-    within = out.relative_to(root).as_posix() if out.is_relative_to(root) else None
+    inside = out.is_relative_to(beside.parent)
+    within = f"../{out.relative_to(beside.parent).as_posix()}" if inside else None
     words = f"*Medians (quartiles): steps over all rounds, speedups over rounds. {how(told)}; {told['date']}.*"
     parts = [f"    {told['command']}", table(rows), words]
     parts += (
-        [f"![Time of a step by rung]({within}/waterfall.png)\n\nSingle times: [{within}]({within})"] if within else []
+        [f"![Time of a step by rung]({within}/waterfall.png)\n\nSingle times: [{out.name}]({within})"] if within else []
     )
     return "\n\n".join(parts)
 
 
 def fill(
-    readme: Path,
+    page: str,
     text: str,
     between: tuple[str, str],  # markers
-) -> None:
-    """Replaces what stands there."""
-    before, begin, rest = readme.read_text().partition(between[0])
+    name: str,  # of the page's file
+) -> str:
+    """Replaces what stands there; UserError where the markers are missing."""
+    before, begin, rest = page.partition(between[0])
     _, end, after = rest.partition(between[1])
     if not begin or not end:
         raise UserError(
-            f"{readme} lacks the markers {between[0]} and {between[1]}, one after the other; put them where the table belongs"
+            f"{name} lacks the markers {between[0]} and {between[1]}, one after the other; put them where the table belongs"
         )
-    write_text(readme, f"{before}{begin}\n\n{text}\n\n{end}{after}")
+    return f"{before}{begin}\n\n{text}\n\n{end}{after}"

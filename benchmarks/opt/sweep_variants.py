@@ -20,6 +20,7 @@ from nurec_lite.base.paths import resource
 from nurec_lite.native import stages as native
 from nurec_lite.native.build import FLAGS, find_tools
 from nurec_lite.native.groups import GaussianArrays, Lists, Outputs, RayArrays
+from nurec_lite.splat.render import local_directions
 from nurec_lite.splat.views import CameraView
 from scripts.resources import Usage, parse
 
@@ -197,7 +198,9 @@ def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int 
         (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
         gaussians = gaussians if seed is None else nudged(gaussians, seed)
         pairs = stages.tile(stages.project(gaussians, view), view)
-        features = native.colour(gaussians, view) if isinstance(view, CameraView) else gaussians.lidar
+        features = gaussians.lidar
+        if isinstance(view, CameraView):
+            features = native.colour(gaussians, local_directions(gaussians, view.eye()))
         rays, lists = native.arrays_of(view.rays(), pairs)
         out = native.blend(gaussians, features, view.rays(), pairs, view)
     given = {**native.placed(gaussians)._asdict(), "features": features, **rays._asdict(), **lists._asdict()}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""benchmarks/ladder/ladder.py: its rungs, medians and speedups by hand, errors that stay in the table, the README, and a real run."""
+"""benchmarks/ladder/ladder.py: its rungs, medians and speedups by hand, errors that stay in the table, the page, and a real run."""
 
 import csv
 import json
@@ -138,19 +138,18 @@ def test_the_conditions_are_told() -> None:
     assert "H200, driver 580, torch 2.11.0, CUDA 13.0; commit abc" in how(gpu)
 
 
-# ---- README
+# ---- the page
 
 
 def test_only_what_stands_between_the_markers_changes(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    text = section(rows_of(ladder()), TOLD, tmp_path / "benchmarks/results/mine", tmp_path)
-    fill(readme, text, markers(TOLD))
-    fill(readme, text, markers(TOLD))
-    lines = readme.read_text().splitlines()
+    page = f"before\n{BEGIN}\nold\n{END}\nafter\n"
+    text = section(rows_of(ladder()), TOLD, tmp_path / "benchmarks/results/mine", tmp_path / "docs")
+    once = fill(page, text, markers(TOLD), "page")
+    assert fill(once, text, markers(TOLD), "page") == once
+    lines = once.splitlines()
     assert (lines[0], lines[1], lines[-2], lines[-1]) == ("before", BEGIN, END, "after")
     assert "old" not in lines and "| baseline | 20.0 (11.0 to 40.0) ms | 1.000 (1.000 to 1.000) | 100 MiB |" in lines
-    assert "](benchmarks/results/mine/waterfall.png)" in readme.read_text() and str(tmp_path) not in readme.read_text()
+    assert "](../benchmarks/results/mine/waterfall.png)" in once and str(tmp_path) not in once
 
 
 def test_a_kind_of_machine_has_its_own_markers() -> None:
@@ -167,10 +166,10 @@ def test_a_ladder_is_read_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "README.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    monkeypatch.setattr("benchmarks.ladder.ladder.README", tmp_path / "README.md")
-    return tmp_path / "README.md"
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "options.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    monkeypatch.setattr("benchmarks.ladder.ladder.PAGE", tmp_path / "options.md")
+    return tmp_path / "options.md"
 
 
 def again(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int:
@@ -184,39 +183,37 @@ def again(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int
     return 0
 
 
-def test_the_readme_is_written_where_it_is_asked_for(
-    tmp_path: Path, readme: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_the_page_is_written_where_it_is_asked_for(
+    tmp_path: Path, page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before, good = readme.read_text(), ladder()[:2]
+    before, good = page.read_text(), ladder()[:2]
     write(tmp_path / "out", good, rows_of(good), TOLD)
-    assert again(monkeypatch, tmp_path / "out", "--readme") == 0
+    assert again(monkeypatch, tmp_path / "out", "--page") == 0
     said = capsys.readouterr().out
-    assert BEGIN in said and "nothing is written; --write puts this into README.md" in said
-    assert readme.read_text() == before
-    assert again(monkeypatch, tmp_path / "out", "--readme", "--write") == 0
-    assert "| workers |" in readme.read_text() and "old" not in readme.read_text()
+    assert BEGIN in said and "nothing is written; --write puts this into options.md" in said
+    assert page.read_text() == before
+    assert again(monkeypatch, tmp_path / "out", "--page", "--write") == 0
+    assert "| workers |" in page.read_text() and "old" not in page.read_text()
 
 
 def test_a_rung_that_failed_is_a_code_that_fails(
-    tmp_path: Path, readme: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path / "out", ladder(), rows_of(ladder()), TOLD)
-    assert again(monkeypatch, tmp_path / "out", "--readme", "--write") == 1
-    assert "failed: option 'broken'" in capsys.readouterr().out and "failed: option 'broken'" in readme.read_text()
+    assert again(monkeypatch, tmp_path / "out", "--page", "--write") == 1
+    assert "failed: option 'broken'" in capsys.readouterr().out and "failed: option 'broken'" in page.read_text()
     assert again(monkeypatch, tmp_path / "out", "--write") == 2
-    assert "--write goes with --readme" in capsys.readouterr().err
+    assert "--write goes with --page" in capsys.readouterr().err
 
 
 def test_results_outside_the_checkout_are_not_linked(tmp_path: Path) -> None:
-    assert "waterfall" not in section(rows_of(ladder()), TOLD, tmp_path / "elsewhere", tmp_path / "checkout")
+    assert "waterfall" not in section(rows_of(ladder()), TOLD, tmp_path / "elsewhere", tmp_path / "checkout/docs")
 
 
 @pytest.mark.parametrize("text", ["nothing", BEGIN, END, f"{END}{BEGIN}"])
-def test_a_readme_without_markers_is_left_alone(tmp_path: Path, text: str) -> None:
-    (tmp_path / "README.md").write_text(text)
+def test_a_page_without_markers_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="lacks the markers"):
-        fill(tmp_path / "README.md", "table", (BEGIN, END))
-    assert (tmp_path / "README.md").read_text() == text
+        fill(text, "table", (BEGIN, END), "page")
 
 
 # ---- picture

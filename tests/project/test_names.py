@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One name in six places: an option X has a configuration, a module, its own code, a test, a benchmark and a row in the README."""
+"""One name in six places: an option X has a configuration, a module, its own code, a test, a benchmark and a row in README.md and in
+docs/options.md."""
 
 import inspect
 import re
@@ -36,9 +37,10 @@ def test_option_has_its_file(name: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-def test_option_has_a_row_in_the_readme(name: str) -> None:
-    readme = (ROOT / "README.md").read_text()
-    assert re.search(rf"^\| `{name}` \|", readme, re.MULTILINE), f"no table row of README.md begins with `{name}`"
+@pytest.mark.parametrize("page", ["README.md", "docs/options.md"])
+def test_option_has_a_row_in_the_documents(name: str, page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert re.search(rf"^\| `{name}` \|", text, re.MULTILINE), f"no table row of {page} begins with `{name}`"
 
 
 @pytest.mark.parametrize("name", CONFIGURED)

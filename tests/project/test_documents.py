@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""README.md and docs/: figures are those of their files, links lead somewhere, commands can be given, and the README stays short."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nurec_lite.cli.command import composed
+from nurec_lite.config import VERBS
+from nurec_lite.render import bracketed
+from scripts import figures
+
+ROOT = Path(__file__).resolve().parents[2]
+README = ROOT / "README.md"
+MORE = ("CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "kernels/README.md", "benchmarks/LOG.md")
+PAGES = [*figures.pages(), *(ROOT / name for name in MORE)]
+NAMED = {str(page.relative_to(ROOT)): page for page in PAGES}
+TODAY = [name for name in NAMED if name != "benchmarks/LOG.md"]  # whose commands are not those of a day
+COMMAND = re.compile(r"python -m nurec_lite\.(\w+)((?: [^`\n]*)?)")
+PROGRAM = re.compile(r"\b((?:benchmarks|scripts)/[\w/]+\.(?:py|sh))\b")
+
+
+# ---- figures
+
+
+@pytest.mark.parametrize("page", figures.pages(), ids=lambda page: page.name)
+def test_figures_are_those_of_their_files(page: Path) -> None:
+    """make figures would change nothing."""
+    assert figures.new(page) == page.read_text()
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    measured = {"psnr": 31.26, "bytes": 2.5e9, "rows": [{"ms": 0.00123}], "steps": 20}
+    (tmp_path / "run.json").write_text(json.dumps(measured))
+    (tmp_path / "ladder.csv").write_text("rung,step_ms\nbaseline,59.71\n+ workers,48.68\n")
+    return tmp_path / "page.md"
+
+
+def quoted(page: Path, definition: str) -> str:
+    return figures.filled(page, f"It has [?][x] and [?][x].\n\n[x]: {definition}\n").splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("definition", "text"),
+    [
+        ('run.json "psnr: {:.1f} dB"', "31.3 dB"),
+        ('run.json "bytes*1e-9: {:.2f} GB"', "2.50 GB"),
+        ('run.json "rows/0/ms*1000: {:.1f} s"', "1.2 s"),
+        ('run.json "2/0/0: {:.4f}"', "0.0012"),
+        ('ladder.csv "+ workers/step_ms: {:.1f} ms"', "48.7 ms"),
+        ('later.json "psnr: {:.1f} dB"', "not measured yet"),
+    ],
+)
+def test_a_figure_is_read_wherever_it_is_quoted(page: Path, definition: str, text: str) -> None:
+    assert quoted(page, definition) == f"It has [{text}][x] and [{text}][x]."
+
+
+@pytest.mark.parametrize("where", ["ssim", "rows/1/ms", "psnr/more"])
+def test_a_figure_that_its_file_lacks_is_told(page: Path, where: str) -> None:
+    with pytest.raises(figures.UserError, match=rf'page.md quotes "{where}: .*", which run.json does not hold'):
+        quoted(page, f'run.json "{where}: {{:.1f}}"')
+
+
+def test_a_figure_that_nobody_quotes_is_told(page: Path) -> None:
+    with pytest.raises(figures.UserError, match="defines the figure x and uses it nowhere"):
+        figures.filled(page, '[x]: run.json "psnr: {:.1f}"\n')
+
+
+def test_what_training_prints_is_that_of_its_file(page: Path) -> None:
+    text = "<!-- printed: run.json -->\n```text\nold\n```\nrest"
+    lines = figures.printed(page, text).splitlines()
+    assert lines[:2] == text.splitlines()[:2] and lines[2].split() == ["PSNR", "31.26", "dB"]
+    assert lines[-3:] == ["  ...", "```", "rest"]
+
+
+def test_the_readme_is_short() -> None:
+    text = README.read_text()
+    assert len(text.split()) <= 1400 and len(text.splitlines()) <= 220
+
+
+# ---- links
+
+
+def prose(page: Path) -> str:
+    """Without code, in which brackets are no links."""
+    return re.sub(r"^```.*?^```|^ {4}.*?$|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def links(page: Path) -> list[str]:
+    """Targets within the repository; of figures only those whose file is there, since others say that it is not."""
+    text = prose(page)
+    defined = re.findall(r"^\[[\w-]+\]: (\S+)", text, re.MULTILINE)
+    found = [*re.findall(r"\]\(([^)\s]+)\)", text), *(target for target in defined if (page.parent / target).exists())]
+    return [target for target in found if not target.startswith(("http://", "https://"))]
+
+
+def anchors(page: Path) -> set[str]:
+    """Of the headings, as GitHub makes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    headings = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", line) for line in re.findall(r"^#+ (.*)$", text, re.MULTILINE))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_links_lead_somewhere(name: str) -> None:
+    page, broken = NAMED[name], []
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_labels_are_defined(name: str) -> None:
+    used = set(re.findall(r"\][\[]([\w-]+)\]", prose(NAMED[name])))
+    assert used <= set(re.findall(r"^\[([\w-]+)\]: ", NAMED[name].read_text(), re.MULTILINE))
+
+
+def test_results_are_quoted() -> None:
+    """What lies in benchmarks/results and no page leads to is in the way."""
+    text = "".join(page.read_text() for page in PAGES)
+    assert not [path.name for path in (ROOT / "benchmarks/results").iterdir() if path.stem not in text]
+
+
+def test_pictures_are_shown() -> None:
+    text = "".join(page.read_text() for page in PAGES)
+    shown = [f"{path.parent.name}/{path.name}" for path in (ROOT / "docs/images").iterdir()]
+    shown += [f"{path.parent.name}/{path.name}" for path in (ROOT / "benchmarks/results").rglob("*.png")]
+    assert not [name for name in shown if name not in text]
+
+
+# ---- commands
+
+
+def commands(page: Path) -> list[tuple[str, list[str]]]:
+    """Verbs and arguments of command lines that are whole."""
+    found = [(verb, shlex.split(rest, comments=True)) for verb, rest in COMMAND.findall(page.read_text())]
+    whole = [
+        (verb, words)
+        for verb, words in found
+        if verb in VERBS and not re.search(r"\.\.\.|\$|^compare$", "\n".join(words), re.M)
+    ]
+    return [(verb, words) for verb, words in whole if words not in ([], ["--help"]) and "-m" not in words]
+
+
+COMPOSED = [(name, verb, words) for name in TODAY for verb, words in commands(NAMED[name])]
+
+
+@pytest.mark.parametrize(("name", "verb", "words"), COMPOSED, ids=lambda part: part if isinstance(part, str) else None)
+def test_a_command_of_a_page_can_be_given(name: str, verb: str, words: list[str]) -> None:
+    assert composed(verb, [bracketed(word) for word in words] if verb == "render" else words)
+
+
+@pytest.mark.parametrize("name", TODAY)
+def test_programs_that_a_page_names_exist(name: str) -> None:
+    """But for examples, and commands by which a ladder was made."""
+    text = re.sub(r"<!-- ladder:.*?:end -->", "", NAMED[name].read_text(), flags=re.DOTALL)
+    named = set(PROGRAM.findall(text)) - {f"benchmarks/opt/bench_{name}.py" for name in ("X", "coarse_ssim")}
+    assert not [path for path in named if not (ROOT / path).is_file()]
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"^ {4}(pip install .*|make .*)$|`(make \w+)`", README.read_text(), re.MULTILINE)
+)
+def test_what_installs_is_there(line: tuple[str, str]) -> None:
+    words = shlex.split(line[0] or line[1])
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for extra in re.findall(r"\.\[(\w+)\]", " ".join(words)):
+        assert re.search(rf"^{extra} = \[", (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    assert "-c" not in words or (ROOT / words[words.index("-c") + 1]).is_file()
