@@ -11,8 +11,9 @@ Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with
 Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
 of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
 Limits: on a GPU alone. Relocation, reading of losses and checkpoints stay outside; after a relocation, whose tensors are new ones, the
-step is recorded again. The recording holds memory of its own beside that of steps without it. Needs no_sync, since the host may not wait
-in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same kernels, whose sums have some more zeros.
+step is recorded again. With train.timing=true it stands aside. The recording holds memory of its own beside that of steps without it.
+Needs no_sync, since the host may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same
+kernels, whose sums have some more zeros.
 """
 
 import logging
@@ -35,9 +36,8 @@ REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
 MOST = 16  # recordings that are kept
 log = logging.getLogger("nurec_lite")
 Learn = Callable[[Stages, TrainState, Shots], StepResult]
-Key = tuple[
-    Hashable, tuple[int, ...], Hashable, Hashable
-]  # sensors, rooms for rays, knowledge of the host, rooms for lists
+# sensors, rooms for rays, knowledge of the host, rooms for lists
+Key = tuple[Hashable, tuple[int, ...], Hashable, Hashable]
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -74,7 +74,7 @@ class CudaGraph:
 
     def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         assert self._learn is not None
-        key = None if self._off else self._key(stages, state, shots)
+        key = None if self._off or self._timed(state) else self._key(stages, state, shots)
         if key is None:
             return self._learn(stages, state, shots)
         record = self._placed(key, state, shots)
@@ -83,6 +83,13 @@ class CudaGraph:
         if record.recording is None and not self._record(record, stages, state):
             return self._learn(stages, state, shots)
         return self._launch(record, state)
+
+    def _timed(self, state: TrainState) -> bool:
+        """Whether every range of a step is to be timed, which within a graph cannot be told apart."""
+        if state.config.train.timing and not self._off:
+            self._off = True
+            log.warning("cuda_graph stands aside: train.timing=true times the ranges of steps, which a graph has not")
+        return state.config.train.timing
 
     def close(self) -> None:
         """Gives the recordings' memory back."""

@@ -222,6 +222,16 @@ def test_a_recording_that_fails_leaves_the_step(
     assert caplog.text.count("could not be recorded: operation not permitted when stream is capturing") == 1
 
 
+@pytest.mark.usefixtures("stand_in")
+def test_ranges_are_timed_without_a_graph(caplog: pytest.LogCaptureFixture) -> None:
+    config = tiny_config()
+    state, stages = tiny_state(replace(config, train=replace(config.train, timing=True))), stages_of("cuda_graph")
+    with caplog.at_level("WARNING"):
+        steps(stages, state, 6)
+    assert own(stages).launched == 0
+    assert caplog.text.count("cuda_graph stands aside: train.timing=true times the ranges of steps") == 1
+
+
 # ---- on a GPU
 
 

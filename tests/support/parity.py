@@ -193,7 +193,8 @@ def in_parts(
 ) -> PartedGaussians:
     """Without the velocities of those that stand still."""
     moving = {k: getattr(g, k)[still:] for k in ("means", "quats", "velocities", "frames")}
-    whole = {k: getattr(g, k) for k in ("scales", "opacities", "lidar")} | {"sh0": g.sh[:, :1], "sh_rest": g.sh[:, 1:]}
+    whole = {k: getattr(g, k) for k in ("scales", "opacities", "lidar")}
+    whole |= {"sh0": g.sh[:, :1].contiguous(), "sh_rest": g.sh[:, 1:].contiguous()}
     return PartedGaussians(g.means[:still], g.quats[:still], **moving, **whole)
 
 
