@@ -29,7 +29,7 @@ class Standing:
         like: Shots,
         rays: Sequence[int],  # room of each sweep, not less than its rays
     ) -> None:
-        images = tuple(replace(s, image=torch.empty_like(s.image), view=_posed(s.view)) for s in like.images)
+        images = tuple(replace(s, image=_like(s.image), view=_posed(s.view)) for s in like.images)
         self.shots = replace(like, images=images, sweeps=tuple(map(_roomy, like.sweeps, rays)))
         most, device = max(rays, default=0), _device(like)
         self._yes, self._no = (torch.full((most,), value, device=device) for value in (True, False))
@@ -76,10 +76,13 @@ def room_for_rays(
     return min(fitting) if fitting else rounded_up(n)
 
 
+def _like(tensor: Tensor) -> Tensor:
+    """Row by row, whatever its strides are: `copy_all` writes bytes."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
 def _posed(view: AnyView) -> AnyView:
-    places: dict[str, Any] = {
-        name: torch.empty_like(getattr(view, name)) for name in _POSE if getattr(view, name) is not None
-    }
+    places: dict[str, Any] = {name: _like(getattr(view, name)) for name in _POSE if getattr(view, name) is not None}
     return replace(view, **places)
 
 
