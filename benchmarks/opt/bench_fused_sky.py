@@ -53,6 +53,12 @@ def scene_of(size: str, device: torch.device) -> Scene:
     return tuple(tensor.to(device) for tensor in found)  # type: ignore[return-value]
 
 
+def problem_of(size: str, device: torch.device) -> tuple[Scene, Tensor]:
+    """A scene, and the gradient of its image."""
+    scene = scene_of(size, device)
+    return scene, torch.randn(scene[0].shape, generator=torch.Generator().manual_seed(1)).to(device)
+
+
 def with_gradients(over: Callable[..., Tensor], scene: Scene, d_image: Tensor) -> list[Tensor]:
     """The image, and gradients of all but the directions."""
     leaves = [tensor.detach().requires_grad_() for tensor in scene[:3]]
@@ -89,22 +95,8 @@ def least_bytes(size: str, what: str) -> int:
 
 def bench(args: argparse.Namespace, device: torch.device) -> Report:
     ops.load()
-    calls: dict[tuple[str, str], Call] = {}
-    moved: dict[tuple[str, str], int] = {}
-    errors: dict[str, float] = {}
-    for size in args.sizes:
-        scene = scene_of(size, device)
-        d_image = torch.randn(scene[0].shape, generator=torch.Generator().manual_seed(1)).to(device)
-        for version in VERSIONS:
-            errors[f"{version}, {size}"] = error_of(version, scene, d_image)
-            if errors[f"{version}, {size}"] > TOLERANCE:
-                continue
-            for what, call in calls_of(version, scene, d_image).items():
-                calls[version, f"{size} {what}"] = call
-                if version == "fused":
-                    moved[version, f"{size} {what}"] = least_bytes(size, what)
-    wrong = {what: error for what, error in errors.items() if error > TOLERANCE}
-    return {"errors": errors, "disagreements": wrong} | kernel_times.timed(calls, moved, args, device)
+    problems = {size: problem_of(size, device) for size in args.sizes}
+    return kernel_times.compared(VERSIONS, problems, error_of, calls_of, least_bytes, TOLERANCE, args, device)
 
 
 def main(arguments: list[str]) -> int:

@@ -81,21 +81,8 @@ def least_bytes(size: str, what: str) -> int:
 
 def bench(args: argparse.Namespace, device: torch.device) -> Report:
     ops.load()
-    calls: dict[tuple[str, str], Call] = {}
-    moved: dict[tuple[str, str], int] = {}
-    errors: dict[str, float] = {}
-    for size in args.sizes:
-        pair = pair_of(size, device)
-        for version in VERSIONS:
-            errors[f"{version}, {size}"] = error_of(version, pair)
-            if errors[f"{version}, {size}"] > TOLERANCE:
-                continue
-            for what, call in calls_of(version, pair).items():
-                calls[version, f"{size} {what}"] = call
-                if version == "fused":
-                    moved[version, f"{size} {what}"] = least_bytes(size, what)
-    wrong = {what: error for what, error in errors.items() if error > TOLERANCE}
-    return {"errors": errors, "disagreements": wrong} | kernel_times.timed(calls, moved, args, device)
+    problems = {size: (pair_of(size, device),) for size in args.sizes}
+    return kernel_times.compared(VERSIONS, problems, error_of, calls_of, least_bytes, TOLERANCE, args, device)
 
 
 def main(arguments: list[str]) -> int:

@@ -5,7 +5,8 @@ import argparse
 import json
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,32 @@ def timed(
         share = None if moved is None else moved / ms["median"] / 1e6 / bandwidth
         rows.append({"version": version, "on": on, "ms": ms, "least_bytes": moved, "share_of_copy": share})
     return {"copy": {"ms": copies, "gb_per_s": bandwidth}, "cores_busy_with_others": others.cores(), "rows": rows}
+
+
+def compared(
+    versions: Iterable[str],  # one of which is "fused"
+    problems: Mapping[str, tuple[Any, ...]],  # by size
+    error_of: Callable[..., float],  # (version, *problem)
+    calls_of: Callable[..., dict[str, Call]],  # likewise
+    least_bytes: Callable[[str, str], int],  # (size, what is called) of the fused version
+    tolerance: float,
+    args: argparse.Namespace,
+    device: torch.device,
+) -> Report:
+    """Versions whose error is within the tolerance are timed at every size."""
+    calls: dict[tuple[str, str], Call] = {}
+    moved: dict[tuple[str, str], int] = {}
+    errors: dict[str, float] = {}
+    for (size, problem), version in product(problems.items(), versions):
+        errors[f"{version}, {size}"] = error_of(version, *problem)
+        if errors[f"{version}, {size}"] > tolerance:
+            continue
+        for what, call in calls_of(version, *problem).items():
+            calls[version, f"{size} {what}"] = call
+            if version == "fused":
+                moved[version, f"{size} {what}"] = least_bytes(size, what)
+    wrong = {what: error for what, error in errors.items() if error > tolerance}
+    return {"errors": errors, "disagreements": wrong} | timed(calls, moved, args, device)
 
 
 def table(report: Report) -> str:

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "../common/triples_cpu.h"
 #include "params.h"
 
 namespace nurec::cpu {
 namespace {
-
-void store(float* a, int64_t i, Vec3<float> v) {
-    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
-}
 
 template <bool ALIKE>
 void make(RayParams const& p) {

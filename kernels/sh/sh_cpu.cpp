@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // One Gaussian at a time: its coefficients lie side by side, and the compiler makes vectors of them. Sixteen Gaussians
 // side by side took twice as long, because that needs their coefficients transposed.
+#include "../common/triples_cpu.h"
 #include "../math/sh.cuh"
 #include "params.h"
 
 namespace nurec::cpu {
 namespace {
-
-Vec3<float> load(float const* a, int64_t i) {
-    return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};
-}
-
-void store(float* a, int64_t i, Vec3<float> v) {
-    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
-}
 
 template <int S>
 void read(Coefficients<float const> const& sh, int64_t i, float (&numbers)[3 * S]) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "../common/triples_cpu.h"
 #include "params.h"
 
 namespace nurec::cpu {
@@ -11,14 +12,6 @@ namespace {
 
 constexpr int64_t RAYS = 1 << 13;  // of a slice, at least
 constexpr int64_t SLICES = 16;     // at most
-
-Vec3<float> load(float const* a, int64_t i) {
-    return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};
-}
-
-void store(float* a, int64_t i, Vec3<float> v) {
-    a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
-}
 
 // A map must be worth its memory: its numbers are at most four times its slice's rays.
 int64_t slices_of(SkyRays const& in) {

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_HOST_READS = (
+HOST_READS = (  # operations whose result, or its size, the host must know
     "_local_scalar_dense",
     "nonzero",
     "masked_select",
@@ -48,7 +48,7 @@ def _unsafe(
     kind: str,  # of the device whose work it is
 ) -> str | None:
     """What forbids an operation, in words."""
-    if name in _HOST_READS and any(_lies_on(value, kind) for value in args):
+    if name in HOST_READS and any(_lies_on(value, kind) for value in args):
         return "the host reads a number and waits for it"
     if name == "index" and any(_lies_on(i, kind) and i.dtype is torch.bool for i in args[1]):
         return "the host reads how many a mask holds"

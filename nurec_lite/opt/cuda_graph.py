@@ -74,7 +74,9 @@ class CudaGraph:
 
     def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         assert self._learn is not None
-        key = None if self._off or self._timed(state) else self._key(stages, state, shots)
+        if state.config.train.timing and not self._off:
+            self._stand_aside(": train.timing=true times the ranges of steps, which a graph has not")
+        key = None if self._off else self._key(stages, state, shots)
         if key is None:
             return self._learn(stages, state, shots)
         record = self._placed(key, state, shots)
@@ -84,12 +86,10 @@ class CudaGraph:
             return self._learn(stages, state, shots)
         return self._launch(record, state)
 
-    def _timed(self, state: TrainState) -> bool:
-        """Whether every range of a step is to be timed, which within a graph cannot be told apart."""
-        if state.config.train.timing and not self._off:
-            self._off = True
-            log.warning("cuda_graph stands aside: train.timing=true times the ranges of steps, which a graph has not")
-        return state.config.train.timing
+    def _stand_aside(self, why: str) -> None:
+        """From now on steps run as without the option."""
+        self._off = True
+        log.warning("cuda_graph stands aside%s", why)
 
     def close(self) -> None:
         """Gives the recordings' memory back."""
@@ -131,7 +131,7 @@ class CudaGraph:
         pairs = [*record.standing.pairs(shots), (self._pace, state.pace)]
         if state.failed is not self._failed:
             pairs.append((self._failed, state.failed))
-        copy_all(iter(pairs))
+        copy_all(pairs)
         return record
 
     def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
@@ -144,8 +144,7 @@ class CudaGraph:
             with looked_at(state.device) as unsafe:
                 result = self._work(stages, state, record.standing)
             if unsafe:
-                self._off = True
-                log.warning("cuda_graph stands aside, since a step cannot be recorded: %s", "; ".join(unsafe))
+                self._stand_aside(f", since a step cannot be recorded: {'; '.join(unsafe)}")
         state.failed = self._failed
         return result
 
@@ -157,9 +156,8 @@ class CudaGraph:
                 lambda: self._work(stages, state, record.standing), (state.generator,)
             )
         except RuntimeError as error:
-            self._off = True
             state.optimizer.zero_grad(set_to_none=True)
-            log.warning("cuda_graph stands aside, since a step could not be recorded: %s", str(error).splitlines()[0])
+            self._stand_aside(f", since a step could not be recorded: {str(error).splitlines()[0]}")
             return False
         self.recorded += 1
         return True

@@ -44,8 +44,8 @@ class FusedAdam:
     touched_only: tuple[str, ...]  # parameters of which values without a gradient stay as they are
 
     def __call__(self, state: TrainState) -> None:
-        rates = None if state.pace is None else state.pace[:-1]
-        update(state.optimizer, state.failed, self.touched_only, rates)
+        assert state.pace is not None
+        update(state.optimizer, state.failed, self.touched_only, state.pace[:-1])
         state.optimizer.zero_grad(set_to_none=True)
 
 

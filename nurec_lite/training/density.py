@@ -180,8 +180,7 @@ def add_noise(
     The paper multiplies eta by Sigma and by a factor chosen for scenes of unit size; in metres that would move a Gaussian of 1 m a
     thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
     """
-    eta = torch.randn(g.log_scales.shape, generator=generator, device=g.means.device, dtype=g.means.dtype)
-    g.means += shift(g.quats, g.log_scales, g.greatest_opacity(), amount, eta)
+    g.means += shift(g.quats, g.log_scales, g.greatest_opacity(), amount, _normal(g.log_scales, generator))
 
 
 def offsets(
@@ -191,8 +190,11 @@ def offsets(
     generator: torch.Generator,
 ) -> Tensor:  # [N, 3] metres
     """Drawn from the Gaussians themselves, about their means: amount R S eta with normal eta."""
-    eta = torch.randn(log_scales.shape, generator=generator, device=log_scales.device, dtype=log_scales.dtype)
-    return along(quats, log_scales, amount, eta)
+    return along(quats, log_scales, amount, _normal(log_scales, generator))
+
+
+def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
 
 
 def along(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shots at fixed places in memory: work that was recorded with them learns from whatever is copied there."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -57,7 +57,7 @@ class Standing:
         yield own.counted[n:], self._no[:left]
 
 
-def copy_all(pairs: Iterator[Pair]) -> None:
+def copy_all(pairs: Iterable[Pair]) -> None:
     """As bytes, so that one kernel copies them all."""
     flat = [(_bytes(into), _bytes(values)) for into, values in pairs if values.numel()]
     torch._foreach_copy_([into for into, _ in flat], [values for _, values in flat])

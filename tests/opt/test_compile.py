@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from stepping import steps
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 from torch import Tensor
 
@@ -19,10 +20,8 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.config import DensityConfig
 from nurec_lite.native.torch_parts import torch_parts
 from nurec_lite.opt import compile as option
-from nurec_lite.training.loop import one_step
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
-from nurec_lite.training.state import TrainState
 
 CPU = torch.device("cpu")
 BELOW: dict[str, dict] = {"fused_interp": {}, "collect_once": {}}
@@ -41,11 +40,9 @@ def stages_of(names: tuple[str, ...], device: torch.device = CPU) -> Stages:
     return build_stages({**BELOW, **{name: {} for name in names}}, base_stages("native", device))
 
 
-def steps(stages: Stages, state: TrainState, n: int) -> dict[str, Tensor]:
-    for _ in range(n):
-        state.progress = state.step / 20
-        one_step(stages, state, 0.0)
-    stages.settle(stages, state)
+def trained(names: tuple[str, ...], n: int) -> dict[str, Tensor]:
+    state = tiny_state()
+    steps(stages_of(names), state, n)
     return state.scene.parameters()
 
 
@@ -53,9 +50,9 @@ def steps(stages: Stages, state: TrainState, n: int) -> dict[str, Tensor]:
 def test_steps_are_those_without_it() -> None:
     """Through a relocation with growth; nothing breaks a graph, which would be an error, and another number of Gaussians compiles
     nothing again."""
-    found = steps(stages_of(("compile",)), tiny_state(), 6)
+    found = trained(("compile",), 6)
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    plain = steps(stages_of(()), tiny_state(), 6)
+    plain = trained((), 6)
     assert not torch._dynamo.utils.counters["graph_break"]
     assert graphs >= 4
     for name, value in plain.items():

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import torch
+from stepping import cramped, everything, no_sync_of, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_state
-from torch import Tensor
 
 from benchmarks.opt import bench_cuda_graph
 from nurec_lite.backends import base_stages, build_stages
@@ -21,8 +21,6 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.opt import cuda_graph
 from nurec_lite.opt.cuda_graph import CudaGraph
-from nurec_lite.opt.no_sync import NoSync
-from nurec_lite.training.loop import one_step
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
@@ -65,22 +63,6 @@ def stages_of(*names: str, device: torch.device = CPU) -> Stages:
 def own(stages: Stages) -> CudaGraph:
     assert isinstance(stages.learn, CudaGraph)
     return stages.learn
-
-
-def steps(stages: Stages, state: TrainState, n: int) -> None:
-    for _ in range(n):
-        state.progress = state.step / 20
-        one_step(stages, state, 0.0)
-    stages.settle(stages, state)
-
-
-def everything(state: TrainState) -> dict[str, Tensor]:
-    moments = {
-        f"{group['name']} {key}": value
-        for group in state.optimizer.param_groups
-        for key, value in state.optimizer.state[group["params"][0]].items()
-    }
-    return state.scene.parameters() | moments | {"node": state.scene.gaussians.node, "rng": state.generator.get_state()}
 
 
 def assert_close(a: TrainState, b: TrainState, rtol: float, atol: float) -> None:
@@ -133,40 +115,22 @@ def test_without_lidar() -> None:
 
 @pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize("at", [{4}, {6, 7}, {5, 9}], ids=str)
-def test_too_little_room_changes_nothing(at: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_room_changes_nothing(at: set[int]) -> None:
     """Lists that overflow within a graph make it a step in vain; it and those after it are done again."""
     config = tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0))
     plain, overflown = tiny_state(config), tiny_state(config)
     steps(stages_of("cuda_graph"), plain, 12)
-    stages = stages_of("cuda_graph")
-    option = stages.settle.__self__  # type: ignore[attr-defined]
-    assert isinstance(option, NoSync)
-    cramp(option, at, monkeypatch)
+    stages = cramped(stages_of("cuda_graph"), at)
     steps(stages, overflown, 12)
-    assert option.redone >= len(at)
+    assert no_sync_of(stages).redone >= len(at)
     assert_close(overflown, plain, 1e-4, 1e-6)
-
-
-def cramp(option: NoSync, at: set[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the first try of these steps all lists have room for three entries."""
-    start, left = option._start, set(at)
-
-    def narrow(stages: Stages, state: TrainState, shots: Any) -> Any:
-        if state.step not in left:
-            return start(stages, state, shots)
-        left.discard(state.step)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(option.rooms, "of", lambda view: 3)
-            return start(stages, state, shots)
-
-    monkeypatch.setattr(option, "_start", narrow)
 
 
 @pytest.mark.usefixtures("stand_in")
 def test_a_step_is_recorded_once_for_all_that_have_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
     stages = stages_of("cuda_graph")
-    monkeypatch.setattr(stages.settle.__self__.rooms, "of", lambda view: 4096)  # type: ignore[attr-defined]
+    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
     steps(stages, state, 20)
     keys = set(own(stages)._records)
     assert own(stages).recorded == len(keys) <= 2 * len(state.plan.capture.cameras)  # in two sizes of sweeps at most

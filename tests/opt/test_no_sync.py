@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from stepping import cramped, everything, no_sync_of, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_shots, tiny_state
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,18 +19,18 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base import transfer
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
+from nurec_lite.base.recordable import HOST_READS
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.native import stages as native
-from nurec_lite.opt.no_sync import NoSync
 from nurec_lite.training import in_flight
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import one_step, train
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
-from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.training.state import TrainState
 
 NAMES = ("fused_interp", "collect_once", "no_sync")
 OPTIONS = {name: parameters_of(name) for name in NAMES}
@@ -41,52 +42,11 @@ def stages_of(options: dict[str, dict], device: torch.device = CPU) -> Stages:
     return build_stages(options, base_stages("native", device))
 
 
-def own(stages: Stages) -> NoSync:
-    """The object behind the stages."""
-    found = stages.settle.__self__  # type: ignore[attr-defined]
-    assert isinstance(found, NoSync)
-    return found
-
-
-def steps(stages: Stages, state: TrainState, n: int) -> None:
-    for _ in range(n):
-        state.progress = state.step / 20
-        one_step(stages, state, 0.0)
-    stages.settle(stages, state)
-
-
-def everything(state: TrainState) -> dict[str, Tensor]:
-    """All that training changes."""
-    moments = {
-        f"{group['name']} {key}": value
-        for group in state.optimizer.param_groups
-        for key, value in state.optimizer.state[group["params"][0]].items()
-    }
-    return state.scene.parameters() | moments | {"node": state.scene.gaussians.node, "rng": state.generator.get_state()}
-
-
 def assert_same(a: TrainState, b: TrainState) -> None:
     mine, other = everything(a), everything(b)
     assert mine.keys() == other.keys()
     for name in mine:
         assert torch.equal(mine[name], other[name]), name
-
-
-def cramped(stages: Stages, at: set[int]) -> Stages:
-    """At the first try of the given steps, all views get room for three entries."""
-    option, left = own(stages), set(at)
-    start = option._start
-
-    def narrow(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-        if state.step not in left:
-            return start(stages, state, shots)
-        left.discard(state.step)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(option.rooms, "of", lambda view: 3)
-            return start(stages, state, shots)
-
-    option._start = narrow  # type: ignore[method-assign]
-    return stages
 
 
 @pytest.fixture
@@ -167,7 +127,7 @@ def test_too_little_room_changes_nothing(at: set[int]) -> None:
     steps(stages_of(OPTIONS), plain, 10)
     stages = cramped(stages_of(OPTIONS), at)
     steps(stages, overflown, 10)
-    assert own(stages).redone >= len(at)
+    assert no_sync_of(stages).redone >= len(at)
     assert_same(plain, overflown)
     assert len(plain.scene.gaussians) > len(tiny_state().scene.gaussians)
 
@@ -179,7 +139,7 @@ def test_too_little_room_changes_nothing_where_one_kernel_updates_all() -> None:
     steps(stages_of(options), plain, 10)
     stages = cramped(stages_of(options), {1, 5, 6})
     steps(stages, overflown, 10)
-    assert own(stages).redone >= 3
+    assert no_sync_of(stages).redone >= 3
     assert_same(plain, overflown)
 
 
@@ -191,7 +151,7 @@ def test_too_little_room_that_is_told_late(at: set[int]) -> None:
     steps(stages_of(OPTIONS), plain, 10)
     stages = cramped(stages_of(OPTIONS), at)
     steps(stages, overflown, 10)
-    assert own(stages).redone >= 3
+    assert no_sync_of(stages).redone >= 3
     assert_same(plain, overflown)
 
 
@@ -222,7 +182,7 @@ def test_measuring_uses_all_entries() -> None:
     """Outside of a step nobody would do it again."""
     state, stages = tiny_state(), stages_of(OPTIONS)
     steps(stages, state, 1)
-    own(stages).rooms.of = lambda view: 3  # type: ignore[method-assign]
+    no_sync_of(stages).rooms.of = lambda view: 3  # type: ignore[method-assign]
     capture = state.plan.capture
     found = [evaluate(s, state.scene, capture, held_out(capture), None) for s in (stages, stages_of(WITHOUT))]
     assert found[0].metrics == found[1].metrics
@@ -234,7 +194,7 @@ def test_what_is_saved_is_settled(tmp_path: Path) -> None:
     train(stages, state, tmp_path / "checkpoint.pt")
     plain = tiny_state(tiny_config(steps=6))
     train(stages_of(roomy), plain, tmp_path / "plain.pt")
-    assert own(stages).redone == 1
+    assert no_sync_of(stages).redone == 1
     saved, expected = (load_checkpoint(tmp_path / f"{name}.pt", "cpu") for name in ("checkpoint", "plain"))
     for name, value in expected["scene"]["parameters"].items():
         assert torch.equal(saved["scene"]["parameters"][name], value)
@@ -246,16 +206,7 @@ def test_what_is_saved_is_settled(tmp_path: Path) -> None:
 class _Asks(TorchDispatchMode):
     """Refuses every operator whose result's size, or which itself, is a number that the host must know."""
 
-    WAITING = (
-        "_local_scalar_dense",
-        "nonzero",
-        "masked_select",
-        "unique",
-        "_unique2",
-        "bincount",
-        "equal",
-        "is_nonzero",
-    )
+    WAITING = (*HOST_READS, "unique")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         name = func.__name__.split(".")[0]
@@ -313,7 +264,7 @@ def test_no_step_synchronises(names: tuple[str, ...]) -> None:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     stages.settle(stages, state)
-    assert own(stages).redone <= 50
+    assert no_sync_of(stages).redone <= 50
     assert all(bool(value.isfinite().all()) for value in state.scene.parameters().values())
 
 
@@ -324,7 +275,7 @@ def test_too_little_room_on_a_gpu() -> None:
     state = make_state(replace(tiny_config(), device="cuda"), tiny_capture(), device)
     stages = stages_of(OPTIONS, device)
     steps(cramped(stages, {4, 5, 9}), state, 12)
-    assert own(stages).redone >= 3 and not bool(state.failed)
+    assert no_sync_of(stages).redone >= 3 and not bool(state.failed)
     counts = {int(moments["step"]) for moments in state.optimizer.state.values()}
     assert counts == {12}
 
@@ -333,7 +284,7 @@ def test_each_sensor_of_a_run_has_a_room_of_its_own() -> None:
     state, stages = tiny_state(), stages_of(OPTIONS)
     capture = state.plan.capture
     steps(stages, state, 8)
-    assert set(own(stages).rooms._needed) == {sensor.name for sensor in (*capture.cameras, *capture.lidars)}
+    assert set(no_sync_of(stages).rooms._needed) == {sensor.name for sensor in (*capture.cameras, *capture.lidars)}
 
 
 @pytest.mark.parametrize(("images", "sweeps"), [((0, 1, 2), (0, 3)), ((0, 0), ()), ((), (1, 2))])
@@ -347,11 +298,11 @@ def test_any_number_of_images_and_sweeps(images: tuple[int, ...], sweeps: tuple[
             stages.attempt(stages, state, shots)
         state.step = 4
         stages.settle(stages, state)
-        redone.append(own(stages).redone)
+        redone.append(no_sync_of(stages).redone)
         views = {
             name for view in shots.views for name in [view.camera.name if hasattr(view, "camera") else view.lidar.name]
         }
-        assert set(own(stages).rooms._needed) == views
+        assert set(no_sync_of(stages).rooms._needed) == views
     assert redone[0] == 0 and redone[1] >= 1
     assert_same(*states)
 

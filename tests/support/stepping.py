@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps as the loop takes them, all that they change, and lists that overflow within them."""
+
+import pytest
+from torch import Tensor
+
+from nurec_lite.opt.no_sync import NoSync
+from nurec_lite.training.loop import one_step
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import StepResult, TrainState
+
+
+def steps(stages: Stages, state: TrainState, n: int) -> None:
+    for _ in range(n):
+        state.progress = state.step / 20
+        one_step(stages, state, 0.0)
+    stages.settle(stages, state)
+
+
+def everything(state: TrainState) -> dict[str, Tensor]:
+    """All that training changes."""
+    moments = {
+        f"{group['name']} {key}": value
+        for group in state.optimizer.param_groups
+        for key, value in state.optimizer.state[group["params"][0]].items()
+    }
+    return state.scene.parameters() | moments | {"node": state.scene.gaussians.node, "rng": state.generator.get_state()}
+
+
+def no_sync_of(stages: Stages) -> NoSync:
+    """The object behind the stages."""
+    found = stages.settle.__self__  # type: ignore[attr-defined]
+    assert isinstance(found, NoSync)
+    return found
+
+
+def cramped(stages: Stages, at: set[int]) -> Stages:
+    """At the first try of the given steps, all views get room for three entries."""
+    option, left = no_sync_of(stages), set(at)
+    start = option._start
+
+    def narrow(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        if state.step not in left:
+            return start(stages, state, shots)
+        left.discard(state.step)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(option.rooms, "of", lambda view: 3)
+            return start(stages, state, shots)
+
+    option._start = narrow  # type: ignore[method-assign]
+    return stages
