@@ -29,7 +29,7 @@ class DataConfig:
     kind: str = "bundled"  # bundled, pack or kitti_raw
     root: str | None = None  # file of a pack, folder of a drive
     downscale: int = 1  # images are reduced by this factor
-    split: str = "interp"  # interp or side
+    split: str = "interp"  # interp, side or validation
     frames: list[int] | None = None  # first and last (exclusive) frame; null: all
     cameras: list[str] | None = None  # null: all (KITTI: image_02 and image_03)
     date: str | None = None  # KITTI raw: found when there is one
@@ -98,6 +98,7 @@ class LossWeights:
     image: float = 1.0  # L1 and SSIM of the image
     ssim: float = 0.2  # share of 1 - SSIM inside the term `image`
     range: float = 0.1  # a metre
+    reach: float = 1.0  # metres: what a Gaussian off a return counts at most; 0: the expected range is compared instead
     intensity: float = 0.1  # L1 on rays that returned
     drop: float = 0.05  # cross entropy of ray drop
     opacity: float = 0.01  # mean opacity, which should fall where nothing needs it; of camera and lidar, added up

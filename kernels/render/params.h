@@ -18,6 +18,7 @@ struct RenderParams {
     float const* origins;      // [R, 3] relative to the centre
     float const* directions;   // [R, 3] unit
     float const* delays;       // [R] seconds after the Gaussians' time
+    float const* targets;      // [R, 2] as math/blend.cuh has them; null: none
     int64_t const* rays;       // [A, P], -1 where a tile has fewer than P
     int64_t const* offsets;    // [A + 1]
     int64_t const* gaussians;  // [L] nearest first in each tile
@@ -27,7 +28,7 @@ struct RenderParams {
 // The backward pass only reads them, and has no need of the median.
 struct RenderOutputs {
     float* features;       // [R, C] sum of w times feature
-    float* distance;       // [R] sum of w t
+    float* distance;       // [R] sum of w t, or of w times what t misses the target by
     float* transmittance;  // [R]
     float* median;         // [R] t at which T crosses 0.5, 0 where it does not
 };

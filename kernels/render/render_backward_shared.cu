@@ -14,11 +14,12 @@ namespace {
 struct Slopes {  // dL/d(output) of one ray, and what lies behind
     float features[MAX_FEATURES], distance, behind;
     float T = 1;
+    Target<float> target = NO_TARGET;
 };
 
 __device__ Slopes load_slopes(Staged const& p, RenderOutputs const& out, Summed const& d, int64_t i) {
     Slopes s = {};
-    s.T = 1;
+    s.T = 1, s.target = load_target(p, i);
     if (i < 0) return s;
     s.distance = d.d_distance[i];
     s.behind = out.transmittance[i] * d.d_transmittance[i] + out.distance[i] * s.distance;
@@ -60,10 +61,11 @@ __device__ void gradient_of(Row const& g, Ray<float> const& ray, Slopes& s, bool
     if (!__any_sync(~0u, w > 0)) return;
     Row d = {};
     if (w > 0) {
-        float slope = at.t * s.distance;
+        float slope = missed(at.t, s.target) * s.distance;
         for (int c = 0; c < FEATURES; ++c) slope += g.features[c] * s.features[c];
         float const d_alpha = blend_backward(at.alpha, w, before, slope, s.behind);
-        ResponseGrad<float> const r = respond_backward(g.frame, g.opacity, at, d_alpha, w * s.distance);
+        float const d_t = missed_backward(at.t, s.target, w * s.distance);
+        ResponseGrad<float> const r = respond_backward(g.frame, g.opacity, at, d_alpha, d_t);
         d.frame.M = {r.e.x * ray.d, r.e.y * ray.d, r.e.z * ray.d};
         d.frame.g = r.g;
         if (MOVING) {

@@ -6,6 +6,7 @@ namespace nurec::cuda {
 namespace {
 
 struct State {
+    Target<float> target;
     float T = 1, distance = 0, median = 0;
     float features[MAX_FEATURES] = {};
 };
@@ -17,7 +18,7 @@ __device__ void blend_one(Row const& g, Ray<float> const& ray, State& s, bool& o
     float const w = blend_weight(at.alpha, at.t, s.T, open);
     if (w == 0) return;
     for (int c = 0; c < MAX_FEATURES; ++c) s.features[c] += w * g.features[c];
-    s.distance += w * at.t;
+    s.distance += w * missed(at.t, s.target);
     if (before > 0.5f && s.T <= 0.5f) s.median = at.t;
 }
 
@@ -27,6 +28,7 @@ __global__ void __launch_bounds__(TILE_RAYS) renderForward(Staged p, RenderOutpu
     int64_t const i = my_ray(p), begin = p.offsets[blockIdx.x], end = p.offsets[blockIdx.x + 1];
     Ray<float> const ray = load_ray(p, i);
     State s;
+    s.target = load_target(p, i);
     bool open = i >= 0;
     for (int64_t first = begin; first < end; first += BATCH) {
         if (__syncthreads_count(open) == 0) break;

@@ -85,6 +85,11 @@ __device__ inline Ray<float> load_ray(RenderParams const& p, int64_t i) {
     return {load3(p.directions, i), load3(p.origins, i), p.delays[i]};
 }
 
+__device__ inline Target<float> load_target(RenderParams const& p, int64_t i) {
+    if (i < 0 || !p.targets) return NO_TARGET;
+    return {p.targets[2 * i], p.targets[2 * i + 1]};
+}
+
 // Copies 80 bytes as five vectors of 16.
 __device__ inline void copy_row(Row& to, Row const& from) {
     auto const* a = reinterpret_cast<float4 const*>(&from);

@@ -36,7 +36,19 @@ struct OneRay {
     float behind, T;                        // what lies behind what has been passed, and what passes on
     bool open;
     Vec3<float> d_direction, d_origin;
+    Target<float> target;
 };
+
+// A camera's rays have no targets.
+template <class N>
+__device__ float distance_slope(OneRay<N> const& one, float t) {
+    return (N::FEATURES == 2 ? missed(t, one.target) : t) * one.distance;
+}
+
+template <class N>
+__device__ float distance_backward(OneRay<N> const& one, float t, float w) {
+    return N::FEATURES == 2 ? missed_backward(t, one.target, w * one.distance) : w * one.distance;
+}
 
 // The n-th ray of a tile, neighbours in the image for the lanes of a warp; -1: none.
 template <class N>
@@ -53,6 +65,7 @@ __device__ OneRay<N> load_one(Staged const& p, RenderOutputs const& out, Summed 
     if (i < 0) return one;
     one.ray.d = load3(p.directions, i);
     if (N::MOVING) one.ray.r = load3(p.origins, i), one.ray.dt = p.delays[i];
+    if (N::FEATURES == 2) one.target = load_target(p, i);
     one.behind = out.transmittance[i] * d.d_transmittance[i];
     if (N::DISTANCE) one.distance = d.d_distance[i], one.behind += out.distance[i] * one.distance;
 #pragma unroll
@@ -88,14 +101,15 @@ __device__ void stage(Row const* rows, int64_t const* list, int n, Batch<L>& bat
 template <class N>
 __device__ void add_gradient(Row const& g, Response<float> const& at, float w, float before, OneRay<N>& one,
                              MomentRow& sum) {
-    float slope = N::DISTANCE ? at.t * one.distance : 0.f;
+    float slope = N::DISTANCE ? distance_slope(one, at.t) : 0.f;
 #pragma unroll
     for (int c = 0; c < N::FEATURES; ++c) {
         slope += g.features[c] * one.features[c];
         sum.features[c] += w * one.features[c];
     }
     float const d_alpha = blend_backward(at.alpha, w, before, slope, one.behind);
-    PassGrad<float> const a = pass_backward<N::DISTANCE>(g.frame, g.opacity, at, d_alpha, w * one.distance);
+    float const d_t = N::DISTANCE ? distance_backward(one, at.t, w) : 0.f;
+    PassGrad<float> const a = pass_backward<N::DISTANCE>(g.frame, g.opacity, at, d_alpha, d_t);
     add_moments<N::MOVING, N::DISTANCE>(a, at.e, one.ray.dt, sum.moments);
     if (!N::RAYS) return;
     one.d_direction = one.d_direction + transposed_times(g.frame.M, at.t * a.w + a.n);

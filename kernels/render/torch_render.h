@@ -17,15 +17,15 @@ namespace nurec {
 
 struct RenderTensors {
     GaussianTensors g;
-    at::Tensor const &features, &origins, &directions, &delays, &rays, &offsets, &gaussians;
+    at::Tensor const &features, &origins, &directions, &delays, &targets, &rays, &offsets, &gaussians;
 };
 
 // Lists as nurec_lite.native.groups has them: GaussianArrays, RayArrays and Lists.
 inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& features, at::TensorList rays,
                                     at::TensorList lists, at::Tensor const& view) {
-    check_group(rays, "rays", 3, "origins, directions, delays");
+    check_group(rays, "rays", 4, "origins, directions, delays, targets");
     check_group(lists, "lists", 3, "rays, offsets, gaussians");
-    return {gaussians_of(gaussians, view), features, rays[0], rays[1], rays[2], lists[0], lists[1], lists[2]};
+    return {gaussians_of(gaussians, view), features, rays[0], rays[1], rays[2], rays[3], lists[0], lists[1], lists[2]};
 }
 
 inline void check_render(RenderTensors const& in) {
@@ -41,6 +41,7 @@ inline void check_render(RenderTensors const& in) {
     auto const r = in.directions.size(0);
     check_tensor(in.origins, "origins", real, {r, 3}, device);
     check_tensor(in.delays, "delays", real, {r}, device);
+    check_tensor(in.targets, "targets", real, {in.targets.size(0) ? r : 0, 2}, device);
     check_tensor(in.rays, "rays", whole, {-1, -1}, device);
     TORCH_CHECK_VALUE(device.is_cpu() || in.rays.size(1) <= cuda::TILE_RAYS, "rays has ", in.rays.size(1),
                       " rays a tile, but must have at most ", cuda::TILE_RAYS);
@@ -50,6 +51,7 @@ inline void check_render(RenderTensors const& in) {
     check_finite(in.directions, "directions");
     check_finite(in.origins, "origins");
     check_finite(in.delays, "delays");
+    check_finite(in.targets, "targets");
     check_range(in.rays, "rays", -1, r);
     check_range(in.offsets, "offsets", 0, in.gaussians.size(0) + 1);
     check_ascends<int64_t>(in.offsets, "offsets");
@@ -66,6 +68,7 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
             in.origins.const_data_ptr<float>(),
             in.directions.const_data_ptr<float>(),
             in.delays.const_data_ptr<float>(),
+            in.targets.size(0) ? in.targets.const_data_ptr<float>() : nullptr,
             in.rays.const_data_ptr<int64_t>(),
             in.offsets.const_data_ptr<int64_t>(),
             in.gaussians.const_data_ptr<int64_t>(),

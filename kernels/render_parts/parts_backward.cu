@@ -26,16 +26,18 @@ struct Pair {  // zeros where the ray does not meet the Gaussian
     float weight, opacity;  // dL/d(opacity)
 };
 
+template <class N>
 struct alignas(16) Told {  // what a ray tells all Gaussians
     Vec3<float> d;
     float s;
-    float features[MAX_FEATURES], distance;  // dL/d(output)
+    float features[N::FEATURES], distance;  // dL/d(output)
+    Target<float> target[N::FEATURES == 2];
 };
-static_assert(sizeof(Told) == 32);
 
+template <class N>
 struct Batch {
     Row rows[MEMBERS];
-    Told rays[32];
+    Told<N> rays[32];
     union {
         Pair pairs[MEMBERS][33];  // one more: else all lanes would read from one bank
         float sums[MEMBERS][SUMS];
@@ -56,8 +58,9 @@ __device__ float start_part(RenderParams const& p, Parts const& parts, Work cons
 }
 
 template <class N>
-__device__ void tell(OneRay<N> const& one, float s, Told& to) {
+__device__ void tell(OneRay<N> const& one, float s, Told<N>& to) {
     to.d = one.ray.d, to.s = s, to.distance = N::DISTANCE ? one.distance : 0.f;
+    if (N::FEATURES == 2) to.target[0] = one.target;
 #pragma unroll
     for (int c = 0; c < N::FEATURES; ++c) to.features[c] = one.features[c];
 }
@@ -79,18 +82,18 @@ __device__ Pair meet(Row const& g, Response<float> const& at, OneRay<N>& one, fl
     if (!kept) return {0, 0};
     one.T = q;
     float const w = at.alpha * before;
-    float slope = N::DISTANCE ? at.t * one.distance : 0.f;
+    float slope = N::DISTANCE ? distance_slope(one, at.t) : 0.f;
 #pragma unroll
     for (int c = 0; c < N::FEATURES; ++c) slope += g.features[c] * one.features[c];
     float const d_alpha = blend_backward(at.alpha, w, before, slope, one.behind);
-    if (N::RAYS) add_to_ray<N>(g, at, d_alpha, w * one.distance, one);
+    if (N::RAYS) add_to_ray<N>(g, at, d_alpha, distance_backward(one, at.t, w), one);
     return {w, g.opacity * at.falloff <= ALPHA_MAX ? d_alpha * at.falloff : 0.f};
 }
 
 // The first phase of a batch; whether any ray of the warp meets any Gaussian. AHEAD responses are found together, which
 // do not wait for one another.
 template <class N>
-__device__ bool meet_batch(Batch& batch, int n, OneRay<N>& one, float s, float start) {
+__device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float s, float start) {
     int const lane = int(threadIdx.x) % 32;
     bool met = false;
     auto const respond = [&](int k) {
@@ -115,11 +118,13 @@ __device__ bool meet_batch(Batch& batch, int n, OneRay<N>& one, float s, float s
 
 // What one ray tells of one Gaussian: pass_backward and add_moments from what is left of the pair.
 template <class N>
-__device__ void add_pair(Row const& g, Told const& ray, Pair const& pair, MomentRow& sum) {
+__device__ void add_pair(Row const& g, Told<N> const& ray, Pair const& pair, MomentRow& sum) {
     Vec3<float> const at = N::MOVING ? g.frame.g + ray.s * g.frame.drift : g.frame.g, e = g.frame.M * ray.d;
     float const inverse = 1 / larger(dot(e, e), 1e-30f);  // of a pair that is none, too
     Vec3<float> const p = inverse * cross(e, cross(at, e));  // at + t e, but as near as D2 says, however thin
-    float const h = -g.frame.k * g.opacity * pair.opacity, c = N::DISTANCE ? pair.weight * ray.distance * inverse : 0.f;
+    float d_t = N::DISTANCE ? pair.weight * ray.distance : 0.f;
+    if (N::FEATURES == 2) d_t = missed_backward(-dot(at, e) * inverse, ray.target[0], d_t);
+    float const h = -g.frame.k * g.opacity * pair.opacity, c = d_t * inverse;
     PassGrad<float> const a = {p, N::DISTANCE ? h * p - c * e : h * p, -c * p, pair.opacity};
     add_moments<N::MOVING, N::DISTANCE>(a, e, ray.s, sum.moments);
 #pragma unroll
@@ -128,7 +133,8 @@ __device__ void add_pair(Row const& g, Told const& ray, Pair const& pair, Moment
 
 // From two lanes a Gaussian: of lanes 16 apart, one keeps the first half of the sums, one the other. Then consecutive
 // lanes add consecutive numbers.
-__device__ void add_rows(MomentRow const& mine, int member, Batch& batch, MomentRow* moments) {
+template <class N>
+__device__ void add_rows(MomentRow const& mine, int member, Batch<N>& batch, MomentRow* moments) {
     int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
     auto const* all = reinterpret_cast<float const*>(&mine);
     float kept[SUMS / 2];
@@ -152,7 +158,7 @@ __device__ void add_rows(MomentRow const& mine, int member, Batch& batch, Moment
 // The second phase of a batch: lanes k and k + 16 are Gaussian k. Of a lidar's pairs so few are met that to look first
 // is faster.
 template <class N>
-__device__ void add_batch(Batch& batch, int n, int member, Travel<float> const& along, MomentRow* moments) {
+__device__ void add_batch(Batch<N>& batch, int n, int member, Travel<float> const& along, MomentRow* moments) {
     constexpr bool SPARSE = N::FEATURES == 2;
     int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
     MomentRow sum = {};
@@ -182,11 +188,11 @@ constexpr int blocks_for_needs() {
 template <class N>
 __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
     partBackward(Staged p, RenderOutputs out, Summed d, Parts parts) {
-    __shared__ Batch batches[WARPS];
+    __shared__ Batch<N> batches[WARPS];
     Work const w = my_work(p, parts);
     if (!w.parts) return;
     int const lane = int(threadIdx.x) % 32;
-    Batch& batch = batches[threadIdx.x / 32];
+    Batch<N>& batch = batches[threadIdx.x / 32];
     int64_t const i = ray_of(p, w);
     OneRay<N> one = load_one<N>(p, out, d, i);
     float const start = start_part<N>(p, parts, w, one);

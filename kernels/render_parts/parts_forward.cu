@@ -97,6 +97,7 @@ __global__ void __launch_bounds__(32 * WARPS) partPasses(RenderParams p, Parts p
 }
 
 struct State {
+    Target<float> target;
     float start = 1, q = 1;  // T is start times q: so two parts meet at the same T, to the last bit
     float distance = 0, median = 0;
     float features[MAX_FEATURES] = {};
@@ -112,7 +113,7 @@ __device__ void blend_one(Row const& g, Met const& at, State& s, bool& open) {
     s.q = kept ? q : s.q;
 #pragma unroll
     for (int c = 0; c < C; ++c) s.features[c] += weight * g.features[c];
-    s.distance += weight * at.t;
+    s.distance += weight * (C == 2 ? missed(at.t, s.target) : at.t);  // a camera's rays have no targets
     s.median = kept & (before > 0.5f) & (after <= 0.5f) ? at.t : s.median;
 }
 
@@ -131,6 +132,7 @@ __global__ void __launch_bounds__(32 * WARPS) partForward(RenderParams p, Render
     Sight const ray = sight_of<MOVING>(p, w);
     State s;
     s.start = passed(p, parts, w);
+    if (C == 2) s.target = load_target(p, ray.i);
     bool open = ray.i >= 0 && s.start >= T_MIN;
     bool const began = open;
     for_rows<MOVING, C == 3 ? 3 : 4>(parts.rows, w, ray, [&] { return open; },

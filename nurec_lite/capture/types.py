@@ -17,7 +17,10 @@ from nurec_lite.geometry.tracks import Tracks
 
 Origin = tuple[float, float, float]  # metres
 HOLD_OUT_EVERY = 5  # the protocol of the split `interp`: frames with index % 5 == 4 are held out
-SPLITS = ("interp", "side")
+TRY_EVERY = (
+    10  # of `validation`: frames with index % 10 == 2 are measured, and those that `interp` holds out are not looked at
+)
+SPLITS = ("interp", "side", "validation")
 
 
 class CaptureError(UserError):
@@ -88,22 +91,26 @@ class Capture:
         return next(s for s in self.lidars if s.name == name)
 
     def with_split(self, name: str) -> "Capture":
-        """The capture with the split `interp` or `side` (design: interp holds out every fifth moment, side the last camera)."""
+        """The capture with the split `interp`, `side` or `validation`: `make_split` says what they hold out."""
         return replace(self, split=make_split(self, name))
 
 
-def is_held_out(
+def part_of(
     capture: Capture,
     split: str,  # of SPLITS
     frame: Frame,
-) -> bool:
+) -> str | None:  # train or test; None: neither
     if split == "side":
-        return frame.sensor == capture.cameras[-1].name
-    return frame.index % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
+        return "test" if frame.sensor == capture.cameras[-1].name else "train"
+    held_out = frame.index % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
+    if split == "validation":
+        return None if held_out else "test" if frame.index % TRY_EVERY == 2 else "train"
+    return "test" if held_out else "train"
 
 
 def make_split(capture: Capture, name: str) -> Split:
-    """`interp` holds out moments for all sensors; `side` trains on all sweeps and all cameras but the last, which it tests."""
+    """`interp` holds out moments for all sensors; `side` trains on all sweeps and all cameras but the last, which it tests; `validation`
+    tests some of the moments that `interp` trains on and leaves out what it holds out: choices are made on it."""
     if name not in SPLITS:
         raise CaptureError(f"split '{name}' is unknown; choose one of {', '.join(SPLITS)}")
     if name == "side" and len(capture.cameras) < 2:
@@ -111,12 +118,12 @@ def make_split(capture: Capture, name: str) -> Split:
             f"split 'side' tests the last of several cameras, but capture {capture.name} has {len(capture.cameras)}"
         )
 
-    def indices(frames: tuple[ImageFrame, ...] | tuple[SweepFrame, ...], test: bool) -> tuple[int, ...]:
-        return tuple(i for i, frame in enumerate(frames) if is_held_out(capture, name, frame) == test)
+    def indices(frames: tuple[ImageFrame, ...] | tuple[SweepFrame, ...], part: str) -> tuple[int, ...]:
+        return tuple(i for i, frame in enumerate(frames) if part_of(capture, name, frame) == part)
 
     split = Split(
-        name, indices(capture.images, False), indices(capture.images, True),
-        indices(capture.sweeps, False), indices(capture.sweeps, True),
+        name, indices(capture.images, "train"), indices(capture.images, "test"),
+        indices(capture.sweeps, "train"), indices(capture.sweeps, "test"),
     )  # fmt: skip
     if not split.test_images or not split.train_images:
         raise CaptureError(f"split '{name}' leaves no image to train on or none to test; use more frames (data.frames)")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from nurec_lite.capture.types import Capture, Frame, is_held_out
+from nurec_lite.capture.types import Capture, Frame, part_of
 from nurec_lite.evaluation.measure import Frames
 
 
@@ -33,7 +33,7 @@ def trained_on(
 
 def _seen(capture: Capture, data: Mapping[str, Any], frames: list[Frame]) -> list[Frame]:
     first, last = data.get("frames") or (0, math.inf)
-    return [f for f in frames if first <= f.index < last and not is_held_out(capture, data["split"], f)]
+    return [f for f in frames if first <= f.index < last and part_of(capture, data["split"], f) == "train"]
 
 
 def _told(frames: Iterable[Frame]) -> str:

@@ -28,6 +28,7 @@ class RayArrays(NamedTuple):
     origins: Tensor  # [R, 3] metres, relative to the centre of the view
     directions: Tensor  # [R, 3] unit
     delays: Tensor  # [R] seconds after the middle of the view
+    targets: Tensor  # [R, 2] metres, or [0, 2]: none
 
 
 class Lists(NamedTuple):

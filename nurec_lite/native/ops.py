@@ -70,7 +70,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     saved = iter(ctx.saved_tensors)
     gaussians, features, rays, lists, view, outputs = (
-        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 3)), Lists(*islice(saved, 3)),
+        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 4)), Lists(*islice(saved, 3)),
         next(saved), Outputs(*saved),
     )  # fmt: skip
     wants_rays = any(ctx.needs_input_grad[_RAYS])
@@ -79,7 +79,7 @@ def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_backward(
             gaussians, features, rays, lists, view, ctx.moving, outputs, *given, wants_rays, *ctx.plan
         )
-    return d_gaussians, d_features, [*(d_rays or (None, None)), None], [None] * 3, *[None] * 5
+    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 3, *[None] * 5
 
 
 def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -93,7 +93,7 @@ def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -
 def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     saved = iter(ctx.saved_tensors)
     gaussians, features, rays, lists, view, outputs, kept = (
-        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 3)), Lists(*islice(saved, 3)),
+        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 4)), Lists(*islice(saved, 3)),
         next(saved), Outputs(*islice(saved, 3)), Parts(*saved),
     )  # fmt: skip
     wants_rays = any(ctx.needs_input_grad[_RAYS])
@@ -102,7 +102,7 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_parts_backward(
             gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
         )
-    return d_gaussians, d_features, [*(d_rays or (None, None)), None], [None] * 3, *[None] * 3
+    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 3, *[None] * 3
 
 
 def _given(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:
@@ -220,7 +220,7 @@ def _fake_render_backward(
     outputs: list[Tensor], d_out: Tensor, d_distance: Tensor | None, d_transmittance: Tensor, ray_gradients: bool,
     *plan: bool, **named: bool,
 ) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
-    origins, directions, _ = rays
+    origins, directions, *_ = rays
     of_rays = [torch.empty_like(t) for t in (origins, directions)] if ray_gradients else []
     return [torch.empty_like(t) for t in gaussians], torch.empty_like(features), of_rays
 

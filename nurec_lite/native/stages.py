@@ -103,7 +103,9 @@ def blend(
 
 
 def arrays_of(rays: Rays, pairs: PairList) -> tuple[RayArrays, Lists]:
-    return RayArrays(rays.origins, rays.directions, rays.delays), Lists(pairs.rays, pairs.offsets, pairs.gaussians)
+    targets = rays.delays.new_empty(0, 2) if rays.targets is None else rays.targets
+    of_rays = RayArrays(rays.origins, rays.directions, rays.delays, targets)
+    return of_rays, Lists(pairs.rays, pairs.offsets, pairs.gaussians)
 
 
 def colour(
@@ -121,9 +123,9 @@ def rays(view: CameraView | LidarView) -> Rays:
         return view.rays()
     if isinstance(view, LidarView):
         directions, fractions = _directions(view), view.fractions.contiguous()
-    else:
-        directions, fractions = _pixels(view)
-    return Rays(*torch.ops.nurec_lite.rays(row_of(view), directions, fractions))
+        found: tuple[Tensor, Tensor, Tensor] = torch.ops.nurec_lite.rays(row_of(view), directions, fractions)
+        return Rays(*found, targets=view.targets)
+    return Rays(*torch.ops.nurec_lite.rays(row_of(view), *_pixels(view)))
 
 
 def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:

@@ -4,6 +4,7 @@
 Letters: N Gaussians, K tracks, S spherical-harmonic coefficients = (degree + 1)^2.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -14,6 +15,7 @@ from nurec_lite.geometry.se3 import quat_normalize
 
 BACKGROUND = 0  # node id; the node of track k is k + 1
 LIDAR_VALUES = 2  # that a lidar's ray blends: intensity and ray drop
+THINNEST = 1e-4  # metres, of a scale: thinner ones gain nothing, and at 1e-19 m float32 has no square of them
 
 
 @dataclass
@@ -39,6 +41,11 @@ class Gaussians:
     @staticmethod
     def trained() -> tuple[str, ...]:
         return tuple(f.name for f in fields(Gaussians) if f.name != "node")
+
+    @torch.no_grad()
+    def keep_thickness_(self) -> None:
+        """In place. Ranges ask disks to be thin without end, and Adam follows however small the gradient is."""
+        self.log_scales.clamp_(min=math.log(THINNEST))
 
     def all_opacity_logits(self) -> Tensor:  # [N, 1], or [N, 2]: the camera's, and the lidar's own
         return torch.cat([self.opacity_logits[:, None], self.lidar_logits[:, LIDAR_VALUES:]], dim=1)

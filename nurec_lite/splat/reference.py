@@ -10,6 +10,8 @@ linear in the ray's Pluecker coordinates: g x e = cof(M) ((r - mu - v dt) x d) w
 matrix products of a per-Gaussian matrix with a per-ray vector, and |g|^2 - (g.e)^2 / |e|^2, which cancels, never appears. M and
 cof(M) are both taken times the smallest scale, which cancels in D2 and in t.
 
+Where rays have targets, what adds up along them is not t but by how much it misses the target, min(|t - target|, most).
+
 Blending goes front to back in slabs of 32 Gaussians for all tiles of a chunk at once; tiles whose rays have all ended are dropped.
 Transmittances inside a slab are exp(L log(1 - alpha)) with L strictly lower triangular, one matrix product.
 Letters: A tiles, K = 32 Gaussians of a slab, P rays of a tile, C features.
@@ -39,7 +41,7 @@ class Blend:
     """What blending gives for R rays."""
 
     features: Tensor  # [R, C] sum of w times feature
-    distance: Tensor  # [R] sum of w t, metres along the unit ray
+    distance: Tensor  # [R] sum of w t, metres along the unit ray; with targets, of w times what t misses them by
     transmittance: Tensor  # [R] what passes through
     median: Tensor  # [R] metres: t of the Gaussian at which T crosses 0.5, 0 where none does
 
@@ -84,6 +86,7 @@ class _Layout:
 
     moving: bool  # rays have origins or delays of their own
     features: int
+    targets: bool  # rays have them
 
     @property
     def blocks(self) -> int:  # width of c's matrix: d, and r x d and dt d when moving
@@ -97,7 +100,7 @@ class _Layout:
 def _gaussian_table(g: WorldGaussians, features: Tensor, rays: Rays, centre: Tensor) -> tuple[Tensor, _Layout]:
     """One row a Gaussian: all that its responses need, so that a slab gathers once."""
     moving = bool((rays.origins != 0).any() | (rays.delays != 0).any()) or rays.origins.requires_grad
-    layout = _Layout(moving, features.shape[1])
+    layout = _Layout(moving, features.shape[1], rays.targets is not None)
     Rt = quat_to_matrix(g.quats).transpose(-1, -2)
     mu, v, s = g.means - centre, g.velocities, g.scales
     unit = s.detach().amin(-1, keepdim=True)  # in it float32 holds tiny and huge scales; it cancels in D2 and t
@@ -121,18 +124,17 @@ def _cross_matrix(
 
 
 def _ray_vectors(rays: Rays, layout: _Layout) -> Tensor:
-    """[R, 3] directions, or [R, 12] d, r x d, dt d, r when something moves."""
+    """[R, 3] directions, or [R, 12] d, r x d, dt d, r when something moves; then two columns of targets, if there are any."""
     d, r = rays.directions, rays.origins
-    if not layout.moving:
-        return d
-    return torch.cat([d, torch.linalg.cross(r, d), rays.delays[:, None] * d, r], dim=-1)
+    columns = [d, torch.linalg.cross(r, d), rays.delays[:, None] * d, r] if layout.moving else [d]
+    return torch.cat(columns if rays.targets is None else [*columns, rays.targets], dim=-1)
 
 
 def _blend_chunk(table: Tensor, vectors: Tensor, layout: _Layout, pairs: PairList) -> Tensor:
     """[A, P, C + 3]: features, distance, transmittance and median of a chunk's tiles."""
     used, members = compact(pairs.gaussians, len(table))
     table = table.index_select(0, used)
-    rays = vectors[pairs.rays.clamp(min=0)].transpose(1, 2)  # [A, 3 or 12, P]
+    rays = vectors[pairs.rays.clamp(min=0)].transpose(1, 2)  # [A, 3, 5, 12 or 14, P]
     length = pairs.offsets[1:] - pairs.offsets[:-1]
     T = table.new_ones(rays.shape[0], rays.shape[2])
     open_ = pairs.rays >= 0
@@ -171,8 +173,17 @@ def _blend_slab(
     kept = T_after >= T_MIN  # monotone along the slab: behind the Gaussian that ends a ray nothing is kept
     weight = alpha * T_before * kept
     median = (t * (kept & (T_before.detach() > 0.5) & (T_after <= 0.5))).sum(1)
-    total = torch.cat([weight.transpose(1, 2) @ features, (weight * t).sum(1)[..., None], median[..., None]], dim=-1)
+    distance = (weight * _missed(t, rays, layout)).sum(1)
+    total = torch.cat([weight.transpose(1, 2) @ features, distance[..., None], median[..., None]], dim=-1)
     return total, T * torch.exp((log_pass * kept).sum(1)), open_ & kept[:, -1]
+
+
+def _missed(t: Tensor, rays: Tensor, layout: _Layout) -> Tensor:
+    """[A, K, P] what a distance adds to the sum along its ray."""
+    if not layout.targets:
+        return t
+    target, most = rays[:, -2:].unbind(1)
+    return torch.minimum((t - target[:, None]).abs(), most[:, None])
 
 
 @torch.no_grad()
@@ -188,7 +199,7 @@ def _response(rows: Tensor, rays: Tensor, layout: _Layout) -> tuple[Tensor, Tens
     inverse = e.square().sum(2).reciprocal()
     g_dot_e = h_rows[..., :3] @ rays[:, :3]
     if layout.moving:
-        g_dot_e = g_dot_e + h_rows[..., 3:] @ rays[:, 6:9] + (_product(e_rows, rays[:, 9:]) * e).sum(2)
+        g_dot_e = g_dot_e + h_rows[..., 3:] @ rays[:, 6:9] + (_product(e_rows, rays[:, 9:12]) * e).sum(2)
     alpha = (opacity * torch.exp(-0.5 * (c.square().sum(2) * inverse))).clamp(max=ALPHA_MAX)
     return alpha, -g_dot_e * inverse, features
 

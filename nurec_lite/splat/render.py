@@ -32,7 +32,7 @@ class CameraImage:
 class LidarReturns:
     """R rendered lidar rays."""
 
-    distance: Tensor  # [R] metres, expected: sum of w t
+    distance: Tensor  # [R] metres, expected: sum of w t; of a view with targets, sum of w times what t misses them by
     median: Tensor  # [R] metres, t at which the transmittance crosses 0.5; 0 for rays that never cross
     intensity: Tensor  # [R]
     drop: Tensor  # [R] probability that nothing returns; what passes through the scene never returns

@@ -28,6 +28,8 @@ class Rays:
     origins: Tensor  # [R, 3] metres
     directions: Tensor  # [R, 3] unit
     delays: Tensor  # [R] seconds after the middle of the view
+    # [R, 2] metres: where a ray is known to end, and what a Gaussian that misses that counts at most; None: not known
+    targets: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -141,13 +143,14 @@ class LidarView(View):
     lidar: Lidar
     directions: Tensor  # [R, 3] unit
     fractions: Tensor  # [R] 0 at time_start, 1 at time_end
+    targets: Tensor | None = None  # [R, 2] as Rays has them
 
     @property
     def sensor(self) -> Lidar:
         return self.lidar
 
     def rays(self) -> Rays:
-        return self._rays(self.directions, self.fractions)
+        return replace(self._rays(self.directions, self.fractions), targets=self.targets)
 
     def project(
         self,

@@ -72,7 +72,7 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
     images = [stages.image_loss(seen, target, weights.ssim) for seen, target in pairs]
     terms = {"image": mean(images)} if images else {}
     rays = zip(rendered.returns, shots.sweeps, strict=True)
-    sweeps = [stages.lidar_loss(returns, shot.sweep, shot.counted) for returns, shot in rays]
+    sweeps = [stages.lidar_loss(returns, shot.sweep, shot.counted, weights.reach > 0) for returns, shot in rays]
     terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
     activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated
     terms |= stages.regularisers(*(activated[name] for name in ("opacities", "lidar_opacities", "scales")))

@@ -2,8 +2,8 @@
 """Density control of 3DGS-MCMC (Kheradmand et al. 2024): dead Gaussians move to live ones, the number grows up to a cap, and noise
 lets transparent ones explore.
 
-Where the lidar has an opacity of its own, a Gaussian counts by the greater of both: it is dead where neither sensor sees it, is drawn
-and kept from noise by whoever sees it best. What is copied is parted for both.
+Where the lidar has an opacity of its own, a Gaussian counts by the greater of both: it is dead where neither sensor sees it, and kept
+from noise by whoever sees it best. It is drawn by the camera's opacity, since images are what more Gaussians sharpen, and parted for both.
 """
 
 import math
@@ -42,13 +42,12 @@ def relocate(
     jitter: float = 0.0,  # standard deviations by which copies move apart
 ) -> Relocation | None:  # None when all are dead
     """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
-    opacity = g.greatest_opacity()
-    dead = opacity <= DEAD_OPACITY
+    dead = g.greatest_opacity() <= DEAD_OPACITY
     if bool(dead.all()):
         return None
     rows = torch.cat([torch.nonzero(dead).squeeze(-1), torch.arange(len(g), len(g) + n_new, device=dead.device)])
     source = torch.arange(len(g) + n_new, device=dead.device)
-    source[rows] = _draw(_likely(opacity, dead, weights), len(rows), generator)
+    source[rows] = _draw(_likely(g, dead, weights), len(rows), generator)
     copies = torch.bincount(source, minlength=len(g))[source].clamp(max=MAX_COPIES)
     return _continued(g, source, copies, None, jitter, generator)
 
@@ -63,18 +62,18 @@ def relocate_masked(
 ) -> Relocation:
     """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
     so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
-    opacity = g.greatest_opacity()
-    dead = opacity <= DEAD_OPACITY
+    dead = g.greatest_opacity() <= DEAD_OPACITY
     empty = F.pad(dead & ~dead.all(), (0, n_new), value=True)
-    drawn = _draw(_likely(opacity, dead, weights), len(empty), generator)
+    drawn = _draw(_likely(g, dead, weights), len(empty), generator)
     source = torch.where(empty, drawn, torch.arange(len(empty), device=dead.device))
     counts = torch.zeros_like(source[: len(g)]).scatter_add_(0, source, torch.ones_like(source))
     copies = counts[source].clamp(max=MAX_COPIES)
     return _continued(g, source, copies, MAX_COPIES, jitter, generator)
 
 
-def _likely(opacity: Tensor, dead: Tensor, weights: Tensor | None) -> Tensor:
+def _likely(g: Gaussians, dead: Tensor, weights: Tensor | None) -> Tensor:
     """[N] how likely each is drawn."""
+    opacity = torch.sigmoid(g.opacity_logits).clamp(min=INVISIBLE)  # of those that the lidar alone sees, too
     return torch.where(dead, torch.zeros_like(opacity), opacity if weights is None else opacity * weights)
 
 

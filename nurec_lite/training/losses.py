@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terms of the training loss. Nothing here waits for the device: masks enter as factors, never as indices."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -8,6 +10,7 @@ from torch.nn import functional as F
 from nurec_lite.config import LossWeights
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.splat.render import LidarReturns
+from nurec_lite.splat.views import LidarView
 
 _WINDOW = 11  # pixels
 _SIGMA = 1.5  # pixels
@@ -71,13 +74,30 @@ def lidar_loss(
     returns: LidarReturns,  # of R rays
     sweep: Sweep,  # the same R rays, on the same device
     counted: Tensor | None = None,  # [R] bool, rays that count; None: all
+    aimed: bool = False,  # the view had targets (`aim`), so that the returns' distance is what their Gaussians miss them by
 ) -> dict[str, Tensor]:  # scalars `range` in metres, `intensity`, `drop`
-    """L1 of expected range and of intensity over the rays that returned, and cross entropy of the ray drop over all rays that count."""
+    """L1 of range and of intensity over the rays that returned, and cross entropy of the ray drop over all rays that count.
+
+    The range is the expected one, or every Gaussian along the ray is compared by its weight, sum of w min(|t - range|, reach): a mean
+    may be right where no surface is, and the median, which a lidar measures, only is where the weight is."""
+    off = returns.distance if aimed else (returns.distance - sweep.ranges).abs()
     return {
-        "range": _masked_mean((returns.distance - sweep.ranges).abs(), sweep.returned),
+        "range": _masked_mean(off, sweep.returned),
         "intensity": _masked_mean((returns.intensity - sweep.intensities).abs(), sweep.returned),
         "drop": drop_loss(returns.drop, sweep.returned, counted),
     }
+
+
+def aim(
+    view: LidarView,
+    sweep: Sweep,  # of the same rays
+    reach: float,  # metres: what a Gaussian off a return counts at most; 0: no targets
+) -> LidarView:
+    """With the measured ranges as targets; Gaussians on rays that did not return miss nothing."""
+    if reach == 0:
+        return view
+    most = sweep.returned.to(sweep.ranges.dtype) * reach
+    return replace(view, targets=torch.stack([sweep.ranges, most], dim=-1))
 
 
 def drop_loss(

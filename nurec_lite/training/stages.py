@@ -53,7 +53,9 @@ class Stages:
     render_camera: Callable[[AnyGaussians, CameraView, PairList, Tensor], CameraImage]
     render_lidar: Callable[[AnyGaussians, LidarView, PairList], LidarReturns]
     image_loss: Callable[[Tensor, Tensor, float], Tensor]  # (rendered, target, share of SSIM) -> []
-    lidar_loss: Callable[..., dict[str, Tensor]]  # (returns, sweep, which rays count | None) -> [] each
+    lidar_loss: Callable[
+        ..., dict[str, Tensor]
+    ]  # (returns, sweep, which rays count | None, whether it was aimed) -> [] each
     regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]  # (opacities, the lidar's, scales) -> [] each
     loss: Callable[["Stages", TrainState, Shots, Rendered], tuple[Tensor, dict[str, Tensor]]]  # all terms, weighted
     reduce: Callable[[TrainState], None]  # gradients and `failed`, over the processes that train together

@@ -9,6 +9,8 @@
 Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,7 @@ from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.training.losses import aim
 from nurec_lite.training.shots import ImageShot, Shots
 from nurec_lite.training.stages import AnyView, Room, Stages
 from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
@@ -51,7 +54,7 @@ def feed(stages: Stages, state: TrainState) -> Shots:
 
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
-    rendered = render(stages, state.scene, shots)
+    rendered = render(stages, state.scene, _aimed(shots, state.config.loss.reach))
     state.failed = failed(state.failed, rendered.lists)
     with span("loss"):
         loss, terms = stages.loss(stages, state, shots, rendered)
@@ -60,11 +63,16 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     stages.reduce(state)
     with span("optimize"):
         stages.optimize(state)
+        state.scene.gaussians.keep_thickness_()
     with span("noise"):
         stages.noise(state)
     told = {name: term.detach() for name, term in terms.items()}
     errors = _square_errors(rendered)
     return StepResult(told, mean(errors) if errors else None, state.failed, rendered.lists)
+
+
+def _aimed(shots: Shots, reach: float) -> Shots:
+    return replace(shots, sweeps=tuple(replace(s, view=aim(s.view, s.sweep, reach)) for s in shots.sweeps))
 
 
 def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:

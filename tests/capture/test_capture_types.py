@@ -57,6 +57,16 @@ def test_every_frame_is_in_exactly_one_part(name: str) -> None:
     assert sorted(split.train_sweeps + split.test_sweeps) == list(range(len(capture.sweeps)))
 
 
+def test_choices_are_made_without_a_look_at_what_is_held_out() -> None:
+    capture = make_capture(25)
+    held_out, chosen = make_split(capture, "interp"), make_split(capture, "validation")
+    looked_at = {*chosen.train_images, *chosen.test_images}
+    assert not looked_at & set(held_out.test_images) and not set(chosen.train_images) & set(chosen.test_images)
+    assert looked_at == set(held_out.train_images)
+    assert {capture.images[i].index for i in chosen.test_images} == {2, 12, 22}
+    assert {capture.sweeps[i].index for i in chosen.test_sweeps} == {2, 12, 22}
+
+
 def test_with_split_leaves_the_original_alone() -> None:
     capture = make_capture(5)
     chosen = capture.with_split("interp").split
@@ -65,7 +75,7 @@ def test_with_split_leaves_the_original_alone() -> None:
 
 
 def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(CaptureError, match="split 'random' is unknown; choose one of interp, side"):
+    with pytest.raises(CaptureError, match="split 'random' is unknown; choose one of interp, side, validation"):
         make_split(make_capture(5), "random")
 
 

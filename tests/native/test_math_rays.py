@@ -272,3 +272,34 @@ def test_derivative_of_blending_by_differences() -> None:
         found, behind = row[0]
         expected = (total(alpha + shift) - total(alpha - shift)) / (2 * step)
         close(found.view(1, 1), expected.view(1, 1), 1e-8)
+
+
+# ---- targets
+
+
+def test_what_misses_a_target() -> None:
+    """Columns: t, target and most; then what adds up, and its slope."""
+    limit = 3.4e38
+    cases = torch.tensor(
+        [
+            [7, 0, limit, 7, 1],  # no target
+            [7, 5, 3, 2, 1],
+            [3, 5, 3, 2, -1],
+            [9, 5, 3, 3, 0],
+            [1, 5, 3, 3, 0],
+            [5, 5, 0, 0, 1],  # at the target the slope of what lies behind
+            [6, 5, 0, 0, 0],  # did not return
+        ],
+        dtype=F64,
+    )
+    close(call("missed", cases[:, :1], cases[:, 1:3]), cases[:, 3:4], 0)
+    close(call("missed_backward", cases[:, :3], 2.0), 2 * cases[:, 4:], 0)
+
+
+def test_derivative_of_what_misses_a_target() -> None:
+    t = 0.5 + 30 * torch.rand(50, 1, dtype=F64)
+    target = torch.stack([0.5 + 30 * torch.rand(50, dtype=F64), 1 + 8 * torch.rand(50, dtype=F64)], dim=-1)
+    leaf = t.clone().requires_grad_()
+    torch.minimum((leaf - target[:, :1]).abs(), target[:, 1:]).sum().backward()
+    assert leaf.grad is not None and 5 < (leaf.grad == 0).sum() < 45
+    close(call("missed_backward", t, target, 1.0), leaf.grad)

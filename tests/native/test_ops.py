@@ -11,7 +11,7 @@ import torch
 from operators import Arguments, names_of, packed
 from operators import call as called
 from operators import operator as operator_of
-from parity import DEVICES, SHARED, in_parts, plan_of
+from parity import DEVICES, SHARED, aimed, in_parts, plan_of
 from splat_scenes import (
     CAMERA_MOTION,
     LIDAR_MOTION,
@@ -60,6 +60,9 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     return torch.device(request.param)
 
 
+PLAIN = ("delays", "targets")  # of a ray, without a gradient
+
+
 def operator(call: str) -> Any:
     return operator_of(call.split()[0])
 
@@ -71,7 +74,7 @@ def given(call: str, args: Arguments) -> tuple[Any, ...]:
 def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     """A call that works: n Gaussians, a third of them still, that a camera of 9x7 pixels or a lidar of 384 rays sees."""
     if "lidar" in call:
-        view: Any = make_lidar_view(make_lidar(12, 32), LIDAR_MOTION)
+        view: Any = aimed(make_lidar_view(make_lidar(12, 32), LIDAR_MOTION))
         g = make_gaussians(around(n, 3, 8), speed=2.0)
     else:
         view = make_camera_view(9, 7, 8.0, "top_to_bottom", CAMERA_MOTION)
@@ -83,7 +86,8 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     pairs = native.tile(projection, view, plan=plan)
     rays, features = view.rays(), g.lidar if lidar else torch.rand(n, 3)
     pool = {
-        **native.placed(parts)._asdict(), "features": features, **vars(rays), "view": view_row(view), "moving": True,
+        **native.placed(parts)._asdict(), "features": features, **native.arrays_of(rays, pairs)[0]._asdict(),
+        "view": view_row(view), "moving": True,
         "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians, **SHARED._asdict(),
         "is_camera": not lidar, "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
         "indices": projection.index, "low": projection.low, "high": projection.high,
@@ -105,9 +109,10 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
 
 
 def tensors_of(args: Arguments) -> Iterator[tuple[str, Tensor]]:
-    """Those that the operator looks at: a camera's project has no use for the grid of a lidar."""
+    """Those that the operator looks at: a camera's project has no use for the grid of a lidar, and its rays have no targets."""
     unused = ("directions", "edges") if args.get("is_camera") else ()
-    return ((k, v) for k, v in args.items() if isinstance(v, Tensor) and k not in unused)
+    tensors = ((k, v) for k, v in args.items() if isinstance(v, Tensor) and k not in unused)
+    return ((k, v) for k, v in tensors if k != "targets" or len(v))
 
 
 def refused(call: str, args: Arguments, *words: str) -> None:
@@ -124,7 +129,7 @@ def refused(call: str, args: Arguments, *words: str) -> None:
 def test_torch_s_own_checks(call: str, device: torch.device) -> None:
     args = arguments(call, device)
     if call.startswith("render "):
-        args |= {k: v.requires_grad_() for k, v in tensors_of(args) if v.is_floating_point() and k != "delays"}
+        args |= {k: v.requires_grad_() for k, v in tensors_of(args) if v.is_floating_point() and k not in PLAIN}
     opcheck(operator(call), given(call, args))
 
 

@@ -20,6 +20,7 @@ from parity import (
     POSES,
     Case,
     aim,
+    aimed,
     background_first,
     cast,
     compare,
@@ -230,6 +231,20 @@ def test_gaussians_that_stand_still_may_come_apart(
 def test_gaussians_that_stand_still_before_a_camera_that_does(device: torch.device) -> None:
     case = background_first(camera_case(make_camera_view(33, 31, 30.0)))
     assert_parity(replace(case, still=100), device, learn_poses=False)
+
+
+# ---- targets
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["", "poses"])
+def test_what_rays_miss_their_targets_by(learned: bool, device: torch.device) -> None:
+    case = lidar_case(wide_view("lidar"), 150)
+    known = replace(case, view=aimed(case.view))
+    assert_parity(known, device, learn_poses=learned)
+    lists = case.pairs(device)[1]
+    found, plain = (run(native, c, lists, {}, torch.float32, device).values for c in (known, case))
+    assert all(found[name].equal(plain[name]) for name in ("median", "intensity", "drop", "opacity"))
+    assert (found["distance"] < plain["distance"]).float().mean() > 0.3 and not found["distance"][::5].any()
 
 
 # ---- sizes, depths and layers

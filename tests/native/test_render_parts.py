@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from bundle_scenes import PLAN, VIEWS, WHOLE, View, call_parts, driven, given, lists_of, on, rendered, scene, view_of
-from parity import DEVICES, cast_view, in_parts, relative
+from parity import DEVICES, aimed, cast_view, in_parts, relative
 from splat_scenes import (
     F64,
     changed,
@@ -49,7 +49,7 @@ def gradients(
     """Of a weighted sum of the outputs, to all that is given."""
     gaussians, features, of_rays, *rest = given(g, view, pairs)
     leaves = [t.clone().requires_grad_() for t in (*gaussians, features, *of_rays[:2])]
-    of_rays = [*leaves[8:], of_rays[2]] if rays else list(of_rays)
+    of_rays = [*leaves[8:], *of_rays[2:]] if rays else list(of_rays)
     out, depth, transmittance, *_ = torch.ops.nurec_lite.render_parts(leaves[:7], leaves[7], of_rays, *rest, length)
     seed = torch.Generator().manual_seed(3)
     w = [torch.randn(t.shape, generator=seed).to(t.device) for t in (out, transmittance, depth)]
@@ -147,13 +147,15 @@ def in_bundles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("part", [8, WHOLE])
 @pytest.mark.parametrize("learned", [False, True], ids=["", "poses"])
-@pytest.mark.parametrize("sensor", VIEWS)
+@pytest.mark.parametrize("sensor", [*VIEWS, "lidar with targets"])
 def test_parity_with_the_reference(
     sensor: str, learned: bool, part: int, device: torch.device, in_bundles_of: Any
 ) -> None:
     in_bundles_of(part)
-    view = view_of(sensor, torch.device("cpu"))
+    view = view_of(sensor.split(" with ")[0], torch.device("cpu"))
     case = camera_case(view, 150) if isinstance(view, CameraView) else lidar_case(view, 150)
+    if "targets" in sensor:
+        case = replace(case, view=aimed(case.view))
     assert_parity(case, device, learn_poses=learned)
 
 

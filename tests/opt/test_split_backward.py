@@ -12,7 +12,7 @@ import pytest
 import torch
 from emulation import EMULATED
 from operators import call, packed
-from parity import DEVICES, INSTANCES, SHARED, drivers_of, in_parts, plan_of, relative
+from parity import DEVICES, INSTANCES, SHARED, aimed, drivers_of, in_parts, plan_of, relative
 from splat_scenes import (
     CAMERA_MOTION,
     LIDAR_MOTION,
@@ -59,7 +59,7 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> Values:
     """Of the operator render, less `moving` and the plan: a third of the Gaussians stands still."""
     view: Any
     if sensor == "lidar":
-        view = make_lidar_view(make_lidar(12, 64), LIDAR_MOTION)
+        view = aimed(make_lidar_view(make_lidar(12, 64), LIDAR_MOTION))
         g = make_gaussians(around(n, 3, 8), speed=2.0, scales=(0.1, 0.8))
     else:
         view = make_camera_view(37, 29, 30.0, *(("top_to_bottom", CAMERA_MOTION) if "moving" in sensor else ()))
@@ -68,8 +68,8 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> Values:
     parts = in_parts(g, n // 3)
     pairs = native.tile(native.project(parts, view), view, plan=plan_of(device))
     rays, features = view.rays(), g.lidar if sensor == "lidar" else torch.rand(n, 3)
-    values = {**native.placed(parts)._asdict(), "features": features, **vars(rays), "view": native.row_of(view)}
-    values |= {"rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians}
+    values = {**native.placed(parts)._asdict(), "features": features, **native.arrays_of(rays, pairs)[0]._asdict()}
+    values |= {"view": native.row_of(view), "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians}
     return {k: v.to(device) for k, v in values.items()}
 
 
@@ -236,7 +236,7 @@ def test_instances_that_are_none(plan: BackwardPlan, device: torch.device) -> No
 @pytest.mark.parametrize("plan", OWN)
 def test_torch_s_own_checks(plan: BackwardPlan, device: torch.device) -> None:
     values = inputs("moving camera", device, 20)
-    learned = values.keys() - {"delays", "view"}
+    learned = values.keys() - {"delays", "targets", "view"}
     values = {k: v.requires_grad_(v.is_floating_point() and k in learned) for k, v in values.items()}
     opcheck(torch.ops.nurec_lite.render.default, packed("render", values | {"moving": True, **plan._asdict()}))
 

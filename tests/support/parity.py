@@ -144,7 +144,8 @@ def cast_view(
     view: CameraView | LidarView, dtype: torch.dtype, device: torch.device | str = "cpu"
 ) -> CameraView | LidarView:
     names = list(POSES)
-    names += ["directions", "fractions"] if isinstance(view, LidarView) else []
+    if isinstance(view, LidarView):
+        names += ["directions", "fractions", *([] if view.targets is None else ["targets"])]
     moved = {name: t if (t := getattr(view, name)) is None else t.to(device) for name in ("row", "middle")}
     return replace(view, **moved, **{name: getattr(view, name).to(device, dtype) for name in names})
 
@@ -204,6 +205,16 @@ def background_first(case: Case) -> Case:
     order = torch.argsort(g.node, stable=True)
     g = Gaussians(**{f.name: getattr(g, f.name)[order] for f in fields(Gaussians)})
     return replace(case, scene=replace(case.scene, gaussians=g))
+
+
+def aimed(view: CameraView | LidarView) -> LidarView:
+    """Some rays end before all Gaussians, some among them, some behind; every fifth did not return and misses nothing."""
+    assert isinstance(view, LidarView)
+    n, generator = len(view.fractions), torch.Generator().manual_seed(5)
+    draw = torch.rand(n, 2, generator=generator, dtype=F64)
+    targets = torch.tensor([2.0, 0.5], dtype=F64) + draw * torch.tensor([23.0, 3.5], dtype=F64)
+    targets[::5, 1] = 0
+    return replace(view, targets=targets.to(view.fractions.dtype))
 
 
 def lists_on(pairs: PairList, device: torch.device | str) -> PairList:
@@ -314,6 +325,10 @@ def rounding(case: Case, projection: Projection, pairs: PairList) -> Rounding:
     doubt = ((alpha / ALPHA_MIN).log().abs() < slack) & (t > 0)
     doubt |= ((t - NEAR).abs() < 1e-4) & (alpha > 0.9 * ALPHA_MIN)
     doubt |= blended & ((alpha / ALPHA_MAX).log().abs() < slack)
+    if rays.targets is not None:  # |t - target| has a slope of either sign, and none from `most` on
+        target, most = (column[:, None] for column in rays.targets.unbind(-1))
+        off = (t - target).abs()
+        doubt |= blended & ((off < 1e-4) | ((off - most).abs() < 1e-4))
     doubt |= blended & (((T / T_MIN).log().abs() < T_slack) | ((2 * T).log().abs() < T_slack))
     weight = a * T / (1 - a) * reached * (ended == 0)
     value = (weight * (slack + T_slack)).sum(1) + 3e-6

@@ -188,6 +188,7 @@ def view_float32(view: View) -> View:
     ends = {k: getattr(view, k).float() for k in ("T_world_sensor_start", "T_world_sensor_end")}
     if isinstance(view, LidarView):
         ends |= {"directions": view.directions.float(), "fractions": view.fractions.float()}
+        ends |= {} if view.targets is None else {"targets": view.targets.float()}
     return replace(view, **ends)
 
 

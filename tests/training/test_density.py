@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Density control: opacities that are split, relocation, growth, and noise."""
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from nurec_lite.config import DensityConfig
 from nurec_lite.geometry.se3 import quat_conjugate, quat_normalize, quat_rotate
-from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
+from nurec_lite.scene.gaussians import LIDAR_VALUES, THINNEST, Gaussians
 from nurec_lite.training.baseline import optimize, reference_stages
 from nurec_lite.training.density import (
     DEAD_OPACITY,
@@ -29,6 +30,7 @@ from nurec_lite.training.density import (
 )
 from nurec_lite.training.optim import replace_gaussians
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.step import step
 
 getcontext().prec = 60
 
@@ -202,6 +204,22 @@ def test_all_dead_stay_where_none_would_have_to_be_told() -> None:
     assert torch.equal(relocation.values["means"][:2], g.means) and relocation.source[0] == 0
     assert torch.equal(relocation.values["means"][2:], g.means[1:].expand(2, 3))
     assert all(value.isfinite().all() and len(value) == 4 for value in relocation.values.values())
+
+
+def test_images_decide_where_copies_go_and_the_lidar_keeps_its_own_alive() -> None:
+    """Half are seen by the lidar alone: none of them is dead, and none is copied."""
+    g = gaussians([0.8] * 200 + [1e-5] * 200)
+    g.lidar_logits = torch.cat([g.lidar_logits, torch.full((400, 1), 3.0)], dim=1)
+    found = chosen(g, 300, generator())
+    copied = found.source == -1
+    assert int(copied[:200].sum()) > 100 and not copied[200:400].any() and len(found.source) == 700
+
+
+def test_no_training_makes_a_gaussian_thinner_than_float_holds() -> None:
+    state = tiny_state(tiny_config())
+    state.scene.gaussians.log_scales.data[:7, 1] = -60.0
+    step(reference_stages(), state)
+    assert float(state.scene.gaussians.log_scales.min()) == pytest.approx(math.log(THINNEST))
 
 
 def test_weights_decide_together_with_opacity_whom_copies_follow() -> None:

@@ -8,10 +8,12 @@ from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.render import LidarReturns
+from nurec_lite.splat.views import LidarView
 from nurec_lite.training.losses import (
     LossWeights,
+    aim,
     drop_loss,
     exposure_regulariser,
     image_loss,
@@ -108,12 +110,43 @@ def rays(returned: list[bool]) -> tuple[LidarReturns, Sweep]:
     return returns, Sweep(torch.zeros(3, 3), ranges, intensities, torch.zeros(3), torch.zeros(3).long(), hit)
 
 
+def lidar_view_of(n: int) -> LidarView:
+    lidar = Lidar("lidar", torch.eye(4, dtype=torch.float64), torch.zeros(1))
+    return LidarView(torch.eye(4), torch.eye(4), 0.0, 0.1, lidar, torch.zeros(n, 3), torch.zeros(n))
+
+
 def test_lidar_loss_by_hand() -> None:
     terms = lidar_loss(*rays([True, False, True]))
     assert set(terms) == {"range", "intensity", "drop"}
     assert terms["range"].item() == pytest.approx((2 + 1) / 2)
     assert terms["intensity"].item() == pytest.approx((0.25 + 0.3) / 2)
     assert terms["drop"].item() == pytest.approx(-(math.log(0.8) + math.log(0.6) + math.log(0.5)) / 3)
+
+
+def test_a_range_that_is_known_as_what_it_misses_by() -> None:
+    returns, sweep = rays([True, False, True])
+    terms = lidar_loss(returns, sweep, aimed=True)
+    assert terms["range"].item() == pytest.approx((10 + 30) / 2)
+    assert {k: v for k, v in terms.items() if k != "range"} == {
+        k: v for k, v in lidar_loss(returns, sweep).items() if k != "range"
+    }
+
+
+def test_targets_are_the_ranges_of_what_returned() -> None:
+    _, sweep = rays([True, False, True])
+    view = lidar_view_of(3)
+    assert aim(view, sweep, 0).targets is None
+    found = aim(view, sweep, 2.5).targets
+    assert found is not None and found.tolist() == [[12, 2.5], [0, 0], [29, 2.5]]
+
+
+def test_a_mean_range_may_be_right_where_no_surface_is() -> None:
+    """Two walls, and the return between them: the expected range has no gradient, every Gaussian's own has."""
+    t, w = torch.tensor([4.0, 8.0]), torch.tensor([0.5, 0.5], requires_grad=True)
+    expected, missed = (w * t).sum(), (w * (t - 6).abs().clamp(max=1)).sum()
+    assert float((expected - 6).abs()) == 0
+    (gradient,) = torch.autograd.grad(missed, w)
+    assert gradient.tolist() == [1, 1]
 
 
 def test_lidar_loss_has_no_gradient_where_nothing_returned() -> None:

@@ -162,6 +162,14 @@ NUREC_FN BlendGrad alpha_gradient(D alpha, D weight, D T_before, D s, D behind) 
     return {d_alpha, behind};
 }
 
+NUREC_FN D missed_by(D t, Target<D> target) {
+    return missed(t, target);
+}
+
+NUREC_FN D missed_slope(D t, Target<D> target, D d_missed) {
+    return missed_backward(t, target, d_missed);
+}
+
 // ---- sh
 
 template <int S>
@@ -398,6 +406,8 @@ NUREC_EXPORT(meets, may_meet)
 NUREC_EXPORT(reaches, may_be_seen)
 NUREC_EXPORT(blend_weight, weight_of)
 NUREC_EXPORT(blend_backward, alpha_gradient)
+NUREC_EXPORT(missed, missed_by)
+NUREC_EXPORT(missed_backward, missed_slope)
 
 #define NUREC_EXPORT_SH(S)                                 \
     NUREC_EXPORT(sh_basis_##S, basis<S>)                   \
