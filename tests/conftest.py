@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all tests share: seeds, threads, the markers `gpu` and `portable`, and the KITTI capture."""
 
+import gc
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 # before torch is imported: a busy machine is slow enough without spinning
@@ -19,6 +20,14 @@ from nurec_lite.base.threads import share
 MAX_THREADS = 2  # what tests compute is small
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
+LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the longest first
+    "native/test_emulated_cuda", "native/test_registers", "cli/test_interrupts", "training/test_train", "cli/test_readme",
+    "project/test_installed", "cli/test_fuzz", "capture/kitti/test_kitti_mutations", "cli/test_runs",
+    "capture/kitti/test_kitti_mutations_frames", "cli/test_multirun", "benchmarks/test_ladder", "benchmarks/test_quality_gate",
+    "cli/test_outlived", "cli/test_arguments", "cli/test_errors", "cli/test_extremes", "project/test_faults",
+    "benchmarks/test_bench_launch_bounds", "profiling/test_profile_command", "benchmarks/test_bench_fused_interp",
+    "cli/test_strangers", "capture/pack/test_pack_mutations", "capture/simulate/test_simulate",
+))  # fmt: skip
 NUMBERS = ("geometry", "capture", "scene", "splat", "training", "evaluation")  # folders whose numbers torch rounds
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
@@ -37,8 +46,28 @@ def pytest_configure(config: pytest.Config) -> None:
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Thousands of tests and the modules of torch live as long as the process: the collector of garbage leaves them out."""
+    gc.disable()
+    collected = yield
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    return collected
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of `-m portable` only the folders that hold such tests are imported."""
+    other = collection_path.parent == TESTS and collection_path.is_dir() and collection_path.name not in NUMBERS
+    return True if other and config.getoption("markexpr") == "portable" else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # of pytest-xdist, whose processes should end together
+        order = {file: k for k, file in enumerate(LONGEST)}
+        items.sort(key=lambda item: order.get(str(item.path.relative_to(TESTS)), len(order)))
     for item in items:
         numbers = item.path.relative_to(TESTS).parts[0] in NUMBERS and "mutations" not in item.path.name  # of bytes
         if numbers and not item.get_closest_marker("slow"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tests of the command line share: a shell, a small pack, and a checkpoint trained on it."""
 
+import shutil
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
@@ -25,10 +26,17 @@ def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         signal.signal(number, handler)
 
 
+@pytest.fixture(scope="session")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small pack, which nobody may write into."""
+    path = tmp_path_factory.mktemp("original") / "tiny.pack"
+    write_pack(tiny_capture(), path, image_format="png")
+    return path
+
+
 @pytest.fixture
-def tiny_pack(tmp_path: Path) -> Path:
-    write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")
-    return tmp_path / "tiny.pack"
+def tiny_pack(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(original, tmp_path))
 
 
 @pytest.fixture
@@ -37,10 +45,18 @@ def train(shell: Shell, tiny_pack: Path) -> Train:
 
 
 @pytest.fixture
-def trained(shell: Shell, tiny_pack: Path, tmp_path: Path) -> Path:
-    ended = shell("train", "data=pack", f"data.root={tiny_pack}", f"out={tmp_path / 'run'}", *FAST)
-    assert ended.code == 0, ended.error
-    return tmp_path / "run/checkpoint.pt"
+def first_run(shell: Shell, original: Path) -> Path:
+    """The folder of a run of two steps on the small pack, made once; nobody may write into it."""
+    out = original.parent / "run"
+    if not out.exists():
+        ended = shell("train", "data=pack", f"data.root={original}", f"out={out}", *FAST, "train.steps=2")
+        assert ended.code == 0, ended.error
+    return out
+
+
+@pytest.fixture
+def trained(first_run: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(first_run, tmp_path / "run") / "checkpoint.pt"
 
 
 @pytest.fixture(scope="session")

@@ -173,7 +173,7 @@ def test_a_checkpoint_of_another_capture(shell: Shell, trained: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("verb", "arguments", "pattern"),
     [
-        ("train", ["+opt=worker"], r"option 'worker' is unknown; the options are .*workers"),
+        ("train", ["+opt=worker"], r"^error: option 'worker' is unknown; the options are .*workers"),
         ("train", ["+opt=[workers,nonsense]"], r"option 'nonsense' is unknown"),
         ("train", ["train.stepz=3"], r"Key 'stepz' not in 'TrainConfig'; did you mean train\.steps\?"),
         ("train", ["trian.steps=3"], r"Key 'trian' is not in struct|Could not override 'trian.steps'"),
@@ -186,7 +186,8 @@ def test_a_checkpoint_of_another_capture(shell: Shell, trained: Path, tmp_path: 
         ("train", ["--steps", "3"], r"'--steps' is no flag of train; it takes KEY=VALUE arguments"),
         ("train", ["ops=abacus"], r"ops is 'abacus', but must be one of native, reference"),
         ("train", ["device=abacus"], r"device=abacus is unknown; use auto, cpu, cuda or cuda:N"),
-        ("train", ["train.seconds=null"], r"give a budget: train\.steps=N or train\.seconds=S"),
+        ("train", ["train.seconds=null"], r"^error: give a budget: train\.steps=N or train\.seconds=S"),
+        ("train", ["data=pack", "data.root=/nowhere/at/all.pack"], r"^error: /nowhere/at/all\.pack"),
         ("train", ["train.resume=/nowhere.pt"], r"/nowhere\.pt does not exist; give the path of a checkpoint"),
         ("evaluate", [], r"checkpoint is missing: name what train wrote"),
         ("evaluate", ["checkpoint=/nowhere.pt"], r"/nowhere\.pt does not exist"),

@@ -19,11 +19,12 @@ GPU = ("device=cuda", "+size=large", "render=gsplat")
 
 
 def words_of(verb: str, arguments: str, steps: int) -> list[str]:
-    """Of training a few steps, on a drive of three small frames where it is KITTI's."""
+    """Of training a few steps, on a drive of three small frames where it is KITTI's, and of rendering the frames held out."""
     left_out = ("train.steps=", "train.seconds=", "data.downscale=")
     words = [word for word in shlex.split(arguments, comments=True) if not word.startswith(left_out)]
     drive = ["data.split=side"] if any(word.startswith("data.root=") for word in words) else []
-    return [*words, *drive, *([f"train.steps={steps}", *SMALL] if verb == "train" else [])]
+    smaller = {"train": [f"train.steps={steps}", *SMALL], "render": ["subset=test"]}
+    return [*words, *drive, *smaller.get(verb, [])]
 
 
 @pytest.mark.slow

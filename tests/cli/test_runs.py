@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,15 @@ from nurec_lite.training.loop import save
 
 
 @pytest.fixture
-def out(train: Train, tmp_path: Path) -> Path:
+def tiny_pack(original: Path) -> Path:
+    """The one of `out`."""
+    return original
+
+
+@pytest.fixture
+def out(first_run: Path, tmp_path: Path) -> Path:
     """The folder of a run of two steps."""
-    assert train(f"out={tmp_path / 'out'}", "train.steps=2").code == 0
-    return tmp_path / "out"
+    return shutil.copytree(first_run, tmp_path / "out")
 
 
 def stored(out: Path) -> dict:

@@ -26,7 +26,7 @@ FLAGS = {  # by kind, as nurec_lite.native.build tells kinds apart
     # nvcc includes cuda_runtime.h, too. Nothing is fused: vectors and scalars would be fused in different ways, and where both are of
     # one value, such as g x e of a response, sums of their products that should cancel would not.
     "cuda": f"-O2 -ffp-contract=off -fno-strict-aliasing -std=c++20 -fPIC -include cuda_runtime.h {_CHECKED} -x c++",
-    "torch": "-O1 -std=c++20 -fPIC",
+    "torch": "-O0 -std=c++20 -fPIC",  # torch's headers take longer than all calls
     "runtime": "-O2 -std=c++20 -fPIC",
 }
 
@@ -90,12 +90,18 @@ def sources(kernels: Path) -> list[Path]:
 
 def _compiled(sources: list[Path], folder: Path) -> Path:
     target = folder / build.LIBRARY
-    build.write_units(build.binding_units(sources), folder, folder)
+    build.write_units(_units(sources), folder, folder)
     (folder / "build.ninja").write_text(_ninja_file(sources, target))
     ran = subprocess.run([build.find_tools("").ninja, "-C", str(folder)], capture_output=True, text=True, check=False)
     if ran.returncode:
         raise build.BuildError(f"the emulated kernels do not compile:\n{ran.stdout}{ran.stderr}")
     return target
+
+
+def _units(sources: list[Path]) -> dict[str, list[Path]]:
+    """All bindings together: here one compiler takes those of either kind."""
+    bindings = [path for path in sources if build.kind_of(path) == "torch"]
+    return {"bindings.cpp": bindings} if bindings else {}
 
 
 def _ninja_file(sources: list[Path], target: Path) -> str:
@@ -107,7 +113,7 @@ def _ninja_file(sources: list[Path], target: Path) -> str:
         "rule link", f"  command = {compiler} -shared $in -o $out.tmp $flags && mv $out.tmp $out",
     ]  # fmt: skip
     objects = []
-    for name in build.binding_units(sources):
+    for name in _units(sources):
         objects.append(f"{Path(name).stem}.o")
         lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {FLAGS['torch']}"]
     drivers = [path for path in sources if build.kind_of(path) != "torch"]

@@ -28,10 +28,7 @@ FILES = {"scene/test_parted.py"} | {  # and those that choose between devices
 }
 RENDER = "native/test_parity_render.py"
 RUNS = {  # files, which of their tests, and how many must have passed; all of RENDER over all instances takes two minutes
-    "render": ([RENDER], "not cpu-split", 170),
-    "render, other instances": (
-        [RENDER], "cpu-split and (test_cameras or test_lidars or odd_sizes or few_rays or hundreds)", 100,
-    ),
+    "render": ([RENDER], "not cpu-split or test_cameras or test_lidars or odd_sizes or few_rays or hundreds", 350),
     "others": (sorted(FILES - {RENDER}), "", 600),
     "in a random order": (
         [RENDER, *(f"native/test_{name}.py" for name in ("parity_project", "parity_tiles", "move_actors")),

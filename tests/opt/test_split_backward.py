@@ -6,6 +6,7 @@ the kernels without them, which a training step runs.
 """
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -104,6 +105,16 @@ def gradients(
     return backward(values, moving, plan, outputs, given, with_rays)
 
 
+@cache
+def by_shared(
+    sensor: str, device: torch.device, n: int = 300, with_distance: bool = False, with_rays: bool = False
+) -> tuple[Values, list[Tensor]]:
+    """Inputs, and the gradients of the shared kernel, which every instance is compared with; nobody may write into them."""
+    torch.manual_seed(0)
+    values = inputs(sensor, device, n)
+    return values, gradients(values, sensor != "still camera", SHARED, with_distance, with_rays)
+
+
 def assert_same(found: list[Tensor], expected: list[Tensor], device: torch.device) -> None:
     for a, b in zip(found, expected, strict=True):
         if drivers_of(device) == "cpu":
@@ -148,8 +159,8 @@ def test_on_a_cpu_they_could_do_nothing_and_are_refused(names: list[str]) -> Non
 def test_gradients_are_those_of_the_shared_kernel(
     sensor: str, with_distance: bool, plan: BackwardPlan, device: torch.device
 ) -> None:
-    values, moving = inputs(sensor, device), sensor != "still camera"
-    found, expected = (gradients(values, moving, b, with_distance) for b in (plan, SHARED))
+    values, expected = by_shared(sensor, device, with_distance=with_distance)
+    found = gradients(values, sensor != "still camera", plan, with_distance)
     names = {name for name, x in zip(GRADIENTS, expected, strict=True) if x.any()}
     assert names == set(GRADIENTS) - ({"velocities"} if sensor == "still camera" else set())
     assert_same(found, expected, device)
@@ -159,8 +170,8 @@ def test_gradients_are_those_of_the_shared_kernel(
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_gradients_of_rays(sensor: str, plan: BackwardPlan, device: torch.device) -> None:
     """A view that stands still may be called as one that does; its origins have gradients all the same."""
-    values = inputs(sensor, device)
-    found, expected = (gradients(values, sensor != "still camera", b, False, True) for b in (plan, SHARED))
+    values, expected = by_shared(sensor, device, with_rays=True)
+    found = gradients(values, sensor != "still camera", plan, False, True)
     assert found[9].any() and found[8].any()
     assert_same(found, expected, device)
 
@@ -169,8 +180,8 @@ def test_gradients_of_rays(sensor: str, plan: BackwardPlan, device: torch.device
 @pytest.mark.parametrize("plan", OWN)
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_few_gaussians(sensor: str, plan: BackwardPlan, n: int, device: torch.device) -> None:
-    values = inputs(sensor, device, n)
-    found, expected = (gradients(values, sensor != "still camera", b, False) for b in (plan, SHARED))
+    values, expected = by_shared(sensor, device, n)
+    found = gradients(values, sensor != "still camera", plan, False)
     assert_same(found, expected, device)
 
 
@@ -184,17 +195,15 @@ def with_tiles(values: Values, tiles: int) -> Values:
 @pytest.mark.parametrize("missing", [0, 1])
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_many_tiles(sensor: str, missing: int, plan: BackwardPlan, device: torch.device) -> None:
-    values = inputs(sensor, device)
-    expected = gradients(values, sensor != "still camera", SHARED, False)
+    values, expected = by_shared(sensor, device)
     found = gradients(with_tiles(values, MANY_TILES - missing), sensor != "still camera", plan, False)
     assert_same(found, expected, device)
 
 
-@pytest.mark.parametrize("entries", [0, 1, 127, 128, 129, 256, 257, 600])
-@pytest.mark.parametrize("plan", OWN)
-@pytest.mark.parametrize("sensor, many", [("still camera", False), ("still camera", True), ("lidar", False)])
-def test_lists_of_any_length(sensor: str, many: bool, plan: BackwardPlan, entries: int, device: torch.device) -> None:
-    """About the numbers of rows that are staged at a time: faint Gaussians, so that no ray ends before the list does."""
+@cache
+def in_one_tile(sensor: str, many: bool, entries: int, device: torch.device) -> tuple[Values, list[Tensor]]:
+    """As `by_shared`, of a list of so many faint Gaussians: no ray ends before the list does."""
+    torch.manual_seed(0)
     values = inputs(sensor, device, 600)
     values["opacities"] = 0.02 * values["opacities"]
     slots = torch.full((1, 256), -1, device=device)
@@ -202,7 +211,16 @@ def test_lists_of_any_length(sensor: str, many: bool, plan: BackwardPlan, entrie
     values |= {"rays": slots, "offsets": torch.tensor([0, entries], device=device)}
     values |= {"gaussians": torch.arange(entries, device=device)}
     values = with_tiles(values, MANY_TILES) if many else values
-    found, expected = (gradients(values, True, b, False) for b in (plan, SHARED))
+    return values, gradients(values, True, SHARED, False)
+
+
+@pytest.mark.parametrize("entries", [0, 1, 127, 128, 129, 256, 257, 600])
+@pytest.mark.parametrize("plan", OWN)
+@pytest.mark.parametrize("sensor, many", [("still camera", False), ("still camera", True), ("lidar", False)])
+def test_lists_of_any_length(sensor: str, many: bool, plan: BackwardPlan, entries: int, device: torch.device) -> None:
+    """About the numbers of rows that are staged at a time."""
+    values, expected = in_one_tile(sensor, many, entries, device)
+    found = gradients(values, True, plan, False)
     assert bool(expected[7].any()) == (entries > 1)  # the first one is not seen
     assert_same(found, expected, device)
 

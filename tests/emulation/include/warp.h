@@ -23,10 +23,13 @@ struct Warp {
     int source[WARP];
 };
 
+inline bool same(char const* a, char const* b) {  // nearly always of one address
+    return a == b || !std::strcmp(a, b);
+}
+
 inline bool same(Site const& a, Site const& b) {
-    bool const file = a.at.file_name() == b.at.file_name() || !std::strcmp(a.at.file_name(), b.at.file_name());
-    return a.at.line() == b.at.line() && a.at.column() == b.at.column() && a.mask == b.mask && file &&
-           !std::strcmp(a.name, b.name);
+    return a.at.line() == b.at.line() && a.at.column() == b.at.column() && a.mask == b.mask && same(a.name, b.name) &&
+           same(a.at.file_name(), b.at.file_name());
 }
 
 inline Meeting& meeting_of(Warp& warp, Site const& site) {

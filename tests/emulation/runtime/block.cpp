@@ -36,7 +36,8 @@ struct Block {
     std::string error;
     Barrier barrier;
     Warp warp[MAX_THREADS / WARP];
-    Site site[MAX_THREADS];  // where each thread came to wait last
+    uint3 place[MAX_THREADS];  // threadIdx of each
+    Site site[MAX_THREADS];    // where it came to wait last
     Fiber fiber[MAX_THREADS], host;
 };
 
@@ -121,7 +122,7 @@ Fiber& chosen() {
         return block.host;
     }
     block.current = next;
-    threadIdx = index_of(next);
+    threadIdx = block.place[next];
     return block.fiber[next];
 }
 
@@ -167,6 +168,7 @@ void prepare_thread(int t) {
     if (t % WARP == 0) warp.alive = 0, warp.meetings = 0;
     warp.alive |= 1u << t % WARP;
     warp.ready = warp.alive;
+    block.place[t] = index_of(t);
     // Not all at the same distance from a page: the innermost cache would hold few of them.
     char* const top = stacks() + (t + 1) * STACK - 576 * (t % 14);
     block.fiber[t].prepare(top, STACK / 2, &run_thread);
@@ -180,14 +182,18 @@ unsigned Order::draw() {
     return unsigned(random >> 40);
 }
 
+// A function of its own: texts would take room on every thread's stack, and the innermost cache would hold few of them.
+[[noreturn, gnu::noinline, gnu::cold]] void fail_lane(Site const& site, int lane, int source) {
+    if (!(site.mask >> lane & 1))
+        fail("lane " + std::to_string(lane) + " calls " + described(site) + ", which lacks it");
+    fail("lane " + std::to_string(lane) + " reads lane " + std::to_string(source) + " at " + described(site) +
+         ", which lacks that lane");
+}
+
 std::uint64_t meet_warp(Site const& site, Exchange exchange, std::uint64_t value, int source) {
     int const lane = block.current % WARP;
     Warp& warp = block.warp[block.current / WARP];
-    if (!(site.mask >> lane & 1))
-        fail("lane " + std::to_string(lane) + " calls " + described(site) + ", which lacks it");
-    if (!(site.mask >> source & 1))
-        fail("lane " + std::to_string(lane) + " reads lane " + std::to_string(source) + " at " + described(site) +
-             ", which lacks that lane");
+    if (!(site.mask >> lane & site.mask >> source & 1)) fail_lane(site, lane, source);
     warp.value[lane] = value, warp.source[lane] = source;
     Meeting& meeting = meeting_of(warp, site);
     meeting.there |= 1u << lane;
