@@ -55,6 +55,10 @@ class ModelConfig:
     lidar_opacity: bool = True  # the lidar has an opacity of its own; false: it sees the camera's
     opacity: float = 0.5  # initial, of measured points
     guessed_opacity: float = 0.1  # initial, of raised and far points
+    calibrate: bool = (
+        False  # learns where the rig was, how cameras sit on it and how their exposure drifts, smoothly in time
+    )
+    knot_seconds: float = 0.5  # between the knots of what changes in time, if model.calibrate
     thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
 
 
@@ -74,6 +78,11 @@ class LearningRates:
     track_translations: float = 1e-4  # metres, of actors
     track_quaternions: float = 2e-5  # rotations of actors
     exposure: float = 2e-3  # gain and offset of the cameras
+    rig_rotations: float = 2e-5  # radians, of corrections of the rig's poses, if model.calibrate
+    rig_translations: float = 3e-4  # metres, likewise
+    camera_rotations: float = 2e-5  # radians, of corrections of the cameras' places on the rig, likewise
+    camera_translations: float = 3e-4  # metres, likewise
+    exposure_drift: float = 2e-3  # gain and offset from knot to knot, likewise
     decay: float = 0.3  # of all rates but that of the means, over the whole run
 
 
@@ -98,13 +107,15 @@ class LossWeights:
     image: float = 1.0  # L1 and SSIM of the image
     ssim: float = 0.2  # share of 1 - SSIM inside the term `image`
     range: float = 0.1  # a metre
-    reach: float = 1.0  # metres: what a Gaussian off a return counts at most; 0: the expected range is compared instead
+    reach: float = 0.3  # metres: what a Gaussian off a return counts at most; 0: the expected range is compared instead
     intensity: float = 0.1  # L1 on rays that returned
     drop: float = 0.05  # cross entropy of ray drop
     opacity: float = 0.01  # mean opacity, which should fall where nothing needs it; of camera and lidar, added up
     tie: float = 0.01  # mean difference of the camera's and the lidar's opacity, if model.lidar_opacity
     scale: float = 0.01  # a metre
     exposure: float = 0.01  # squares of log gain and offset
+    calibration: float = 1.0  # squares of corrections of poses, in metres, if model.calibrate
+    drift: float = 0.01  # squares of the exposure's drift and of its changes, likewise
 
 
 @dataclass

@@ -190,7 +190,8 @@ def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) 
 
 
 def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
-    return exposed(scene, capture.camera_index(frame.sensor), image.colour).clamp(0, 1).cpu()
+    moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
+    return exposed(scene, capture.camera_index(frame.sensor), image.colour, moment).clamp(0, 1).cpu()
 
 
 def _to_cpu(returns: LidarReturns) -> LidarReturns:

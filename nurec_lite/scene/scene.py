@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Everything that training learns about a drive: Gaussians, sky, tracks, exposure."""
+"""Everything that training learns about a drive: Gaussians, sky, tracks, exposure, and what its sensors are mistaken about."""
 
 from dataclasses import dataclass, replace
 
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Origin
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.gaussians import Gaussians
 
 
@@ -22,6 +23,7 @@ class Scene:
     track_quaternions: Tensor  # [M, 4]
     exposure: Tensor  # [cameras, 2, 3] log gain and offset a colour channel
     origin: Origin = (0.0, 0.0, 0.0)  # metres: where this scene's origin lies in the world of the capture's source
+    calibration: Calibration | None = None  # None: the capture is taken at its word
 
     def learned_tracks(self) -> Tracks:
         return replace(self.tracks, translations=self.track_translations, quaternions=self.track_quaternions)
@@ -29,14 +31,20 @@ class Scene:
     def parameters(self) -> dict[str, Tensor]:
         """Every trained tensor by its name; the optimizer, the checkpoint and `with_parameters` use these names."""
         own = {name: getattr(self, name) for name in ("sky", "track_translations", "track_quaternions", "exposure")}
-        return {name: getattr(self.gaussians, name) for name in Gaussians.trained()} | own
+        learned = {} if self.calibration is None else self.calibration.parameters()
+        return {name: getattr(self.gaussians, name) for name in Gaussians.trained()} | own | learned
 
 
 def exposed(
     scene: Scene,
     camera: int,
     image: Tensor,  # [..., 3] linear in what the scene emits
+    moment: Tensor,  # [] float64 seconds
 ) -> Tensor:  # [..., 3] as the camera sees it
-    """Gain and offset of one camera. The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
-    log_gain = scene.exposure[camera, 0] - scene.exposure[:, 0].mean(0)
-    return image * torch.exp(log_gain) + scene.exposure[camera, 1]
+    """Gain and offset of one camera at one time. The mean log gain of all cameras is zero: otherwise the scene could trade brightness
+    with it."""
+    log_gain, offset = scene.exposure[camera, 0] - scene.exposure[:, 0].mean(0), scene.exposure[camera, 1]
+    if (known := scene.calibration) is not None:
+        drift = (known.weights(moment)[:, None, None] * known.exposure_drift[camera]).sum(0)
+        log_gain, offset = log_gain + drift[0], offset + drift[1]
+    return image * torch.exp(log_gain) + offset

@@ -14,6 +14,7 @@ from nurec_lite.geometry.harmonics import sh_colour
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.scene.sky import over_sky
+from nurec_lite.splat.nudge import nudged
 from nurec_lite.splat.reference import Blend, blend, compact
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
@@ -101,7 +102,7 @@ def render_camera(
     with span("colour"):
         colour = kernels.colour(gaussians, kernels.towards(gaussians, view.eye()))
     with span("blend"):
-        out = kernels.blend(gaussians, colour, rays, pairs, view)
+        out = kernels.blend(nudged(gaussians, view.nudge, view.centre()), colour, rays, pairs, view)
     with span("sky"):
         image = kernels.over_sky(out.features, out.transmittance, sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
@@ -120,6 +121,6 @@ def render_lidar(
     with span("rays"):
         rays = kernels.rays(view)
     with span("blend"):
-        out = kernels.blend(gaussians, gaussians.lidar, rays, pairs, view)
+        out = kernels.blend(nudged(gaussians, view.nudge, view.centre()), gaussians.lidar, rays, pairs, view)
     intensity, drop = out.features.unbind(-1)
     return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)

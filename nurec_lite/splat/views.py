@@ -44,6 +44,8 @@ class View:
     # which the host waits for the device. Whoever replaces poses or times replaces it, too.
     row: Tensor | None = field(default=None, kw_only=True)
     middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device
+    # [6] a rotation vector and a translation that the poses hold already, in the world's axes about the sensor; only its gradient counts
+    nudge: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def sensor(self) -> Camera | Lidar:

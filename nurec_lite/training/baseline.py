@@ -18,7 +18,14 @@ from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.density import add_noise, by_node, explored, relocate
-from nurec_lite.training.losses import exposure_regulariser, image_loss, lidar_loss, regularisers, weighted_sum
+from nurec_lite.training.losses import (
+    calibration_terms,
+    exposure_regulariser,
+    image_loss,
+    lidar_loss,
+    regularisers,
+    weighted_sum,
+)
 from nurec_lite.training.optim import means_rate, replace_gaussians, set_rates
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import AnyView, Room, Stages
@@ -77,6 +84,7 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
     activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated
     terms |= stages.regularisers(*(activated[name] for name in ("opacities", "lidar_opacities", "scales")))
     terms["exposure"] = exposure_regulariser(scene.exposure)
+    terms |= calibration_terms(scene.calibration)
     return weighted_sum(terms, weights), terms
 
 

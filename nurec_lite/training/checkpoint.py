@@ -14,8 +14,9 @@ from torch import Tensor
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import written
-from nurec_lite.config import Config, to_dict
+from nurec_lite.config import Config, ModelConfig, to_dict
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.calibration import TRAINED, Calibration
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.schema import SchemaError, check_content
@@ -79,7 +80,8 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
         check_content(content)
     except SchemaError as error:
         raise CheckpointError(f"{path} holds what no training leaves: {error}; use another checkpoint") from error
-    content["config"].setdefault("model", {}).setdefault("lidar_opacity", False)  # older files: one for both sensors
+    older = {"lidar_opacity": False, "calibrate": False, "knot_seconds": ModelConfig.knot_seconds}
+    content["config"]["model"] = older | content["config"].get("model", {})
     return content | {part: _moved(content[part], device) for part in ("scene", "optimizer")}
 
 
@@ -92,7 +94,10 @@ def _moved(value: Any, device: torch.device | str) -> Any:
 def scene_to_dict(scene: Scene) -> dict[str, Any]:
     parameters = {name: value.detach() for name, value in scene.parameters().items()}
     tracks, origin = asdict(scene.tracks), list(scene.origin)
-    return {"parameters": parameters, "node": scene.gaussians.node, "tracks": tracks, "origin": origin}
+    content = {"parameters": parameters, "node": scene.gaussians.node, "tracks": tracks, "origin": origin}
+    if (known := scene.calibration) is not None:
+        content["calibration"] = {"knots": known.knots, "cameras": known.cameras}
+    return content
 
 
 def scene_from_dict(content: dict[str, Any]) -> Scene:
@@ -102,7 +107,9 @@ def scene_from_dict(content: dict[str, Any]) -> Scene:
     tracks = Tracks(**{f.name: content["tracks"][f.name] for f in fields(Tracks)})
     rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
     x, y, z = content.get("origin", (0.0, 0.0, 0.0))  # older files have none
-    return Scene(gaussians=gaussians, tracks=tracks, origin=(x, y, z), **rest)
+    known = content.get("calibration")
+    learned = None if known is None else Calibration(**known, **{name: values[name] for name in TRAINED})
+    return Scene(gaussians=gaussians, tracks=tracks, origin=(x, y, z), calibration=learned, **rest)
 
 
 def with_lidar_opacity(content: dict[str, Any]) -> dict[str, Any]:
@@ -135,6 +142,7 @@ def scene_to(scene: Scene, device: torch.device | str) -> Scene:
     content = scene_to_dict(scene)
     parameters = {name: value.to(device) for name, value in content["parameters"].items()}
     tracks = asdict(scene.tracks.to(device, scene.track_translations.dtype))
-    return scene_from_dict(
-        {"parameters": parameters, "node": content["node"].to(device), "tracks": tracks, "origin": content["origin"]}
-    )
+    moved = {"parameters": parameters, "node": content["node"].to(device), "tracks": tracks}
+    if (known := content.get("calibration")) is not None:
+        moved["calibration"] = known | {"knots": known["knots"].to(device)}
+    return scene_from_dict(content | moved)

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from nurec_lite.config import LossWeights
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.scene.calibration import Calibration
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import LidarView
 
@@ -16,6 +17,7 @@ _WINDOW = 11  # pixels
 _SIGMA = 1.5  # pixels
 _C1, _C2 = 0.01**2, 0.03**2  # of Wang et al. 2004 for values in 0..1
 _PROBABILITY_EPS = 1e-6
+_METRES_A_RADIAN = 10.0  # what a rotation weighs beside a translation: how far it moves what stands so far away
 _ALIKE = (
     0.01  # opacities that differ by less are tied by the square: rounding must not choose the sign of a whole slope
 )
@@ -125,6 +127,19 @@ def regularisers(
     # both by a mean over elements, so that equal weights cancel exactly: Adam would make a step of what rounding leaves
     tie = F.smooth_l1_loss(opacities, lidar_opacities, reduction="none", beta=_ALIKE).mean()
     return terms | {"opacity": terms["opacity"] + lidar_opacities.mean(), "tie": tie}
+
+
+def calibration_terms(calibration: Calibration | None) -> dict[str, Tensor]:  # scalars `calibration`, `drift`; or none
+    """Mean squares, which leave a correction where measurements ask for it: of poses in metres, of exposures and of how they change from
+    knot to knot."""
+    if calibration is None:
+        return {}
+    c = calibration
+    turns = c.rig_rotations.square().mean() + c.camera_rotations.square().mean()
+    shifts = c.rig_translations.square().mean() + c.camera_translations.square().mean()
+    drift = c.exposure_drift
+    changes = drift.diff(dim=1).square().mean()
+    return {"calibration": _METRES_A_RADIAN**2 * turns + shifts, "drift": drift.square().mean() + 10 * changes}
 
 
 def exposure_regulariser(

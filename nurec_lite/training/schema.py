@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nurec_lite.bounds import BoundError, check_values
 from nurec_lite.config import Config
+from nurec_lite.scene.calibration import TRAINED
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 
 FARTHEST = 1e8  # metres from the origin, as of captures
@@ -103,12 +104,13 @@ def check_scene(scene: Any) -> None:
     _keys(
         scene,
         "scene",
-        ("parameters", "node", "tracks", *(["origin"] if type(scene) is dict and "origin" in scene else [])),
+        ("parameters", "node", "tracks", *(k for k in ("origin", "calibration") if type(scene) is dict and k in scene)),
     )
     _check_origin(scene.get("origin", [0.0, 0.0, 0.0]))
     tracks, keyframes = _check_tracks(scene["tracks"])
     values, own = scene["parameters"], ("sky", "track_translations", "track_quaternions", "exposure")
-    _keys(values, "scene.parameters", (*Gaussians.trained(), *own))
+    learned = _check_calibration(scene["calibration"]) if "calibration" in scene else {}
+    _keys(values, "scene.parameters", (*Gaussians.trained(), *own, *learned))
     n = len(values["means"]) if type(values["means"]) is Tensor and values["means"].dim() else 0
     _demand(n > 0, "scene.parameters.means", "a tensor of at least one Gaussian")
     bands = _columns(values["sh_rest"])
@@ -118,7 +120,7 @@ def check_scene(scene: Any) -> None:
     shapes: dict[str, tuple[int | None, ...]] = {
         "means": (n, 3), "quats": (n, 4), "log_scales": (n, 3), "opacity_logits": (n,), "sh0": (n, 1, 3),
         "sh_rest": (n, bands, 3), "lidar_logits": (n, lidar), "sky": (3, None, None), "track_translations": (keyframes, 3),
-        "track_quaternions": (keyframes, 4), "exposure": (None, 2, 3),
+        "track_quaternions": (keyframes, 4), "exposure": (None, 2, 3), **learned,
     }  # fmt: skip
     for name, shape in shapes.items():
         largest = _LARGEST.get(name, LARGEST)
@@ -127,6 +129,16 @@ def check_scene(scene: Any) -> None:
     _demand(values["sky"].numel() > 0 and len(values["exposure"]) > 0, "scene.parameters", "of at least one camera")
     _tensor(scene["node"], "scene.node", (n,), torch.int64, 0, tracks)
     _demand(bool((scene["node"].diff() >= 0).all()), "scene.node", "in the order of the nodes")
+
+
+def _check_calibration(value: Any) -> dict[str, tuple[int | None, ...]]:  # shapes of what is learned
+    _keys(value, "scene.calibration", ("knots", "cameras"))
+    _names(value["cameras"], "scene.calibration.cameras")
+    _tensor(value["knots"], "scene.calibration.knots", (None,), torch.float64, -LATEST, LATEST)
+    rising = len(value["knots"]) > 1 and bool((value["knots"].diff() > 0).all())
+    _demand(rising, "scene.calibration.knots", "two rising times or more")
+    k, c = len(value["knots"]), len(value["cameras"])
+    return dict(zip(TRAINED, ((k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3)), strict=True))
 
 
 def _check_origin(value: Any) -> None:

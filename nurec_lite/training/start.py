@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Origin
 from nurec_lite.config import Config
+from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import (
@@ -42,6 +43,8 @@ def make_state(
     if config.train.resume is None:
         model = replace(config.model, lidar_opacity=two_opacities)
         scene = make_scene(capture, model, config.seed, device)
+        if config.model.calibrate and config.render == "own":  # the peer gives poses no gradient
+            scene.calibration = none_known(capture, config.model.knot_seconds, device)
         return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
     path = Path(config.train.resume)
     content = content or load_checkpoint(path, "cpu")

@@ -17,6 +17,7 @@ from torch import Tensor
 from nurec_lite.base.ranges import span
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -77,6 +78,7 @@ def _aimed(shots: Shots, reach: float) -> Shots:
 
 def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     """Every view of the shots, from the scene to its sensor."""
+    shots = _corrected(shots, scene)
     gathered = stages.gather(stages, scene, shots.views)
     n = len(shots.images)
     images = [_image(stages, scene, *pair) for pair in zip(shots.images, gathered.gaussians[:n], strict=True)]
@@ -91,6 +93,14 @@ def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     )
 
 
+def _corrected(shots: Shots, scene: Scene) -> Shots:
+    known = scene.calibration
+    images = tuple(replace(shot, view=corrected(shot.view, known)) for shot in shots.images)
+    return replace(
+        shots, images=images, sweeps=tuple(replace(shot, view=corrected(shot.view, known)) for shot in shots.sweeps)
+    )
+
+
 def _image(
     stages: Stages, scene: Scene, shot: ImageShot, gaussians: AnyGaussians
 ) -> tuple[CameraImage, Tensor, Listed]:
@@ -98,7 +108,7 @@ def _image(
     with span("render_camera"):
         pairs = list_pairs(stages, gaussians, view, room)
         image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    return image, exposed(scene, shot.camera, image.colour), _listed(view, pairs)
+    return image, exposed(scene, shot.camera, image.colour, view.moment()), _listed(view, pairs)
 
 
 def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:
@@ -122,6 +132,7 @@ def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Roo
 
 def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
     """One exposure, from the scene to the image; for who looks at a scene without training it."""
+    view = corrected(view, scene.calibration)
     with span("render_camera"):
         (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
         return stages.render_camera(gaussians, view, list_pairs(stages, gaussians, view), scene.sky)
@@ -129,6 +140,7 @@ def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
 
 def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
     """The rays of one sweep, from the scene to the returns; likewise."""
+    view = corrected(view, scene.calibration)
     with span("render_lidar"):
         (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
         return stages.render_lidar(gaussians, view, list_pairs(stages, gaussians, view))

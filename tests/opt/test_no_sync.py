@@ -226,9 +226,12 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-def test_nothing_in_a_step_asks_for_a_number() -> None:
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_nothing_in_a_step_asks_for_a_number(calibrate: bool) -> None:
     """After the first step; with relocation and noise."""
-    state, stages = tiny_state(), stages_of(OPTIONS)
+    config = tiny_config()
+    config.model.calibrate = calibrate
+    state, stages = tiny_state(config), stages_of(OPTIONS)
     steps(stages, state, 1)
     loaded = [state.plan.load(step) for step in range(9)]
     with _Asks():

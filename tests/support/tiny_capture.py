@@ -12,6 +12,7 @@ from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.config import Config, DensityConfig, ModelConfig, TrainConfig
+from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.gaussians import LIDAR_VALUES
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
@@ -79,6 +80,8 @@ def tiny_state(config: Config | None = None) -> TrainState:
     scene, plan = tiny_scene(), ShotPlan(tiny_capture(), config.seed, config.train.lidar_rays)
     if not config.model.lidar_opacity:
         scene.gaussians.lidar_logits = scene.gaussians.lidar_logits[:, :LIDAR_VALUES].clone()
+    if config.model.calibrate:
+        scene.calibration = none_known(tiny_capture(), config.model.knot_seconds, "cpu")
     generator = torch.Generator().manual_seed(config.seed)
     state = TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, torch.device("cpu"))
     stages = reference_stages()

@@ -3,7 +3,7 @@
 
 import os
 import pickle
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,23 +13,24 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import mutated
 from strangers import small_checkpoint
-from tiny_capture import tiny_config, tiny_state
+from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.base.files import OutputError
-from nurec_lite.config import to_dict
+from nurec_lite.config import Config, to_dict
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.baseline import reference_stages
-from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict
+from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict, scene_to
 from nurec_lite.training.optim import make_optimizer
+from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 
 HISTORY = [{"step": 1, "seconds": 0.5, "gaussians": 400, "psnr": 12.5}]
 
 
-def trained() -> TrainState:
-    state, stages = tiny_state(), reference_stages()
+def trained(config: Config | None = None) -> TrainState:
+    state, stages = tiny_state(config), reference_stages()
     step(stages, state)
     return state
 
@@ -60,6 +61,27 @@ def test_everything_comes_back(tmp_path: Path) -> None:
     assert torch.equal(content["generator"], state.generator.get_state())
     assert content["config"] == to_dict(tiny_config())
     assert content["counters"] == {"step": 1, "seconds": 2.5}
+
+
+def test_what_was_found_about_the_sensors_comes_back(tmp_path: Path) -> None:
+    config, path = tiny_config(), tmp_path / "checkpoint.pt"
+    config.model.calibrate = True
+    state = trained(config)
+    save(state, path)
+    content = load_checkpoint(path, "cpu")
+    known, found = state.scene.calibration, scene_to(scene_from_dict(content["scene"]), "cpu").calibration
+    assert known is not None and found is not None and found.cameras == known.cameras
+    assert torch.equal(found.knots, known.knots) and known.rig_translations.any()
+    assert all(torch.equal(value, found.parameters()[name]) for name, value in known.parameters().items())
+    resumed = make_state(
+        replace(config, train=replace(config.train, resume=str(path))), tiny_capture(), torch.device("cpu")
+    )
+    assert resumed.scene.calibration is not None
+    step(reference_stages(), resumed)
+    content["scene"]["calibration"]["knots"] = known.knots[:1].clone()
+    torch.save(content, path)
+    with pytest.raises(CheckpointError, match="two rising times or more"):
+        load_checkpoint(path, "cpu")
 
 
 def test_only_the_file_itself_is_left(tmp_path: Path) -> None:

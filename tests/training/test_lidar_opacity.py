@@ -76,14 +76,6 @@ def test_all_are_dead_only_where_no_sensor_sees_any(chosen: Callable) -> None:
 
 
 @BOTH
-def test_what_the_lidar_alone_sees_is_copied_as_often_as_what_the_camera_sees(chosen: Callable) -> None:
-    g = gaussians([(0.8, 0.01), (0.02, 0.8), *[(0.001, 0.001)] * 3000])
-    moved = chosen(g, 0, generator())
-    first = (moved.values["means"][2:] == g.means[0]).all(-1).float().mean()
-    assert float(first) == pytest.approx(0.5, abs=0.04)
-
-
-@BOTH
 @pytest.mark.parametrize("opacities", [(0.6, 0.3), (0.3, 0.6), (0.9, 0.002), (0.002, 0.9), (0.5, 0.5)], ids=str)
 def test_copies_share_both_opacities(chosen: Callable, opacities: tuple[float, float]) -> None:
     """A ray through the mean passes three copies as it passed the one, for either sensor; values of the lidar are kept."""

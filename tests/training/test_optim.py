@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tiny_capture import tiny_scene
+from tiny_capture import tiny_capture, tiny_scene
 
 from nurec_lite.config import LearningRates
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.optim import make_optimizer, means_rate, set_rates
 
@@ -40,8 +41,9 @@ def test_every_parameter_has_a_group_and_a_rate_of_its_own() -> None:
 
 
 def test_every_rate_belongs_to_a_parameter() -> None:
-    names = set(LR.__dataclass_fields__) - {"decay", "means_decay"}
-    assert names == set(tiny_scene().parameters())
+    names, scene = set(LR.__dataclass_fields__) - {"decay", "means_decay"}, tiny_scene()
+    scene.calibration = none_known(tiny_capture(), 0.5, "cpu")
+    assert names == set(scene.parameters())
 
 
 @pytest.mark.parametrize("progress", [0.0, 0.25, 0.5, 1.0])

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a capture's sensors are mistaken about: where the rig was, how cameras sit on it, and how bright they see from moment to moment.
+
+Corrections are linear in time between knots, so that a moment that nothing was learned from gets what its neighbours found. A correction
+of a pose is a rotation vector and a translation, in radians and metres, applied on the sensor's side: T' = T exp(correction). The lidar's
+place on the rig stays, which leaves no freedom to what rig and cameras mean. Letters: K knots, C cameras.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
+
+TRAINED = ("rig_rotations", "rig_translations", "camera_rotations", "camera_translations", "exposure_drift")
+
+
+@dataclass
+class Calibration:
+    """All zeros: the capture is right."""
+
+    knots: Tensor  # [K] float64 seconds, evenly spaced, two at least; not trained
+    cameras: tuple[str, ...]  # names, in the order of the rows below; not trained
+    rig_rotations: Tensor  # [K, 3] in the rig's axes
+    rig_translations: Tensor  # [K, 3]
+    camera_rotations: Tensor  # [C, 3] in the camera's own axes
+    camera_translations: Tensor  # [C, 3]
+    exposure_drift: Tensor  # [C, K, 2, 3] log gain and offset, beside those of the whole drive
+
+    def parameters(self) -> dict[str, Tensor]:
+        return {name: getattr(self, name) for name in TRAINED}
+
+    def weights(
+        self,
+        moment: Tensor,  # [] float64 seconds
+    ) -> Tensor:  # [K] of the knots, beyond which the first and the last hold
+        steps = (self.knots - self.knots[0]) / (self.knots[1] - self.knots[0])
+        place = ((moment - self.knots[0]) / (self.knots[1] - self.knots[0])).clamp(min=0)
+        place = torch.minimum(place, steps[-1])
+        return (1 - (steps - place).abs()).clamp(min=0).to(self.rig_rotations.dtype)
+
+    def of(
+        self,
+        sensor: Camera | Lidar,
+        moment: Tensor,  # [] float64 seconds
+    ) -> tuple[Tensor, Tensor]:  # rotation vector [3] and translation [3], in the sensor's axes
+        weights = self.weights(moment)
+        turn, shift = weights @ self.rig_rotations, weights @ self.rig_translations
+        axes, place = _mount(sensor, turn.device, turn.dtype)
+        turn, shift = turn @ axes, (shift + torch.linalg.cross(turn, place)) @ axes
+        if isinstance(sensor, Lidar) or sensor.name not in self.cameras:
+            return turn, shift
+        c = self.cameras.index(sensor.name)
+        return turn + self.camera_rotations[c], shift + self.camera_translations[c]
+
+
+def none_known(
+    capture: Capture,
+    spacing: float,  # seconds between knots
+    device: torch.device | str,
+) -> Calibration:
+    """Of a capture that is taken at its word, with knots from its first frame to its last."""
+    frames = (*capture.images, *capture.sweeps)
+    first, last = min(f.time_start for f in frames), max(f.time_end for f in frames)
+    k, c = 1 + max(1, math.ceil((last - first) / spacing)), len(capture.cameras)
+    knots = first + spacing * torch.arange(k, dtype=torch.float64)
+    shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3)
+    zeros = (torch.zeros(shape, device=device) for shape in shapes)
+    return Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
+
+
+@lru_cache(maxsize=64)
+def _mount(sensor: Camera | Lidar, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Rig from sensor: axes [3, 3] and place [3]."""
+    T = (sensor.T_rig_cam if isinstance(sensor, Camera) else sensor.T_rig_lidar).to(device, dtype)
+    return T[:3, :3].contiguous(), T[:3, 3].contiguous()

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views from where their sensors are believed to have been (nurec_lite/scene/calibration.py), worked out on the device."""
+
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.se3 import pose_matrix, quat_multiply, quat_to_matrix, rotvec_to_quat
+from nurec_lite.scene.calibration import Calibration
+from nurec_lite.splat.view_row import FIELDS
+from nurec_lite.splat.views import CameraView, LidarView
+
+AnyView = TypeVar("AnyView", CameraView, LidarView)
+
+
+def corrected(
+    view: AnyView,
+    calibration: Calibration | None,  # None: nothing is corrected
+) -> AnyView:
+    """The view from where its sensor is believed to have been. Its poses carry no gradient; its `nudge` does."""
+    if calibration is None:
+        return view
+    turn, shift = calibration.of(view.sensor, view.moment())
+    axes = view.T_world_sensor_start[:3, :3]
+    nudge = torch.cat([axes @ turn, axes @ shift])
+    with torch.no_grad():
+        T = pose_matrix(rotvec_to_quat(turn), shift)
+        row = None if view.row is None else corrected_row(view.row, turn, shift)
+        poses = view.T_world_sensor_start @ T, view.T_world_sensor_end @ T
+    return replace(view, T_world_sensor_start=poses[0], T_world_sensor_end=poses[1], row=row, nudge=nudge)
+
+
+def corrected_row(
+    row: Tensor,  # [62] as nurec_lite.splat.view_row makes it
+    turn: Tensor,  # [3] radians, in the sensor's axes
+    shift: Tensor,  # [3] metres
+) -> Tensor:  # [62] of the corrected poses, without the host
+    q = rotvec_to_quat(turn)
+    E, found = quat_to_matrix(q), row.clone()
+    moved, off = [], []
+    for k, end in enumerate(("start", "end")):
+        axes = _of(row, f"view.motion.R{k}").view(3, 3)  # sensor from world
+        off.append(shift @ axes)
+        moved.append(_of(row, f"path.{end}") + off[k])
+        _of(found, f"view.motion.R{k}").copy_((E.T @ axes).flatten())
+    middle = 0.5 * (off[0] + off[1])
+    for k, end in enumerate(("start", "end")):
+        place = moved[k] - middle
+        _of(found, f"path.{end}").copy_(place)
+        _of(found, f"view.motion.t{k}").copy_(-(_of(found, f"view.motion.R{k}").view(3, 3) @ place))
+    half = quat_multiply(_of(row, "path.q"), rotvec_to_quat(0.5 * _of(row, "path.turn")))
+    _of(found, "path.q").copy_(quat_multiply(_of(row, "path.q"), q))
+    _of(found, "path.turn").copy_(_of(row, "path.turn") @ E)
+    _of(found, "view.forward").copy_(quat_to_matrix(quat_multiply(half, q))[:, 2])
+    _of(found, "view.travel").copy_((moved[1] - moved[0]).norm()[None])
+    _of(found, "centre").add_(middle)
+    return found
+
+
+def _of(row: Tensor, name: str) -> Tensor:
+    return row[FIELDS[name]]

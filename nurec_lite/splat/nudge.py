@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradient of a view's pose, from those of the Gaussians that it sees: moving the sensor is moving all of them the other way.
+
+So no kernel has to give rays a gradient. With r = mu - centre, for a small rotation w and translation v of the sensor in the world's axes
+
+    mu' = mu - w x r - v,   q' = (1, -w / 2) q
+    dL/dv = -sum dL/dmu,    dL/dw = -sum r x dL/dmu - 1/2 sum (q0 dq - dq0 q + q x dq)
+
+to first order, which is all that a gradient asks for. Left out: that rays of a view have origins apart by what the sensor travels
+meanwhile, and that colours depend on where they are seen from.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+
+_WHOLE, _PARTED = ("means", "quats"), ("still_means", "still_quats", "means", "quats")
+
+
+def nudged(
+    gaussians: AnyGaussians,
+    nudge: Tensor | None,  # [6] w and v of the sensor that looks, already in its poses; None: its poses are given
+    centre: Tensor,  # [3] about which it turns
+) -> AnyGaussians:
+    """The very same Gaussians; whatever gradient their means and rotations get, the nudge gets, too."""
+    if nudge is None or not nudge.requires_grad:
+        return gaussians
+    names = _PARTED if isinstance(gaussians, PartedGaussians) else _WHOLE
+    same = _Nudged.apply(nudge, centre, *(getattr(gaussians, name) for name in names))
+    values: dict[str, Any] = dict(zip(names, same, strict=True))
+    return replace(gaussians, **values)
+
+
+class _Nudged(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, nudge: Tensor, centre: Tensor, *placed: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(centre, *placed)
+        return tuple(tensor.view_as(tensor) for tensor in placed)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        centre, *placed = ctx.saved_tensors
+        found = [_felt(centre, *placed[k : k + 2], *grads[k : k + 2]) for k in range(0, len(placed), 2)]
+        return torch.stack(found).sum(0), None, *grads
+
+
+def _felt(
+    centre: Tensor,  # [3]
+    means: Tensor,  # [N, 3]
+    quats: Tensor,  # [N, 4] unit
+    d_means: Tensor,
+    d_quats: Tensor,
+) -> Tensor:  # [6] dL/dw, dL/dv
+    torque = _axial((means - centre).T @ d_means)
+    q = quats.T @ d_quats
+    spin = q[0, 1:] - q[1:, 0] + _axial(q[1:, 1:])
+    return -torch.cat([torque + 0.5 * spin, d_means.sum(0)])
+
+
+def _axial(
+    m: Tensor,  # [3, 3] sum of a b^T
+) -> Tensor:  # [3] sum of a x b
+    return torch.stack([m[1, 2] - m[2, 1], m[2, 0] - m[0, 2], m[0, 1] - m[1, 0]])
