@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hydra
 import torch
@@ -29,12 +29,7 @@ from nurec_lite.cli.command import command
 from nurec_lite.cli.multirun import check_named, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
 from nurec_lite.config import Config, check_budget, to_config, to_yaml
-from nurec_lite.evaluation.measure import Evaluation, evaluate, held_out, save_pictures
-from nurec_lite.evaluation.results import table
 from nurec_lite.readers import open_capture
-from nurec_lite.report.content import Report
-from nurec_lite.report.page import write_results
-from nurec_lite.report.settings import commands_after_train
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, clear, found_checkpoint
@@ -44,6 +39,9 @@ from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, s
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
+
+if TYPE_CHECKING:
+    from nurec_lite.evaluation.measure import Evaluation  # what ends a run is imported when it ends
 
 HELP = """
 Reconstructs a driving capture as 3D Gaussians within a budget of seconds or steps, then measures it on the frames held out.
@@ -154,10 +152,15 @@ def _own(config: Config) -> None:
 
 
 def _write(
-    config: Config, capture: Capture, evaluation: Evaluation | None, metrics: dict[str, object], rows: list[Row],
+    config: Config, capture: Capture, evaluation: "Evaluation | None", metrics: dict[str, object], rows: list[Row],
     device: torch.device, problem: UserError | None,
 ) -> None:  # fmt: skip
     """What can be written, and then what went wrong: the checkpoint is saved by now."""
+    from nurec_lite.evaluation.measure import save_pictures
+    from nurec_lite.report.content import Report
+    from nurec_lite.report.page import write_results
+    from nurec_lite.report.settings import commands_after_train
+
     out, commands = Path(config.out), commands_after_train(config)
     try:
         if evaluation is not None or not config.train.evaluate:
@@ -183,8 +186,10 @@ def _counters(state: TrainState) -> dict[str, object]:
     }
 
 
-def _measured(stages: Stages, state: TrainState) -> tuple[Evaluation | None, UserError | None]:
+def _measured(stages: Stages, state: TrainState) -> tuple["Evaluation | None", UserError | None]:
     """The measurement, or why there is none."""
+    from nurec_lite.evaluation.measure import evaluate, held_out
+
     log.info("measuring the held-out frames")
     capture = state.plan.capture
     try:
@@ -207,6 +212,8 @@ def main(composed: DictConfig) -> None:
         config = in_own_folder(to_config(composed))
         check_named(config)
         metrics = run(config, overrides())
+        from nurec_lite.evaluation.results import table
+
         names = sorted(p.name for p in Path(config.out).iterdir())
         print(f"{table(metrics)}\nresults in {config.out}: {', '.join(names)}")
 

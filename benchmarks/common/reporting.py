@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nurec_lite.base.environment import environment
 from nurec_lite.base.files import write_text
 from nurec_lite.cli.command import composed, mended
@@ -41,8 +43,13 @@ def conditions(
     state: TrainState,
     args: argparse.Namespace,
 ) -> Report:
+    return conditions_on(script, config, state.device, args) | {"capture": state.plan.capture.name}
+
+
+def conditions_on(script: str, config: Config, device: torch.device, args: argparse.Namespace) -> Report:
+    """The same of what has no state of its own."""
     return {
         "command": shlex.join(["python", f"benchmarks/{script}.py", *args.arguments]),
-        "environment": environment(state.device), "load_average_before": args.load, "capture": state.plan.capture.name,
+        "environment": environment(device), "load_average_before": args.load,
         "config": {key: value for key, value in to_dict(config).items() if key != "out"},
     }  # fmt: skip

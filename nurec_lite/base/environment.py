@@ -36,9 +36,11 @@ def _device(name: str) -> torch.device:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that nobody uses: of the GPU, or of the host, where what the system keeps of files counts as used."""
+    """Bytes that nobody uses: of the GPU, with those that torch keeps for later, or of the host, where what the system keeps of files
+    counts as used."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + kept
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from nurec_lite.capture.deskew import project_world_points
@@ -180,6 +179,8 @@ def chamfer(
     """
     if len(predicted) == 0:
         return math.inf
+    from scipy.spatial import cKDTree  # 0.3 s, which a start does without
+
     there = cKDTree(measured).query(predicted, workers=-1)[0].mean()
     back = cKDTree(predicted).query(measured, workers=-1)[0].mean()
     return float(there + back)

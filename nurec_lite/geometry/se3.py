@@ -143,9 +143,8 @@ def interpolate_between(
 ) -> tuple[Tensor, Tensor]:  # quaternion [..., 4], translation [..., 3]
     """Pose between two poses: lerp of the translation, slerp of the rotation."""
     t0, t1 = T0[..., :3, 3], T1[..., :3, 3]
-    q0, q1 = matrix_to_quat(T0[..., :3, :3]), matrix_to_quat(T1[..., :3, :3])
-    shape = fraction.shape
-    q = slerp(q0.expand(*shape, 4), q1.expand(*shape, 4), fraction)
+    q0, q1 = matrix_to_quat(torch.stack([T0[..., :3, :3], T1[..., :3, :3]])).unbind(0)
+    q = slerp(q0, q1, fraction)  # of one pair the turn is worked out once
     return q, t0 + fraction[..., None] * (t1 - t0)
 
 

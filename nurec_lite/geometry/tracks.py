@@ -86,6 +86,35 @@ def interpolate(
     return TrackPoses(t0 + part * move, rotation, valid, rate * move, rate * quat_rotate(q0, turn))
 
 
+def poses_of(
+    tracks: Tracks,
+    track: Tensor,  # [n] number of a track
+    times: Tensor,  # [n] seconds
+) -> tuple[Tensor, Tensor]:  # quaternions [n, 4], translations [n, 3]
+    """The poses that `interpolate` gives, of one track at each time."""
+    bounds = key_rows(tracks.offsets, tracks.times.device)
+    first, last = bounds[track], bounds[track + 1] - 1
+    i = torch.minimum(_row_before(tracks, first, last, times), (last - 1).maximum(first))
+    j = torch.minimum(i + 1, last)
+    before, after = tracks.times[i], tracks.times[j]
+    clamped = torch.minimum(torch.maximum(times.to(before), tracks.times[first]), tracks.times[last])
+    part = ((clamped - before) / (after - before).clamp(min=1e-9)).to(tracks.translations)[:, None]
+    q = quat_normalize(tracks.quaternions)
+    turn = quat_to_rotvec(quat_multiply(quat_conjugate(q[i]), q[j]))
+    t = tracks.translations
+    return quat_multiply(q[i], rotvec_to_quat(part * turn)), t[i] + part * (t[j] - t[i])
+
+
+def _row_before(tracks: Tracks, first: Tensor, last: Tensor, times: Tensor) -> Tensor:
+    """[n] the last of the rows from `first` to `last` that is not after the time; the first if all are. By halving."""
+    most = max(b - a for a, b in zip(tracks.offsets, tracks.offsets[1:], strict=False))
+    for _ in range(most.bit_length()):
+        middle = (first + last + 1) // 2
+        after = tracks.times[middle] > times
+        first, last = torch.where(after, first, middle), torch.where(after, torch.maximum(middle - 1, first), last)
+    return first
+
+
 def _keys_around(tracks: Tracks, times: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """[Q, K] each: rows of the keyframes before and after, how far between them (0 to 1), and seconds from one to the other."""
     bounds = key_rows(tracks.offsets, times.device)

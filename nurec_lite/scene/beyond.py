@@ -2,114 +2,106 @@
 """What the lidar does not reach: surfaces above its highest beam, a far shell, and the sky."""
 
 import math
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.deskew import world_points
-from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
 from nurec_lite.geometry.se3 import interpolate_between, quat_to_matrix
-from nurec_lite.scene.points import Points, colours_at
+from nurec_lite.scene.points import Picture
 
 COLUMNS = 1024  # of azimuth, in which the highest return is looked for
 TOP_DEGREES = 30.0  # up to which elevation surfaces are continued
 STEP_DEGREES = 0.5
 BELOW_TOP_DEGREES = 3.0
+PIXELS_A_CELL = 4  # of a row or column of an image, that are taken for the sky where there are more
 
 
-def raised_points(capture: Capture) -> Points:
+def raised_positions(
+    frame: SweepFrame,
+    sweep: Sweep,  # on any device, where the result is, too
+    lidar: Lidar,
+) -> Tensor:  # [n, 3] metres, world, float64
     """Walls, trees and poles continued upwards: above the highest return of each direction, at its horizontal distance.
 
-    Kept where a training image of the same moment sees them, with its colour; nothing says how high the surface really is.
+    Nothing says how high the surface really is.
     """
-    assert capture.split is not None
-    parts = in_threads(partial(_raise, capture), [capture.sweeps[i] for i in capture.split.train_sweeps])
-    return Points.cat([Points.empty(), *(part.select(part.coloured) for part in parts)])
-
-
-def _raise(capture: Capture, frame: SweepFrame) -> Points:
-    sweep, lidar = _highest_returns(frame.load(), capture.lidar(frame.sensor)), capture.lidar(frame.sensor)
+    sweep = _highest_returns(sweep, lidar)
     elevation = azimuth_elevation(sweep.directions)[:, 1].double()
     foot, flat = torch.tan(elevation)[:, None], (sweep.ranges.double() * torch.cos(elevation))[:, None]
-    rise = torch.tan(torch.deg2rad(torch.arange(STEP_DEGREES, TOP_DEGREES, STEP_DEGREES, dtype=torch.float64)))
+    steps = torch.arange(STEP_DEGREES, TOP_DEGREES, STEP_DEGREES, dtype=torch.float64, device=flat.device)
+    rise = torch.tan(torch.deg2rad(steps))
     which, step = torch.nonzero(rise > foot, as_tuple=True)
     xyz = world_points(frame, sweep, lidar)[which]
     xyz[:, 2] += ((rise - foot) * flat)[which, step]
-    colour, seen = colours_at(capture, frame.index, xyz)
-    return Points(xyz, torch.zeros(len(xyz), dtype=torch.int64), colour, seen, torch.full((len(xyz),), 0.1))
+    return xyz
 
 
 def _highest_returns(sweep: Sweep, lidar: Lidar) -> Sweep:
     """The highest return of each column of azimuth, where it is one of the highest beams': the beams above a lower one passed by."""
-    elevation = azimuth_elevation(sweep.directions)[:, 1]
-    sweep = sweep.select(sweep.returned & (elevation > lidar.elevations.max() - math.radians(BELOW_TOP_DEGREES)))
+    lowest = float(lidar.elevations.max()) - math.radians(BELOW_TOP_DEGREES)
     azimuth, elevation = azimuth_elevation(sweep.directions).unbind(-1)
-    column = ((azimuth / (2 * math.pi) + 0.5) * COLUMNS).long().clamp(0, COLUMNS - 1)
-    order = torch.argsort(elevation, stable=True)
-    rank = torch.full((COLUMNS,), -1).scatter_reduce(0, column[order], torch.arange(len(order)), "amax")
-    return sweep.select(order[rank[rank >= 0]])
+    high = torch.nonzero(sweep.returned & (elevation > lowest)).squeeze(-1)
+    column = ((azimuth[high] / (2 * math.pi) + 0.5) * COLUMNS).long().clamp(0, COLUMNS - 1)
+    order = torch.argsort(elevation[high], stable=True)
+    place = torch.arange(len(order), device=order.device)
+    rank = torch.full((COLUMNS,), -1, device=order.device).scatter_reduce(0, column[order], place, "amax")
+    return sweep.select(high[order[rank[rank >= 0]]])
 
 
-def far_points(
-    capture: Capture,
-    path: Tensor,  # [n, 3] metres, positions of the vehicle
+def far_positions(
+    path: Tensor,  # [m, 3] metres, positions of the vehicle
     n: int,
     far_metres: float,
     seed: int,
-) -> Points:
-    """Up to n points over the upper half space, evenly in inverse distance from 15 m to far_metres, where images see them."""
+) -> Tensor:  # [n, 3] metres, world, float64
+    """Points over the upper half space, evenly in inverse distance from 15 m to far_metres."""
     generator = torch.Generator().manual_seed(seed)
     u = torch.rand(n, 3, generator=generator, dtype=torch.float64)
     angles = torch.stack([2 * math.pi * u[:, 0], torch.asin(-0.05 + 0.65 * u[:, 1])], dim=-1)
     distance = 1 / (1 / far_metres + u[:, 2] * (1 / 15.0 - 1 / far_metres))
-    origin = path[torch.randint(len(path), (n,), generator=generator)]
-    xyz = origin + distance[:, None] * unit_directions(angles)
-    assert capture.split is not None
-    points = Points(
-        xyz,
-        torch.zeros(n, dtype=torch.int64),
-        torch.full((n, 3), 0.5),
-        torch.zeros(n, dtype=torch.bool),
-        torch.full((n,), 0.1),
-    )
-    for index in sorted({capture.images[i].index for i in capture.split.train_images}):
-        missing = torch.nonzero(~points.coloured).squeeze(-1)
-        points.colour[missing], points.coloured[missing] = colours_at(capture, index, xyz[missing])
-    return points.select(points.coloured)
+    return path[torch.randint(len(path), (n,), generator=generator)] + distance[:, None] * unit_directions(angles)
+
+
+# ---- the sky
+
+
+def sky_sums(
+    picture: Picture,
+    height: int,  # rows of the panorama; twice as many columns
+) -> Tensor:  # [4, 2 height^2] int64 of each place: red, green and blue added up, and how many pixels
+    """By their directions. Whole numbers, so that the order in which they are added says nothing."""
+    camera, stride = picture.camera, _stride(picture, height)
+    half = torch.tensor(0.5, dtype=torch.float64)
+    T_start, T_end = (T @ camera.T_rig_cam for T in (picture.frame.T_world_rig_start, picture.frame.T_world_rig_end))
+    rotation = quat_to_matrix(interpolate_between(T_start, T_end, half)[0].float()).to(picture.image.device)
+    directions = pixel_directions(camera, device=picture.image.device)[stride // 2 :: stride, stride // 2 :: stride]
+    azimuth, elevation = azimuth_elevation(directions.flatten(0, 1) @ rotation.T).unbind(-1)
+    column = ((0.5 - azimuth / (2 * math.pi)) * 2 * height).long().clamp(0, 2 * height - 1)
+    row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)
+    place = row * 2 * height + column
+    sums = torch.zeros(4, 2 * height * height, dtype=torch.int64, device=place.device)
+    colours = picture.image[stride // 2 :: stride, stride // 2 :: stride].flatten(0, 1).long().unbind(-1)
+    for total, values in zip(sums, (*colours, torch.ones_like(place)), strict=True):
+        total.index_add_(0, place, values)
+    return sums
+
+
+def _stride(picture: Picture, height: int) -> int:
+    """Such that a place of the panorama still gets several pixels a row."""
+    pixels = math.pi / height * min(picture.camera.fx, picture.camera.fy)
+    return max(1, min(int(pixels / PIXELS_A_CELL), picture.camera.width, picture.camera.height))
 
 
 def panorama(
-    capture: Capture,
-    height: int,  # rows; twice as many columns
-) -> Tensor:  # [3, height, 2 height] logits, laid out as in `scene.sky`
-    """Mean colour of the training images by direction: what stands before the sky is there too, and fades as it is modelled."""
-    total, count = torch.zeros(2 * height * height, 3), torch.zeros(2 * height * height)
-    assert capture.split is not None
-    frames = [capture.images[i] for i in capture.split.train_images]
-    for place, colour in in_threads(partial(_by_direction, capture, height), frames):
-        total.index_add_(0, place, colour)
-        count += torch.bincount(place, minlength=len(count))
-    seen = count > 0
-    mean = total.sum(0) / count.sum() if bool(seen.any()) else torch.full((3,), 0.5)
-    colour = torch.where(seen[:, None], total / count.clamp(min=1)[:, None], mean)
-    return torch.logit(colour, eps=0.02).T.reshape(3, height, 2 * height)
-
-
-def _by_direction(
-    capture: Capture,
+    sums: Tensor,  # [4, 2 height^2], of all images
     height: int,
-    frame: ImageFrame,
-) -> tuple[Tensor, Tensor]:  # of each pixel the place in the panorama [P], the colour [P, 3] 0 to 1
-    camera, width = capture.camera(frame.sensor), 2 * height
-    half = torch.tensor(0.5, dtype=torch.float64)
-    T_start, T_end = (T @ camera.T_rig_cam for T in (frame.T_world_rig_start, frame.T_world_rig_end))
-    q, _ = interpolate_between(T_start, T_end, half)
-    directions = pixel_directions(camera).flatten(0, 1) @ quat_to_matrix(q.float()).T
-    azimuth, elevation = azimuth_elevation(directions).unbind(-1)
-    column = ((0.5 - azimuth / (2 * math.pi)) * width).long().clamp(0, width - 1)
-    row = ((0.5 - elevation / math.pi) * height).long().clamp(0, height - 1)
-    return row * width + column, frame.load().flatten(0, 1).float() / 255
+) -> Tensor:  # [3, height, 2 height] logits, laid out as in `scene.sky`
+    """Mean colour of the images by direction: what stands before the sky is there too, and fades as it is modelled."""
+    total, count = sums[:3].double() / 255, sums[3]
+    mean = torch.where(count.sum() > 0, total.sum(1) / count.sum().clamp(min=1), 0.5)
+    colour = torch.where(count > 0, total / count.clamp(min=1), mean[:, None])
+    return torch.logit(colour.float(), eps=0.02).reshape(3, height, 2 * height)

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points of all training sweeps: de-skewed, coloured from the images of their moment, actors' points in their box frames."""
+"""Points of sweeps: de-skewed, coloured from the images of their moment, actors' points in their box frames."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from nurec_lite.base.pool import in_threads
-from nurec_lite.capture.deskew import project_world_points, world_points
-from nurec_lite.capture.types import Capture, SweepFrame
+from nurec_lite.capture.deskew import project_world_points
+from nurec_lite.capture.types import ImageFrame
+from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
-from nurec_lite.geometry.tracks import Tracks, interpolate
+from nurec_lite.geometry.tracks import Tracks, interpolate, poses_of
 
 BOX_MARGIN = 1.1  # a box is enlarged by this factor to catch all points of its object
 SPEEDING = 2.0  # within a sweep an object may be so much faster than in its middle
@@ -41,50 +40,62 @@ class Points:
         return Points(*(getattr(self, f)[index] for f in self.__dataclass_fields__))
 
     @staticmethod
-    def empty() -> "Points":
-        none = torch.zeros(0)
+    def empty(device: torch.device | str) -> "Points":
+        none = torch.zeros(0, device=device)
         return Points(none.double().view(0, 3), none.long(), none.view(0, 3), none.bool(), none)
 
     @staticmethod
-    def cat(parts: list["Points"]) -> "Points":
+    def cat(parts: Sequence["Points"]) -> "Points":
         return Points(*(torch.cat([getattr(p, f) for p in parts]) for f in Points.__dataclass_fields__))
 
 
-def lidar_points(capture: Capture) -> Points:
-    """All points of all training sweeps."""
-    assert capture.split is not None
-    frames = [capture.sweeps[i] for i in capture.split.train_sweeps]
-    return Points.cat([Points.empty(), *in_threads(partial(_sweep_points, capture), frames)])
+@dataclass(frozen=True)
+class Picture:
+    """An image that was decoded, and what took it."""
+
+    camera: Camera
+    frame: ImageFrame
+    image: Tensor  # [H, W, 3] uint8, on the device of the points that it colours
 
 
-def _sweep_points(capture: Capture, frame: SweepFrame) -> Points:
-    sweep = frame.load()
-    sweep = sweep.select(sweep.returned)
-    world = world_points(frame, sweep, capture.lidar(frame.sensor))
-    colour, coloured = colours_at(capture, frame.index, world)
-    node, xyz = assign_to_actors(capture.tracks, sweep, world)
-    return Points(xyz, node, colour, coloured, sweep.intensities)
-
-
-def colours_at(
-    capture: Capture,
-    index: int,  # of the moment
-    world: Tensor,  # [n, 3] metres
+def colours_in(
+    pictures: Sequence[Picture],  # of one moment
+    world: Tensor,  # [n, 3] metres, at that moment
 ) -> tuple[Tensor, Tensor]:  # colour [n, 3] 0 to 1, whether any image saw the point [n]
-    """Mean over the training images of that moment in which the points lie; nothing is known of occlusion."""
-    total, count = torch.zeros(len(world), 3), torch.zeros(len(world))
-    assert capture.split is not None
-    for frame in (capture.images[i] for i in capture.split.train_images):
-        if frame.index != index:
-            continue
-        camera = capture.camera(frame.sensor)
-        pixels, depth = project_world_points(camera, frame, world)
-        u, v = torch.floor(pixels).long().unbind(-1)
-        seen = torch.nonzero((depth > 0.1) & (u >= 0) & (v >= 0) & (u < camera.width) & (v < camera.height)).squeeze(-1)
-        total[seen] += frame.load()[v[seen], u[seen]].float() / 255
-        count[seen] += 1
+    """Mean over the images in which the points lie; nothing is known of occlusion."""
+    total = torch.zeros(len(world), 3, device=world.device)
+    count = torch.zeros(len(world), device=world.device)
+    for picture in pictures:
+        some = _may_be_seen(picture, world)
+        colour, seen = _pixel_of(picture, world if some is None else world[some])
+        if some is None:
+            total, count = total + colour, count + seen
+        else:
+            total.index_add_(0, some, colour)
+            count.index_add_(0, some, seen.float())
     coloured = count > 0
-    return torch.where(coloured[:, None], total / count.clamp(min=1)[:, None], torch.tensor(0.5)), coloured
+    return torch.where(coloured[:, None], total / count.clamp(min=1)[:, None], 0.5), coloured
+
+
+def _may_be_seen(picture: Picture, world: Tensor) -> Tensor | None:
+    """Numbers of points; None: all. Under a rolling shutter, where a point costs several rounds: those that lie within half an image of
+    it in the middle of the readout."""
+    camera = picture.camera
+    if camera.shutter == "global":
+        return None
+    pixels, depth = project_world_points(replace(camera, shutter="global"), picture.frame, world)
+    u, v = pixels[:, 0] / camera.width, pixels[:, 1] / camera.height
+    return torch.nonzero((depth > 0) & ((u - 0.5).abs() < 1) & ((v - 0.5).abs() < 1)).squeeze(-1)
+
+
+def _pixel_of(picture: Picture, world: Tensor) -> tuple[Tensor, Tensor]:
+    """Colour [n, 3] 0 to 1, black where the image does not see the point; whether it does [n]."""
+    camera = picture.camera
+    pixels, depth = project_world_points(camera, picture.frame, world)
+    u, v = torch.floor(pixels).long().unbind(-1)
+    seen = (depth > 0.1) & (u >= 0) & (v >= 0) & (u < camera.width) & (v < camera.height)
+    place = torch.where(seen, v * camera.width + u, 0)  # a mask waits for nothing, a list of who is seen would
+    return torch.where(seen[:, None], picture.image.view(-1, 3)[place].float() / 255, 0), seen
 
 
 def assign_to_actors(
@@ -92,38 +103,27 @@ def assign_to_actors(
     sweep: Sweep,  # R rays that returned
     world: Tensor,  # [R, 3] metres
 ) -> tuple[Tensor, Tensor]:  # node [R], position in the node's frame [R, 3]
-    """A point belongs to the box that holds it at the point's own time."""
-    node, xyz = torch.zeros(len(world), dtype=torch.int64), world.clone()
+    """A point belongs to the box that holds it at the point's own time; to the last one of several."""
+    node = torch.zeros(len(world), dtype=torch.int64, device=world.device)
     if len(tracks) == 0 or len(world) == 0:
-        return node, xyz
-    for k, near in _near(tracks, sweep.times, world):
-        local = _in_box_frame(one_track(tracks, k), sweep.times[near], world[near])
-        half = 0.5 * tracks.sizes[k]
-        inside = (local.abs() <= BOX_MARGIN * half).all(-1) & (local[:, 2] > GROUND_METRES - half[2])
-        node[near[inside]], xyz[near[inside]] = k + 1, local[inside]
-    return node, xyz
+        return node, world
+    track, near = _near(tracks, sweep.times, world)
+    q, t = poses_of(tracks, track, sweep.times[near])
+    local, half = quat_rotate(quat_conjugate(q), world[near] - t), 0.5 * tracks.sizes[track]
+    inside = (local.abs() <= BOX_MARGIN * half).all(-1) & (local[:, 2] > GROUND_METRES - half[:, 2])
+    owner = torch.where(inside, track + 1, 0)
+    node = node.scatter_reduce(0, near, owner, "amax")
+    won = torch.nonzero(inside & (node[near] == owner)).squeeze(-1)
+    return node, world.index_copy(0, near[won], local[won])
 
 
-def _near(tracks: Tracks, times: Tensor, world: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """Tracks that are there in the middle of the times, each with the numbers of the points that may be in its box."""
+def _near(tracks: Tracks, times: Tensor, world: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of a track that is there in the middle of the times, and of a point that may be in its box."""
     mean = times.mean()
     middle = interpolate(tracks, mean[None])
+    moved = SPEEDING * middle.velocities[0].norm(dim=-1) * (times - mean).abs().max()
+    radius = 0.5 * BOX_MARGIN * tracks.sizes.norm(dim=-1) + moved + 2  # metres
     there = torch.nonzero(middle.valid[0]).squeeze(-1)
-    moved = SPEEDING * middle.velocities[0, there].norm(dim=-1) * (times - mean).abs().max()
-    radius = 0.5 * BOX_MARGIN * tracks.sizes[there].norm(dim=-1) + moved + 2  # metres
-    close = torch.cdist(middle.translations[0, there], world) < radius[:, None]
-    for k, row in zip(there.tolist(), close, strict=True):
-        yield k, torch.nonzero(row).squeeze(-1)
-
-
-def one_track(tracks: Tracks, k: int) -> Tracks:
-    rows = slice(tracks.offsets[k], tracks.offsets[k + 1])
-    return Tracks(
-        tracks.ids[k : k + 1], tracks.classes[k : k + 1], tracks.sizes[k : k + 1], (0, rows.stop - rows.start),
-        tracks.times[rows], tracks.translations[rows], tracks.quaternions[rows], tracks.margin,
-    )  # fmt: skip
-
-
-def _in_box_frame(track: Tracks, times: Tensor, world: Tensor) -> Tensor:
-    poses = interpolate(track, times)
-    return quat_rotate(quat_conjugate(poses.quaternions[:, 0]), world - poses.translations[:, 0])
+    close = torch.cdist(middle.translations[0, there], world) < radius[there, None]
+    track, near = torch.nonzero(close, as_tuple=True)
+    return there[track], near

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adam over the scene's parameters, its schedules, and the surgery that density control needs."""
 
+from inspect import unwrap
+
 import torch
 from torch import Tensor
 
@@ -9,13 +11,24 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.training.density import Relocation
 
 
+class Adam(torch.optim.Adam):
+    """torch's, without what surrounds its methods for torch's compiler: this imports the compiler, 800 modules and a second or more, and
+    tells it not to look, for steps that nobody compiles."""
+
+    add_param_group = unwrap(torch.optim.Adam.add_param_group)
+    zero_grad = unwrap(torch.optim.Adam.zero_grad)
+    state_dict = unwrap(torch.optim.Adam.state_dict)
+    load_state_dict = unwrap(torch.optim.Adam.load_state_dict)
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))
+
+
 def make_optimizer(scene: Scene, lr: LearningRates) -> torch.optim.Adam:
     """One group a parameter, by its name; epsilon 1e-15 as in 3DGS (Kerbl et al. 2023)."""
     groups = [
         {"params": [p.requires_grad_()], "name": name, "lr": getattr(lr, name)}
         for name, p in scene.parameters().items()
     ]
-    return torch.optim.Adam(groups, eps=1e-15, fused=True)
+    return Adam(groups, eps=1e-15, fused=True)
 
 
 def means_rate(lr: LearningRates, progress: float) -> float:

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_config
 
-from nurec_lite.base.pool import Begun, in_threads
+from nurec_lite.base.pool import Begun, in_parallel, in_threads
 from nurec_lite.scene.init import make_scene
 
 
@@ -46,6 +46,15 @@ def test_each_works_with_one_thread_and_all_come_back(threads: int) -> None:
     thread.start()
     thread.join()
     assert later == [threads]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_gpu_gets_its_work_from_the_caller_s_thread(threads: int, device: str) -> None:
+    def name(n: int) -> str:
+        return threading.current_thread().name
+
+    here = set(in_parallel(name, range(6), torch.device(device))) == {threading.current_thread().name}
+    assert here == (device == "cuda")
 
 
 def test_no_more_is_held_than_twice_the_threads(threads: int) -> None:

@@ -13,7 +13,6 @@ import pytest
 import torch
 from shell import Train
 
-import nurec_lite.train
 from nurec_lite.base import files
 from nurec_lite.evaluation import measure
 from nurec_lite.training import loop
@@ -99,7 +98,7 @@ def test_no_memory_to_measure_costs_no_checkpoint(
     def evaluate(*args: Any, **keys: Any) -> Any:
         raise NO_GPU_MEMORY
 
-    monkeypatch.setattr(nurec_lite.train, "evaluate", evaluate)
+    monkeypatch.setattr(measure, "evaluate", evaluate)
     ended = train(f"out={tmp_path / 'out'}", "train.steps=2", "train.evaluate=true")
     assert ended.code == 2
     assert ended.error == (

@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 
 from nurec_lite.geometry import se3
-from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate, poses_of
 
 F64 = torch.float64
 
@@ -173,6 +173,18 @@ def outputs(tracks: Tracks, times: Tensor, t: Tensor, q: Tensor) -> tuple[Tensor
 def check_gradients(tracks: Tracks, times: Tensor) -> bool:
     keyframes = (tracks.translations.clone().requires_grad_(), tracks.quaternions.clone().requires_grad_())
     return gradcheck(lambda t, q: outputs(tracks, times, t, q), keyframes)
+
+
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=4), seed=st.integers(0, 1000))
+def test_poses_of_one_track_at_each_time_are_those_of_all(lengths: list[int], seed: int) -> None:
+    torch.manual_seed(seed)
+    tracks = make_tracks(*lengths)
+    times = torch.cat([5 * torch.rand(7, dtype=F64) - 0.5, tracks.times])  # also at keyframes
+    track = torch.randint(len(lengths), (len(times),))
+    poses, (quaternions, translations) = interpolate(tracks, times), poses_of(tracks, track, times)
+    own = torch.arange(len(times)), track
+    assert torch.equal(translations, poses.translations[own])
+    torch.testing.assert_close(quaternions, poses.quaternions[own], rtol=0, atol=1e-12)
 
 
 def test_gradient_in_the_keyframes() -> None:

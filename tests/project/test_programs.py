@@ -11,7 +11,7 @@ import pytest
 from nurec_lite.base.paths import PACKAGE
 
 ROOT = PACKAGE.parent
-CHILDREN = {"ladder_child.py", "faults_child.py", "diagnose_child.py"}  # that another program starts
+CHILDREN = {"ladder_child.py", "faults_child.py", "diagnose_child.py", "start_child.py"}  # that another program starts
 FILES = [path for folder in ("scripts", "benchmarks") for path in sorted((ROOT / folder).rglob("*.py"))]
 PROGRAMS = [
     str(path.relative_to(ROOT)) for path in FILES if "__main__" in path.read_text() and path.name not in CHILDREN

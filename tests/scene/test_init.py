@@ -20,10 +20,11 @@ from nurec_lite.geometry.harmonics import DEGREE_0
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.geometry.tracks import Tracks, interpolate
-from nurec_lite.scene.beyond import far_points, panorama, raised_points
+from nurec_lite.scene.beyond import far_positions, panorama
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
-from nurec_lite.scene.init import Voxels, make_scene
-from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, assign_to_actors, lidar_points
+from nurec_lite.scene.init import make_scene
+from nurec_lite.scene.moments import Asked, Seen, seen
+from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, assign_to_actors
 from nurec_lite.scene.sky import sample_sky
 from nurec_lite.splat.views import camera_view
 from nurec_lite.training.baseline import reference_stages
@@ -40,9 +41,18 @@ def dense() -> Capture:
     return tiny_capture(DENSE)
 
 
+def all_seen(capture: Capture, far: Tensor | None = None, sky_height: int = 8) -> Seen:
+    """And nothing beyond, if no points are given."""
+    return seen(Asked(capture, torch.zeros(0, 3, dtype=torch.float64) if far is None else far, sky_height))
+
+
+def sky_of(capture: Capture, height: int) -> Tensor:
+    return panorama(all_seen(capture, sky_height=height).sky, height)
+
+
 @lru_cache(maxsize=1)
 def dense_points() -> Points:
-    return lidar_points(dense())
+    return all_seen(dense()).measured
 
 
 def measured_only(points: int, actor_points: int = EVERYTHING) -> ModelConfig:
@@ -139,19 +149,6 @@ def test_a_fast_actor_keeps_its_points_from_the_first_ray_to_the_last(metres_per
     torch.testing.assert_close(local, ahead.expand(len(times), 3), atol=1e-9, rtol=0)
 
 
-def test_voxels_keep_apart_what_lies_in_different_cubes_or_levels() -> None:
-    generator = torch.Generator().manual_seed(0)
-    xyz = 4 * torch.randn(500, 3, generator=generator, dtype=torch.float64) - 1
-    level = torch.randint(0, 3, (500,), generator=generator).float()
-    voxels = Voxels(xyz, level)
-    for size in (0.3, 1.0, 2.5):
-        cells = torch.cat([level[:, None].double(), (xyz / (size * 2 ** level[:, None].double())).floor()], dim=-1)
-        expected = cells.unique(dim=0, return_inverse=True)[1]
-        found = voxels.key(size).unique(return_inverse=True)[1]
-        assert torch.equal(found[:, None] == found, expected[:, None] == expected)
-        assert 20 < int(expected.max()) < 499  # some share a cube
-
-
 def test_no_background_point_is_left_inside_a_box() -> None:
     points, tracks = dense_points(), dense().tracks
     parked = [k for k in range(len(tracks)) if k >= DENSE.moving_cars]
@@ -170,7 +167,7 @@ def test_colours_are_those_of_the_pixels_at_that_moment() -> None:
     assert capture.split is not None and 2 in capture.split.train_images
     single = replace(capture, images=(frame,), sweeps=capture.sweeps[frame.index : frame.index + 1])
     single = replace(single, split=replace(capture.split, train_images=(0,), train_sweeps=(0,)))
-    points = lidar_points(single)
+    points = all_seen(single).measured
     world = points.xyz[points.node == BACKGROUND]
     pixels, z = project_world_points(capture.camera(frame.sensor), frame, world)
     u, v = torch.floor(pixels).long().unbind(-1)
@@ -182,7 +179,7 @@ def test_colours_are_those_of_the_pixels_at_that_moment() -> None:
 
 
 def test_raised_points_stand_above_what_the_lidar_hit() -> None:
-    raised, measured = raised_points(dense()), dense_points()
+    raised, measured = all_seen(dense()).raised, dense_points()
     assert len(raised) > 10 and raised.coloured.all() and (raised.node == BACKGROUND).all()
     nearest = torch.cdist(raised.xyz[:, :2], measured.xyz[measured.node == BACKGROUND][:, :2]).min(1)
     assert nearest.values.median() < 0.1  # upright above a return, but for returns on actors
@@ -191,7 +188,7 @@ def test_raised_points_stand_above_what_the_lidar_hit() -> None:
 
 def test_far_points_are_seen_by_an_image_and_as_far_as_told() -> None:
     path = torch.zeros(1, 3, dtype=torch.float64)
-    far = far_points(dense(), path, 2000, 150.0, seed=0)
+    far = all_seen(dense(), far_positions(path, 2000, 150.0, seed=0)).far
     distance = far.xyz.norm(dim=-1)
     assert 100 < len(far) < 2000 and far.coloured.all()
     assert distance.min() >= 15 - 1e-6 and distance.max() <= 150 + 1e-6 and (distance > 75).any()
@@ -342,7 +339,7 @@ def sky_at(sky: Tensor, capture: Capture, image: int) -> Tensor:  # [H, W, 3] wh
 
 def test_the_panorama_of_one_colour_has_that_colour_everywhere() -> None:
     colour = torch.tensor([200, 50, 120], dtype=torch.uint8)
-    sky = panorama(painted(tiny_capture(), colour.expand(24, 40, 3)), 16)
+    sky = sky_of(painted(tiny_capture(), colour.expand(24, 40, 3)), 16)
     assert sky.shape == (3, 16, 32)
     torch.testing.assert_close(torch.sigmoid(sky), (colour.float() / 255)[:, None, None].expand(3, 16, 32))
 
@@ -351,7 +348,7 @@ def test_the_panorama_has_the_images_colours_in_their_directions() -> None:
     image = torch.zeros(24, 40, 3, dtype=torch.uint8)
     image[:12, :, 0], image[12:, :, 1], image[:, 20:, 2] = 200, 150, 250  # every quarter has its own colour
     capture = painted(tiny_capture(), image)
-    behind = sky_at(panorama(capture, 64), capture, 0)
+    behind = sky_at(sky_of(capture, 64), capture, 0)
     truth = (image.float() / 255).clamp(0.02, 0.98)
     inner = torch.zeros(24, 40, dtype=torch.bool)
     for rows in (slice(2, 9), slice(15, 22)):

@@ -12,7 +12,7 @@ from nurec_lite.config import LearningRates
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.optim import make_optimizer, means_rate, set_rates
+from nurec_lite.training.optim import Adam, make_optimizer, means_rate, set_rates
 
 LR = LearningRates(sky=0.05, decay=0.2, means=2e-3, means_decay=0.01)
 
@@ -78,6 +78,27 @@ def test_two_steps_by_hand() -> None:
     optimizer.step()  # m = 0.08, v = 0.004996: m / 0.19 = 0.421053, sqrt(v / 0.001999) = 1.580900
     rate = 0.05 * math.sqrt(0.2)
     torch.testing.assert_close(sky.detach(), start - 0.05 - rate * 0.421053 / 1.580900, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize("failed", [None, 0.0, 1.0])
+def test_it_is_torch_s_adam(failed: float | None) -> None:
+    values, gradients = torch.randn(33, 3), torch.randn(4, 33, 3)
+    found = []
+    for kind in (torch.optim.Adam, Adam):
+        p = values.clone().requires_grad_()
+        optimizer = kind([{"params": [p], "name": "p", "lr": 0.1}], eps=1e-15, fused=True)
+        for gradient in gradients:
+            p.grad = gradient.clone()
+            if failed is not None:
+                optimizer.found_inf = torch.tensor(failed)
+            optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        assert p.grad is None
+        found.append((p, optimizer.state_dict()))
+    (p, state), (own, own_state) = found
+    assert torch.equal(own, p) and torch.equal(own, values) == (failed == 1.0) and own.requires_grad
+    assert own_state["param_groups"] == state["param_groups"]
+    assert all(torch.equal(own_state["state"][0][name], value) for name, value in state["state"][0].items())
 
 
 def test_a_parameter_without_a_gradient_stays() -> None:

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sensors saw at each moment, on the device: every training frame is decoded once for all that a scene is made from."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.deskew import world_points
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.beyond import raised_positions, sky_sums
+from nurec_lite.scene.gaussians import BACKGROUND
+from nurec_lite.scene.points import Picture, Points, assign_to_actors, colours_in
+
+GUESSED_INTENSITY = 0.1  # of what the lidar has not seen
+Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
+Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]  # [H, W, 3] uint8 each, and rays
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is looked for in all moments."""
+
+    capture: Capture
+    far: Tensor  # [f, 3] metres, world, float64: points that may be seen; on the device, where everything is done
+    sky_height: int  # rows of the panorama
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What was seen then."""
+
+    measured: Points  # where rays returned, in the frames of their nodes
+    raised: Points  # above those, where an image sees them
+    far_colour: Tensor  # [f, 3] of the points asked for
+    far_seen: Tensor  # [f] bool
+    sky: Tensor  # [4, 2 height^2] int64, as `sky_sums` has it
+
+
+def _decoded(frames: Frames) -> Decoded:
+    images, sweeps = frames
+    return [(frame, frame.load()) for frame in images], [(frame, frame.load()) for frame in sweeps]
+
+
+def _look(asked: Asked, tracks: Tracks, decoded: Decoded) -> Moment:
+    capture, device = asked.capture, asked.far.device
+    pictures = [Picture(capture.camera(f.sensor), f, image.to(device)) for f, image in decoded[0]]
+    sweeps = [(f, _returns(sweep.to(device)), capture.lidar(f.sensor)) for f, sweep in decoded[1]]
+    world = [world_points(*sweep) for sweep in sweeps]
+    raised = [raised_positions(*sweep) for sweep in sweeps]
+    parts = [*world, *raised, asked.far]
+    values = colours_in(pictures, torch.cat(parts))  # of all at once: an image's pose takes as long as its points
+    colours, sights = (value.split([len(part) for part in parts]) for value in values)
+    measured = [Points.empty(device)]
+    for (_, sweep, _), xyz, colour, coloured in zip(sweeps, world, colours, sights, strict=False):
+        node, local = assign_to_actors(tracks, sweep, xyz)
+        measured.append(Points(local, node, colour, coloured, sweep.intensities))
+    n = len(sweeps)
+    guessed = [_guessed(*shown) for shown in zip(raised, colours[n:], sights[n:], strict=False)]
+    above = Points.cat([Points.empty(device), *(p.select(p.coloured) for p in guessed)])
+    sky = torch.zeros(4, 2 * asked.sky_height**2, dtype=torch.int64, device=device)
+    for picture in pictures:
+        sky += sky_sums(picture, asked.sky_height)
+    return Moment(Points.cat(measured), above, colours[-1], sights[-1], sky)
+
+
+def _returns(sweep: Sweep) -> Sweep:
+    return sweep.select(torch.nonzero(sweep.returned).squeeze(-1))
+
+
+def _guessed(xyz: Tensor, colour: Tensor, coloured: Tensor) -> Points:
+    node = torch.full((len(xyz),), BACKGROUND, device=xyz.device)
+    return Points(xyz, node, colour, coloured, torch.full_like(colour[:, 0], GUESSED_INTENSITY))
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The same of all moments."""
+
+    measured: Points
+    raised: Points
+    far: Points  # those of the points asked for that an image saw, with the colour that the first one gives
+    sky: Tensor  # [4, 2 height^2]
+
+
+def seen(asked: Asked) -> Seen:
+    """Frame by frame what is there to be seen."""
+    device = asked.far.device
+    measured, raised = [Points.empty(device)], [Points.empty(device)]
+    far = _guessed(asked.far, torch.zeros_like(asked.far, dtype=torch.float32), torch.zeros_like(asked.far[:, 0]) > 0)
+    sky = torch.zeros(4, 2 * asked.sky_height**2, dtype=torch.int64, device=device)
+    for moment in _one_by_one(asked):
+        measured.append(moment.measured)
+        raised.append(moment.raised)
+        colour = torch.where(far.coloured[:, None], far.colour, moment.far_colour)
+        far = replace(far, colour=colour, coloured=far.coloured | moment.far_seen)
+        sky += moment.sky
+    return Seen(Points.cat(measured), Points.cat(raised), far.select(far.coloured), sky)
+
+
+def _one_by_one(asked: Asked) -> Iterator[Moment]:
+    """Threads decode the frames of a moment while those before it are worked on; on a CPU they do this, too."""
+    frames, device = _moments(asked.capture), asked.far.device
+    look = partial(_look, asked, asked.capture.tracks.to(device, torch.float64))
+    if device.type == "cpu":
+        return in_threads(lambda moment: look(_decoded(moment)), frames)
+    return map(look, in_threads(_decoded, frames))
+
+
+def _moments(capture: Capture) -> list[Frames]:
+    """Their training frames, in the order of their numbers."""
+    split = capture.split
+    assert split is not None
+    images: dict[int, list[ImageFrame]] = {}
+    sweeps: dict[int, list[SweepFrame]] = {}
+    for image in (capture.images[i] for i in split.train_images):
+        images.setdefault(image.index, []).append(image)
+    for sweep in (capture.sweeps[i] for i in split.train_sweeps):
+        sweeps.setdefault(sweep.index, []).append(sweep)
+    return [(images.get(n, []), sweeps.get(n, [])) for n in sorted(images.keys() | sweeps.keys())]
