@@ -13,6 +13,7 @@ from nurec_lite.config import DataConfig
 GROUPS = {
     "data": "",
     "size": "+",
+    "recipe": "+",
     "opt": "+",
     "sweep": "+",
 }  # folders of conf/, and what stands before such an argument

@@ -199,20 +199,21 @@ def test_ranges_are_timed_without_a_graph(caplog: pytest.LogCaptureFixture) -> N
 # ---- on a GPU
 
 
-def gpu_state(rays: int = 128, every: int = 4) -> TrainState:
+def gpu_state(rays: int = 128, every: int = 4, calibrate: bool = False) -> TrainState:
     config = tiny_config(device="cuda")
+    config = replace(config, model=replace(config.model, calibrate=calibrate))
     config = replace(config, density=replace(config.density, every=every))
     config = replace(config, train=replace(config.train, lidar_rays=rays))
     return make_state(config, tiny_capture(), torch.device("cuda"))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rays", [128, 0, 10**6])
-def test_replays_are_the_steps_without_it(rays: int) -> None:
+@pytest.mark.parametrize(("rays", "calibrate"), [(128, False), (128, True), (0, False), (10**6, False)])
+def test_replays_are_the_steps_without_it(rays: int, calibrate: bool) -> None:
     """Sums of gradients by atomics come in any order: a step of Adam makes of a gradient near zero a difference of up to its rate. So most
     values are compared closely, all by the losses."""
     device, names = torch.device("cuda"), ("resident", "warp_cull", "tile_cull", "balanced_tiles")
-    plain, graphed = gpu_state(rays, every=1000), gpu_state(rays, every=1000)
+    plain, graphed = (gpu_state(rays, 1000, calibrate) for _ in range(2))
     stages, without = stages_of(*names, "cuda_graph", device=device), stages_of(*names, device=device)
     try:
         steps(without, plain, 16)
