@@ -14,12 +14,11 @@ namespace {
 struct Slopes {  // dL/d(output) of one ray, and what lies behind
     float features[MAX_FEATURES], distance, behind;
     float T = 1;
-    Target<float> target = NO_TARGET;
 };
 
 __device__ Slopes load_slopes(Staged const& p, RenderOutputs const& out, Summed const& d, int64_t i) {
     Slopes s = {};
-    s.T = 1, s.target = load_target(p, i);
+    s.T = 1;
     if (i < 0) return s;
     s.distance = d.d_distance[i];
     s.behind = out.transmittance[i] * d.d_transmittance[i] + out.distance[i] * s.distance;
@@ -52,19 +51,22 @@ struct RaySums {
     Vec3<float> d = {0, 0, 0}, r = {0, 0, 0};
 };
 
-// One Gaussian against the warp's rays. FEATURES and MOVING follow from the sensor.
+// One Gaussian against the warp's rays. FEATURES and MOVING follow from the sensor. The target is read where it counts,
+// not kept: a few registers less.
 template <int FEATURES, bool MOVING, bool RAYS>
-__device__ void gradient_of(Row const& g, Ray<float> const& ray, Slopes& s, bool& open, Row* sums, RaySums& ray_sums) {
+__device__ void gradient_of(Staged const& p, int64_t i, Row const& g, Ray<float> const& ray, Slopes& s, bool& open,
+                            Row* sums, RaySums& ray_sums) {
     Response<float> const at = respond<MOVING>(g.frame, g.opacity, ray);
     float const before = s.T;
     float const w = blend_weight(at.alpha, at.t, s.T, open);
     if (!__any_sync(~0u, w > 0)) return;
     Row d = {};
     if (w > 0) {
-        float slope = missed(at.t, s.target) * s.distance;
+        Target<float> const target = load_target(p, i);
+        float slope = missed(at.t, target) * s.distance;
         for (int c = 0; c < FEATURES; ++c) slope += g.features[c] * s.features[c];
         float const d_alpha = blend_backward(at.alpha, w, before, slope, s.behind);
-        float const d_t = missed_backward(at.t, s.target, w * s.distance);
+        float const d_t = missed_backward(at.t, target, w * s.distance);
         ResponseGrad<float> const r = respond_backward(g.frame, g.opacity, at, d_alpha, d_t);
         d.frame.M = {r.e.x * ray.d, r.e.y * ray.d, r.e.z * ray.d};
         d.frame.g = r.g;
@@ -106,11 +108,11 @@ __global__ void __launch_bounds__(TILE_RAYS) renderBackward(Staged p, RenderOutp
             Row* const sums = d.rows + members[k];
             if (p.n_features == 3) {  // a camera
                 if (p.moving)
-                    gradient_of<3, true, RAYS>(batch[k], ray, s, open, sums, ray_sums);
+                    gradient_of<3, true, RAYS>(p, i, batch[k], ray, s, open, sums, ray_sums);
                 else
-                    gradient_of<3, false, RAYS>(batch[k], ray, s, open, sums, ray_sums);
+                    gradient_of<3, false, RAYS>(p, i, batch[k], ray, s, open, sums, ray_sums);
             } else {
-                gradient_of<2, true, RAYS>(batch[k], ray, s, open, sums, ray_sums);
+                gradient_of<2, true, RAYS>(p, i, batch[k], ray, s, open, sums, ray_sums);
             }
         }
     }

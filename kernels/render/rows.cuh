@@ -87,7 +87,8 @@ __device__ inline Ray<float> load_ray(RenderParams const& p, int64_t i) {
 
 __device__ inline Target<float> load_target(RenderParams const& p, int64_t i) {
     if (i < 0 || !p.targets) return NO_TARGET;
-    return {p.targets[2 * i], p.targets[2 * i + 1]};
+    float2 const both = reinterpret_cast<float2 const*>(p.targets)[i];
+    return {both.x, both.y};
 }
 
 // Copies 80 bytes as five vectors of 16.

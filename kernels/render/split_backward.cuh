@@ -39,15 +39,15 @@ struct OneRay {
     Target<float> target;
 };
 
-// A camera's rays have no targets.
+// dL/dw and dL/dt of what a ray adds up of distances; `d` is dL/d(the sum). A camera's rays have no targets.
 template <class N>
-__device__ float distance_slope(OneRay<N> const& one, float t) {
-    return (N::FEATURES == 2 ? missed(t, one.target) : t) * one.distance;
+__device__ float distance_slope(float d, Target<float> target, float t) {
+    return N::DISTANCE ? d * (N::FEATURES == 2 ? missed(t, target) : t) : 0.f;
 }
 
 template <class N>
-__device__ float distance_backward(OneRay<N> const& one, float t, float w) {
-    return N::FEATURES == 2 ? missed_backward(t, one.target, w * one.distance) : w * one.distance;
+__device__ float distance_backward(float d, Target<float> target, float t, float w) {
+    return !N::DISTANCE ? 0.f : N::FEATURES == 2 ? missed_backward(t, target, w * d) : w * d;
 }
 
 // The n-th ray of a tile, neighbours in the image for the lanes of a warp; -1: none.
@@ -101,14 +101,14 @@ __device__ void stage(Row const* rows, int64_t const* list, int n, Batch<L>& bat
 template <class N>
 __device__ void add_gradient(Row const& g, Response<float> const& at, float w, float before, OneRay<N>& one,
                              MomentRow& sum) {
-    float slope = N::DISTANCE ? distance_slope(one, at.t) : 0.f;
+    float slope = distance_slope<N>(one.distance, one.target, at.t);
 #pragma unroll
     for (int c = 0; c < N::FEATURES; ++c) {
         slope += g.features[c] * one.features[c];
         sum.features[c] += w * one.features[c];
     }
     float const d_alpha = blend_backward(at.alpha, w, before, slope, one.behind);
-    float const d_t = N::DISTANCE ? distance_backward(one, at.t, w) : 0.f;
+    float const d_t = distance_backward<N>(one.distance, one.target, at.t, w);
     PassGrad<float> const a = pass_backward<N::DISTANCE>(g.frame, g.opacity, at, d_alpha, d_t);
     add_moments<N::MOVING, N::DISTANCE>(a, at.e, one.ray.dt, sum.moments);
     if (!N::RAYS) return;

@@ -34,6 +34,14 @@ struct alignas(16) Told {  // what a ray tells all Gaussians
     Target<float> target[N::FEATURES == 2];
 };
 
+// Read each time: in registers it would be two more than there are.
+template <class N>
+__device__ Target<float> target_of(Told<N> const& ray) {
+    if (N::FEATURES != 2) return NO_TARGET;
+    Target<float> const volatile& kept = ray.target[0];
+    return {kept.distance, kept.most};
+}
+
 template <class N>
 struct Batch {
     Row rows[MEMBERS];
@@ -74,7 +82,7 @@ __device__ void add_to_ray(Row const& g, Response<float> const& at, float d_alph
 
 // A ray meets a Gaussian. `one.T` is what passes since `start`.
 template <class N>
-__device__ Pair meet(Row const& g, Response<float> const& at, OneRay<N>& one, float start) {
+__device__ Pair meet(Row const& g, Response<float> const& at, Target<float> target, OneRay<N>& one, float start) {
     bool const seen = one.open & reaches(at.alpha, at.t);
     float const before = start * one.T, q = one.T * (1 - at.alpha);
     bool const kept = seen & (start * q >= T_MIN);
@@ -82,11 +90,11 @@ __device__ Pair meet(Row const& g, Response<float> const& at, OneRay<N>& one, fl
     if (!kept) return {0, 0};
     one.T = q;
     float const w = at.alpha * before;
-    float slope = N::DISTANCE ? distance_slope(one, at.t) : 0.f;
+    float slope = distance_slope<N>(one.distance, target, at.t);
 #pragma unroll
     for (int c = 0; c < N::FEATURES; ++c) slope += g.features[c] * one.features[c];
     float const d_alpha = blend_backward(at.alpha, w, before, slope, one.behind);
-    if (N::RAYS) add_to_ray<N>(g, at, d_alpha, distance_backward(one, at.t, w), one);
+    if (N::RAYS) add_to_ray<N>(g, at, d_alpha, distance_backward<N>(one.distance, target, at.t, w), one);
     return {w, g.opacity * at.falloff <= ALPHA_MAX ? d_alpha * at.falloff : 0.f};
 }
 
@@ -100,7 +108,7 @@ __device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float s, floa
         return respond_along<N::MOVING>(batch.rows[k].frame, batch.rows[k].opacity, one.ray.d, s);
     };
     auto const keep = [&](int k, Response<float> const& at) {
-        Pair const pair = meet<N>(batch.rows[k], at, one, start);
+        Pair const pair = meet<N>(batch.rows[k], at, target_of(batch.rays[lane]), one, start);
         batch.pairs[k][lane] = pair, met |= pair.weight != 0;
     };
     int k = 0;
@@ -122,9 +130,9 @@ __device__ void add_pair(Row const& g, Told<N> const& ray, Pair const& pair, Mom
     Vec3<float> const at = N::MOVING ? g.frame.g + ray.s * g.frame.drift : g.frame.g, e = g.frame.M * ray.d;
     float const inverse = 1 / larger(dot(e, e), 1e-30f);  // of a pair that is none, too
     Vec3<float> const p = inverse * cross(e, cross(at, e));  // at + t e, but as near as D2 says, however thin
-    float d_t = N::DISTANCE ? pair.weight * ray.distance : 0.f;
-    if (N::FEATURES == 2) d_t = missed_backward(-dot(at, e) * inverse, ray.target[0], d_t);
-    float const h = -g.frame.k * g.opacity * pair.opacity, c = d_t * inverse;
+    float const t = -dot(at, e) * inverse;
+    float const c = distance_backward<N>(ray.distance, target_of(ray), t, pair.weight) * inverse;
+    float const h = -g.frame.k * g.opacity * pair.opacity;
     PassGrad<float> const a = {p, N::DISTANCE ? h * p - c * e : h * p, -c * p, pair.opacity};
     add_moments<N::MOVING, N::DISTANCE>(a, e, ray.s, sum.moments);
 #pragma unroll

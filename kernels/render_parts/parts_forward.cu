@@ -97,14 +97,26 @@ __global__ void __launch_bounds__(32 * WARPS) partPasses(RenderParams p, Parts p
 }
 
 struct State {
-    Target<float> target;
     float start = 1, q = 1;  // T is start times q: so two parts meet at the same T, to the last bit
     float distance = 0, median = 0;
     float features[MAX_FEATURES] = {};
 };
 
+// Of the rays of a block, in shared memory and read where they count: in registers they would be two more than there
+// are. A camera's rays have none.
 template <int C>
-__device__ void blend_one(Row const& g, Met const& at, State& s, bool& open) {
+struct Targets {
+    float volatile distance[C == 2 ? 32 * WARPS : 1], most[C == 2 ? 32 * WARPS : 1];
+
+    __device__ void keep(Target<float> mine) {
+        distance[threadIdx.x] = mine.distance, most[threadIdx.x] = mine.most;
+    }
+
+    __device__ Target<float> mine() const { return {distance[threadIdx.x], most[threadIdx.x]}; }
+};
+
+template <int C>
+__device__ void blend_one(Row const& g, Met const& at, Targets<C> const& targets, State& s, bool& open) {
     bool const seen = open & reaches(at.alpha, at.t);
     float const before = s.start * s.q, q = s.q * (1 - at.alpha), after = s.start * q;
     bool const kept = seen & (after >= T_MIN);
@@ -113,7 +125,7 @@ __device__ void blend_one(Row const& g, Met const& at, State& s, bool& open) {
     s.q = kept ? q : s.q;
 #pragma unroll
     for (int c = 0; c < C; ++c) s.features[c] += weight * g.features[c];
-    s.distance += weight * (C == 2 ? missed(at.t, s.target) : at.t);  // a camera's rays have no targets
+    s.distance += weight * (C == 2 ? missed(at.t, targets.mine()) : at.t);
     s.median = kept & (before > 0.5f) & (after <= 0.5f) ? at.t : s.median;
 }
 
@@ -130,13 +142,14 @@ __global__ void __launch_bounds__(32 * WARPS) partForward(RenderParams p, Render
     Work const w = my_work(p, parts);
     if (!w.parts) return;
     Sight const ray = sight_of<MOVING>(p, w);
+    __shared__ Targets<C> targets;
+    if (C == 2) targets.keep(load_target(p, ray.i));
     State s;
     s.start = passed(p, parts, w);
-    if (C == 2) s.target = load_target(p, ray.i);
     bool open = ray.i >= 0 && s.start >= T_MIN;
     bool const began = open;
     for_rows<MOVING, C == 3 ? 3 : 4>(parts.rows, w, ray, [&] { return open; },
-                                     [&](Row const& g, Met const& at) { blend_one<C>(g, at, s, open); });
+                                     [&](Row const& g, Met const& at) { blend_one<C>(g, at, targets, s, open); });
     if (w.parts == 1) return store_ray<C>(out, ray.i, s);
     left_of(p, parts, w.part, DISTANCE) = s.distance, left_of(p, parts, w.part, MEDIAN) = s.median;
     left_of(p, parts, w.part, END) = began ? s.start * s.q : -1.f;
