@@ -55,10 +55,8 @@ class ModelConfig:
     lidar_opacity: bool = True  # the lidar has an opacity of its own; false: it sees the camera's
     opacity: float = 0.5  # initial, of measured points
     guessed_opacity: float = 0.1  # initial, of raised and far points
-    calibrate: bool = (
-        False  # learns where the rig was, how cameras sit on it and how their exposure drifts, smoothly in time
-    )
-    knot_seconds: float = 0.5  # between the knots of what changes in time, if model.calibrate
+    calibrate: bool = False  # corrects the rig's poses, the cameras' places on it and their exposure in time
+    knot_seconds: float = 0.5  # between the knots of what is corrected in time, if model.calibrate
     thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
 
 

@@ -42,6 +42,7 @@ inline void check_render(RenderTensors const& in) {
     check_tensor(in.origins, "origins", real, {r, 3}, device);
     check_tensor(in.delays, "delays", real, {r}, device);
     check_tensor(in.targets, "targets", real, {in.targets.size(0) ? r : 0, 2}, device);
+    TORCH_CHECK_VALUE(!in.targets.size(0) || c == 2, "targets has ", r, " rows, but a camera's rays have none");
     check_tensor(in.rays, "rays", whole, {-1, -1}, device);
     TORCH_CHECK_VALUE(device.is_cpu() || in.rays.size(1) <= cuda::TILE_RAYS, "rays has ", in.rays.size(1),
                       " rays a tile, but must have at most ", cuda::TILE_RAYS);

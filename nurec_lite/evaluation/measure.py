@@ -118,11 +118,26 @@ def evaluate(
             figures.append(sweep.figures)
             sweeps += [sweep] if i in drawn else []
             bar.update()
-    metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary()
+    metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary() | corrections(scene)
     evaluation = Evaluation(metrics, tuple(figures), tuple(images), tuple(sweeps))
     if pictures is not None:
         save_pictures(pictures, evaluation)
     return evaluation
+
+
+def corrections(scene: Scene) -> dict[str, object]:
+    """What was found out about the sensors: `corrections`, a sentence, and `calibration`, the numbers. Empty if the capture was taken at
+    its word."""
+    if scene.calibration is None:
+        return {}
+    found = scene.calibration.found()
+    moved = [
+        f"{name} {by['degrees']:.2f}° {1000 * by['metres']:.0f} mm" for name, by in found.items() if "metres" in by
+    ]
+    return {
+        "corrections": f"{', '.join(moved)}, exposure {100 * found['exposure']['gain']:.0f} %",
+        "calibration": found,
+    }
 
 
 def _drawn(

@@ -28,12 +28,14 @@ LIBRARY = "nurec_lite.so"
 SUM = f"{LIBRARY}.sha256"  # of what the library was when it was made
 _TORCH = Path(torch.__file__).parent
 _FAST = "-O3 -march=native -fno-math-errno -fopenmp -std=c++17 -fPIC"
+# With a vector exp; inputs are checked to be finite. No formula may be put in another order: GCC made e x (g x e) into
+# g (e . e) - e (g . e), which cancels.
+_FASTEST = f"{_FAST} -ffast-math -fno-associative-math"
 _CUDA = "-O3 -std=c++17 -Xcompiler -fPIC --expt-relaxed-constexpr -lineinfo"
 FLAGS = {  # by kind, or by file where one needs its own
-    # no formula is put in another order: GCC makes e x (g x e) into g (e . e) - e (g . e), which cancels
     "cpu": _FAST,
-    "render/render_forward_cpu.cpp": f"{_FAST} -ffast-math -fno-associative-math",  # vector exp; inputs are checked to be finite
-    "render/render_backward_cpu.cpp": f"{_FAST} -ffast-math -fno-associative-math",
+    "render/render_forward_cpu.cpp": _FASTEST,
+    "render/render_backward_cpu.cpp": _FASTEST,
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
     "bundle/bundle_lists.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack

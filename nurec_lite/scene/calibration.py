@@ -59,6 +59,20 @@ class Calibration:
         c = self.cameras.index(sensor.name)
         return turn + self.camera_rotations[c], shift + self.camera_translations[c]
 
+    def found(self) -> dict[str, dict[str, float]]:
+        """By how much each camera was moved on the rig and, as `rig`, the rig at most at any knot: degrees and metres; as `exposure` the
+        largest gain of any camera at any knot, less 1."""
+        moved = {
+            name: (self.camera_rotations[c : c + 1], self.camera_translations[c : c + 1])
+            for c, name in enumerate(self.cameras)
+        } | {"rig": (self.rig_rotations, self.rig_translations)}
+        lengths = {name: [float(v.detach().norm(dim=1).max()) for v in pair] for name, pair in moved.items()}
+        gain = math.expm1(float(self.exposure_drift[:, :, 0].detach().abs().max()))
+        return {
+            **{name: {"degrees": math.degrees(turn), "metres": shift} for name, (turn, shift) in lengths.items()},
+            "exposure": {"gain": gain},
+        }
+
 
 def none_known(
     capture: Capture,

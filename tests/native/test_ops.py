@@ -423,3 +423,9 @@ def test_rays_that_stand_still_need_no_origins(columns: int, device: torch.devic
     found = [called("render", args | {"moving": m}) for m in (False, True)]
     for a, b in zip(*found, strict=True):
         torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-6)
+
+
+def test_a_camera_s_rays_have_no_targets(device: torch.device) -> None:
+    args = arguments("render camera", device)
+    args["targets"] = torch.ones(len(args["delays"]), 2, device=device)
+    refused("render camera", args, "targets has 63 rows, but a camera's rays have none")

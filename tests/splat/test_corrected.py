@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Views whose poses are corrected, and what their corrections learn."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -16,9 +17,10 @@ from splat_scenes import (
     make_lidar,
     make_lidar_view,
 )
-from tiny_capture import tiny_capture
+from tiny_capture import tiny_capture, tiny_scene
 from torch import Tensor
 
+from nurec_lite.evaluation.measure import corrections
 from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
 from nurec_lite.scene.calibration import Calibration, none_known
 from nurec_lite.scene.gaussians import WorldGaussians
@@ -166,3 +168,15 @@ def test_a_camera_that_sits_elsewhere_is_found() -> None:
         loss.backward()
         adam.step()
     assert errors[-1] < 0.2 * errors[0]
+
+
+def test_what_was_found_is_told() -> None:
+    capture = tiny_capture()
+    calibration = none_known(capture, 0.1, "cpu")
+    calibration.camera_rotations[0, 1], calibration.camera_translations[0, 2] = math.radians(0.5), 0.03
+    calibration.rig_translations[1, 0], calibration.exposure_drift[0, 1, 0, 2] = -0.2, math.log(0.8)
+    told = corrections(replace(tiny_scene(), calibration=calibration))
+    first = capture.cameras[0].name
+    assert str(told["corrections"]).startswith(f"{first} 0.50° 30 mm, ")
+    assert str(told["corrections"]).endswith("rig 0.00° 200 mm, exposure 25 %")
+    assert corrections(tiny_scene()) == {}
