@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import torch._dynamo  # which the first optimizer imports, for a second and a half
 
 from nurec_lite import train
 from nurec_lite.cli.command import command

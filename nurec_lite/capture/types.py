@@ -17,9 +17,7 @@ from nurec_lite.geometry.tracks import Tracks
 
 Origin = tuple[float, float, float]  # metres
 HOLD_OUT_EVERY = 5  # the protocol of the split `interp`: frames with index % 5 == 4 are held out
-TRY_EVERY = (
-    10  # of `validation`: frames with index % 10 == 2 are measured, and those that `interp` holds out are not looked at
-)
+TRY_EVERY = 10  # of `validation`: frames with index % 10 == 2 are measured, those that `interp` holds out not looked at
 SPLITS = ("interp", "side", "validation")
 
 

@@ -40,9 +40,9 @@ class Calibration:
         self,
         moment: Tensor,  # [] float64 seconds
     ) -> Tensor:  # [K] of the knots, beyond which the first and the last hold
-        steps = (self.knots - self.knots[0]) / (self.knots[1] - self.knots[0])
-        place = ((moment - self.knots[0]) / (self.knots[1] - self.knots[0])).clamp(min=0)
-        place = torch.minimum(place, steps[-1])
+        first, spacing = self.knots[0], self.knots[1] - self.knots[0]
+        steps = (self.knots - first) / spacing
+        place = torch.minimum(((moment - first) / spacing).clamp(min=0), steps[-1])
         return (1 - (steps - place).abs()).clamp(min=0).to(self.rig_rotations.dtype)
 
     def of(

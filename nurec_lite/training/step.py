@@ -96,9 +96,8 @@ def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
 def _corrected(shots: Shots, scene: Scene) -> Shots:
     known = scene.calibration
     images = tuple(replace(shot, view=corrected(shot.view, known)) for shot in shots.images)
-    return replace(
-        shots, images=images, sweeps=tuple(replace(shot, view=corrected(shot.view, known)) for shot in shots.sweeps)
-    )
+    sweeps = tuple(replace(shot, view=corrected(shot.view, known)) for shot in shots.sweeps)
+    return replace(shots, images=images, sweeps=sweeps)
 
 
 def _image(
