@@ -19,6 +19,7 @@ from nurec_lite.config import TrainConfig
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
 
 CPU = torch.device("cpu")
 COLLECT = ["step/collect", "step/collect/interpolate"]
@@ -60,17 +61,21 @@ def native() -> Stages:
     return base_stages("native", CPU)
 
 
-def steps(stages: Stages, n: int = 1, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
-    state = tiny_state(tiny_config(train=TrainConfig(steps=n, lidar_rays=lidar_rays)))
-    for _ in range(n):
+def started(n: int = 1, lidar_rays: int = 128) -> TrainState:
+    """Made before anything is recorded: making a scene has ranges of its own."""
+    return tiny_state(tiny_config(train=TrainConfig(steps=n, lidar_rays=lidar_rays)))
+
+
+def steps(stages: Stages, state: TrainState) -> dict[str, torch.Tensor]:
+    for _ in range(state.config.train.steps):
         one_step(stages, state, time.monotonic())
     return state.scene.parameters()
 
 
 def recorded(stages: Stages, **changes: int) -> list[str]:
-    recorder = Recorded()
+    recorder, state = Recorded(), started(**changes)
     with switch(timing=recorder):
-        steps(stages, **changes)
+        steps(stages, state)
     return recorder.paths()
 
 
@@ -152,8 +157,9 @@ def test_a_stage_that_an_option_swaps_or_wraps_keeps_its_range(native: Stages) -
 
 
 def test_torch_profiler_shows_the_ranges_inside_one_another(native: Stages) -> None:
+    state = started()
     with profile(activities=[ProfilerActivity.CPU]) as seen, switch(torch=True):
-        steps(native)
+        steps(native, state)
     events: dict[str, Any] = {e.name: e for e in seen.events() if e.name in PATHS}
     assert set(events) == set(PATHS)
     for name, event in events.items():
@@ -164,9 +170,9 @@ def test_torch_profiler_shows_the_ranges_inside_one_another(native: Stages) -> N
 
 
 def test_parameters_are_bitwise_the_same_with_ranges_and_without(native: Stages) -> None:
-    plain = steps(native, n=4)
+    plain, state = steps(native, started(n=4)), started(n=4)
     with switch(nvtx=True, torch=True, timing=Recorded()):
-        ranged = steps(native, n=4)
+        ranged = steps(native, state)
     assert all(torch.equal(plain[name], ranged[name]) for name in plain)
 
 
