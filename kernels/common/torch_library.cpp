@@ -67,6 +67,15 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "over_sky_backward(Tensor transmittance, Tensor sky, Tensor directions, Tensor d_image) "
         "-> (Tensor d_transmittance, Tensor d_sky)");
+    // A view from where its sensor is believed to have been; `camera` -1: it is none of those that are corrected.
+    m.def(
+        "correct_view(Tensor view, Tensor start, Tensor end, Tensor[] known, int camera) "
+        "-> (Tensor row, Tensor ends, Tensor nudge, Tensor drift)");
+    m.def(
+        "correct_view_backward(Tensor view, Tensor[] known, int camera, Tensor d_nudge, Tensor d_drift) "
+        "-> Tensor[]");
+    // Of a sensor that turns about the centre and moves, from those of the means and quats of one set of Gaussians or two.
+    m.def("nudge_gradient(Tensor centre, Tensor[] placed, Tensor[] grads) -> Tensor");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments.
     m.def(

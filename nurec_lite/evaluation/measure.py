@@ -206,7 +206,9 @@ def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) 
 
 def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
     moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
-    return exposed(scene, capture.camera_index(frame.sensor), image.colour, moment).clamp(0, 1).cpu()
+    known = scene.calibration
+    drift = None if known is None else known.of(capture.camera(frame.sensor), moment).drift
+    return exposed(scene, capture.camera_index(frame.sensor), image.colour, drift).clamp(0, 1).cpu()
 
 
 def _to_cpu(returns: LidarReturns) -> LidarReturns:

@@ -71,6 +71,20 @@ class Parts(NamedTuple):
     rows: Tensor  # [N, 20] Gaussians as rays read them
 
 
+class KnownArrays(NamedTuple):
+    """What is learned about a capture's sensors, as nurec_lite.scene.calibration.Calibration has it, and what it is asked: C cameras, K
+    knots."""
+
+    times: Tensor  # [K] float64 seconds of the knots
+    moment: Tensor  # [] float64 seconds
+    mount: Tensor  # [4, 3] rows of the sensor's axes on the rig, and its place there in metres
+    rig_rotations: Tensor  # [K, 3]
+    rig_translations: Tensor  # [K, 3]
+    camera_rotations: Tensor  # [C, 3]
+    camera_translations: Tensor  # [C, 3]
+    exposure_drift: Tensor  # [C, K, 2, 3]
+
+
 class Outputs(NamedTuple):
     """What the backward pass needs of what the forward pass gave."""
 

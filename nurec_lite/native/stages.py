@@ -14,11 +14,13 @@ from torch import Tensor
 
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, Lists, RayArrays
+from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, KnownArrays, Lists, RayArrays
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.native.torch_parts import torch_parts
+from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.splat import render
+from nurec_lite.splat import corrected as plain
+from nurec_lite.splat import nudge, render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
@@ -151,7 +153,29 @@ def over_sky(
     )
 
 
-CPU_KERNELS = Kernels(colour=colour, blend=blend, rays=rays)
+def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyView:
+    """As nurec_lite.splat.corrected.corrected, in one kernel."""
+    if calibration is None or view.row is None or _learned(view):
+        return plain.corrected(view, calibration)
+    ends, c = (view.T_world_sensor_start, view.T_world_sensor_end), calibration
+    camera = c.camera_row(view.sensor)
+    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), *c.parameters().values())
+    row, moved, nudge, drift = torch.ops.nurec_lite.correct_view(
+        view.row, *ends, known, -1 if camera is None else camera
+    )
+    return plain.at(view, moved[0], moved[1], row, nudge, None if camera is None else drift)
+
+
+def felt(
+    centre: Tensor,  # [3]
+    placed: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
+    grads: list[Tensor],
+) -> Tensor:  # [6]
+    """As nurec_lite.splat.nudge.felt, in two kernels."""
+    return torch.ops.nurec_lite.nudge_gradient(centre, placed, [grad.contiguous() for grad in grads])
+
+
+CPU_KERNELS = Kernels(colour=colour, blend=blend, rays=rays, nudged=partial(nudge.nudged, felt=felt))
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
 CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,6 +20,14 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
 TRAINED = ("rig_rotations", "rig_translations", "camera_rotations", "camera_translations", "exposure_drift")
+
+
+class Correction(NamedTuple):
+    """Of one sensor at one moment, in its own axes."""
+
+    turn: Tensor  # [3] radians, a rotation vector
+    shift: Tensor  # [3] metres
+    drift: Tensor | None  # [2, 3] log gain and offset of a camera's exposure, beside those of the whole drive
 
 
 @dataclass
@@ -49,15 +58,26 @@ class Calibration:
         self,
         sensor: Camera | Lidar,
         moment: Tensor,  # [] float64 seconds
-    ) -> tuple[Tensor, Tensor]:  # rotation vector [3] and translation [3], in the sensor's axes
+    ) -> Correction:
         weights = self.weights(moment)
         turn, shift = weights @ self.rig_rotations, weights @ self.rig_translations
-        axes, place = _mount(sensor, turn.device, turn.dtype)
+        mount = self.mount(sensor)
+        axes, place = mount[:3], mount[3]
         turn, shift = turn @ axes, (shift + torch.linalg.cross(turn, place)) @ axes
-        if isinstance(sensor, Lidar) or sensor.name not in self.cameras:
-            return turn, shift
-        c = self.cameras.index(sensor.name)
-        return turn + self.camera_rotations[c], shift + self.camera_translations[c]
+        c = self.camera_row(sensor)
+        if c is None:
+            return Correction(turn, shift, None)
+        drift = (weights[:, None, None] * self.exposure_drift[c]).sum(0)
+        return Correction(turn + self.camera_rotations[c], shift + self.camera_translations[c], drift)
+
+    def camera_row(self, sensor: Camera | Lidar) -> int | None:
+        """Of a camera that is corrected."""
+        found = isinstance(sensor, Camera) and sensor.name in self.cameras
+        return self.cameras.index(sensor.name) if found else None
+
+    def mount(self, sensor: Camera | Lidar) -> Tensor:
+        """[4, 3] rows of the sensor's axes on the rig, and its place there in metres."""
+        return _mount(sensor, self.rig_rotations.device, self.rig_rotations.dtype)
 
     def found(self) -> dict[str, dict[str, float]]:
         """By how much each camera was moved on the rig and, as `rig`, the rig at most at any knot: degrees and metres; as `exposure` the
@@ -90,7 +110,6 @@ def none_known(
 
 
 @lru_cache(maxsize=64)
-def _mount(sensor: Camera | Lidar, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Rig from sensor: axes [3, 3] and place [3]."""
-    T = (sensor.T_rig_cam if isinstance(sensor, Camera) else sensor.T_rig_lidar).to(device, dtype)
-    return T[:3, :3].contiguous(), T[:3, 3].contiguous()
+def _mount(sensor: Camera | Lidar, device: torch.device, dtype: torch.dtype) -> Tensor:
+    T = sensor.T_rig_cam if isinstance(sensor, Camera) else sensor.T_rig_lidar
+    return torch.cat([T[:3, :3], T[None, :3, 3]]).to(device, dtype)

@@ -39,12 +39,11 @@ def exposed(
     scene: Scene,
     camera: int,
     image: Tensor,  # [..., 3] linear in what the scene emits
-    moment: Tensor,  # [] float64 seconds
+    drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
 ) -> Tensor:  # [..., 3] as the camera sees it
     """Gain and offset of one camera at one time. The mean log gain of all cameras is zero: otherwise the scene could trade brightness
     with it."""
     log_gain, offset = scene.exposure[camera, 0] - scene.exposure[:, 0].mean(0), scene.exposure[camera, 1]
-    if (known := scene.calibration) is not None:
-        drift = (known.weights(moment)[:, None, None] * known.exposure_drift[camera]).sum(0)
+    if drift is not None:
         log_gain, offset = log_gain + drift[0], offset + drift[1]
     return image * torch.exp(log_gain) + offset

@@ -22,14 +22,25 @@ def corrected(
     """The view from where its sensor is believed to have been. Its poses carry no gradient; its `nudge` does."""
     if calibration is None:
         return view
-    turn, shift = calibration.of(view.sensor, view.moment())
+    turn, shift, drift = calibration.of(view.sensor, view.moment())
     axes = view.T_world_sensor_start[:3, :3]
     nudge = torch.cat([axes @ turn, axes @ shift])
     with torch.no_grad():
         T = pose_matrix(rotvec_to_quat(turn), shift)
         row = None if view.row is None else corrected_row(view.row, turn, shift)
-        poses = view.T_world_sensor_start @ T, view.T_world_sensor_end @ T
-    return replace(view, T_world_sensor_start=poses[0], T_world_sensor_end=poses[1], row=row, nudge=nudge)
+        return at(view, view.T_world_sensor_start @ T, view.T_world_sensor_end @ T, row, nudge, drift)
+
+
+def at(
+    view: AnyView,
+    start: Tensor,  # [4, 4] world from sensor
+    end: Tensor,
+    row: Tensor | None,
+    nudge: Tensor,
+    drift: Tensor | None,
+) -> AnyView:
+    """The view with all that a correction changes."""
+    return replace(view, T_world_sensor_start=start, T_world_sensor_end=end, row=row, nudge=nudge, drift=drift)
 
 
 def corrected_row(

@@ -82,6 +82,9 @@ class Kernels:
     )
     rays: Callable[[Any], Rays] = _rays  # of the view
     over_sky: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = over_sky
+    nudged: Callable[[AnyGaussians, Tensor | None, Tensor], AnyGaussians] = (
+        nudged  # by the view's nudge, about its centre
+    )
 
 
 REFERENCE = Kernels()
@@ -102,7 +105,7 @@ def render_camera(
     with span("colour"):
         colour = kernels.colour(gaussians, kernels.towards(gaussians, view.eye()))
     with span("blend"):
-        out = kernels.blend(nudged(gaussians, view.nudge, view.centre()), colour, rays, pairs, view)
+        out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), colour, rays, pairs, view)
     with span("sky"):
         image = kernels.over_sky(out.features, out.transmittance, sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
@@ -121,6 +124,6 @@ def render_lidar(
     with span("rays"):
         rays = kernels.rays(view)
     with span("blend"):
-        out = kernels.blend(nudged(gaussians, view.nudge, view.centre()), gaussians.lidar, rays, pairs, view)
+        out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), gaussians.lidar, rays, pairs, view)
     intensity, drop = out.features.unbind(-1)
     return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)

@@ -46,6 +46,8 @@ class View:
     middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device
     # [6] a rotation vector and a translation that the poses hold already, in the world's axes about the sensor; only its gradient counts
     nudge: Tensor | None = field(default=None, kw_only=True)
+    # [2, 3] log gain and offset of a camera's exposure at this moment, beside those of the whole drive; None: it keeps to these
+    drift: Tensor | None = field(default=None, kw_only=True)
 
     @property
     def sensor(self) -> Camera | Lidar:

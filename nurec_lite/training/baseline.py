@@ -13,6 +13,7 @@ from nurec_lite.scene.collect import collect_at
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import AnyGaussians, activate
 from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
@@ -157,7 +158,7 @@ def reference_stages(device: str = "cpu") -> Stages:
     """All of these, in plain torch."""
     return Stages(
         next_batch=next_batch, upload=upload, place=place, feed=feed, schedule=schedule,
-        activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
+        correct=corrected, activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
         loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,

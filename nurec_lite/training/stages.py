@@ -15,6 +15,7 @@ from torch import Tensor
 from nurec_lite.base.errors import OptionError
 from nurec_lite.geometry.tracks import TrackPoses, Tracks
 from nurec_lite.native.plan import RenderPlan
+from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, Gaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.project import Projection
@@ -41,6 +42,7 @@ class Stages:
     feed: Callable[["Stages", TrainState], Shots]  # the two together
     schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
+    correct: Callable[[Any, Calibration | None], Any]  # a view, to where its sensor is believed to have been
     activate: Callable[[Gaussians], Mapping[str, Tensor]]  # by the names of WorldGaussians, and lidar_opacities
     interpolate: Callable[[Tracks, Tensor], TrackPoses]
     collect: Callable[

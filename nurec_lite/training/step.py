@@ -3,7 +3,7 @@
 
     shots  = stages.feed(stages, state)             next_batch, then place
     stages.schedule(stages, state)                  rates of the step
-    result = stages.learn(stages, state, shots)     gather, render, loss, backward, reduce, optimize, noise
+    result = stages.learn(stages, state, shots)     correct, gather, render, loss, backward, reduce, optimize, noise
     stages.density(stages, state)
 
 Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
@@ -17,7 +17,6 @@ from torch import Tensor
 from nurec_lite.base.ranges import span
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene, exposed
-from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -78,7 +77,7 @@ def _aimed(shots: Shots, reach: float) -> Shots:
 
 def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     """Every view of the shots, from the scene to its sensor."""
-    shots = _corrected(shots, scene)
+    shots = _corrected(stages, shots, scene)
     gathered = stages.gather(stages, scene, shots.views)
     n = len(shots.images)
     images = [_image(stages, scene, *pair) for pair in zip(shots.images, gathered.gaussians[:n], strict=True)]
@@ -93,10 +92,10 @@ def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     )
 
 
-def _corrected(shots: Shots, scene: Scene) -> Shots:
+def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
     known = scene.calibration
-    images = tuple(replace(shot, view=corrected(shot.view, known)) for shot in shots.images)
-    sweeps = tuple(replace(shot, view=corrected(shot.view, known)) for shot in shots.sweeps)
+    images = tuple(replace(shot, view=stages.correct(shot.view, known)) for shot in shots.images)
+    sweeps = tuple(replace(shot, view=stages.correct(shot.view, known)) for shot in shots.sweeps)
     return replace(shots, images=images, sweeps=sweeps)
 
 
@@ -107,7 +106,7 @@ def _image(
     with span("render_camera"):
         pairs = list_pairs(stages, gaussians, view, room)
         image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    return image, exposed(scene, shot.camera, image.colour, view.moment()), _listed(view, pairs)
+    return image, exposed(scene, shot.camera, image.colour, view.drift), _listed(view, pairs)
 
 
 def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:
@@ -131,7 +130,7 @@ def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Roo
 
 def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
     """One exposure, from the scene to the image; for who looks at a scene without training it."""
-    view = corrected(view, scene.calibration)
+    view = stages.correct(view, scene.calibration)
     with span("render_camera"):
         (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
         return stages.render_camera(gaussians, view, list_pairs(stages, gaussians, view), scene.sky)
@@ -139,7 +138,7 @@ def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
 
 def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
     """The rays of one sweep, from the scene to the returns; likewise."""
-    view = corrected(view, scene.calibration)
+    view = stages.correct(view, scene.calibration)
     with span("render_lidar"):
         (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
         return stages.render_lidar(gaussians, view, list_pairs(stages, gaussians, view))

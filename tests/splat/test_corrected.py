@@ -138,7 +138,7 @@ def test_the_rig_moves_every_sensor_by_its_lever_and_a_camera_moves_alone() -> N
     calibration.rig_translations[:] = torch.tensor([0.5, 0, 0])
     T = pose_matrix(rotvec_to_quat(torch.tensor([0, 0, 0.01], dtype=F64)), torch.tensor([0.5, 0, 0], dtype=F64))
     for sensor, mount in ((camera, camera.T_rig_cam), (lidar, lidar.T_rig_lidar)):
-        turn, shift = calibration.of(sensor, moment)
+        turn, shift, _ = calibration.of(sensor, moment)
         expected = torch.linalg.inv(mount) @ T @ mount
         found = pose_matrix(rotvec_to_quat(turn.double()), shift.double())
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)  # a lever of a metre, turned by 0.01: 0.5e-4

@@ -4,6 +4,7 @@
 #include "../../../kernels/math/adam.cuh"
 #include "../../../kernels/math/blend.cuh"
 #include "../../../kernels/math/bundle.cuh"
+#include "../../../kernels/math/correct.cuh"
 #include "../../../kernels/math/covariance.cuh"
 #include "../../../kernels/math/moments.cuh"
 #include "../../../kernels/math/pose.cuh"
@@ -247,6 +248,25 @@ NUREC_FN V colour_of_sky(SmallSky const& sky, V d) {
     return sky_colour(sky.a, SKY_TEXELS, sky_place(d, SKY_ROWS, SKY_COLUMNS));
 }
 
+// ---- sensors that are elsewhere
+
+NUREC_FN Vec2<D> knots_about(D first, D spacing, D n, D moment) {
+    Between<D> const place = between_knots<D>(first, spacing, int(n), moment);
+    return {D(place.k), place.weight};
+}
+
+NUREC_FN Array<16> moved_pose(Array<16> const& pose, M const& E, V shift) {
+    Array<16> out;
+    move_pose(pose.a, E, shift, out.a);
+    return out;
+}
+
+NUREC_FN ViewRow<D> corrected_row(ViewRow<D> const& row, Correction<D> const& c) {
+    ViewRow<D> out = row;
+    correct_row(out, c);
+    return out;
+}
+
 // ---- adam
 
 NUREC_FN AdamValue<D> stepped(AdamValue<D> const& a, D gradient, D rate, D t, D first, D second, D epsilon) {
@@ -432,6 +452,16 @@ NUREC_EXPORT(sigmoid, sigmoid<D>)
 NUREC_EXPORT(sky_logit, logit_of)
 NUREC_EXPORT(sky_colour, colour_of_sky)
 NUREC_EXPORT(sky_backward, sky_backward<D>)
+
+NUREC_EXPORT(between_knots, knots_about)
+NUREC_EXPORT(sensor_correction, sensor_correction<D>)
+NUREC_EXPORT(sensor_correction_backward, sensor_correction_backward<D>)
+NUREC_EXPORT(transposed_product, transposed_product<D>)
+NUREC_EXPORT(in_world, in_world<D>)
+NUREC_EXPORT(in_world_backward, in_world_backward<D>)
+NUREC_EXPORT(move_pose, moved_pose)
+NUREC_EXPORT(correct_row, corrected_row)
+NUREC_EXPORT(nudge_of, nudge_of<D>)
 
 NUREC_EXPORT(adam_step, stepped)
 

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A view from where its sensor is believed to have been. Pointers are those of the driver's device.
+//
+// Letters: K knots, C cameras.
+#pragma once
+
+#include "../common/device.h"
+#include "../math/correct.cuh"
+
+namespace nurec {
+
+// Arrays of what is learned about a capture's sensors.
+template <class Number>
+struct Corrections {
+    Number* rig_rotations;        // [K, 3]
+    Number* rig_translations;     // [K, 3]
+    Number* camera_rotations;     // [C, 3]
+    Number* camera_translations;  // [C, 3]
+    Number* exposure_drift;       // [C, K, 2, 3]
+};
+
+struct Known {
+    int64_t knots, cameras;  // K, C
+    int64_t camera;          // row of the view's camera; -1: it has none
+    double const* times;     // [K] seconds, evenly spaced
+    double const* moment;    // [] seconds
+    float const* mount;      // [4, 3] the sensor's axes on the rig, by rows, and its place
+    Corrections<float const> learned;
+};
+
+struct SeenView {
+    ViewRow<float> const* row;
+    float const* start;  // [4, 4] world from sensor
+    float const* end;
+};
+
+struct CorrectedView {
+    ViewRow<float>* row;
+    float* ends;   // [2, 4, 4] world from sensor
+    float* nudge;  // [6] the correction in the world's axes
+    float* drift;  // [2, 3] of the camera's exposure; zeros without one
+};
+
+struct CorrectedGrads {
+    float const* nudge;
+    float const* drift;
+};
+
+namespace cpu {
+
+void correct_view(Known const& known, SeenView const& view, CorrectedView const& out);
+void correct_view_backward(Known const& known, ViewRow<float> const* row, CorrectedGrads const& d,
+                           Corrections<float> const& grads);
+
+}  // namespace cpu
+
+namespace cuda {
+
+void correct_view(Known const& known, SeenView const& view, CorrectedView const& out, Queue const& queue);
+void correct_view_backward(Known const& known, ViewRow<float> const* row, CorrectedGrads const& d,
+                           Corrections<float> const& grads, Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

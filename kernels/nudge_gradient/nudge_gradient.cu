@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Two kernels: blocks go through the Gaussians with a stride and leave six sums each, and one block adds these up, so
+// that nothing depends on who comes first. A Gaussian without a gradient, as most have that a view does not see, costs
+// the reading of its gradient.
+#include "../common/launch.cuh"
+#include "../common/triples.cuh"
+#include "../common/warp.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int WARPS = THREADS / 32, BLOCKS_A_PROCESSOR = 4;
+
+__device__ Quat<float> load4(float const* a, int64_t i) {
+    return {a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]};
+}
+
+__device__ void add(Placed const& g, Vec3<float> centre, float (&sums)[NUDGES]) {
+    for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < g.n; i += gridDim.x * int64_t(THREADS)) {
+        Vec3<float> const d = load3(g.d_means, i);
+        Quat<float> const dq = load4(g.d_quats, i);
+        if (d.x == 0 && d.y == 0 && d.z == 0 && dq.w == 0 && dq.x == 0 && dq.y == 0 && dq.z == 0) continue;
+        Correction<float> const c = nudge_of(load3(g.means, i) - centre, load4(g.quats, i), d, dq);
+        sums[0] += c.turn.x, sums[1] += c.turn.y, sums[2] += c.turn.z;
+        sums[3] += c.shift.x, sums[4] += c.shift.y, sums[5] += c.shift.z;
+    }
+}
+
+// Of the block, to `row` of six.
+__device__ void add_up(float (&sums)[NUDGES], float* row) {
+    __shared__ float of_warps[WARPS][NUDGES];
+    int const lane = int(threadIdx.x) % 32, value = summed_value<NUDGES>(lane);
+    float const sum = sums_by_halves(sums, lane);
+    if (value >= 0) of_warps[threadIdx.x / 32][value] = sum;
+    __syncthreads();
+    if (threadIdx.x >= NUDGES) return;
+    float total = 0;
+    for (int warp = 0; warp < WARPS; ++warp) total += of_warps[warp][threadIdx.x];
+    row[threadIdx.x] = total;
+}
+
+__global__ void __launch_bounds__(THREADS) nudge_gradient_kernel(NudgedGaussians in, float* rows) {
+    float sums[NUDGES] = {};
+    for (Placed const& g : in.sets) add(g, *in.centre, sums);
+    add_up(sums, rows + NUDGES * blockIdx.x);
+}
+
+__global__ void __launch_bounds__(THREADS) add_rows_kernel(float const* rows, int n, float* gradient) {
+    float sums[NUDGES] = {};
+    for (int row = int(threadIdx.x); row < n; row += THREADS)
+        for (int k = 0; k < NUDGES; ++k) sums[k] += rows[NUDGES * row + k];
+    add_up(sums, gradient);
+}
+
+}  // namespace
+
+void nudge_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue) {
+    unsigned const most = unsigned(BLOCKS_A_PROCESSOR * multiprocessors()), n = blocks_for(in.sets[0].n + in.sets[1].n);
+    unsigned const blocks = n < 1 ? 1 : n < most ? n : most;
+    float* const rows = queue.memory.array<float>(NUDGES * int64_t(blocks));
+    nudge_gradient_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
+    add_rows_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), gradient);
+}
+
+}  // namespace nurec::cuda

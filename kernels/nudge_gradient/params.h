@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of a sensor's pose, from those of the Gaussians that it sees. Pointers are those of the driver's device.
+#pragma once
+
+#include "../common/device.h"
+#include "../math/correct.cuh"
+
+namespace nurec {
+
+// Gaussians that were placed, and their gradients.
+struct Placed {
+    int64_t n;
+    float const* means;    // [n, 3] metres
+    float const* quats;    // [n, 4] unit, wxyz
+    float const* d_means;  // [n, 3]
+    float const* d_quats;  // [n, 4]
+};
+
+constexpr int MOST_PLACED = 2;  // those that stand still, and those that move
+
+struct NudgedGaussians {
+    Placed sets[MOST_PLACED];   // of which the last may be empty
+    Vec3<float> const* centre;  // metres, about which the sensor turns
+};
+
+constexpr int NUDGES = 6;  // a rotation vector and a translation, in the world's axes
+
+namespace cpu {
+
+void nudge_gradient(NudgedGaussians const& in, float* gradient);  // [6]
+
+}  // namespace cpu
+
+namespace cuda {
+
+void nudge_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

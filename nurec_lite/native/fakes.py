@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fake kernels of the operators torch.ops.nurec_lite.*, by name: shapes, dtypes and devices of what they give, for torch's compiler."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.native.groups import ActorArrays, Bounds, Bundles, GaussianArrays, Grid, KnownArrays, Lists, RayArrays
+
+
+def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(directions), torch.empty_like(directions), directions.new_empty(directions.shape[0])
+
+
+def _fake_project(
+    gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    n = GaussianArrays(*gaussians).scales.shape[0] if all else torch.library.get_ctx().new_dynamic_size()
+    return view.new_empty(n, dtype=torch.int64), view.new_empty(n, 2), view.new_empty(n, 2)
+
+
+def _fake_tile_camera(
+    projection: list[Tensor], width: int, height: int, tile: int, room: int = -1
+) -> tuple[Tensor, Tensor, Tensor]:
+    index = Bounds(*projection).indices
+    return index.new_empty(-(-width // tile) * -(-height // tile) + 1), *_fake_entries(index, room)
+
+
+def _fake_tile_lidar(
+    projection: list[Tensor], grid: list[Tensor], columns: int, max_rays: int, room: int = -1
+) -> tuple[Tensor, ...]:
+    index = Bounds(*projection).indices
+    tiles, rays = (torch.library.get_ctx().new_dynamic_size() for _ in range(2))
+    return index.new_empty(tiles, rays), index.new_empty(tiles + 1), *_fake_entries(index, room)
+
+
+def _fake_entries(index: Tensor, room: int) -> tuple[Tensor, Tensor]:
+    """The lists, and how many entries they need."""
+    if room >= 0:
+        return index.new_empty(room), index.new_empty(1)
+    return index.new_empty(torch.library.get_ctx().new_dynamic_size()), index.new_empty(0)
+
+
+def _fake_render(gaussians: list[Tensor], features: Tensor, rays: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
+    r = RayArrays(*rays).directions.shape[0]
+    return (features.new_empty(r, features.shape[1]), *(features.new_empty(r) for _ in range(3)))
+
+
+def _fake_render_backward(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
+    outputs: list[Tensor], d_out: Tensor, d_distance: Tensor | None, d_transmittance: Tensor, ray_gradients: bool,
+    *plan: bool, **named: bool,
+) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
+    origins, directions, *_ = rays
+    of_rays = [torch.empty_like(t) for t in (origins, directions)] if ray_gradients else []
+    return [torch.empty_like(t) for t in gaussians], torch.empty_like(features), of_rays
+
+
+def _fake_bundle_rays(grid: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    directions, edges = Grid(*grid)
+    n, bands = directions.shape[0], edges.shape[0] + 1
+    bundles = n // 32 + min(n, bands)
+    first = edges.new_empty(bands + 1, dtype=torch.int32)
+    return first.new_empty(bundles, 32, dtype=torch.int64), first, edges.new_empty(bundles, 2)
+
+
+def _fake_list_bundles(
+    gaussians: list[Tensor], view: Tensor, projection: list[Tensor], rays: list[Tensor], bundles: list[Tensor],
+    grid: list[Tensor], size: list[int], exact: bool, room: int = -1,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    table = Bundles(*bundles).rays
+    return table.new_empty(table.shape[0] + 1), *_fake_entries(table, room)
+
+
+def _fake_render_parts(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
+    length: int,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    table, _, entries = Lists(*lists)
+    bundles, parts = table.shape[0], entries.shape[0] // length + table.shape[0]
+    kept = (
+        table.new_empty(bundles + 1), table.new_empty(parts, dtype=torch.int32),
+        features.new_empty(parts, 4 + features.shape[1], 32), features.new_empty(features.shape[0], 20),
+    )  # fmt: skip
+    return *_fake_render(gaussians, features, rays), *kept
+
+
+def _fake_render_parts_backward(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
+    length: int, kept: list[Tensor], outputs: list[Tensor], d_out: Tensor, d_distance: Tensor | None,
+    d_transmittance: Tensor, ray_gradients: bool,
+) -> tuple[list[Tensor], Tensor, list[Tensor]]:  # fmt: skip
+    return _fake_render_backward(
+        gaussians, features, rays, lists, view, moving, outputs, d_out, d_distance, d_transmittance, ray_gradients
+    )
+
+
+def _fake_count_pairs(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], *rest: Any
+) -> Tensor:
+    slots = Lists(*lists).rays
+    tiles, n = slots.shape
+    return slots.new_empty(tiles, (n + 31) // 32, 4)
+
+
+def _fake_sh_colour(sh: Tensor, rest: Tensor | None, directions: Tensor) -> Tensor:
+    return torch.empty_like(directions)
+
+
+def _fake_sh_colour_backward(
+    sh: Tensor, rest: Tensor | None, directions: Tensor, d_colour: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return (
+        torch.empty_like(sh),
+        sh.new_empty(0) if rest is None else torch.empty_like(rest),
+        torch.empty_like(directions),
+    )
+
+
+def _fake_move_actors(actors: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    g = ActorArrays(*actors)
+    means, a, k, q = g.means, g.means.shape[0], g.starts.shape[0] - 1, g.times.shape[0]
+    return (
+        means.new_empty(q, a, 3), means.new_empty(q, a, 4), means.new_empty(q, a, 3), means.new_empty(q, k, 4)
+    )  # fmt: skip
+
+
+def _fake_move_actors_backward(actors: list[Tensor], d_moved: list[Tensor]) -> tuple[Tensor, ...]:
+    g = ActorArrays(*actors)
+    return tuple(torch.empty_like(t) for t in (g.means, g.quats, g.translations, g.quaternions))
+
+
+def _fake_image_loss(rendered: Tensor, target: Tensor, ssim_weight: float) -> tuple[Tensor, Tensor]:
+    return rendered.new_empty(()), rendered.new_empty(3, *rendered.shape)
+
+
+def _fake_image_loss_backward(
+    rendered: Tensor, target: Tensor, ssim_weight: float, slopes: Tensor, d_loss: Tensor
+) -> Tensor:
+    return torch.empty_like(rendered)
+
+
+def _fake_over_sky(features: Tensor, transmittance: Tensor, sky: Tensor, directions: Tensor) -> Tensor:
+    return torch.empty_like(features)
+
+
+def _fake_over_sky_backward(
+    transmittance: Tensor, sky: Tensor, directions: Tensor, d_image: Tensor
+) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(transmittance), torch.empty_like(sky)
+
+
+def _fake_correct_view(
+    view: Tensor, start: Tensor, end: Tensor, known: list[Tensor], camera: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return torch.empty_like(view), start.new_empty(2, 4, 4), view.new_empty(6), view.new_empty(2, 3)
+
+
+def _fake_correct_view_backward(
+    view: Tensor, known: list[Tensor], camera: int, d_nudge: Tensor, d_drift: Tensor
+) -> list[Tensor]:
+    return [torch.empty_like(t) for t in KnownArrays(*known)[3:]]
+
+
+def _fake_nudge_gradient(centre: Tensor, placed: list[Tensor], grads: list[Tensor]) -> Tensor:
+    return centre.new_empty(6)
+
+
+def _fake_adam(parameters: list[Tensor], *rest: Any) -> None:
+    """Changes what it is given."""
+
+
+FAKES: dict[str, Callable] = {
+    "rays": _fake_rays,
+    "project": _fake_project,
+    "tile_camera": _fake_tile_camera,
+    "tile_lidar": _fake_tile_lidar,
+    "render": _fake_render,
+    "render_backward": _fake_render_backward,
+    "bundle_rays": _fake_bundle_rays,
+    "list_bundles": _fake_list_bundles,
+    "render_parts": _fake_render_parts,
+    "render_parts_backward": _fake_render_parts_backward,
+    "count_pairs": _fake_count_pairs,
+    "sh_colour": _fake_sh_colour,
+    "sh_colour_backward": _fake_sh_colour_backward,
+    "move_actors": _fake_move_actors,
+    "move_actors_backward": _fake_move_actors_backward,
+    "image_loss": _fake_image_loss,
+    "image_loss_backward": _fake_image_loss_backward,
+    "over_sky": _fake_over_sky,
+    "over_sky_backward": _fake_over_sky_backward,
+    "correct_view": _fake_correct_view,
+    "correct_view_backward": _fake_correct_view_backward,
+    "nudge_gradient": _fake_nudge_gradient,
+    "adam": _fake_adam,
+}
