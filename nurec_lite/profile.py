@@ -8,6 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from nurec_lite.base import nvtx
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.cli.command import command, composed, mended
 from nurec_lite.config import ProfileConfig, check_budget
@@ -65,6 +66,8 @@ def check(config: ProfileConfig) -> None:
         raise ConfigError(f"tool is '{config.tool}', but must be one of {', '.join(TOOLS)}")
     if config.steps < 1 or config.warmup < 0:
         raise ConfigError(f"steps={config.steps} and warmup={config.warmup}: record at least 1 step after 0 or more")
+    if config.tool != "torch":
+        nvtx.chosen()  # says what is wrong before results of an earlier profile are removed
 
 
 if __name__ == "__main__":

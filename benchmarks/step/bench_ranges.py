@@ -6,9 +6,9 @@
 
 Arguments are those of nurec_lite.train. A step's noise is larger than what is asked for here, so the cost is counted and timed apart:
 ranges a step, times the median time of opening and closing one in a loop (nested as deep as a step's are), over the median time of
-steps without a recorder. `nvtx` is what `profile` switches on, when no nsys or ncu listens: torch's binding, where torch has CUDA.
-`nvtx_package` is the package nvtx, if it is installed: a domain, a category a stage and colours, which torch's binding has not. It is
-for this benchmark alone until tools are known to show its ranges (nurec_lite/base/ranges.py):
+steps without a recorder. `nvtx_package` is the package nvtx, which `profile` switches on, `nvtx_torch` torch's binding, where torch has
+CUDA (nurec_lite/base/nvtx.py). While no tool listens the package makes no recorder at all, so its ranges cost what they do without
+one; torch's binding records for nobody. With one that listens:
 
     nsys profile --trace=nvtx --output=ranges python benchmarks/step/bench_ranges.py
     nsys stats --report nvtx_sum ranges.nsys-rep
@@ -24,8 +24,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from importlib import import_module
-from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
@@ -34,6 +32,7 @@ import torch
 from benchmarks.common.reporting import conditions, reported
 from benchmarks.step.bench_step import positive
 from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base import nvtx
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.program import Parser
 from nurec_lite.base.ranges import STEP, span, switch
@@ -47,7 +46,6 @@ from nurec_lite.training.state import TrainState
 
 STEPS, INNER = 80, 25  # of one sample, and ranges in each of these, which are two more
 SAMPLES = 21
-COLOURS = ("blue", "green", "orange", "purple", "cyan", "yellow")
 LIMIT = 0.005  # of a step: what ranges that nobody records may cost
 
 
@@ -62,29 +60,12 @@ class Counting:
     def end(self, path: str, begun: None) -> None: ...
 
 
-class Package:
-    """Ranges by the package nvtx."""
-
-    def __init__(self) -> None:
-        self.domain, self.known = import_module("nvtx").get_domain("nurec_lite"), dict[str, Any]()
-
-    def begin(self, path: str) -> None:
-        if path not in self.known:
-            stage = path.partition("/")[2].partition("/")[0] or path
-            colour = COLOURS[sum(stage.encode()) % len(COLOURS)]
-            self.known[path] = self.domain.get_event_attributes(message=path, category=stage, color=colour)
-        self.domain.push_range(self.known[path])
-
-    def end(self, path: str, begun: None) -> None:
-        self.domain.pop_range()
-
-
 def recorders(device: torch.device) -> dict[str, Callable[[], AbstractContextManager[None]]]:
     found: dict[str, Callable[[], AbstractContextManager[None]]] = {"off": nullcontext}
     if torch.backends.cuda.is_built():
-        found["nvtx"] = lambda: switch(nvtx=True)
-    if find_spec("nvtx") is not None:
-        found["nvtx_package"] = lambda: switch(timing=Package())
+        found["nvtx_torch"] = lambda: switch(timing=nvtx.by_torch())
+    if nvtx.installed():
+        found["nvtx_package"] = lambda: switch(timing=nvtx.by_package())
     return found | {"torch": lambda: switch(torch=True), "timing": lambda: switch(timing=Timing(device))}
 
 
@@ -154,7 +135,7 @@ def main(arguments: list[str]) -> int:
     p.add_argument("--counted", type=positive, default=3, help="steps in which ranges are counted (%(default)s)")
     found = reported(p, arguments, bench)
     print(table(found))
-    untold = [name for name in ("off", "nvtx", "nvtx_package") if name in found["recorders"]]
+    untold = [name for name in ("off", "nvtx_torch", "nvtx_package") if name in found["recorders"]]
     return 3 if any(found["recorders"][name]["share_of_a_step"] > LIMIT for name in untold) else 0
 
 

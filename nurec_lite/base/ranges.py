@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, ParamSpec, Protocol, TypeVar
 
-import torch
 from torch.profiler import record_function
+
+from nurec_lite.base.nvtx import recorder as nvtx_recorder
 
 STEP = "step"  # the outermost range: one pass of the training loop
 BACKWARD = f"{STEP}/backward"
@@ -27,16 +28,6 @@ class Recorder(Protocol):
     def begin(self, path: str) -> Any: ...
 
     def end(self, path: str, begun: Any) -> None: ...
-
-
-class _Nvtx:
-    """torch's bindings: the package nvtx drops all ranges under some versions of nsys (NVIDIA/NVTX#126)."""
-
-    def begin(self, path: str) -> None:
-        torch.cuda.nvtx.range_push(path)
-
-    def end(self, path: str, begun: None) -> None:
-        torch.cuda.nvtx.range_pop()
 
 
 class _RecordFunction:
@@ -63,7 +54,6 @@ class _Thread(threading.local):
     path = ""  # of the innermost open range
 
 
-_HAS_NVTX = torch.backends.cuda.is_built()
 _NOTHING: AbstractContextManager[None] = nullcontext()
 _recorder: Recorder | None = None
 _thread = _Thread()
@@ -110,14 +100,14 @@ def in_span(name: str, function: Callable[P, T]) -> Callable[P, T]:
 
 @contextmanager
 def switch(
-    nvtx: bool = False,  # for nsys and ncu; nothing where torch is built without CUDA
+    nvtx: bool = False,  # for nsys and ncu (nurec_lite.base.nvtx); nothing where none listens
     torch: bool = False,  # for torch.profiler, which does not see NVTX
     timing: Recorder | None = None,  # a `nurec_lite.base.timing.Timing`
 ) -> Iterator[None]:
-    """Within the block, all ranges of the process are recorded there."""
+    """Within the block, all ranges of the process are recorded there. ConfigError if NUREC_LITE_NVTX cannot be had."""
     global _recorder
     before = _recorder
-    chosen = (_Nvtx() if nvtx and _HAS_NVTX else None, _RecordFunction() if torch else None, timing)
+    chosen = (nvtx_recorder() if nvtx else None, _RecordFunction() if torch else None, timing)
     recorders = [recorder for recorder in chosen if recorder is not None]
     _recorder = _Several(recorders) if len(recorders) > 1 else next(iter(recorders), None)
     try:

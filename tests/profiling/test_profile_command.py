@@ -17,6 +17,7 @@ from recorded import NsysFile, two_steps
 from tiny_capture import tiny_capture
 
 from nurec_lite import profile
+from nurec_lite.base.nvtx import SETTING, TORCH
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.cli.command import command, composed
 from nurec_lite.profiling.record import nsys as nsys_module
@@ -30,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 VERSION = "NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0"
 PLAYS = '''#!{python}
 """Does what `play` says, as nsys would."""
-import json, pathlib, shutil, sys
+import json, os, pathlib, shutil, sys
 
 play = json.loads(pathlib.Path(__file__).with_suffix(".json").read_text())
 if "--version" in sys.argv:
@@ -40,6 +41,7 @@ target = next(a for a in sys.argv if a.startswith("--output="))[9:]
 print(play[sys.argv[1]], file=sys.stderr)
 if sys.argv[1] == "profile":
     pathlib.Path(__file__).with_suffix(".argv").write_text("\\n".join(sys.argv[1:]))
+    pathlib.Path(__file__).with_suffix(".binding").write_text(os.environ["NUREC_LITE_NVTX"])
     config = pathlib.Path(sys.argv[-2])
     if play["window"] is not None:
         config.with_name("window-nvtx.json").write_text(json.dumps(play["window"]))
@@ -145,8 +147,9 @@ def test_wrong_keys(run: Run, arguments: list[str], sentence: str) -> None:
 
 
 @pytest.mark.slow
-def test_nsys(run: Run, nsys: Nsys, keys: list[str], tmp_path: Path) -> None:
+def test_nsys(run: Run, nsys: Nsys, keys: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines that wait come from a real pass, on a CPU: there are none."""
+    monkeypatch.setenv(SETTING, TORCH)
     argv = nsys()
     out = tmp_path / "out"
     ended = run("tool=nsys", *keys)
@@ -161,6 +164,7 @@ def test_nsys(run: Run, nsys: Nsys, keys: list[str], tmp_path: Path) -> None:
         "nvtx",
     ]
     assert {"--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node"} <= set(given)
+    assert argv.with_suffix(".binding").read_text() == TORCH
     assert json.loads((out / "window-syncs.json").read_text())["lines"] == {}
     text = (out / "summary.md").read_text()
     assert (
@@ -223,6 +227,13 @@ def test_an_importer_that_nsys_did_not_find(
 def test_what_nsys_says(run: Run, nsys: Nsys, keys: list[str], play: dict[str, Any], sentence: str) -> None:
     nsys(**play)
     assert_mendable(run("tool=nsys", *keys), sentence)
+
+
+def test_a_binding_that_is_none(run: Run, nsys: Nsys, keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    argv = nsys()
+    monkeypatch.setenv(SETTING, "cupti")
+    assert_mendable(run("tool=nsys", *keys), r"NUREC_LITE_NVTX is 'cupti', but must be package or torch")
+    assert not argv.exists()
 
 
 def test_no_nsys(run: Run, keys: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

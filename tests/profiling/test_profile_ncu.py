@@ -172,6 +172,8 @@ def test_readable_names_lose_what_most_kernels_share(name: str, expected: str) -
     [
         ('"7 <default domain>:step/backward/blend:none:none"', "step/backward/blend"),
         ("<default domain>:step:none,<default domain>:step/a/b,<default domain>:step/a", "step/a/b"),
+        ('"7 nurec_lite:step/backward/blend:none:none:ARGB:4288048318:REGISTERED:none"', "step/backward/blend"),
+        ('"7 nurec_lite:step:none","7 CCCL:cub::sort:none","7 nurec_lite:step/a:none"', "step/a"),
         ("other:epoch 3:none", None),
         ("", None),
     ],

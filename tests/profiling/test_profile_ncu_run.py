@@ -7,9 +7,11 @@ import shlex
 from pathlib import Path
 
 import pytest
-from ncu_page import FADD, page
+from ncu_page import FADD, NVTX, page
 from PIL import Image
 
+from nurec_lite.base import nvtx
+from nurec_lite.base.nvtx import DOMAIN, PACKAGE, SETTING, TORCH
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
 from nurec_lite.profiling.record.ncu import ALL, CHOSEN, filters, run_ncu
@@ -20,7 +22,7 @@ case "$1" in
   --version) echo "NVIDIA (R) Nsight Compute Command Line Profiler"; echo "Version $(cat "$here/version") (build 1)"; exit ;;
   --import) echo "$LC_ALL $@" >> "$here/imports"; case "$2" in *ncu.list*) cat "$here/list.csv" ;; *) . "$here/import.sh" ;; esac; exit ;;
 esac
-echo "$@" >> "$here/calls"
+echo "$@" >> "$here/calls"; echo "$NUREC_LITE_NVTX" >> "$here/bindings"
 for a; do case "$a" in */config.yaml) out=$(dirname "$a") ;; *.ncu-rep) report=$a ;; esac; done
 window() { echo '{"environment": {"device": "NVIDIA H200"}, "steps": 3}' > "$out/window-nvtx.json"; }
 case "$report" in *ncu.list*) touch "$report" ;; *) . "$here/profile.sh" ;; esac
@@ -54,7 +56,10 @@ class StandIn:
 
 @pytest.fixture
 def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    """With the package nvtx, whether it is installed or not."""
     (tmp_path / "bin").mkdir()
+    monkeypatch.delenv(SETTING, raising=False)
+    monkeypatch.setattr(nvtx, "installed", lambda: True)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return StandIn(tmp_path / "bin")
 
@@ -98,7 +103,7 @@ def test_flags_of_the_profile_and_of_the_export(tmp_path: Path, ncu: StandIn) ->
     (call,) = ncu.calls()
     for flags in (
         "--profile-from-start off", "--clock-control none", "--target-processes all", "--nvtx ", "--kernel-name regex:blend|tile",
-        f"--launch-count {CHOSEN}", r"--nvtx-include step\/render camera/ ", "--section SpeedOfLight_RooflineChart",
+        f"--launch-count {CHOSEN}", r"--nvtx-include nurec_lite@step\/render camera/ ", "--section SpeedOfLight_RooflineChart",
         f"{FADD},", f"{tmp_path}/out/config.yaml nvtx", "-m nurec_lite.profiling.record.window",
     ):  # fmt: skip
         assert flags in call
@@ -108,10 +113,40 @@ def test_flags_of_the_profile_and_of_the_export(tmp_path: Path, ncu: StandIn) ->
     assert ncu.calls("imports") == [f"C --import {tmp_path}/out/ncu.ncu-rep --csv --page raw --print-units base"]
 
 
-def test_filters() -> None:
+@pytest.mark.parametrize(("binding", "domain"), [(PACKAGE, f"{DOMAIN}@"), (TORCH, "")])
+def test_filters(monkeypatch: pytest.MonkeyPatch, binding: str, domain: str) -> None:
+    monkeypatch.setenv(SETTING, binding)
+    monkeypatch.setattr(nvtx, "installed", lambda: True)
     assert filters(ProfileConfig()) == ["--launch-count", str(ALL)]
     escaped = filters(ProfileConfig(range="step/a[0]@b,c*+"))
-    assert escaped[-2:] == ["--nvtx-include", r"step\/a\[0\]\@b\,c\*\+/"]
+    assert escaped[-2:] == ["--nvtx-include", domain + r"step\/a\[0\]\@b\,c\*\+/"]
+
+
+@pytest.mark.parametrize("binding", [PACKAGE, TORCH])
+def test_the_process_records_as_the_filter_expects(
+    tmp_path: Path, ncu: StandIn, monkeypatch: pytest.MonkeyPatch, binding: str
+) -> None:
+    """Also in the pass that lists what there is."""
+    monkeypatch.setenv(SETTING, binding)
+    ncu.write("profile.sh", NONE)
+    ncu.write("list.csv", page({}))
+    sentence(tmp_path, range="step/tile")
+    assert ncu.calls("bindings") == [binding, binding]
+    assert ("nurec_lite@" in ncu.calls()[0]) == (binding == PACKAGE)
+
+
+def test_without_a_setting_the_process_is_told_what_was_chosen(tmp_path: Path, ncu: StandIn) -> None:
+    run(tmp_path)
+    assert ncu.calls("bindings") == [PACKAGE]
+
+
+@pytest.mark.parametrize(("seen", "told"), [("", True), ('"7 nurec_lite:step/loss:none"', False)])
+def test_where_ncu_saw_no_range_at_all_the_other_binding_is_named(
+    tmp_path: Path, ncu: StandIn, seen: str, told: bool
+) -> None:
+    ncu.write("profile.sh", NONE)
+    ncu.write("list.csv", page({NVTX: seen}))
+    assert (f"set {SETTING}={TORCH}" in sentence(tmp_path, range="step/tile")) == told
 
 
 def test_a_cut_list_of_launches_is_told(tmp_path: Path, ncu: StandIn) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from recorded import AUTOGRAD, MAIN, PID, NsysFile, thread, two_steps
 
+from nurec_lite.base import nvtx
+from nurec_lite.base.nvtx import DOMAIN, PACKAGE, SETTING, TORCH
 from nurec_lite.profiling.errors import ProfileError
 from nurec_lite.profiling.summary.digest import kernel_times, range_times, started
 from nurec_lite.profiling.trace.nsys import read_nsys
@@ -35,6 +37,34 @@ def sorted_trace(trace: Trace) -> Trace:
 
 def test_tables_of_another_version(database: Path) -> None:
     NsysFile(two_steps()).write(database, suffixed=[KERNEL_TABLE, "NVTX_EVENTS"])
+    assert read_nsys(database) == sorted_trace(two_steps())
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_ranges_in_our_domain(database: Path, registered: bool) -> None:
+    """Those of the package nvtx. CUB has a domain of its own, and another process numbers its domains by itself."""
+    file = NsysFile(two_steps(), domain=2)
+    file.domain("CCCL", 1)
+    file.domain(DOMAIN, 2, registered=registered)
+    file.domain("CCCL", 2, PID + 1)
+    assert read_nsys(file.write(database)) == sorted_trace(two_steps())
+
+
+def test_ranges_of_other_domains_are_not_ours_whatever_their_names(database: Path) -> None:
+    file = NsysFile(two_steps(), domain=2)
+    file.domain("elsewhere", 1)
+    file.domain(DOMAIN, 2)
+    file.range("step", 100, 2_000_000, thread(MAIN), domain=1)
+    file.range("step/loss", 200, 300, thread(MAIN), domain=1)
+    assert read_nsys(file.write(database)) == sorted_trace(two_steps())
+
+
+def test_a_domain_whose_name_was_not_recorded_may_be_ours(database: Path) -> None:
+    assert read_nsys(NsysFile(two_steps(), domain=3).write(database)) == sorted_trace(two_steps())
+
+
+def test_a_file_that_knows_no_domains(database: Path) -> None:
+    NsysFile(two_steps()).write(database, renamed=[("NVTX_EVENTS", "domainId", "")])
     assert read_nsys(database) == sorted_trace(two_steps())
 
 
@@ -104,6 +134,17 @@ def test_an_empty_capture(database: Path) -> None:
         ProfileError, match=r"has no range 'step' \(it holds no ranges\), so no training step was recorded; give"
     ):
         read_nsys(file.write(database))
+
+
+@pytest.mark.parametrize(("binding", "told"), [(PACKAGE, True), (TORCH, False)])
+def test_where_there_are_no_ranges_at_all_the_other_binding_is_named(
+    database: Path, monkeypatch: pytest.MonkeyPatch, binding: str, told: bool
+) -> None:
+    monkeypatch.setenv(SETTING, binding)
+    monkeypatch.setattr(nvtx, "installed", lambda: True)
+    with pytest.raises(ProfileError) as caught:
+        read_nsys(NsysFile().write(database))
+    assert (f"set {SETTING}={TORCH}" in str(caught.value)) == told
 
 
 def test_other_ranges_only(database: Path) -> None:

@@ -91,12 +91,12 @@ def _step(t: int, c: int) -> tuple[list[Range], list[Call], list[Work]]:
 class NsysFile:
     """Rows of an export. Tables without rows are left out, as nsys does."""
 
-    def __init__(self, trace: Trace | None = None, pid: int = PID) -> None:
+    def __init__(self, trace: Trace | None = None, pid: int = PID, domain: int = 0) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {}
         self.ids: dict[str, int] = {}
         self.add("META_DATA_EXPORT", name="EXPORT_SCHEMA_VERSION", value="3.20.2")
         if trace is not None:
-            self.trace(trace, pid)
+            self.trace(trace, pid, domain)
 
     def add(self, table: str, **row: Any) -> None:
         self.rows.setdefault(table, []).append(row)
@@ -108,14 +108,25 @@ class NsysFile:
         return self.ids[text]
 
     def range(
-        self, name: str, start: int, end: int | None, where: int, registered: bool = False, kind: int = 59
+        self,
+        name: str,
+        start: int,
+        end: int | None,
+        where: int,
+        registered: bool = False,
+        kind: int = 59,
+        domain: int = 0,
     ) -> None:
         named = {"text": None, "textId": self.string(name)} if registered else {"text": name, "textId": None}
-        self.add("NVTX_EVENTS", start=start, end=end, eventType=kind, globalTid=where, domainId=0, **named)
+        self.add("NVTX_EVENTS", start=start, end=end, eventType=kind, globalTid=where, domainId=domain, **named)
 
-    def trace(self, trace: Trace, pid: int = PID) -> None:
+    def domain(self, name: str, number: int, pid: int = PID, registered: bool = False) -> None:
+        """That a process made it."""
+        self.range(name, 0, None, thread(MAIN, pid), registered, kind=75, domain=number)
+
+    def trace(self, trace: Trace, pid: int = PID, domain: int = 0) -> None:
         for i, r in enumerate(trace.ranges):
-            self.range(r.name, r.start, r.end, r.thread, registered=i % 2 == 1)
+            self.range(r.name, r.start, r.end, r.thread, registered=i % 2 == 1, domain=domain)
         for call in trace.calls:
             name = f"{call.name}_v7000" if call.name.startswith("cuda") else call.name
             self.add("CUPTI_ACTIVITY_KIND_RUNTIME", start=call.start, end=call.end, globalTid=call.thread, nameId=self.string(name),

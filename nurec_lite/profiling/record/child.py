@@ -3,6 +3,7 @@
 
 import json
 import logging
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,12 +26,15 @@ class Ended:
 def run_logged(
     command: list[str],
     path: Path,  # of the log
+    **surroundings: str,  # variables of the environment that differ
 ) -> Ended:
     """Waits for the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         try:
-            code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+            code = subprocess.run(
+                command, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **surroundings}, check=False
+            ).returncode
         except OSError as error:
             raise ProfileError(f"{command[0]} cannot be run ({error}); install it again") from error
     return Ended(code, path.read_text(errors="replace"), path)

@@ -13,6 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from nurec_lite.base import nvtx
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.draw.roofline import draw_roofline
 from nurec_lite.profiling.draw.stalls import draw_stalls
@@ -72,7 +73,8 @@ def run_counted(
     out: Path,
 ) -> Ended:
     """Leaves ncu.log and, if anything was measured, ncu.ncu-rep in `out`."""
-    return run_logged([str(ncu), *_flags(), *chosen, "--export", str(out / "ncu.ncu-rep"), *command], out / "ncu.log")
+    line = [str(ncu), *_flags(), *chosen, "--export", str(out / "ncu.ncu-rep"), *command]
+    return run_logged(line, out / "ncu.log", **nvtx.surroundings())
 
 
 def write_results(out: Path, profile: Profile) -> None:
@@ -87,7 +89,8 @@ def _flags() -> list[str]:
 
 
 def filters(config: ProfileConfig) -> list[str]:
-    """Flags that choose the launches. Ranges carry their whole path, in which ncu wants its own signs escaped."""
+    """Flags that choose the launches. Ranges carry their whole path, in which ncu wants its own signs escaped: DOMAIN@PATH/, in the
+    default domain PATH/, where the slash at the end says that ranges are pushed and popped."""
     chosen = ["--launch-count", str(_limit(config))]
     if config.kernels:
         try:
@@ -97,7 +100,8 @@ def filters(config: ProfileConfig) -> list[str]:
         chosen += ["--kernel-name", f"regex:{config.kernels}"]
     if config.range:
         escaped = re.sub(r"([@,\[\]/*+])", r"\\\1", config.range)
-        chosen += ["--nvtx-include", f"{escaped}/"]
+        domain = nvtx.domain()
+        chosen += ["--nvtx-include", f"{domain}@{escaped}/" if domain else f"{escaped}/"]
     return chosen
 
 
@@ -143,7 +147,8 @@ def _launched(config: ProfileConfig, out: Path, ncu: Path) -> list[Kernel]:
     log.info("no kernel matched; once more, to see which there are")
     report, table = out / "ncu.list.ncu-rep", out / "ncu.list.csv"
     flags = [*FLAGS, "--launch-count", str(_LISTED), "--metrics", "gpu__time_duration.sum", "--export", str(report)]
-    run_logged([str(ncu), *flags, *window_command(config, out, "nvtx")], out / "ncu.list.log")
+    line = [str(ncu), *flags, *window_command(config, out, "nvtx")]
+    run_logged(line, out / "ncu.list.log", **nvtx.surroundings())
     try:
         export(ncu, report, table, "--print-kernel-base", "function")
         return [kernel(launch) for launch in read_launches(table)]
@@ -163,9 +168,10 @@ def _unmatched(
         )
     names, ranges = (_shown([getattr(k, key) for k in there]) for key in ("name", "range"))
     found = f"there were {names}" if names else "what there was is told by tool=nsys or tool=torch"
+    unseen = nvtx.remedy() if names and not ranges else ""
     return ProfileError(
         f"no kernel matched {asked}; {found}{f', in the ranges {ranges}' if ranges else ''}; kernels is a regular expression "
-        "of names without template arguments, range the whole path of a range such as step/render_camera"
+        f"of names without template arguments, range the whole path of a range such as step/render_camera{unseen}"
     )
 
 

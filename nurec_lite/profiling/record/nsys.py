@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from nurec_lite.base import nvtx
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
 from nurec_lite.profiling.record.child import Ended, run_logged, said, told, waiting_lines
@@ -46,7 +47,8 @@ def record_nsys(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, 
         old.unlink()
     log.info("nsys %s records %d steps after %d", version_text(version), config.steps, config.warmup)
     child = window_command(config, out, "nvtx")
-    ended = run_logged([str(nsys), "profile", *FLAGS, f"--output={out / 'nsys'}", *child], out / "nsys.log")
+    line = [str(nsys), "profile", *FLAGS, f"--output={out / 'nsys'}", *child]
+    ended = run_logged(line, out / "nsys.log", **nvtx.surroundings())
     window = _told(out, ended)
     trace = _exported(nsys, out, ended)
     return trace, Taken("nsys", version_text(version), command, window, waiting_lines(config, out))

@@ -91,16 +91,17 @@ def _stepper(stages: Stages, state: TrainState) -> Callable[[], None]:
 
 
 def _marked(step: Callable[[], None], n: int, device: torch.device, out: Path) -> Result:
-    """Ranges by NVTX; the tool around this process records between the two calls of the CUDA runtime."""
+    """Ranges by NVTX; the tool around this process records between the two calls of the CUDA runtime. Their domain is made after
+    the first, so that a tool that is told of it only while it records knows its name."""
     if device.type != "cuda":
         raise ProfileError(f"nsys and ncu record a GPU, but the steps run on {device}; use tool=torch, or device=cuda")
+    torch.cuda.synchronize(device)
+    torch.cuda.cudart().cudaProfilerStart()
     with switch(nvtx=True):
-        torch.cuda.synchronize(device)
-        torch.cuda.cudart().cudaProfilerStart()
         for _ in range(n):
             step()
         torch.cuda.synchronize(device)
-        torch.cuda.cudart().cudaProfilerStop()
+    torch.cuda.cudart().cudaProfilerStop()
     return {}
 
 

@@ -6,12 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from nurec_lite.base import nvtx
 from nurec_lite.base.ranges import STEP
 from nurec_lite.profiling.errors import ProfileError
 from nurec_lite.profiling.trace.nsys_export import Export, Rows
 from nurec_lite.profiling.trace.trace import COPY, KERNEL, MEMSET, Call, Range, Trace, Work, plain_name
 
-_PUSH_POP = 59  # type of an NVTX event
+_PUSH_POP, _DOMAIN = 59, 75  # types of NVTX events: a range that was pushed and popped, a domain that was made
 _COPIES = {
     1: "host to device", 2: "device to host", 3: "host to array", 4: "array to host", 5: "array to array",
     6: "array to device", 7: "device to array", 8: "device to device", 9: "host to host", 10: "peer to peer",
@@ -52,21 +53,40 @@ def _pid(global_id: int) -> int:
 
 def _step_events(export: Export, strings: dict[int, str]) -> Rows:
     """Ranges of the step, of all processes."""
-    columns = ("start", "end", "eventType", "globalTid", "text?", "textId?")
-    names, found = set(), []
-    for row in export.rows(_EVENTS, *columns):
-        row["name"] = row["text"] if row["text"] is not None else strings.get(row["textId"])
-        if row["eventType"] == _PUSH_POP and row["name"] is not None:
-            names.add(row["name"])
-            if row["name"] == STEP or row["name"].startswith(f"{STEP}/"):
-                found.append(row)
+    rows = _named_events(export, strings)
+    domains = {(_pid(row["globalTid"]), row["domainId"]): row["name"] for row in rows if row["eventType"] == _DOMAIN}
+    pushed = [row for row in rows if row["eventType"] == _PUSH_POP]
+    found = [row for row in pushed if _of_the_step(row["name"]) and _in_our_domain(row, domains)]
     if not any(row["name"] == STEP for row in found):
-        there = f"its ranges are {', '.join(sorted(names)[:8])}" if names else "it holds no ranges"
+        names = sorted({row["name"] for row in pushed})
+        there = f"its ranges are {', '.join(names[:8])}" if names else "it holds no ranges"
         raise ProfileError(
             f"the capture {export.path} has no range '{STEP}' ({there}), so no training step was recorded; "
-            "give a longer window (steps=N), and see nsys.log beside it"
+            f"give a longer window (steps=N), and see nsys.log beside it{'' if names else nvtx.remedy()}"
         )
     return found
+
+
+def _named_events(export: Export, strings: dict[int, str]) -> Rows:
+    """Text stands in the row itself, or once for all where the process registered it."""
+    columns = ("start", "end", "eventType", "globalTid", "text?", "textId?", "domainId?")
+    rows = export.rows(_EVENTS, *columns)
+    for row in rows:
+        row["name"] = row["text"] if row["text"] is not None else strings.get(row["textId"])
+    return [row for row in rows if row["name"] is not None]
+
+
+def _of_the_step(name: str) -> bool:
+    return name == STEP or name.startswith(f"{STEP}/")
+
+
+def _in_our_domain(
+    row: dict[str, Any],
+    domains: dict[tuple[int, int], str],  # (process, number) -> name
+) -> bool:
+    """Torch's binding, and so every earlier report, has the default domain, which is number 0; a domain without a name may be ours."""
+    name = domains.get((_pid(row["globalTid"]), row["domainId"])) if row["domainId"] else None
+    return name in (None, nvtx.DOMAIN)
 
 
 def _calls(export: Export, strings: dict[int, str], pid: int) -> list[Call]:
