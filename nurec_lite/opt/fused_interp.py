@@ -30,6 +30,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
+SPARE = 64  # one of so many rows is left to what relocations take from the background
 REQUIRES: tuple[str, ...] = ()
 
 
@@ -38,17 +39,17 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class FusedCollect:
-    """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes. How many Gaussians are the
-    background's comes from the device; until it has come, they are moved like all others, by a track that stands at the origin."""
+    """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes. The first rows are the
+    background's, and stay where they are; those of its rows that follow are moved like all others, by a track that stands at the origin.
+    So a relocation may change how many are the background's, a little, while a recorded step goes on. How many there are comes from the
+    device; until it has come of a new store, all are moved."""
 
     def __init__(self) -> None:
-        self._node: Tensor | None = None  # [N] for which the rows below hold
+        self._node = torch.zeros(0, dtype=torch.int64)  # [N] for which the rows below hold
+        self._version = -1  # of what is written into it
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
         self._coming: Arrival | None = None  # number of the background's, and whether some node comes too early
-        self._still = 0  # Gaussians of the background, as far as they are known
-        self._track = torch.zeros(
-            0, dtype=torch.int64
-        )  # [A] of each row that moves, or its node while the above is coming
+        self._still: int | None = None  # rows that stay where they are; None: the number is coming
 
     def __call__(
         self,
@@ -59,11 +60,9 @@ class FusedCollect:
         by_lidar: Sequence[bool] | None = None,  # [Q] whether a lidar looks at each time; None: cameras do
     ) -> tuple[PartedGaussians, ...]:  # Q
         self._remember(scene)
-        g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
+        g, tracks, s = scene.gaussians, with_origin(scene.learned_tracks()), self._still or 0
         local = activate(g) if local is None else local
-        starts, present = self._begins[1:] - s, exist(tracks, times)
-        if self._coming is not None:
-            tracks, starts, present = with_origin(tracks), self._begins, F.pad(present, (1, 0), value=1)
+        starts, present = (self._begins - s).clamp(min=0), F.pad(exist(scene.tracks, times), (1, 0), value=1)
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
         moved = torch.ops.nurec_lite.move_actors(ActorArrays(g.means[s:], g.quats[s:], starts, *keys, times))
         values = (*moved, present)
@@ -73,9 +72,15 @@ class FusedCollect:
         return tuple(self._parted(seen(known, lidar), *own) for lidar, own in zip(looks, by_query, strict=True))
 
     def known(self, scene: Scene) -> int | None:
-        """Gaussians of the background, by which sizes of what it makes follow; None while they are coming."""
+        """Rows that stay where they are, by which sizes of what it makes follow; None while their number is coming."""
         self._remember(scene)
-        return None if self._coming is not None else self._still
+        return self._still
+
+    def veto(self, scene: Scene, node: Tensor) -> Tensor:
+        """Whether one of the rows that stay where they are would be an actor's; then fewer will stay after the next steps."""
+        self._coming = _count(scene.gaussians.node, node)  # either may be what is there after this
+        s = self._still or 0
+        return node[s - 1] != BACKGROUND if s else torch.zeros((), dtype=torch.bool, device=node.device)
 
     def _parted(
         self,
@@ -84,31 +89,50 @@ class FusedCollect:
         quats: Tensor,  # [A, 4]
         velocities: Tensor,  # [A, 3]
         rotations: Tensor,  # [K, 4]
-        present: Tensor,  # [K] 1 where the track exists, else 0
+        present: Tensor,  # [1 + K] 1 where the track exists, the background before all, else 0
     ) -> PartedGaussians:
-        s, there = self._still, present.index_select(0, self._track)
+        s = self._still or 0
+        nodes = self._node[s:]
+        there = present.index_select(0, nodes)
         opacities = torch.cat([local["opacities"][:s], local["opacities"][s:] * there])
         return PartedGaussians(
             still_means=local["means"][:s], still_quats=local["quats"][:s],
-            means=means, quats=quats, velocities=velocities, frames=rotations.index_select(0, self._track),
+            means=means, quats=quats, velocities=velocities, frames=rotations.index_select(0, nodes),
             scales=local["scales"], opacities=opacities, sh0=local["sh0"], sh_rest=local["sh_rest"], lidar=local["lidar"],
         )  # fmt: skip
 
     def _remember(self, scene: Scene) -> None:
         """Where each node's rows begin. Nothing here waits."""
         node = scene.gaussians.node
+        nodes = torch.arange(len(scene.tracks) + 2, device=node.device)
         if node is not self._node:
-            nodes = torch.arange(len(scene.tracks) + 2, device=node.device)
-            self._begins, self._still, self._track, self._node = torch.searchsorted(node, nodes), 0, node, node
-            self._coming = Arrival(torch.stack([self._begins[BACKGROUND + 1], (node.diff() < 0).sum()]))
+            self._begins, self._still, self._node = torch.searchsorted(node, nodes), None, node
+            self._coming = _count(node)
+        elif node._version != self._version:
+            self._begins.copy_(torch.searchsorted(node, nodes))  # where a recorded step reads them
+        self._version = node._version
         if self._coming is not None and self._coming.there():
-            self._still, early = map(int, self._coming.numbers())
-            if early:
-                raise OptionError(
-                    "option 'fused_interp' needs Gaussians in the order of their nodes, but this checkpoint was written "
-                    "before they were kept so; train again, or leave the option out"
-                )
-            self._coming, self._track = None, node[self._still :] - 1
+            less, early = map(int, self._coming.numbers())
+            self._part(-less, early)
+            self._coming = None
+
+    def _part(self, background: int, early: int) -> None:
+        """Leaves some rows of the background to relocations; as before if that is still so."""
+        if early:
+            raise OptionError(
+                "option 'fused_interp' needs Gaussians in the order of their nodes, but this checkpoint was written "
+                "before they were kept so; train again, or leave the option out"
+            )
+        spare = len(self._node) // SPARE
+        if self._still is None or not spare // 2 <= background - self._still <= 3 * spare:
+            self._still = max(0, background - spare)
+
+
+def _count(*nodes: Tensor) -> Arrival:
+    """The background's rows in each of them at least, and whether some node comes too early."""
+    each = [torch.stack([-(node == BACKGROUND).sum(), (node.diff() < 0).sum()]) for node in nodes]
+    worst = torch.stack(each).amax(0)
+    return Arrival(worst)
 
 
 def with_origin(tracks: Tracks) -> Tracks:

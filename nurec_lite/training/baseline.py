@@ -18,7 +18,7 @@ from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
-from nurec_lite.training.density import add_noise, by_node, explored, relocate
+from nurec_lite.training.density import Relocation, add_noise, by_node, explored, relocate
 from nurec_lite.training.losses import (
     calibration_terms,
     exposure_regulariser,
@@ -27,7 +27,7 @@ from nurec_lite.training.losses import (
     regularisers,
     weighted_sum,
 )
-from nurec_lite.training.optim import means_rate, replace_gaussians, set_rates
+from nurec_lite.training.optim import means_rate, overwrite_gaussians, replace_gaussians, set_rates
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import AnyView, Room, Stages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
@@ -140,7 +140,19 @@ def density(stages: Stages, state: TrainState) -> None:
         n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
         moved = stages.relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
         if moved is not None:
-            replace_gaussians(state.scene, state.optimizer, by_node(moved))
+            _store(stages, state, by_node(moved))
+
+
+def _store(stages: Stages, state: TrainState, moved: Relocation) -> None:
+    """Where the tensors lie, unless there are more Gaussians than before."""
+    if len(moved.node) != len(state.scene.gaussians):
+        replace_gaussians(state.scene, state.optimizer, moved)
+        return
+    against = [veto(state.scene, moved.node) for veto in stages.vetoes]
+    if state.failed is not None:
+        against.append(state.failed != 0)
+    void = torch.stack(against).any() if against else None
+    overwrite_gaussians(state.scene, state.optimizer, moved, void)
 
 
 def _pixels(state: TrainState) -> Tensor:

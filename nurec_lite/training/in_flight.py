@@ -2,8 +2,8 @@
 """Steps that the host has started and of which it does not know yet how they ended; and the way back to before one of them.
 
 A step that failed has changed nothing on the device, and neither have those after it. What the host has replaced meanwhile, such as
-the tensors of a relocation, is kept by reference: tensors are only written into by the optimizer and by noise, both of which leave them
-alone where a step has failed.
+the tensors of a relocation that adds Gaussians, is kept by reference: tensors are only written into by the optimizer, by noise and by
+other relocations, all of which leave them alone where a step has failed.
 """
 
 from dataclasses import dataclass, fields

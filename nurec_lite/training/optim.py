@@ -2,6 +2,7 @@
 """Adam over the scene's parameters, its schedules, and the surgery that density control needs."""
 
 from inspect import unwrap
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch import Tensor
 from nurec_lite.config import LearningRates
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.density import Relocation
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class Adam(torch.optim.Adam):
@@ -43,26 +46,45 @@ def set_rates(optimizer: torch.optim.Adam, lr: LearningRates, progress: float) -
         group["lr"] = means_rate(lr, progress) if name == "means" else getattr(lr, name) * lr.decay**progress
 
 
-def replace_gaussians(
-    scene: Scene,
-    optimizer: torch.optim.Adam,
-    moved: Relocation,
-) -> None:
-    """Puts the values of a relocation into the store and carries Adam's moments along; Gaussians that begin anew have none."""
-    for group in optimizer.param_groups:
-        name = group["name"]
-        if name not in moved.values:
-            continue
+def replace_gaussians(scene: Scene, optimizer: torch.optim.Adam, moved: Relocation) -> None:
+    """Puts the values of a relocation into the store, in new tensors, and carries Adam's moments along; Gaussians that begin anew have
+    none."""
+    for group in _groups(optimizer, moved):
         old = group["params"][0]
-        parameter = moved.values[name].clone().requires_grad_()
+        parameter = moved.values[group["name"]].clone().requires_grad_()
         moments = optimizer.state.pop(old, None)
         if moments:
-            for key in ("exp_avg", "exp_avg_sq"):
+            for key in MOMENTS:
                 moments[key] = _follow(moments[key], moved.source)
             optimizer.state[parameter] = moments
         group["params"][0] = parameter
-        setattr(scene.gaussians, name, parameter)
+        setattr(scene.gaussians, group["name"], parameter)
     scene.gaussians.node = moved.node
+
+
+@torch.no_grad()
+def overwrite_gaussians(
+    scene: Scene,
+    optimizer: torch.optim.Adam,
+    moved: Relocation,  # of as many Gaussians as there are
+    void: Tensor | None = None,  # [] bool: all stays as it is; None: it does not
+) -> None:
+    """The same where the tensors lie, so that what reads them there, such as a recorded step, goes on."""
+
+    def write(to: Tensor, new: Tensor) -> None:
+        to.copy_(new if void is None else torch.where(void, to, new))
+
+    for group in _groups(optimizer, moved):
+        parameter = group["params"][0]
+        write(parameter, moved.values[group["name"]])
+        for key, moment in optimizer.state.get(parameter, {}).items():
+            if key in MOMENTS:
+                write(moment, _follow(moment, moved.source))
+    write(scene.gaussians.node, moved.node)
+
+
+def _groups(optimizer: torch.optim.Adam, moved: Relocation) -> list[dict[str, Any]]:
+    return [group for group in optimizer.param_groups if group["name"] in moved.values]
 
 
 def _follow(moment: Tensor, source: Tensor) -> Tensor:

@@ -80,6 +80,8 @@ class Stages:
     wrapped: frozenset[str] = frozenset()  # stages that something stands around
     # what of the host's knowledge decides what stages launch, beside sizes; None: it is still changing
     knowledge: tuple[Callable[[Scene], Hashable | None], ...] = ()
+    # whether a relocation that keeps the number of Gaussians, with these nodes [N], must be left out: [] bool, on the device
+    vetoes: tuple[Callable[[Scene, Tensor], Tensor], ...] = ()
     closers: tuple[Callable[[], None], ...] = ()  # end what stages have started, such as loader processes
 
     def swap(self, option: str, **stages: Callable) -> "Stages":
@@ -92,7 +94,8 @@ class Stages:
         self._refuse_wrapped(option, stages)
         new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
         knowledge = self.knowledge + tuple(stage.known for stage in stages.values() if hasattr(stage, "known"))
-        return replace(self, knowledge=knowledge, closers=self.closers + _closers(stages), **new)
+        vetoes = self.vetoes + tuple(stage.veto for stage in stages.values() if hasattr(stage, "veto"))
+        return replace(self, knowledge=knowledge, vetoes=vetoes, closers=self.closers + _closers(stages), **new)
 
     def planned(self, option: str, **fields: Any) -> "Stages":
         """Sets fields of the plan that compiled stages carry; two options that claim the same field are an error that names both."""

@@ -146,6 +146,25 @@ def test_recordings_of_tensors_that_were_replaced_are_dropped() -> None:
     assert before and not set(map(id, before.values())) & set(map(id, own(stages)._records.values()))
 
 
+@pytest.mark.usefixtures("stand_in")
+def test_a_recording_goes_on_through_relocations_that_add_no_gaussians(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They write into the store; the steps are those without the option."""
+    config = tiny_config(density=DensityConfig(every=4, start=0.0, stop=1.0, cap=1))
+    plain, graphed = tiny_state(config), tiny_state(config)
+    steps(stages_of(), plain, 5)
+    stages = stages_of("cuda_graph")
+    steps(stages, graphed, 5)
+    assert_close(graphed, plain, 1e-4, 1e-6)
+    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
+    steps(stages, graphed, 20)
+    records, before = dict(own(stages)._records), graphed.scene.gaussians.means.detach().clone()
+    steps(stages, graphed, 12)
+    assert records.keys() == own(stages)._records.keys()
+    assert all(own(stages)._records[key] is record for key, record in records.items())
+    assert not torch.equal(before, graphed.scene.gaussians.means)
+    assert all(value.isfinite().all() for value in everything(graphed).values())
+
+
 # ---- what cannot be recorded
 
 

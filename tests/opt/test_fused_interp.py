@@ -12,7 +12,7 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.opt.fused_interp import FusedCollect, exist
+from nurec_lite.opt.fused_interp import SPARE, FusedCollect, exist
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
 from nurec_lite.scene.gaussians import LIDAR_VALUES, WorldGaussians, activate
 from nurec_lite.scene.scene import Scene
@@ -108,7 +108,8 @@ def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(Arrival, "there", (lambda arrival: False) if late else arrived)
             (parted,) = collect(scene, on_device(scene, middle(scene)))
-        assert len(parted.still_means) == (0 if late else int((scene.gaussians.node == 0).sum()))
+        background, spare = int((scene.gaussians.node == 0).sum()), len(scene.gaussians) // SPARE
+        assert len(parted.still_means) == (0 if late else background - spare)
         world = parted.whole()
         loss = sum((getattr(world, name) * torch.cos(getattr(world, name))).sum() for name in FIELDS)
         found.append((world, torch.autograd.grad(loss, list(leaves.values()))))
@@ -183,6 +184,65 @@ def test_rows_of_tracks_follow_the_store() -> None:
     assert len(world) == n - 1
     for name in FIELDS:
         assert_close(getattr(world, name), getattr(expected, name))
+
+
+def taken_from_the_background(node: Tensor, n: int) -> Tensor:
+    """[N] of a store of as many Gaussians, n of which have gone over to the first track; in order."""
+    changed = node.clone()
+    first = int((node == 0).sum())
+    changed[first - n : first] = 1
+    return changed
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_of_tracks_follow_a_store_that_is_written_into(device: str) -> None:
+    """As a relocation does; no size changes, and what a recorded step reads stays where it lies."""
+    scene, collect = scene_on(device), FusedCollect()
+    node, time = scene.gaussians.node, on_device(scene, middle(scene))
+    collect(scene, time)
+    still, begins = collect.known(scene), collect._begins.data_ptr()
+    assert still == int((node == 0).sum()) - len(node) // SPARE
+    for n in (2, -1):
+        changed = (
+            taken_from_the_background(node, n)
+            if n > 0
+            else torch.where(torch.arange(len(node), device=node.device) == still, 0, node)
+        )
+        assert not bool(collect.veto(scene, changed))
+        node.copy_(changed)
+        (parted,) = collect(scene, time)
+        assert collect.known(scene) == still == len(parted.still_means) and collect._begins.data_ptr() == begins
+        expected, world = collect_gaussian_parameters(scene, middle(scene)), parted.whole()
+        for name in FIELDS:
+            assert_close(getattr(world, name), getattr(expected, name))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_store_that_would_take_rows_which_stay_is_refused_until_fewer_do(device: str) -> None:
+    scene, collect = scene_on(device), FusedCollect()
+    node, time = scene.gaussians.node, on_device(scene, middle(scene))
+    collect(scene, time)
+    still, changed = collect.known(scene), taken_from_the_background(node, len(node) // SPARE + 1)
+    assert bool(collect.veto(scene, changed))
+    collect(scene, time)
+    fewer = collect.known(scene)
+    assert still is not None and fewer is not None and fewer < still
+    assert not bool(collect.veto(scene, changed))
+
+
+def test_more_rows_stay_only_once_more_are_the_background_s() -> None:
+    """A relocation that failed has not happened: what it would have given the background counts for nothing."""
+    scene, collect = scene_on("cpu"), FusedCollect()
+    node, time = scene.gaussians.node, on_device(scene, middle(scene))
+    collect(scene, time)
+    still, all_still = collect.known(scene), torch.zeros_like(node)
+    assert not bool(collect.veto(scene, all_still))
+    collect(scene, time)
+    assert collect.known(scene) == still
+    node.copy_(all_still)
+    assert not bool(collect.veto(scene, all_still))
+    collect(scene, time)
+    assert collect.known(scene) == len(node) - len(node) // SPARE
 
 
 def test_without_tracks_and_without_actors() -> None:

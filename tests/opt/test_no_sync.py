@@ -144,10 +144,13 @@ def test_too_little_room_changes_nothing_where_one_kernel_updates_all() -> None:
 
 
 @pytest.mark.usefixtures("late")
+@pytest.mark.parametrize("cap", [10_000, 1])
 @pytest.mark.parametrize("at", [{2}, {3}, {6, 7}], ids=str)
-def test_too_little_room_that_is_told_late(at: set[int]) -> None:
-    """Several steps are under way by then, relocations among them: all are done again."""
-    plain, overflown = tiny_state(), tiny_state()
+def test_too_little_room_that_is_told_late(at: set[int], cap: int) -> None:
+    """Several steps are under way by then, relocations among them, with growth and without: all are done again."""
+    config = tiny_config()
+    config = replace(config, density=replace(config.density, cap=cap))
+    plain, overflown = tiny_state(config), tiny_state(config)
     steps(stages_of(OPTIONS), plain, 10)
     stages = cramped(stages_of(OPTIONS), at)
     steps(stages, overflown, 10)

@@ -30,6 +30,7 @@ MORE = {
     "wrapped",
     "closers",
     "knowledge",
+    "vetoes",
 }  # fields of the record that are no stages
 
 
