@@ -202,12 +202,7 @@ def test_rows_of_tracks_follow_a_store_that_is_written_into(device: str) -> None
     collect(scene, time)
     still, begins = collect.known(scene), collect._begins.data_ptr()
     assert still == int((node == 0).sum()) - len(node) // SPARE
-    for n in (2, -1):
-        changed = (
-            taken_from_the_background(node, n)
-            if n > 0
-            else torch.where(torch.arange(len(node), device=node.device) == still, 0, node)
-        )
+    for changed in (taken_from_the_background(node, 2), node.clone()):
         assert not bool(collect.veto(scene, changed))
         node.copy_(changed)
         (parted,) = collect(scene, time)
