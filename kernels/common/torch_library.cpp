@@ -76,6 +76,8 @@ TORCH_LIBRARY(nurec_lite, m) {
         "-> Tensor[]");
     // Of a sensor that turns about the centre and moves, from those of the means and quats of one set of Gaussians or two.
     m.def("nudge_gradient(Tensor centre, Tensor[] placed, Tensor[] grads) -> Tensor");
+    // Pixels a metre [N] in the image that sees a Gaussian from nearest; 0: none sees it.
+    m.def("footprints(Tensor[] seen, float nearest, float margin) -> Tensor");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments.
     m.def(

@@ -23,4 +23,4 @@ def native_stages(
     ops.load()
     room = bundles if plan.bundles else stages
     planned = {f.__name__: partial(f, plan=plan) for f in (room.tile, room.render_camera, room.render_lidar)}
-    return {"correct": stages.correct, "project": stages.project, **planned}
+    return {"correct": stages.correct, "project": stages.project, "footprints": stages.footprints, **planned}

@@ -7,7 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.native.groups import ActorArrays, Bounds, Bundles, GaussianArrays, Grid, KnownArrays, Lists, RayArrays
+from nurec_lite.native.groups import (
+    ActorArrays,
+    Bounds,
+    Bundles,
+    GaussianArrays,
+    Grid,
+    KnownArrays,
+    Lists,
+    RayArrays,
+    SeenArrays,
+)
 
 
 def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -168,6 +178,11 @@ def _fake_nudge_gradient(centre: Tensor, placed: list[Tensor], grads: list[Tenso
     return centre.new_empty(6)
 
 
+def _fake_footprints(seen: list[Tensor], nearest: float, margin: float) -> Tensor:
+    means = SeenArrays(*seen).means
+    return means.new_empty(means.shape[0])
+
+
 def _fake_adam(parameters: list[Tensor], *rest: Any) -> None:
     """Changes what it is given."""
 
@@ -195,5 +210,6 @@ FAKES: dict[str, Callable] = {
     "correct_view": _fake_correct_view,
     "correct_view_backward": _fake_correct_view_backward,
     "nudge_gradient": _fake_nudge_gradient,
+    "footprints": _fake_footprints,
     "adam": _fake_adam,
 }

@@ -85,6 +85,19 @@ class KnownArrays(NamedTuple):
     exposure_drift: Tensor  # [C, K, 2, 3]
 
 
+class SeenArrays(NamedTuple):
+    """N Gaussians, F images, K tracks."""
+
+    means: Tensor  # [N, 3] in the frames of their nodes
+    node: Tensor  # [N] int64, 0: the world, k + 1: track k
+    lookouts: (
+        Tensor  # [F, 24] camera from world, rotation and translation, and the camera's numbers as a view's row has them
+    )
+    valid: Tensor  # [F, K] bool
+    quaternions: Tensor  # [F, K, 4] unit
+    translations: Tensor  # [F, K, 3]
+
+
 class Outputs(NamedTuple):
     """What the backward pass needs of what the forward pass gave."""
 

@@ -4,7 +4,7 @@
 Letters: N Gaussians, V of them visible, R rays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -12,20 +12,24 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nurec_lite.base.transfer import upload
+from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, KnownArrays, Lists, RayArrays
+from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, KnownArrays, Lists, RayArrays, SeenArrays
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.native.torch_parts import torch_parts
+from nurec_lite.scene import footprint
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import corrected as plain
 from nurec_lite.splat import nudge, render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
 from nurec_lite.splat.tiles import PairList, camera_rays
-from nurec_lite.splat.view_row import view_row
+from nurec_lite.splat.view_row import CAMERA_FIELDS, camera_numbers, view_row
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
@@ -173,6 +177,20 @@ def felt(
 ) -> Tensor:  # [6]
     """As nurec_lite.splat.nudge.felt, in two kernels."""
     return torch.ops.nurec_lite.nudge_gradient(centre, placed, [grad.contiguous() for grad in grads])
+
+
+def footprints(scene: Scene, capture: Capture, images: Sequence[int]) -> Tensor:
+    """As nurec_lite.scene.footprint.footprints, with all images in one kernel."""
+    return footprint.footprints(scene, capture, images, _pixels_a_metre)
+
+
+def _pixels_a_metre(scene: Scene, sights: footprint.Sights) -> Tensor:
+    g, poses, T = scene.gaussians, sights.poses, sights.to_camera
+    models = torch.tensor([camera_numbers(c) for c in sights.cameras], dtype=torch.float32).view(-1, len(CAMERA_FIELDS))
+    lookouts = torch.cat([T[:, :3, :3].flatten(1), T[:, :3, 3], upload(models, T.device)], dim=1)
+    of_tracks = poses.valid.contiguous(), poses.quaternions.contiguous(), poses.translations.contiguous()
+    seen = SeenArrays(g.means, g.node, lookouts, *of_tracks)
+    return torch.ops.nurec_lite.footprints(seen, footprint.NEAREST, footprint.MARGIN)
 
 
 CPU_KERNELS = Kernels(colour=colour, blend=blend, rays=rays, nudged=partial(nudge.nudged, felt=felt))

@@ -11,9 +11,9 @@ Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with
 Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
 of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
 Limits: on a GPU alone. Relocation, reading of losses and checkpoints stay outside; after a relocation that adds Gaussians, whose tensors
-are new ones, the step is recorded again; others write where the recording reads. With train.timing=true it stands aside. The recording holds memory of its own beside that of steps without it.
-Needs no_sync, since the host may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same
-kernels, whose sums have some more zeros.
+are new ones, the step is recorded again; others write where the recording reads. With train.timing=true it stands aside. The recording
+holds memory of its own beside that of steps without it. Needs no_sync, since the host may not wait in what is recorded, and fused_adam,
+whose rates lie on the device. Class exact: the same kernels, whose sums have some more zeros.
 """
 
 import logging

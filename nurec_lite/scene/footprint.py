@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many pixels a Gaussian covers: where more Gaussians can sharpen the images, and where nothing would show them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,25 +19,45 @@ NEAREST = 0.5  # metres; nearer ones count as not seen
 MARGIN = 10.0  # pixels beyond the border that still count as seen
 
 
+@dataclass(frozen=True)
+class Sights:
+    """What F images see the scene with."""
+
+    cameras: list[Camera]
+    to_camera: Tensor  # [F, 4, 4] camera from world, in the scene's precision, on its device
+    poses: TrackPoses  # of the tracks when the images were taken
+
+
 @torch.no_grad()
 def footprints(
     scene: Scene,
     capture: Capture,
     images: Sequence[int],  # into Capture.images
+    pixels_a_metre: Callable[[Scene, Sights], Tensor]
+    | None = None,  # [N] by the image that sees it from nearest; None: as below
 ) -> Tensor:  # [N] square pixels; 0 for Gaussians that none of the images sees
     """Product of a Gaussian's two largest standard deviations, in pixels of the image that sees it from nearest."""
-    frames, device = [capture.images[i] for i in images], scene.gaussians.means.device
+    most = (pixels_a_metre or most_pixels_a_metre)(scene, sights(scene, capture, images))
+    sizes = scene.gaussians.log_scales
+    return (sizes.sum(-1) - sizes.amin(-1)).exp() * most.square()
+
+
+def sights(scene: Scene, capture: Capture, images: Sequence[int]) -> Sights:
+    frames, like = [capture.images[i] for i in images], scene.gaussians.means
     cameras = [capture.camera(f.sensor) for f in frames]
-    times = torch.tensor([0.5 * (f.time_start + f.time_end) for f in frames], dtype=torch.float64)
-    poses = interpolate(scene.learned_tracks(), upload(times, device))
-    to_camera = upload(_cameras_from_world(frames, cameras).to(scene.gaussians.means.dtype), device)
+    times = torch.tensor([f.time_mid for f in frames], dtype=torch.float64)
+    poses = interpolate(scene.learned_tracks(), upload(times, like.device))
+    return Sights(cameras, upload(_cameras_from_world(frames, cameras).to(like.dtype), like.device), poses)
+
+
+def most_pixels_a_metre(scene: Scene, sights: Sights) -> Tensor:
+    """[N] pixels a metre in the image that sees a Gaussian from nearest, or 0."""
     most = torch.zeros_like(scene.gaussians.opacity_logits)
-    for q, camera in enumerate(cameras):
-        means, present = _world_means(scene, poses, q)
-        scale = _pixels_a_metre(camera, transform(to_camera[q], means))
+    for q, camera in enumerate(sights.cameras):
+        means, present = _world_means(scene, sights.poses, q)
+        scale = _pixels_a_metre(camera, transform(sights.to_camera[q], means))
         most = torch.maximum(most, torch.where(present, scale, torch.zeros_like(scale)))
-    widest = scene.gaussians.log_scales.sort(dim=-1).values[:, 1:].sum(-1).exp()
-    return widest * most.square()
+    return most
 
 
 def _world_means(scene: Scene, poses: TrackPoses, q: int) -> tuple[Tensor, Tensor]:
@@ -60,8 +81,10 @@ def _unturned(like: Tensor) -> Tensor:  # [1, 4]
 
 def _cameras_from_world(frames: Sequence[ImageFrame], cameras: Sequence[Camera]) -> Tensor:
     """[F, 4, 4] float64, on the host."""
-    poses = [invert(f.T_world_rig_start @ c.T_rig_cam) for f, c in zip(frames, cameras, strict=True)]
-    return torch.stack(poses) if poses else torch.zeros(0, 4, 4, dtype=torch.float64)
+    if not frames:
+        return torch.zeros(0, 4, 4, dtype=torch.float64)
+    rigs, mounts = torch.stack([f.T_world_rig_start for f in frames]), torch.stack([c.T_rig_cam for c in cameras])
+    return invert(rigs @ mounts)
 
 
 def _pixels_a_metre(

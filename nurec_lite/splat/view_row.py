@@ -33,12 +33,12 @@ class Posed(Protocol):
     def sensor(self) -> Camera | Lidar: ...
 
 
-_CAMERA = ("width", "height", "fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3", "shutter")
+CAMERA_FIELDS = ("width", "height", "fx", "fy", "cx", "cy", "k1", "k2", "p1", "p2", "k3", "shutter")
 _LIDAR = ("spin_rate", "azimuth_start")
 _WIDTHS = {
     "view.motion.R0": 9, "view.motion.R1": 9, "view.motion.t0": 3, "view.motion.t1": 3, "view.motion.seconds": 1,
     "view.forward": 3, "view.travel": 1, "view.turning": 1, "view.is_camera": 1,
-    **{f"view.camera.{name}": 1 for name in _CAMERA}, **{f"view.lidar.{name}": 1 for name in _LIDAR},
+    **{f"view.camera.{name}": 1 for name in CAMERA_FIELDS}, **{f"view.lidar.{name}": 1 for name in _LIDAR},
     "path.q": 4, "path.turn": 3, "path.start": 3, "path.end": 3, "path.seconds": 1,
     "centre": 3,
 }  # fmt: skip
@@ -91,7 +91,11 @@ def _path(start: Rows, end: Rows, centre: Vector) -> dict[str, list[float]]:
 def _sensor(sensor: Camera | Lidar) -> dict[str, list[float]]:
     if isinstance(sensor, Lidar):
         return {f"view.lidar.{name}": [getattr(sensor, name)] for name in _LIDAR}
-    c = sensor
+    numbers = dict(zip(CAMERA_FIELDS, camera_numbers(sensor), strict=True))
+    return {"view.is_camera": [1.0], **{f"view.camera.{k}": [x] for k, x in numbers.items()}}
+
+
+def camera_numbers(c: Camera) -> tuple[float, ...]:
+    """By CAMERA_FIELDS."""
     lens = c.distortion or [0.0] * 5
-    numbers = (c.width, c.height, c.fx, c.fy, c.cx, c.cy, *lens, SHUTTERS.index(c.shutter))
-    return {"view.is_camera": [1.0], **{f"view.camera.{k}": [x] for k, x in zip(_CAMERA, numbers, strict=True)}}
+    return c.width, c.height, c.fx, c.fy, c.cx, c.cy, *lens, SHUTTERS.index(c.shutter)

@@ -138,7 +138,9 @@ def density(stages: Stages, state: TrainState) -> None:
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
         n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
-        moved = stages.relocate(g, n_new, state.generator, _pixels(state) if config.footprint else None, config.jitter)
+        moved = stages.relocate(
+            g, n_new, state.generator, _pixels(stages, state) if config.footprint else None, config.jitter
+        )
         if moved is not None:
             _store(stages, state, by_node(moved))
 
@@ -155,11 +157,11 @@ def _store(stages: Stages, state: TrainState, moved: Relocation) -> None:
     overwrite_gaussians(state.scene, state.optimizer, moved, void)
 
 
-def _pixels(state: TrainState) -> Tensor:
+def _pixels(stages: Stages, state: TrainState) -> Tensor:
     """[N] that each Gaussian covers; unseen ones keep a tenth of one, and what fills the view counts as a patch of it."""
     capture = state.plan.capture
     assert capture.split is not None
-    return footprints(state.scene, capture, capture.split.train_images).clamp(*PIXELS)
+    return stages.footprints(state.scene, capture, capture.split.train_images).clamp(*PIXELS)
 
 
 def settle(stages: Stages, state: TrainState) -> None:
@@ -174,5 +176,5 @@ def reference_stages(device: str = "cpu") -> Stages:
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
         loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
-        relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,
+        footprints=footprints, relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,
     )  # fmt: skip

@@ -101,8 +101,8 @@ def _continued(
 def by_node(moved: Relocation) -> Relocation:
     """In the order of their nodes: the background, then the Gaussians of one track after another."""
     order = torch.argsort(moved.node, stable=True)
-    values = {name: value.index_select(0, order) for name, value in moved.values.items()}
-    return Relocation(values, moved.node.index_select(0, order), moved.source.index_select(0, order))
+    # by an index: index_select starts a block for every row on a GPU, 0.3 ms for a million
+    return Relocation({k: value[order] for k, value in moved.values.items()}, moved.node[order], moved.source[order])
 
 
 def _draw(weights: Tensor, n: int, generator: torch.Generator) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
+from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.tracks import TrackPoses, Tracks
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.scene.calibration import Calibration
@@ -65,6 +66,7 @@ class Stages:
     noise: Callable[[TrainState], None]  # by which transparent Gaussians explore
     learn: Callable[["Stages", TrainState, Shots], StepResult]  # all of these
     # density
+    footprints: Callable[[Scene, Capture, Sequence[int]], Tensor]  # of Gaussians, in images of these numbers
     relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter)
     density: Callable[["Stages", TrainState], None]
     # around them

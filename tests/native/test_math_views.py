@@ -16,6 +16,7 @@ from nurec_lite.geometry import lidar as lidars
 from nurec_lite.geometry.camera import SHUTTERS, Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import pose_matrix, quat_multiply, rotvec_to_quat
+from nurec_lite.scene import footprint
 from nurec_lite.splat import project
 from nurec_lite.splat.views import CameraView, LidarView, View
 
@@ -271,3 +272,20 @@ def test_a_gaussian_at_the_sensor_gets_the_whole_plane() -> None:
     close(found, torch.tensor([[0, 0, 61, 47]], dtype=F64))
     found = call("lidar_bounds", lidar_numbers(LIDAR), motion_numbers(views[1]), *args)
     close(found, torch.tensor([[-math.pi, -math.pi / 2, math.pi, math.pi / 2]], dtype=F64))
+
+
+@pytest.mark.parametrize("lens", [(), LENS, STRONG], ids=["none", "lens", "strong"])
+def test_pixels_a_metre(lens: tuple[float, ...]) -> None:
+    """Within the image, around its border with the margin, behind, and at the nearest depth."""
+    camera = make_camera(distortion=lens)
+    u, v = torch.meshgrid(
+        torch.linspace(-40, 100, 57, dtype=F64), torch.linspace(-40, 90, 53, dtype=F64), indexing="ij"
+    )
+    rays = torch.stack([(u - camera.cx) / camera.fx, (v - camera.cy) / camera.fy, torch.ones_like(u)], dim=-1).view(
+        -1, 3
+    )
+    points = torch.cat([rays * z for z in (-3.0, 0.0, 0.3, footprint.NEAREST, 0.51, 7.0, 900.0)])
+    found = call("pixels_a_metre", camera_numbers(camera), points, footprint.NEAREST, footprint.MARGIN)
+    expected = footprint._pixels_a_metre(camera, points)
+    assert 0 < int((expected > 0).sum()) < len(points)
+    close(found, expected[:, None])

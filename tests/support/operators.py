@@ -18,6 +18,7 @@ _GROUPS: dict[str, type[NamedTuple]] = {
     "outputs": groups.Outputs,
     "actors": groups.ActorArrays,
     "d_moved": groups.MovedGrads,
+    "seen": groups.SeenArrays,
 }
 
 

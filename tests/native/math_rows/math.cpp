@@ -6,6 +6,7 @@
 #include "../../../kernels/math/bundle.cuh"
 #include "../../../kernels/math/correct.cuh"
 #include "../../../kernels/math/covariance.cuh"
+#include "../../../kernels/math/footprint.cuh"
 #include "../../../kernels/math/moments.cuh"
 #include "../../../kernels/math/pose.cuh"
 #include "../../../kernels/math/project.cuh"
@@ -473,6 +474,7 @@ NUREC_EXPORT(motion_at, motion_at)
 NUREC_EXPORT(distort, distort)
 NUREC_EXPORT(undistort, undistort)
 NUREC_EXPORT(camera_project, camera_project)
+NUREC_EXPORT(pixels_a_metre, pixels_a_metre<D>)
 NUREC_EXPORT(camera_fraction, camera_fraction)
 NUREC_EXPORT(camera_appear, camera_appear)
 NUREC_EXPORT(lidar_fraction, lidar_fraction)
