@@ -53,6 +53,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "sh_colour_backward(Tensor sh, Tensor? rest, Tensor directions, Tensor d_colour) "
         "-> (Tensor d_sh, Tensor d_rest, Tensor d_directions)");
+    // The same of Gaussians where they stand, as an eye sees them.
+    m.def("view_colour(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye) -> Tensor");
+    m.def(
+        "view_colour_backward(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
+        "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor d_sh, Tensor d_rest)");
     m.def("move_actors(Tensor[] actors) -> (Tensor means, Tensor quats, Tensor velocities, Tensor rotations)");
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "

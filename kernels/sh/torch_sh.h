@@ -22,12 +22,18 @@ Coefficients<T> coefficients(at::Tensor const& sh, MaybeTensor const& rest, Poin
     return {pointer(sh), pointer(sh) + 3, sh.stride(0), sh.stride(0)};
 }
 
+// Of shapes that were checked: how many coefficients a Gaussian has.
+inline int64_t checked_bands(at::Tensor const& sh, MaybeTensor const& rest) {
+    int64_t const s = sh.size(1) + (rest ? rest->size(1) : 0);
+    TORCH_CHECK_VALUE(s == 1 || s == 4 || s == 9 || s == 16, "sh has ", s,
+                      " coefficients, but must have 1, 4, 9 or 16 (degree 0 to 3)");
+    return s;
+}
+
 inline Harmonics checked_harmonics(at::Tensor const& sh, MaybeTensor const& rest, at::Tensor const& directions) {
     check_tensor(sh, "sh", at::kFloat, {-1, rest ? 1 : -1, 3}, sh.device());
     if (rest) check_tensor(*rest, "rest", at::kFloat, {sh.size(0), -1, 3}, sh.device());
-    auto const s = sh.size(1) + (rest ? rest->size(1) : 0);
-    TORCH_CHECK_VALUE(s == 1 || s == 4 || s == 9 || s == 16, "sh has ", s,
-                      " coefficients, but must have 1, 4, 9 or 16 (degree 0 to 3)");
+    int64_t const s = checked_bands(sh, rest);
     check_tensor(directions, "directions", at::kFloat, {sh.size(0), 3}, sh.device());
     auto const read = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
     return {sh.size(0), s, coefficients<float const>(sh, rest, read), directions.const_data_ptr<float>()};

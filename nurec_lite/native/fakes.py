@@ -129,6 +129,17 @@ def _fake_sh_colour_backward(
     )
 
 
+def _fake_view_colour(placements: list[Tensor], sh: Tensor, rest: Tensor | None, eye: Tensor) -> Tensor:
+    return sh.new_empty(sh.shape[0], 3)
+
+
+def _fake_view_colour_backward(
+    placements: list[Tensor], sh: Tensor, rest: Tensor | None, eye: Tensor, d_colour: Tensor
+) -> tuple[Tensor, ...]:
+    placed = [torch.empty_like(t) for t in placements[:3]]
+    return *placed, torch.empty_like(sh), sh.new_empty(0) if rest is None else torch.empty_like(rest)
+
+
 def _fake_move_actors(actors: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     g = ActorArrays(*actors)
     means, a, k, q = g.means, g.means.shape[0], g.starts.shape[0] - 1, g.times.shape[0]
@@ -201,6 +212,8 @@ FAKES: dict[str, Callable] = {
     "count_pairs": _fake_count_pairs,
     "sh_colour": _fake_sh_colour,
     "sh_colour_backward": _fake_sh_colour_backward,
+    "view_colour": _fake_view_colour,
+    "view_colour_backward": _fake_view_colour_backward,
     "move_actors": _fake_move_actors,
     "move_actors_backward": _fake_move_actors_backward,
     "image_loss": _fake_image_loss,

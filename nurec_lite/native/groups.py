@@ -98,6 +98,15 @@ class SeenArrays(NamedTuple):
     translations: Tensor  # [F, K, 3]
 
 
+class PlacementArrays(NamedTuple):
+    """Where Gaussians are seen, and how their nodes are turned: K nodes."""
+
+    still_means: Tensor  # [S, 3] metres, world
+    means: Tensor  # [A, 3]
+    rotations: Tensor  # [K, 4] unit, world from node
+    node: Tensor  # [A] int64 row of these
+
+
 class Outputs(NamedTuple):
     """What the backward pass needs of what the forward pass gave."""
 

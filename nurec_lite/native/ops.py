@@ -33,6 +33,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::render_parts_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::sh_colour", _sh_gradients, setup_context=_keep_inputs)
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::view_colour", _colour_gradients, setup_context=_keep_seen)
+    torch.library.register_autograd("nurec_lite::view_colour_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_actors)
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::image_loss", _image_gradients, setup_context=_keep_images)
@@ -119,6 +121,22 @@ def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor | None, Te
             sh, rest, directions, d_colour.contiguous()
         )
     return d_sh, None if rest is None else d_rest, d_directions
+
+
+def _keep_seen(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    placements, *others = inputs
+    ctx.save_for_backward(*placements, *others)
+
+
+def _colour_gradients(ctx: Any, d_colour: Tensor) -> tuple[Any, ...]:
+    *placements, sh, rest, eye = ctx.saved_tensors
+    if ctx.needs_input_grad[3]:
+        raise RuntimeError("view_colour gives the eye no gradient; nurec_lite.splat.render.local_directions does")
+    with span("view_colour", within=BACKWARD):
+        *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(
+            placements, sh, rest, eye, d_colour.contiguous()
+        )
+    return [*d_placed, None], d_sh, None if rest is None else d_rest, None
 
 
 def _keep_actors(ctx: Any, inputs: tuple[list[Tensor]], output: Any) -> None:

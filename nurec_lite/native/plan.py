@@ -30,6 +30,8 @@ class RenderPlan:
     compiled: bool = False  # what they leave to torch goes through torch.compile
     sky: bool = False  # it is sampled and put behind the image by one kernel
 
+    colour: bool = False  # it is found by one kernel, from where a Gaussian stands and is looked at
+
     @property
     def backward(self) -> BackwardPlan:
         return BackwardPlan(self.split_backward, self.launch_bounds, self.half_staging)

@@ -16,7 +16,16 @@ from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.native.groups import Bounds, GaussianArrays, Grid, KnownArrays, Lists, RayArrays, SeenArrays
+from nurec_lite.native.groups import (
+    Bounds,
+    GaussianArrays,
+    Grid,
+    KnownArrays,
+    Lists,
+    PlacementArrays,
+    RayArrays,
+    SeenArrays,
+)
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.native.torch_parts import torch_parts
 from nurec_lite.scene import footprint
@@ -123,6 +132,13 @@ def colour(
     return torch.ops.nurec_lite.sh_colour(*bands, directions)
 
 
+def seen_colour(gaussians: PartedGaussians, eye: Tensor) -> Tensor:
+    """[N, 3] at least 0: `colour` in the directions of nurec_lite.splat.render.local_directions, in one kernel."""
+    g = gaussians
+    placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
+    return torch.ops.nurec_lite.view_colour(placements, g.sh0, g.sh_rest, eye)
+
+
 def rays(view: CameraView | LidarView) -> Rays:
     """As view.rays(), in one kernel."""
     if _learned(view):
@@ -209,7 +225,9 @@ def _planned(gaussians: AnyGaussians, plan: RenderPlan) -> Kernels:
 def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
     """Of the renderers for tiles and for bundles alike, by the names of nurec_lite.splat.render.Kernels."""
     parts = torch_parts(plan.compiled)
-    return parts | {"over_sky": partial(over_sky, otherwise=parts["over_sky"])} if plan.sky else parts
+    if plan.sky:
+        parts = parts | {"over_sky": partial(over_sky, otherwise=parts["over_sky"])}
+    return parts | {"seen_colour": seen_colour} if plan.colour else parts
 
 
 def render_camera(

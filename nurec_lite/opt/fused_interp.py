@@ -97,7 +97,7 @@ class FusedCollect:
         opacities = torch.cat([local["opacities"][:s], local["opacities"][s:] * there])
         return PartedGaussians(
             still_means=local["means"][:s], still_quats=local["quats"][:s],
-            means=means, quats=quats, velocities=velocities, frames=rotations.index_select(0, nodes),
+            means=means, quats=quats, velocities=velocities, rotations=rotations, nodes=nodes,
             scales=local["scales"], opacities=opacities, sh0=local["sh0"], sh_rest=local["sh_rest"], lidar=local["lidar"],
         )  # fmt: skip
 

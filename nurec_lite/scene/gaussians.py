@@ -6,7 +6,7 @@ Letters: N Gaussians, K tracks, S spherical-harmonic coefficients = (degree + 1)
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -93,7 +93,8 @@ class PartedGaussians:
     means: Tensor  # [A, 3] of those that move, world
     quats: Tensor  # [A, 4] unit, world
     velocities: Tensor  # [A, 3] metres a second, turning of the actor included
-    frames: Tensor  # [A, 4] unit, world from node
+    rotations: Tensor  # [K, 4] unit, world from node, of K nodes
+    nodes: Tensor  # [A] int64, row of these
     scales: Tensor  # [N, 3] metres; of all, as everything below
     opacities: Tensor  # [N] 0 to 1, for the sensor that looks
     sh0: Tensor  # [N, 1, 3] in the axes of the node
@@ -107,6 +108,10 @@ class PartedGaussians:
     def sh(self) -> Tensor:  # [N, S_h, 3] all bands, by copying
         return torch.cat([self.sh0, self.sh_rest], dim=1)
 
+    @property
+    def frames(self) -> Tensor:  # [A, 4] unit, world from node, by copying
+        return self.rotations.index_select(0, self.nodes)
+
     def select(
         self,
         index: Tensor,  # [n] int64, ascending
@@ -114,13 +119,13 @@ class PartedGaussians:
         """Waits for the device, which alone knows how many of them stand still."""
         still = int((index < len(self.still_means)).sum())
         rows = dict.fromkeys(("still_means", "still_quats"), index[:still])
-        rows |= dict.fromkeys(("means", "quats", "velocities", "frames"), index[still:] - len(self.still_means))
+        rows |= dict.fromkeys(("means", "quats", "velocities", "nodes"), index[still:] - len(self.still_means))
         rows |= dict.fromkeys(("scales", "opacities", "sh0", "sh_rest", "lidar"), index)
-        return PartedGaussians(**{k: getattr(self, k).index_select(0, i) for k, i in rows.items()})
+        return replace(self, **{k: getattr(self, k).index_select(0, i) for k, i in rows.items()})
 
     def whole(self) -> WorldGaussians:
         """All N in one, by copying."""
-        unturned = self.frames.new_tensor([1.0, 0, 0, 0]).expand(len(self.still_means), 4)
+        unturned = self.rotations.new_tensor([1.0, 0, 0, 0]).expand(len(self.still_means), 4)
         return WorldGaussians(
             means=torch.cat([self.still_means, self.means]),
             quats=torch.cat([self.still_quats, self.quats]),

@@ -82,12 +82,23 @@ class Kernels:
     )
     rays: Callable[[Any], Rays] = _rays  # of the view
     over_sky: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = over_sky
+    seen_colour: Callable[[PartedGaussians, Tensor], Tensor] | None = (
+        None  # colour of towards, of an eye without gradient
+    )
     nudged: Callable[[AnyGaussians, Tensor | None, Tensor], AnyGaussians] = (
         nudged  # by the view's nudge, about its centre
     )
 
 
 REFERENCE = Kernels()
+
+
+def seen_colour(kernels: Kernels, gaussians: AnyGaussians, eye: Tensor) -> Tensor:
+    """[N, 3] of all Gaussians, as the eye [3] sees them: in one go where the kernels have that and the Gaussians come in two parts."""
+    whole = kernels.seen_colour
+    if whole is None or eye.requires_grad or not isinstance(gaussians, PartedGaussians):
+        return kernels.colour(gaussians, kernels.towards(gaussians, eye))
+    return whole(gaussians, eye)
 
 
 def render_camera(
@@ -103,7 +114,7 @@ def render_camera(
     with span("rays"):
         rays = kernels.rays(view)
     with span("colour"):
-        colour = kernels.colour(gaussians, kernels.towards(gaussians, view.eye()))
+        colour = seen_colour(kernels, gaussians, view.eye())
     with span("blend"):
         out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), colour, rays, pairs, view)
     with span("sky"):

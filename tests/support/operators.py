@@ -19,6 +19,7 @@ _GROUPS: dict[str, type[NamedTuple]] = {
     "actors": groups.ActorArrays,
     "d_moved": groups.MovedGrads,
     "seen": groups.SeenArrays,
+    "placements": groups.PlacementArrays,
 }
 
 

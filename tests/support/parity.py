@@ -193,7 +193,8 @@ def in_parts(
     still: int,  # the first ones, which must be in the world's axes
 ) -> PartedGaussians:
     """Without the velocities of those that stand still."""
-    moving = {k: getattr(g, k)[still:] for k in ("means", "quats", "velocities", "frames")}
+    moving = {k: getattr(g, k)[still:] for k in ("means", "quats", "velocities")}
+    moving |= {"rotations": g.frames[still:], "nodes": torch.arange(len(g) - still, device=g.frames.device)}
     whole = {k: getattr(g, k) for k in ("scales", "opacities", "lidar")}
     whole |= {"sh0": g.sh[:, :1].contiguous(), "sh_rest": g.sh[:, 1:].contiguous()}
     return PartedGaussians(g.means[:still], g.quats[:still], **moving, **whole)

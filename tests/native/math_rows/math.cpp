@@ -14,6 +14,7 @@
 #include "../../../kernels/math/sh.cuh"
 #include "../../../kernels/math/sky.cuh"
 #include "../../../kernels/math/ssim.cuh"
+#include "../../../kernels/math/towards.cuh"
 #include "../../../kernels/math/travel.cuh"
 #include "../../../kernels/math/view_row.cuh"
 #include "rows.h"
@@ -453,6 +454,11 @@ NUREC_EXPORT(sigmoid, sigmoid<D>)
 NUREC_EXPORT(sky_logit, logit_of)
 NUREC_EXPORT(sky_colour, colour_of_sky)
 NUREC_EXPORT(sky_backward, sky_backward<D>)
+
+NUREC_EXPORT(towards, towards<D>)
+NUREC_EXPORT(towards_backward, towards_backward<D>)
+NUREC_EXPORT(towards_in, towards_in<D>)
+NUREC_EXPORT(towards_in_backward, towards_in_backward<D>)
 
 NUREC_EXPORT(between_knots, knots_about)
 NUREC_EXPORT(sensor_correction, sensor_correction<D>)

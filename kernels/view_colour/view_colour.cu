@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread a Gaussian, from its mean to its colour and back. Gaussians of a node are neighbours, so the lanes of a
+// warp that share one add up what its rotation gets before anything goes to memory.
+#include "../common/triples.cuh"
+#include "../common/warp.cuh"
+#include "../math/sh.cuh"
+#include "../sh/rows.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+template <int S>
+__global__ void __launch_bounds__(GAUSSIANS) view_forward_kernel(Placements in, SeenHarmonics sh, float* colour) {
+    __shared__ Rows<S> rows;
+    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    rows.read(sh.sh, in.n);
+    __syncthreads();
+    if (i < in.n) store3(colour, i, sh_colour<S>(rows.mine(), direction_of(sight_of(in, i))));
+}
+
+// Nodes take turns, the next one being that of the first lane which still has something to give.
+__device__ void add_to_rotations(float* rotations, int node, Quat<float> d) {
+    int const lane = int(threadIdx.x) % 32, sum = summed_value<4>(lane);
+    unsigned waiting = __ballot_sync(ALL_LANES, d.w != 0 || d.x != 0 || d.y != 0 || d.z != 0);
+    while (waiting) {
+        int const shared = __shfl_sync(ALL_LANES, node, __ffs(int(waiting)) - 1);
+        bool const joins = node == shared;
+        float values[4] = {joins ? d.w : 0.f, joins ? d.x : 0.f, joins ? d.y : 0.f, joins ? d.z : 0.f};
+        float const total = sums_by_halves(values, lane);
+        if (sum >= 0) atomicAdd(rotations + 4 * int64_t(shared) + sum, total);
+        waiting &= ~__ballot_sync(ALL_LANES, joins);
+    }
+}
+
+template <int S>
+__global__ void __launch_bounds__(GAUSSIANS)
+    view_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenHarmonicsGrads d_sh) {
+    __shared__ Rows<S> rows;
+    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    Quat<float> d_rotation = {};
+    int node = -1;
+    rows.read(sh.sh, in.n);
+    __syncthreads();
+    if (i < in.n) {
+        float* const mine = rows.mine();  // each coefficient is read before its gradient takes its place
+        Sight const sight = sight_of(in, i);
+        Vec3<float> const d_direction = sh_colour_backward<S>(mine, direction_of(sight), load3(d_sh.d_colour, i), mine);
+        d_rotation = direction_backward(in, d, sight, i, d_direction);
+        if (sight.moves) node = int(in.node[i - in.still]);
+    }
+    add_to_rotations(d.rotations, node, d_rotation);
+    __syncthreads();
+    rows.write(d_sh.sh, in.n);
+}
+
+template <int S>
+void launch_forward(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue) {
+    view_forward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, colour);
+}
+
+template <int S>
+void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
+                     SeenHarmonicsGrads const& d_sh, Queue const& queue) {
+    view_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, d_sh);
+}
+
+}  // namespace
+
+void view_colour(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue) {
+    if (!in.n) return;
+    switch (sh.s) {
+        case 1:
+            return launch_forward<1>(in, sh, colour, queue);
+        case 4:
+            return launch_forward<4>(in, sh, colour, queue);
+        case 9:
+            return launch_forward<9>(in, sh, colour, queue);
+        default:
+            return launch_forward<16>(in, sh, colour, queue);
+    }
+}
+
+void view_colour_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
+                          SeenHarmonicsGrads const& d_sh, Queue const& queue) {
+    cudaMemsetAsync(d.rotations, 0, 4 * sizeof(float) * std::size_t(in.nodes), queue.stream);
+    if (!in.n) return;
+    switch (sh.s) {
+        case 1:
+            return launch_backward<1>(in, sh, d, d_sh, queue);
+        case 4:
+            return launch_backward<4>(in, sh, d, d_sh, queue);
+        case 9:
+            return launch_backward<9>(in, sh, d, d_sh, queue);
+        default:
+            return launch_backward<16>(in, sh, d, d_sh, queue);
+    }
+}
+
+}  // namespace nurec::cuda
