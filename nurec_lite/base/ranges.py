@@ -18,6 +18,7 @@ from nurec_lite.base.nvtx import recorder as nvtx_recorder
 
 STEP = "step"  # the outermost range: one pass of the training loop
 BACKWARD = f"{STEP}/backward"
+GRAPH, RECORD = "graph", "record"  # within a step: the launch of a recording, and what it takes to have one
 P = ParamSpec("P")
 T = TypeVar("T")
 

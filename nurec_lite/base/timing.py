@@ -3,6 +3,9 @@
 
 On a GPU a range begins and ends with two CUDA events on the current stream, so its time is that between what came before it on the
 stream and its own last kernel, and nothing waits inside the step; on a CPU the host's clock tells. Ranges come from several threads.
+
+A step that is launched as a graph has no ranges inside the graph. Such steps and those that run plainly are told apart, each with the
+ranges that it has; steps that record a graph are neither.
 """
 
 import csv
@@ -20,15 +23,16 @@ import numpy as np
 import torch
 
 from nurec_lite.base.files import write_text
-from nurec_lite.base.ranges import STEP, switch
+from nurec_lite.base.ranges import GRAPH, RECORD, STEP, switch
 
+PLAIN, AS_GRAPH = "plain", "graph"  # kinds of steps
 WARM_UP = 5  # first steps, which allocate, compile and decode: left out
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Of one range, over the steps that count; a step without the range counts as 0 ms."""
+    """Of one range, over the steps of a kind that count; a step without the range counts as 0 ms."""
 
     range: str
     calls: float  # a step
@@ -37,6 +41,7 @@ class Latency:
     p95_ms: float  # exceeded in one step of twenty
     share: float  # of the steps' time, 0 to 1
     steps: int
+    kind: str = PLAIN
 
 
 class _Interval(NamedTuple):
@@ -85,6 +90,31 @@ class _DeviceClock:
         torch.cuda.synchronize(self.device)
 
 
+class _Sums:
+    """Of the steps of a kind."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.ms: dict[str, list[float]] = defaultdict(list)  # a step, up to the last that has the range
+        self.calls: Counter[str] = Counter()
+
+    def add(self, intervals: list[tuple[str, float]]) -> None:
+        self.steps += 1
+        for path, ms in intervals:
+            past = self.ms[path]
+            past.extend([0.0] * (self.steps - len(past)))
+            past[-1] += ms
+            self.calls[path] += 1
+
+    def latency(self, path: str, kind: str) -> Latency:
+        ms = np.zeros(self.steps)
+        ms[: len(self.ms[path])] = self.ms[path]
+        median, p95 = np.percentile(ms, (50, 95))
+        share = float(ms.sum()) / sum(self.ms[STEP])
+        calls = self.calls[path] / self.steps
+        return Latency(path, calls, float(ms.mean()), float(median), float(p95), share, self.steps, kind)
+
+
 class Timing:
     """A recorder of ranges (`nurec_lite.base.ranges.switch`). A step is over when the range `step` ends; it is read when the
     device has passed its last event, some steps later."""
@@ -96,8 +126,7 @@ class Timing:
         self._open: deque[_Interval] = deque()  # of the present step
         self._unread: deque[list[_Interval]] = deque()
         self._seen = 0  # steps
-        self._ms: dict[str, list[float]] = defaultdict(list)  # a step, up to the last that has the range
-        self._calls: Counter[str] = Counter()
+        self._sums = {kind: _Sums() for kind in (PLAIN, AS_GRAPH)}
 
     def begin(self, path: str) -> Any:
         self._order.setdefault(path)
@@ -114,33 +143,17 @@ class Timing:
         while self._unread and all(self._clock.passed(interval.end) for interval in reversed(self._unread[0])):
             intervals = [(interval.path, self._clock.ms(interval)) for interval in self._unread.popleft()]
             self._seen += 1
-            if self._seen > self.warm_up:
-                self._count(intervals)
+            paths = {path for path, _ in intervals}
+            if self._seen > self.warm_up and f"{STEP}/{RECORD}" not in paths:
+                self._sums[AS_GRAPH if f"{STEP}/{GRAPH}" in paths else PLAIN].add(intervals)
 
-    def _count(self, intervals: list[tuple[str, float]]) -> None:
-        steps = self._seen - self.warm_up
-        for path, ms in intervals:
-            past = self._ms[path]
-            past.extend([0.0] * (steps - len(past)))
-            past[-1] += ms
-            self._calls[path] += 1
-
-    def latencies(self) -> list[Latency]:
-        """Every range after the one around it, in the order in which they first began. Waits for the device."""
+    def latencies(self, kind: str = PLAIN) -> list[Latency]:
+        """Of the steps of a kind: every range after the one around it, in the order in which they first began. Waits for the device."""
         self._clock.wait()
         self._read()
-        steps = max(0, self._seen - self.warm_up)
-        places = {path: place for place, path in enumerate(self._order)}
-        paths = sorted(self._ms, key=lambda path: [places.get(outer, -1) for outer in _and_outer(path)])
-        total = sum(self._ms[STEP])
-        return [self._latency(path, steps, total) for path in paths if steps]
-
-    def _latency(self, path: str, steps: int, total: float) -> Latency:
-        ms = np.zeros(steps)
-        ms[: len(self._ms[path])] = self._ms[path]
-        median, p95 = np.percentile(ms, (50, 95))
-        share = float(ms.sum()) / total
-        return Latency(path, self._calls[path] / steps, float(ms.mean()), float(median), float(p95), share, steps)
+        places, sums = {path: place for place, path in enumerate(self._order)}, self._sums[kind]
+        paths = sorted(sums.ms, key=lambda path: [places.get(outer, -1) for outer in _and_outer(path)])
+        return [sums.latency(path, kind) for path in paths]
 
 
 def _and_outer(path: str) -> list[str]:
@@ -183,11 +196,14 @@ def timed(
     timing = Timing(device)
     with switch(timing=timing):
         yield
-    latencies = timing.latencies()
-    write_text(folder / "timing.csv", to_csv(latencies))
+    plain, launched = timing.latencies(), timing.latencies(AS_GRAPH)
+    write_text(folder / "timing.csv", to_csv(launched + plain))
     left_out = f"the first {timing.warm_up} steps of this run left out"
-    if not latencies:
+    if not plain + launched:
         log.info("train.timing: no step to tell of, %s; give the run more steps", left_out)
-        return
     clock = "CUDA events" if device.type == "cuda" else "the host's clock"
-    log.info("train.timing: %d steps by %s, %s\n%s", latencies[0].steps, clock, left_out, table(latencies))
+    if launched:
+        log.info("train.timing: %d steps launched as a graph, by %s\n%s", launched[0].steps, clock, table(launched))
+    if plain:
+        between = " run without the graph between them, whose ranges it has not," if launched else ""
+        log.info("train.timing: %d steps%s by %s, %s\n%s", plain[0].steps, between, clock, left_out, table(plain))

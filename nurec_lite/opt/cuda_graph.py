@@ -11,9 +11,10 @@ Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with
 Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
 of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
 Limits: on a GPU alone. Relocation, reading of losses and checkpoints stay outside; after a relocation that adds Gaussians, whose tensors
-are new ones, the step is recorded again; others write where the recording reads. With train.timing=true it stands aside. The recording
-holds memory of its own beside that of steps without it. Needs no_sync, since the host may not wait in what is recorded, and fused_adam,
-whose rates lie on the device. Class exact: the same kernels, whose sums have some more zeros.
+are new ones, the step is recorded again; others write where the recording reads. With train.timing=true one step of twenty runs without
+the graph, which has no ranges inside. The recording holds memory of its own beside that of steps without it. Needs no_sync, since the host
+may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same kernels, whose sums have some more
+zeros.
 """
 
 import logging
@@ -25,6 +26,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.base.ranges import GRAPH, RECORD, span
 from nurec_lite.base.recordable import looked_at
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
@@ -34,6 +36,7 @@ from nurec_lite.training.state import StepResult, TrainState
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
 MOST = 16  # recordings that are kept
+TOLD = 20  # with train.timing=true one step of so many runs without the graph
 log = logging.getLogger("nurec_lite")
 Learn = Callable[[Stages, TrainState, Shots], StepResult]
 # sensors, rooms for rays, knowledge of the host, rooms for lists
@@ -74,17 +77,22 @@ class CudaGraph:
 
     def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         assert self._learn is not None
-        if state.config.train.timing and not self._off:
-            self._stand_aside(": train.timing=true times the ranges of steps, which a graph has not")
-        key = None if self._off else self._key(stages, state, shots)
+        told = state.config.train.timing and state.step % TOLD == TOLD - 1  # of its ranges, which a graph has not
+        key = None if self._off or told else self._key(stages, state, shots)
         if key is None:
             return self._learn(stages, state, shots)
         record = self._placed(key, state, shots)
         if record.recording is None and not record.ran:
-            return self._first(key, stages, state, record)
-        if record.recording is None and not self._record(record, stages, state):
+            with span(RECORD):
+                return self._first(key, stages, state, record)
+        if record.recording is None and not self._recorded_now(record, stages, state):
             return self._learn(stages, state, shots)
-        return self._launch(record, state)
+        with span(GRAPH):
+            return self._launch(record, state)
+
+    def _recorded_now(self, record: Recorded, stages: Stages, state: TrainState) -> bool:
+        with span(RECORD):
+            return self._record(record, stages, state)
 
     def _stand_aside(self, why: str) -> None:
         """From now on steps run as without the option."""

@@ -151,7 +151,15 @@ def test_the_table_indents_inner_ranges(clock: Clock) -> None:
 def test_csv_holds_whole_paths_and_the_number_of_steps(clock: Clock) -> None:
     rows = list(csv.DictReader(to_csv(latencies(lambda: step(clock, tile_ms=6, load_ms=3))).splitlines()))
     assert [row["range"] for row in rows] == ["step", "step/load", "step/render", "step/render/tile"]
-    numbers = {"calls": "2.0", "mean_ms": "6.0", "median_ms": "6.0", "p95_ms": "6.0", "share": "0.6", "steps": "1"}
+    numbers = {
+        "calls": "2.0",
+        "mean_ms": "6.0",
+        "median_ms": "6.0",
+        "p95_ms": "6.0",
+        "share": "0.6",
+        "steps": "1",
+        "kind": "plain",
+    }
     assert rows[3] == {"range": "step/render/tile"} | numbers
 
 
@@ -159,6 +167,33 @@ def test_nothing_is_timed_unless_wanted(tmp_path: Path) -> None:
     with timed(False, CPU, tmp_path), span("step"):
         assert list(tmp_path.iterdir()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_steps_launched_as_a_graph_are_told_apart_and_those_that_record_one_are_left_out(clock: Clock) -> None:
+    timing = Timing(CPU, warm_up=1)
+    with switch(timing=timing):
+        for inner, ms in (("load", 9), ("record", 50), ("graph", 4), ("load", 8), ("graph", 6), ("graph", 2)):
+            with span("step"), span(inner):
+                clock.pass_ms(ms)
+    plain = timing.latencies()
+    assert [(row.range, row.steps) for row in plain] == [("step", 1), ("step/load", 1)]
+    assert plain[1].median_ms == pytest.approx(8.0)
+    launched = timing.latencies("graph")
+    assert [(row.range, row.steps, row.kind) for row in launched] == [("step", 3, "graph"), ("step/graph", 3, "graph")]
+    assert launched[1].median_ms == pytest.approx(4.0) and launched[1].share == pytest.approx(1.0)
+
+
+def test_both_kinds_are_printed_and_written(clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"), timed(True, CPU, tmp_path):
+        for k in range(WARM_UP + 3):
+            with span("step"), span("graph" if k % 2 else "load"):
+                clock.pass_ms(1)
+    assert "2 steps launched as a graph, by the host's clock" in caplog.text
+    assert "1 steps run without the graph between them, whose ranges it has not, by the host's clock" in caplog.text
+    rows = list(csv.DictReader((tmp_path / "timing.csv").open()))
+    assert [(row["range"], row["kind"]) for row in rows] == [
+        ("step", "graph"), ("step/graph", "graph"), ("step", "plain"), ("step/load", "plain"),
+    ]  # fmt: skip
 
 
 # A run
