@@ -9,11 +9,13 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.scene.calibration import Calibration
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.losses import (
     LossWeights,
     aim,
+    calibration_terms,
     drop_loss,
     exposure_regulariser,
     image_loss,
@@ -226,3 +228,23 @@ def test_losses_do_not_wait_for_the_gpu() -> None:
         weighted_sum({"image": image_loss(image, target)} | lidar_loss(returns, sweep), LossWeights()).backward()
     finally:
         torch.cuda.set_sync_debug_mode("default")
+
+
+def test_what_corrections_cost() -> None:
+    """Mean squares: of poses in metres, ten of which a radian counts; of exposures, and ten times of how they change from knot to knot."""
+    generator = torch.Generator().manual_seed(3)
+    shapes = {
+        "rig_rotations": (5, 3), "rig_translations": (5, 3), "camera_rotations": (2, 3), "camera_translations": (2, 3),
+        "exposure_drift": (2, 5, 2, 3),
+    }  # fmt: skip
+    values = {k: torch.randn(shape, generator=generator, dtype=torch.float64) for k, shape in shapes.items()}
+    found = calibration_terms(Calibration(torch.arange(5.0), ("a", "b"), **values))
+    means = {k: v.square().mean() for k, v in values.items()}
+    turns, shifts = (
+        means["rig_rotations"] + means["camera_rotations"],
+        means["rig_translations"] + means["camera_translations"],
+    )
+    changes = (values["exposure_drift"][:, 1:] - values["exposure_drift"][:, :-1]).square().mean()
+    torch.testing.assert_close(found["calibration"], 100 * turns + shifts)
+    torch.testing.assert_close(found["drift"], means["exposure_drift"] + 10 * changes)
+    assert calibration_terms(None) == {}
