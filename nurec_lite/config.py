@@ -47,6 +47,7 @@ class ModelConfig:
 
     points: int = 60_000  # background Gaussians from lidar, about
     actor_points: int = 2_000  # Gaussians of one actor at most
+    mirror_actors: bool = False  # cars and the like begin with a far side like the near one
     raised_points: int = 8_000  # Gaussians above the lidar's highest beam, about
     far_points: int = 4_000  # Gaussians of the far shell at most
     far_metres: float = 150.0  # how far they reach
@@ -95,6 +96,7 @@ class DensityConfig:
     growth: float = 1.05  # factor at each relocation until the cap is reached
     footprint: bool = True  # relocation prefers Gaussians that cover many pixels of a training image
     jitter: float = 0.5  # standard deviations by which copies move apart
+    box: float | None = None  # by which an actor's box is enlarged: what leaves that is dead; null: nothing is
     noise: float = 1.0  # times the means' learning rate: standard deviations of noise at opacity 0
 
 

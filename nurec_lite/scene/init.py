@@ -12,6 +12,7 @@ from nurec_lite.config import ModelConfig
 from nurec_lite.scene.beyond import far_positions, panorama
 from nurec_lite.scene.disks import disks
 from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
+from nurec_lite.scene.mirror import symmetric_nodes, with_mirrored
 from nurec_lite.scene.moments import Asked, Seen, seen
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
@@ -32,7 +33,8 @@ def make_scene(
     far = far_positions(poses, config.far_points, config.far_metres, seed).to(device)
     with span("moments"):
         shown = seen(Asked(capture, far, config.sky_height))
-    parts = _parts(shown, poses.unique(dim=0).to(device), config)
+    symmetric = symmetric_nodes(capture.tracks) if config.mirror_actors else frozenset()
+    parts = _parts(shown, poses.unique(dim=0).to(device), config, symmetric)
     if not parts:
         raise CaptureError(
             f"capture {capture.name} shows nothing to start from: no ray of a training sweep returned and no training "
@@ -52,20 +54,22 @@ def _parts(
     shown: Seen,
     path: Tensor,  # [m, 3] metres, where the vehicle was
     config: ModelConfig,
+    symmetric: frozenset[int],  # nodes that get a far side like the near one
 ) -> list[tuple[Points, float]]:
     """Points that become Gaussians, each part with its opacity; none of them is empty."""
     raised = _thinned(shown.raised, _level(shown.raised, path), config.raised_points)
-    parts = [(part, config.opacity) for part in _measured(shown.measured, path, config)]
+    parts = [(part, config.opacity) for part in _measured(shown.measured, path, config, symmetric)]
     parts += [(part, config.guessed_opacity) for part in (raised, shown.far)]
     return [(part, opacity) for part, opacity in parts if len(part)]
 
 
-def _measured(points: Points, path: Tensor, config: ModelConfig) -> list[Points]:
+def _measured(points: Points, path: Tensor, config: ModelConfig, symmetric: frozenset[int]) -> list[Points]:
     """The background, then every actor's."""
     by_node = points.select(points.node.argsort(stable=True))
     nodes, counts = torch.unique_consecutive(by_node.node, return_counts=True)
     places = torch.arange(len(by_node), device=path.device).split(counts.tolist())
-    return [_of_node(node, by_node.select(own), path, config) for node, own in zip(nodes.tolist(), places, strict=True)]
+    pairs = [(node, by_node.select(own)) for node, own in zip(nodes.tolist(), places, strict=True)]
+    return [_of_node(node, with_mirrored(own) if node in symmetric else own, path, config) for node, own in pairs]
 
 
 def _of_node(node: int, points: Points, path: Tensor, config: ModelConfig) -> Points:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.geometry.tracks import interpolate
+from nurec_lite.scene.boxes import outside_boxes
 from nurec_lite.scene.collect import collect_at
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import AnyGaussians, activate
@@ -138,9 +139,9 @@ def density(stages: Stages, state: TrainState) -> None:
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
         n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
-        moved = stages.relocate(
-            g, n_new, state.generator, _pixels(stages, state) if config.footprint else None, config.jitter
-        )
+        weights = _pixels(stages, state) if config.footprint else None
+        lost = None if config.box is None else outside_boxes(state.scene, config.box)
+        moved = stages.relocate(g, n_new, state.generator, weights, config.jitter, lost)
         if moved is not None:
             _store(stages, state, by_node(moved))
 

@@ -40,9 +40,10 @@ def relocate(
     generator: torch.Generator,
     weights: Tensor | None = None,  # [N] positive; None: all equal
     jitter: float = 0.0,  # standard deviations by which copies move apart
+    lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
 ) -> Relocation | None:  # None when all are dead
     """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
-    dead = g.greatest_opacity() <= DEAD_OPACITY
+    dead = _dead(g, lost)
     if bool(dead.all()):
         return None
     rows = torch.cat([torch.nonzero(dead).squeeze(-1), torch.arange(len(g), len(g) + n_new, device=dead.device)])
@@ -59,16 +60,22 @@ def relocate_masked(
     generator: torch.Generator,
     weights: Tensor | None = None,  # [N] positive; None: all equal
     jitter: float = 0.0,  # standard deviations by which copies move apart
+    lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
 ) -> Relocation:
     """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
     so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
-    dead = g.greatest_opacity() <= DEAD_OPACITY
+    dead = _dead(g, lost)
     empty = F.pad(dead & ~dead.all(), (0, n_new), value=True)
     drawn = _draw(_likely(g, dead, weights), len(empty), generator)
     source = torch.where(empty, drawn, torch.arange(len(empty), device=dead.device))
     counts = torch.zeros_like(source[: len(g)]).scatter_add_(0, source, torch.ones_like(source))
     copies = counts[source].clamp(max=MAX_COPIES)
     return _continued(g, source, copies, MAX_COPIES, jitter, generator)
+
+
+def _dead(g: Gaussians, lost: Tensor | None) -> Tensor:
+    faded = g.greatest_opacity() <= DEAD_OPACITY
+    return faded if lost is None else faded | lost
 
 
 def _likely(g: Gaussians, dead: Tensor, weights: Tensor | None) -> Tensor:

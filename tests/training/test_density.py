@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nurec_lite.config import DensityConfig
 from nurec_lite.geometry.se3 import quat_conjugate, quat_normalize, quat_rotate
+from nurec_lite.scene.boxes import outside_boxes
 from nurec_lite.scene.gaussians import LIDAR_VALUES, THINNEST, Gaussians
 from nurec_lite.training.baseline import optimize, reference_stages
 from nurec_lite.training.density import (
@@ -281,7 +282,7 @@ def test_relocation_is_reproducible() -> None:
 # With the optimizer
 
 
-def trained_a_bit(**changes: float) -> TrainState:
+def trained_a_bit(**changes: float | None) -> TrainState:
     """Every parameter has moments."""
     config = tiny_config(density=replace(DensityConfig(every=1, start=0.0, stop=1.0, noise=0.0), **changes))
     state = tiny_state(config)
@@ -437,3 +438,41 @@ def test_without_noise_nothing_moves() -> None:
     before = state.scene.gaussians.means.detach().clone()
     reference_stages().noise(state)
     assert torch.equal(before, state.scene.gaussians.means)
+
+
+# What has left its box
+
+
+def test_who_is_outside_of_its_box() -> None:
+    scene = tiny_state().scene
+    sizes, node = scene.tracks.sizes, scene.gaussians.node
+    k = int(node.max())
+    own = torch.nonzero(node == k).squeeze(-1)
+    assert not bool(outside_boxes(scene, 1.5)[own].any()) and not bool(outside_boxes(scene, 0.01)[node == 0].any())
+    with torch.no_grad():
+        scene.gaussians.means[own[0]] = 0.7 * sizes[k - 1] * torch.tensor([1.0, 0, 0])
+    assert torch.nonzero(outside_boxes(scene, 1.3)).squeeze(-1).tolist() == [int(own[0])]
+    assert not bool(outside_boxes(scene, 1.5).any())
+
+
+def test_who_is_lost_counts_as_dead() -> None:
+    g = gaussians([0.9, 0.8, 0.7, 0.001])
+    lost = torch.tensor([False, True, False, False])
+    relocation = moved(g, lost=lost)
+    changed = (relocation.source < 0).tolist()
+    assert changed[1] and changed[3]
+    parents = g.node[torch.tensor([0, 2])].tolist()
+    assert relocation.node[1] in parents and relocation.node[3] in parents
+
+
+@pytest.mark.parametrize("box", [None, 1.2])
+def test_density_control_brings_them_back(box: float | None) -> None:
+    state = trained_a_bit(box=box, cap=1)
+    far = int(state.scene.gaussians.node.max())
+    own = state.scene.gaussians.node == far
+    with torch.no_grad():
+        state.scene.gaussians.means[own] += 50
+        state.scene.gaussians.opacity_logits[:] = 2
+    adapt(state)
+    lost = outside_boxes(state.scene, 1.2)
+    assert bool(lost.any()) == (box is None)

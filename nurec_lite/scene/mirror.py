@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The far side of actors: what is built alike on its left and right shows both to who drives past one."""
+
+import torch
+from torch import Tensor
+
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.neighbours import nearest
+from nurec_lite.scene.points import Points
+
+SYMMETRIC = frozenset({"car", "van", "truck", "bus", "tram", "trailer"})  # as sources name them, in any case
+APART_METRES = 0.2  # from every measured point: nearer ones say nothing new
+
+
+def symmetric_nodes(tracks: Tracks) -> frozenset[int]:
+    return frozenset(k + 1 for k, name in enumerate(tracks.classes) if name.lower() in SYMMETRIC)
+
+
+def with_mirrored(
+    points: Points,  # of one actor, in its box's frame: x ahead, y to the left
+) -> Points:
+    """And their mirror images about the plane y = 0, where nothing was measured; they have the colours of their originals."""
+    if len(points) == 0:
+        return points
+    image = Points(_reflected(points.xyz), points.node, points.colour, points.coloured, points.intensity)
+    new = nearest(image.xyz, points.xyz, 1)[0][:, 0] > APART_METRES
+    return Points.cat([points, image.select(torch.nonzero(new).squeeze(-1))])
+
+
+def _reflected(xyz: Tensor) -> Tensor:
+    return xyz * xyz.new_tensor([1.0, -1.0, 1.0])
