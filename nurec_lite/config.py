@@ -82,6 +82,7 @@ class LearningRates:
     camera_rotations: float = 2e-5  # radians, of corrections of the cameras' places on the rig, likewise
     camera_translations: float = 3e-4  # metres, likewise
     exposure_drift: float = 2e-3  # gain and offset from knot to knot, likewise
+    vignetting: float = 1e-3  # log gain towards the corners, likewise
     decay: float = 0.3  # of all rates but that of the means, over the whole run
 
 

@@ -134,8 +134,9 @@ def corrections(scene: Scene) -> dict[str, object]:
     moved = [
         f"{name} {by['degrees']:.2f}° {1000 * by['metres']:.0f} mm" for name, by in found.items() if "metres" in by
     ]
+    gains = [f"{name} {100 * by['gain']:.0f} %" for name, by in found.items() if "gain" in by]
     return {
-        "corrections": f"{', '.join(moved)}, exposure {100 * found['exposure']['gain']:.0f} %",
+        "corrections": ", ".join([*moved, *gains]),
         "calibration": found,
     }
 

@@ -29,7 +29,7 @@ from nurec_lite.native.groups import (
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.native.torch_parts import torch_parts
 from nurec_lite.scene import footprint
-from nurec_lite.scene.calibration import Calibration
+from nurec_lite.scene.calibration import POSES, Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import corrected as plain
@@ -179,7 +179,9 @@ def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyVi
         return plain.corrected(view, calibration)
     ends, c = (view.T_world_sensor_start, view.T_world_sensor_end), calibration
     camera = c.camera_row(view.sensor)
-    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), *c.parameters().values())
+    known = KnownArrays(
+        c.knots, view.moment(), c.mount(view.sensor), *(getattr(c, name) for name in (*POSES, "exposure_drift"))
+    )
     row, moved, nudge, drift = torch.ops.nurec_lite.correct_view(
         view.row, *ends, known, -1 if camera is None else camera
     )

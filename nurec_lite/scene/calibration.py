@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture's sensors are mistaken about: where the rig was, how cameras sit on it, and how bright they see from moment to moment.
+"""What a capture's sensors are mistaken about: where the rig was, how cameras sit on it, and how bright they see, from moment to moment and
+from the centre of an image to its corners.
 
 Corrections are linear in time between knots, so that a moment that nothing was learned from gets what its neighbours found. A correction
 of a pose is a rotation vector and a translation, in radians and metres, applied on the sensor's side: T' = T exp(correction). The lidar's
@@ -19,7 +20,8 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
-TRAINED = ("rig_rotations", "rig_translations", "camera_rotations", "camera_translations", "exposure_drift")
+POSES = ("rig_rotations", "rig_translations", "camera_rotations", "camera_translations")
+TRAINED = (*POSES, "exposure_drift", "vignetting")
 
 
 class Correction(NamedTuple):
@@ -41,6 +43,7 @@ class Calibration:
     camera_rotations: Tensor  # [C, 3] in the camera's own axes
     camera_translations: Tensor  # [C, 3]
     exposure_drift: Tensor  # [C, K, 2, 3] log gain and offset, beside those of the whole drive
+    vignetting: Tensor  # [C, 3] log gain at the corners: of the square, the fourth and the sixth power of the distance from the centre
 
     def parameters(self) -> dict[str, Tensor]:
         return {name: getattr(self, name) for name in TRAINED}
@@ -81,16 +84,18 @@ class Calibration:
 
     def found(self) -> dict[str, dict[str, float]]:
         """By how much each camera was moved on the rig and, as `rig`, the rig at most at any knot: degrees and metres; as `exposure` the
-        largest gain of any camera at any knot, less 1."""
+        largest gain of any camera at any knot, less 1, as `corners` that of any camera's corners."""
         moved = {
             name: (self.camera_rotations[c : c + 1], self.camera_translations[c : c + 1])
             for c, name in enumerate(self.cameras)
         } | {"rig": (self.rig_rotations, self.rig_translations)}
         lengths = {name: [float(v.detach().norm(dim=1).max()) for v in pair] for name, pair in moved.items()}
         gain = math.expm1(float(self.exposure_drift[:, :, 0].detach().abs().max()))
+        corner = math.expm1(float(self.vignetting.detach().sum(1).abs().max()))
         return {
             **{name: {"degrees": math.degrees(turn), "metres": shift} for name, (turn, shift) in lengths.items()},
             "exposure": {"gain": gain},
+            "corners": {"gain": corner},
         }
 
 
@@ -104,7 +109,7 @@ def none_known(
     first, last = min(f.time_start for f in frames), max(f.time_end for f in frames)
     k, c = 1 + max(1, math.ceil((last - first) / spacing)), len(capture.cameras)
     knots = first + spacing * torch.arange(k, dtype=torch.float64)
-    shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3)
+    shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3)
     zeros = (torch.zeros(shape, device=device) for shape in shapes)
     return Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
 

@@ -2,6 +2,7 @@
 """Everything that training learns about a drive: Gaussians, sky, tracks, exposure, and what its sensors are mistaken about."""
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -38,12 +39,26 @@ class Scene:
 def exposed(
     scene: Scene,
     camera: int,
-    image: Tensor,  # [..., 3] linear in what the scene emits
+    image: Tensor,  # [H, W, 3] linear in what the scene emits
     drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
-) -> Tensor:  # [..., 3] as the camera sees it
-    """Gain and offset of one camera at one time. The mean log gain of all cameras is zero: otherwise the scene could trade brightness
-    with it."""
+) -> Tensor:  # [H, W, 3] as the camera sees it
+    """Gain and offset of one camera at one time, and its vignetting where sensors are corrected (even powers of the distance from the
+    centre; Goldman and Chen, Vignette and Exposure Calibration and Compensation, ICCV 2005). The mean log gain of all cameras is zero:
+    otherwise the scene could trade brightness with it."""
     log_gain, offset = scene.exposure[camera, 0] - scene.exposure[:, 0].mean(0), scene.exposure[camera, 1]
     if drift is not None:
         log_gain, offset = log_gain + drift[0], offset + drift[1]
+    if scene.calibration is not None:
+        log_gain = (
+            log_gain
+            + _radial(image.shape[0], image.shape[1], image.device) @ scene.calibration.vignetting[camera][:, None]
+        )
     return image * torch.exp(log_gain) + offset
+
+
+@lru_cache(maxsize=16)
+def _radial(height: int, width: int, device: torch.device) -> Tensor:
+    """[H, W, 3] powers 2, 4 and 6 of a pixel's distance from the image's centre, 1 in the corners. Nothing may be written into it."""
+    y, x = (torch.arange(n, dtype=torch.float64) - 0.5 * (n - 1) for n in (height, width))
+    squares = (y[:, None] ** 2 + x**2) / max(float(y[0] ** 2 + x[0] ** 2), 1e-12)
+    return torch.stack([squares, squares**2, squares**3], dim=-1).float().to(device)

@@ -132,8 +132,8 @@ def regularisers(
 
 
 def calibration_terms(calibration: Calibration | None) -> dict[str, Tensor]:  # scalars `calibration`, `drift`; or none
-    """Mean squares, which leave a correction where measurements ask for it: of poses in metres, of exposures and of how they change from
-    knot to knot."""
+    """Mean squares, which leave a correction where measurements ask for it: of poses in metres; of exposures, of how they change from
+    knot to knot, and of vignetting."""
     if calibration is None:
         return {}
     c = calibration
@@ -142,7 +142,10 @@ def calibration_terms(calibration: Calibration | None) -> dict[str, Tensor]:  # 
     weights = _weights_of_poses(len(c.rig_rotations), len(c.camera_rotations), numbers.dtype, numbers.device)
     drift = c.exposure_drift
     changes = drift.diff(dim=1).square().mean()
-    return {"calibration": torch.dot(numbers * numbers, weights), "drift": drift.square().mean() + 10 * changes}
+    return {
+        "calibration": torch.dot(numbers * numbers, weights),
+        "drift": drift.square().mean() + 10 * changes + c.vignetting.square().mean(),
+    }
 
 
 @lru_cache(maxsize=8)

@@ -138,7 +138,7 @@ def _check_calibration(value: Any) -> dict[str, tuple[int | None, ...]]:  # shap
     rising = len(value["knots"]) > 1 and bool((value["knots"].diff() > 0).all())
     _demand(rising, "scene.calibration.knots", "two rising times or more")
     k, c = len(value["knots"]), len(value["cameras"])
-    return dict(zip(TRAINED, ((k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3)), strict=True))
+    return dict(zip(TRAINED, ((k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3)), strict=True))
 
 
 def _check_origin(value: Any) -> None:

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
 from nurec_lite.native.groups import KnownArrays
-from nurec_lite.scene.calibration import TRAINED, Calibration
+from nurec_lite.scene.calibration import POSES, TRAINED, Calibration
 from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.nudge import felt_by_torch
 from nurec_lite.splat.view_row import view_row
@@ -46,7 +46,7 @@ def view_of(sensor: str) -> View:
 def calibration_for(view: View, known: bool, knots: int = 5, dtype: torch.dtype = torch.float32) -> Calibration:
     """Of two cameras, the second of which is the view's if it is known; corrections of some degrees and decimetres."""
     generator = torch.Generator().manual_seed(7)
-    shapes = (knots, 3), (knots, 3), (2, 3), (2, 3), (2, knots, 2, 3)
+    shapes = (knots, 3), (knots, 3), (2, 3), (2, 3), (2, knots, 2, 3), (2, 3)
     values = [(0.05 * torch.randn(shape, generator=generator)).to(dtype) for shape in shapes]
     times = view.time_mid - 0.37 + 0.25 * torch.arange(knots, dtype=F64)
     return Calibration(times, ("another", view.sensor.name if known else "a third"), *values)
@@ -147,7 +147,9 @@ def test_the_gradient_of_a_nudge(sets: tuple[int, ...], device: str) -> None:
 def known_of(device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, KnownArrays, int]:
     view = view_of("still camera")
     c = calibration_for(view, True)
-    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), *c.parameters().values())._replace(**changes)
+    known = KnownArrays(
+        c.knots, view.moment(), c.mount(view.sensor), *(getattr(c, name) for name in (*POSES, "exposure_drift"))
+    )._replace(**changes)
     assert view.row is not None
     ends = view.T_world_sensor_start, view.T_world_sensor_end
     return (*(t.to(device) for t in (view.row, *ends)), KnownArrays(*(t.to(device) for t in known)), 1)  # type: ignore[return-value]

@@ -30,7 +30,9 @@ def vectors(n: int = N) -> Tensor:
 def calibration_of(knots: Tensor) -> Calibration:
     none = torch.zeros(0, 3, dtype=F64)
     rows = torch.zeros(len(knots), 3, dtype=F64)
-    return Calibration(knots, (), rows, rows.clone(), none, none.clone(), torch.zeros(0, len(knots), 2, 3, dtype=F64))
+    return Calibration(
+        knots, (), rows, rows.clone(), none, none.clone(), torch.zeros(0, len(knots), 2, 3, dtype=F64), none
+    )
 
 
 @pytest.mark.parametrize("n", [2, 3, 11])

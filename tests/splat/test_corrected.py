@@ -24,6 +24,7 @@ from nurec_lite.evaluation.measure import corrections
 from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
 from nurec_lite.scene.calibration import Calibration, none_known
 from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.scene.scene import exposed
 from nurec_lite.splat.corrected import corrected, corrected_row
 from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
@@ -58,7 +59,7 @@ def learned(view: View, turn: Tensor, shift: Tensor) -> Calibration:
     zeros, ones = torch.zeros(1, 3, dtype=F64), torch.ones(2, 1, dtype=F64)
     knots = torch.tensor([view.time_start - 1, view.time_end + 1], dtype=F64)
     drift = torch.zeros(1, 2, 2, 3, dtype=F64)
-    return Calibration(knots, ("none of it",), ones * turn, ones * shift, zeros, zeros.clone(), drift)
+    return Calibration(knots, ("none of it",), ones * turn, ones * shift, zeros, zeros.clone(), drift, zeros.clone())
 
 
 def at_the_rig(view: View) -> View:
@@ -175,8 +176,26 @@ def test_what_was_found_is_told() -> None:
     calibration = none_known(capture, 0.1, "cpu")
     calibration.camera_rotations[0, 1], calibration.camera_translations[0, 2] = math.radians(0.5), 0.03
     calibration.rig_translations[1, 0], calibration.exposure_drift[0, 1, 0, 2] = -0.2, math.log(0.8)
+    calibration.vignetting[0] = torch.tensor([0.1, 0.05, 0.05])
     told = corrections(replace(tiny_scene(), calibration=calibration))
     first = capture.cameras[0].name
     assert str(told["corrections"]).startswith(f"{first} 0.50° 30 mm, ")
-    assert str(told["corrections"]).endswith("rig 0.00° 200 mm, exposure 25 %")
+    assert str(told["corrections"]).endswith("rig 0.00° 200 mm, exposure 25 %, corners 22 %")
     assert corrections(tiny_scene()) == {}
+
+
+def test_corners_are_darker_and_the_centre_is_what_it_was() -> None:
+    capture, scene = tiny_capture(), tiny_scene()
+    calibration = none_known(capture, 0.1, "cpu")
+    calibration.vignetting[0] = torch.tensor([-0.2, 0.1, -0.3])
+    scene = replace(scene, calibration=calibration)
+    image = torch.rand(7, 11, 3) + 0.1
+    seen, plain = exposed(scene, 0, image, None), exposed(replace(scene, calibration=None), 0, image, None)
+    for corner in ((0, 0), (0, 10), (6, 0), (6, 10)):
+        torch.testing.assert_close(seen[corner], plain[corner] * math.exp(-0.4))
+    torch.testing.assert_close(seen[3, 5], plain[3, 5])
+    r2 = (3**2 + 1**2) / (5**2 + 3**2)
+    torch.testing.assert_close(seen[4, 8], plain[4, 8] * math.exp(-0.2 * r2 + 0.1 * r2**2 - 0.3 * r2**3))
+    torch.testing.assert_close(
+        exposed(scene, 1, image, None), exposed(replace(scene, calibration=None), 1, image, None)
+    )

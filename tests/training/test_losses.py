@@ -235,7 +235,7 @@ def test_what_corrections_cost() -> None:
     generator = torch.Generator().manual_seed(3)
     shapes = {
         "rig_rotations": (5, 3), "rig_translations": (5, 3), "camera_rotations": (2, 3), "camera_translations": (2, 3),
-        "exposure_drift": (2, 5, 2, 3),
+        "exposure_drift": (2, 5, 2, 3), "vignetting": (2, 3),
     }  # fmt: skip
     values = {k: torch.randn(shape, generator=generator, dtype=torch.float64) for k, shape in shapes.items()}
     found = calibration_terms(Calibration(torch.arange(5.0), ("a", "b"), **values))
@@ -246,5 +246,5 @@ def test_what_corrections_cost() -> None:
     )
     changes = (values["exposure_drift"][:, 1:] - values["exposure_drift"][:, :-1]).square().mean()
     torch.testing.assert_close(found["calibration"], 100 * turns + shifts)
-    torch.testing.assert_close(found["drift"], means["exposure_drift"] + 10 * changes)
+    torch.testing.assert_close(found["drift"], means["exposure_drift"] + 10 * changes + means["vignetting"])
     assert calibration_terms(None) == {}
