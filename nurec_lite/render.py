@@ -5,7 +5,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,8 +23,9 @@ from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.config import RenderConfig, to_dict
-from nurec_lite.evaluation.measure import image_of
+from nurec_lite.evaluation.measure import images_of
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.output.birds_eye import Above, birds_eye
 from nurec_lite.output.films import KINDS, animation
 from nurec_lite.output.plan import PICTURES, Plan, Shot, make_plan
@@ -33,9 +34,9 @@ from nurec_lite.peer.rasterize import IMAGES_ALONE
 from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import LidarReturns
-from nurec_lite.splat.views import lidar_view
+from nurec_lite.splat.views import LidarView, lidar_view
+from nurec_lite.training.look import looked_at
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.step import render_sweep
 
 HELP = f"""
 Renders a checkpoint: any camera or lidar of its capture, at any time, from beside the path that was driven, actors removed or moved.
@@ -124,8 +125,8 @@ def _possible(plan: Plan, run: Reconstruction) -> Plan:
 
 def _render_camera(job: _Job, name: str, shots: list[Shot[ImageFrame]]) -> None:
     with _pictures(job, name) as show:
-        for shot in shots:
-            image = image_of(job.stages, job.scene, job.capture, shot.frame)
+        images = images_of(job.stages, job.scene, job.capture, (shot.frame for shot in shots))
+        for shot, image in zip(shots, images, strict=True):
             both = job.config.compare and shot.own
             show(shot.label, pair(shot.captured.load(), image, job.altered) if both else to_picture(image))
             job.advance()
@@ -136,8 +137,8 @@ def _render_lidar(job: _Job, name: str, shots: list[Shot[SweepFrame]]) -> None:
     far = round_range(first.ranges[first.returned].numpy())  # one scale for the whole film
     drawn = set(job.config.formats) & set(PICTURES)
     with _pictures(job, name) as show, _pictures(job, f"{name}_above") as show_above:
-        for shot in shots:
-            rendered = rendered_sweep(job.stages, job.scene, job.capture, shot.frame)
+        sweeps = rendered_sweeps(job.stages, job.scene, job.capture, (shot.frame for shot in shots))
+        for shot, rendered in zip(shots, sweeps, strict=True):
             if drawn:
                 show(shot.label, _ranges(job, shot, rendered, far))
                 show_above(shot.label, _from_above(job, shot, rendered))
@@ -164,13 +165,21 @@ def _pictures(job: _Job, name: str) -> Iterator[Show]:
         yield show
 
 
-@torch.no_grad()
-def rendered_sweep(stages: Stages, scene: Scene, capture: Capture, frame: SweepFrame) -> RenderedSweep:
-    """All rays of the frame, on the host."""
-    rays = frame.load()
-    returns = render_sweep(stages, scene, lidar_view(capture, frame, rays, scene.sky.device))
-    on_host = LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))
-    return RenderedSweep(frame, capture.lidar(frame.sensor), rays, on_host, capture.origin)
+def rendered_sweeps(
+    stages: Stages, scene: Scene, capture: Capture, frames: Iterable[SweepFrame]
+) -> Iterator[RenderedSweep]:
+    """All rays of each frame, on the host."""
+    for (frame, rays), _, returns in looked_at(stages, scene, _sweep_views(scene, capture, frames)):
+        on_host = LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))
+        yield RenderedSweep(frame, capture.lidar(frame.sensor), rays, on_host, capture.origin)
+
+
+def _sweep_views(
+    scene: Scene, capture: Capture, frames: Iterable[SweepFrame]
+) -> Iterator[tuple[tuple[SweepFrame, Sweep], LidarView]]:
+    for frame in frames:
+        rays = frame.load()
+        yield (frame, rays), lidar_view(capture, frame, rays, scene.sky.device)
 
 
 def _comparable(job: _Job, shot: Shot[SweepFrame]) -> bool:

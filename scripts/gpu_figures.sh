@@ -12,7 +12,7 @@
 # quality   whole runs of three seeds at downscale 2 against the baseline, JOBS (4) at once on GPUS (1) GPUs
 # full      the gate's full length: runs of STEPS steps without options, with workers and OPTIONS, and with the backward options, too
 # kernels   bench_render with the backward options one after another and gsplat beside them; how far from float64 each is on the drive;
-#           ncu of the backward kernels
+#           ncu of the backward kernels; frames and rays a second of several views at once
 # sweep     launch bounds: every variant compiled, checked and timed on the drive, the simulated and the random scene; the camera's two rows on
 #           the drive's image enlarged
 # ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
@@ -98,6 +98,8 @@ kernels() {
         --train-steps 300 --out "$out/render.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
     "$PYTHON" benchmarks/render/bench_gradients.py --opt "${sets[@]}" --workloads captured \
         --out "$out/gradients.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
+    "$PYTHON" benchmarks/render/bench_views.py --peer --train-steps 300 --out "$out/views.json" \
+        --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
     diagnosed diagnosis || status=1
     diagnosed diagnosis_split --opt split_backward --workloads captured || status=1
     diagnosed diagnosis_bounds --opt split_backward,launch_bounds --workloads captured || status=1

@@ -35,6 +35,9 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.program import Parser, told
+from nurec_lite.splat.views import camera_view, lidar_view
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 from scripts.resources import read_budget, short_name
 
@@ -122,6 +125,20 @@ def steps(share: str = ALL) -> None:
             state.progress = progress
             step(stages, state).mse.item()
             state.step += 1
+        if stages.plan is not None and stages.plan.views > 1:
+            _look(stages, state)
+
+
+def _look(stages: Stages, state: TrainState) -> None:
+    """Several views at once, with long lists in parts and with whole ones."""
+    from nurec_lite.native import look
+
+    capture, few = state.plan.capture, look.FEW
+    images = [camera_view(capture, frame, state.device) for frame in capture.images[:2]]
+    sweeps = [lidar_view(capture, frame, frame.load(), state.device) for frame in capture.sweeps[:2]]
+    for look.FEW in (-1, few):
+        for _ in range(2):  # the second time with a room
+            stages.render_views(stages, state.scene, [*images, *sweeps])
 
 
 def shared(all_: Sequence[Any], share: str) -> Sequence[Any]:

@@ -101,7 +101,7 @@ __global__ void emit_hits_kernel(BundleParams p, BundleWork work, Hits hits, Wri
         int64_t const place = int64_t(hits.places[word]) + __popc(bits & ((1u << lane) - 1));
         if (!(bits >> lane & 1) || place >= room) return;
         Candidate const c = candidate_at(p, work, hits, words, number);
-        out.tiles[place] = uint32_t(c.bundle), out.gaussians[place] = uint32_t(p.index[c.i]);
+        out.tiles[place] = uint32_t(c.bundle), out.gaussians[place] = uint32_t(p.index ? p.index[c.i] : c.i);
     });
 }
 

@@ -11,21 +11,25 @@ namespace {
 
 constexpr int AZIMUTH_BITS = 20;
 
-__global__ void key_kernel(Cells cells, uint32_t* keys, uint32_t* numbers) {
+static_assert(int64_t(MOST_BANDS) << AZIMUTH_BITS == int64_t(1) << 32);
+
+__global__ void key_kernel(Sweeps sweeps, uint32_t* keys, uint32_t* numbers) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    Cells const& cells = sweeps.cells;
     if (i >= cells.n_rays) return;
     float const* d = cells.directions + 3 * i;
     Place<float> const at = spherical(Vec3<float>{d[0], d[1], d[2]});
     float const turn = (at.u + float(PI)) / float(2 * PI), most = (1 << AZIMUTH_BITS) - 1;
     uint32_t const step = uint32_t(larger(0.f, smaller(turn * float(1 << AZIMUTH_BITS), most)));
-    keys[i] = uint32_t(band_of(cells, at.v)) << AZIMUTH_BITS | step;
+    keys[i] = uint32_t(sweep_of(sweeps, i) * cells.bands + band_of(cells, at.v)) << AZIMUTH_BITS | step;
     numbers[i] = uint32_t(i);
 }
 
 // Where each band begins among the sorted rays [B + 1], and among the bundles. One block.
-__global__ void bands_kernel(Cells cells, uint32_t const* keys, int* begins, int* first) {
-    for (int b = int(threadIdx.x); b <= cells.bands; b += int(blockDim.x)) {
-        int64_t low = 0, high = cells.n_rays;
+__global__ void bands_kernel(Sweeps sweeps, uint32_t const* keys, int* begins, int* first) {
+    int const bands = int(sweeps.bands());
+    for (int b = int(threadIdx.x); b <= bands; b += int(blockDim.x)) {
+        int64_t low = 0, high = sweeps.cells.n_rays;
         while (low < high) {
             int64_t const middle = (low + high) / 2;
             if (keys[middle] >> AZIMUTH_BITS < uint32_t(b))
@@ -38,7 +42,7 @@ __global__ void bands_kernel(Cells cells, uint32_t const* keys, int* begins, int
     __syncthreads();
     if (threadIdx.x != 0) return;
     first[0] = 0;
-    for (int b = 0; b < cells.bands; ++b)
+    for (int b = 0; b < bands; ++b)
         first[b + 1] = first[b] + (begins[b + 1] - begins[b] + BUNDLE_RAYS - 1) / BUNDLE_RAYS;
 }
 
@@ -56,11 +60,12 @@ __device__ int band_with(int const* first, int bands, int64_t bundle) {
 }
 
 // One warp a bundle.
-__global__ void fill_kernel(Cells cells, int64_t n, uint32_t const* sorted, int const* begins, int const* first,
+__global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, int const* begins, int const* first,
                             int64_t* rays, float* azimuths) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, bundle = i / BUNDLE_RAYS;
     if (bundle >= n) return;
-    int const bands = int(cells.bands), band = band_with(first, bands, bundle);
+    Cells const& cells = sweeps.cells;
+    int const bands = int(sweeps.bands()), band = band_with(first, bands, bundle);
     int64_t const place = band < bands ? begins[band] + (bundle - first[band]) * BUNDLE_RAYS + i % BUNDLE_RAYS : 0;
     bool const mine = band < bands && place < begins[band + 1];
     int64_t const ray = mine ? int64_t(sorted[place]) : -1;
@@ -72,17 +77,17 @@ __global__ void fill_kernel(Cells cells, int64_t n, uint32_t const* sorted, int 
 
 }  // namespace
 
-void bundle_rays(Cells const& cells, int64_t* rays, int* first, float* azimuths, Queue const& queue) {
-    int64_t const n = cells.n_rays, bundles = most_bundles(cells);
+void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuths, Queue const& queue) {
+    int64_t const n = sweeps.cells.n_rays, bundles = most_bundles(sweeps);
     auto const array = [&] { return queue.memory.array<uint32_t>(n); };
     uint32_t *keys = array(), *numbers = array(), *sorted_keys = array(), *sorted = array();
-    auto* begins = queue.memory.array<int>(cells.bands + 1);
-    if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(cells, keys, numbers);
-    if (n) sort_pairs({n, keys, numbers, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(cells.bands), queue);
-    bands_kernel<<<1, THREADS, 0, queue.stream>>>(cells, sorted_keys, begins, first);
+    auto* begins = queue.memory.array<int>(sweeps.bands() + 1);
+    if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(sweeps, keys, numbers);
+    if (n) sort_pairs({n, keys, numbers, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(sweeps.bands()), queue);
+    bands_kernel<<<1, THREADS, 0, queue.stream>>>(sweeps, sorted_keys, begins, first);
     if (!bundles) return;
     unsigned const blocks = blocks_for(BUNDLE_RAYS * bundles);
-    fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(cells, bundles, sorted, begins, first, rays, azimuths);
+    fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(sweeps, bundles, sorted, begins, first, rays, azimuths);
 }
 
 }  // namespace nurec::cuda

@@ -30,7 +30,7 @@ struct Bundles {
 struct BundleParams {
     Gaussians g;
     int64_t v;
-    int64_t const* index;  // [V] nearest first
+    int64_t const* index;  // [V] nearest first; null: lists hold places in this order
     float const* low;      // [V, 2] bounds in the sensor's plane
     float const* high;     // [V, 2]
     Bundles bundles;
@@ -43,12 +43,16 @@ struct BundleParams {
 namespace cuda {
 
 // Bundles that a lidar's rays fill at most: all full ones, and one more a band.
-constexpr int64_t most_bundles(Cells const& cells) {
-    return cells.n_rays / BUNDLE_RAYS + (cells.bands < cells.n_rays ? cells.bands : cells.n_rays);
+constexpr int64_t most_bundles(Sweeps const& sweeps) {
+    int64_t const bands = sweeps.bands(), n = sweeps.cells.n_rays;
+    return n / BUNDLE_RAYS + (bands < n ? bands : n);
 }
 
-// rays [A, 32], first [B + 1] and azimuths [A, 2] of a lidar, as above, for A = most_bundles.
-void bundle_rays(Cells const& cells, int64_t* rays, int* first, float* azimuths, Queue const& queue);
+constexpr int64_t MOST_BANDS = 1 << 12;  // of all sweeps: their number goes into a key's highest 12 bits
+
+// rays [A, 32], first [B + 1] and azimuths [A, 2] of a lidar, as above, for A = most_bundles. The bands of a second
+// sweep follow those of the first.
+void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuths, Queue const& queue);
 
 // What a Gaussian's bounds touch: bundles of an image in a rectangle, bundles of a lidar in bands of elevation and an
 // interval of azimuth. A row is one of an image's grid or a band of a lidar.

@@ -15,12 +15,12 @@ using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 
 Three bundle_rays(at::TensorList grid) {
-    Cells const cells = cells_of(grid, 1, grid[0].device());
+    Sweeps const sweeps = {cells_of(grid, 1, grid[0].device()), 1, nullptr};
     Site site(grid[0].device());
-    int64_t const n = cuda::most_bundles(cells);
-    Tensor const rays = site.empty({n, BUNDLE_RAYS}, at::kLong), first = site.empty({cells.bands + 1}, at::kInt);
+    int64_t const n = cuda::most_bundles(sweeps);
+    Tensor const rays = site.empty({n, BUNDLE_RAYS}, at::kLong), first = site.empty({sweeps.bands() + 1}, at::kInt);
     Tensor const azimuths = site.empty({n, 2}, at::kFloat);
-    cuda::bundle_rays(cells, rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(),
+    cuda::bundle_rays(sweeps, rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(),
                       azimuths.mutable_data_ptr<float>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {rays, first, azimuths};

@@ -34,4 +34,17 @@ __device__ inline int cell_of(Cells const& cells, float const* d) {
     return static_cast<int>(band_of(cells, at.v) * cells.columns + wrapped(column_of(cells, at.u), cells.columns));
 }
 
+// The sweep that a ray belongs to.
+__device__ inline int64_t sweep_of(Sweeps const& all, int64_t ray) {
+    int64_t low = 0, high = all.begins ? all.n - 1 : 0;
+    while (low < high) {
+        int64_t const middle = (low + high) / 2;
+        if (all.begins[middle + 1] <= ray)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 }  // namespace nurec::cuda

@@ -15,6 +15,15 @@ struct Cells {
     int64_t n_rays;
 };
 
+// Rays of several sweeps of one lidar, one sweep after another.
+struct Sweeps {
+    Cells cells;            // of one; its directions are those of all
+    int64_t n;              // sweeps
+    int64_t const* begins;  // [n + 1] first ray of a sweep; null: there is one
+
+    constexpr int64_t bands() const { return n * cells.bands; }
+};
+
 namespace cpu {
 
 int64_t band_of(Cells const& cells, float elevation);

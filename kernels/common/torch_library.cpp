@@ -34,6 +34,13 @@ TORCH_LIBRARY(nurec_lite, m) {
         "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
         "Tensor d_transmittance, bool ray_gradients) "
         "-> (Tensor[] d_gaussians, Tensor d_features, Tensor[] d_rays)");
+    // Several views of one sensor at once, without gradients (views/params.h). `size` as list_bundles has it; `part`:
+    // entries of a part of a list, 0: lists are not cut; `room`: for Gaussians that some view sees and for entries, -1:
+    // as many as there are. `directions` are in the world's axes; `needed` [2]: as `room`, what there is.
+    m.def(
+        "render_views(Tensor[] scene, Tensor views, Tensor[] rays, int[] size, int columns, bool moving, int part, "
+        "int[] room) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor directions, "
+        "Tensor needed)");
     // The last three are the BackwardPlan of render/params.h.
     m.def(
         "render(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "

@@ -41,6 +41,9 @@ struct Looked {
 
 Looked look(ProjectParams const& p, Queue const& queue);
 
+// [n, bands + 1, 3 columns + 1] summed-area tables of the cells that hold rays, over three turns.
+int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
+
 // Numbers of the visible Gaussians, ascending; how many there are goes to `count` [1].
 uint32_t* select_visible(ProjectParams const& p, Looked const& looked, int64_t* count, Queue const& queue);
 

@@ -13,6 +13,7 @@
 namespace nurec::cuda {
 
 struct Row;
+constexpr int64_t ROW_FLOATS = 20;  // of a Row
 
 // What a part leaves of each of its 32 rays, a line of 32 numbers each; where a list has several parts.
 // PASSES: product of 1 - alpha. END: T behind the part, or -1 where the ray had ended before it. From FEATURES on: C
@@ -32,7 +33,10 @@ constexpr int64_t most_parts(int64_t n_entries, int64_t n_bundles, int64_t lengt
     return n_entries / length + n_bundles;
 }
 
-// Fills all of `parts`, which the backward pass reads.
+// Of the Gaussians of `p`, [N].
+void fill_part_rows(RenderParams const& p, Row* rows, Queue const& queue);
+
+// Blends the rows of `parts` and fills all else in it, which the backward pass reads.
 void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue);
 void render_parts_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, Parts const& parts,
                            Queue const& queue);

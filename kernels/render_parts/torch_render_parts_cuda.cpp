@@ -13,8 +13,6 @@ using at::Tensor;
 using Kept = std::tuple<Tensor, Tensor, Tensor, Tensor>;  // first, bundle, left, rows
 using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-constexpr int64_t ROW_FLOATS = 20;
-
 void check_bundles(RenderTensors const& in) {
     check_render(in);
     TORCH_CHECK_VALUE(in.rays.size(1) == 32, "rays has ", in.rays.size(1), " rays a tile, but a bundle has 32");
@@ -35,9 +33,12 @@ BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::
     int64_t const n = in.rays.size(0), most = cuda::most_parts(in.gaussians.size(0), n, length);
     Kept const kept = {site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
                        site.empty({most, cuda::FEATURES + features.size(1), 32}, at::kFloat),
-                       site.empty({in.g.scales.size(0), ROW_FLOATS}, at::kFloat)};
+                       site.empty({in.g.scales.size(0), cuda::ROW_FLOATS}, at::kFloat)};
     Blended const found = empty_outputs(in);
-    cuda::render_parts(params_of(in, moving), written(found), parts_of(kept, length), site.queue());
+    RenderParams const p = params_of(in, moving);
+    cuda::Parts const parts = parts_of(kept, length);
+    cuda::fill_part_rows(p, parts.rows, site.queue());
+    cuda::render_parts(p, written(found), parts, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return std::tuple_cat(found, kept);
 }

@@ -2,7 +2,7 @@
 """Measures a scene on frames of its capture, and keeps what a report shows of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.peer.depth import DepthMetrics
 from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.render import CameraImage, LidarReturns
-from nurec_lite.splat.views import camera_view, lidar_view
+from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.training.look import looked_at
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.step import render_frame, render_sweep
 
 PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
 _BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"
@@ -107,14 +107,14 @@ def evaluate(
     figures: list[FrameFigures] = []
     with tqdm(total=len(frames.images) + len(rendered), disable=not progress, bar_format=_BAR) as bar:
         drawn = _drawn(capture.images, frames.images, PICTURES)
-        for i in frames.images:
-            image = _measure_image(stages, scene, capture, capture.images[i], image_metrics, depth_metrics)
+        for i, view, seen in looked_at(stages, scene, _exposures(scene, capture, frames.images)):
+            image = _measure_image(scene, capture, capture.images[i], view, seen, image_metrics, depth_metrics)
             figures.append(image.figures)
             images += [image] if i in drawn else []
             bar.update()
         drawn = _drawn(capture.sweeps, rendered, PICTURES // 2)
-        for i in rendered:
-            sweep = _measure_sweep(stages, scene, capture, capture.sweeps[i], lidar_metrics)
+        for (i, measured), _, returns in looked_at(stages, scene, _sweeps(scene, capture, rendered)):
+            sweep = _measure_sweep(capture, capture.sweeps[i], measured, returns, lidar_metrics)
             figures.append(sweep.figures)
             sweeps += [sweep] if i in drawn else []
             bar.update()
@@ -153,22 +153,35 @@ def _drawn(
     return {i for i in chosen if frames[i].index in shown}
 
 
+def _exposures(scene: Scene, capture: Capture, chosen: Iterable[int]) -> Iterator[tuple[int, CameraView]]:
+    return ((i, camera_view(capture, capture.images[i], scene.sky.device)) for i in chosen)
+
+
+def _sweeps(scene: Scene, capture: Capture, chosen: Iterable[int]) -> Iterator[tuple[tuple[int, Sweep], LidarView]]:
+    for i in chosen:
+        sweep = capture.sweeps[i].load()
+        yield (i, sweep), lidar_view(capture, capture.sweeps[i], sweep, scene.sky.device)
+
+
 def _measure_image(
-    stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame, metrics: ImageMetrics, depths: DepthMetrics
+    scene: Scene,
+    capture: Capture,
+    frame: ImageFrame,
+    view: CameraView,
+    image: CameraImage,
+    metrics: ImageMetrics,
+    depths: DepthMetrics,
 ) -> DrawnImage:
-    truth, view = frame.load(), camera_view(capture, frame, scene.sky.device)
-    image = render_frame(stages, scene, view)
-    rendered = _as_seen(scene, capture, frame, image)
+    truth, rendered = frame.load(), _as_seen(scene, capture, frame, image)
     decibel, structure = metrics.add(rendered, truth, capture, frame)
     figures = FrameFigures(frame.sensor, frame.index, decibel, structure, depths.add(image, view, frame))
     return DrawnImage(figures, to_picture(truth), to_picture(rendered))
 
 
 def _measure_sweep(
-    stages: Stages, scene: Scene, capture: Capture, frame: SweepFrame, metrics: LidarMetrics
+    capture: Capture, frame: SweepFrame, sweep: Sweep, rendered: LidarReturns, metrics: LidarMetrics
 ) -> DrawnSweep:
-    sweep, lidar = frame.load(), capture.lidar(frame.sensor)
-    returns = _to_cpu(render_sweep(stages, scene, lidar_view(capture, frame, sweep, scene.sky.device)))
+    returns, lidar = _to_cpu(rendered), capture.lidar(frame.sensor)
     metrics.add(returns, sweep)
     wrong = range_errors(sweep, returns)
     median = float(np.median(wrong)) if len(wrong) else math.nan
@@ -201,10 +214,17 @@ def _name(figures: FrameFigures) -> str:
 @torch.no_grad()
 def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) -> Tensor:
     """[H, W, 3] as the frame's camera would see it, 0 to 1, on the host."""
-    image = render_frame(stages, scene, camera_view(capture, frame, scene.sky.device))
-    return _as_seen(scene, capture, frame, image)
+    return next(images_of(stages, scene, capture, (frame,)))
 
 
+def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[ImageFrame]) -> Iterator[Tensor]:
+    """Likewise of each frame."""
+    views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
+    for frame, _, image in looked_at(stages, scene, views):
+        yield _as_seen(scene, capture, frame, image)
+
+
+@torch.no_grad()
 def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
     moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
     known = scene.calibration

@@ -144,6 +144,15 @@ def end_times(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds of each t
     return tracks.times.index_select(0, bounds[:-1]), tracks.times.index_select(0, bounds[1:] - 1)
 
 
+def exist(
+    tracks: Tracks,
+    times: Tensor,  # [Q] seconds
+) -> Tensor:  # [Q, K] 1 where the track exists, else 0
+    first, last = end_times(tracks)
+    at = times[:, None]
+    return ((at >= first - tracks.margin) & (at <= last + tracks.margin)).to(tracks.translations.dtype)
+
+
 def _rows(
     values: Tensor,  # [M, ...]
     index: Tensor,  # [Q, K]

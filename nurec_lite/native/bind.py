@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from nurec_lite.native import bundles, ops, stages
+from nurec_lite.native.look import Look
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
 
 
@@ -23,4 +24,10 @@ def native_stages(
     ops.load()
     room = bundles if plan.bundles else stages
     planned = {f.__name__: partial(f, plan=plan) for f in (room.tile, room.render_camera, room.render_lidar)}
-    return {"correct": stages.correct, "project": stages.project, "footprints": stages.footprints, **planned}
+    together = {"render_views": Look()} if plan.views > 1 else {}
+    alone: dict[str, Callable[..., Any]] = {
+        "correct": stages.correct,
+        "project": stages.project,
+        "footprints": stages.footprints,
+    }
+    return {**alone, **planned, **together}

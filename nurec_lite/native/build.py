@@ -48,6 +48,8 @@ FLAGS = {  # by kind, or by file where one needs its own
     "render/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_split.cu": f"{_CUDA} --use_fast_math",
+    "views/view_blend.cu": f"{_CUDA} --use_fast_math",
+    "views/view_rows.cu": f"{_CUDA} --use_fast_math",
 }
 _EVERY = 15.0  # seconds between two lines that say how far it is
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors

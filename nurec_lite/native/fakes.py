@@ -17,6 +17,7 @@ from nurec_lite.native.groups import (
     Lists,
     RayArrays,
     SeenArrays,
+    SensorRays,
 )
 
 
@@ -105,6 +106,15 @@ def _fake_render_parts_backward(
     return _fake_render_backward(
         gaussians, features, rays, lists, view, moving, outputs, d_out, d_distance, d_transmittance, ray_gradients
     )
+
+
+def _fake_render_views(
+    scene: list[Tensor], views: Tensor, rays: list[Tensor], size: list[int], *rest: Any
+) -> tuple[Tensor, ...]:
+    one, v = SensorRays(*rays).directions.shape[0], views.shape[0]
+    r, c = (v * one, 3) if size else (one, 2)
+    found = (views.new_empty(r, c), *(views.new_empty(r) for _ in range(3)), views.new_empty(r, 3))
+    return *found, views.new_empty(2, dtype=torch.int64)
 
 
 def _fake_count_pairs(
@@ -209,6 +219,7 @@ FAKES: dict[str, Callable] = {
     "list_bundles": _fake_list_bundles,
     "render_parts": _fake_render_parts,
     "render_parts_backward": _fake_render_parts_backward,
+    "render_views": _fake_render_views,
     "count_pairs": _fake_count_pairs,
     "sh_colour": _fake_sh_colour,
     "sh_colour_backward": _fake_sh_colour_backward,

@@ -71,6 +71,32 @@ class Parts(NamedTuple):
     rows: Tensor  # [N, 20] Gaussians as rays read them
 
 
+class SceneArrays(NamedTuple):
+    """A scene at the times of V views, as one kind of sensor sees it; world, metres."""
+
+    still_means: Tensor  # [S, 3]
+    still_quats: Tensor  # [S, 4] unit, wxyz
+    means: Tensor  # [V, A, 3]
+    quats: Tensor  # [V, A, 4]
+    velocities: Tensor  # [V, A, 3] metres a second
+    scales: Tensor  # [N, 3]
+    opacities: Tensor  # [S]
+    moving_opacities: Tensor  # [V, A]
+    frames: Tensor  # [V, A, 4] unit, world from node
+    sh0: Tensor  # [N, 1, 3]
+    sh_rest: Tensor  # [N, S_h - 1, 3]
+    lidar: Tensor  # [N, 2]
+
+
+class SensorRays(NamedTuple):
+    """What V views of a sensor measure along: the P pixels of an image, or the R rays of all sweeps."""
+
+    directions: Tensor  # [P, 3] or [R, 3] unit, sensor frame
+    fractions: Tensor  # [P] or [R] 0 at the start of a view, 1 at its end; or [1] of all
+    edges: Tensor  # [bands - 1] radians of elevation, ascending, of a lidar
+    begins: Tensor  # [V + 1] int64 first ray of each sweep, of a lidar
+
+
 class KnownArrays(NamedTuple):
     """What is learned about a capture's sensors, as nurec_lite.scene.calibration.Calibration has it, and what it is asked: C cameras, K
     knots."""

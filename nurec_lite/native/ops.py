@@ -44,6 +44,7 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::correct_view", _correct_gradients, setup_context=_keep_known)
     torch.library.register_autograd("nurec_lite::correct_view_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::nudge_gradient", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::render_views", _no_gradients)
     for name, fake in FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
@@ -198,6 +199,10 @@ def _correct_gradients(ctx: Any, _row: Tensor, _ends: Tensor, d_nudge: Tensor, d
             view, known, ctx.camera, d_nudge.contiguous(), d_drift.contiguous()
         )
     return None, None, None, [None, None, None, *found], None
+
+
+def _no_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
+    raise RuntimeError("render_views keeps nothing for gradients; the stages render_camera and render_lidar have them")
 
 
 def _no_second_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:

@@ -29,6 +29,7 @@ class RenderPlan:
     part: int = 1 << 30  # entries; a longer list is cut into parts, a warp each
     compiled: bool = False  # what they leave to torch goes through torch.compile
     sky: bool = False  # it is sampled and put behind the image by one kernel
+    views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/look.py)
 
     colour: bool = False  # it is found by one kernel, from where a Gaussian stands and is looked at
 
@@ -38,4 +39,4 @@ class RenderPlan:
 
 
 CPU_PLAN = RenderPlan(tile=4, cell_beams=4, cell_steps=4, cell_rays=32)  # small tiles waste few responses
-CUDA_PLAN = RenderPlan(tile=16, cell_beams=8, cell_steps=32, cell_rays=256)  # a block of 256 threads a tile
+CUDA_PLAN = RenderPlan(tile=16, cell_beams=8, cell_steps=32, cell_rays=256, views=16)  # a block of 256 threads a tile

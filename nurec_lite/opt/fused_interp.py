@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, exist, key_rows
 from nurec_lite.native import ops
 from nurec_lite.native.groups import ActorArrays
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate, seen
@@ -145,15 +145,6 @@ def with_origin(tracks: Tracks) -> Tracks:
         translations=torch.cat([t.new_zeros(1, 3), t]),
         quaternions=torch.cat([F.pad(q.new_ones(1, 1), (0, 3)), q]),
     )
-
-
-def exist(
-    tracks: Tracks,
-    times: Tensor,  # [Q] seconds
-) -> Tensor:  # [Q, K] 1 where the track exists, else 0
-    first, last = end_times(tracks)
-    at = times[:, None]
-    return ((at >= first - tracks.margin) & (at <= last + tracks.margin)).to(tracks.translations.dtype)
 
 
 def apply(stages: Stages) -> Stages:

@@ -20,6 +20,7 @@ from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.density import Relocation, add_noise, by_node, explored, relocate
+from nurec_lite.training.look import render_views
 from nurec_lite.training.losses import (
     calibration_terms,
     exposure_regulariser,
@@ -175,6 +176,7 @@ def reference_stages(device: str = "cpu") -> Stages:
         next_batch=next_batch, upload=upload, place=place, feed=feed, schedule=schedule,
         correct=corrected, activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
+        render_views=render_views,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
         loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
         footprints=footprints, relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,

@@ -74,6 +74,10 @@ class Stages:
     settle: Callable[
         ["Stages", TrainState], None
     ]  # the loop calls it before it looks at the state, saves or measures it
+    # looking without learning
+    render_views: Callable[
+        ["Stages", Scene, Sequence[AnyView]], tuple[CameraImage | LidarReturns, ...]
+    ]  # what each view sees, without gradients
     # what they are for
     device: str = "cpu"  # or cuda: the kind of machine
     plan: RenderPlan | None = None  # how compiled stages cut their work; None: they are not compiled

@@ -12,7 +12,8 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.opt.fused_interp import SPARE, FusedCollect, exist
+from nurec_lite.geometry.tracks import exist
+from nurec_lite.opt.fused_interp import SPARE, FusedCollect
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
 from nurec_lite.scene.gaussians import LIDAR_VALUES, WorldGaussians, activate
 from nurec_lite.scene.scene import Scene

@@ -21,7 +21,7 @@ from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import to_picture
 from nurec_lite.output.plan import make_plan
-from nurec_lite.render import render, rendered_sweep
+from nurec_lite.render import render, rendered_sweeps
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
@@ -124,7 +124,7 @@ def test_times_render_every_sensor_at_each_moment(tmp_path: Path) -> None:
 def test_a_lidar_between_sweeps_sends_the_rays_of_the_nearest(tmp_path: Path) -> None:
     capture = tiny_capture()
     shot = make_plan(RenderConfig(times=[0.47], sensors=["lidar"]), capture).sweeps["lidar"][0]
-    sweep = rendered_sweep(reference_stages(), tiny_scene(), capture, shot.frame)
+    (sweep,) = rendered_sweeps(reference_stages(), tiny_scene(), capture, [shot.frame])
     assert shot.captured is capture.sweeps[4] and not shot.own
     assert torch.equal(sweep.rays.directions, capture.sweeps[4].load().directions)
 

@@ -31,7 +31,8 @@ MORE = {
     "closers",
     "knowledge",
     "vetoes",
-}  # fields of the record that are no stages
+    "render_views",
+}  # fields of the record that are no stages, or none of a step's
 
 
 def block(language: str) -> str:

@@ -19,7 +19,7 @@ from nurec_lite.training.step import step
 
 NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
 TWICE = ("correct", "interpolate", "collect", "room", "project", "tile")  # for the camera and for the lidar
-APART = ("footprints", "relocate", "settle")  # not in every step
+APART = ("footprints", "relocate", "settle", "render_views")  # not in every step
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
@@ -48,10 +48,10 @@ def test_the_stages_are_those_of_the_design() -> None:
     design = (
         "next_batch upload place feed schedule correct activate interpolate collect gather room project tile "
         "render_camera render_lidar image_loss lidar_loss regularisers loss reduce optimize noise learn "
-        "footprints relocate density attempt settle"
+        "footprints relocate density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 28 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 29 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// One warp a bundle and one lane a ray, through the bundle's whole list, until all rays have ended.
+#include "../common/sort.h"
+#include "../render_parts/blend_rays.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int LENGTH_BITS = 6;  // that a key needs: 0 to 32
+
+// By the binary digits of a list's length, most first: the GPU waits for nobody who began late. Neighbours whose lists
+// are about as long stay together, and read the same Gaussians.
+__global__ void length_kernel(int64_t const* offsets, int64_t n, uint32_t* keys, uint32_t* bundles) {
+    int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (b >= n) return;
+    keys[b] = uint32_t(__clz(int(offsets[b + 1] - offsets[b]))), bundles[b] = uint32_t(b);
+}
+
+uint32_t const* longest_first(RenderParams const& p, Queue const& queue) {
+    auto const array = [&] { return queue.memory.array<uint32_t>(p.n_tiles); };
+    uint32_t *keys = array(), *bundles = array(), *sorted_keys = array(), *sorted = array();
+    length_kernel<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, keys, bundles);
+    sort_pairs({p.n_tiles, keys, bundles, sorted_keys, sorted}, LENGTH_BITS, queue);
+    return sorted;
+}
+
+struct NoTargets {
+    __device__ float missed(float t) const { return t; }
+};
+
+template <bool MOVING, int C>
+__global__ void __launch_bounds__(32 * WARPS)
+    viewForward(RenderParams p, RenderOutputs out, Row const* rows, uint32_t const* order) {
+    int64_t const place = blockIdx.x * int64_t(WARPS) + threadIdx.x / 32;
+    if (place >= p.n_tiles) return;
+    Work w = {};
+    w.bundle = order[place];
+    int64_t const begin = p.offsets[w.bundle];
+    w.list = p.gaussians + begin, w.n = int(p.offsets[w.bundle + 1] - begin);
+    Sight const ray = sight_of<MOVING>(p, w);
+    State s;
+    bool open = ray.i >= 0;
+    for_rows<MOVING, C == 3 ? 3 : 4>(
+        rows, w, ray, [&] { return open; },
+        [&](Row const& g, Met const& at) { blend_one<C>(g, at, NoTargets(), s, open); });
+    store_ray<C>(out, ray.i, s);
+}
+
+}  // namespace
+
+void render_whole(RenderParams const& p, RenderOutputs const& out, Row const* rows, Queue const& queue) {
+    if (!p.n_tiles) return;
+    auto const kernel = p.n_features == 2 ? viewForward<true, 2>
+                        : p.moving        ? viewForward<true, 3>
+                                          : viewForward<false, 3>;
+    auto const blocks = static_cast<unsigned>((p.n_tiles + WARPS - 1) / WARPS);
+    kernel<<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, rows, longest_first(p, queue));
+}
+
+}  // namespace nurec::cuda

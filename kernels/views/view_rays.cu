@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rays and bundles of several views. One thread a ray.
+#include "../common/cells.cuh"
+#include "../common/launch.cuh"
+#include "../common/triples.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+__global__ void __maxnreg__(32) view_rays_kernel(Views p, RayArrays out) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    ViewedRays const& rays = p.rays;
+    if (i >= rays.n) return;
+    int64_t const view = rays.is_camera ? i / rays.pixels() : sweep_of(rays.sweeps, i);
+    int64_t const local = rays.is_camera ? i - view * rays.pixels() : i;
+    Trajectory<float> const& path = p.scene.rows[view].path;
+    float const fraction = rays.fractions[rays.alike ? 0 : local];
+    Ray<float> const ray = ray_at(path, sensor_at(path, fraction), load3(rays.directions, local), fraction);
+    store3(out.origins, i, ray.r);
+    store3(out.directions, i, ray.d);
+    out.delays[i] = ray.dt;
+}
+
+// One warp a bundle of an image.
+__global__ void patches_kernel(ViewedRays in, Bundles b, int64_t* rays) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, bundle = i / BUNDLE_RAYS;
+    if (bundle >= b.n) return;
+    int const lane = int(i % BUNDLE_RAYS), each = b.columns * b.rows, patch = int(bundle % each);
+    int const x = patch % b.columns * b.width + lane % b.width, y = patch / b.columns * b.height + lane / b.width;
+    rays[i] = x < in.width && y < in.height ? bundle / each * in.pixels() + int64_t(y) * in.width + x : -1;
+}
+
+}  // namespace
+
+void make_view_rays(Views const& p, RayArrays const& out, Queue const& queue) {
+    if (p.rays.n) view_rays_kernel<<<blocks_for(p.rays.n), THREADS, 0, queue.stream>>>(p, out);
+}
+
+Bundles view_bundles(Views const& p, Queue const& queue) {
+    Bundles b = {};
+    ViewedRays const& in = p.rays;
+    b.is_camera = in.is_camera;
+    if (!b.is_camera) {
+        b.n = most_bundles(in.sweeps), b.cells = in.sweeps.cells, b.cells.bands = in.sweeps.bands();
+        auto* const rays = queue.memory.array<int64_t>(BUNDLE_RAYS * b.n);
+        auto* const first = queue.memory.array<int>(b.cells.bands + 1);
+        auto* const azimuths = queue.memory.array<float>(2 * b.n);
+        bundle_rays(in.sweeps, rays, first, azimuths, queue);
+        b.rays = rays, b.first = first, b.azimuths = azimuths;
+        return b;
+    }
+    b.width = in.bundle_width, b.height = in.bundle_height;
+    b.columns = (in.width + b.width - 1) / b.width, b.rows = (in.height + b.height - 1) / b.height;
+    b.n = p.scene.views * b.columns * b.rows;
+    auto* const rays = queue.memory.array<int64_t>(BUNDLE_RAYS * b.n);
+    patches_kernel<<<blocks_for(BUNDLE_RAYS * b.n), THREADS, 0, queue.stream>>>(in, b, rays);
+    b.rays = rays;
+    return b;
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is seen, nearest first, as bundles and rays read it. Gaussians that no view sees take no room, and of those that
+// no bundle is near to nothing but their bounds is read.
+#include "../bundle/bounds.cuh"
+#include "../common/launch.cuh"
+#include "../common/sort.h"
+#include "../math/sh.cuh"
+#include "../render/rows.cuh"
+#include "views.cuh"
+
+namespace nurec::cuda {
+namespace {
+
+// Behind those that are seen stand others, if there is room for them.
+__global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys, uint32_t* numbers) {
+    int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (r >= looks.most) return;
+    uint32_t const number = r < *looks.count ? looks.chosen[r] : 0;
+    keys[r] = r < *looks.count ? looked.keys[number] : ~0u, numbers[r] = number;
+}
+
+// In rows or bands of the view's own.
+__device__ Candidates candidates_from(Views const& p, Bundles b, Bounds<float> const& bounds, int64_t view) {
+    float const low[2] = {bounds.low_u, bounds.low_v}, high[2] = {bounds.high_u, bounds.high_v};
+    b.cells.bands = p.rays.sweeps.cells.bands;
+    Candidates c = b.is_camera ? in_image(b, low, high) : on_sphere(b, low, high);
+    int const first = int(view) * (b.is_camera ? b.rows : int(b.cells.bands));
+    c.row0 += first, c.row1 += first;
+    return c;
+}
+
+// S: coefficients of the harmonics. As nurec_lite/splat/render.py has it.
+template <int S>
+__device__ Vec3<float> colour_of(ViewedScene const& scene, int64_t view, int64_t i, Vec3<float> mean) {
+    Vec3<float> d = (1 / larger(sqrtf(dot(mean, mean)), 1e-12f)) * mean;
+    int64_t const still = scene.g.n_still, moving = scene.g.n - still;
+    if (i >= still) d = quat_rotate(quat_conjugate(load_quat(scene.frames, moving * view + i - still)), d);
+    float sh[3 * S];
+#pragma unroll
+    for (int c = 0; c < 3 * S; ++c) sh[c] = scene.sh.at(i, c);
+    return sh_colour<S>(sh, d);
+}
+
+// S: 0 of a lidar.
+template <int S>
+__device__ Row row_from(ViewedScene const& scene, int64_t view, int64_t i) {
+    Gaussians const g = seen_from(scene, view);
+    Vec3<float> const mean = mean_of(g, i);
+    Row row;
+    row.frame = make_frame(mean, quat_of(g, i), load3(g.scales, i), velocity_of(g, i));
+    row.opacity = opacity_of(scene, view, i);
+    Vec3<float> features;
+    if constexpr (S == 0)
+        features = {scene.lidar[2 * i], scene.lidar[2 * i + 1], 0};
+    else
+        features = colour_of<S>(scene, view, i, mean);
+    row.features[0] = features.x, row.features[1] = features.y, row.features[2] = features.z;
+    return row;
+}
+
+struct Prepared {
+    uint32_t const* numbers;  // [most] nearest first
+    int64_t* counts;          // [most + 1] candidates
+    BundleWork work;
+    Row* rows;
+};
+
+template <int S>
+__global__ void __launch_bounds__(THREADS)
+    prepare_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
+    int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (r > looks.most) return;
+    bool const there = r < looks.most && r < *looks.count;
+    int64_t const number = there ? out.numbers[r] : 0, n = p.scene.g.n;
+    int64_t const view = there ? number / n : 0;
+    Candidates const c =
+        there ? candidates_from(p, bundles, looked.bounds[number], view) : Candidates{0, -1, 0, 0, 0, 0};
+    int const count = count_of(bundles, out.work.bins, c);
+    out.counts[r] = count;
+    if (count == 0) return;
+    out.work.candidates[r] = c;
+    Row const row = row_from<S>(p.scene, view, number - n * view);
+    out.work.seen[r] = seen_within(row.frame, reach_of(row.opacity));
+    out.rows[r] = row;
+}
+
+using Prepare = void (*)(Views, Looked, Looks, Bundles, Prepared);
+
+Prepare prepare_for(Views const& p) {
+    if (!p.rays.is_camera) return prepare_kernel<0>;
+    int64_t const s = p.scene.coefficients;
+    return s == 1 ? prepare_kernel<1> : s == 4 ? prepare_kernel<4> : s == 9 ? prepare_kernel<9> : prepare_kernel<16>;
+}
+
+// Radix sort is stable, and the numbers ascend.
+uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& queue) {
+    auto const array = [&] { return queue.memory.array<uint32_t>(looks.most); };
+    uint32_t *keys = array(), *numbers = array(), *sorted_keys = array(), *sorted = array();
+    if (!looks.most) return sorted;
+    look_keys_kernel<<<blocks_for(looks.most), THREADS, 0, queue.stream>>>(looked, looks, keys, numbers);
+    sort_pairs({looks.most, keys, numbers, sorted_keys, sorted}, 32, queue);
+    return sorted;
+}
+
+}  // namespace
+
+void prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
+                   BundleWork const& work, Row* rows, Queue const& queue) {
+    auto* const counts = queue.memory.array<int64_t>(looks.most + 1);
+    Prepared const out = {by_depth(looked, looks, queue), counts, work, rows};
+    bound_bundles(bundles, work, queue);
+    Prepare const kernel = prepare_for(p);
+    kernel<<<blocks_for(looks.most + 1), THREADS, 0, queue.stream>>>(p, looked, looks, bundles.bundles, out);
+    exclusive_sum(counts, work.begins, looks.most + 1, queue);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stage render_views: a scene from several views in one launch a stage, for who looks at it without training it (kernels/views). On
+CUDA alone.
+
+Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.errors import UserError
+from nurec_lite.base.ranges import span
+from nurec_lite.base.transfer import upload
+from nurec_lite.geometry.tracks import exist, key_rows
+from nurec_lite.native.bundles import BEAMS, HEIGHT, WIDTH
+from nurec_lite.native.groups import ActorArrays, SceneArrays, SensorRays
+from nurec_lite.native.rooms import rounded_up
+from nurec_lite.native.stages import _pixels, moves, row_of
+from nurec_lite.scene.gaussians import BACKGROUND, activate, seen
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.views import CameraView, LidarView
+
+AnyView = CameraView | LidarView
+Looked = CameraImage | LidarReturns
+SLACK = 1.25  # room over what a launch of the same views needed
+MOST_ROOM = 1 << 31  # as the operator takes it
+ALL = (-1, -1)  # room for whatever there is, which the host waits to know
+FEW = 20_000  # bundles, with which the longest lists would be waited for: these are cut into parts
+PART = 384  # entries of one (docs/story-3-past-the-post.md)
+
+
+class Look:
+    """Images and returns as the stages of bundles give them, to rounding, whatever the options of a training are. Remembers where the
+    background ends and how much room lists need, so that the host waits once a launch."""
+
+    def __init__(self) -> None:
+        self._rooms: dict[tuple[str, int, int], tuple[int, int]] = {}  # by sensor, V and N: Gaussians seen, and entries
+        self._most: dict[str, int] = {}  # views of a sensor for which there was memory, where there was too little
+        self._node: Tensor | None = None  # for which, and for what was written into it, this holds:
+        self._version = -1
+        self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
+        self._still = 0
+
+    @torch.no_grad()
+    def __call__(self, stages: Any, scene: Scene, views: Sequence[AnyView]) -> tuple[Looked, ...]:
+        """What each view sees, in their order. UserError where there is no memory for even one."""
+        found: dict[int, Looked] = {}
+        corrected = [stages.correct(view, scene.calibration) for view in views]
+        for group in _by_sensor(corrected):
+            with span("render_views"):
+                rendered = self._fitting(scene, [corrected[k] for k in group])
+            found |= dict(zip(group, rendered, strict=True))
+        return tuple(found[k] for k in range(len(views)))
+
+    def _fitting(self, scene: Scene, views: Sequence[AnyView]) -> list[Looked]:
+        """As many at once as there is memory for."""
+        sensor, found, first = views[0].sensor.name, [], 0  # type: str, list[Looked], int
+        while first < len(views):
+            some = views[first : first + self._most.get(sensor, len(views))]
+            try:
+                found += self._rendered(scene, some)
+                first += len(some)
+            except torch.OutOfMemoryError:
+                if len(some) == 1:
+                    raise UserError(
+                        f"there is not enough memory on the GPU to render {sensor} from {len(scene.gaussians)} Gaussians; "
+                        "use device=cpu, or a larger data.downscale"
+                    ) from None
+                self._most[sensor] = len(some) // 2
+        return found
+
+    def _rendered(self, scene: Scene, views: Sequence[AnyView]) -> Sequence[Looked]:
+        gaussians = self._gathered(scene, views)
+        rows = torch.stack([row_of(view) for view in views])
+        if isinstance(views[0], CameraView):
+            return self._images(gaussians, rows, views, scene.sky)  # type: ignore[arg-type]
+        return self._sweeps(gaussians, rows, views)  # type: ignore[arg-type]
+
+    def _gathered(self, scene: Scene, views: Sequence[AnyView]) -> SceneArrays:
+        """What stands still where it is stored, and what moves at the time of each view; transparent where it is not there."""
+        self._remember(scene)
+        g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
+        times = torch.stack([view.moment() for view in views])
+        keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
+        starts, track = self._begins[1:] - s, g.node[s:] - 1
+        means, quats, velocities, rotations = torch.ops.nurec_lite.move_actors(
+            ActorArrays(g.means[s:], g.quats[s:], starts, *keys, times)
+        )
+        local = seen(activate(g), isinstance(views[0], LidarView))
+        there = exist(tracks, times).index_select(1, track)
+        return SceneArrays(
+            local["means"][:s], local["quats"][:s], means, quats, velocities, local["scales"],
+            local["opacities"][:s], local["opacities"][s:] * there, rotations.index_select(1, track),
+            g.sh0, g.sh_rest, local["lidar"],
+        )  # fmt: skip
+
+    def _remember(self, scene: Scene) -> None:
+        node = scene.gaussians.node
+        if node is not self._node or node._version != self._version:  # relocations write into it
+            nodes = torch.arange(len(scene.tracks) + 2, device=node.device)
+            self._begins, self._node, self._version = torch.searchsorted(node, nodes), node, node._version
+            self._still = int(self._begins[BACKGROUND + 1])
+
+    def _images(
+        self, gaussians: SceneArrays, rows: Tensor, views: Sequence[CameraView], sky: Tensor
+    ) -> list[CameraImage]:
+        view, v = views[0], len(views)
+        camera = view.camera
+        none = rows.new_empty(0)
+        rays = SensorRays(*_pixels(view), none, none.long())
+        size = [camera.width, camera.height, WIDTH, HEIGHT]
+        bundles = v * -(-camera.width // WIDTH) * -(-camera.height // HEIGHT)
+        out, distance, transmittance, _, directions = self._launched(
+            view, gaussians, rows, rays, size, 1, moves(view), bundles
+        )
+        image = torch.ops.nurec_lite.over_sky(out, transmittance, sky.contiguous(), directions)
+        shape = v, camera.height, camera.width
+        of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
+        return [CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)]
+
+    def _sweeps(self, gaussians: SceneArrays, rows: Tensor, views: Sequence[LidarView]) -> list[LidarReturns]:
+        assert all(view.targets is None for view in views), "targets are for learning ranges"
+        cells = views[0].lidar.cells(BEAMS, device=rows.device)
+        sizes = [len(view.directions) for view in views]
+        begins = upload(torch.tensor([0, *sizes]).cumsum(0), rows.device)
+        directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
+        rays = SensorRays(directions, fractions, cells.edges, begins)
+        out, distance, transmittance, median, _ = self._launched(
+            views[0], gaussians, rows, rays, [], cells.columns, True, sum(sizes) // 32
+        )
+        intensity, drop = out.unbind(-1)
+        returns = distance, median, intensity, drop + transmittance, 1 - transmittance
+        return [LidarReturns(*one) for one in zip(*(t.split(sizes) for t in returns), strict=True)]
+
+    def _launched(
+        self,
+        view: AnyView,  # any of them
+        gaussians: SceneArrays,
+        rows: Tensor,  # [V, 62]
+        rays: SensorRays,
+        size: list[int],
+        columns: int,
+        moving: bool,
+        bundles: int,
+    ) -> tuple[Tensor, ...]:  # features [R, C], distance, transmittance, median [R], directions [R, 3] in the world
+        """Again with more room where that of the last launch was too small."""
+        key, part = (view.sensor.name, len(rows), len(gaussians.scales)), PART if bundles <= FEW else 0
+        room = self._rooms.get(key, ALL)
+        while True:
+            *found, needed = torch.ops.nurec_lite.render_views(gaussians, rows, rays, size, columns, moving, part, room)
+            there = needed.tolist()
+            enough = room == ALL or all(n <= most for n, most in zip(there, room, strict=True))
+            wanted = (min(MOST_ROOM, rounded_up(int(SLACK * n))) for n in there)
+            room = self._rooms[key] = tuple(map(max, room, wanted))  # type: ignore[assignment]
+            if enough:
+                return tuple(found)
+
+
+def _by_sensor(views: Sequence[AnyView]) -> list[list[int]]:
+    """Numbers of the views that may be rendered together: those of one sensor, all with rays that move or all without."""
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for k, view in enumerate(views):
+        groups.setdefault((id(view.sensor), moves(view)), []).append(k)
+    return list(groups.values())
