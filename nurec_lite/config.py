@@ -47,7 +47,7 @@ class ModelConfig:
 
     points: int = 60_000  # background Gaussians from lidar, about
     actor_points: int = 2_000  # Gaussians of one actor at most
-    mirror_actors: bool = False  # cars and the like begin with a far side like the near one
+    mirror_actors: bool = True  # cars and the like begin with a far side like the near one
     raised_points: int = 8_000  # Gaussians above the lidar's highest beam, about
     far_points: int = 4_000  # Gaussians of the far shell at most
     far_metres: float = 150.0  # how far they reach

@@ -115,7 +115,7 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
     stages = build_stages(config.opt, base)
     try:
-        state = _made(config, capture, device, content)
+        state = _made(stages, config, capture, device, content)
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
         _own(config)
@@ -133,9 +133,11 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     return metrics
 
 
-def _made(config: Config, capture: Capture, device: torch.device, content: dict[str, Any] | None) -> TrainState:
+def _made(
+    stages: Stages, config: Config, capture: Capture, device: torch.device, content: dict[str, Any] | None
+) -> TrainState:
     try:
-        return make_state(config, capture, device, content)
+        return make_state(config, capture, device, content, stages.frames)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error

@@ -120,7 +120,7 @@ def steps(share: str = ALL) -> None:
             stages = stages.wrap(tile=_with_empty_tiles)
         if config.ops == "native":
             stages = stages.wrap(render_camera=_counted, render_lidar=_counted)
-        state = make_state(config, capture, device)
+        state = make_state(config, capture, device, frames=stages.frames)
         while (progress := spent(config.train, state.step, 0)) < 1:
             state.progress = progress
             step(stages, state).mse.item()

@@ -49,7 +49,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     device, load = choose_device(config.device), os.getloadavg()
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     try:
-        state = make_state(config, open_capture(config.data), device)
+        state = make_state(config, open_capture(config.data), device, frames=stages.frames)
         state.progress = args.progress
         for _ in range(args.warmup):
             iteration(stages, state)

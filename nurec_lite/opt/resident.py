@@ -16,7 +16,7 @@ shots are bitwise the same.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -99,12 +99,12 @@ class KeptPlan(ShotPlan):
     def image(self, index: int) -> ImageShot:
         return self.store.image(index)
 
-    def sweep(self, index: int, step: int | None = None) -> SweepShot:
+    def sweep(self, index: int, number: int | None = None) -> SweepShot:
         """As `draw_sectors` and `lidar_view` give them: values of a ray do not depend on which others are drawn."""
         kept = self.store.sweep(index)
-        if step is None or kept.sectors is None:
+        if number is None or kept.sectors is None:
             return kept.shot
-        drawn = drawn_rays(kept.sectors, kept.shot.view.lidar, self.lidar_rays, self.draw(step))
+        drawn = drawn_rays(kept.sectors, kept.shot.view.lidar, self.lidar_rays, self.draw(number))
         chosen = upload(drawn, self.store.device)
         rays = kept.shot.sweep.select(chosen)
         view = replace(kept.shot.view, directions=rays.directions, fractions=kept.shot.view.fractions[chosen])
@@ -113,12 +113,11 @@ class KeptPlan(ShotPlan):
 
 def frames_from(plan: ShotPlan, first: int) -> list[Frame]:
     """All that steps from the first on need, in their order."""
-    images, sweeps = plan.split.train_images, plan.split.train_sweeps
     found: dict[Frame, None] = {}
-    for step in range(first, first + 2 * max(len(images), len(sweeps))):  # an epoch may be half over
-        found[("image", plan.image_of(step))] = None
-        if (index := plan.sweep_of(step)) is not None:
-            found[("sweep", index)] = None
+    most = max(len(plan.split.train_images), len(plan.split.train_sweeps))
+    for step in range(first, first + 2 * most):  # an epoch may be half over
+        images, sweeps = plan.chosen(step)
+        found |= dict.fromkeys([*(("image", i) for i in images), *(("sweep", i) for i in sweeps)])
     return list(found)
 
 
@@ -162,7 +161,7 @@ class Resident:
             return plan
         log.info("resident: %s", said)
         self.store = Store(plan, state.device, state.step)
-        return KeptPlan(plan.capture, plan.seed, plan.lidar_rays, self.store)
+        return KeptPlan(**{f.name: getattr(plan, f.name) for f in fields(ShotPlan)}, store=self.store)
 
     def close(self) -> None:
         """Ends the threads and gives the memory back."""

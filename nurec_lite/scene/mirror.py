@@ -28,4 +28,5 @@ def with_mirrored(
 
 
 def _reflected(xyz: Tensor) -> Tensor:
-    return xyz * xyz.new_tensor([1.0, -1.0, 1.0])
+    x, y, z = xyz.unbind(-1)
+    return torch.stack([x, -y, z], dim=-1)

@@ -52,9 +52,11 @@ def _broken(state: TrainState, checkpoint: Path, step: int, wrong: str, steps: i
 
 def seen(plan: ShotPlan, step: int) -> list[dict[str, Any]]:
     """The frames of a step, without decoding them."""
-    image, sweep = plan.chosen(step)
-    found = [_described(step, image, plan.capture.images[image])]
-    return found if sweep is None else [*found, _described(step, sweep, plan.capture.sweeps[sweep])]
+    images, sweeps = plan.chosen(step)
+    return [
+        *(_described(step, i, plan.capture.images[i]) for i in images),
+        *(_described(step, i, plan.capture.sweeps[i]) for i in sweeps),
+    ]
 
 
 def _described(step: int, index: int, frame: Frame) -> dict[str, Any]:

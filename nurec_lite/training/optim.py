@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Adam over the scene's parameters, its schedules, and the surgery that density control needs."""
 
+from dataclasses import fields, replace
 from inspect import unwrap
 from typing import Any
 
@@ -44,6 +45,19 @@ def set_rates(optimizer: torch.optim.Adam, lr: LearningRates, progress: float) -
     for group in optimizer.param_groups:
         name = group["name"]
         group["lr"] = means_rate(lr, progress) if name == "means" else getattr(lr, name) * lr.decay**progress
+
+
+def scaled_rates(lr: LearningRates, factor: float) -> LearningRates:
+    """Every rate times a factor; how they fall stays."""
+    rates = {f.name: factor * getattr(lr, f.name) for f in fields(lr) if f.name not in ("means_decay", "decay")}
+    return replace(lr, **rates)
+
+
+def set_memory(optimizer: torch.optim.Adam, steps: int) -> None:
+    """Moments forget in one step what Adam's own settings let them forget in so many."""
+    first, second = optimizer.defaults["betas"]
+    for group in optimizer.param_groups:
+        group["betas"] = first**steps, second**steps
 
 
 def replace_gaussians(scene: Scene, optimizer: torch.optim.Adam, moved: Relocation) -> None:

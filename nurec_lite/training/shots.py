@@ -3,8 +3,8 @@
 resumed run and loader processes get the same shots."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from functools import lru_cache
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 from nurec_lite.capture.types import Capture, Split
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.training.order import Order, generator
 from nurec_lite.training.parcel import Slot
 
 SECTOR_COLUMNS = (
@@ -96,11 +97,13 @@ def _each(value: Any, copy: Copy) -> Any:
 
 @dataclass(frozen=True)
 class ShotPlan:
-    """Order of the training frames and number of rays."""
+    """Order of the training frames, how many of them a step gets, and number of rays."""
 
     capture: Capture
     seed: int
-    lidar_rays: int  # about; a multiple of what a sector holds
+    lidar_rays: int  # of each sweep, about; a multiple of what a sector holds
+    images_a_step: int = field(default=1, kw_only=True)  # if there are as many; those of one moment first
+    sweeps_a_step: int = field(default=1, kw_only=True)  # likewise, if there are any
 
     @property
     def decodes(self) -> bool:
@@ -108,29 +111,36 @@ class ShotPlan:
         return True
 
     def load(self, step: int) -> Shots:
-        """Decodes an image and rays of a sweep, if there are any, for a step; on the host."""
-        index, image = self.sweep_of(step), self.image(self.image_of(step))
-        return Shots(step, (image,), () if index is None else (self.sweep(index, step),))
+        """Decodes a step's images and rays of its sweeps; on the host."""
+        images, sweeps = self.chosen(step)
+        rays = tuple(self.sweep(index, self.sweeps_a_step * step + k) for k, index in enumerate(sweeps))
+        return Shots(step, tuple(self.image(index) for index in images), rays)
 
-    def chosen(self, step: int) -> tuple[int, int | None]:
+    def chosen(self, step: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Indices into Capture.images and Capture.sweeps, of what `load` decodes."""
-        return self.image_of(step), self.sweep_of(step)
+        return self.images.of(step), self.sweeps.of(step) if self.has_sweeps else ()
 
-    def image_of(self, step: int) -> int:
-        """Which image a step learns from."""
-        return _pick(self.split.train_images, self.seed, step)
+    @cached_property
+    def images(self) -> Order:
+        """Which a step learns from."""
+        frames = self.split.train_images
+        moments = tuple(self.capture.images[i].index for i in frames)
+        return Order(frames, moments, self.seed, self.images_a_step)
 
     @property
     def has_sweeps(self) -> bool:
         return bool(self.split.train_sweeps) and self.lidar_rays > 0
 
-    def sweep_of(self, step: int) -> int | None:
-        """Which sweep, if there are any."""
-        return _pick(self.split.train_sweeps, self.seed + 1, step) if self.has_sweeps else None
+    @cached_property
+    def sweeps(self) -> Order:
+        """Likewise."""
+        frames = self.split.train_sweeps
+        moments = tuple(self.capture.sweeps[i].index for i in frames)
+        return Order(frames, moments, self.seed + 1, self.sweeps_a_step)
 
-    def draw(self, step: int) -> torch.Generator:
-        """By which the step draws rays of its sweep."""
-        return _generator(self.seed + 2, step)
+    def draw(self, number: int) -> torch.Generator:
+        """By which rays are drawn, of the sweep of this number, counted over all steps."""
+        return generator(self.seed + 2, number)
 
     @property
     def split(self) -> Split:
@@ -146,29 +156,19 @@ class ShotPlan:
     def sweep(
         self,
         index: int,
-        step: int | None = None,  # whose rays are drawn; None: all
+        number: int | None = None,  # by which rays are drawn; None: all
     ) -> SweepShot:
         """Decodes rays of a sweep."""
         frame = self.capture.sweeps[index]
         sweep = frame.load()
-        if step is not None:
-            sweep = draw_sectors(sweep, self.capture.lidar(frame.sensor), self.lidar_rays, self.draw(step))
+        if number is not None:
+            sweep = draw_sectors(sweep, self.capture.lidar(frame.sensor), self.lidar_rays, self.draw(number))
         return SweepShot(index, sweep, lidar_view(self.capture, frame, sweep, "cpu"))
 
 
-def _generator(seed: int, number: int) -> torch.Generator:
-    return torch.Generator().manual_seed((seed * 1_000_003 + number) % (1 << 62))
-
-
-def _pick(frames: tuple[int, ...], seed: int, step: int) -> int:
-    """Every frame once an epoch, in an order of the epoch's own."""
-    epoch, place = divmod(step, len(frames))
-    return frames[_order(len(frames), seed, epoch)[place]]
-
-
-@lru_cache(maxsize=16)
-def _order(n: int, seed: int, epoch: int) -> list[int]:
-    return torch.randperm(n, generator=_generator(seed, epoch)).tolist()
+def as_planned(plan: ShotPlan) -> ShotPlan:
+    """Steps get an image and a sweep each."""
+    return plan
 
 
 def draw_sectors(

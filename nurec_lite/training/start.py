@@ -2,6 +2,7 @@
 """What a run starts from: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from nurec_lite.training.checkpoint import (
 )
 from nurec_lite.training.history import History
 from nurec_lite.training.optim import make_optimizer
-from nurec_lite.training.shots import ShotPlan
+from nurec_lite.training.shots import ShotPlan, as_planned
 from nurec_lite.training.state import TrainState
 
 log = logging.getLogger(__name__)
@@ -34,10 +35,11 @@ def make_state(
     capture: Capture,
     device: torch.device,
     content: dict[str, Any] | None = None,  # of the checkpoint, on the host, if it was read already
+    frames: Callable[[ShotPlan], ShotPlan] = as_planned,  # the stage
 ) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
-    plan = ShotPlan(capture, config.seed, rays)
+    plan = frames(ShotPlan(capture, config.seed, rays))
     generator = torch.Generator(device).manual_seed(config.seed)
     two_opacities = config.model.lidar_opacity and plan.has_sweeps  # what no ray teaches would only fade
     if config.train.resume is None:

@@ -4,13 +4,13 @@ a stand-in for the recorder does the work again at every launch, in the fixed pl
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from recorder_standin import Again, StandIn, install
 from stepping import cramped, everything, no_sync_of, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
@@ -33,31 +33,9 @@ BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim")
 CPU = torch.device("cpu")
 
 
-class Again:
-    """Stands in for Recording."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self.launch = work
-
-
-class StandIn:
-    """Stands in for Recorder."""
-
-    def __init__(self, device: torch.device) -> None: ...
-
-    def record(self, work: Callable[[], Any], generators: Sequence[torch.Generator]) -> Again:
-        return Again(work)
-
-
 @pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """On a CPU everything is the host's, so nothing is unsafe."""
-    monkeypatch.setattr(cuda_graph, "Recorder", StandIn)
-    monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)
-    monkeypatch.setattr(
-        "nurec_lite.base.recordable.Findings.__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {}))
-    )
-    yield
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch)
 
 
 def stages_of(*names: str, device: torch.device = CPU) -> Stages:

@@ -146,12 +146,18 @@ def test_what_does_not_change_is_the_same_tensor_at_every_step(stages: Stages) -
 def test_frames_are_decoded_in_the_order_of_need(first: int) -> None:
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
     order = frames_from(plan, first)
-    assert order[:2] == [("image", plan.image_of(first)), ("sweep", plan.sweep_of(first))]
+    assert order[:2] == frames_of(plan, first)
     assert sorted(order) == sorted(
         [("image", i) for i in plan.split.train_images] + [("sweep", i) for i in plan.split.train_sweeps]
     )
-    needed = [("image", plan.image_of(step)) for step in range(first, first + 100)]
+    needed = [frames_of(plan, step)[0] for step in range(first, first + 100)]
     assert [frame for frame in order if frame[0] == "image"] == list(dict.fromkeys(needed))
+
+
+def frames_of(plan: ShotPlan, step: int) -> list[tuple[str, int]]:
+    """Of a plan with an image and a sweep a step."""
+    (image,), (sweep,) = plan.chosen(step)
+    return [("image", image), ("sweep", sweep)]
 
 
 def test_training_begins_with_what_is_there(stages: Stages) -> None:
@@ -177,9 +183,9 @@ def test_a_frame_that_cannot_be_decoded_is_an_error_of_the_step_that_needs_it(st
         raise CaptureError("image 5 is damaged; copy it again")
 
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=0)
-    at = next(step for step in range(16) if step > 2 and plan.image_of(step) != plan.image_of(0))
-    images = list(plan.capture.images)
-    images[plan.image_of(at)] = replace(images[plan.image_of(at)], load=broken)
+    images, at = list(plan.capture.images), 3
+    ((index,), _) = plan.chosen(at)
+    images[index] = replace(images[index], load=broken)
     damaged = ShotPlan(replace(plan.capture, images=tuple(images)), seed=3, lidar_rays=0)
     for step in range(at):
         assert_same(fed(stages, damaged, step), plan.load(step))

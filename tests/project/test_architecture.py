@@ -23,6 +23,7 @@ from nurec_lite.training.step import step
 DOCS = PACKAGE.parent / "docs"
 PAGE = (DOCS / "architecture.md").read_text()
 MORE = {
+    "frames",
     "device",
     "plan",
     "bind",

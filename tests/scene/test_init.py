@@ -56,7 +56,8 @@ def dense_points() -> Points:
 
 
 def measured_only(points: int, actor_points: int = EVERYTHING) -> ModelConfig:
-    return replace(MODEL, points=points, actor_points=actor_points, raised_points=0, far_points=0)
+    nothing = {"raised_points": 0, "far_points": 0, "mirror_actors": False}
+    return replace(MODEL, points=points, actor_points=actor_points, **nothing)
 
 
 def without_lidar(capture: Capture) -> Capture:

@@ -47,16 +47,9 @@ def around(name: str, *stages: str) -> StandIn:
 
 
 def batch(record: Stages, calls: Calls) -> Stages:
-    """The images of two steps at once."""
-
-    def wrapper(inner: Callable) -> Callable:
-        def next_batch(plan: Any, number: int) -> Shots:
-            one, two = plan.load(2 * number), plan.load(2 * number + 1)
-            return replace(one, images=one.images + two.images, sweeps=one.sweeps + two.sweeps)
-
-        return counting("batch", calls, next_batch)
-
-    return record.wrap(next_batch=wrapper)
+    """The option itself, which is of class quality, so that `all` never has it."""
+    option = import_module("nurec_lite.opt.batch").apply(record, **parameters_of("batch"))
+    return around("batch", "schedule")(option, calls)
 
 
 def several_gpus(record: Stages, calls: Calls) -> Stages:
@@ -154,6 +147,7 @@ def together(calls: Calls, *names: str, feeding: tuple[str, ...] = ()) -> Stages
 def trained(*names: str, feeding: tuple[str, ...] = ()) -> tuple[dict[str, torch.Tensor], Calls]:
     state, calls = tiny_state(tiny_config(steps=STEPS)), Calls()
     stages = together(calls, *names, feeding=feeding)
+    state.plan = stages.frames(state.plan)
     try:
         while state.step < STEPS:
             state.progress = state.step / STEPS

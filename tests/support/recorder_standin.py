@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands on a CPU in the place of the recorder of CUDA graphs: it does the work again at every launch."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from nurec_lite.opt import cuda_graph
+
+
+class Again:
+    """Stands in for Recording."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.launch = work
+
+
+class StandIn:
+    """Stands in for Recorder."""
+
+    def __init__(self, device: torch.device) -> None: ...
+
+    def record(self, work: Callable[[], Any], generators: Sequence[torch.Generator]) -> Again:
+        return Again(work)
+
+
+def install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a CPU everything is the host's, so nothing is unsafe."""
+    monkeypatch.setattr(cuda_graph, "Recorder", StandIn)
+    monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)
+    monkeypatch.setattr(
+        "nurec_lite.base.recordable.Findings.__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {}))
+    )
