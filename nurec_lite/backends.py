@@ -87,12 +87,10 @@ def _check(name: str, module: ModuleType, given: tuple[str, ...], base: Stages) 
 
 
 def _expand_all(options: dict[str, dict[str, Any]], base: Stages) -> dict[str, dict[str, Any]]:
-    """`all` becomes the options that conf/opt/all.yaml lists for this kind of machine, less those that cannot run here, in its order."""
+    """`all` becomes the options that conf/opt/all.yaml lists for this kind of machine, less those that cannot run here, in its order.
+    Others come behind them; of those that it lists itself, what is given beside it are the parameters."""
     if "all" not in options:
         return options
-    if len(options) > 1:
-        others = ", ".join(name for name in options if name != "all")
-        raise OptionError(f"option 'all' stands alone, but {others} is given too; leave one of them out")
     chosen: dict[str, dict[str, Any]] = {}
     for name in options["all"][base.device]:
         module = _module(name)
@@ -105,4 +103,4 @@ def _expand_all(options: dict[str, dict[str, Any]], base: Stages) -> dict[str, d
             chosen[name] = parameters_of(name)
         else:
             log.info("+opt=all leaves out %s: %s", name, reason)
-    return chosen
+    return chosen | {name: given for name, given in options.items() if name != "all"}

@@ -27,7 +27,6 @@ from benchmarks.common.quiet import Others
 from benchmarks.common.reporting import Report, conditions_on, reported
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
-from nurec_lite.base.options import parameters_of
 from nurec_lite.base.program import Parser
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
@@ -65,14 +64,6 @@ class Kind:
 
 def kinds(images: list[int], names: list[str]) -> list[Kind]:
     return [kind for n in images for kind in ([Kind(1)] if n == 1 else [Kind(n, name) for name in names])]
-
-
-def with_all_named(config: Config) -> Config:
-    """`all` stands alone, so its options are given by their names."""
-    if "all" not in config.opt:
-        return config
-    names = config.opt["all"][choose_device(config.device).type]
-    return replace(config, opt={name: parameters_of(name) for name in names})
 
 
 def begun(config: Config, capture: Capture) -> tuple[Stages, TrainState]:
@@ -135,7 +126,7 @@ def budgets(config: Config, args: argparse.Namespace, images: int) -> Iterator[t
 
 
 def bench(config: Config, args: argparse.Namespace) -> Report:
-    config, capture, found = with_all_named(config), open_capture(config.data), {}
+    capture, found = open_capture(config.data), {}
     sets = kinds(args.images, args.kinds)
     for kind in sets:
         check(kind.of(config, args.sweeps), capture)

@@ -73,15 +73,16 @@ def overrides(config: Config) -> list[str]:
 
 
 def _option_overrides(options: dict[str, dict[str, Any]]) -> list[str]:
-    if not options or "all" in options:
-        return ["+opt=all"] if options else []
+    if not options:
+        return []
     changed = [
         _argument(f"opt.{name}.{key}", value)
         for name, given in options.items()
-        for key, value in (given or {}).items()
+        for key, value in ((given or {}).items() if name != "all" else ())
         if parameters_of(name).get(key) != value
     ]
-    return [f"+opt=[{','.join(options)}]", *changed]
+    names = ",".join(options)
+    return [f"+opt=[{names}]" if len(options) > 1 else f"+opt={names}", *changed]
 
 
 def _argument(key: str, value: Any) -> str:

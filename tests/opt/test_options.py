@@ -154,10 +154,12 @@ def test_all_leaves_out_what_cannot_run_and_says_so(add: Add, applied: list, cap
     assert "leaves out needy: it requires grounded" in caplog.text
 
 
-def test_all_stands_alone(add: Add) -> None:
-    add("one")
-    with pytest.raises(OptionError, match=r"'all' stands alone, but one is given too"):
-        build_stages({"one": {}, "all": {"cpu": []}})
+def test_others_come_behind_all_and_its_own_may_have_other_parameters(add: Add, applied: list) -> None:
+    add("one", size=3)
+    add("two")
+    add("bold", kind="quality", requires=("two",))
+    build_stages({"bold": {"strength": 2}, "one": {"size": 7}, "all": {"cpu": ["two", "one"]}})
+    assert applied == [("two", {}), ("one", {"size": 7}), ("bold", {"strength": 2})]
 
 
 def test_all_is_another_list_on_another_kind_of_machine(add: Add, applied: list) -> None:
@@ -208,10 +210,13 @@ def test_the_command_line_keeps_its_order(add: Add, tmp_path: Path, order: tuple
     assert list(config.opt) == list(order)
 
 
-def test_all_on_the_command_line_is_its_list_and_does_not_mix() -> None:
+def test_all_on_the_command_line_is_its_list_and_others_may_stand_beside_it() -> None:
     assert list(composed("+opt=all").opt) == ["all"]
-    with pytest.raises(OptionError, match="stands alone"):
-        build_stages(composed("+opt=[all,workers]").opt)
+    config = composed("+opt=[all,batch]", "opt.batch.images=3")
+    assert list(config.opt) == ["all", "batch"]
+    stages = build_stages(config.opt)
+    assert stages.claims["frames"] == "batch" and stages.claims["collect"] == "fused_interp"
+    stages.close()
 
 
 def test_an_unknown_parameter_is_an_error_that_lists_the_known_ones() -> None:

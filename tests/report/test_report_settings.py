@@ -31,6 +31,7 @@ def given_by(line: str, verb: str = "train") -> list[str]:
         ["train.seconds=null", "train.steps=9", "+opt=[workers]", "opt.workers.count=2"],
         ["data=kitti_raw", "data.root='/a b'", "data.date='2011_09_26'", "data.frames=[0,20]", "data.cameras=[image_02]"],
         ["data=pack", "data.root=x.pack", "data.poses.file=poses.txt", "data.split=side", "+opt=all"],
+        ["+opt=[all,batch]", "opt.batch.images=3"],
     ],
 )  # fmt: skip
 def test_the_command_line_gives_the_configuration_again(arguments: list[str]) -> None:
