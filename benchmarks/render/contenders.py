@@ -177,8 +177,9 @@ def as_leaves(gaussians: AnyGaussians) -> AnyGaussians:
 
 
 def leaves_of(gaussians: AnyGaussians) -> dict[str, Tensor]:
+    """All numbers; not the nodes that they are counted by."""
     named = {f.name: getattr(gaussians, f.name) for f in fields(gaussians)}
-    return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+    return {name: value for name, value in named.items() if value.is_floating_point()}
 
 
 def upstream_of(output: Tensor) -> Tensor:

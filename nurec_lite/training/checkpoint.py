@@ -80,7 +80,12 @@ def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:
         check_content(content)
     except SchemaError as error:
         raise CheckpointError(f"{path} holds what no training leaves: {error}; use another checkpoint") from error
-    older = {"lidar_opacity": False, "calibrate": False, "knot_seconds": ModelConfig.knot_seconds, "mirror_actors": False}
+    older = {
+        "lidar_opacity": False,
+        "calibrate": False,
+        "knot_seconds": ModelConfig.knot_seconds,
+        "mirror_actors": False,
+    }
     content["config"]["model"] = older | content["config"].get("model", {})
     return content | {part: _moved(content[part], device) for part in ("scene", "optimizer")}
 

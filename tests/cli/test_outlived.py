@@ -57,6 +57,7 @@ def test_memory_that_runs_out_is_tried_with_less(
         "train.lidar_rays=200",
         "train.checkpoint_seconds=0",
         "density.cap=1000",
+        "model.mirror_actors=false",
     )
     assert ended.code == 0 and step_of(tmp_path / "out") == 5
     said = [line for line in ended.out.splitlines() if "not enough memory" in line]
