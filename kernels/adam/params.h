@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-constexpr int MOST_TENSORS = 24;
+constexpr int MOST_TENSORS = 20;
 
 struct AdamTensor {
     int64_t n;

@@ -12,7 +12,7 @@ Limits: class exact means dense. To leave out what has no gradient and to catch 
 reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, and all colours with them, so nothing may lag
 behind; the regularisers give every size and every opacity a gradient in every step; and the sum of missed updates has no closed form,
 because epsilon stands beside a root that decays while rates and bias corrections change. `touched_only` is of class quality: momentum
-waits for the next sight, and moments of what is seen rarely decay by sights instead of by steps. 24 parameters at most, single precision.
+waits for the next sight, and moments of what is seen rarely decay by sights instead of by steps. 20 parameters at most, single precision.
 """
 
 import logging
