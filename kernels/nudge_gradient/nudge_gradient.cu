@@ -2,6 +2,7 @@
 // Two kernels: blocks go through the Gaussians with a stride and leave six sums each, and one block adds these up, so
 // that nothing depends on who comes first. A Gaussian without a gradient, as most have that a view does not see, costs
 // the reading of its gradient.
+#include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
@@ -12,16 +13,12 @@ namespace {
 
 constexpr int WARPS = THREADS / 32, BLOCKS_A_PROCESSOR = 4;
 
-__device__ Quat<float> load4(float const* a, int64_t i) {
-    return {a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]};
-}
-
-__device__ void add(Placed const& g, Vec3<float> centre, float (&sums)[NUDGES]) {
+__device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[NUDGES]) {
     for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < g.n; i += gridDim.x * int64_t(THREADS)) {
         Vec3<float> const d = load3(g.d_means, i);
-        Quat<float> const dq = load4(g.d_quats, i);
+        Quat<float> const dq = load_quat(g.d_quats, i);
         if (d.x == 0 && d.y == 0 && d.z == 0 && dq.w == 0 && dq.x == 0 && dq.y == 0 && dq.z == 0) continue;
-        Correction<float> const c = nudge_of(load3(g.means, i) - centre, load4(g.quats, i), d, dq);
+        Correction<float> const c = nudge_of(load3(g.means, i) - centre, load_quat(g.quats, i), d, dq);
         sums[0] += c.turn.x, sums[1] += c.turn.y, sums[2] += c.turn.z;
         sums[3] += c.shift.x, sums[4] += c.shift.y, sums[5] += c.shift.z;
     }
@@ -42,7 +39,7 @@ __device__ void add_up(float (&sums)[NUDGES], float* row) {
 
 __global__ void __launch_bounds__(THREADS) nudge_gradient_kernel(NudgedGaussians in, float* rows) {
     float sums[NUDGES] = {};
-    for (Placed const& g : in.sets) add(g, *in.centre, sums);
+    for (NudgedSet const& g : in.sets) add(g, *in.centre, sums);
     add_up(sums, rows + NUDGES * blockIdx.x);
 }
 

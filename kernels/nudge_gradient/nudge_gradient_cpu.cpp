@@ -3,6 +3,7 @@
 #include <array>
 #include <vector>
 
+#include "../common/gaussians_cpu.h"
 #include "../common/triples_cpu.h"
 #include "params.h"
 
@@ -13,15 +14,14 @@ constexpr int64_t SLICE = 1 << 13;  // Gaussians
 
 using Sums = std::array<double, NUDGES>;
 
-void add(Placed const& g, Vec3<float> centre, int64_t i, Sums& sums) {
-    float const *q = g.quats + 4 * i, *d = g.d_quats + 4 * i;
-    Correction<float> const c = nudge_of<float>(load(g.means, i) - centre, {q[0], q[1], q[2], q[3]}, load(g.d_means, i),
-                                                {d[0], d[1], d[2], d[3]});
+void add(NudgedSet const& g, Vec3<float> centre, int64_t i, Sums& sums) {
+    Correction<float> const c =
+        nudge_of<float>(load(g.means, i) - centre, load_quat(g.quats, i), load(g.d_means, i), load_quat(g.d_quats, i));
     double const values[NUDGES] = {c.turn.x, c.turn.y, c.turn.z, c.shift.x, c.shift.y, c.shift.z};
     for (std::size_t k = 0; k < NUDGES; ++k) sums[k] += values[k];
 }
 
-void add_all(Placed const& g, Vec3<float> centre, Sums& total) {
+void add_all(NudgedSet const& g, Vec3<float> centre, Sums& total) {
     int64_t const slices = (g.n + SLICE - 1) / SLICE;
     std::vector<Sums> sums(static_cast<std::size_t>(slices), Sums{});
 #pragma omp parallel for schedule(static)
@@ -36,7 +36,7 @@ void add_all(Placed const& g, Vec3<float> centre, Sums& total) {
 
 void nudge_gradient(NudgedGaussians const& in, float* gradient) {
     Sums total = {};
-    for (Placed const& g : in.sets) add_all(g, *in.centre, total);
+    for (NudgedSet const& g : in.sets) add_all(g, *in.centre, total);
     for (std::size_t k = 0; k < NUDGES; ++k) gradient[k] = float(total[k]);
 }
 

@@ -8,7 +8,7 @@
 namespace nurec {
 
 // Gaussians that were placed, and their gradients.
-struct Placed {
+struct NudgedSet {
     int64_t n;
     float const* means;    // [n, 3] metres
     float const* quats;    // [n, 4] unit, wxyz
@@ -19,8 +19,8 @@ struct Placed {
 constexpr int MOST_PLACED = 2;  // those that stand still, and those that move
 
 struct NudgedGaussians {
-    Placed sets[MOST_PLACED];   // of which the last may be empty
-    Vec3<float> const* centre;  // metres, about which the sensor turns
+    NudgedSet sets[MOST_PLACED];  // of which the last may be empty
+    Vec3<float> const* centre;    // metres, about which the sensor turns
 };
 
 constexpr int NUDGES = 6;  // a rotation vector and a translation, in the world's axes

@@ -9,7 +9,7 @@
 
 namespace nurec {
 
-inline Placed checked_placed(at::TensorList placed, at::TensorList grads, std::size_t first, at::Device device) {
+inline NudgedSet checked_placed(at::TensorList placed, at::TensorList grads, std::size_t first, at::Device device) {
     at::Tensor const &means = placed[first], &quats = placed[first + 1];
     at::Tensor const &d_means = grads[first], &d_quats = grads[first + 1];
     int64_t const n = means.size(0);

@@ -5,6 +5,7 @@
 #include "../common/launch.cuh"
 #include "../common/sort.h"
 #include "../math/sh.cuh"
+#include "../math/towards.cuh"
 #include "../render/rows.cuh"
 #include "views.cuh"
 
@@ -32,9 +33,9 @@ __device__ Candidates candidates_from(Views const& p, Bundles b, Bounds<float> c
 // S: coefficients of the harmonics. As nurec_lite/splat/render.py has it.
 template <int S>
 __device__ Vec3<float> colour_of(ViewedScene const& scene, int64_t view, int64_t i, Vec3<float> mean) {
-    Vec3<float> d = (1 / larger(sqrtf(dot(mean, mean)), 1e-12f)) * mean;
     int64_t const still = scene.g.n_still, moving = scene.g.n - still;
-    if (i >= still) d = quat_rotate(quat_conjugate(load_quat(scene.frames, moving * view + i - still)), d);
+    Vec3<float> const d =
+        i < still ? towards(mean) : towards_in(load_quat(scene.frames, moving * view + i - still), mean);
     float sh[3 * S];
 #pragma unroll
     for (int c = 0; c < 3 * S; ++c) sh[c] = scene.sh.at(i, c);

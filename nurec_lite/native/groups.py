@@ -116,9 +116,7 @@ class SeenArrays(NamedTuple):
 
     means: Tensor  # [N, 3] in the frames of their nodes
     node: Tensor  # [N] int64, 0: the world, k + 1: track k
-    lookouts: (
-        Tensor  # [F, 24] camera from world, rotation and translation, and the camera's numbers as a view's row has them
-    )
+    lookouts: Tensor  # [F, 24] camera from world, rotation and translation, and the camera as a view's row has it
     valid: Tensor  # [F, K] bool
     quaternions: Tensor  # [F, K, 4] unit
     translations: Tensor  # [F, K, 3]

@@ -101,8 +101,7 @@ class Look:
     def _remember(self, scene: Scene) -> None:
         node = scene.gaussians.node
         if node is not self._node or node._version != self._version:  # relocations write into it
-            nodes = torch.arange(len(scene.tracks) + 2, device=node.device)
-            self._begins, self._node, self._version = torch.searchsorted(node, nodes), node, node._version
+            self._begins, self._node, self._version = scene.first_rows(), node, node._version
             self._still = int(self._begins[BACKGROUND + 1])
 
     def _images(

@@ -104,12 +104,11 @@ class FusedCollect:
     def _remember(self, scene: Scene) -> None:
         """Where each node's rows begin. Nothing here waits."""
         node = scene.gaussians.node
-        nodes = torch.arange(len(scene.tracks) + 2, device=node.device)
         if node is not self._node:
-            self._begins, self._still, self._node = torch.searchsorted(node, nodes), None, node
+            self._begins, self._still, self._node = scene.first_rows(), None, node
             self._coming = _count(node)
         elif node._version != self._version:
-            self._begins.copy_(torch.searchsorted(node, nodes))  # where a recorded step reads them
+            self._begins.copy_(scene.first_rows())  # where a recorded step reads them
         self._version = node._version
         if self._coming is not None and self._coming.there():
             less, early = map(int, self._coming.numbers())

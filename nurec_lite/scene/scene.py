@@ -29,6 +29,11 @@ class Scene:
     def learned_tracks(self) -> Tracks:
         return replace(self.tracks, translations=self.track_translations, quaternions=self.track_quaternions)
 
+    def first_rows(self) -> Tensor:  # [K + 2] int64
+        """Where the Gaussians of each node begin, the background's first, and N."""
+        node = self.gaussians.node
+        return torch.searchsorted(node, torch.arange(len(self.tracks) + 2, device=node.device))
+
     def parameters(self) -> dict[str, Tensor]:
         """Every trained tensor by its name; the optimizer, the checkpoint and `with_parameters` use these names."""
         own = {name: getattr(self, name) for name in ("sky", "track_translations", "track_quaternions", "exposure")}
@@ -49,10 +54,8 @@ def exposed(
     if drift is not None:
         log_gain, offset = log_gain + drift[0], offset + drift[1]
     if scene.calibration is not None:
-        log_gain = (
-            log_gain
-            + _radial(image.shape[0], image.shape[1], image.device) @ scene.calibration.vignetting[camera][:, None]
-        )
+        radial = _radial(image.shape[0], image.shape[1], image.device)
+        log_gain = log_gain + radial @ scene.calibration.vignetting[camera][:, None]
     return image * torch.exp(log_gain) + offset
 
 
