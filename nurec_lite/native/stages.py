@@ -193,7 +193,7 @@ def felt(
     placed: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
     grads: list[Tensor],
 ) -> Tensor:  # [6]
-    """As nurec_lite.splat.nudge.felt, in two kernels."""
+    """As nurec_lite.splat.nudge.felt_by_torch, in two kernels."""
     return torch.ops.nurec_lite.nudge_gradient(centre, placed, [grad.contiguous() for grad in grads])
 
 
