@@ -2,9 +2,10 @@
 """Whether work of the GPU can be recorded as a graph: what in it would wait, read on the host, copy what the host may change, or take
 memory that is not the recording's."""
 
+import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -32,6 +33,11 @@ class Findings(TorchDispatchMode):
         super().__init__()
         self.kind = device.type
         self.found: dict[str, None] = {}  # sentences, each once
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """What is looked at is never compiled, and to tell torch's compiler so would import it, which takes seconds."""
+        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         out = func(*args, **(kwargs or {}))
@@ -84,6 +90,11 @@ def looked_at(device: torch.device) -> Iterator[list[str]]:
     """What is unsafe in the work of the block, in sentences; the list is filled when the block ends. Operators of our own are not looked
     into: those that wait end a recording with an error."""
     told: list[str] = []
-    with torch.compiler.set_stance("force_eager"), Findings(device) as mode:  # what is compiled would not be seen
+    with _uncompiled(), Findings(device) as mode:  # what is compiled would not be seen
         yield told
     told.extend(mode.found)
+
+
+def _uncompiled() -> AbstractContextManager[Any]:
+    """Nothing is compiled before torch's compiler is imported, and to import it takes seconds."""
+    return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()

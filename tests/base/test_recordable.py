@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What cannot be recorded is found, and to look costs no import of torch's compiler."""
+
+import subprocess
+import sys
+
+import torch
+
+from nurec_lite.base.recordable import looked_at
+
+CPU = torch.device("cpu")
+
+
+def test_a_number_that_the_host_reads_is_told() -> None:
+    with looked_at(CPU) as unsafe:
+        torch.nonzero(torch.ones(3))
+    assert len(unsafe) == 1 and "nonzero" in unsafe[0]
+
+
+def test_looking_imports_no_compiler() -> None:
+    """That takes four seconds on some hosts, in the first steps of every run."""
+    code = (
+        "import sys, torch\nfrom nurec_lite.base.recordable import looked_at\nbefore = 'torch._dynamo' in sys.modules\n"
+        "with looked_at(torch.device('cpu')) as unsafe: (torch.ones(3, requires_grad=True) * 2).sum().backward()\n"
+        "assert unsafe == [] and before == ('torch._dynamo' in sys.modules), 'imported'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_was_compiled_is_looked_into() -> None:
+    """As soon as the compiler is there, it stands still meanwhile."""
+    counted = torch.compile(lambda x: torch.nonzero(x))
+    with looked_at(CPU) as unsafe:
+        counted(torch.ones(3))
+    assert len(unsafe) == 1
