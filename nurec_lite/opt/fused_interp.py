@@ -62,14 +62,16 @@ class FusedCollect:
         self._remember(scene)
         g, tracks, s = scene.gaussians, with_origin(scene.learned_tracks()), self._still or 0
         local = activate(g) if local is None else local
+        # by splitting: that gradient is put together at once, while slices' are as large as the whole each, and added
+        still, rest = zip(*(local[name].split([s, len(g) - s]) for name in ("means", "quats")), strict=True)
         starts, present = (self._begins - s).clamp(min=0), F.pad(exist(scene.tracks, times), (1, 0), value=1)
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
-        moved = torch.ops.nurec_lite.move_actors(ActorArrays(g.means[s:], g.quats[s:], starts, *keys, times))
+        moved = torch.ops.nurec_lite.move_actors(ActorArrays(*rest, starts, *keys, times))
         values = (*moved, present)
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         looks = [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
-        return tuple(self._parted(seen(known, lidar), *own) for lidar, own in zip(looks, by_query, strict=True))
+        return tuple(self._parted(seen(known, lidar), *still, *own) for lidar, own in zip(looks, by_query, strict=True))
 
     def known(self, scene: Scene) -> int | None:
         """Rows that stay where they are, by which sizes of what it makes follow; None while their number is coming."""
@@ -85,18 +87,19 @@ class FusedCollect:
     def _parted(
         self,
         local: Mapping[str, Tensor],
+        still_means: Tensor,  # [S, 3]
+        still_quats: Tensor,  # [S, 4] unit
         means: Tensor,  # [A, 3] world
         quats: Tensor,  # [A, 4]
         velocities: Tensor,  # [A, 3]
         rotations: Tensor,  # [K, 4]
         present: Tensor,  # [1 + K] 1 where the track exists, the background before all, else 0
     ) -> PartedGaussians:
-        s = self._still or 0
-        nodes = self._node[s:]
-        there = present.index_select(0, nodes)
-        opacities = torch.cat([local["opacities"][:s], local["opacities"][s:] * there])
+        nodes = self._node[len(still_means) :]
+        still, moving = local["opacities"].split([len(still_means), len(nodes)])
+        opacities = torch.cat([still, moving * present.index_select(0, nodes)])
         return PartedGaussians(
-            still_means=local["means"][:s], still_quats=local["quats"][:s],
+            still_means=still_means, still_quats=still_quats,
             means=means, quats=quats, velocities=velocities, rotations=rotations, nodes=nodes,
             scales=local["scales"], opacities=opacities, sh0=local["sh0"], sh_rest=local["sh_rest"], lidar=local["lidar"],
         )  # fmt: skip
