@@ -63,15 +63,15 @@ class FusedCollect:
         g, tracks, s = scene.gaussians, with_origin(scene.learned_tracks()), self._still or 0
         local = activate(g) if local is None else local
         # by splitting: that gradient is put together at once, while slices' are as large as the whole each, and added
-        still, rest = zip(*(local[name].split([s, len(g) - s]) for name in ("means", "quats")), strict=True)
+        (means, places), (quats, turns) = (local[name].split([s, len(g) - s]) for name in ("means", "quats"))
         starts, present = (self._begins - s).clamp(min=0), F.pad(exist(scene.tracks, times), (1, 0), value=1)
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
-        moved = torch.ops.nurec_lite.move_actors(ActorArrays(*rest, starts, *keys, times))
+        moved = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, starts, *keys, times))
         values = (*moved, present)
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         looks = [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
-        return tuple(self._parted(seen(known, lidar), *still, *own) for lidar, own in zip(looks, by_query, strict=True))
+        return tuple(self._parted(seen(known, lidar), means, quats, *own) for lidar, own in zip(looks, by_query, strict=True))
 
     def known(self, scene: Scene) -> int | None:
         """Rows that stay where they are, by which sizes of what it makes follow; None while their number is coming."""
