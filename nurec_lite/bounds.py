@@ -88,7 +88,7 @@ BOUNDS: dict[str, Bound] = {
     "model.far_metres": Between(0, 1e5, above=True), "model.sh_degree": Between(0, 3), "model.sky_height": Between(1, 8192),
     "model.lidar_opacity": _FLAG, "model.opacity": Between(0, 1, above=True), "model.guessed_opacity": Between(0, 1, above=True),
     "model.calibrate": _FLAG, "model.mirror_actors": _FLAG, "model.knot_seconds": Between(0.01, 1e4),
-    "model.thickness": Between(0, 100, above=True),
+    "model.unseen_voxels": Between(1, 16), "model.thickness": Between(0, 100, above=True),
     "train.steps": Between(0, 10**9), "train.seconds": Between(0, 1e9), "train.lidar_rays": _COUNT,
     "train.checkpoint_seconds": Between(0, 1e9), "train.overwrite": _FLAG, "train.resume": _TEXT, "train.evaluate": _FLAG,
     "train.tensorboard": _FLAG, "train.timing": _FLAG,

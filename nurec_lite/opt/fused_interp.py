@@ -71,7 +71,9 @@ class FusedCollect:
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         looks = [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
-        return tuple(self._parted(seen(known, lidar), means, quats, *own) for lidar, own in zip(looks, by_query, strict=True))
+        return tuple(
+            self._parted(seen(known, lidar), means, quats, *own) for lidar, own in zip(looks, by_query, strict=True)
+        )
 
     def known(self, scene: Scene) -> int | None:
         """Rows that stay where they are, by which sizes of what it makes follow; None while their number is coming."""
