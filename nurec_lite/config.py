@@ -59,6 +59,7 @@ class ModelConfig:
     guessed_opacity: float = 0.1  # initial, of raised and far points
     calibrate: bool = False  # corrects the rig's poses, the cameras' places on it and their exposure in time
     knot_seconds: float = 0.5  # between the knots of what is corrected in time, if model.calibrate
+    bilateral_grid: list[int] | None = None  # cells across, down and over luminance, if model.calibrate; null: no grid
     thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
 
 
@@ -84,6 +85,7 @@ class LearningRates:
     camera_translations: float = 3e-4  # metres, likewise
     exposure_drift: float = 2e-3  # gain and offset from knot to knot, likewise
     vignetting: float = 1e-3  # log gain towards the corners, likewise
+    bilateral: float = 2e-3  # transforms of colour in the cells of model.bilateral_grid
     decay: float = 0.3  # of all rates but that of the means, over the whole run
 
 
@@ -118,6 +120,7 @@ class LossWeights:
     exposure: float = 0.01  # squares of log gain and offset
     calibration: float = 1.0  # squares of corrections of poses, in metres, if model.calibrate
     drift: float = 0.01  # squares of the exposure's drift and of its changes, likewise
+    bilateral: float = 10.0  # squares of how cells of model.bilateral_grid differ from their neighbours
 
 
 @dataclass
@@ -268,5 +271,19 @@ def _check(config: Config) -> None:
         raise ConfigError(
             f"data.frames is {frames}, but the first frame must lie before the last (exclusive), as in [0,20]"
         )
+    _check_grid(config)
     if getattr(config, "checkpoint", None) == "":
         raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
+
+
+def _check_grid(config: Config) -> None:
+    grid = config.model.bilateral_grid
+    if grid is not None and len(grid) != 3:
+        raise ConfigError(
+            "model.bilateral_grid takes three numbers, cells across, down and over luminance, as in [8,8,4]"
+        )
+    if grid is not None and not (config.model.calibrate and config.render == "own"):
+        raise ConfigError(
+            "model.bilateral_grid is learned where sensors are corrected; "
+            "give model.calibrate=true and render=own with it, or leave it out"
+        )

@@ -229,7 +229,7 @@ def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraIma
     moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
     known = scene.calibration
     drift = None if known is None else known.of(capture.camera(frame.sensor), moment).drift
-    return exposed(scene, capture.camera_index(frame.sensor), image.colour, drift).clamp(0, 1).cpu()
+    return exposed(scene, capture.camera_index(frame.sensor), image.colour, drift, moment).clamp(0, 1).cpu()
 
 
 def _to_cpu(returns: LidarReturns) -> LidarReturns:

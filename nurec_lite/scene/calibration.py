@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a capture's sensors are mistaken about: where the rig was, how cameras sit on it, and how bright they see, from moment to moment and
-from the centre of an image to its corners.
+from the centre of an image to its corners, and, if asked for, locally (nurec_lite/scene/bilateral.py).
 
 Corrections are linear in time between knots, so that a moment that nothing was learned from gets what its neighbours found. A correction
 of a pose is a rotation vector and a translation, in radians and metres, applied on the sensor's side: T' = T exp(correction). The lidar's
@@ -19,9 +19,10 @@ from torch import Tensor
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.scene.bilateral import NUMBERS
 
 POSES = ("rig_rotations", "rig_translations", "camera_rotations", "camera_translations")
-TRAINED = (*POSES, "exposure_drift", "vignetting")
+TRAINED = (*POSES, "exposure_drift", "vignetting")  # and `bilateral`, if there is one
 
 
 class Correction(NamedTuple):
@@ -44,9 +45,11 @@ class Calibration:
     camera_translations: Tensor  # [C, 3]
     exposure_drift: Tensor  # [C, K, 2, 3] log gain and offset, beside those of the whole drive
     vignetting: Tensor  # [C, 3] log gain at the corners: of the square, the fourth and the sixth power of the distance from the centre
+    bilateral: Tensor | None = None  # [C, K, 12, Z, Y, X] as in nurec_lite.scene.bilateral; None: nothing local
 
     def parameters(self) -> dict[str, Tensor]:
-        return {name: getattr(self, name) for name in TRAINED}
+        grids = {} if self.bilateral is None else {"bilateral": self.bilateral}
+        return {name: getattr(self, name) for name in TRAINED} | grids
 
     def weights(
         self,
@@ -73,6 +76,17 @@ class Calibration:
         drift = (weights[:, None, None] * self.exposure_drift[c]).sum(0)
         return Correction(turn + self.camera_rotations[c], shift + self.camera_translations[c], drift)
 
+    def grid(
+        self,
+        camera: int,  # its row
+        moment: Tensor,  # [] float64 seconds
+    ) -> Tensor | None:  # [12, Z, Y, X]
+        """What a camera makes of colours at that moment."""
+        if self.bilateral is None:
+            return None
+        of_knots = self.bilateral[camera]
+        return (self.weights(moment) @ of_knots.flatten(1)).view(of_knots.shape[1:])
+
     def camera_row(self, sensor: Camera | Lidar) -> int | None:
         """Of a camera that is corrected."""
         found = isinstance(sensor, Camera) and sensor.name in self.cameras
@@ -84,7 +98,8 @@ class Calibration:
 
     def found(self) -> dict[str, dict[str, float]]:
         """By how much each camera was moved on the rig and, as `rig`, the rig at most at any knot: degrees and metres; as `exposure` the
-        largest gain of any camera at any knot, less 1, as `corners` that of any camera's corners."""
+        largest gain of any camera at any knot, less 1, as `corners` that of any camera's corners, as `local` the largest number of any
+        grid, if there are grids."""
         moved = {
             name: (self.camera_rotations[c : c + 1], self.camera_translations[c : c + 1])
             for c, name in enumerate(self.cameras)
@@ -92,10 +107,12 @@ class Calibration:
         lengths = {name: [float(v.detach().norm(dim=1).max()) for v in pair] for name, pair in moved.items()}
         gain = math.expm1(float(self.exposure_drift[:, :, 0].detach().abs().max()))
         corner = math.expm1(float(self.vignetting.detach().sum(1).abs().max()))
+        local = {} if self.bilateral is None else {"local": {"gain": float(self.bilateral.detach().abs().max())}}
         return {
             **{name: {"degrees": math.degrees(turn), "metres": shift} for name, (turn, shift) in lengths.items()},
             "exposure": {"gain": gain},
             "corners": {"gain": corner},
+            **local,
         }
 
 
@@ -103,13 +120,15 @@ def none_known(
     capture: Capture,
     spacing: float,  # seconds between knots
     device: torch.device | str,
+    grid: Sequence[int] | None = None,  # cells of bilateral grids across, down and over luminance; None: there are none
 ) -> Calibration:
     """Of a capture that is taken at its word, with knots from its first frame to its last."""
     frames = (*capture.images, *capture.sweeps)
     first, last = min(f.time_start for f in frames), max(f.time_end for f in frames)
     k, c = 1 + max(1, math.ceil((last - first) / spacing)), len(capture.cameras)
     knots = first + spacing * torch.arange(k, dtype=torch.float64)
-    shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3)
+    grids = () if grid is None else ((c, k, NUMBERS, *reversed(grid)),)
+    shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3), *grids
     zeros = (torch.zeros(shape, device=device) for shape in shapes)
     return Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
 

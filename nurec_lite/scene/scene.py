@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Origin
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.bilateral import sliced
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.gaussians import Gaussians
 
@@ -46,9 +47,11 @@ def exposed(
     camera: int,
     image: Tensor,  # [H, W, 3] linear in what the scene emits
     drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
+    moment: Tensor,  # [] float64 seconds
 ) -> Tensor:  # [H, W, 3] as the camera sees it
     """Gain and offset of one camera at one time, and its vignetting where sensors are corrected (even powers of the distance from the
-    centre; Goldman and Chen, Vignette and Exposure Calibration and Compensation, ICCV 2005). The mean log gain of all cameras is zero:
+    centre; Goldman and Chen, Vignette and Exposure Calibration and Compensation, ICCV 2005); then what its bilateral grid of that moment,
+    if there is one, makes of these colours, as a camera maps tones after it has exposed. The mean log gain of all cameras is zero:
     otherwise the scene could trade brightness with it."""
     log_gain, offset = scene.exposure[camera, 0] - scene.exposure[:, 0].mean(0), scene.exposure[camera, 1]
     if drift is not None:
@@ -56,7 +59,9 @@ def exposed(
     if scene.calibration is not None:
         radial = _radial(image.shape[0], image.shape[1], image.device)
         log_gain = log_gain + radial @ scene.calibration.vignetting[camera][:, None]
-    return image * torch.exp(log_gain) + offset
+    seen = image * torch.exp(log_gain) + offset
+    grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)
+    return seen if grid is None else sliced(grid, seen)
 
 
 @lru_cache(maxsize=16)

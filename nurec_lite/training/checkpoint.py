@@ -113,7 +113,8 @@ def scene_from_dict(content: dict[str, Any]) -> Scene:
     rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
     x, y, z = content.get("origin", (0.0, 0.0, 0.0))  # older files have none
     known = content.get("calibration")
-    learned = None if known is None else Calibration(**known, **{name: values[name] for name in TRAINED})
+    trained = {name: values[name] for name in (*TRAINED, "bilateral") if name in values}
+    learned = None if known is None else Calibration(**known, **trained)
     return Scene(gaussians=gaussians, tracks=tracks, origin=(x, y, z), calibration=learned, **rest)
 
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from nurec_lite.base.transfer import upload
 from nurec_lite.config import LossWeights
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.scene.bilateral import variation
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import LidarView
@@ -131,9 +132,11 @@ def regularisers(
     return terms | {"opacity": terms["opacity"] + lidar_opacities.mean(), "tie": tie}
 
 
-def calibration_terms(calibration: Calibration | None) -> dict[str, Tensor]:  # scalars `calibration`, `drift`; or none
+def calibration_terms(
+    calibration: Calibration | None,
+) -> dict[str, Tensor]:  # scalars `calibration`, `drift`, and `bilateral` if there are grids; or none
     """Mean squares, which leave a correction where measurements ask for it: of poses in metres; of exposures, of how they change from
-    knot to knot, and of vignetting."""
+    knot to knot, of vignetting and of grids, which would trade a constant with the scene; and how much grids vary."""
     if calibration is None:
         return {}
     c = calibration
@@ -142,10 +145,13 @@ def calibration_terms(calibration: Calibration | None) -> dict[str, Tensor]:  # 
     weights = _weights_of_poses(len(c.rig_rotations), len(c.camera_rotations), numbers.dtype, numbers.device)
     drift = c.exposure_drift
     changes = drift.diff(dim=1).square().mean()
-    return {
+    terms = {
         "calibration": torch.dot(numbers * numbers, weights),
         "drift": drift.square().mean() + 10 * changes + c.vignetting.square().mean(),
     }
+    if c.bilateral is None:
+        return terms
+    return terms | {"drift": terms["drift"] + c.bilateral.square().mean(), "bilateral": variation(c.bilateral)}
 
 
 @lru_cache(maxsize=8)

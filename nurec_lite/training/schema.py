@@ -14,6 +14,7 @@ from torch import Tensor
 
 from nurec_lite.bounds import BoundError, check_values
 from nurec_lite.config import Config
+from nurec_lite.scene.bilateral import NUMBERS
 from nurec_lite.scene.calibration import TRAINED
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 
@@ -109,7 +110,8 @@ def check_scene(scene: Any) -> None:
     _check_origin(scene.get("origin", [0.0, 0.0, 0.0]))
     tracks, keyframes = _check_tracks(scene["tracks"])
     values, own = scene["parameters"], ("sky", "track_translations", "track_quaternions", "exposure")
-    learned = _check_calibration(scene["calibration"]) if "calibration" in scene else {}
+    grids = type(values) is dict and "bilateral" in values
+    learned = _check_calibration(scene["calibration"], grids) if "calibration" in scene else {}
     _keys(values, "scene.parameters", (*Gaussians.trained(), *own, *learned))
     n = len(values["means"]) if type(values["means"]) is Tensor and values["means"].dim() else 0
     _demand(n > 0, "scene.parameters.means", "a tensor of at least one Gaussian")
@@ -126,19 +128,25 @@ def check_scene(scene: Any) -> None:
         largest = _LARGEST.get(name, LARGEST)
         _tensor(values[name], f"scene.parameters.{name}", shape, low=-largest, high=largest)
     _turned(values["track_quaternions"], "scene.parameters.track_quaternions")
+    if grids:
+        _demand(values["bilateral"].numel() > 0, "scene.parameters.bilateral", "grids of one cell at least")
     _demand(values["sky"].numel() > 0 and len(values["exposure"]) > 0, "scene.parameters", "of at least one camera")
     _tensor(scene["node"], "scene.node", (n,), torch.int64, 0, tracks)
     _demand(bool((scene["node"].diff() >= 0).all()), "scene.node", "in the order of the nodes")
 
 
-def _check_calibration(value: Any) -> dict[str, tuple[int | None, ...]]:  # shapes of what is learned
+def _check_calibration(
+    value: Any,
+    grids: bool,  # bilateral ones are learned
+) -> dict[str, tuple[int | None, ...]]:  # shapes of what is learned
     _keys(value, "scene.calibration", ("knots", "cameras"))
     _names(value["cameras"], "scene.calibration.cameras")
     _tensor(value["knots"], "scene.calibration.knots", (None,), torch.float64, -LATEST, LATEST)
     rising = len(value["knots"]) > 1 and bool((value["knots"].diff() > 0).all())
     _demand(rising, "scene.calibration.knots", "two rising times or more")
     k, c = len(value["knots"]), len(value["cameras"])
-    return dict(zip(TRAINED, ((k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3)), strict=True))
+    own = dict(zip(TRAINED, ((k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3)), strict=True))
+    return own | ({"bilateral": (c, k, NUMBERS, None, None, None)} if grids else {})
 
 
 def _check_origin(value: Any) -> None:

@@ -46,7 +46,7 @@ def make_state(
         model = replace(config.model, lidar_opacity=two_opacities)
         scene = make_scene(capture, model, config.seed, device)
         if config.model.calibrate and config.render == "own":  # the peer gives poses no gradient
-            scene.calibration = none_known(capture, config.model.knot_seconds, device)
+            scene.calibration = none_known(capture, config.model.knot_seconds, device, config.model.bilateral_grid)
         return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
     path = Path(config.train.resume)
     content = content or load_checkpoint(path, "cpu")

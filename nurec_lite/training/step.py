@@ -106,7 +106,7 @@ def _image(
     with span("render_camera"):
         pairs = list_pairs(stages, gaussians, view, room)
         image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    return image, exposed(scene, shot.camera, image.colour, view.drift), _listed(view, pairs)
+    return image, exposed(scene, shot.camera, image.colour, view.drift, view.moment()), _listed(view, pairs)
 
 
 def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:

@@ -139,6 +139,16 @@ def test_values_are_converted() -> None:
         (["data.downscale=0"], r"data\.downscale is 0, but must lie between 1 and 1024"),
         (["model.sh_degree=4"], r"model\.sh_degree is 4, but must lie between 0 and 3"),
         (["data.frames=[1,2,3]"], r"data\.frames takes two numbers"),
+        (["model.calibrate=true", "model.bilateral_grid=[8,8]"], r"model\.bilateral_grid takes three numbers"),
+        (
+            ["model.calibrate=true", "model.bilateral_grid=[8,8,0]"],
+            r"bilateral_grid holds 0, but must lie between 1 and 64",
+        ),
+        (["model.bilateral_grid=[8,8,4]"], r"bilateral_grid .*; give model\.calibrate=true and render=own with it"),
+        (
+            ["model.calibrate=true", "render=gsplat", "model.bilateral_grid=[8,8,4]"],
+            r"give model\.calibrate=true and render=own",
+        ),
     ],
 )
 def test_values_out_of_range_are_errors_that_name_the_key(overrides: list[str], message: str) -> None:

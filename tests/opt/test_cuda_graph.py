@@ -70,9 +70,11 @@ def test_it_stands_around_learn_and_names_what_it_needs() -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_steps_are_those_without_it() -> None:
+@pytest.mark.parametrize("grid", [None, [3, 2, 2]], ids=str)
+def test_steps_are_those_without_it(grid: list[int] | None) -> None:
     """Through relocations, with growth, at steps 3, 7 and 11; rays that fill up change the order of sums alone."""
-    plain, graphed = tiny_state(), tiny_state()
+    model = replace(tiny_config().model, calibrate=grid is not None, knot_seconds=0.1, bilateral_grid=grid)
+    plain, graphed = (tiny_state(tiny_config(model=model)) for _ in range(2))
     stages = stages_of("cuda_graph")
     steps(stages_of(), plain, 5)
     steps(stages, graphed, 5)
@@ -206,21 +208,24 @@ def test_ranges_are_timed_in_steps_between_those_of_the_graph(monkeypatch: pytes
 # ---- on a GPU
 
 
-def gpu_state(rays: int = 128, every: int = 4, calibrate: bool = False) -> TrainState:
+def gpu_state(rays: int = 128, every: int = 4, calibrate: bool = False, grid: list[int] | None = None) -> TrainState:
     config = tiny_config(device="cuda")
-    config = replace(config, model=replace(config.model, calibrate=calibrate))
+    config = replace(config, model=replace(config.model, calibrate=calibrate, bilateral_grid=grid))
     config = replace(config, density=replace(config.density, every=every))
     config = replace(config, train=replace(config.train, lidar_rays=rays))
     return make_state(config, tiny_capture(), torch.device("cuda"))
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("rays", "calibrate"), [(128, False), (128, True), (0, False), (10**6, False)])
-def test_replays_are_the_steps_without_it(rays: int, calibrate: bool) -> None:
+@pytest.mark.parametrize(
+    ("rays", "calibrate", "grid"),
+    [(128, False, None), (128, True, None), (128, True, [3, 2, 2]), (0, False, None), (10**6, False, None)],
+)
+def test_replays_are_the_steps_without_it(rays: int, calibrate: bool, grid: list[int] | None) -> None:
     """Sums of gradients by atomics come in any order: a step of Adam makes of a gradient near zero a difference of up to its rate. So most
     values are compared closely, all by the losses."""
     device, names = torch.device("cuda"), ("resident", "warp_cull", "tile_cull", "balanced_tiles")
-    plain, graphed = (gpu_state(rays, 1000, calibrate) for _ in range(2))
+    plain, graphed = (gpu_state(rays, 1000, calibrate, grid) for _ in range(2))
     stages, without = stages_of(*names, "cuda_graph", device=device), stages_of(*names, device=device)
     try:
         steps(without, plain, 16)

@@ -288,9 +288,9 @@ def test_steps_are_those_without_it() -> None:
 
 
 def test_it_takes_all_that_a_scene_learns() -> None:
-    """A scene of which everything is learned: sensors that are corrected, a lidar with an opacity of its own."""
+    """A scene of which everything is learned: sensors that are corrected, grids of colours, a lidar with an opacity of its own."""
     config = tiny_config()
-    config = replace(config, model=replace(config.model, calibrate=True, lidar_opacity=True))
+    config = replace(config, model=replace(config.model, calibrate=True, bilateral_grid=[3, 2, 2], lidar_opacity=True))
     fused, plain = tiny_state(config), tiny_state(config)
     step(build_stages(OPTIONS, base_stages("native", torch.device("cpu"))), fused)
     step(base_stages("native", torch.device("cpu")), plain)
@@ -298,7 +298,8 @@ def test_it_takes_all_that_a_scene_learns() -> None:
     for name, value in plain.scene.parameters().items():
         torch.testing.assert_close(fused.scene.parameters()[name], value, rtol=1e-5, atol=1e-7, msg=name)
     moved = {name for name, value in fused.scene.parameters().items() if not torch.equal(value, before[name])}
-    assert moved >= {"means", "exposure", "rig_rotations", "camera_translations", "exposure_drift", "vignetting"}
+    poses = {"rig_rotations", "camera_translations"}
+    assert moved >= {"means", "exposure", "exposure_drift", "vignetting", "bilateral"} | poses
 
 
 @pytest.mark.parametrize("options", [{}, OPTIONS], ids=["without", "with"])

@@ -229,11 +229,11 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
-@pytest.mark.parametrize("calibrate", [False, True])
-def test_nothing_in_a_step_asks_for_a_number(calibrate: bool) -> None:
+@pytest.mark.parametrize(("calibrate", "grid"), [(False, None), (True, None), (True, [3, 2, 2])])
+def test_nothing_in_a_step_asks_for_a_number(calibrate: bool, grid: list[int] | None) -> None:
     """After the first step; with relocation and noise."""
     config = tiny_config()
-    config.model.calibrate = calibrate
+    config.model.calibrate, config.model.bilateral_grid = calibrate, grid
     state, stages = tiny_state(config), stages_of(OPTIONS)
     steps(stages, state, 1)
     loaded = [state.plan.load(step) for step in range(9)]

@@ -33,6 +33,7 @@ from nurec_lite.splat.view_row import FIELDS, view_row
 from nurec_lite.splat.views import CameraView, LidarView
 
 View = CameraView | LidarView
+NOW = torch.tensor(0.0, dtype=F64)
 TURN, SHIFT = torch.tensor([0.02, -0.03, 0.01], dtype=F64), torch.tensor([0.3, -0.2, 0.1], dtype=F64)
 
 
@@ -190,12 +191,12 @@ def test_corners_are_darker_and_the_centre_is_what_it_was() -> None:
     calibration.vignetting[0] = torch.tensor([-0.2, 0.1, -0.3])
     scene = replace(scene, calibration=calibration)
     image = torch.rand(7, 11, 3) + 0.1
-    seen, plain = exposed(scene, 0, image, None), exposed(replace(scene, calibration=None), 0, image, None)
+    seen, plain = (exposed(s, 0, image, None, NOW) for s in (scene, replace(scene, calibration=None)))
     for corner in ((0, 0), (0, 10), (6, 0), (6, 10)):
         torch.testing.assert_close(seen[corner], plain[corner] * math.exp(-0.4))
     torch.testing.assert_close(seen[3, 5], plain[3, 5])
     r2 = (3**2 + 1**2) / (5**2 + 3**2)
     torch.testing.assert_close(seen[4, 8], plain[4, 8] * math.exp(-0.2 * r2 + 0.1 * r2**2 - 0.3 * r2**3))
     torch.testing.assert_close(
-        exposed(scene, 1, image, None), exposed(replace(scene, calibration=None), 1, image, None)
+        exposed(scene, 1, image, None, NOW), exposed(replace(scene, calibration=None), 1, image, None, NOW)
     )

@@ -81,7 +81,7 @@ def tiny_state(config: Config | None = None) -> TrainState:
     if not config.model.lidar_opacity:
         scene.gaussians.lidar_logits = scene.gaussians.lidar_logits[:, :LIDAR_VALUES].clone()
     if config.model.calibrate:
-        scene.calibration = none_known(tiny_capture(), config.model.knot_seconds, "cpu")
+        scene.calibration = none_known(tiny_capture(), config.model.knot_seconds, "cpu", config.model.bilateral_grid)
     generator = torch.Generator().manual_seed(config.seed)
     state = TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, torch.device("cpu"))
     stages = reference_stages()

@@ -5,11 +5,13 @@ import numpy as np
 import pytest
 import torch
 from scipy.ndimage import gaussian_filter1d
+from tiny_capture import tiny_capture
 from torch import Tensor
 from torch.autograd import gradcheck
 
 from nurec_lite.geometry.lidar import Lidar, Sweep
-from nurec_lite.scene.calibration import Calibration
+from nurec_lite.scene.bilateral import variation
+from nurec_lite.scene.calibration import Calibration, none_known
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.losses import (
@@ -247,4 +249,14 @@ def test_what_corrections_cost() -> None:
     changes = (values["exposure_drift"][:, 1:] - values["exposure_drift"][:, :-1]).square().mean()
     torch.testing.assert_close(found["calibration"], 100 * turns + shifts)
     torch.testing.assert_close(found["drift"], means["exposure_drift"] + 10 * changes + means["vignetting"])
-    assert calibration_terms(None) == {}
+    assert calibration_terms(None) == {} and "bilateral" not in found
+
+
+def test_what_grids_cost() -> None:
+    """How they vary, and beside the drift of exposures their own mean square."""
+    calibration = none_known(tiny_capture(), 0.1, "cpu", [4, 3, 2])
+    assert calibration.bilateral is not None and calibration.exposure_drift.numel() > 0
+    calibration.bilateral += torch.randn(calibration.bilateral.shape, generator=torch.Generator().manual_seed(3))
+    found = calibration_terms(calibration)
+    torch.testing.assert_close(found["bilateral"], variation(calibration.bilateral))
+    torch.testing.assert_close(found["drift"], calibration.bilateral.square().mean())

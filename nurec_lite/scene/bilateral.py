@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bilateral grids: what a camera makes of a colour, by where in the image it is and how bright.
+
+A grid holds affine transforms of colour over place and luminance, few enough that a transform cannot draw what the scene should: a camera's
+local tone mapping, not an edge of the image. Zeros are the identity. Source: Chen, Paris and Durand, Real-time Edge-Aware Image Processing
+with the Bilateral Grid (2007); learned with a scene: Wang et al., Bilateral Guided Radiance Field Processing (SIGGRAPH 2024).
+Letters: X Y Z cells across, down and over luminance.
+"""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+NUMBERS = 12  # of a cell: the rows of a 3x4 matrix less the identity, whose last column is added
+_LUMINANCE = (0.299, 0.587, 0.114)  # of red, green and blue (Rec. ITU-R BT.601)
+
+
+def sliced(
+    grid: Tensor,  # [12, Z, Y, X] corner cells lie on corner pixels, the first and last layer at luminance 0 and 1
+    image: Tensor,  # [H, W, 3] colours, whose luminance looks up the layer
+) -> Tensor:  # [H, W, 3] transformed, each by what lies around it, trilinearly
+    """Gradients reach the grid and the image, through its luminance as well; what is brighter than 1 or darker than 0 has the end's."""
+    luminance = sum(weight * image[..., c] for c, weight in enumerate(_LUMINANCE))
+    assert isinstance(luminance, Tensor)
+    across = _places(image.shape[0], image.shape[1], image.dtype, image.device)
+    at = torch.cat([across, (2 * luminance - 1)[..., None]], dim=-1)
+    found = F.grid_sample(grid[None], at[None, None], mode="bilinear", padding_mode="border", align_corners=True)
+    matrices = found[0, :, 0].unflatten(0, (3, 4))  # [3, 4, H, W]
+    return image + torch.einsum("ijhw,hwj->hwi", matrices[:, :3], image) + matrices[:, 3].movedim(0, -1)
+
+
+def variation(
+    grids: Tensor,  # [C, K, 12, Z, Y, X] of each camera and knot of time
+) -> Tensor:  # scalar
+    """Mean squares of how cells differ from their neighbours in place and luminance (the total variation of Wang et al. 2024) and, which is
+    ours, in time. An axis of one cell has none."""
+    axes = [axis for axis in (1, 3, 4, 5) if grids.shape[axis] > 1]
+    return torch.stack([grids.diff(dim=axis).square().mean() for axis in axes]).sum()
+
+
+@lru_cache(maxsize=16)
+def _places(height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """[H, W, 2] x and y of pixels, from -1 in the first to 1 in the last. Nothing may be written into it."""
+    y, x = ((2 * torch.arange(n, dtype=torch.float64) - (n - 1)) / max(n - 1, 1) for n in (height, width))
+    return torch.stack([x.expand(height, width), y[:, None].expand(height, width)], dim=-1).to(device, dtype)
