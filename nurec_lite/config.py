@@ -46,7 +46,6 @@ class ModelConfig:
     """What the scene starts from."""
 
     points: int = 60_000  # background Gaussians from lidar, about
-    unseen_voxels: float = 1.0  # how much larger the voxels are for points that no image sees
     actor_points: int = 2_000  # Gaussians of one actor at most
     mirror_actors: bool = True  # cars and the like begin with a far side like the near one
     raised_points: int = 8_000  # Gaussians above the lidar's highest beam, about

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scene that training starts from: disks on the lidar's surfaces, coloured from the images, guesses beyond them, and a sky."""
 
-import math
 from dataclasses import replace
 
 import torch
@@ -18,7 +17,7 @@ from nurec_lite.scene.moments import Asked, Seen, seen
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.scene import Scene
-from nurec_lite.scene.voxels import Voxels, unseen, voxel_means
+from nurec_lite.scene.voxels import Voxels, voxel_means
 
 REFERENCE_METRES = 10.0  # up to this distance from the trajectory voxels have their smallest size
 
@@ -75,8 +74,7 @@ def _measured(points: Points, path: Tensor, config: ModelConfig, symmetric: froz
 
 def _of_node(node: int, points: Points, path: Tensor, config: ModelConfig) -> Points:
     if node == BACKGROUND:
-        level = _level(points, path) + math.log2(config.unseen_voxels) * unseen(points)
-        return _thinned(points, level, config.points)
+        return _thinned(points, _level(points, path), config.points)
     return _thinned(points, None, config.actor_points)
 
 

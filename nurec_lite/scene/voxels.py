@@ -10,10 +10,6 @@ from nurec_lite.scene.points import Points
 
 SMALLEST, LARGEST = 0.01, 10.0  # metres, of the smallest voxel
 ROUNDS = 12  # of the search for a size
-FINER = 16  # levels that differ by less than one of so many count as one
-SEEN_METRES = 0.5
-PRIMES = (73856093, 19349663, 83492791)  # Teschner et al. 2003, Optimized Spatial Hashing
-TABLE = 1 << 24
 SLACK = 0.02  # share of the number wanted that may be missing
 
 
@@ -25,7 +21,7 @@ class Voxels:
         xyz: Tensor,  # [n, 3] metres, float64
         level: Tensor | None = None,  # [n] how often the voxels double; None: never
     ) -> None:
-        self.level = torch.zeros_like(xyz[:, 0], dtype=torch.int64) if level is None else (FINER * level).round().long()
+        self.level = torch.zeros_like(xyz[:, 0], dtype=torch.int64) if level is None else level.long()
         self.scaled = xyz.T.contiguous() if level is None else xyz.T.contiguous() / 2**level
         self.low, self.high = self.scaled.amin(1), self.scaled.amax(1)
         self.room, self.whole = torch.empty_like(self.scaled[0]), torch.empty_like(self.level)
@@ -67,19 +63,6 @@ class Voxels:
             if not low < size < high:
                 size = math.sqrt(low * high)
         return high
-
-
-def unseen(
-    points: Points,  # of one node
-) -> Tensor:  # [n] bool, whether no image saw the point or another in its cube of SEEN_METRES
-    """Cubes share a table, so that a few pass as seen for one far away."""
-    if not len(points):
-        return points.coloured
-    cube = (points.xyz / SEEN_METRES).floor().long()
-    place = (cube * cube.new_tensor(PRIMES)).sum(1) % TABLE
-    seen = torch.zeros(TABLE, dtype=torch.bool, device=place.device)
-    seen[place[points.coloured]] = True
-    return ~seen[place]
 
 
 def voxel_means(

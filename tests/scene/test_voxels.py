@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.scene.points import Points
-from nurec_lite.scene.voxels import LARGEST, SEEN_METRES, SMALLEST, Voxels, unseen, voxel_means
+from nurec_lite.scene.voxels import LARGEST, SMALLEST, Voxels, voxel_means
 
 
 def ground(n: int, seed: int = 0) -> Tensor:
@@ -25,13 +25,6 @@ def test_voxels_keep_apart_what_lies_in_different_cubes_or_levels() -> None:
         found = voxels.key(size).unique(return_inverse=True)[1]
         assert torch.equal(found[:, None] == found, expected[:, None] == expected)
         assert 20 < int(expected.max()) < 499  # some share a cube
-
-
-def test_levels_may_lie_between_doublings() -> None:
-    xyz = ground(500)
-    level = (xyz[:, 0] > 0).double()
-    counts = [Voxels(xyz, between * level).distinct(1.0) for between in (0, 0.5, 1)]
-    assert counts == sorted(counts, reverse=True) and len(set(counts)) == 3
 
 
 @pytest.mark.parametrize("n", [50, 500, 2000])
@@ -65,14 +58,3 @@ def test_means_are_those_of_the_points_of_each_voxel() -> None:
         expected = colour[own & coloured].mean(0) if k != 3 else torch.full((3,), 0.5)
         torch.testing.assert_close(found.colour[row], expected)
     assert len(found) == len(key.unique()) and (found.node == 7).all()
-
-
-def test_a_point_is_seen_with_others_in_its_cube() -> None:
-    generator = torch.Generator().manual_seed(2)
-    xyz, coloured = ground(3000) - 200, torch.rand(3000, generator=generator) < 0.1
-    none = torch.zeros(3000, 3), coloured, torch.zeros(3000)
-    found = unseen(Points(xyz, torch.zeros(3000, dtype=torch.int64), *none))
-    cube = (xyz / SEEN_METRES).floor().unique(dim=0, return_inverse=True)[1]
-    seen = torch.bincount(cube, coloured.double()) > 0
-    assert torch.equal(found, ~seen[cube]) and 0 < int(found.sum()) < 3000
-    assert unseen(Points.empty("cpu")).shape == (0,)
