@@ -67,7 +67,7 @@ def block(variant: Variant, uncounted: int, counted: int) -> Times:
             times["feed_ms"].append(1e3 * (time.perf_counter() - start))
         result = stages.attempt(stages, state, shots)
         state.step += 1
-        state.history.add(state.step, time.monotonic() - variant.begin, 0, result.mse, result.terms, result.failed)
+        state.history.add(state.step, time.monotonic() - variant.begin, 0, result.figures)
     stages.settle(stages, state)
     idle(state.device)
     times["wall_ms"].append(1e3 * (time.perf_counter() - begin) / counted)

@@ -70,7 +70,7 @@ def iteration(stages: Stages, state: TrainState) -> None:
 def finish(state: TrainState, result: StepResult) -> None:
     """What the loop does after a step; twice a second the losses are read, which waits for the device."""
     state.step, state.seconds = state.step + 1, time.monotonic()
-    state.history.add(state.step, state.seconds, len(state.scene.gaussians), result.mse, result.terms, result.failed)
+    state.history.add(state.step, state.seconds, len(state.scene.gaussians), result.figures)
 
 
 def window(stages: Stages, state: TrainState, steps: int) -> dict[str, Any]:

@@ -183,7 +183,8 @@ class CudaGraph:
         assert record.recording is not None
         state.failed = self._failed
         self.launched += 1
-        return record.recording.launch()
+        result = record.recording.launch()
+        return replace(result, figures=result.figures.kept())  # the next launch writes where these stand
 
 
 def stored(state: TrainState) -> tuple[Tensor | None, ...]:

@@ -22,10 +22,10 @@ from collections.abc import Callable
 import torch
 
 from nurec_lite.base.errors import OptionError
-from nurec_lite.base.transfer import upload
+from nurec_lite.base.transfer import Arrival, upload
 from nurec_lite.native.rooms import Rooms
 from nurec_lite.training.density import relocate_masked
-from nurec_lite.training.in_flight import Flight, Moment, report_of
+from nurec_lite.training.in_flight import Flight, Moment
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import AnyView, Room, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
@@ -76,8 +76,9 @@ class NoSync:
         finally:
             self._training = False
         self._note(result)
-        report = report_of(result.lists, state.failed)
-        self._flights.append(Flight(state.step, state.progress, shots, before, result.lists, report))
+        assert result.report is not None
+        flight = Flight(state.step, state.progress, shots, before, result.lists, Arrival(result.report))
+        self._flights.append(flight)
         return result
 
     def _note(self, result: StepResult) -> None:

@@ -26,12 +26,42 @@ _FAILED = "failed"  # likewise: 1 if the step was in vain and is done again
 
 
 @dataclass(frozen=True)
+class Figures:
+    """Of one step, in one tensor on the device, so that the host asks for one."""
+
+    names: tuple[str, ...]  # of the loss terms, and of what is no term
+    values: Tensor  # [names]
+
+    @staticmethod
+    def of(
+        terms: dict[str, Tensor],  # [] each
+        mse: Tensor | None,  # [] of the step's images; None without one
+        failed: Tensor | None = None,  # [] not 0: the step was in vain and is done again, so its figures do not count
+    ) -> "Figures":
+        named = terms | ({} if mse is None else {_MSE: mse})
+        named |= {} if failed is None else {_FAILED: failed.float()}
+        return Figures(tuple(named), torch.stack([value.detach() for value in named.values()]))
+
+    def kept(self) -> "Figures":
+        """By copying."""
+        return Figures(self.names, self.values.clone())
+
+    @property
+    def terms(self) -> dict[str, Tensor]:  # [] each
+        found = dict(zip(self.names, self.values.unbind(), strict=True))
+        return {name: value for name, value in found.items() if name not in (_MSE, _FAILED)}
+
+    @property
+    def mse(self) -> Tensor | None:
+        return self.values[self.names.index(_MSE)] if _MSE in self.names else None
+
+
+@dataclass(frozen=True)
 class _Step:
     step: int
     seconds: float
     gaussians: int
-    names: tuple[str, ...]
-    values: Tensor  # [names], still on the device
+    figures: Figures
 
 
 @dataclass
@@ -56,15 +86,11 @@ class History:
         step: int,
         seconds: float,
         gaussians: int,
-        mse: Tensor | None,  # [] of the step's images; None without one
-        terms: dict[str, Tensor],  # [] each
-        failed: Tensor | None = None,  # [] not 0: the step was in vain and is done again, so its figures do not count
+        figures: Figures,
     ) -> Row | None:
         """Notes a step. Its figures stay on the device until the next reading. Returns what has come of those before, as `read` does,
         without waiting."""
-        named = terms | ({} if mse is None else {_MSE: mse})
-        named |= {} if failed is None else {_FAILED: failed.float()}
-        self._unread.append(_Step(step, seconds, gaussians, tuple(named), torch.stack(list(named.values()))))
+        self._unread.append(_Step(step, seconds, gaussians, figures))
         if seconds - self._read_at >= READ_EVERY or len(self._unread) >= READ_STEPS:
             self._send()
         return self._receive(wait=False)
@@ -77,7 +103,7 @@ class History:
     def _send(self) -> None:
         """Starts the figures of the steps so far on their way."""
         if self._unread:
-            self._coming.append((self._unread, Arrival(torch.cat([s.values for s in self._unread]))))
+            self._coming.append((self._unread, Arrival(torch.cat([s.figures.values for s in self._unread]))))
             self._read_at, self._unread = self._unread[-1].seconds, []
 
     def _receive(self, wait: bool) -> Row | None:
@@ -86,8 +112,9 @@ class History:
             steps, arrival = self._coming.pop(0)
             values = arrival.numbers()
             for s in steps:
-                own, values = values[: len(s.names)], values[len(s.names) :]
-                row = self._row(s, dict(zip(s.names, own, strict=True))) or row
+                names = s.figures.names
+                own, values = values[: len(names)], values[len(names) :]
+                row = self._row(s, dict(zip(names, own, strict=True))) or row
         return row
 
     def _row(self, s: _Step, values: Row) -> Row | None:

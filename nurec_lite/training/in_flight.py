@@ -9,7 +9,6 @@ other relocations, all of which leave them alone where a step has failed.
 from dataclasses import dataclass, fields
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nurec_lite.base.transfer import Arrival
@@ -58,16 +57,8 @@ class Flight:
     shots: Shots  # on the device
     before: Moment
     lists: tuple[Listed, ...]
-    report: Arrival  # the entries that each list with a room needs, and whether the step failed
+    report: Arrival  # that of the step's result
 
     def sensors(self) -> list[str]:
         """Whose entries the report tells, in its order."""
         return [listed.sensor for listed in self.lists if listed.needed is not None]
-
-
-def report_of(
-    lists: tuple[Listed, ...],
-    failed: Tensor,  # []
-) -> Arrival:
-    needed = [listed.needed for listed in lists if listed.needed is not None]
-    return Arrival(torch.cat([*needed, failed.to(torch.int64)[None]]))

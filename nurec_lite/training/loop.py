@@ -68,7 +68,7 @@ def one_step(
         with span("report"):
             n = len(state.scene.gaussians)
             state.watch.look(state.step, state.optimizer)
-            return state.history.add(state.step, state.seconds, n, result.mse, result.terms, result.failed)
+            return state.history.add(state.step, state.seconds, n, result.figures)
 
 
 def settle(stages: Stages, state: TrainState) -> None:

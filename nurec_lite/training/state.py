@@ -11,7 +11,7 @@ from nurec_lite.config import Config
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
-from nurec_lite.training.history import History
+from nurec_lite.training.history import Figures, History
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.watch import Watch
 
@@ -70,9 +70,18 @@ class Listed:
 
 @dataclass(frozen=True)
 class StepResult:
-    """What the progress bar and the log show; tensors of one element, on the device."""
+    """What the progress bar and the log show, and what decides whether the step counts; on the device."""
 
-    terms: dict[str, Tensor]  # every loss term before its weight
-    mse: Tensor | None  # of the images, clipped to 0..1; None without one
-    failed: Tensor | None = None  # not 0: the step changed nothing, and will be done again
+    figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
+    failed: Tensor | None = None  # [] not 0: the step changed nothing, and will be done again
     lists: tuple[Listed, ...] = ()
+    # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step failed; None where nothing can fail
+    report: Tensor | None = None
+
+    @property
+    def terms(self) -> dict[str, Tensor]:  # [] each
+        return self.figures.terms
+
+    @property
+    def mse(self) -> Tensor | None:  # []; None without an image
+        return self.figures.mse

@@ -20,6 +20,7 @@ from nurec_lite.scene.scene import Scene, exposed
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import aim
 from nurec_lite.training.shots import ImageShot, Shots
 from nurec_lite.training.stages import AnyView, Room, Stages
@@ -66,9 +67,15 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         state.scene.gaussians.keep_thickness_()
     with span("noise"):
         stages.noise(state)
-    told = {name: term.detach() for name, term in terms.items()}
     errors = _square_errors(rendered)
-    return StepResult(told, mean(errors) if errors else None, state.failed, rendered.lists)
+    figures = Figures.of(terms, mean(errors) if errors else None, state.failed)
+    return StepResult(figures, state.failed, rendered.lists, _report(rendered.lists, state.failed))
+
+
+def _report(lists: tuple[Listed, ...], failed: Tensor | None) -> Tensor | None:
+    """As StepResult has it."""
+    needed = [listed.needed for listed in lists if listed.needed is not None]
+    return None if failed is None else torch.cat([*needed, failed.to(torch.int64)[None]])
 
 
 def _aimed(shots: Shots, reach: float) -> Shots:

@@ -28,6 +28,7 @@ from nurec_lite.training.loop import one_step
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.step import step
 
 BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim")
 CPU = torch.device("cpu")
@@ -119,6 +120,20 @@ def test_a_step_is_recorded_once_for_all_that_have_its_sizes(monkeypatch: pytest
     keys = set(own(stages)._records)
     assert own(stages).recorded == len(keys) <= 2 * len(state.plan.capture.cameras)  # in two sizes of sweeps at most
     assert own(stages).launched >= 20 - 2 * len(keys)
+
+
+@pytest.mark.usefixtures("stand_in")
+def test_what_a_launch_tells_is_not_written_over_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
+    stages = stages_of("cuda_graph")
+    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
+    told = []
+    for _ in range(20):
+        figures = step(stages, state).figures
+        told.append((figures, figures.values.clone()))
+        state.step += 1
+    assert own(stages).launched >= 4
+    assert all(torch.equal(figures.values, then) for figures, then in told)
 
 
 @pytest.mark.usefixtures("stand_in")

@@ -24,7 +24,7 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.native import stages as native
-from nurec_lite.training import in_flight
+from nurec_lite.opt import no_sync
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import one_step, train
 from nurec_lite.training.shots import Shots
@@ -60,7 +60,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
             self.asked += 1
             return self.asked > 3
 
-    monkeypatch.setattr(in_flight, "Arrival", Late)
+    monkeypatch.setattr(no_sync, "Arrival", Late)
 
 
 # ---- what it is

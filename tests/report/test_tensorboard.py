@@ -17,7 +17,7 @@ from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import Config, DataConfig, TrainConfig
 from nurec_lite.report.tensorboard import tensorboard
 from nurec_lite.train import run
-from nurec_lite.training.history import History, Row
+from nurec_lite.training.history import Figures, History, Row
 
 Scalars = dict[str, dict[int, float]]
 
@@ -144,7 +144,7 @@ def test_curves_that_cannot_be_written_cost_no_run(tmp_path: Path, monkeypatch: 
     config, history = config_of(tmp_path / "out"), History()
     with tensorboard(config, history) as scalars:
         monkeypatch.setattr("torch.utils.tensorboard.SummaryWriter.add_scalar", full)
-        history.add(1, 0.0, 5, torch.tensor(0.1), {"range": torch.tensor(2.0)})
+        history.add(1, 0.0, 5, Figures.of({"range": torch.tensor(2.0)}, torch.tensor(0.1)))
         history.read()
         scalars(1, {"psnr": 20.0})
     assert [row["step"] for row in history.rows] == [1]

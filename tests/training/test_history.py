@@ -7,13 +7,13 @@ import pytest
 import torch
 
 from nurec_lite.base.progress import Bar
-from nurec_lite.training.history import READ_EVERY, History, Row
+from nurec_lite.training.history import READ_EVERY, Figures, History, Row
 
 
 def fill(history: History, n: int, seconds_a_step: float) -> list[Row | None]:
     """Steps 1 to n; the mean square error falls as 1 / step, the range error is the step's number."""
     return [
-        history.add(k, k * seconds_a_step, 10 * k, torch.tensor(1 / k), {"range": torch.tensor(float(k))})
+        history.add(k, k * seconds_a_step, 10 * k, Figures.of({"range": torch.tensor(float(k))}, torch.tensor(1 / k)))
         for k in range(1, n + 1)
     ]
 
@@ -40,7 +40,7 @@ def test_rows_do_not_depend_on_when_they_are_read() -> None:
     fill(lazy, 60, 0.11)
     lazy.read()
     for k in range(1, 61):
-        eager.add(k, k * 0.11, 10 * k, torch.tensor(1 / k), {"range": torch.tensor(float(k))})
+        eager.add(k, k * 0.11, 10 * k, Figures.of({"range": torch.tensor(float(k))}, torch.tensor(1 / k)))
         eager.read()
     assert len(lazy.rows) > 10 and lazy.rows == eager.rows
 
@@ -55,19 +55,19 @@ def test_listeners_get_every_row_once_and_in_order() -> None:
 
 def test_steps_without_some_term() -> None:
     history = History()
-    history.add(1, 0.0, 5, torch.tensor(0.5), {"range": torch.tensor(2.0)})
-    history.add(2, 0.001, 5, torch.tensor(0.5), {})
+    history.add(1, 0.0, 5, Figures.of({"range": torch.tensor(2.0)}, torch.tensor(0.5)))
+    history.add(2, 0.001, 5, Figures.of({}, torch.tensor(0.5)))
     row = history.read()
     assert row is not None and row["range"] == 2.0 and row["psnr"] == pytest.approx(-10 * math.log10(0.5), abs=1e-5)
 
 
 def test_without_images_there_is_no_psnr_to_show() -> None:
     history, bar = History(), Bar(steps=3, seconds=None)
-    row = history.add(1, 0.0, 5, None, {"range": torch.tensor(2.0)})
+    row = history.add(1, 0.0, 5, Figures.of({"range": torch.tensor(2.0)}, None))
     assert row is not None and "psnr" not in row
     bar.show(row)
     assert bar.bar.postfix == "step 1: range 2.00 m, 5 Gaussians"
-    history.add(2, 0.001, 5, torch.tensor(0.1), {})
+    history.add(2, 0.001, 5, Figures.of({}, torch.tensor(0.1)))
     bar.show(history.read())
     assert bar.bar.postfix == "step 2: PSNR 10.00 dB, range 2.00 m, 5 Gaussians"
     bar.close()

@@ -42,7 +42,7 @@ def test_every_parameter_has_a_group_and_a_rate_of_its_own() -> None:
 
 def test_every_rate_belongs_to_a_parameter() -> None:
     names, scene = set(LR.__dataclass_fields__) - {"decay", "means_decay"}, tiny_scene()
-    scene.calibration = none_known(tiny_capture(), 0.5, "cpu")
+    scene.calibration = none_known(tiny_capture(), 0.5, "cpu", grid=(3, 2, 2))
     assert names == set(scene.parameters())
 
 

@@ -146,7 +146,7 @@ def test_steps_without_images_are_rows_of_the_history_without_psnr() -> None:
     state = tiny_state()
     for n, shots in enumerate((tiny_shots((), (0,)), tiny_shots((0,), ())), 1):
         result, _ = learnt(shots)
-        state.history.add(n, float(n), 10, result.mse, result.terms)
+        state.history.add(n, float(n), 10, result.figures)
     state.history.read()
     first, second = state.history.rows
     assert "psnr" not in first and "range" in first

@@ -29,6 +29,7 @@ from nurec_lite.training import loop
 from nurec_lite.training.baseline import next_batch as decoded
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
+from nurec_lite.training.history import Figures
 from nurec_lite.training.loop import train
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
@@ -133,7 +134,7 @@ def idle(clock: SimpleNamespace, seconds: float, seen: list[float]) -> Stages:
     def attempt(stages: Stages, state: TrainState, shots: Any) -> StepResult:
         clock.seconds += seconds
         seen.append(state.progress)
-        return StepResult({}, torch.tensor(0.1))
+        return StepResult(Figures.of({}, torch.tensor(0.1)))
 
     return reference_stages().swap("test", attempt=attempt, feed=lambda stages, state: None)
 

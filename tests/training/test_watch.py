@@ -8,7 +8,7 @@ import torch
 from tiny_capture import tiny_config, tiny_state
 
 from nurec_lite.training.baseline import reference_stages
-from nurec_lite.training.history import History
+from nurec_lite.training.history import Figures, History
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 from nurec_lite.training.watch import EVERY, FAR, Watch
@@ -70,7 +70,7 @@ def test_it_looks_now_and_then() -> None:
 def test_the_first_step_that_is_not_finite_is_told_and_becomes_no_mean() -> None:
     history = History()
     for n, value in enumerate((1.0, math.nan, math.inf, 2.0), 1):
-        history.add(n, 0.01 * n, 5, torch.tensor(0.1), {"range": torch.tensor(value)})
+        history.add(n, 0.01 * n, 5, Figures.of({"range": torch.tensor(value)}, torch.tensor(0.1)))
     row = history.read()
     assert history.trouble() == (2, "range is nan")
     assert row is not None and row["step"] == 4 and 1 <= row["range"] <= 2
@@ -78,7 +78,7 @@ def test_the_first_step_that_is_not_finite_is_told_and_becomes_no_mean() -> None
 
 def test_a_step_that_is_done_again_is_no_trouble() -> None:
     history = History()
-    history.add(1, 0.01, 5, None, {"range": torch.tensor(math.nan)}, failed=torch.tensor(1.0))
+    history.add(1, 0.01, 5, Figures.of({"range": torch.tensor(math.nan)}, None, torch.tensor(1.0)))
     history.read()
     assert history.trouble() is None
 
@@ -86,7 +86,7 @@ def test_a_step_that_is_done_again_is_no_trouble() -> None:
 def test_range_errors_that_grow_are_told() -> None:
     history = History()
     for n in range(1, 200):
-        history.add(n, 0.01 * n, 5, None, {"range": torch.tensor(1.0 if n < 80 else 20.0)})
+        history.add(n, 0.01 * n, 5, Figures.of({"range": torch.tensor(1.0 if n < 80 else 20.0)}, None))
     history.read()
     found = history.trouble()
     assert found is not None and found[0] > 80
@@ -97,6 +97,8 @@ def test_a_bad_first_step_is_no_trouble() -> None:
     """Single steps differ; only means over many of them tell."""
     history = History()
     for n in range(1, 200):
-        history.add(n, 0.01 * n, 5, None, {"range": torch.tensor(0.1 if n == 1 else 4.0 if n % 9 else 20.0)})
+        history.add(
+            n, 0.01 * n, 5, Figures.of({"range": torch.tensor(0.1 if n == 1 else 4.0 if n % 9 else 20.0)}, None)
+        )
     history.read()
     assert history.trouble() is None
