@@ -17,6 +17,8 @@
 
 namespace nurec {
 
+using MaybeTensor = std::optional<at::Tensor>;
+
 constexpr int64_t MAX_SIDE = 1 << 16;  // of an image or of a grid: products of two stay far from overflowing
 
 constexpr int64_t MAX_ROOM = int64_t(1) << 31;  // entries of a view's lists: more than any GPU has memory for

@@ -90,6 +90,28 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def("nudge_gradient(Tensor centre, Tensor[] placed, Tensor[] grads) -> Tensor");
     // Pixels a metre [N] in the image that sees a Gaussian from nearest; 0: none sees it.
     m.def("footprints(Tensor[] seen, float nearest, float margin) -> Tensor");
+    // What is stored of Gaussians as sensors see it; `lidar_opacities` is empty without a third column of logits. The
+    // gradient of what nothing depends on is empty.
+    m.def(
+        "activate(Tensor quats, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits) "
+        "-> (Tensor unit, Tensor scales, Tensor opacities, Tensor lidar, Tensor lidar_opacities)");
+    m.def(
+        "activate_backward(Tensor quats, Tensor scales, Tensor opacities, Tensor lidar, Tensor lidar_opacities, "
+        "int columns, Tensor? d_unit, Tensor? d_scales, Tensor? d_opacities, Tensor? d_lidar, "
+        "Tensor? d_lidar_opacities) "
+        "-> (Tensor d_quats, Tensor d_log_scales, Tensor d_opacity_logits, Tensor d_lidar_logits)");
+    // Means; `tie` is 0 without the lidar's opacities. Gradients that are the same for all are given once, as [1]: that
+    // of scales, and that of opacities without the lidar's.
+    m.def(
+        "regularisers(Tensor opacities, Tensor? lidar_opacities, Tensor scales) "
+        "-> (Tensor opacity, Tensor scale, Tensor tie)");
+    m.def(
+        "regularisers_backward(Tensor opacities, Tensor? lidar_opacities, Tensor scales, Tensor? d_opacity, "
+        "Tensor? d_scale, Tensor? d_tie) -> (Tensor d_opacities, Tensor d_lidar_opacities, Tensor d_scales)");
+    // Moves means in place, and keeps log scales above `least`. `failed` not 0: nothing moves.
+    m.def(
+        "explore(Tensor(a!) means, Tensor(b!) log_scales, Tensor quats, Tensor opacity_logits, Tensor lidar_logits, "
+        "Tensor eta, Tensor amount, Tensor? failed, float least) -> ()");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments.
     m.def(

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of three numbers, and structs of more.
+// Rows of three numbers, rows of four that begin at a multiple of 16 bytes, and structs of more.
 #pragma once
+
+#include <cuda_runtime.h>
 
 #include <cstdint>
 
@@ -14,6 +16,15 @@ __device__ inline Vec3<float> load3(float const* a, int64_t i) {
 
 __device__ inline void store3(float* a, int64_t i, Vec3<float> v) {
     a[3 * i] = v.x, a[3 * i + 1] = v.y, a[3 * i + 2] = v.z;
+}
+
+__device__ inline Quat<float> load4(float const* a, int64_t i) {
+    float4 const q = reinterpret_cast<float4 const*>(a)[i];
+    return {q.x, q.y, q.z, q.w};
+}
+
+__device__ inline void store4(float* a, int64_t i, Quat<float> q) {
+    reinterpret_cast<float4*>(a)[i] = make_float4(q.w, q.x, q.y, q.z);
 }
 
 // A struct of floats from memory to shared memory, by the threads of a block together; __syncthreads() comes after.

@@ -55,27 +55,6 @@ NUREC_FN Keys keys_around(double const* key_times, int64_t begin, int64_t end, i
 }
 
 template <class T>
-NUREC_FN T length_of(Quat<T> q) {
-    return sqrt(q.w * q.w + q.x * q.x + q.y * q.y + q.z * q.z);
-}
-
-constexpr double SHORTEST = 1e-12;  // a quaternion that is shorter is divided by this
-
-template <class T>
-NUREC_FN Quat<T> normalized(Quat<T> q) {
-    T const k = 1 / larger(length_of(q), T(SHORTEST));
-    return {k * q.w, k * q.x, k * q.y, k * q.z};
-}
-
-// (d - u (u . d)) / |q| with u = q / |q|.
-template <class T>
-NUREC_FN Quat<T> normalized_backward(Quat<T> q, Quat<T> d) {
-    T const length = length_of(q), k = 1 / larger(length, T(SHORTEST));
-    T const along = length < T(SHORTEST) ? T(0) : k * k * (q.w * d.w + q.x * d.x + q.y * d.y + q.z * d.z);
-    return {k * (d.w - along * q.w), k * (d.x - along * q.x), k * (d.y - along * q.y), k * (d.z - along * q.z)};
-}
-
-template <class T>
 struct MovingPose {
     Quat<T> q;         // unit
     Vec3<T> t;         // metres

@@ -4,6 +4,7 @@
 // and wrap. Texels lie at their centres: a direction is at column (1/2 - azimuth / 2 pi) W - 1/2.
 #pragma once
 
+#include "activate.cuh"
 #include "vec.cuh"
 
 namespace nurec {
@@ -39,11 +40,6 @@ NUREC_FN SkyPlace<T> sky_place(Vec3<T> d, int height, int width) {
     int const left = column < 0 ? width - 1 : int(column), top = int(row);
     int const right = left + 1 < width ? 1 : 1 - width, below = top + 1 < height ? width : 0;
     return {top * width + left, right, below, u - column, v - row};
-}
-
-template <class T>
-NUREC_FN T sigmoid(T a) {
-    return 1 / (1 + exp(-a));
 }
 
 // Bilinear between four texels of a channel.

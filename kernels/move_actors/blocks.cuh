@@ -38,15 +38,6 @@ __device__ inline int warp() {
     return int(threadIdx.x) / WARP;
 }
 
-__device__ inline Quat<float> load4(float const* a, int64_t i) {
-    float4 const q = reinterpret_cast<float4 const*>(a)[i];
-    return {q.x, q.y, q.z, q.w};
-}
-
-__device__ inline void store4(float* a, int64_t i, Quat<float> q) {
-    reinterpret_cast<float4*>(a)[i] = make_float4(q.w, q.x, q.y, q.z);
-}
-
 // How many of n numbers are `before`: the first ones. Found by a whole warp, which looks at PROBES for each lane at a
 // time, so that up to 32 PROBES wait for memory once.
 template <int PROBES, class Before>

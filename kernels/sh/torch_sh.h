@@ -5,15 +5,12 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
-#include <optional>
 #include <tuple>
 
 #include "../common/torch_check.h"
 #include "params.h"
 
 namespace nurec {
-
-using MaybeTensor = std::optional<at::Tensor>;
 
 // Of all coefficients in `sh`, or of the first there and the others in `rest`.
 template <class T, class Pointer>

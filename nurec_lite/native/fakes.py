@@ -19,6 +19,7 @@ from nurec_lite.native.groups import (
     SeenArrays,
     SensorRays,
 )
+from nurec_lite.scene.gaussians import LIDAR_VALUES
 
 
 def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -204,7 +205,38 @@ def _fake_footprints(seen: list[Tensor], nearest: float, margin: float) -> Tenso
     return means.new_empty(means.shape[0])
 
 
-def _fake_adam(parameters: list[Tensor], *rest: Any) -> None:
+def _fake_activate(
+    quats: Tensor, log_scales: Tensor, opacity_logits: Tensor, lidar_logits: Tensor
+) -> tuple[Tensor, ...]:
+    n, columns = lidar_logits.shape
+    values = [torch.empty_like(t) for t in (quats, log_scales, opacity_logits)]
+    return *values, quats.new_empty(n, LIDAR_VALUES), quats.new_empty(n if columns > LIDAR_VALUES else 0)
+
+
+def _fake_activate_backward(
+    quats: Tensor, scales: Tensor, opacities: Tensor, lidar: Tensor, lidar_opacities: Tensor, columns: int,
+    d_unit: Tensor | None, d_scales: Tensor | None, d_opacities: Tensor | None, *d_lidar: Tensor | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    def made(asked: bool, *shape: int) -> Tensor:
+        return quats.new_empty(shape if asked else 0)
+
+    n, told = quats.shape[0], any(d is not None for d in d_lidar)
+    turned, sized, faded = (d is not None for d in (d_unit, d_scales, d_opacities))
+    return made(turned, n, 4), made(sized, n, 3), made(faded, n), made(told, n, columns)
+
+
+def _fake_regularisers(opacities: Tensor, lidar_opacities: Tensor | None, scales: Tensor) -> tuple[Tensor, ...]:
+    return opacities.new_empty(()), opacities.new_empty(()), opacities.new_empty(())
+
+
+def _fake_regularisers_backward(
+    opacities: Tensor, lidar_opacities: Tensor | None, scales: Tensor, *d_terms: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    n, own = opacities.shape[0], lidar_opacities is not None
+    return opacities.new_empty(n if own else 1), opacities.new_empty(n if own else 0), scales.new_empty(1)
+
+
+def _fake_in_place(changed: Any, *rest: Any) -> None:
     """Changes what it is given."""
 
 
@@ -235,5 +267,10 @@ FAKES: dict[str, Callable] = {
     "correct_view_backward": _fake_correct_view_backward,
     "nudge_gradient": _fake_nudge_gradient,
     "footprints": _fake_footprints,
-    "adam": _fake_adam,
+    "activate": _fake_activate,
+    "activate_backward": _fake_activate_backward,
+    "regularisers": _fake_regularisers,
+    "regularisers_backward": _fake_regularisers_backward,
+    "explore": _fake_in_place,
+    "adam": _fake_in_place,
 }

@@ -43,6 +43,10 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::over_sky_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::correct_view", _correct_gradients, setup_context=_keep_known)
     torch.library.register_autograd("nurec_lite::correct_view_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::activate", _activate_gradients, setup_context=_keep_activated)
+    torch.library.register_autograd("nurec_lite::activate_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::regularisers", _regulariser_gradients, setup_context=_keep_regularised)
+    torch.library.register_autograd("nurec_lite::regularisers_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::nudge_gradient", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::render_views", _no_gradients)
     for name, fake in FAKES.items():
@@ -199,6 +203,40 @@ def _correct_gradients(ctx: Any, _row: Tensor, _ends: Tensor, d_nudge: Tensor, d
             view, known, ctx.camera, d_nudge.contiguous(), d_drift.contiguous()
         )
     return None, None, None, [None, None, None, *found], None
+
+
+def _keep_activated(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:
+    quats, _, _, lidar_logits = inputs
+    _, *values = output
+    ctx.columns = lidar_logits.shape[1]
+    ctx.set_materialize_grads(False)  # what nothing depends on gets no gradient, as in plain torch
+    ctx.save_for_backward(quats, *values)
+
+
+def _activate_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    given = [None if grad is None else grad.contiguous() for grad in grads]
+    with span("activate", within=BACKWARD):
+        found = torch.ops.nurec_lite.activate_backward(*ctx.saved_tensors, ctx.columns, *given)
+    d_unit, d_scales, d_opacities, *d_lidar = given
+    asked = (d_unit is not None, d_scales is not None, d_opacities is not None, any(d is not None for d in d_lidar))
+    return tuple(d if wanted else None for d, wanted in zip(found, asked, strict=True))
+
+
+def _keep_regularised(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*inputs)
+
+
+def _regulariser_gradients(ctx: Any, *d_terms: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Of a mean, one number that stands for all: whoever adds it to other gradients reads that alone."""
+    opacities, lidar_opacities, scales = ctx.saved_tensors
+    with span("regularisers", within=BACKWARD):
+        d_opacities, d_lidar, d_scales = torch.ops.nurec_lite.regularisers_backward(*ctx.saved_tensors, *d_terms)
+    d_opacity, d_scale, d_tie = d_terms
+    sizes = None if d_scale is None else d_scales.expand_as(scales)
+    if d_opacity is None and d_tie is None:
+        return None, None, sizes
+    return d_opacities.expand_as(opacities), None if lidar_opacities is None else d_lidar, sizes
 
 
 def _no_gradients(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:

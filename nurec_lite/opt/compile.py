@@ -54,5 +54,6 @@ def told(attempt: Callable[..., Any]) -> Callable[..., Any]:
 
 def apply(stages: Stages) -> Stages:
     noise = partial(baseline.noise, shift=compiled(explored, differentiated=False))
-    swapped = stages.planned("compile", compiled=True).swap("compile", noise=noise, activate=compiled(stages.activate))
-    return swapped.wrap(attempt=told)
+    own: dict[str, Callable[..., Any]] = {"noise": noise, "activate": compiled(stages.activate)}
+    left = {name: stage for name, stage in own.items() if name not in stages.claims}  # to torch
+    return stages.planned("compile", compiled=True).swap("compile", **left).wrap(attempt=told)

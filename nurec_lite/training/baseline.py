@@ -126,8 +126,9 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
 
 
 def noise(state: TrainState, shift: Callable[..., Tensor] = explored) -> None:
-    """After the update, in every step."""
+    """After the update, in every step: scales keep the thickness below which none is of use, and transparent Gaussians explore."""
     assert state.pace is not None
+    state.scene.gaussians.keep_thickness_()
     if state.config.density.noise > 0:
         amount = state.pace[-1]
         lasting = amount if state.failed is None else amount * (1 - state.failed)  # a step that failed changes nothing

@@ -186,7 +186,7 @@ def add_noise(
     The paper multiplies eta by Sigma and by a factor chosen for scenes of unit size; in metres that would move a Gaussian of 1 m a
     thousand times its size and one of 1 cm a tenth of it. With the square root the amount counts standard deviations.
     """
-    g.means += shift(g.quats, g.log_scales, g.greatest_opacity(), amount, _normal(g.log_scales, generator))
+    g.means += shift(g.quats, g.log_scales, g.greatest_opacity(), amount, normal_like(g.log_scales, generator))
 
 
 def offsets(
@@ -196,10 +196,11 @@ def offsets(
     generator: torch.Generator,
 ) -> Tensor:  # [N, 3] metres
     """Drawn from the Gaussians themselves, about their means: amount R S eta with normal eta."""
-    return along(quats, log_scales, amount, _normal(log_scales, generator))
+    return along(quats, log_scales, amount, normal_like(log_scales, generator))
 
 
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
+def normal_like(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Drawn on the device of `like`, of its shape."""
     return torch.randn(like.shape, generator=generator, device=like.device, dtype=like.dtype)
 
 

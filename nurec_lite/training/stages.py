@@ -63,7 +63,7 @@ class Stages:
     loss: Callable[["Stages", TrainState, Shots, Rendered], tuple[Tensor, dict[str, Tensor]]]  # all terms, weighted
     reduce: Callable[[TrainState], None]  # gradients and `failed`, over the processes that train together
     optimize: Callable[[TrainState], None]
-    noise: Callable[[TrainState], None]  # by which transparent Gaussians explore
+    noise: Callable[[TrainState], None]  # behind an update: disks keep their thickness, transparent ones explore
     learn: Callable[["Stages", TrainState, Shots], StepResult]  # all of these
     # density
     footprints: Callable[[Scene, Capture, Sequence[int]], Tensor]  # of Gaussians, in images of these numbers

@@ -64,7 +64,6 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     stages.reduce(state)
     with span("optimize"):
         stages.optimize(state)
-        state.scene.gaussians.keep_thickness_()
     with span("noise"):
         stages.noise(state)
     errors = _square_errors(rendered)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every function of kernels/math in double precision, for the tests beside this folder.
+#include "../../../kernels/math/activate.cuh"
 #include "../../../kernels/math/actors.cuh"
 #include "../../../kernels/math/adam.cuh"
 #include "../../../kernels/math/blend.cuh"
@@ -450,10 +451,16 @@ NUREC_EXPORT(sign_of, sign_of<D>)
 
 NUREC_EXPORT(within, within<D>)
 NUREC_EXPORT(sky_place, texels_about)
-NUREC_EXPORT(sigmoid, sigmoid<D>)
 NUREC_EXPORT(sky_logit, logit_of)
 NUREC_EXPORT(sky_colour, colour_of_sky)
 NUREC_EXPORT(sky_backward, sky_backward<D>)
+
+NUREC_EXPORT(sigmoid, sigmoid<D>)
+NUREC_EXPORT(sigmoid_backward, sigmoid_backward<D>)
+NUREC_EXPORT(tie_of, tie_of<D>)
+NUREC_EXPORT(tie_slope, tie_slope<D>)
+NUREC_EXPORT(restless, restless<D>)
+NUREC_EXPORT(turned, turned<D>)
 
 NUREC_EXPORT(towards, towards<D>)
 NUREC_EXPORT(towards_backward, towards_backward<D>)

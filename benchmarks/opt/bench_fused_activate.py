@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a step does with all Gaussians alike: activation, regularisers and noise, in torch's kernels and in those of fused_activate.
+
+    python benchmarks/opt/bench_fused_activate.py --out benchmarks/results/NAME.json
+    python benchmarks/opt/bench_fused_activate.py --sizes 100000x2 --rounds 100
+
+A size is Gaussians x columns of lidar logits, of which a third one is the lidar's own opacity. First values, terms, gradients and moved
+means are compared with those of torch in float64, to 1e-5 of the largest; what disagrees is not timed. Then both take turns. On a GPU each
+is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a loss
+weighs them. Noise is timed behind its random numbers, which are the same. Bytes are the least that must move: what is stored or given
+read, what is asked for written, and values read again for gradients.
+"""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from benchmarks.opt import kernel_times
+from benchmarks.opt.kernel_times import Call, Report
+from nurec_lite.native import ops
+from nurec_lite.opt import fused_activate
+from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians, activate
+from nurec_lite.training.density import explored
+from nurec_lite.training.losses import regularisers
+
+SIZES = ("100000x3", "1000000x2", "1000000x3")
+TOLERANCE = 1e-5  # of the largest number
+STORED = ("quats", "log_scales", "opacity_logits", "lidar_logits")
+WEIGHTS = {"opacity": 0.01, "scale": 0.02, "tie": 0.01}  # of the regularisers
+AMOUNT = 0.05  # standard deviations, of the noise
+
+
+def plain_noise(g: Gaussians, eta: Tensor, amount: Tensor, failed: Tensor) -> None:
+    g.keep_thickness_()
+    g.means += explored(g.quats, g.log_scales, g.greatest_opacity(), amount * (1 - failed), eta)
+
+
+@dataclass(frozen=True)
+class Version:
+    activate: Callable[[Gaussians], dict[str, Tensor]]
+    regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]
+    noise: Callable[[Gaussians, Tensor, Tensor, Tensor], None]
+
+
+VERSIONS = {
+    "plain": Version(activate, regularisers, plain_noise),
+    "fused": Version(fused_activate.activate, fused_activate.regularisers, fused_activate.explore),
+}
+Problem = tuple[Gaussians, dict[str, Tensor], Tensor]  # what is stored, gradients of its values, normal numbers [N, 3]
+
+
+def size_of(size: str) -> tuple[int, int]:
+    """Gaussians, and columns of lidar logits."""
+    try:
+        n, columns = (int(number) for number in size.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{size}' is no size such as 1000000x3") from None
+    if n < 1 or columns not in (LIDAR_VALUES, LIDAR_VALUES + 1):
+        raise argparse.ArgumentTypeError(f"'{size}' has not one Gaussian or more, and 2 or 3 columns")
+    return n, columns
+
+
+def problem_of(size: str, device: torch.device) -> Problem:
+    (n, columns), generator = size_of(size), torch.Generator().manual_seed(0)
+
+    def made(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(device)
+
+    g = Gaussians(
+        means=30 * made(n, 3), quats=made(n, 4), log_scales=made(n, 3) - 3, opacity_logits=3 * made(n) - 2,
+        sh0=made(n, 1, 3), sh_rest=made(n, 0, 3), lidar_logits=3 * made(n, columns) - 2,
+        node=torch.zeros(n, dtype=torch.int64, device=device),
+    )  # fmt: skip
+    given = {"quats": made(n, 4), "scales": made(n, 3), "opacities": made(n), "lidar": made(n, LIDAR_VALUES)}
+    return g, given | ({"lidar_opacities": made(n)} if columns > LIDAR_VALUES else {}), made(n, 3)
+
+
+def differentiated(version: Version, g: Gaussians, given: dict[str, Tensor]) -> list[Tensor]:
+    """Values, and gradients of what is stored."""
+    leaves = {name: getattr(g, name).detach().requires_grad_() for name in STORED}
+    values = version.activate(replace(g, **leaves))
+    wanted = [values[name] for name in given]
+    return [*(v.detach() for v in wanted), *torch.autograd.grad(wanted, list(leaves.values()), list(given.values()))]
+
+
+def regularised(version: Version, opacities: Tensor, lidar_opacities: Tensor, scales: Tensor) -> list[Tensor]:
+    """Terms, and gradients of their weighted sum."""
+    seen, size = opacities.detach().requires_grad_(), scales.detach().requires_grad_()
+    by_lidar = seen if lidar_opacities is opacities else lidar_opacities.detach().requires_grad_()
+    terms = version.regularisers(seen, by_lidar, size)
+    loss = torch.stack([WEIGHTS[name] * term for name, term in terms.items()]).sum()
+    leaves = [seen, size] if by_lidar is seen else [seen, by_lidar, size]
+    return [*(term.detach() for term in terms.values()), *torch.autograd.grad(loss, leaves)]
+
+
+def moved(version: Version, g: Gaussians, eta: Tensor) -> Tensor:
+    """By how much the noise moves means that are 0."""
+    own = replace(g, means=torch.zeros_like(g.means), log_scales=g.log_scales.clone())
+    version.noise(own, eta, *scalars(g.means))
+    return own.means
+
+
+def scalars(like: Tensor) -> tuple[Tensor, Tensor]:
+    """The amount of noise, and whether the step failed."""
+    return like.new_full((), AMOUNT), like.new_zeros(())
+
+
+def everything(version: Version, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> list[Tensor]:
+    values = activate(g)  # so that one error is not told twice
+    seen = (values[name] for name in ("opacities", "lidar_opacities", "scales"))
+    return [*differentiated(version, g, given), *regularised(version, *seen), moved(version, g, eta)]
+
+
+def error_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> float:
+    """Of the largest number of each; the worst one."""
+    exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
+    truth = everything(VERSIONS["plain"], exact, {k: d.double() for k, d in given.items()}, eta.double())
+    found = everything(VERSIONS[version], g, given, eta)
+    return max(
+        float((a.double() - b).abs().max() / b.abs().max().clamp(min=1e-12)) for a, b in zip(found, truth, strict=True)
+    )
+
+
+def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> dict[str, Call]:
+    v, own = VERSIONS[version], replace(g, means=g.means.clone(), log_scales=g.log_scales.clone())
+    values = activate(g)
+    seen, (amount, failed) = [values[name] for name in ("opacities", "lidar_opacities", "scales")], scalars(g.means)
+
+    def forward() -> dict[str, Tensor]:
+        with torch.no_grad():
+            return v.activate(g)
+
+    return {
+        "forward": forward,
+        "and backward": lambda: differentiated(v, g, given),
+        "regularisers": lambda: regularised(v, *seen),
+        "noise": lambda: v.noise(own, eta, amount, failed),
+    }
+
+
+def least_bytes(size: str, what: str) -> int:
+    n, columns = size_of(size)
+    own, stored = columns - LIDAR_VALUES, 4 + 3 + 1 + columns
+    numbers = {
+        "forward": 2 * stored,
+        "and backward": 2 * stored + 3 * stored,
+        "regularisers": 4 + own + 4 * own,  # gradients that are the same for all are one number
+        "noise": 4 + 3 + 1 + own + 3 + 2 * 3,
+    }
+    return 4 * n * numbers[what]
+
+
+def bench(args: argparse.Namespace, device: torch.device) -> Report:
+    ops.load()
+    problems = {size: problem_of(size, device) for size in args.sizes}
+    return kernel_times.compared(VERSIONS, problems, error_of, calls_of, least_bytes, TOLERANCE, args, device)
+
+
+def sized(size: str) -> str:
+    size_of(size)
+    return size
+
+
+def main(arguments: list[str]) -> int:
+    p = kernel_times.parser(__doc__)
+    p.add_argument("--sizes", nargs="+", type=sized, default=list(SIZES), metavar="NxCOLUMNS", help="(%(default)s)")
+    return kernel_times.main("benchmarks/opt/bench_fused_activate.py", p, arguments, bench)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Arrays of short rows, of which a block goes through THREADS in the order in which numbers lie in memory: neighbouring
+// threads take neighbouring numbers, whatever rows these are of.
+#pragma once
+
+#include "launch.cuh"
+
+namespace nurec::cuda {
+
+// Of the block's numbers, the k-th that this thread takes; ROW of them are a row.
+__device__ inline unsigned own_number(int k) {
+    return unsigned(k) * THREADS + threadIdx.x;
+}
+
+__device__ inline int64_t first_row() {
+    return blockIdx.x * int64_t(THREADS);
+}
+
+// This thread's numbers of n rows; 0 behind the last one.
+template <int ROW>
+__device__ void load_flat(float const* from, int64_t n, float (&numbers)[ROW]) {
+#pragma unroll
+    for (int k = 0; k < ROW; ++k) {
+        int64_t const at = ROW * first_row() + own_number(k);
+        numbers[k] = at < ROW * n ? from[at] : 0.f;
+    }
+}
+
+template <int ROW>
+__device__ void store_flat(float* to, int64_t n, float const (&numbers)[ROW]) {
+#pragma unroll
+    for (int k = 0; k < ROW; ++k) {
+        int64_t const at = ROW * first_row() + own_number(k);
+        if (at < ROW * n) to[at] = numbers[k];
+    }
+}
+
+}  // namespace nurec::cuda

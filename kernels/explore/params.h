@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Noise by which transparent Gaussians explore, and the thickness that scales keep, in place. Pointers are those of the
+// driver's device, quats begin at a multiple of 16 bytes.
+#pragma once
+
+#include "../common/device.h"
+#include "../math/activate.cuh"
+
+namespace nurec {
+
+struct ExploringGaussians {
+    int64_t n, columns;           // N, C
+    float* means;                 // [N, 3] metres, node frame
+    float* log_scales;            // [N, 3]
+    float const* quats;           // [N, 4] any length
+    float const* opacity_logits;  // [N]
+    float const* lidar_logits;    // [N, C]; with three columns, the last one is the lidar's own opacity
+    float const* eta;             // [N, 3] normal
+    float const* amount;          // [] standard deviations at opacity 0
+    float const* failed;          // [] not 0: nothing moves; null: 0
+    float least;                  // of a log scale
+};
+
+NUREC_FN float amount_of(ExploringGaussians const& in) {
+    return in.failed ? *in.amount * (1 - *in.failed) : *in.amount;
+}
+
+// Standard deviations by which a Gaussian wanders, by the sensor to which it is more opaque.
+NUREC_FN float wandering_of(ExploringGaussians const& in, int64_t i) {
+    float const seen = in.opacity_logits[i];
+    bool const own = in.columns > 2;
+    float const logit = own ? larger(seen, in.lidar_logits[in.columns * i + 2]) : seen;
+    return amount_of(in) * restless(sigmoid(logit));
+}
+
+// What is no number stays that.
+NUREC_FN float at_least(float a, float least) {
+    return a < least ? least : a;
+}
+
+namespace cpu {
+
+void explore(ExploringGaussians const& in);
+
+}  // namespace cpu
+
+namespace cuda {
+
+void explore(ExploringGaussians const& in, Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::explore on the CPU.
+#include <torch/library.h>
+
+#include "torch_explore.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+
+void explore(Tensor const& means, Tensor const& log_scales, Tensor const& quats, Tensor const& opacity_logits,
+             Tensor const& lidar_logits, Tensor const& eta, Tensor const& amount, MaybeTensor const& failed,
+             double least) {
+    explore_by(&cpu::explore, {means, log_scales, quats, opacity_logits, lidar_logits, eta, amount, failed, least});
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
+    m.impl("explore", &explore);
+}
+
+}  // namespace nurec

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a stored number of a Gaussian means, and what is asked of all Gaussians alike: their regularisers, and how far
+// transparent ones wander. nurec_lite/scene/gaussians.py, nurec_lite/training/losses.py and density.py are the
+// specification; of unit quaternions, se3.cuh.
+#pragma once
+
+#include "se3.cuh"
+
+namespace nurec {
+
+template <class T>
+NUREC_FN T sigmoid(T a) {
+    return 1 / (1 + exp(-a));
+}
+
+// By the sigmoid's value.
+template <class T>
+NUREC_FN T sigmoid_backward(T value, T d) {
+    return d * ((1 - value) * value);
+}
+
+constexpr double ALIKE = 0.01;  // opacities that differ by less are tied by the square
+
+// |a - b|, rounded below (the smooth L1 of Girshick, "Fast R-CNN", 2015), and its derivative by a, which is that by b
+// with the other sign.
+template <class T>
+NUREC_FN T tie_of(T a, T b) {
+    T const apart = fabs(a - b);
+    return apart < T(ALIKE) ? apart * apart * T(0.5 / ALIKE) : apart - T(0.5 * ALIKE);
+}
+
+template <class T>
+NUREC_FN T tie_slope(T a, T b) {
+    T const apart = a - b;
+    return apart >= T(ALIKE) ? T(1) : apart <= T(-ALIKE) ? T(-1) : apart / T(ALIKE);
+}
+
+constexpr double DEAD = 0.005;  // opacity below which a Gaussian counts as dead
+
+// Share of the noise that a Gaussian of this opacity takes (3DGS-MCMC, Kheradmand et al. 2024, equation 10).
+template <class T>
+NUREC_FN T restless(T opacity) {
+    return sigmoid(100 * (T(DEAD) - opacity));
+}
+
+// R(q / |q|) v: what is v in the Gaussian's own axes.
+template <class T>
+NUREC_FN Vec3<T> turned(Quat<T> q, Vec3<T> v) {
+    return quat_rotate(normalized(q), v);
+}
+
+}  // namespace nurec

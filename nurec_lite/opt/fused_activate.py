@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fused_activate: what a step does with all Gaussians alike, whatever it sees of them: from logits to values, regularisers, noise.
+
+Idea: torch makes a kernel of each operation, and each goes through a million rows: unit quaternions are three kernels, and fourteen on the
+way back; sigmoids and exp are one each way; noise is twenty, with cross products in memory of their own. Here activation is one kernel
+each way, which writes every value once; regularisers are two, whose sums have an order that never changes, and one for their gradients,
+which are one number for all scales; noise and the least thickness of disks are one behind the random numbers, which stay the same.
+Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise); formulas in kernels/math/activate.cuh.
+Gain: not measured on a GPU yet. Torch's operators of a step with collect_once, the lidar's own opacities and no_sync: activation 7 and 20
+for its gradients, regularisers 6 and 8, thickness and noise 22 beside the random numbers; 63 in all, which become six kernels.
+Limits: single precision. Without collect_once the collection goes on to activate by itself, in the plain way. The option compile
+leaves these stages as they are here. Class exact: the same functions, up to rounding; sums are those of torch, in another order.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from nurec_lite.native import ops
+from nurec_lite.scene.gaussians import LIDAR_VALUES, THINNEST, Gaussians
+from nurec_lite.training.density import normal_like
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ()
+
+
+def unavailable(stages: Stages) -> str | None:
+    return None
+
+
+def activate(g: Gaussians) -> dict[str, Tensor]:
+    """As nurec_lite.scene.gaussians.activate."""
+    found = torch.ops.nurec_lite.activate(g.quats, g.log_scales, g.opacity_logits, g.lidar_logits)
+    quats, scales, opacities, lidar, lidar_opacities = found
+    return {
+        "means": g.means,
+        "quats": quats,
+        "scales": scales,
+        "opacities": opacities,
+        "lidar": lidar,
+        "lidar_opacities": lidar_opacities if g.lidar_logits.shape[1] > LIDAR_VALUES else opacities,
+    }
+
+
+def regularisers(
+    opacities: Tensor,  # [N] 0 to 1, the camera's
+    lidar_opacities: Tensor,  # [N] the very same tensor where the lidar has none of its own
+    scales: Tensor,  # [N, 3] metres
+) -> dict[str, Tensor]:  # scalars `opacity`, `scale`, and `tie` if there are two opacities
+    """As nurec_lite.training.losses.regularisers."""
+    own = None if lidar_opacities is opacities else lidar_opacities
+    opacity, scale, tie = torch.ops.nurec_lite.regularisers(opacities, own, scales)
+    terms = {"opacity": opacity, "scale": scale}
+    return terms if own is None else terms | {"tie": tie}
+
+
+@torch.no_grad()
+def explore(
+    g: Gaussians,  # whose means and log_scales change
+    eta: Tensor,  # [N, 3] normal
+    amount: Tensor,  # [] standard deviations at opacity 0
+    failed: Tensor | None,  # [] not 0: no mean moves
+) -> None:
+    """keep_thickness_, and by eta what nurec_lite.training.density.add_noise does."""
+    torch.ops.nurec_lite.explore(
+        g.means, g.log_scales, g.quats, g.opacity_logits, g.lidar_logits, eta, amount, failed, math.log(THINNEST)
+    )
+
+
+def noise(state: TrainState) -> None:
+    """As nurec_lite.training.baseline.noise."""
+    assert state.pace is not None
+    g = state.scene.gaussians
+    if state.config.density.noise > 0:
+        explore(g, normal_like(g.log_scales, state.generator), state.pace[-1], state.failed)
+    else:
+        g.keep_thickness_()
+
+
+def apply(stages: Stages) -> Stages:
+    ops.load()
+    return stages.swap("fused_activate", activate=activate, regularisers=regularisers, noise=noise)
