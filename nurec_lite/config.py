@@ -119,7 +119,7 @@ class LossWeights:
     exposure: float = 0.01  # squares of log gain and offset
     calibration: float = 1.0  # squares of corrections of poses, in metres, if model.calibrate
     drift: float = 0.01  # squares of the exposure's drift and of its changes, likewise
-    bilateral: float = 10.0  # squares of how cells of model.bilateral_grid differ from their neighbours
+    bilateral: float = 1.0  # squares of how cells of model.bilateral_grid differ from their neighbours
 
 
 @dataclass
