@@ -69,6 +69,10 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
         "model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,fused_adam,fused_ssim,fused_sky,fused_activate]",
         "global",
     ),  # one pose
+    (
+        "model.sh_degree=1 data.downscale=5 model.calibrate=true model.bilateral_grid=[3,2,2] +opt=[fused_interp,fused_colour]",
+        "rolling",
+    ),
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of all poses, by those of the rays
     *(
         (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)

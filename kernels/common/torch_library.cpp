@@ -75,6 +75,8 @@ TORCH_LIBRARY(nurec_lite, m) {
         "image_loss_backward(Tensor rendered, Tensor target, float ssim_weight, Tensor slopes, Tensor d_loss) "
         "-> Tensor");
     // features + transmittance colour, the colour being that of a map of logits [3, H, W] by direction.
+    m.def("slice_grid(Tensor grid, Tensor image) -> Tensor");
+    m.def("slice_grid_backward(Tensor grid, Tensor image, Tensor d_sliced) -> (Tensor d_grid, Tensor d_image)");
     m.def("over_sky(Tensor features, Tensor transmittance, Tensor sky, Tensor directions) -> Tensor");
     m.def(
         "over_sky_backward(Tensor transmittance, Tensor sky, Tensor directions, Tensor d_image) "
@@ -86,7 +88,8 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "correct_view_backward(Tensor view, Tensor[] known, int camera, Tensor d_nudge, Tensor d_drift) "
         "-> Tensor[]");
-    // Of a sensor that turns about the centre and moves, from those of the means and quats of one set of Gaussians or two.
+    // Of a sensor that turns about the centre and moves, from those of the means and quats of one set of Gaussians or
+    // two.
     m.def("nudge_gradient(Tensor centre, Tensor[] placed, Tensor[] grads) -> Tensor");
     // Pixels a metre [N] in the image that sees a Gaussian from nearest; 0: none sees it.
     m.def("footprints(Tensor[] seen, float nearest, float margin) -> Tensor");

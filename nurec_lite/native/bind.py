@@ -27,6 +27,7 @@ def native_stages(
     together = {"render_views": Look()} if plan.views > 1 else {}
     alone: dict[str, Callable[..., Any]] = {
         "correct": stages.correct,
+        "slice_grid": stages.slice_grid,
         "project": stages.project,
         "footprints": stages.footprints,
     }

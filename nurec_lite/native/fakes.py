@@ -184,6 +184,14 @@ def _fake_over_sky_backward(
     return torch.empty_like(transmittance), torch.empty_like(sky)
 
 
+def _fake_slice_grid(grid: Tensor, image: Tensor) -> Tensor:
+    return torch.empty_like(image)
+
+
+def _fake_slice_grid_backward(grid: Tensor, image: Tensor, d_sliced: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(grid), torch.empty_like(image)
+
+
 def _fake_correct_view(
     view: Tensor, start: Tensor, end: Tensor, known: list[Tensor], camera: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -263,6 +271,8 @@ FAKES: dict[str, Callable] = {
     "image_loss_backward": _fake_image_loss_backward,
     "over_sky": _fake_over_sky,
     "over_sky_backward": _fake_over_sky_backward,
+    "slice_grid": _fake_slice_grid,
+    "slice_grid_backward": _fake_slice_grid_backward,
     "correct_view": _fake_correct_view,
     "correct_view_backward": _fake_correct_view_backward,
     "nudge_gradient": _fake_nudge_gradient,

@@ -41,6 +41,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::image_loss_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::over_sky", _sky_gradients, setup_context=_keep_sky)
     torch.library.register_autograd("nurec_lite::over_sky_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::slice_grid", _grid_gradients, setup_context=_keep_inputs)
+    torch.library.register_autograd("nurec_lite::slice_grid_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::correct_view", _correct_gradients, setup_context=_keep_known)
     torch.library.register_autograd("nurec_lite::correct_view_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::activate", _activate_gradients, setup_context=_keep_activated)
@@ -187,6 +189,14 @@ def _sky_gradients(ctx: Any, d_image: Tensor) -> tuple[Tensor, Tensor, Tensor, N
     with span("over_sky", within=BACKWARD):
         d_transmittance, d_sky = torch.ops.nurec_lite.over_sky_backward(*ctx.saved_tensors, d_image)
     return d_image, d_transmittance, d_sky, None
+
+
+def _grid_gradients(ctx: Any, d_sliced: Tensor) -> tuple[Tensor, Tensor]:
+    with span("slice_grid", within=BACKWARD):
+        found: tuple[Tensor, Tensor] = torch.ops.nurec_lite.slice_grid_backward(
+            *ctx.saved_tensors, d_sliced.contiguous()
+        )
+    return found
 
 
 def _keep_known(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -29,6 +29,7 @@ from nurec_lite.native.groups import (
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.native.torch_parts import torch_parts
 from nurec_lite.scene import footprint
+from nurec_lite.scene.bilateral import sliced
 from nurec_lite.scene.calibration import POSES, Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.scene.scene import Scene
@@ -171,6 +172,16 @@ def over_sky(
     return torch.ops.nurec_lite.over_sky(
         features.contiguous(), transmittance.contiguous(), sky.contiguous(), directions.contiguous()
     )
+
+
+def slice_grid(
+    grid: Tensor,  # [12, Z, Y, X]
+    image: Tensor,  # [H, W, 3]
+) -> Tensor:  # [H, W, 3]
+    """As nurec_lite.scene.bilateral.sliced, in one kernel."""
+    if grid.dtype != torch.float32:
+        return sliced(grid, image)
+    return torch.ops.nurec_lite.slice_grid(grid.contiguous(), image.contiguous())
 
 
 def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyView:

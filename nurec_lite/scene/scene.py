@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everything that training learns about a drive: Gaussians, sky, tracks, exposure, and what its sensors are mistaken about."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -48,6 +49,7 @@ def exposed(
     image: Tensor,  # [H, W, 3] linear in what the scene emits
     drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
     moment: Tensor,  # [] float64 seconds
+    slice_grid: Callable[[Tensor, Tensor], Tensor] = sliced,
 ) -> Tensor:  # [H, W, 3] as the camera sees it
     """Gain and offset of one camera at one time, and its vignetting where sensors are corrected (even powers of the distance from the
     centre; Goldman and Chen, Vignette and Exposure Calibration and Compensation, ICCV 2005); then what its bilateral grid of that moment,
@@ -61,7 +63,7 @@ def exposed(
         log_gain = log_gain + radial @ scene.calibration.vignetting[camera][:, None]
     seen = image * torch.exp(log_gain) + offset
     grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)
-    return seen if grid is None else sliced(grid, seen)
+    return seen if grid is None else slice_grid(grid, seen)
 
 
 @lru_cache(maxsize=16)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import in_span, span
 from nurec_lite.geometry.tracks import interpolate
+from nurec_lite.scene.bilateral import sliced
 from nurec_lite.scene.boxes import outside_boxes
 from nurec_lite.scene.collect import collect_at
 from nurec_lite.scene.footprint import footprints
@@ -175,7 +176,7 @@ def reference_stages(device: str = "cpu") -> Stages:
     """All of these, in plain torch."""
     return Stages(
         next_batch=next_batch, upload=upload, place=place, feed=feed, schedule=schedule,
-        correct=corrected, activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
+        correct=corrected, slice_grid=sliced, activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
         render_views=render_views,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,

@@ -112,7 +112,8 @@ def _image(
     with span("render_camera"):
         pairs = list_pairs(stages, gaussians, view, room)
         image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    return image, exposed(scene, shot.camera, image.colour, view.drift, view.moment()), _listed(view, pairs)
+    seen = exposed(scene, shot.camera, image.colour, view.drift, view.moment(), stages.slice_grid)
+    return image, seen, _listed(view, pairs)
 
 
 def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:

@@ -3,6 +3,7 @@
 #include "../../../kernels/math/activate.cuh"
 #include "../../../kernels/math/actors.cuh"
 #include "../../../kernels/math/adam.cuh"
+#include "../../../kernels/math/bilateral.cuh"
 #include "../../../kernels/math/blend.cuh"
 #include "../../../kernels/math/bundle.cuh"
 #include "../../../kernels/math/correct.cuh"
@@ -251,6 +252,64 @@ NUREC_FN V colour_of_sky(SmallSky const& sky, V d) {
     return sky_colour(sky.a, SKY_TEXELS, sky_place(d, SKY_ROWS, SKY_COLUMNS));
 }
 
+// ---- bilateral grids
+
+constexpr GridShape GRID = {4, 3, 2};
+constexpr int GRID_WIDTH = 9, GRID_HEIGHT = 7;  // of the image
+using SmallGrid = Array<GRID_NUMBERS * 24>;
+
+NUREC_FN Array<4> step_on_axis(D place, D cells) {
+    GridStep<D> const step = grid_step(place, int(cells));
+    return {D(step.low), D(step.next), step.share, D(step.inside)};
+}
+
+NUREC_FN D place_on_axis(D pixel, D n, D cells) {
+    return grid_place<D>(int(pixel), int(n), int(cells));
+}
+
+NUREC_FN GridCell<D> cell_at(V c, D column, D row) {
+    return grid_cell(GRID, int(column), int(row), GRID_WIDTH, GRID_HEIGHT, c);
+}
+
+NUREC_FN Array<4> flat_weights(V c, D column, D row) {
+    GridCell<D> const at = cell_at(c, column, row);
+    return {at.flat(0), at.flat(1), at.flat(2), at.flat(3)};
+}
+
+// Rows of the matrix times (c, 1), and their slopes over the layers.
+NUREC_FN Array<6> rows_of_grid(SmallGrid const& grid, V c, D column, D row) {
+    GridCell<D> const at = cell_at(c, column, row);
+    Array<6> out;
+    for (int i = 0; i < 3; ++i) {
+        out.a[i] = grid_row<D, false>(grid.a, GRID, at, i, c);
+        out.a[3 + i] = grid_number<D, true>(grid.a, GRID, at, 4 * i + 3);
+    }
+    return out;
+}
+
+NUREC_FN V sliced_at(SmallGrid const& grid, V c, D column, D row) {
+    return sliced(grid.a, GRID, cell_at(c, column, row), c);
+}
+
+struct SlicedGrads {
+    SmallGrid grid;
+    V colour;
+};
+
+NUREC_FN SlicedGrads sliced_gradients(SmallGrid const& grid, V c, D column, D row, V d) {
+    GridCell<D> const at = cell_at(c, column, row);
+    SlicedGrads out = {};
+    for (int corner = 0; corner < GRID_CORNERS; ++corner)
+        for (int k = 0; k < GRID_NUMBERS; ++k)
+            out.grid.a[k * GRID.cells() + at.cell(corner, GRID)] += at.weight(corner) * grid_gradient(k, c, d);
+    out.colour = sliced_backward(grid.a, GRID, at, c, d);
+    return out;
+}
+
+NUREC_FN D luminance_of(V c) {
+    return dot(luminance_weights<D>(), c);
+}
+
 // ---- sensors that are elsewhere
 
 NUREC_FN Vec2<D> knots_about(D first, D spacing, D n, D moment) {
@@ -454,6 +513,14 @@ NUREC_EXPORT(sky_place, texels_about)
 NUREC_EXPORT(sky_logit, logit_of)
 NUREC_EXPORT(sky_colour, colour_of_sky)
 NUREC_EXPORT(sky_backward, sky_backward<D>)
+
+NUREC_EXPORT(grid_step, step_on_axis)
+NUREC_EXPORT(grid_place, place_on_axis)
+NUREC_EXPORT(grid_cell, flat_weights)
+NUREC_EXPORT(grid_row, rows_of_grid)
+NUREC_EXPORT(sliced, sliced_at)
+NUREC_EXPORT(sliced_backward, sliced_gradients)
+NUREC_EXPORT(luminance_weights, luminance_of)
 
 NUREC_EXPORT(sigmoid, sigmoid<D>)
 NUREC_EXPORT(sigmoid_backward, sigmoid_backward<D>)
