@@ -226,10 +226,13 @@ def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[I
 
 @torch.no_grad()
 def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
+    """By its camera; the mean by all others where nothing was learned of how that one sees."""
     moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
-    known = scene.calibration
-    drift = None if known is None else known.of(capture.camera(frame.sensor), moment).drift
-    return exposed(scene, capture.camera_index(frame.sensor), image.colour, drift, moment).clamp(0, 1).cpu()
+    own, known = capture.camera_index(frame.sensor), scene.calibration
+    eyes = [own] if known is None else known.eyes(own)
+    drifts = [None if known is None else known.of(capture.cameras[eye], moment).drift for eye in eyes]
+    seen = [exposed(scene, eye, image.colour, drift, moment) for eye, drift in zip(eyes, drifts, strict=True)]
+    return torch.stack(seen).mean(0).clamp(0, 1).cpu()
 
 
 def _to_cpu(returns: LidarReturns) -> LidarReturns:

@@ -92,6 +92,16 @@ class Calibration:
         found = isinstance(sensor, Camera) and sensor.name in self.cameras
         return self.cameras.index(sensor.name) if found else None
 
+    def eyes(
+        self,
+        camera: int,  # its row
+    ) -> list[int]:
+        """Rows of the cameras by which to show what that one sees: its own, or, if nothing was learned of how it sees, as of a camera that
+        no training image is from, all of which something was. Waits for the device."""
+        known = [self.exposure_drift, self.vignetting, *(() if self.bilateral is None else (self.bilateral,))]
+        learned = torch.stack([part.detach().flatten(1).any(1) for part in known]).any(0).tolist()
+        return [camera] if learned[camera] or not any(learned) else [c for c, own in enumerate(learned) if own]
+
     def mount(self, sensor: Camera | Lidar) -> Tensor:
         """[4, 3] rows of the sensor's axes on the rig, and its place there in metres."""
         return _mount(sensor, self.rig_rotations.device, self.rig_rotations.dtype)
