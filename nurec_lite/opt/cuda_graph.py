@@ -60,7 +60,8 @@ class CudaGraph:
     """Stands around `learn`."""
 
     def __init__(self) -> None:
-        self.launched = 0  # steps, of all
+        self.steps = 0
+        self.launched = 0  # of these
         self.recorded = 0  # times
         self._learn: Learn | None = None
         self._off = False  # something cannot be recorded
@@ -77,6 +78,7 @@ class CudaGraph:
 
     def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         assert self._learn is not None
+        self.steps += 1
         told = state.config.train.timing and state.step % TOLD == TOLD - 1  # of its ranges, which a graph has not
         key = None if self._off or told else self._key(stages, state, shots)
         if key is None:
@@ -100,7 +102,11 @@ class CudaGraph:
         log.warning("cuda_graph stands aside%s", why)
 
     def close(self) -> None:
-        """Gives the recordings' memory back."""
+        """Gives the recordings' memory back, and says what they were good for."""
+        if self.launched:
+            log.info(
+                "cuda_graph: %d of %d steps were launched, of %d recordings", self.launched, self.steps, self.recorded
+            )
         self._records.clear()
         self._recorder, self._store = None, ()
 

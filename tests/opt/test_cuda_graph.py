@@ -112,7 +112,9 @@ def test_too_little_room_changes_nothing(at: set[int]) -> None:
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_a_step_is_recorded_once_for_all_that_have_its_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_recorded_once_for_all_that_have_its_sizes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
     stages = stages_of("cuda_graph")
     monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
@@ -120,6 +122,9 @@ def test_a_step_is_recorded_once_for_all_that_have_its_sizes(monkeypatch: pytest
     keys = set(own(stages)._records)
     assert own(stages).recorded == len(keys) <= 2 * len(state.plan.capture.cameras)  # in two sizes of sweeps at most
     assert own(stages).launched >= 20 - 2 * len(keys)
+    with caplog.at_level("INFO"):
+        stages.close()
+    assert f"cuda_graph: {own(stages).launched} of 20 steps were launched, of {len(keys)} recordings" in caplog.text
 
 
 @pytest.mark.usefixtures("stand_in")
