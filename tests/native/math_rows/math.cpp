@@ -254,7 +254,10 @@ NUREC_FN V colour_of_sky(SmallSky const& sky, V d) {
 
 // ---- bilateral grids
 
-constexpr GridShape GRID = {4, 3, 2};
+NUREC_FN GridShape small_grid() {
+    return {4, 3, 2};
+}
+
 constexpr int GRID_WIDTH = 9, GRID_HEIGHT = 7;  // of the image
 using SmallGrid = Array<GRID_NUMBERS * 24>;
 
@@ -268,7 +271,7 @@ NUREC_FN D place_on_axis(D pixel, D n, D cells) {
 }
 
 NUREC_FN GridCell<D> cell_at(V c, D column, D row) {
-    return grid_cell(GRID, int(column), int(row), GRID_WIDTH, GRID_HEIGHT, c);
+    return grid_cell(small_grid(), int(column), int(row), GRID_WIDTH, GRID_HEIGHT, c);
 }
 
 NUREC_FN Array<4> flat_weights(V c, D column, D row) {
@@ -281,14 +284,14 @@ NUREC_FN Array<6> rows_of_grid(SmallGrid const& grid, V c, D column, D row) {
     GridCell<D> const at = cell_at(c, column, row);
     Array<6> out;
     for (int i = 0; i < 3; ++i) {
-        out.a[i] = grid_row<D, false>(grid.a, GRID, at, i, c);
-        out.a[3 + i] = grid_number<D, true>(grid.a, GRID, at, 4 * i + 3);
+        out.a[i] = grid_row<D, false>(grid.a, small_grid(), at, i, c);
+        out.a[3 + i] = grid_number<D, true>(grid.a, small_grid(), at, 4 * i + 3);
     }
     return out;
 }
 
 NUREC_FN V sliced_at(SmallGrid const& grid, V c, D column, D row) {
-    return sliced(grid.a, GRID, cell_at(c, column, row), c);
+    return sliced(grid.a, small_grid(), cell_at(c, column, row), c);
 }
 
 struct SlicedGrads {
@@ -301,8 +304,9 @@ NUREC_FN SlicedGrads sliced_gradients(SmallGrid const& grid, V c, D column, D ro
     SlicedGrads out = {};
     for (int corner = 0; corner < GRID_CORNERS; ++corner)
         for (int k = 0; k < GRID_NUMBERS; ++k)
-            out.grid.a[k * GRID.cells() + at.cell(corner, GRID)] += at.weight(corner) * grid_gradient(k, c, d);
-    out.colour = sliced_backward(grid.a, GRID, at, c, d);
+            out.grid.a[k * small_grid().cells() + at.cell(corner, small_grid())] +=
+                at.weight(corner) * grid_gradient(k, c, d);
+    out.colour = sliced_backward(grid.a, small_grid(), at, c, d);
     return out;
 }
 
