@@ -122,10 +122,7 @@ def error_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) 
     """Of the largest number of each; the worst one."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
     truth = everything(VERSIONS["plain"], exact, {k: d.double() for k, d in given.items()}, eta.double())
-    found = everything(VERSIONS[version], g, given, eta)
-    return max(
-        float((a.double() - b).abs().max() / b.abs().max().clamp(min=1e-12)) for a, b in zip(found, truth, strict=True)
-    )
+    return kernel_times.worst_error(everything(VERSIONS[version], g, given, eta), truth)
 
 
 def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> dict[str, Call]:

@@ -70,8 +70,7 @@ def error_of(version: str, scene: Scene, d_image: Tensor) -> float:
     """Of the largest number of each; the worst one."""
     exact = [tensor.double() for tensor in scene]
     truth = with_gradients(sky.over_sky, (exact[0], exact[1], exact[2], exact[3]), d_image.double())
-    found = with_gradients(VERSIONS[version], scene, d_image)
-    return max(float((a.double() - b).abs().max() / b.abs().max()) for a, b in zip(found, truth, strict=True))
+    return kernel_times.worst_error(with_gradients(VERSIONS[version], scene, d_image), truth)
 
 
 def calls_of(version: str, scene: Scene, d_image: Tensor) -> dict[str, Call]:

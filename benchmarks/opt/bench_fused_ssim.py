@@ -55,8 +55,7 @@ def with_gradient(loss: Callable[..., Tensor], pair: Pair) -> Pair:
 def error_of(version: str, pair: Pair) -> float:
     """Of the loss and its gradient, of the largest number; the worse one."""
     exact = pair[0].detach().double().requires_grad_(), pair[1].double()
-    truth, found = with_gradient(losses.image_loss, exact), with_gradient(VERSIONS[version], pair)
-    return max(float((a.double() - b).abs().max() / b.abs().max()) for a, b in zip(found, truth, strict=True))
+    return kernel_times.worst_error(with_gradient(VERSIONS[version], pair), with_gradient(losses.image_loss, exact))
 
 
 def calls_of(version: str, pair: Pair) -> dict[str, Call]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from benchmarks.common.quiet import Others
 from benchmarks.opt.bench_fused_interp import measure
@@ -23,6 +24,15 @@ from nurec_lite.cli.command import mended
 Call = Callable[[], object]
 Report = dict[str, Any]
 WARMUP = 3  # calls before one is captured
+
+
+def worst_error(
+    found: Iterable[Tensor],
+    truth: Iterable[Tensor],  # as many, in double precision
+) -> float:
+    """Of the largest number of each; the worst one. What is empty has none."""
+    pairs = [(a, b) for a, b in zip(found, truth, strict=True) if b.numel()]
+    return max(float((a.double() - b).abs().max() / b.abs().max().clamp(min=1e-12)) for a, b in pairs)
 
 
 def replayed(call: Call, device: torch.device) -> Call:

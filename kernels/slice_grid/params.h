@@ -16,6 +16,9 @@ struct GridImage {
     float const* image;  // [H, W, 3]
 
     NUREC_FN int64_t pixels() const { return int64_t(height) * width; }
+    NUREC_FN GridCell<float> cell(int64_t pixel, Vec3<float> colour) const {
+        return grid_cell(shape, int(pixel % width), int(pixel / width), width, height, colour);
+    }
     NUREC_FN int64_t numbers() const { return int64_t(GRID_NUMBERS) * shape.cells(); }
 };
 

@@ -15,16 +15,14 @@ __global__ void __launch_bounds__(THREADS) slice_grid_kernel(GridImage in, float
     int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
     if (i >= in.pixels()) return;
     Vec3<float> const colour = load3(in.image, i);
-    GridCell<float> const at = grid_cell(in.shape, int(i % in.width), int(i / in.width), in.width, in.height, colour);
-    store3(out, i, sliced(in.grid, in.shape, at, colour));
+    store3(out, i, sliced(in.grid, in.shape, in.cell(i, colour), colour));
 }
 
 __global__ void __launch_bounds__(THREADS) slice_image_backward_kernel(GridImage in, GridGrads d) {
     int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
     if (i >= in.pixels()) return;
     Vec3<float> const colour = load3(in.image, i);
-    GridCell<float> const at = grid_cell(in.shape, int(i % in.width), int(i / in.width), in.width, in.height, colour);
-    store3(d.image, i, sliced_backward(in.grid, in.shape, at, colour, load3(d.sliced, i)));
+    store3(d.image, i, sliced_backward(in.grid, in.shape, in.cell(i, colour), colour, load3(d.sliced, i)));
 }
 
 // A pixel of the tile, as those who add need it.

@@ -12,14 +12,10 @@ namespace {
 
 constexpr int SLICES = 16;  // at most
 
-GridCell<float> cell_of(GridImage const& in, int64_t i) {
-    return grid_cell(in.shape, int(i % in.width), int(i / in.width), in.width, in.height, load(in.image, i));
-}
-
 void backward(GridImage const& in, GridGrads const& d, int64_t begin, int64_t end, float* grid) {
     for (int64_t i = begin; i < end; ++i) {
         Vec3<float> const colour = load(in.image, i), got = load(d.sliced, i);
-        GridCell<float> const at = cell_of(in, i);
+        GridCell<float> const at = in.cell(i, colour);
         store(d.image, i, sliced_backward(in.grid, in.shape, at, colour, got));
         for (int corner = 0; corner < GRID_CORNERS; ++corner) {
             float* const cell = grid + at.cell(corner, in.shape);
@@ -33,8 +29,10 @@ void backward(GridImage const& in, GridGrads const& d, int64_t begin, int64_t en
 
 void slice_grid(GridImage const& in, float* sliced_image) {
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.pixels(); ++i)
-        store(sliced_image, i, sliced(in.grid, in.shape, cell_of(in, i), load(in.image, i)));
+    for (int64_t i = 0; i < in.pixels(); ++i) {
+        Vec3<float> const colour = load(in.image, i);
+        store(sliced_image, i, sliced(in.grid, in.shape, in.cell(i, colour), colour));
+    }
 }
 
 void slice_grid_backward(GridImage const& in, GridGrads const& d) {

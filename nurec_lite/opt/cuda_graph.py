@@ -183,7 +183,7 @@ class CudaGraph:
         result = self._learn(stages, inside, standing.shots)
         assert inside.failed is not None
         self._failed.copy_(inside.failed)
-        return replace(result, failed=self._failed)
+        return result
 
     def _launch(self, record: Recorded, state: TrainState) -> StepResult:
         assert record.recording is not None

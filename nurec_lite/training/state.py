@@ -73,9 +73,9 @@ class StepResult:
     """What the progress bar and the log show, and what decides whether the step counts; on the device."""
 
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
-    failed: Tensor | None = None  # [] not 0: the step changed nothing, and will be done again
     lists: tuple[Listed, ...] = ()
-    # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step failed; None where nothing can fail
+    # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step changed nothing and will be done
+    # again; None where it cannot fail
     report: Tensor | None = None
 
     @property

@@ -68,7 +68,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         stages.noise(state)
     errors = _square_errors(rendered)
     figures = Figures.of(terms, mean(errors) if errors else None, state.failed)
-    return StepResult(figures, state.failed, rendered.lists, _report(rendered.lists, state.failed))
+    return StepResult(figures, rendered.lists, _report(rendered.lists, state.failed))
 
 
 def _report(lists: tuple[Listed, ...], failed: Tensor | None) -> Tensor | None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from recorder_standin import install
 from same_shots import assert_same
-from stepping import cramped, everything, no_sync_of, steps
+from stepping import assert_close, cramped, no_sync_of, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 from torch import Tensor
 
@@ -234,17 +234,8 @@ def test_a_run_that_goes_on_is_bitwise_a_whole_one(tmp_path: Path, at: int) -> N
     with pytest.raises(ZeroDivisionError):
         run("cut.pt", until=at)
     resumed = run("cut.pt", resume=tmp_path / "cut.pt")
-    assert_equal(resumed, whole)
+    assert_close(resumed, whole)
     assert resumed.optimizer.param_groups[0]["betas"] == (0.9**3, 0.999**3)
-
-
-def assert_equal(a: TrainState, b: TrainState, rtol: float = 0, atol: float = 0) -> None:
-    mine, other = everything(a), everything(b)
-    assert mine.keys() == other.keys()
-    for name in mine:
-        torch.testing.assert_close(
-            mine[name], other[name], rtol=rtol, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
-        )
 
 
 # Beside others
@@ -299,7 +290,7 @@ def test_with_others_training_is_that_of_the_option_alone(names: tuple[str, ...]
     alone = trained(("batch",))
     found = trained(("batch", *names) if first else (*names, "batch"))
     if set(names) <= {"workers", "resident", "pinned", "prefetch"}:
-        assert_equal(found[0], alone[0])
+        assert_close(found[0], alone[0])
     for mine, other in zip(
         found[1], alone[1], strict=True
     ):  # in the states Adam makes whole steps of what rounding leaves
@@ -341,7 +332,7 @@ def test_a_list_without_room_in_a_step_of_several_images(images: int) -> None:
     stages = cramped(stages_with(names, images), {3})
     steps(stages, overflown, 6)
     assert no_sync_of(stages).redone >= 1
-    assert_equal(plain, overflown)
+    assert_close(plain, overflown)
 
 
 def test_a_graph_is_recorded_once_for_both_cameras_of_any_moment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +343,7 @@ def test_a_graph_is_recorded_once_for_both_cameras_of_any_moment(monkeypatch: py
     stages = stages_with((*below, "cuda_graph"), 2, 1)
     steps(stages, graphed, 10)
     assert isinstance(stages.learn, CudaGraph) and stages.learn.recorded <= 2 and stages.learn.launched >= 5
-    assert_equal(plain, graphed)
+    assert_close(plain, graphed)
 
 
 @pytest.mark.gpu

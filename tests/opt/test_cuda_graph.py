@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from recorder_standin import Again, StandIn, install
-from stepping import cramped, everything, no_sync_of, steps
+from stepping import assert_close, cramped, everything, no_sync_of, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
 from benchmarks.opt import bench_cuda_graph
@@ -46,15 +46,6 @@ def stages_of(*names: str, device: torch.device = CPU) -> Stages:
 def own(stages: Stages) -> CudaGraph:
     assert isinstance(stages.learn, CudaGraph)
     return stages.learn
-
-
-def assert_close(a: TrainState, b: TrainState, rtol: float, atol: float) -> None:
-    mine, other = everything(a), everything(b)
-    assert mine.keys() == other.keys()
-    for name in mine:
-        torch.testing.assert_close(
-            mine[name], other[name], rtol=rtol, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
-        )
 
 
 # ---- what it is
@@ -95,7 +86,7 @@ def test_without_lidar() -> None:
     steps(stages_of(), plain, 12)
     steps(stages, graphed, 12)
     assert own(stages).launched >= 2
-    assert_close(graphed, plain, 0, 0)
+    assert_close(graphed, plain)
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -205,7 +196,7 @@ def test_a_recording_that_fails_leaves_the_step(
     with caplog.at_level("WARNING"):
         steps(stages, state, 20)
     steps(stages_of(), plain, 20)
-    assert_close(state, plain, 0, 0)
+    assert_close(state, plain)
     assert caplog.text.count("could not be recorded: operation not permitted when stream is capturing") == 1
 
 

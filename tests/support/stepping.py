@@ -2,6 +2,7 @@
 """Steps as the loop takes them, all that they change, and lists that overflow within them."""
 
 import pytest
+import torch
 from torch import Tensor
 
 from nurec_lite.opt.no_sync import NoSync
@@ -26,6 +27,16 @@ def everything(state: TrainState) -> dict[str, Tensor]:
         for key, value in state.optimizer.state[group["params"][0]].items()
     }
     return state.scene.parameters() | moments | {"node": state.scene.gaussians.node, "rng": state.generator.get_state()}
+
+
+def assert_close(a: TrainState, b: TrainState, rtol: float = 0, atol: float = 0) -> None:
+    """Of all that training changes."""
+    mine, other = everything(a), everything(b)
+    assert mine.keys() == other.keys()
+    for name in mine:
+        torch.testing.assert_close(
+            mine[name], other[name], rtol=rtol, atol=atol, msg=lambda m, name=name: f"{name}: {m}"
+        )
 
 
 def no_sync_of(stages: Stages) -> NoSync:

@@ -84,7 +84,7 @@ def test_the_lists_are_told_by_sensor_images_first() -> None:
     shots, (lidar,) = tiny_shots((0, 1), (2,)), tiny_capture().lidars
     assert [listed.sensor for listed in result.lists] == [s.view.camera.name for s in shots.images] + [lidar.name]
     assert all(listed.room > 0 and listed.needed is None for listed in result.lists)
-    assert result.failed is None
+    assert result.report is None
 
 
 def test_frames_and_sweeps_alone_are_what_a_step_renders() -> None:
