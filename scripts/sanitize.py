@@ -103,34 +103,52 @@ class Verdict:
 
 
 def steps(share: str = ALL) -> None:
-    """What is checked; in a process of its own."""
-    from nurec_lite.backends import build_stages
+    """What is checked, a line each; in a process of its own."""
     from nurec_lite.cli.command import composed
     from nurec_lite.readers import open_capture
-    from nurec_lite.training.loop import spent
     from nurec_lite.training.start import make_state
 
+    states: dict[tuple[str, ...], TrainState] = {}  # made anew only where more than kernels differs: half of the launches
     for overrides, cameras in shared(VARIANTS, share):
-        config = composed("train", [*SIZE.split(), *overrides.split()])
+        config, begin = composed("train", [*SIZE.split(), *overrides.split()]), time.monotonic()
         device, capture = choose_device(config.device), open_capture(config.data)
-        stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
         if "global" in cameras:
             capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
-        if cameras == "learned":
-            stages = stages.wrap(render_camera=_with_learned_pose, render_lidar=_with_learned_pose)
-        if cameras == "distant":
-            stages = stages.wrap(render_camera=_with_distance)
-        if "many tiles" in cameras:
-            stages = stages.wrap(tile=_with_empty_tiles)
-        if config.ops == "native":
-            stages = stages.wrap(render_camera=_counted, render_lidar=_counted)
-        state = make_state(config, capture, device, frames=stages.frames)
-        while (progress := spent(config.train, state.step, 0)) < 1:
-            state.progress = progress
-            step(stages, state).mse.item()
-            state.step += 1
-        if stages.plan is not None and stages.plan.views > 1:
-            _look(stages, state)
+        stages = _stages(config, device, cameras)
+        same = (*(o for o in overrides.split() if "opt" not in o), str("global" in cameras))
+        if same not in states:
+            states[same] = make_state(config, capture, device, frames=stages.frames)
+        _steps(config, stages, states[same])
+        print(f"{overrides}, {cameras}: {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def _stages(config: Any, device: torch.device, cameras: str) -> Stages:
+    """The stages of a variant, counted and with what its cameras ask for."""
+    from nurec_lite.backends import build_stages
+
+    stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
+    if cameras == "learned":
+        stages = stages.wrap(render_camera=_with_learned_pose, render_lidar=_with_learned_pose)
+    if cameras == "distant":
+        stages = stages.wrap(render_camera=_with_distance)
+    if "many tiles" in cameras:
+        stages = stages.wrap(tile=_with_empty_tiles)
+    if config.ops == "native":
+        stages = stages.wrap(render_camera=_counted, render_lidar=_counted)
+    return stages
+
+
+def _steps(config: Any, stages: Stages, state: TrainState) -> None:
+    """A variant's steps, and looks where its options render without gradients."""
+    from nurec_lite.training.loop import spent
+
+    state.step = 0
+    while (progress := spent(config.train, state.step, 0)) < 1:
+        state.progress = progress
+        step(stages, state).mse.item()
+        state.step += 1
+    if stages.plan is not None and stages.plan.views > 1:
+        _look(stages, state)
 
 
 def _look(stages: Stages, state: TrainState) -> None:
