@@ -3,7 +3,7 @@
 #pragma once
 
 #include "gaussians.h"
-#include "../math/se3.cuh"
+#include "../math/gaussian.cuh"
 #include "triples.cuh"
 
 namespace nurec::cuda {
@@ -26,6 +26,10 @@ __device__ inline Quat<float> quat_of(Gaussians const& g, int64_t i) {
 
 __device__ inline Vec3<float> velocity_of(Gaussians const& g, int64_t i) {
     return i < g.n_still ? Vec3<float>{0, 0, 0} : load3(g.velocities, i - g.n_still);
+}
+
+__device__ inline Frame<float> frame_of(Gaussians const& g, int64_t i) {
+    return make_frame(mean_of(g, i), quat_of(g, i), load3(g.scales, i), velocity_of(g, i));
 }
 
 __device__ inline void store_placed(GaussianGrads const& d, int64_t n_still, int64_t i, Vec3<float> mean, Quat<float> q,

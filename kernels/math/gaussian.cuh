@@ -71,21 +71,14 @@ struct Response {
     T t;  // metres
 };
 
-// Of a ray in direction d from where the Gaussian lies at -g in its own frame.
-template <class T>
-NUREC_FN Response<T> respond_at(Frame<T> const& f, T opacity, Vec3<T> g, Vec3<T> d) {
-    Vec3<T> const e = f.M * d, c = cross(g, e);
+// MOVING: rays have origins or delays of their own.
+template <bool MOVING, class T>
+NUREC_FN Response<T> respond(Frame<T> const& f, T opacity, Ray<T> const& ray) {
+    Vec3<T> const g = MOVING ? f.g + f.M * ray.r + ray.dt * f.drift : f.g, e = f.M * ray.d, c = cross(g, e);
     T const inverse = 1 / dot(e, e);
     T const D2 = f.k * dot(c, c) * inverse;
     T const falloff = exp(T(-0.5) * D2);
     return {g, e, inverse, D2, falloff, smaller(T(ALPHA_MAX), opacity * falloff), -dot(g, e) * inverse};
-}
-
-// MOVING: rays have origins or delays of their own.
-template <bool MOVING, class T>
-NUREC_FN Response<T> respond(Frame<T> const& f, T opacity, Ray<T> const& ray) {
-    Vec3<T> const shift = MOVING ? f.M * ray.r + ray.dt * f.drift : Vec3<T>{0, 0, 0};
-    return respond_at(f, opacity, f.g + shift, ray.d);
 }
 
 // dL/dg and dL/de of one ray; the opacity's own gradient is dL/d(alpha) falloff where alpha is not clamped.

@@ -73,6 +73,11 @@ NUREC_FN Mat3<T> transposed(Mat3<T> const& m) {
 }
 
 template <class T>
+NUREC_FN Mat3<T> operator*(Mat3<T> const& a, Mat3<T> const& b) {
+    return {transposed_times(b, a.r0), transposed_times(b, a.r1), transposed_times(b, a.r2)};
+}
+
+template <class T>
 NUREC_FN T smaller(T a, T b) {
     return a < b ? a : b;
 }

@@ -6,6 +6,7 @@
 
 #include "../common/device.h"
 #include "../common/gaussians.h"
+#include "../math/rays.cuh"
 
 namespace nurec {
 
@@ -14,15 +15,16 @@ constexpr int MAX_FEATURES = 3;  // a camera's colour; a lidar has two, intensit
 struct RenderParams {
     Gaussians g;
     int64_t n_features, n_rays, n_tiles, rays_per_tile;
-    float const* features;     // [N, C]
-    float const* origins;      // [R, 3] relative to the centre
-    float const* directions;   // [R, 3] unit
-    float const* delays;       // [R] seconds after the Gaussians' time
-    float const* targets;      // [R, 2] as math/blend.cuh has them; null: none
-    int64_t const* rays;       // [A, P], -1 where a tile has fewer than P
-    int64_t const* offsets;    // [A + 1]
-    int64_t const* gaussians;  // [L] nearest first in each tile
-    bool moving;               // origins or delays are not all zero
+    float const* features;          // [N, C]
+    float const* origins;           // [R, 3] relative to the centre
+    float const* directions;        // [R, 3] unit
+    float const* delays;            // [R] seconds after the Gaussians' time
+    float const* targets;           // [R, 2] as math/blend.cuh has them; null: none
+    int64_t const* rays;            // [A, P], -1 where a tile has fewer than P
+    int64_t const* offsets;         // [A + 1]
+    int64_t const* gaussians;       // [L] nearest first in each tile
+    bool moving;                    // origins or delays are not all zero
+    Trajectory<float> const* path;  // of the sensor
 };
 
 // The backward pass only reads them, and has no need of the median.

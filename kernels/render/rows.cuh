@@ -9,6 +9,7 @@
 #include "../math/blend.cuh"
 #include "../math/moments.cuh"
 #include "params.h"
+#include "rays.cuh"
 
 namespace nurec::cuda {
 
@@ -64,7 +65,7 @@ static __global__ void rows_kernel(Staged p) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     Row row;
-    row.frame = make_frame(mean_of(p.g, i), quat_of(p.g, i), load3(p.g.scales, i), velocity_of(p.g, i));
+    row.frame = frame_of(p.g, i);
     row.opacity = p.g.opacities[i];
     for (int c = 0; c < MAX_FEATURES; ++c) row.features[c] = c < p.n_features ? p.features[p.n_features * i + c] : 0.f;
     p.rows[i] = row;
@@ -72,23 +73,6 @@ static __global__ void rows_kernel(Staged p) {
 
 static void fill_rows(Staged const& p, cudaStream_t stream) {
     if (p.g.n) rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
-}
-
-// The ray that this thread blends; -1: none.
-__device__ inline int64_t my_ray(RenderParams const& p) {
-    return threadIdx.x < p.rays_per_tile ? p.rays[blockIdx.x * p.rays_per_tile + threadIdx.x] : -1;
-}
-
-__device__ inline Ray<float> load_ray(RenderParams const& p, int64_t i) {
-    if (i < 0) return {{0, 0, 1}, {0, 0, 0}, 0};
-    if (!p.moving) return {load3(p.directions, i), {0, 0, 0}, 0};
-    return {load3(p.directions, i), load3(p.origins, i), p.delays[i]};
-}
-
-__device__ inline Target<float> load_target(RenderParams const& p, int64_t i) {
-    if (i < 0 || !p.targets) return NO_TARGET;
-    float2 const both = reinterpret_cast<float2 const*>(p.targets)[i];
-    return {both.x, both.y};
 }
 
 // Copies 80 bytes as five vectors of 16.

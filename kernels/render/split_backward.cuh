@@ -59,7 +59,7 @@ __device__ int64_t ray_of(Staged const& p, int n) {
 }
 
 template <class N>
-__device__ OneRay<N> load_one(Staged const& p, RenderOutputs const& out, Summed const& d, int64_t i) {
+__device__ OneRay<N> load_one(RenderParams const& p, RenderOutputs const& out, Summed const& d, int64_t i) {
     OneRay<N> one = {};
     one.open = i >= 0, one.T = 1, one.ray.d.z = 1;
     if (i < 0) return one;

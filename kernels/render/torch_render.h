@@ -73,7 +73,8 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
             in.rays.const_data_ptr<int64_t>(),
             in.offsets.const_data_ptr<int64_t>(),
             in.gaussians.const_data_ptr<int64_t>(),
-            moving};
+            moving,
+            &row_of(in.g.view)->path};
 }
 
 inline BackwardPlan checked_plan(bool split, bool launch_bounds, bool half_staging) {

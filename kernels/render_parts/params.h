@@ -12,8 +12,10 @@
 
 namespace nurec::cuda {
 
-struct Row;
-constexpr int64_t ROW_FLOATS = 20;  // of a Row
+// Of a PartRow (part_rows.cuh), which is read as vectors of four.
+constexpr int64_t row_floats(bool moving, int64_t n_features) {
+    return moving && n_features == 3 ? 20 : 16;
+}
 
 // What a part leaves of each of its 32 rays, a line of 32 numbers each; where a list has several parts.
 // PASSES: product of 1 - alpha. END: T behind the part, or -1 where the ray had ended before it. From FEATURES on: C
@@ -21,12 +23,12 @@ constexpr int64_t ROW_FLOATS = 20;  // of a Row
 enum Line { PASSES, DISTANCE, END, MEDIAN, FEATURES };
 
 struct Parts {
-    int64_t most;         // S at most
-    int64_t length;       // entries of a part at most
-    int64_t* first;       // [A + 1] first part of a bundle
-    int* bundle;          // [most] of a part; -1: there is no such part
-    float* left;          // [most, FEATURES + C, 32]
-    Row* rows;            // [N] of Gaussians
+    int64_t most;    // S at most
+    int64_t length;  // entries of a part at most
+    int64_t* first;  // [A + 1] first part of a bundle
+    int* bundle;     // [most] of a part; -1: there is no such part
+    float* left;     // [most, FEATURES + C, 32]
+    float* rows;     // [N, row_floats] of Gaussians
 };
 
 constexpr int64_t most_parts(int64_t n_entries, int64_t n_bundles, int64_t length) {
@@ -34,7 +36,7 @@ constexpr int64_t most_parts(int64_t n_entries, int64_t n_bundles, int64_t lengt
 }
 
 // Of the Gaussians of `p`, [N].
-void fill_part_rows(RenderParams const& p, Row* rows, Queue const& queue);
+void fill_part_rows(RenderParams const& p, float* rows, Queue const& queue);
 
 // Blends the rows of `parts` and fills all else in it, which the backward pass reads.
 void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue);

@@ -3,14 +3,11 @@
 #pragma once
 
 #include "../common/warp.cuh"
-#include "../math/travel.cuh"
-#include "../render/rows.cuh"
-#include "params.h"
+#include "part_rows.cuh"
 
 namespace nurec::cuda {
 
 constexpr int WARPS = 4;  // of a block; they share nothing
-constexpr int ROW_VECTORS = sizeof(Row) / 16;
 
 struct Work {
     int64_t part, bundle, first;  // first: part of the bundle
@@ -45,43 +42,18 @@ __device__ inline float passed(RenderParams const& p, Parts const& all, Work con
     return T;
 }
 
-__device__ inline Vec3<float> from_lane(Vec3<float> a, int lane) {
-    return {__shfl_sync(ALL_LANES, a.x, lane), __shfl_sync(ALL_LANES, a.y, lane), __shfl_sync(ALL_LANES, a.z, lane)};
-}
-
-__device__ inline Ray<float> from_lane(Ray<float> const& a, int lane) {
-    return {from_lane(a.d, lane), from_lane(a.r, lane), __shfl_sync(ALL_LANES, a.dt, lane)};
-}
-
-// Of the rays of a warp, one a lane, `there` where there is one: from the first to the one that is farthest in time or,
-// if all are taken at once, in space.
-__device__ inline Travel<float> travel_of(Ray<float> const& mine, bool there) {
-    int const lane = int(threadIdx.x) % 32;
-    int const first = larger(__ffs(int(__ballot_sync(ALL_LANES, there))) - 1, 0);
-    Ray<float> const a = from_lane(mine, first);
-    Vec3<float> const off = mine.r - a.r;
-    float const late = there ? fabsf(mine.dt - a.dt) : 0.f, away = there ? dot(off, off) : 0.f;
-    float const latest = warp_max(late), farthest = warp_max(away);
-    bool const last = there && (latest > 0 ? late == latest : away == farthest);
-    int const other = __ffs(int(__ballot_sync(ALL_LANES, last))) - 1;
-    return travel_between(a, from_lane(mine, other < 0 ? lane : other));
-}
-
-// Consecutive lanes copy consecutive 16 bytes. `member` is the lane's own Gaussian, the k-th of at most MOST. Where rays
-// travel, rows then go with them.
-template <bool MOVING, int MOST>
-__device__ inline void stage_rows(Row const* rows, int member, int n, Travel<float> const& along, Row* to) {
+// Consecutive lanes copy consecutive 16 bytes. `member` is the lane's own Gaussian, the k-th of at most MOST.
+template <int MOST, class Row>
+__device__ inline void stage_rows(Row const* rows, int member, int n, Row* to) {
+    constexpr int VECTORS = sizeof(Row) / 16;
     int const lane = int(threadIdx.x) % 32;
     auto* vectors = reinterpret_cast<float4*>(to);
 #pragma unroll
-    for (int q = 0; q < (MOST * ROW_VECTORS + 31) / 32; ++q) {
-        int const vector = lane + 32 * q, k = vector / ROW_VECTORS;
+    for (int q = 0; q < (MOST * VECTORS + 31) / 32; ++q) {
+        int const vector = lane + 32 * q, k = vector / VECTORS;
         int const whose = __shfl_sync(ALL_LANES, member, k % 32);
-        if (k < n) vectors[vector] = reinterpret_cast<float4 const*>(rows + whose)[vector % ROW_VECTORS];
+        if (k < n) vectors[vector] = reinterpret_cast<float4 const*>(rows + whose)[vector % VECTORS];
     }
-    __syncwarp();
-    if (!MOVING) return;
-    if (lane < n) to[lane].frame = travelled(to[lane].frame, along);
     __syncwarp();
 }
 

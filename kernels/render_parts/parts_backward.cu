@@ -22,14 +22,17 @@ constexpr int AHEAD = 4;
 constexpr int SUMS = sizeof(MomentRow) / sizeof(float);
 static_assert(SUMS == MEMBERS && 2 * MEMBERS == 32);
 
-struct Pair {  // zeros where the ray does not meet the Gaussian
-    float weight, opacity;  // dL/d(opacity)
+struct Pair {            // zeros where the ray does not meet the Gaussian
+    float weight, peak;  // dL/d(peak) peak
 };
+
+template <class N>
+using RowFor = PartRow<N::MOVING, N::FEATURES>;
 
 template <class N>
 struct alignas(16) Told {  // what a ray tells all Gaussians
     Vec3<float> d;
-    float s;
+    float dt;
     float features[N::FEATURES], distance;  // dL/d(output)
     Target<float> target[N::FEATURES == 2];
 };
@@ -44,7 +47,7 @@ __device__ Target<float> target_of(Told<N> const& ray) {
 
 template <class N>
 struct Batch {
-    Row rows[MEMBERS];
+    RowFor<N> rows[MEMBERS];
     Told<N> rays[32];
     union {
         Pair pairs[MEMBERS][33];  // one more: else all lanes would read from one bank
@@ -66,23 +69,26 @@ __device__ float start_part(RenderParams const& p, Parts const& parts, Work cons
 }
 
 template <class N>
-__device__ void tell(OneRay<N> const& one, float s, Told<N>& to) {
-    to.d = one.ray.d, to.s = s, to.distance = N::DISTANCE ? one.distance : 0.f;
+__device__ void tell(OneRay<N> const& one, Told<N>& to) {
+    to.d = one.ray.d, to.dt = one.ray.dt, to.distance = N::DISTANCE ? one.distance : 0.f;
     if (N::FEATURES == 2) to.target[0] = one.target;
 #pragma unroll
     for (int c = 0; c < N::FEATURES; ++c) to.features[c] = one.features[c];
 }
 
+// `d_peak` as Pair has it.
 template <class N>
-__device__ void add_to_ray(Row const& g, Response<float> const& at, float d_alpha, float d_t, OneRay<N>& one) {
-    PassGrad<float> const a = pass_backward<N::DISTANCE>(g.frame, g.opacity, at, d_alpha, d_t);
-    one.d_direction = one.d_direction + transposed_times(g.frame.M, at.t * a.w + a.n);
-    one.d_origin = one.d_origin + transposed_times(g.frame.M, a.w);
+__device__ void add_to_ray(RowFor<N> const& g, Passing<float> const& at, float d_peak, float d_t, OneRay<N>& one) {
+    PassGrad<float> const a =
+        pass_turned_backward<N::MOVING, N::DISTANCE>(at.g, at.e, at.inverse, g.frame.unit, d_peak, d_t);
+    float const scale = 1 / g.frame.unit;
+    one.d_direction = one.d_direction + transposed_times(g.frame.M, (scale * at.t) * a.w + a.n);
+    one.d_origin = one.d_origin + scale * transposed_times(g.frame.M, a.w);
 }
 
 // A ray meets a Gaussian. `one.T` is what passes since `start`.
 template <class N>
-__device__ Pair meet(Row const& g, Response<float> const& at, Target<float> target, OneRay<N>& one, float start) {
+__device__ Pair meet(RowFor<N> const& g, Passing<float> const& at, Target<float> target, OneRay<N>& one, float start) {
     bool const seen = one.open & reaches(at.alpha, at.t);
     float const before = start * one.T, q = one.T * (1 - at.alpha);
     bool const kept = seen & (start * q >= T_MIN);
@@ -94,26 +100,25 @@ __device__ Pair meet(Row const& g, Response<float> const& at, Target<float> targ
 #pragma unroll
     for (int c = 0; c < N::FEATURES; ++c) slope += g.features[c] * one.features[c];
     float const d_alpha = blend_backward(at.alpha, w, before, slope, one.behind);
-    if (N::RAYS) add_to_ray<N>(g, at, d_alpha, distance_backward<N>(one.distance, target, at.t, w), one);
-    return {w, g.opacity * at.falloff <= ALPHA_MAX ? d_alpha * at.falloff : 0.f};
+    float const d_peak = at.peak <= ALPHA_MAX ? d_alpha * at.peak : 0.f;
+    if (N::RAYS) add_to_ray<N>(g, at, d_peak, distance_backward<N>(one.distance, target, at.t, w), one);
+    return {w, d_peak};
 }
 
 // The first phase of a batch; whether any ray of the warp meets any Gaussian. AHEAD responses are found together, which
 // do not wait for one another.
 template <class N>
-__device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float s, float start) {
+__device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) {
     int const lane = int(threadIdx.x) % 32;
     bool met = false;
-    auto const respond = [&](int k) {
-        return respond_along<N::MOVING>(batch.rows[k].frame, batch.rows[k].opacity, one.ray.d, s);
-    };
-    auto const keep = [&](int k, Response<float> const& at) {
+    auto const respond = [&](int k) { return pass(batch.rows[k].frame, one.ray.d, one.ray.dt); };
+    auto const keep = [&](int k, Passing<float> const& at) {
         Pair const pair = meet<N>(batch.rows[k], at, target_of(batch.rays[lane]), one, start);
         batch.pairs[k][lane] = pair, met |= pair.weight != 0;
     };
     int k = 0;
     for (; k + AHEAD <= n; k += AHEAD) {
-        Response<float> at[AHEAD];
+        Passing<float> at[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) at[a] = respond(k + a);
 #pragma unroll
@@ -124,17 +129,17 @@ __device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float s, floa
     return __any_sync(ALL_LANES, met);
 }
 
-// What one ray tells of one Gaussian: pass_backward and add_moments from what is left of the pair.
+// What one ray tells of one Gaussian, from what is left of the pair.
 template <class N>
-__device__ void add_pair(Row const& g, Told<N> const& ray, Pair const& pair, MomentRow& sum) {
-    Vec3<float> const at = N::MOVING ? g.frame.g + ray.s * g.frame.drift : g.frame.g, e = g.frame.M * ray.d;
+__device__ void add_pair(RowFor<N> const& g, Told<N> const& ray, Pair const& pair, MomentRow& sum) {
+    Vec3<float> const e = g.frame.M * ray.d;
+    Vec2<float> const at = drifted(g.frame, ray.dt);
     float const inverse = 1 / larger(dot(e, e), 1e-30f);  // of a pair that is none, too
-    Vec3<float> const p = inverse * cross(e, cross(at, e));  // at + t e, but as near as D2 says, however thin
-    float const t = -dot(at, e) * inverse;
-    float const c = distance_backward<N>(ray.distance, target_of(ray), t, pair.weight) * inverse;
-    float const h = -g.frame.k * g.opacity * pair.opacity;
-    PassGrad<float> const a = {p, N::DISTANCE ? h * p - c * e : h * p, -c * p, pair.opacity};
-    add_moments<N::MOVING, N::DISTANCE>(a, e, ray.s, sum.moments);
+    float const t = -(at.x * e.x + at.y * e.y) * inverse * g.frame.unit;
+    float const d_t = distance_backward<N>(ray.distance, target_of(ray), t, pair.weight);
+    PassGrad<float> const a =
+        pass_turned_backward<N::MOVING, N::DISTANCE>(at, e, inverse, g.frame.unit, pair.peak, d_t);
+    add_moments<N::MOVING, N::DISTANCE>(a, e, ray.dt, sum.moments);
 #pragma unroll
     for (int k = 0; k < N::FEATURES; ++k) sum.features[k] += pair.weight * ray.features[k];
 }
@@ -166,19 +171,18 @@ __device__ void add_rows(MomentRow const& mine, int member, Batch<N>& batch, Mom
 // The second phase of a batch: lanes k and k + 16 are Gaussian k. Of a lidar's pairs so few are met that to look first
 // is faster.
 template <class N>
-__device__ void add_batch(Batch<N>& batch, int n, int member, Travel<float> const& along, MomentRow* moments) {
+__device__ void add_batch(Batch<N>& batch, int n, int member, MomentRow* moments) {
     constexpr bool SPARSE = N::FEATURES == 2;
     int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
     MomentRow sum = {};
     if (k < n) {
-        Row const g = batch.rows[k];
+        RowFor<N> const g = batch.rows[k];
 #pragma unroll(SPARSE ? 1 : 2)
         for (int j = half; j < 32; j += 2) {
             Pair const pair = batch.pairs[k][j];
             if (!SPARSE || pair.weight != 0) add_pair<N>(g, batch.rays[j], pair, sum);
         }
     }
-    if (N::MOVING) sum.moments.drift = along.pace * sum.moments.drift + along.dt * sum.moments.g;
     add_rows(sum, member, batch, moments);
 }
 
@@ -195,7 +199,7 @@ constexpr int blocks_for_needs() {
 
 template <class N>
 __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
-    partBackward(Staged p, RenderOutputs out, Summed d, Parts parts) {
+    partBackward(RenderParams p, RenderOutputs out, Summed d, Parts parts) {
     __shared__ Batch<N> batches[WARPS];
     Work const w = my_work(p, parts);
     if (!w.parts) return;
@@ -205,23 +209,46 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
     OneRay<N> one = load_one<N>(p, out, d, i);
     float const start = start_part<N>(p, parts, w, one);
     if (!__any_sync(ALL_LANES, one.open)) return;
-    Travel<float> const along = N::MOVING ? travel_of(one.ray, i >= 0) : Travel<float>{};
-    float const s = N::MOVING ? place_on(along, one.ray) : 0.f;
-    tell(one, s, batch.rays[lane]);
+    tell(one, batch.rays[lane]);
+    auto const* rows = reinterpret_cast<RowFor<N> const*>(parts.rows);
     int64_t const* list = w.list;
     for (int left = w.n; left > 0; left -= MEMBERS, list += MEMBERS) {
         int const n = left < MEMBERS ? left : MEMBERS, member = lane < n ? int(list[lane]) : 0;
-        stage_rows<N::MOVING, MEMBERS>(parts.rows, member, n, along, batch.rows);
-        if (meet_batch<N>(batch, n, one, s, start)) add_batch<N>(batch, n, member, along, d.moments);
+        stage_rows<MEMBERS>(rows, member, n, batch.rows);
+        if (meet_batch<N>(batch, n, one, start)) add_batch<N>(batch, n, member, d.moments);
         if (!__any_sync(ALL_LANES, one.open)) break;
         __syncwarp();
     }
     if (N::RAYS && i >= 0) add3(d.directions, i, one.d_direction), add3(d.origins, i, one.d_origin);
 }
 
+// From moments to the gradients of the Gaussians' parameters.
+template <bool MOVING, int C>
+__global__ void finish_parts_kernel(RenderParams p, Summed d) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (i >= p.g.n) return;
+    MomentRow const& sum = d.moments[i];
+    Frame<float> const f = frame_of(p.g, i);
+    Moments<float> const found = turned_back(turn_of(frame_on<MOVING>(p.path, f)), p.g.opacities[i], sum.moments);
+    GaussianGrad<float> const g = moments_backward(quat_of(p.g, i), load3(p.g.scales, i), f, found);
+    store_placed(d.g, p.g.n_still, i, g.mean, g.q, g.v);
+    store3(d.g.scales, i, g.s);
+    d.g.opacities[i] = found.opacity;
+#pragma unroll
+    for (int c = 0; c < C; ++c) d.features[C * i + c] = sum.features[c];
+}
+
 template <class N>
-void launch(Staged const& p, RenderOutputs const& out, Summed const& d, Parts const& parts, cudaStream_t stream) {
+void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts, cudaStream_t stream) {
     if (parts.most) partBackward<N><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, out, d, parts);
+    finish_parts_kernel<N::MOVING, N::FEATURES><<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
+}
+
+template <bool MOVING>
+auto* camera_kernel(Summed const& d) {
+    return d.origins      ? launch<CameraNeeds<MOVING, true, true>>
+           : d.d_distance ? launch<CameraNeeds<MOVING, true, false>>
+                          : launch<CameraNeeds<MOVING, false, false>>;
 }
 
 }  // namespace
@@ -233,13 +260,9 @@ void render_parts_backward(RenderParams const& p, RenderOutputs const& out, Rend
     bool const lidar = p.n_features == 2;
     auto* const kernel = lidar && d.origins ? launch<LidarNeeds<true>>
                          : lidar            ? launch<LidarNeeds<false>>
-                         : d.origins        ? launch<CameraNeeds<true, true, true>>
-                         : d.d_distance     ? launch<CameraNeeds<true, true, false>>
-                         : p.moving         ? launch<CameraNeeds<true, false, false>>
-                                            : launch<CameraNeeds<false, false, false>>;
-    Staged const rows = {p, parts.rows};
-    kernel(rows, out, d, parts, queue.stream);
-    finish_moments(rows, d, queue.stream);
+                         : p.moving         ? camera_kernel<true>(d)
+                                            : camera_kernel<false>(d);
+    kernel(p, out, d, parts, queue.stream);
 }
 
 }  // namespace nurec::cuda

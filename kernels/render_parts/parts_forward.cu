@@ -6,6 +6,8 @@
 namespace nurec::cuda {
 namespace {
 
+constexpr int BLOCKS = 8, BLOCKS_MOVING = 7;  // that fit on a multiprocessor: nothing spills from what this leaves
+
 __global__ void count_parts(int64_t const* offsets, int64_t n_bundles, int64_t length, int64_t* counts) {
     int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (b > n_bundles) return;
@@ -27,15 +29,26 @@ void cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
     if (p.n_tiles) name_parts<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.n_tiles, parts);
 }
 
+template <bool MOVING, int C>
+__global__ void rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (i >= p.g.n) return;
+    float features[C];
+#pragma unroll
+    for (int c = 0; c < C; ++c) features[c] = p.features[C * i + c];
+    rows[i] = part_row<MOVING>(frame_on<MOVING>(p.path, frame_of(p.g, i)), p.g.opacities[i], features);
+}
+
 // What passes through a part. The last of a list need not say.
-template <bool MOVING>
-__global__ void __launch_bounds__(32 * WARPS) partPasses(RenderParams p, Parts parts) {
+template <bool MOVING, int C>
+__global__ void __launch_bounds__(32 * WARPS, BLOCKS) partPasses(RenderParams p, Parts parts) {
     Work const w = my_work(p, parts);
     if (!w.parts || w.part + 1 == w.first + w.parts) return;
     Sight const ray = sight_of<MOVING>(p, w);
     float q = 1;
-    for_rows<MOVING, 4>(parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
-                        [&](Row const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
+    for_rows<MOVING, C, 4>(
+        parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
+        [&](auto const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
     left_of(p, parts, w.part, PASSES) = q;
 }
 
@@ -45,9 +58,7 @@ template <int C>
 struct Targets {
     float volatile distance[C == 2 ? 32 * WARPS : 1], most[C == 2 ? 32 * WARPS : 1];
 
-    __device__ void keep(Target<float> mine) {
-        distance[threadIdx.x] = mine.distance, most[threadIdx.x] = mine.most;
-    }
+    __device__ void keep(Target<float> mine) { distance[threadIdx.x] = mine.distance, most[threadIdx.x] = mine.most; }
 
     __device__ float missed(float t) const {
         return C == 2 ? nurec::missed(t, {distance[threadIdx.x], most[threadIdx.x]}) : t;
@@ -55,7 +66,8 @@ struct Targets {
 };
 
 template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS) partForward(RenderParams p, RenderOutputs out, Parts parts) {
+__global__ void __launch_bounds__(32 * WARPS, MOVING ? BLOCKS_MOVING : BLOCKS)
+    partForward(RenderParams p, RenderOutputs out, Parts parts) {
     Work const w = my_work(p, parts);
     if (!w.parts) return;
     Sight const ray = sight_of<MOVING>(p, w);
@@ -65,8 +77,9 @@ __global__ void __launch_bounds__(32 * WARPS) partForward(RenderParams p, Render
     s.start = passed(p, parts, w);
     bool open = ray.i >= 0 && s.start >= T_MIN;
     bool const began = open;
-    for_rows<MOVING, C == 3 ? 3 : 4>(parts.rows, w, ray, [&] { return open; },
-                                     [&](Row const& g, Met const& at) { blend_one<C>(g, at, targets, s, open); });
+    for_rows<MOVING, C, C == 3 ? 3 : 4>(
+        parts.rows, w, ray, [&] { return open; },
+        [&](auto const& g, Met const& at) { blend_one(g, at, targets, s, open); });
     if (w.parts == 1) return store_ray<C>(out, ray.i, s);
     left_of(p, parts, w.part, DISTANCE) = s.distance, left_of(p, parts, w.part, MEDIAN) = s.median;
     left_of(p, parts, w.part, END) = began ? s.start * s.q : -1.f;
@@ -93,15 +106,23 @@ __global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts) {
 
 template <bool MOVING, int C>
 void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, cudaStream_t stream) {
-    partPasses<MOVING><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, parts);
+    partPasses<MOVING, C><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, parts);
     partForward<MOVING, C><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, out, parts);
     add_parts<C><<<blocks_for(32 * p.n_tiles), THREADS, 0, stream>>>(p, out, parts);
 }
 
+template <bool MOVING, int C>
+void fill_rows(RenderParams const& p, float* rows, cudaStream_t stream) {
+    auto* const to = reinterpret_cast<PartRow<MOVING, C>*>(rows);
+    rows_kernel<MOVING, C><<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, to);
+}
+
 }  // namespace
 
-void fill_part_rows(RenderParams const& p, Row* rows, Queue const& queue) {
-    fill_rows({p, rows}, queue.stream);
+void fill_part_rows(RenderParams const& p, float* rows, Queue const& queue) {
+    if (!p.g.n) return;
+    auto* const fill = p.n_features == 2 ? fill_rows<true, 2> : p.moving ? fill_rows<true, 3> : fill_rows<false, 3>;
+    fill(p, rows, queue.stream);
 }
 
 void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue) {

@@ -20,8 +20,12 @@ void check_bundles(RenderTensors const& in) {
 
 cuda::Parts parts_of(Kept const& kept, int64_t length) {
     auto const& [first, bundle, left, rows] = kept;
-    return {bundle.size(0), length, first.mutable_data_ptr<int64_t>(), bundle.mutable_data_ptr<int>(),
-            left.mutable_data_ptr<float>(), reinterpret_cast<cuda::Row*>(rows.mutable_data_ptr<float>())};
+    return {bundle.size(0),
+            length,
+            first.mutable_data_ptr<int64_t>(),
+            bundle.mutable_data_ptr<int>(),
+            left.mutable_data_ptr<float>(),
+            rows.mutable_data_ptr<float>()};
 }
 
 BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::TensorList rays, at::TensorList lists,
@@ -33,7 +37,7 @@ BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::
     int64_t const n = in.rays.size(0), most = cuda::most_parts(in.gaussians.size(0), n, length);
     Kept const kept = {site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
                        site.empty({most, cuda::FEATURES + features.size(1), 32}, at::kFloat),
-                       site.empty({in.g.scales.size(0), cuda::ROW_FLOATS}, at::kFloat)};
+                       site.empty({in.g.scales.size(0), cuda::row_floats(moving, features.size(1))}, at::kFloat)};
     Blended const found = empty_outputs(in);
     RenderParams const p = params_of(in, moving);
     cuda::Parts const parts = parts_of(kept, length);

@@ -66,12 +66,13 @@ struct Looks {
     int64_t const* count;    // [1] H; more than `most`: the others are left out
 };
 
-// Fills all of `work` and `rows` [most] of what some bundle may meet, nearest first, ties by view and index.
+// Fills all of `work` and `rows` [most, row_floats] of what some bundle may meet, nearest first, ties by view and
+// index.
 void prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                   BundleWork const& work, Row* rows, Queue const& queue);
+                   BundleWork const& work, float* rows, Queue const& queue);
 
 // Each list by one warp, long ones first.
-void render_whole(RenderParams const& p, RenderOutputs const& out, Row const* rows, Queue const& queue);
+void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

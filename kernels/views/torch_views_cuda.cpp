@@ -124,9 +124,9 @@ Listed list_views(Views const& p, cuda::RayArrays const& rays, at::IntArrayRef r
     cuda::Looks const looks = seen_by(p, looked, needed, room[0], site);
     out.bundles.v = looks.most;
     Tensor const begins = site.empty({looks.most + 1}, at::kLong);
-    out.rows = site.empty({looks.most, cuda::ROW_FLOATS}, at::kFloat);
+    out.rows = site.empty({looks.most, cuda::row_floats(p.rays.moving, p.rays.is_camera ? 3 : 2)}, at::kFloat);
     cuda::BundleWork const work = cuda::bundle_work(out.bundles, begins.mutable_data_ptr<int64_t>(), queue);
-    auto* const rows = reinterpret_cast<cuda::Row*>(out.rows.mutable_data_ptr<float>());
+    auto* const rows = out.rows.mutable_data_ptr<float>();
     cuda::prepare_looks(p, looked, looks, out.bundles, work, rows, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const words =
@@ -155,7 +155,7 @@ RenderParams blended_of(Views const& p, Listed const& listed) {
 // `part`: entries of a part at most; 0: lists are not cut.
 void blend_views(RenderParams const& p, RenderOutputs const& out, Listed const& listed, int64_t part, Site& site) {
     auto const queue = site.queue();
-    auto* const rows = reinterpret_cast<cuda::Row*>(listed.rows.mutable_data_ptr<float>());
+    auto* const rows = listed.rows.mutable_data_ptr<float>();
     if (part == 0) return cuda::render_whole(p, out, rows, queue);
     int64_t const most = cuda::most_parts(listed.room, p.n_tiles, part), lines = cuda::FEATURES + p.n_features;
     auto const& memory = queue.memory;

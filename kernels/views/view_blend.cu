@@ -31,7 +31,7 @@ struct NoTargets {
 
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS)
-    viewForward(RenderParams p, RenderOutputs out, Row const* rows, uint32_t const* order) {
+    viewForward(RenderParams p, RenderOutputs out, float const* rows, uint32_t const* order) {
     int64_t const place = blockIdx.x * int64_t(WARPS) + threadIdx.x / 32;
     if (place >= p.n_tiles) return;
     Work w = {};
@@ -41,15 +41,15 @@ __global__ void __launch_bounds__(32 * WARPS)
     Sight const ray = sight_of<MOVING>(p, w);
     State s;
     bool open = ray.i >= 0;
-    for_rows<MOVING, C == 3 ? 3 : 4>(
+    for_rows<MOVING, C, C == 3 ? 3 : 4>(
         rows, w, ray, [&] { return open; },
-        [&](Row const& g, Met const& at) { blend_one<C>(g, at, NoTargets(), s, open); });
+        [&](auto const& g, Met const& at) { blend_one(g, at, NoTargets(), s, open); });
     store_ray<C>(out, ray.i, s);
 }
 
 }  // namespace
 
-void render_whole(RenderParams const& p, RenderOutputs const& out, Row const* rows, Queue const& queue) {
+void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue) {
     if (!p.n_tiles) return;
     auto const kernel = p.n_features == 2 ? viewForward<true, 2>
                         : p.moving        ? viewForward<true, 3>

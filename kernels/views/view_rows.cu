@@ -6,7 +6,7 @@
 #include "../common/sort.h"
 #include "../math/sh.cuh"
 #include "../math/towards.cuh"
-#include "../render/rows.cuh"
+#include "../render_parts/part_rows.cuh"
 #include "views.cuh"
 
 namespace nurec::cuda {
@@ -44,29 +44,28 @@ __device__ Vec3<float> colour_of(ViewedScene const& scene, int64_t view, int64_t
 
 // S: 0 of a lidar.
 template <int S>
-__device__ Row row_from(ViewedScene const& scene, int64_t view, int64_t i) {
-    Gaussians const g = seen_from(scene, view);
-    Vec3<float> const mean = mean_of(g, i);
-    Row row;
-    row.frame = make_frame(mean, quat_of(g, i), load3(g.scales, i), velocity_of(g, i));
-    row.opacity = opacity_of(scene, view, i);
-    Vec3<float> features;
-    if constexpr (S == 0)
-        features = {scene.lidar[2 * i], scene.lidar[2 * i + 1], 0};
-    else
-        features = colour_of<S>(scene, view, i, mean);
-    row.features[0] = features.x, row.features[1] = features.y, row.features[2] = features.z;
-    return row;
+constexpr int features_for = S == 0 ? 2 : 3;
+
+template <bool MOVING, int S>
+__device__ PartRow<MOVING, features_for<S>> row_from(ViewedScene const& scene, int64_t view, int64_t i,
+                                                     Gaussians const& g, Frame<float> const& frame, float opacity) {
+    Frame<float> const seen = frame_on<MOVING>(&scene.rows[view].path, frame);
+    if constexpr (S == 0) {
+        return part_row<MOVING>(seen, opacity, {scene.lidar[2 * i], scene.lidar[2 * i + 1]});
+    } else {
+        Vec3<float> const colour = colour_of<S>(scene, view, i, mean_of(g, i));
+        return part_row<MOVING>(seen, opacity, {colour.x, colour.y, colour.z});
+    }
 }
 
 struct Prepared {
     uint32_t const* numbers;  // [most] nearest first
     int64_t* counts;          // [most + 1] candidates
     BundleWork work;
-    Row* rows;
+    float* rows;
 };
 
-template <int S>
+template <bool MOVING, int S>
 __global__ void __launch_bounds__(THREADS)
     prepare_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -80,17 +79,28 @@ __global__ void __launch_bounds__(THREADS)
     out.counts[r] = count;
     if (count == 0) return;
     out.work.candidates[r] = c;
-    Row const row = row_from<S>(p.scene, view, number - n * view);
-    out.work.seen[r] = seen_within(row.frame, reach_of(row.opacity));
-    out.rows[r] = row;
+    int64_t const i = number - n * view;
+    Gaussians const g = seen_from(p.scene, view);
+    Frame<float> const frame = frame_of(g, i);
+    float const opacity = opacity_of(p.scene, view, i);
+    out.work.seen[r] = seen_within(frame, reach_of(opacity));
+    using Row = PartRow<MOVING, features_for<S>>;
+    reinterpret_cast<Row*>(out.rows)[r] = row_from<MOVING, S>(p.scene, view, i, g, frame, opacity);
 }
 
 using Prepare = void (*)(Views, Looked, Looks, Bundles, Prepared);
 
+template <bool MOVING>
+Prepare prepare_image(int64_t s) {
+    return s == 1   ? prepare_kernel<MOVING, 1>
+           : s == 4 ? prepare_kernel<MOVING, 4>
+           : s == 9 ? prepare_kernel<MOVING, 9>
+                    : prepare_kernel<MOVING, 16>;
+}
+
 Prepare prepare_for(Views const& p) {
-    if (!p.rays.is_camera) return prepare_kernel<0>;
-    int64_t const s = p.scene.coefficients;
-    return s == 1 ? prepare_kernel<1> : s == 4 ? prepare_kernel<4> : s == 9 ? prepare_kernel<9> : prepare_kernel<16>;
+    if (!p.rays.is_camera) return prepare_kernel<true, 0>;
+    return p.rays.moving ? prepare_image<true>(p.scene.coefficients) : prepare_image<false>(p.scene.coefficients);
 }
 
 // Radix sort is stable, and the numbers ascend.
@@ -106,7 +116,7 @@ uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& 
 }  // namespace
 
 void prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                   BundleWork const& work, Row* rows, Queue const& queue) {
+                   BundleWork const& work, float* rows, Queue const& queue) {
     auto* const counts = queue.memory.array<int64_t>(looks.most + 1);
     Prepared const out = {by_depth(looked, looks, queue), counts, work, rows};
     bound_bundles(bundles, work, queue);

@@ -94,7 +94,7 @@ def _fake_render_parts(
     bundles, parts = table.shape[0], entries.shape[0] // length + table.shape[0]
     kept = (
         table.new_empty(bundles + 1), table.new_empty(parts, dtype=torch.int32),
-        features.new_empty(parts, 4 + features.shape[1], 32), features.new_empty(features.shape[0], 20),
+        features.new_empty(parts, 4 + features.shape[1], 32), features.new_empty(features.shape[0], 20 if moving and features.shape[1] == 3 else 16),
     )  # fmt: skip
     return *_fake_render(gaussians, features, rays), *kept
 

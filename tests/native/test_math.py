@@ -89,6 +89,7 @@ def test_matrices() -> None:
     m, a = torch.randn(33, 3, 3, dtype=F64), vectors(33)
     close(call("matrix_times", m, a), m @ a[:, :, None])
     close(call("transposed_times", m, a), m.transpose(1, 2) @ a[:, :, None])
+    close(call("matrix_product", m, m.flip(0)), m @ m.flip(0))
     close(call("transposed", m), m.transpose(1, 2))
 
 

@@ -17,7 +17,7 @@
 #include "../../../kernels/math/sky.cuh"
 #include "../../../kernels/math/ssim.cuh"
 #include "../../../kernels/math/towards.cuh"
-#include "../../../kernels/math/travel.cuh"
+#include "../../../kernels/math/turned.cuh"
 #include "../../../kernels/math/view_row.cuh"
 #include "rows.h"
 
@@ -53,6 +53,10 @@ NUREC_FN V minus(V a, V b) {
 
 NUREC_FN V times(D s, V a) {
     return s * a;
+}
+
+NUREC_FN M matrix_product(M const& a, M const& b) {
+    return a * b;
 }
 
 NUREC_FN V matrix_times(M const& m, V a) {
@@ -114,13 +118,6 @@ NUREC_FN ResponseGrad<D> response_backward(F const& f, D opacity, Ray<D> const& 
     return respond_backward(f, opacity, respond<MOVING>(f, opacity, ray), d_alpha, d_t);
 }
 
-// ---- travel
-
-NUREC_FN Response<D> response_of_travelled(F const& f, D opacity, Ray<D> const& a, Ray<D> const& b, Ray<D> const& ray) {
-    Travel<D> const along = travel_between(a, b);
-    return respond_along<true>(travelled(f, along), opacity, ray.d, place_on(along, ray));
-}
-
 // ---- moments
 
 template <bool DISTANCE>
@@ -136,6 +133,51 @@ NUREC_FN Moments<D> moments_with(Moments<D> sum, PassGrad<D> const& a, V e, D dt
 
 NUREC_FN GaussianGrad<D> parameters_of(V mean, Q q, V s, V v, Moments<D> const& m) {
     return moments_backward(q, s, make_frame(mean, q, s, v), m);
+}
+
+// ---- turned
+
+template <bool MOVING>
+NUREC_FN F seen_from(Trajectory<D> const& path, F const& f) {
+    return MOVING ? seen_on(path, f) : f;
+}
+
+template <bool MOVING>
+NUREC_FN Turned<D, MOVING> turned_from(Trajectory<D> const& path, F const& f, D opacity) {
+    F const seen = seen_from<MOVING>(path, f);
+    return turned<MOVING>(turn_of(seen), seen, opacity);
+}
+
+struct Peak {
+    D peak, alpha, t;
+};
+
+template <bool MOVING>
+NUREC_FN Peak passing(Trajectory<D> const& path, F const& f, D opacity, V d, D dt) {
+    Passing<D> const at = pass(turned_from<MOVING>(path, f, opacity), d, dt);
+    return {at.peak, at.alpha, at.t};
+}
+
+template <bool MOVING, bool DISTANCE>
+NUREC_FN Moments<D> turned_moments(Trajectory<D> const& path, F const& f, D opacity, V d, D dt, D d_alpha, D d_t) {
+    Turned<D, MOVING> const g = turned_from<MOVING>(path, f, opacity);
+    Passing<D> const at = pass(g, d, dt);
+    D const d_peak = at.peak <= D(ALPHA_MAX) ? d_alpha * at.peak : 0;
+    Moments<D> sum = {};
+    add_moments<MOVING, DISTANCE>(pass_turned_backward<MOVING, DISTANCE>(at.g, at.e, at.inverse, g.unit, d_peak, d_t),
+                                  at.e, dt, sum);
+    return turned_back(turn_of(seen_from<MOVING>(path, f)), opacity, sum);
+}
+
+template <bool MOVING>
+NUREC_FN V nearest_point(Trajectory<D> const& path, F const& f, D opacity, V d, D dt) {
+    Turned<D, MOVING> const g = turned_from<MOVING>(path, f, opacity);
+    V const e = g.M * d;
+    return passes_at<MOVING>(drifted(g, dt), e, 1 / dot(e, e));
+}
+
+NUREC_FN M turn_around(F const& f) {
+    return turn_of(f).Q;
 }
 
 // ---- blend
@@ -425,6 +467,7 @@ NUREC_EXPORT(times, times)
 NUREC_EXPORT(dot, dot<D>)
 NUREC_EXPORT(cross, cross<D>)
 NUREC_EXPORT(matrix_times, matrix_times)
+NUREC_EXPORT(matrix_product, matrix_product)
 NUREC_EXPORT(transposed_times, transposed_times<D>)
 NUREC_EXPORT(transposed, transposed<D>)
 NUREC_EXPORT(smaller, smaller<D>)
@@ -476,8 +519,15 @@ NUREC_EXPORT(respond_still, respond<false, D>)
 NUREC_EXPORT(respond_moving, respond<true, D>)
 NUREC_EXPORT(respond_backward, response_backward<true>)
 
-NUREC_EXPORT(respond_at, respond_at<D>)
-NUREC_EXPORT(respond_travelled, response_of_travelled)
+NUREC_EXPORT(turn_of, turn_around)
+NUREC_EXPORT(across, across<D>)
+NUREC_EXPORT(passes_still, nearest_point<false>)
+NUREC_EXPORT(passes_moving, nearest_point<true>)
+NUREC_EXPORT(pass_still, passing<false>)
+NUREC_EXPORT(pass_moving, passing<true>)
+NUREC_EXPORT(turned_moments_alpha, turned_moments<false, false>)
+NUREC_EXPORT(turned_moments_alpha_moving, turned_moments<true, false>)
+NUREC_EXPORT(turned_moments_alpha_and_t_moving, turned_moments<true, true>)
 
 NUREC_EXPORT(pass_alpha, passed<false>)
 NUREC_EXPORT(pass_alpha_and_t, passed<true>)
