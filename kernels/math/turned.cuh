@@ -50,20 +50,25 @@ NUREC_FN Frame<T> seen_on(Trajectory<T> const& path, Frame<T> const& f) {
     return {f.M, f.g + f.M * middle, f.drift + f.M * (pace * (path.end - path.start)), f.k};
 }
 
-// Across the unit vector x.
+// The direction of `a` across the unit vector x. Of an `a` that almost lies along x the first difference is mostly
+// rounding, which may lie along x, too; the second takes that away.
 template <class T>
 NUREC_FN Vec3<T> across(Vec3<T> x, Vec3<T> a) {
-    return a - dot(x, a) * x;
+    for (int pass = 0; pass < 2; ++pass) {
+        a = a - dot(x, a) * x;
+        a = (1 / sqrt(dot(a, a))) * a;
+    }
+    return a;
 }
 
 template <class T>
 NUREC_FN Turn<T> turn_of(Frame<T> const& seen) {
-    T const length = sqrt(dot(seen.g, seen.g)), speed = dot(seen.drift, seen.drift);
+    T const length = sqrt(dot(seen.g, seen.g));
     Vec3<T> const x = length > T(1e-30) ? (1 / length) * seen.g : Vec3<T>{1, 0, 0};
+    Vec3<T> const aside = cross(x, seen.drift);
+    bool const drifts = dot(aside, aside) > T(SHORT) * T(SHORT) * dot(seen.drift, seen.drift);
     bool const level = x.x * x.x < T(0.5);
-    Vec3<T> const other = {T(level), T(!level), 0}, drift = across(x, seen.drift);
-    bool const drifts = dot(drift, drift) > T(SHORT) * T(SHORT) * speed;
-    Vec3<T> const aside = drifts ? drift : across(x, other), y = (1 / sqrt(dot(aside, aside))) * aside;
+    Vec3<T> const y = across(x, drifts ? seen.drift : Vec3<T>{T(level), T(!level), 0});
     return {{x, y, cross(x, y)}, 1 / sqrt(seen.k * T(0.5 / LN2))};
 }
 

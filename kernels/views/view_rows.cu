@@ -66,7 +66,7 @@ struct Prepared {
 };
 
 template <bool MOVING, int S>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
     prepare_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (r > looks.most) return;
