@@ -96,7 +96,7 @@ BOUNDS: dict[str, Bound] = {
     "lr.opacity_logits": _RATE, "lr.sh0": _RATE, "lr.sh_rest": _RATE, "lr.lidar_logits": _RATE, "lr.sky": _RATE,
     "lr.track_translations": _RATE, "lr.track_quaternions": _RATE, "lr.exposure": _RATE,
     "lr.rig_rotations": _RATE, "lr.rig_translations": _RATE, "lr.camera_rotations": _RATE, "lr.camera_translations": _RATE,
-    "lr.exposure_drift": _RATE, "lr.vignetting": _RATE, "lr.bilateral": _RATE,
+    "lr.camera_offsets": _RATE, "lr.exposure_drift": _RATE, "lr.vignetting": _RATE, "lr.bilateral": _RATE,
     "lr.decay": Between(0, 1, above=True),
     "density.every": Between(1, 10**9), "density.start": _SHARE, "density.stop": _SHARE,
     "density.cap": Between(1, 10**9), "density.growth": Between(1, 100), "density.footprint": _FLAG, "density.box": Between(1, 100),

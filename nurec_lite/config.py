@@ -56,7 +56,7 @@ class ModelConfig:
     lidar_opacity: bool = True  # the lidar has an opacity of its own; false: it sees the camera's
     opacity: float = 0.5  # initial, of measured points
     guessed_opacity: float = 0.1  # initial, of raised and far points
-    calibrate: bool = False  # corrects the rig's poses, the cameras' places on it and their exposure in time
+    calibrate: bool = False  # corrects the rig's poses, the cameras' places on it, clocks and exposure in time
     knot_seconds: float = 0.5  # between the knots of what is corrected in time, if model.calibrate
     bilateral_grid: list[int] | None = None  # cells across, down and over luminance, if model.calibrate; null: no grid
     thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
@@ -82,6 +82,7 @@ class LearningRates:
     rig_translations: float = 3e-4  # metres, likewise
     camera_rotations: float = 2e-5  # radians, of corrections of the cameras' places on the rig, likewise
     camera_translations: float = 3e-4  # metres, likewise
+    camera_offsets: float = 1e-4  # seconds, of the cameras' clocks, likewise
     exposure_drift: float = 2e-3  # gain and offset from knot to knot, likewise
     vignetting: float = 1e-3  # log gain towards the corners, likewise
     bilateral: float = 2e-3  # transforms of colour in the cells of model.bilateral_grid
@@ -117,7 +118,7 @@ class LossWeights:
     tie: float = 0.01  # mean difference of the camera's and the lidar's opacity, if model.lidar_opacity
     scale: float = 0.01  # a metre
     exposure: float = 0.01  # squares of log gain and offset
-    calibration: float = 1.0  # squares of corrections of poses, in metres, if model.calibrate
+    calibration: float = 1.0  # squares of corrections of poses and clocks, in metres, if model.calibrate
     drift: float = 0.01  # squares of the exposure's drift and of its changes, likewise
     bilateral: float = 1.0  # squares of how cells of model.bilateral_grid differ from their neighbours
 

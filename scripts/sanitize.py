@@ -108,7 +108,9 @@ def steps(share: str = ALL) -> None:
     from nurec_lite.readers import open_capture
     from nurec_lite.training.start import make_state
 
-    states: dict[tuple[str, ...], TrainState] = {}  # made anew only where more than kernels differs: half of the launches
+    states: dict[
+        tuple[str, ...], TrainState
+    ] = {}  # made anew only where more than kernels differs: half of the launches
     for overrides, cameras in shared(VARIANTS, share):
         config, begin = composed("train", [*SIZE.split(), *overrides.split()]), time.monotonic()
         device, capture = choose_device(config.device), open_capture(config.data)

@@ -84,7 +84,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     // A view from where its sensor is believed to have been; `camera` -1: it is none of those that are corrected.
     m.def(
         "correct_view(Tensor view, Tensor start, Tensor end, Tensor[] known, int camera) "
-        "-> (Tensor row, Tensor ends, Tensor nudge, Tensor drift)");
+        "-> (Tensor row, Tensor ends, Tensor nudge, Tensor drift, Tensor moment)");
     m.def(
         "correct_view_backward(Tensor view, Tensor[] known, int camera, Tensor d_nudge, Tensor d_drift) "
         "-> Tensor[]");

@@ -18,6 +18,7 @@ __global__ void __launch_bounds__(COPYING) correct_view_kernel(Known known, Seen
         Between<float> const place = place_of(known);
         Correction<float> const c = correction_of(known, place);
         write_poses(view, c, out);
+        *out.moment = moment_of(known);
         for (int j = 0; j < 6; ++j) out.drift[j] = drift_of(known, place, j);
         correct_row(row, c);
     }

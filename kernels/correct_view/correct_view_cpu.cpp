@@ -7,6 +7,7 @@ void correct_view(Known const& known, SeenView const& view, CorrectedView const&
     Between<float> const place = place_of(known);
     Correction<float> const c = correction_of(known, place);
     write_poses(view, c, out);
+    *out.moment = moment_of(known);
     for (int j = 0; j < 6; ++j) out.drift[j] = drift_of(known, place, j);
     *out.row = *view.row;
     correct_row(*out.row, c);

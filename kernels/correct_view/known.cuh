@@ -14,8 +14,21 @@ NUREC_FN void set3(float* a, Vec3<float> v) {
     a[0] = v.x, a[1] = v.y, a[2] = v.z;
 }
 
+// Seconds by which the camera's clock is behind the rig's; 0 of what is no camera.
+NUREC_FN float offset_of(Known const& known) {
+    return known.camera < 0 ? 0.f : known.learned.camera_offsets[known.camera];
+}
+
+NUREC_FN double moment_of(Known const& known) {
+    return *known.moment + offset_of(known);
+}
+
 NUREC_FN Between<float> place_of(Known const& known) {
-    return between_knots<float>(known.times[0], known.times[1] - known.times[0], int(known.knots), *known.moment);
+    return between_knots<float>(known.times[0], known.times[1] - known.times[0], int(known.knots), moment_of(known));
+}
+
+NUREC_FN Correction<float> velocity_of(Known const& known) {
+    return {row3(known.velocity, 0), row3(known.velocity, 1)};
 }
 
 NUREC_FN Mount<float> mount_of(Known const& known) {
@@ -30,7 +43,9 @@ NUREC_FN Vec3<float> at(float const* knots, Between<float> place) {
 NUREC_FN Correction<float> correction_of(Known const& known, Between<float> place) {
     Corrections<float const> const& l = known.learned;
     Correction<float> own = {};
-    if (known.camera >= 0) own = {row3(l.camera_rotations, known.camera), row3(l.camera_translations, known.camera)};
+    if (known.camera >= 0)
+        own = drifted({row3(l.camera_rotations, known.camera), row3(l.camera_translations, known.camera)},
+                      velocity_of(known), offset_of(known));
     Correction<float> const rig = {at(l.rig_rotations, place), at(l.rig_translations, place)};
     return sensor_correction(mount_of(known), rig, own);
 }
@@ -42,7 +57,7 @@ NUREC_FN float drift_of(Known const& known, Between<float> place, int j) {
     return (1 - place.weight) * a[0] + place.weight * a[6];
 }
 
-// All but the row, which each driver copies in its own way before `correct_row`.
+// All but the row, which each driver copies in its own way before `correct_row`, and the drift.
 NUREC_FN void write_poses(SeenView const& view, Correction<float> c, CorrectedView const& out) {
     Mat3<float> const E = quat_to_matrix(rotvec_to_quat(c.turn));
     move_pose(view.start, E, c.shift, out.ends);
@@ -70,6 +85,7 @@ NUREC_FN void write_camera(Known const& known, Corrections<float> const& grads, 
     float const own = camera == known.camera ? 1.f : 0.f;
     set3(grads.camera_rotations + 3 * camera, own * d.turn);
     set3(grads.camera_translations + 3 * camera, own * d.shift);
+    grads.camera_offsets[camera] = own * drifted_backward(velocity_of(known), d);
 }
 
 NUREC_FN void write_drift(Known const& known, Corrections<float> const& grads, Between<float> place, float const* drift,

@@ -17,6 +17,7 @@ struct Corrections {
     Number* camera_rotations;     // [C, 3]
     Number* camera_translations;  // [C, 3]
     Number* exposure_drift;       // [C, K, 2, 3]
+    Number* camera_offsets;       // [C] seconds
 };
 
 struct Known {
@@ -25,6 +26,7 @@ struct Known {
     double const* times;     // [K] seconds, evenly spaced
     double const* moment;    // [] seconds
     float const* mount;      // [4, 3] the sensor's axes on the rig, by rows, and its place
+    float const* velocity;   // [6] the sensor's turning and motion in its own axes, a second
     Corrections<float const> learned;
 };
 
@@ -36,9 +38,10 @@ struct SeenView {
 
 struct CorrectedView {
     ViewRow<float>* row;
-    float* ends;   // [2, 4, 4] world from sensor
-    float* nudge;  // [6] the correction in the world's axes
-    float* drift;  // [2, 3] of the camera's exposure; zeros without one
+    float* ends;     // [2, 4, 4] world from sensor
+    float* nudge;    // [6] the correction in the world's axes
+    float* drift;    // [2, 3] of the camera's exposure; zeros without one
+    double* moment;  // [] seconds, when that was on the rig's clock
 };
 
 struct CorrectedGrads {

@@ -9,7 +9,7 @@ namespace {
 
 using at::Tensor;
 
-FourTensors correct_view(Tensor const& view, Tensor const& start, Tensor const& end, at::TensorList known,
+FiveTensors correct_view(Tensor const& view, Tensor const& start, Tensor const& end, at::TensorList known,
                          int64_t camera) {
     return correct_view_by(&cpu::correct_view, view, start, end, known, camera);
 }

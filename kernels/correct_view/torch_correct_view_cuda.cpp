@@ -10,7 +10,7 @@ namespace {
 
 using at::Tensor;
 
-FourTensors correct_view(Tensor const& view, Tensor const& start, Tensor const& end, at::TensorList known,
+FiveTensors correct_view(Tensor const& view, Tensor const& start, Tensor const& end, at::TensorList known,
                          int64_t camera) {
     Site site(view.device());
     auto const launch = [&](Known const& given, SeenView const& seen, CorrectedView const& out) {

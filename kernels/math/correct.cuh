@@ -41,6 +41,18 @@ NUREC_FN Correction<T> sensor_correction(Mount<T> const& mount, Correction<T> ri
     return {transposed_times(mount.axes, rig.turn) + own.turn, transposed_times(mount.axes, shift) + own.shift};
 }
 
+// The correction of a sensor that was where it will be so many seconds later, to first order.
+template <class T>
+NUREC_FN Correction<T> drifted(Correction<T> c, Correction<T> velocity, T seconds) {
+    return {c.turn + seconds * velocity.turn, c.shift + seconds * velocity.shift};
+}
+
+// dL/d(seconds); dL/d(the correction) is that of what it became.
+template <class T>
+NUREC_FN T drifted_backward(Correction<T> velocity, Correction<T> d) {
+    return dot(velocity.turn, d.turn) + dot(velocity.shift, d.shift);
+}
+
 // dL/d(the rig's) from the sensor's; dL/d(its own) is the sensor's.
 template <class T>
 NUREC_FN Correction<T> sensor_correction_backward(Mount<T> const& mount, Correction<T> d) {

@@ -74,7 +74,8 @@ struct Response {
 // MOVING: rays have origins or delays of their own.
 template <bool MOVING, class T>
 NUREC_FN Response<T> respond(Frame<T> const& f, T opacity, Ray<T> const& ray) {
-    Vec3<T> const g = MOVING ? f.g + f.M * ray.r + ray.dt * f.drift : f.g, e = f.M * ray.d, c = cross(g, e);
+    Vec3<T> const shift = MOVING ? f.M * ray.r + ray.dt * f.drift : Vec3<T>{0, 0, 0};
+    Vec3<T> const g = f.g + shift, e = f.M * ray.d, c = cross(g, e);
     T const inverse = 1 / dot(e, e);
     T const D2 = f.k * dot(c, c) * inverse;
     T const falloff = exp(T(-0.5) * D2);

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rig's path through a capture, and frames of its sensors at any time, on the path or beside it."""
 
+from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TypeVar
 
 import torch
@@ -10,8 +12,15 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
-from nurec_lite.geometry.se3 import interpolate_trajectory
+from nurec_lite.geometry.se3 import (
+    interpolate_trajectory,
+    matrix_to_quat,
+    quat_conjugate,
+    quat_multiply,
+    quat_to_rotvec,
+)
 
+HALF_SECONDS = 0.05  # before and after a moment: velocities between them hardly tell what single poses are off by
 MERGED_SECONDS = 1e-6  # poses closer in time are one: sensors share their triggers, up to rounding
 AnyFrame = TypeVar("AnyFrame", ImageFrame, SweepFrame)
 
@@ -26,6 +35,20 @@ class Trajectory:
     @property
     def span(self) -> tuple[float, float]:  # seconds
         return float(self.times[0]), float(self.times[-1])
+
+    def velocities(
+        self,
+        half: float = HALF_SECONDS,  # of the interval about each time, where it does not reach beyond the ends
+    ) -> Tensor:  # [n, 6] turning and motion in the rig's own axes, radians and metres a second
+        """At each of the times, by the difference of the poses about it; zeros if there is one pose alone."""
+        if len(self.times) == 1:
+            return self.poses.new_zeros(1, 6)
+        first, last = ((self.times + d).clamp(self.times[0], self.times[-1]) for d in (-half, half))
+        before, after = (interpolate_trajectory(self.times, self.poses, times) for times in (first, last))
+        axes, q = self.poses[:, :3, :3], [matrix_to_quat(T[:, :3, :3]) for T in (before, after)]
+        turn = quat_to_rotvec(quat_multiply(quat_conjugate(q[0]), q[1]))
+        way = ((after - before)[:, None, :3, 3] @ axes)[:, 0]
+        return torch.cat([turn, way], dim=1) / (last - first)[:, None]
 
     def at(self, time: float) -> Tensor:  # [4, 4]
         """Lerp of the translation, slerp of the rotation; beyond the ends the outermost velocity goes on."""
@@ -52,6 +75,32 @@ def trajectory_of(capture: Capture) -> Trajectory:
     times, order = times.sort(stable=True)
     new = torch.cat([torch.ones(1, dtype=torch.bool), times.diff() > MERGED_SECONDS])
     return Trajectory(times[new], poses[order][new])
+
+
+@dataclass(frozen=True)
+class Velocities:
+    """Of a sensor, at n times."""
+
+    times: list[float]  # seconds, rising
+    values: Tensor  # [n, 6] float32, turning and motion in the sensor's own axes, radians and metres a second
+
+    def at(self, time: float) -> Tensor:  # [6]
+        """That of the nearest time."""
+        k = bisect(self.times, time)
+        near = (i for i in (k - 1, k) if 0 <= i < len(self.times))
+        return self.values[min(near, key=lambda i: abs(self.times[i] - time))].clone()
+
+
+@lru_cache(maxsize=16)
+def velocities(
+    capture: Capture,
+    camera: str,  # its name
+) -> Velocities:
+    """Of a camera on the rig. Worked out once: views are made in every step."""
+    path, T = trajectory_of(capture), capture.camera(camera).T_rig_cam.double()
+    turn, way = path.velocities().split(3, dim=1)
+    way = way + torch.linalg.cross(turn, T[:3, 3].expand_as(turn))
+    return Velocities(path.times.tolist(), torch.cat([turn @ T[:3, :3], way @ T[:3, :3]], dim=1).float())
 
 
 def nearest(

@@ -66,7 +66,7 @@ class Split:
     test_sweeps: tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # the very same: what is worked out once for a capture is found again by it
 class Capture:
     """A drive: sensors, frames in time order (per sensor), tracks of moving objects, and a split once one is chosen."""
 

@@ -131,8 +131,11 @@ def corrections(scene: Scene) -> dict[str, object]:
     if scene.calibration is None:
         return {}
     found = scene.calibration.found()
+    clocks = {name: f" {by['milliseconds']:.1f} ms" for name, by in found.items() if "milliseconds" in by}
     moved = [
-        f"{name} {by['degrees']:.2f}° {1000 * by['metres']:.0f} mm" for name, by in found.items() if "metres" in by
+        f"{name} {by['degrees']:.2f}° {1000 * by['metres']:.0f} mm{clocks.get(name, '')}"
+        for name, by in found.items()
+        if "metres" in by
     ]
     gains = [f"{name} {100 * by['gain']:.0f} %" for name, by in found.items() if "gain" in by]
     return {
@@ -230,8 +233,11 @@ def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraIma
     moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
     own, known = capture.camera_index(frame.sensor), scene.calibration
     eyes = [own] if known is None else known.eyes(own)
-    drifts = [None if known is None else known.of(capture.cameras[eye], moment).drift for eye in eyes]
-    seen = [exposed(scene, eye, image.colour, drift, moment) for eye, drift in zip(eyes, drifts, strict=True)]
+    seen = []
+    for eye in eyes:
+        by = None if known is None else known.of(capture.cameras[eye], moment)
+        drift, when = (None, moment) if by is None else (by.drift, by.moment)
+        seen.append(exposed(scene, eye, image.colour, drift, when))
     return torch.stack(seen).mean(0).clamp(0, 1).cpu()
 
 

@@ -47,7 +47,7 @@ FIGURES = tuple(
         ("intensity_rmse", "Intensity error", "", 3, "Root mean square over the rays that returned, of values from 0 to 1"),
         ("drop_accuracy", "Ray drop told rightly", "", 3, "Share of all rays rightly told to return or not; 1 is best"),
         ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
-        ("corrections", "Sensors corrected by", "", 0, "Where cameras sit on the rig, and how far rig and exposures change in time"),
+        ("corrections", "Sensors corrected by", "", 0, "Cameras' places on the rig and clocks, and how far rig and exposures change"),
         ("gaussians", "Gaussians", "", 0, "Ellipsoids that the scene is made of"),
         ("steps", "Steps", "", 0, "Updates of all parameters; each renders an image and lidar rays"),
         ("seconds_train", "Training", "s", 1, "Time spent in steps"),

@@ -92,9 +92,10 @@ def _fake_render_parts(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     table, _, entries = Lists(*lists)
     bundles, parts = table.shape[0], entries.shape[0] // length + table.shape[0]
+    width = 20 if moving and features.shape[1] == 3 else 16
     kept = (
         table.new_empty(bundles + 1), table.new_empty(parts, dtype=torch.int32),
-        features.new_empty(parts, 4 + features.shape[1], 32), features.new_empty(features.shape[0], 20 if moving and features.shape[1] == 3 else 16),
+        features.new_empty(parts, 4 + features.shape[1], 32), features.new_empty(features.shape[0], width),
     )  # fmt: skip
     return *_fake_render(gaussians, features, rays), *kept
 
@@ -194,14 +195,15 @@ def _fake_slice_grid_backward(grid: Tensor, image: Tensor, d_sliced: Tensor) -> 
 
 def _fake_correct_view(
     view: Tensor, start: Tensor, end: Tensor, known: list[Tensor], camera: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return torch.empty_like(view), start.new_empty(2, 4, 4), view.new_empty(6), view.new_empty(2, 3)
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    moment = torch.empty_like(KnownArrays(*known).moment)
+    return torch.empty_like(view), start.new_empty(2, 4, 4), view.new_empty(6), view.new_empty(2, 3), moment
 
 
 def _fake_correct_view_backward(
     view: Tensor, known: list[Tensor], camera: int, d_nudge: Tensor, d_drift: Tensor
 ) -> list[Tensor]:
-    return [torch.empty_like(t) for t in KnownArrays(*known)[3:]]
+    return [torch.empty_like(t) for t in KnownArrays(*known)[4:]]
 
 
 def _fake_nudge_gradient(centre: Tensor, placed: list[Tensor], grads: list[Tensor]) -> Tensor:

@@ -104,11 +104,13 @@ class KnownArrays(NamedTuple):
     times: Tensor  # [K] float64 seconds of the knots
     moment: Tensor  # [] float64 seconds
     mount: Tensor  # [4, 3] rows of the sensor's axes on the rig, and its place there in metres
+    velocity: Tensor  # [6] the sensor's turning and motion in its own axes, radians and metres a second
     rig_rotations: Tensor  # [K, 3]
     rig_translations: Tensor  # [K, 3]
     camera_rotations: Tensor  # [C, 3]
     camera_translations: Tensor  # [C, 3]
     exposure_drift: Tensor  # [C, K, 2, 3]
+    camera_offsets: Tensor  # [C] seconds
 
 
 class SeenArrays(NamedTuple):

@@ -201,18 +201,23 @@ def _grid_gradients(ctx: Any, d_sliced: Tensor) -> tuple[Tensor, Tensor]:
 
 def _keep_known(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     view, _, _, known, ctx.camera = inputs
-    row, ends, *_ = output
-    ctx.mark_non_differentiable(row, ends)
+    row, ends, _, _, moment = output
+    ctx.mark_non_differentiable(row, ends, moment)
+    ctx.set_materialize_grads(False)  # these have none: zeros for each would be a launch
     ctx.save_for_backward(view, *known)
 
 
-def _correct_gradients(ctx: Any, _row: Tensor, _ends: Tensor, d_nudge: Tensor, d_drift: Tensor) -> tuple[Any, ...]:
+def _correct_gradients(
+    ctx: Any, _row: None, _ends: None, d_nudge: Tensor | None, d_drift: Tensor | None, _moment: None
+) -> tuple[Any, ...]:
     view, *known = ctx.saved_tensors
+    d_nudge = view.new_zeros(6) if d_nudge is None else d_nudge
+    d_drift = view.new_zeros(2, 3) if d_drift is None else d_drift
     with span("correct_view", within=BACKWARD):
         found = torch.ops.nurec_lite.correct_view_backward(
             view, known, ctx.camera, d_nudge.contiguous(), d_drift.contiguous()
         )
-    return None, None, None, [None, None, None, *found], None
+    return None, None, None, [None, None, None, None, *found], None
 
 
 def _keep_activated(ctx: Any, inputs: tuple[Tensor, ...], output: tuple[Tensor, ...]) -> None:

@@ -6,7 +6,7 @@ Letters: N Gaussians, V of them visible, R rays.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -190,13 +190,19 @@ def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyVi
         return plain.corrected(view, calibration)
     ends, c = (view.T_world_sensor_start, view.T_world_sensor_end), calibration
     camera = c.camera_row(view.sensor)
-    known = KnownArrays(
-        c.knots, view.moment(), c.mount(view.sensor), *(getattr(c, name) for name in (*POSES, "exposure_drift"))
-    )
-    row, moved, nudge, drift = torch.ops.nurec_lite.correct_view(
+    velocity = still(view.row.device) if view.velocity is None else view.velocity
+    learned = (getattr(c, name) for name in (*POSES, "exposure_drift", "camera_offsets"))
+    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), velocity, *learned)
+    row, moved, nudge, drift, moment = torch.ops.nurec_lite.correct_view(
         view.row, *ends, known, -1 if camera is None else camera
     )
-    return plain.at(view, moved[0], moved[1], row, nudge, None if camera is None else drift)
+    return plain.at(view, moved[0], moved[1], row, nudge, None if camera is None else drift, moment)
+
+
+@lru_cache(maxsize=8)
+def still(device: torch.device) -> Tensor:  # [6]
+    """The velocity of a view that knows of none. Nothing may be written into it."""
+    return torch.zeros(6, device=device)
 
 
 def felt(

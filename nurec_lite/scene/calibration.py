@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture's sensors are mistaken about: where the rig was, how cameras sit on it, and how bright they see, from moment to moment and
-from the centre of an image to its corners, and, if asked for, locally (nurec_lite/scene/bilateral.py).
+"""What a capture's sensors are mistaken about: where the rig was, how cameras sit on it, what their clocks show, and how bright they see,
+from moment to moment and from the centre of an image to its corners, and, if asked for, locally (nurec_lite/scene/bilateral.py).
 
 Corrections are linear in time between knots, so that a moment that nothing was learned from gets what its neighbours found. A correction
 of a pose is a rotation vector and a translation, in radians and metres, applied on the sensor's side: T' = T exp(correction). The lidar's
-place on the rig stays, which leaves no freedom to what rig and cameras mean. Letters: K knots, C cameras.
+place on the rig stays, which leaves no freedom to what rig and cameras mean.
+
+A camera whose clock is `offset` seconds behind saw at t + offset what it says it saw at t. To first order the rig's velocity moves it
+by exp(offset velocity), at the start of an exposure as at its end, and all that depends on time is looked up at t + offset: corrections
+of the rig, exposures, and where actors were, though from these an offset learns nothing. The lidar's clock is the rig's; without a
+lidar the first camera's is (nurec_lite/splat/views.py), and a rig that stands tells of no offset. Letters: K knots, C cameras.
 """
 
 import math
@@ -22,7 +27,8 @@ from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.scene.bilateral import NUMBERS
 
 POSES = ("rig_rotations", "rig_translations", "camera_rotations", "camera_translations")
-TRAINED = (*POSES, "exposure_drift", "vignetting")  # and `bilateral`, if there is one
+TRAINED = (*POSES, "exposure_drift", "vignetting")  # and `bilateral`, if there is one, and last OFFSETS
+OFFSETS = "camera_offsets"  # not in checkpoints from before there were any
 
 
 class Correction(NamedTuple):
@@ -31,6 +37,7 @@ class Correction(NamedTuple):
     turn: Tensor  # [3] radians, a rotation vector
     shift: Tensor  # [3] metres
     drift: Tensor | None  # [2, 3] log gain and offset of a camera's exposure, beside those of the whole drive
+    moment: Tensor  # [] float64 seconds, when that was on the rig's clock; without gradient
 
 
 @dataclass
@@ -45,11 +52,13 @@ class Calibration:
     camera_translations: Tensor  # [C, 3]
     exposure_drift: Tensor  # [C, K, 2, 3] log gain and offset, beside those of the whole drive
     vignetting: Tensor  # [C, 3] log gain at the corners: of the square, the fourth and the sixth power of the distance from the centre
+    camera_offsets: Tensor  # [C] seconds by which the camera's clock is behind the rig's
     bilateral: Tensor | None = None  # [C, K, 12, Z, Y, X] as in nurec_lite.scene.bilateral; None: nothing local
 
     def parameters(self) -> dict[str, Tensor]:
-        grids = {} if self.bilateral is None else {"bilateral": self.bilateral}
-        return {name: getattr(self, name) for name in TRAINED} | grids
+        """Offsets last, so that the moments of older checkpoints, which go by place, are those of the parameters before them."""
+        grids = () if self.bilateral is None else ("bilateral",)
+        return {name: getattr(self, name) for name in (*TRAINED, *grids, OFFSETS)}
 
     def weights(
         self,
@@ -63,18 +72,25 @@ class Calibration:
     def of(
         self,
         sensor: Camera | Lidar,
-        moment: Tensor,  # [] float64 seconds
+        moment: Tensor,  # [] float64 seconds, by the sensor's clock
+        velocity: Tensor
+        | None = None,  # [6] its turning and motion then, in its own axes, a second; None: it tells of no offset
     ) -> Correction:
+        c = self.camera_row(sensor)
+        offset = None if c is None else self.camera_offsets[c]
+        moment = moment if offset is None else moment + offset.detach()
         weights = self.weights(moment)
         turn, shift = weights @ self.rig_rotations, weights @ self.rig_translations
         mount = self.mount(sensor)
         axes, place = mount[:3], mount[3]
         turn, shift = turn @ axes, (shift + torch.linalg.cross(turn, place)) @ axes
-        c = self.camera_row(sensor)
-        if c is None:
-            return Correction(turn, shift, None)
+        if c is None or offset is None:
+            return Correction(turn, shift, None, moment)
+        turn, shift = turn + self.camera_rotations[c], shift + self.camera_translations[c]
+        if velocity is not None:
+            turn, shift = turn + offset * velocity[:3], shift + offset * velocity[3:]
         drift = (weights[:, None, None] * self.exposure_drift[c]).sum(0)
-        return Correction(turn + self.camera_rotations[c], shift + self.camera_translations[c], drift)
+        return Correction(turn, shift, drift, moment)
 
     def grid(
         self,
@@ -107,19 +123,24 @@ class Calibration:
         return _mount(sensor, self.rig_rotations.device, self.rig_rotations.dtype)
 
     def found(self) -> dict[str, dict[str, float]]:
-        """By how much each camera was moved on the rig and, as `rig`, the rig at most at any knot: degrees and metres; as `exposure` the
-        largest gain of any camera at any knot, less 1, as `corners` that of any camera's corners, as `local` the largest number of any
-        grid, if there are grids."""
+        """By how much each camera was moved on the rig, degrees and metres, and by how many milliseconds its clock is behind; as `rig` how
+        far the rig at most at any knot; as `exposure` the largest gain of any camera at any knot, less 1, as `corners` that of any
+        camera's corners, as `local` the largest number of any grid, if there are grids."""
         moved = {
             name: (self.camera_rotations[c : c + 1], self.camera_translations[c : c + 1])
             for c, name in enumerate(self.cameras)
         } | {"rig": (self.rig_rotations, self.rig_translations)}
         lengths = {name: [float(v.detach().norm(dim=1).max()) for v in pair] for name, pair in moved.items()}
+        late = dict(zip(self.cameras, (1000 * self.camera_offsets.detach()).tolist(), strict=True))
+        clocks = {name: {"milliseconds": late[name]} if name in late else {} for name in lengths}
         gain = math.expm1(float(self.exposure_drift[:, :, 0].detach().abs().max()))
         corner = math.expm1(float(self.vignetting.detach().sum(1).abs().max()))
         local = {} if self.bilateral is None else {"local": {"gain": float(self.bilateral.detach().abs().max())}}
         return {
-            **{name: {"degrees": math.degrees(turn), "metres": shift} for name, (turn, shift) in lengths.items()},
+            **{
+                name: {"degrees": math.degrees(turn), "metres": shift} | clocks[name]
+                for name, (turn, shift) in lengths.items()
+            },
             "exposure": {"gain": gain},
             "corners": {"gain": corner},
             **local,
@@ -138,7 +159,7 @@ def none_known(
     k, c = 1 + max(1, math.ceil((last - first) / spacing)), len(capture.cameras)
     knots = first + spacing * torch.arange(k, dtype=torch.float64)
     grids = () if grid is None else ((c, k, NUMBERS, *reversed(grid)),)
-    shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3), *grids
+    shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3), (c,), *grids
     zeros = (torch.zeros(shape, device=device) for shape in shapes)
     return Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
 

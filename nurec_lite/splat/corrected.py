@@ -2,7 +2,7 @@
 """Views from where their sensors are believed to have been (nurec_lite/scene/calibration.py), worked out on the device."""
 
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,13 +22,13 @@ def corrected(
     """The view from where its sensor is believed to have been. Its poses carry no gradient; its `nudge` does."""
     if calibration is None:
         return view
-    turn, shift, drift = calibration.of(view.sensor, view.moment())
+    turn, shift, drift, moment = calibration.of(view.sensor, view.moment(), view.velocity)
     axes = view.T_world_sensor_start[:3, :3]
     nudge = torch.cat([axes @ turn, axes @ shift])
     with torch.no_grad():
         T = pose_matrix(rotvec_to_quat(turn), shift)
         row = None if view.row is None else corrected_row(view.row, turn, shift)
-        return at(view, view.T_world_sensor_start @ T, view.T_world_sensor_end @ T, row, nudge, drift)
+        return at(view, view.T_world_sensor_start @ T, view.T_world_sensor_end @ T, row, nudge, drift, moment)
 
 
 def at(
@@ -38,9 +38,11 @@ def at(
     row: Tensor | None,
     nudge: Tensor,
     drift: Tensor | None,
+    moment: Tensor,  # [] float64 seconds, when its middle was on the rig's clock
 ) -> AnyView:
     """The view with all that a correction changes."""
-    return replace(view, T_world_sensor_start=start, T_world_sensor_end=end, row=row, nudge=nudge, drift=drift)
+    ends: dict[str, Any] = {"T_world_sensor_start": start, "T_world_sensor_end": end}
+    return replace(view, **ends, row=row, nudge=nudge, drift=drift, middle=moment)
 
 
 def corrected_row(

@@ -12,6 +12,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.trajectory import velocities
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, pixel_directions, pixel_fractions, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, wrap_angle
@@ -44,6 +45,9 @@ class View:
     # which the host waits for the device. Whoever replaces poses or times replaces it, too.
     row: Tensor | None = field(default=None, kw_only=True)
     middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device
+    # [6] float32 turning and motion of the sensor in its own axes, radians and metres a second, by which its clock's offset is learned;
+    # None: it has none, as a lidar, whose clock is the rig's
+    velocity: Tensor | None = field(default=None, kw_only=True)
     # [6] a rotation vector and a translation that the poses hold already, in the world's axes about the sensor; only its gradient counts
     nudge: Tensor | None = field(default=None, kw_only=True)
     # [2, 3] log gain and offset of a camera's exposure at this moment, beside those of the whole drive; None: it keeps to these
@@ -197,7 +201,9 @@ def camera_view(
     """The view of a frame of the capture, in float32."""
     camera = capture.camera(frame.sensor)
     view = CameraView(*_sensor_poses(frame, camera.T_rig_cam), frame.time_start, frame.time_end, camera)
-    return _with_row(view, device)
+    the_clock = not capture.lidars and camera.name == capture.cameras[0].name  # by which offsets of the others are
+    velocity = None if the_clock else velocities(capture, camera.name).at(frame.time_mid).to(device)
+    return replace(_with_row(view, device), velocity=velocity)
 
 
 def lidar_view(

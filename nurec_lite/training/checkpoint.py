@@ -16,7 +16,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import written
 from nurec_lite.config import Config, ModelConfig, to_dict
 from nurec_lite.geometry.tracks import Tracks
-from nurec_lite.scene.calibration import TRAINED, Calibration
+from nurec_lite.scene.calibration import OFFSETS, TRAINED, Calibration
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.schema import SchemaError, check_content
@@ -113,7 +113,9 @@ def scene_from_dict(content: dict[str, Any]) -> Scene:
     rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
     x, y, z = content.get("origin", (0.0, 0.0, 0.0))  # older files have none
     known = content.get("calibration")
-    trained = {name: values[name] for name in (*TRAINED, "bilateral") if name in values}
+    trained = {name: values[name] for name in (*TRAINED, "bilateral", OFFSETS) if name in values}
+    if known is not None:  # before there were offsets, clocks were taken at their word
+        trained = {OFFSETS: values["exposure"].new_zeros(len(known["cameras"]))} | trained
     learned = None if known is None else Calibration(**known, **trained)
     return Scene(gaussians=gaussians, tracks=tracks, origin=(x, y, z), calibration=learned, **rest)
 

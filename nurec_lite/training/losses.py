@@ -21,6 +21,7 @@ _SIGMA = 1.5  # pixels
 _C1, _C2 = 0.01**2, 0.03**2  # of Wang et al. 2004 for values in 0..1
 _PROBABILITY_EPS = 1e-6
 _METRES_A_RADIAN = 10.0  # what a rotation weighs beside a translation: how far it moves what stands so far away
+_METRES_A_SECOND = 1.0  # what a clock weighs: less than a rig drives, as clocks are known less well than places
 _ALIKE = (
     0.01  # opacities that differ by less are tied by the square: rounding must not choose the sign of a whole slope
 )
@@ -135,12 +136,12 @@ def regularisers(
 def calibration_terms(
     calibration: Calibration | None,
 ) -> dict[str, Tensor]:  # scalars `calibration`, `drift`, and `bilateral` if there are grids; or none
-    """Mean squares, which leave a correction where measurements ask for it: of poses in metres; of exposures, of how they change from
-    knot to knot, of vignetting and of grids, which would trade a constant with the scene; and how much grids vary."""
+    """Mean squares, which leave a correction where measurements ask for it: of poses and clocks in metres; of exposures, of how they
+    change from knot to knot, of vignetting and of grids, which would trade a constant with the scene; and how much grids vary."""
     if calibration is None:
         return {}
     c = calibration
-    poses = (c.rig_rotations, c.camera_rotations, c.rig_translations, c.camera_translations)
+    poses = (c.rig_rotations, c.camera_rotations, c.rig_translations, c.camera_translations, c.camera_offsets)
     numbers = torch.cat([part.flatten() for part in poses])
     weights = _weights_of_poses(len(c.rig_rotations), len(c.camera_rotations), numbers.dtype, numbers.device)
     drift = c.exposure_drift
@@ -157,9 +158,10 @@ def calibration_terms(
 @lru_cache(maxsize=8)
 def _weights_of_poses(knots: int, cameras: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Of each number, so that one product of vectors is the sum of all means: a launch instead of a dozen."""
-    turns, shifts = _METRES_A_RADIAN**2, 1.0
-    parts = ((knots, turns), (cameras, turns), (knots, shifts), (cameras, shifts))
-    weights = [torch.full((3 * n,), weight / max(3 * n, 1), dtype=dtype) for n, weight in parts]
+    turns, shifts, clocks = _METRES_A_RADIAN**2, 1.0, _METRES_A_SECOND**2
+    k, c = 3 * knots, 3 * cameras
+    parts = ((k, turns), (c, turns), (k, shifts), (c, shifts), (cameras, clocks))
+    weights = [torch.full((n,), weight / max(n, 1), dtype=dtype) for n, weight in parts]
     return upload(torch.cat(weights), device)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from nurec_lite.bounds import BoundError, check_values
 from nurec_lite.config import Config
 from nurec_lite.scene.bilateral import NUMBERS
-from nurec_lite.scene.calibration import TRAINED
+from nurec_lite.scene.calibration import OFFSETS, TRAINED
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 
 FARTHEST = 1e8  # metres from the origin, as of captures
@@ -110,8 +110,8 @@ def check_scene(scene: Any) -> None:
     _check_origin(scene.get("origin", [0.0, 0.0, 0.0]))
     tracks, keyframes = _check_tracks(scene["tracks"])
     values, own = scene["parameters"], ("sky", "track_translations", "track_quaternions", "exposure")
-    grids = type(values) is dict and "bilateral" in values
-    learned = _check_calibration(scene["calibration"], grids) if "calibration" in scene else {}
+    grids, clocks = (type(values) is dict and name in values for name in ("bilateral", OFFSETS))
+    learned = _check_calibration(scene["calibration"], grids, clocks) if "calibration" in scene else {}
     _keys(values, "scene.parameters", (*Gaussians.trained(), *own, *learned))
     n = len(values["means"]) if type(values["means"]) is Tensor and values["means"].dim() else 0
     _demand(n > 0, "scene.parameters.means", "a tensor of at least one Gaussian")
@@ -138,6 +138,7 @@ def check_scene(scene: Any) -> None:
 def _check_calibration(
     value: Any,
     grids: bool,  # bilateral ones are learned
+    clocks: bool,  # offsets are, too
 ) -> dict[str, tuple[int | None, ...]]:  # shapes of what is learned
     _keys(value, "scene.calibration", ("knots", "cameras"))
     _names(value["cameras"], "scene.calibration.cameras")
@@ -146,7 +147,8 @@ def _check_calibration(
     _demand(rising, "scene.calibration.knots", "two rising times or more")
     k, c = len(value["knots"]), len(value["cameras"])
     own = dict(zip(TRAINED, ((k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3)), strict=True))
-    return own | ({"bilateral": (c, k, NUMBERS, None, None, None)} if grids else {})
+    late: dict[str, tuple[int | None, ...]] = {OFFSETS: (c,)} if clocks else {}
+    return own | ({"bilateral": (c, k, NUMBERS, None, None, None)} if grids else {}) | late
 
 
 def _check_origin(value: Any) -> None:

@@ -15,7 +15,7 @@ from nurec_lite.training.shots import Shots, SweepShot
 
 Pair = tuple[Tensor, Tensor]  # where to, and what
 AnyView = TypeVar("AnyView", CameraView, LidarView)
-_POSE = ("T_world_sensor_start", "T_world_sensor_end", "row", "middle")
+_POSE = ("T_world_sensor_start", "T_world_sensor_end", "row", "middle", "velocity")
 _RAYS = tuple(f.name for f in fields(Sweep))
 _VIEW_RAYS = ("directions", "fractions")
 FULL = 0.8  # of the places for rays, that a sweep must fill

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
 from nurec_lite.native.groups import KnownArrays
-from nurec_lite.scene.calibration import POSES, TRAINED, Calibration
+from nurec_lite.scene.calibration import OFFSETS, POSES, TRAINED, Calibration
 from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.nudge import felt_by_torch
 from nurec_lite.splat.view_row import view_row
@@ -25,6 +25,7 @@ View = CameraView | LidarView
 F64 = torch.float64
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SENSORS = ["still camera", "moving camera", "lidar", "camera unknown"]
+LEARNED = (*TRAINED, OFFSETS)
 SIZES = (0, 1, 31, 33, 255, 257, 70_001)
 
 
@@ -40,13 +41,14 @@ def view_of(sensor: str) -> View:
         view = in_float32(
             make_camera_view(17, 13, 16.0, *(("top_to_bottom", CAMERA_MOTION) if "moving" in sensor else ()))
         )
-    return replace(view, row=view_row(view))
+    velocity = torch.randn(6, generator=torch.Generator().manual_seed(5))
+    return replace(view, row=view_row(view), velocity=None if sensor == "lidar" else velocity)
 
 
 def calibration_for(view: View, known: bool, knots: int = 5, dtype: torch.dtype = torch.float32) -> Calibration:
     """Of two cameras, the second of which is the view's if it is known; corrections of some degrees and decimetres."""
     generator = torch.Generator().manual_seed(7)
-    shapes = (knots, 3), (knots, 3), (2, 3), (2, 3), (2, knots, 2, 3), (2, 3)
+    shapes = (knots, 3), (knots, 3), (2, 3), (2, 3), (2, knots, 2, 3), (2, 3), (2,)
     values = [(0.05 * torch.randn(shape, generator=generator)).to(dtype) for shape in shapes]
     times = view.time_mid - 0.37 + 0.25 * torch.arange(knots, dtype=F64)
     return Calibration(times, ("another", view.sensor.name if known else "a third"), *values)
@@ -59,15 +61,14 @@ def on(thing: Any, device: str) -> Any:
 
 
 def in_float64(view: View) -> View:
-    poses = {name: getattr(view, name).double() for name in ("T_world_sensor_start", "T_world_sensor_end")}
-    assert view.row is not None
-    return replace(view, row=view.row.double(), **poses)
+    names = ("T_world_sensor_start", "T_world_sensor_end", "row", "velocity")
+    return replace(view, **{name: getattr(view, name).double() for name in names if getattr(view, name) is not None})
 
 
 def learning(calibration: Calibration) -> list[Tensor]:
-    for name in TRAINED:
+    for name in LEARNED:
         setattr(calibration, name, getattr(calibration, name).requires_grad_())
-    return [getattr(calibration, name) for name in TRAINED]
+    return [getattr(calibration, name) for name in LEARNED]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -80,7 +81,7 @@ def test_a_view_and_its_gradients_are_those_of_the_reference(sensor: str, knots:
     leaves, expected_leaves = learning(single), learning(double)
     found, expected = native.correct(on(view, device), single), corrected(in_float64(view), double)
     close = {"atol": 2e-6, "rtol": 2e-6}  # some roundings of float32 of coordinates within a few metres
-    for name in ("T_world_sensor_start", "T_world_sensor_end", "row", "nudge", "drift"):
+    for name in ("T_world_sensor_start", "T_world_sensor_end", "row", "nudge", "drift", "middle"):
         a, b = getattr(found, name), getattr(expected, name)
         assert (a is None) == (b is None), name
         if a is not None:
@@ -95,7 +96,7 @@ def test_a_view_and_its_gradients_are_those_of_the_reference(sensor: str, knots:
         found = torch.autograd.grad(loss, leaves, allow_unused=True)
         return [torch.zeros_like(x) if d is None else d for d, x in zip(found, leaves, strict=True)]
 
-    for name, a, b in zip(TRAINED, grads(found, leaves), grads(expected, expected_leaves), strict=True):
+    for name, a, b in zip(LEARNED, grads(found, leaves), grads(expected, expected_leaves), strict=True):
         torch.testing.assert_close(a.cpu().double(), b, msg=name, **close)
 
 
@@ -147,10 +148,9 @@ def test_the_gradient_of_a_nudge(sets: tuple[int, ...], device: str) -> None:
 def known_of(device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, KnownArrays, int]:
     view = view_of("still camera")
     c = calibration_for(view, True)
-    known = KnownArrays(
-        c.knots, view.moment(), c.mount(view.sensor), *(getattr(c, name) for name in (*POSES, "exposure_drift"))
-    )._replace(**changes)
-    assert view.row is not None
+    assert view.row is not None and view.velocity is not None
+    learned = (getattr(c, name) for name in (*POSES, "exposure_drift", OFFSETS))
+    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), view.velocity, *learned)._replace(**changes)
     ends = view.T_world_sensor_start, view.T_world_sensor_end
     return (*(t.to(device) for t in (view.row, *ends)), KnownArrays(*(t.to(device) for t in known)), 1)  # type: ignore[return-value]
 
@@ -158,7 +158,7 @@ def known_of(device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tenso
 @pytest.mark.parametrize("device", DEVICES)
 def test_torch_s_own_checks(device: str) -> None:
     row, start, end, known, camera = known_of(device)
-    for t in known[3:]:
+    for t in known[4:]:
         t.requires_grad_()
     opcheck(torch.ops.nurec_lite.correct_view.default, (row, start, end, list(known), camera))
     grads = torch.randn(6, device=device), torch.randn(2, 3, device=device)
@@ -174,6 +174,8 @@ WRONG = {
     "rig_rotations has shape": {"rig_rotations": torch.zeros(4, 3)},
     "camera_translations has shape": {"camera_translations": torch.zeros(3, 3)},
     "exposure_drift is Double": {"exposure_drift": torch.zeros(2, 5, 2, 3, dtype=F64)},
+    "velocity has shape": {"velocity": torch.zeros(3)},
+    "camera_offsets has shape": {"camera_offsets": torch.zeros(3)},
     "mount has shape": {"mount": torch.zeros(4, 4)},
     "moment has shape": {"moment": torch.zeros(1, dtype=F64)},
     "not contiguous": {"rig_translations": torch.zeros(3, 5).T},

@@ -31,7 +31,7 @@ def calibration_of(knots: Tensor) -> Calibration:
     none = torch.zeros(0, 3, dtype=F64)
     rows = torch.zeros(len(knots), 3, dtype=F64)
     return Calibration(
-        knots, (), rows, rows.clone(), none, none.clone(), torch.zeros(0, len(knots), 2, 3, dtype=F64), none
+        knots, (), rows, rows.clone(), none, none.clone(), torch.zeros(0, len(knots), 2, 3, dtype=F64), none, none[:, 0]
     )
 
 
@@ -67,6 +67,17 @@ def test_a_sensor_s_correction_and_its_derivative() -> None:
 
     close(found, autograd(forward, [turn, shift], d))
     close(found, differences(forward, [turn, shift], d), 1e-8)
+
+
+def test_a_sensor_that_is_later_and_its_derivative() -> None:
+    c, velocity, d = torch.randn(3, N, 6, dtype=F64)
+    seconds = torch.randn(N, 1, dtype=F64)
+
+    def later(seconds: Tensor) -> Tensor:
+        return c + seconds * velocity
+
+    close(call("drifted", c, velocity, seconds), later(seconds))
+    close(call("drifted_backward", velocity, d), autograd(later, [seconds], d))
 
 
 def test_a_matrix_transposed_times_another() -> None:

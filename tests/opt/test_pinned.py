@@ -42,7 +42,7 @@ def test_a_step_s_tensors_lie_in_one_memory() -> None:
     shots = place(reference_stages(), tiny_state(), tiny_shots((0, 1), (2,)))
     memories: list[int] = []
     shots.copied(lambda t: memories.append(t.untyped_storage().data_ptr()) or t)  # type: ignore[func-returns-value]
-    assert len(memories) == 2 * 5 + 11 and len(set(memories)) == 1
+    assert len(memories) == 2 * 6 + 11 and len(set(memories)) == 1
 
 
 def test_what_is_on_the_device_already_stays_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,7 +60,8 @@ def learned(view: View, turn: Tensor, shift: Tensor) -> Calibration:
     zeros, ones = torch.zeros(1, 3, dtype=F64), torch.ones(2, 1, dtype=F64)
     knots = torch.tensor([view.time_start - 1, view.time_end + 1], dtype=F64)
     drift = torch.zeros(1, 2, 2, 3, dtype=F64)
-    return Calibration(knots, ("none of it",), ones * turn, ones * shift, zeros, zeros.clone(), drift, zeros.clone())
+    camera = zeros, zeros.clone(), drift, zeros.clone(), torch.zeros(1, dtype=F64)
+    return Calibration(knots, ("none of it",), ones * turn, ones * shift, *camera)
 
 
 def at_the_rig(view: View) -> View:
@@ -140,7 +141,7 @@ def test_the_rig_moves_every_sensor_by_its_lever_and_a_camera_moves_alone() -> N
     calibration.rig_translations[:] = torch.tensor([0.5, 0, 0])
     T = pose_matrix(rotvec_to_quat(torch.tensor([0, 0, 0.01], dtype=F64)), torch.tensor([0.5, 0, 0], dtype=F64))
     for sensor, mount in ((camera, camera.T_rig_cam), (lidar, lidar.T_rig_lidar)):
-        turn, shift, _ = calibration.of(sensor, moment)
+        turn, shift, *_ = calibration.of(sensor, moment)
         expected = torch.linalg.inv(mount) @ T @ mount
         found = pose_matrix(rotvec_to_quat(turn.double()), shift.double())
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)  # a lever of a metre, turned by 0.01: 0.5e-4
@@ -177,10 +178,10 @@ def test_what_was_found_is_told() -> None:
     calibration = none_known(capture, 0.1, "cpu")
     calibration.camera_rotations[0, 1], calibration.camera_translations[0, 2] = math.radians(0.5), 0.03
     calibration.rig_translations[1, 0], calibration.exposure_drift[0, 1, 0, 2] = -0.2, math.log(0.8)
-    calibration.vignetting[0] = torch.tensor([0.1, 0.05, 0.05])
+    calibration.vignetting[0], calibration.camera_offsets[0] = torch.tensor([0.1, 0.05, 0.05]), -0.0123
     told = corrections(replace(tiny_scene(), calibration=calibration))
     first = capture.cameras[0].name
-    assert str(told["corrections"]).startswith(f"{first} 0.50° 30 mm, ")
+    assert str(told["corrections"]).startswith(f"{first} 0.50° 30 mm -12.3 ms, ")
     assert str(told["corrections"]).endswith("rig 0.00° 200 mm, exposure 25 %, corners 22 %")
     assert corrections(tiny_scene()) == {}
 

@@ -18,6 +18,7 @@ from tiny_capture import tiny_capture, tiny_config, tiny_state
 from nurec_lite.base.files import OutputError
 from nurec_lite.config import Config, to_dict
 from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.calibration import OFFSETS
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint, scene_from_dict, scene_to
@@ -82,6 +83,32 @@ def test_what_was_found_about_the_sensors_comes_back(tmp_path: Path) -> None:
     torch.save(content, path)
     with pytest.raises(CheckpointError, match="two rising times or more"):
         load_checkpoint(path, "cpu")
+
+
+@pytest.mark.parametrize("grid", [None, [3, 2, 2]])
+def test_one_from_before_clocks_were_corrected_goes_on(grid: list[int] | None, tmp_path: Path) -> None:
+    """With clocks taken at their word, and with the moments of all that it knows."""
+    config, path = tiny_config(), tmp_path / "checkpoint.pt"
+    config.model.calibrate, config.model.bilateral_grid = True, grid
+    save(trained(config), path)
+    content = load_checkpoint(path, "cpu")
+    names = list(content["scene"]["parameters"])
+    assert names[-1] == OFFSETS
+    del content["scene"]["parameters"][OFFSETS], content["optimizer"]["param_groups"][-1]
+    del content["optimizer"]["state"][len(names) - 1]
+    torch.save(content, path)
+    resume = replace(config, train=replace(config.train, resume=str(path)))
+    resumed = make_state(resume, tiny_capture(), torch.device("cpu"))
+    assert resumed.scene.calibration is not None
+    offsets = resumed.scene.calibration.camera_offsets
+    assert offsets.tolist() == [0, 0] and offsets not in resumed.optimizer.state
+    for k, (name, value) in enumerate(resumed.scene.parameters().items()):
+        moments = resumed.optimizer.state.get(value, {})
+        assert name == names[k] and all(
+            torch.equal(v, moments[key]) for key, v in content["optimizer"]["state"].get(k, {}).items()
+        )
+    step(reference_stages(), resumed)
+    assert resumed.optimizer.state[offsets]["step"] == 1 and offsets.isfinite().all() and offsets.any()
 
 
 def test_only_the_file_itself_is_left(tmp_path: Path) -> None:

@@ -233,11 +233,12 @@ def test_losses_do_not_wait_for_the_gpu() -> None:
 
 
 def test_what_corrections_cost() -> None:
-    """Mean squares: of poses in metres, ten of which a radian counts; of exposures, and ten times of how they change from knot to knot."""
+    """Mean squares: of poses in metres, ten of which a radian counts and one a second of a clock; of exposures, and ten times of how they
+    change from knot to knot."""
     generator = torch.Generator().manual_seed(3)
     shapes = {
         "rig_rotations": (5, 3), "rig_translations": (5, 3), "camera_rotations": (2, 3), "camera_translations": (2, 3),
-        "exposure_drift": (2, 5, 2, 3), "vignetting": (2, 3),
+        "exposure_drift": (2, 5, 2, 3), "vignetting": (2, 3), "camera_offsets": (2,),
     }  # fmt: skip
     values = {k: torch.randn(shape, generator=generator, dtype=torch.float64) for k, shape in shapes.items()}
     found = calibration_terms(Calibration(torch.arange(5.0), ("a", "b"), **values))
@@ -247,7 +248,7 @@ def test_what_corrections_cost() -> None:
         means["rig_translations"] + means["camera_translations"],
     )
     changes = (values["exposure_drift"][:, 1:] - values["exposure_drift"][:, :-1]).square().mean()
-    torch.testing.assert_close(found["calibration"], 100 * turns + shifts)
+    torch.testing.assert_close(found["calibration"], 100 * turns + shifts + means["camera_offsets"])
     torch.testing.assert_close(found["drift"], means["exposure_drift"] + 10 * changes + means["vignetting"])
     assert calibration_terms(None) == {} and "bilateral" not in found
 
