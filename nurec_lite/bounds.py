@@ -30,14 +30,17 @@ class Between:
     low: float
     high: float
     above: bool = False  # low itself is too little
+    below: bool = False  # high itself is too much
 
     def holds(self, value: Any) -> bool:
         number = type(value) in (int, float) and self.low <= value <= self.high  # which NaN is not
-        return number and not (self.above and value == self.low)
+        return number and not (self.above and value == self.low) and not (self.below and value == self.high)
 
     def __str__(self) -> str:
         low, high = _shown(self.low), _shown(self.high)
-        return f"be above {low} and at most {high}" if self.above else f"lie between {low} and {high}"
+        if self.above or self.below:
+            return f"be {'above' if self.above else 'at least'} {low} and {'below' if self.below else 'at most'} {high}"
+        return f"lie between {low} and {high}"
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ BOUNDS: dict[str, Bound] = {
     "model.calibrate": _FLAG, "model.mirror_actors": _FLAG, "model.knot_seconds": Between(0.01, 1e4),
     "model.bilateral_grid": Between(1, 64), "model.thickness": Between(0, 100, above=True),
     "train.steps": Between(0, 10**9), "train.seconds": Between(0, 1e9), "train.lidar_rays": _COUNT,
+    "train.coarse": Between(0, 1, below=True),
     "train.checkpoint_seconds": Between(0, 1e9), "train.overwrite": _FLAG, "train.resume": _TEXT, "train.evaluate": _FLAG,
     "train.tensorboard": _FLAG, "train.timing": _FLAG,
     "lr.means": _RATE, "lr.means_decay": Between(0, 1, above=True), "lr.quats": _RATE, "lr.log_scales": _RATE,

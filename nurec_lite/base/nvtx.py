@@ -34,6 +34,7 @@ STAGES = {  # the step, and its stages with all that is in them
     "next_batch": Look(0xFF966E46, "host"),
     "prefetch": Look(0xFF60768C, "host"),
     "place": Look(0xFFC4B028, "host"),
+    "resize": Look(0xFF3C9A8E),
     "collect": Look(0xFF009EA8),
     "render_camera": Look(0xFF266EB0, "camera"),
     "render_lidar": Look(0xFFEB892C, "lidar"),

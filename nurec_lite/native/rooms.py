@@ -5,12 +5,12 @@ from collections import deque
 
 from nurec_lite.splat.views import CameraView, LidarView
 
-RECENT = 256  # lists of a sensor whose lengths are remembered
+RECENT = 256  # lists of a kind of views whose lengths are remembered
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
 
 class Rooms:
-    """What the longest of a sensor's recent lists needed, and some more: one size for all its views, so that work which was recorded for
+    """What the longest recent list of a kind of views needed, and some more: one size for all of them, so that work which was recorded for
     one view can be replayed for another."""
 
     def __init__(
@@ -18,15 +18,15 @@ class Rooms:
         slack: float,  # how many times what the longest list needed
     ) -> None:
         self.slack = slack
-        self._needed: dict[str, deque[int]] = {}  # entries by sensor
+        self._needed: dict[str, deque[int]] = {}  # entries by View.kind
 
     def of(self, view: CameraView | LidarView) -> int | None:
-        """Entries; None: the sensor was never rendered before."""
-        known = self._needed.get(view.sensor.name)
+        """Entries; None: no view of its kind was rendered before."""
+        known = self._needed.get(view.kind)
         return None if known is None else rounded_up(int(self.slack * max(known)))
 
-    def learn(self, sensor: str, needed: int) -> None:
-        self._needed.setdefault(sensor, deque(maxlen=RECENT)).append(needed)
+    def learn(self, kind: str, needed: int) -> None:
+        self._needed.setdefault(kind, deque(maxlen=RECENT)).append(needed)
 
 
 def rounded_up(n: int) -> int:

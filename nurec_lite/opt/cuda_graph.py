@@ -10,11 +10,12 @@ differ by some rays from one another; a few sizes do for all, and places that ar
 Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with CUDA Graphs, 2021).
 Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
 of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
-Limits: on a GPU alone. Relocation, reading of losses and checkpoints stay outside; after a relocation that adds Gaussians, whose tensors
-are new ones, the step is recorded again; others write where the recording reads. With train.timing=true one step of twenty runs without
-the graph, which has no ranges inside. The recording holds memory of its own beside that of steps without it. Needs no_sync, since the host
-may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same kernels, whose sums have some more
-zeros.
+Limits: on a GPU alone. Where train.coarse changes the size of images, recordings are made anew; those before stay until others need their
+place or Gaussians are added. Relocation, reading of losses and checkpoints stay outside; after a relocation that adds Gaussians, whose
+tensors are new ones, the step is recorded again; others write where the recording reads. With train.timing=true one step of twenty runs
+without the graph, which has no ranges inside. The recording holds memory of its own beside that of steps without it. Needs no_sync, since
+the host may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same kernels, whose sums have
+some more zeros.
 """
 
 import logging

@@ -85,15 +85,15 @@ class NoSync:
         """Lists without a room say at once how long they are."""
         for listed in result.lists:
             if listed.needed is None:
-                self.rooms.learn(listed.sensor, listed.room)
+                self.rooms.learn(listed.kind, listed.room)
 
     def _land(self, stages: Stages, state: TrainState, wait: bool) -> None:
         """Takes in what has come back from the oldest steps."""
         while self._flights and (wait or len(self._flights) > AHEAD or self._flights[0].report.there()):
             flight = self._flights.popleft()
             *needed, failed = map(int, flight.report.numbers())
-            for sensor, entries in zip(flight.sensors(), needed, strict=True):
-                self.rooms.learn(sensor, entries)
+            for kind, entries in zip(flight.kinds(), needed, strict=True):
+                self.rooms.learn(kind, entries)
             if failed:
                 self._again(stages, state, [flight, *self._flights])
 

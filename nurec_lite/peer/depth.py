@@ -72,7 +72,7 @@ class DepthLoss:
     so that no sweep has to be loaded again."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, ImagedReturns | None] = {}  # by the index of the image
+        self._kept: dict[tuple[int, str], ImagedReturns | None] = {}  # by the image's index and the kind of its view
 
     def __call__(
         self, stages: Stages, state: TrainState, shots: Shots, rendered: Rendered
@@ -94,9 +94,10 @@ class DepthLoss:
         capture = state.plan.capture
         if state.config.train.lidar_rays == 0 or capture.split is None:
             return None
-        if image not in self._kept:
-            self._kept[image] = returns_in_image(capture, capture.split.train_sweeps, capture.images[image], view)
-        return self._kept[image]
+        key = image, view.kind
+        if key not in self._kept:
+            self._kept[key] = returns_in_image(capture, capture.split.train_sweeps, capture.images[image], view)
+        return self._kept[key]
 
 
 @torch.no_grad()

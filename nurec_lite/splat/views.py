@@ -16,7 +16,7 @@ from nurec_lite.capture.trajectory import velocities
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, pixel_directions, pixel_fractions, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, wrap_angle
-from nurec_lite.geometry.se3 import interpolate_between, invert, quat_rotate, transform
+from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix, quat_rotate, transform
 from nurec_lite.splat.view_row import view_row
 
 AnyView = TypeVar("AnyView", bound="View")
@@ -56,6 +56,11 @@ class View:
     @property
     def sensor(self) -> Camera | Lidar:
         raise NotImplementedError
+
+    @property
+    def kind(self) -> str:
+        """Views of one kind have lists of about one length."""
+        return self.sensor.name
 
     @property
     def time_mid(self) -> float:
@@ -122,6 +127,11 @@ class CameraView(View):
     @property
     def sensor(self) -> Camera:
         return self.camera
+
+    @property
+    def kind(self) -> str:
+        """By the size of the image, too."""
+        return f"{self.camera.name} {self.camera.width}x{self.camera.height}"
 
     def rays(self) -> Rays:
         """One ray a pixel, row by row."""
@@ -197,13 +207,29 @@ def camera_view(
     capture: Capture,
     frame: ImageFrame,
     device: torch.device | str,
+    factor: int = 1,  # by which the image is reduced, to means of blocks of factor x factor pixels
 ) -> CameraView:
     """The view of a frame of the capture, in float32."""
     camera = capture.camera(frame.sensor)
     view = CameraView(*_sensor_poses(frame, camera.T_rig_cam), frame.time_start, frame.time_end, camera)
     the_clock = not capture.lidars and camera.name == capture.cameras[0].name  # by which offsets of the others are
     velocity = None if the_clock else velocities(capture, camera.name).at(frame.time_mid).to(device)
-    return replace(_with_row(view, device), velocity=velocity)
+    return replace(_with_row(view if factor == 1 else _reduced(view, factor), device), velocity=velocity)
+
+
+def _reduced(view: CameraView, factor: int) -> CameraView:
+    """Of the reduced image. The middle of its first row (or column) is read later than that of the whole image, and of its last one
+    earlier: start and end are moved there."""
+    camera = view.camera.downscaled(factor)
+    if camera.shutter == "global":
+        return replace(view, camera=camera)
+    last = torch.tensor([camera.width, camera.height], dtype=torch.float64) - 1
+    middles = factor * (torch.stack([torch.zeros_like(last), last]) + 0.5)  # of the first block of pixels and the last
+    fractions = shutter_fraction(view.camera, middles).sort().values
+    ends = (view.T_world_sensor_start.double(), view.T_world_sensor_end.double())
+    start, end = pose_matrix(*interpolate_between(*ends, fractions)).float()
+    times = (view.time_start + fractions * (view.time_end - view.time_start)).tolist()
+    return CameraView(start, end, times[0], times[1], camera)
 
 
 def lidar_view(

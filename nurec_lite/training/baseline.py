@@ -20,6 +20,7 @@ from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
+from nurec_lite.training.coarse import resize
 from nurec_lite.training.density import Relocation, add_noise, by_node, explored, relocate
 from nurec_lite.training.look import render_views
 from nurec_lite.training.losses import (
@@ -175,7 +176,7 @@ def settle(stages: Stages, state: TrainState) -> None:
 def reference_stages(device: str = "cpu") -> Stages:
     """All of these, in plain torch."""
     return Stages(
-        next_batch=next_batch, upload=upload, place=place, feed=feed, schedule=schedule,
+        next_batch=next_batch, upload=upload, place=place, feed=feed, resize=resize, schedule=schedule,
         correct=corrected, slice_grid=sliced, activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
         render_views=render_views,

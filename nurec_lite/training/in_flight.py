@@ -59,6 +59,6 @@ class Flight:
     lists: tuple[Listed, ...]
     report: Arrival  # that of the step's result
 
-    def sensors(self) -> list[str]:
-        """Whose entries the report tells, in its order."""
-        return [listed.sensor for listed in self.lists if listed.needed is not None]
+    def kinds(self) -> list[str]:
+        """Of the views whose entries the report tells, in its order."""
+        return [listed.kind for listed in self.lists if listed.needed is not None]

@@ -41,6 +41,9 @@ class Stages:
     upload: Callable[[Tensor, torch.device], Tensor]  # one tensor, from the host to the device
     place: Callable[["Stages", TrainState, Shots], Shots]  # what was decoded, to the device
     feed: Callable[["Stages", TrainState], Shots]  # the two together
+    resize: Callable[
+        ["Stages", TrainState, Shots], Shots
+    ]  # on the device, to the resolution at which images are learned by now
     schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
     correct: Callable[[Any, Calibration | None], Any]  # a view, to where its sensor is believed to have been

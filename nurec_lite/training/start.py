@@ -22,6 +22,7 @@ from nurec_lite.training.checkpoint import (
     scene_to,
     with_lidar_opacity,
 )
+from nurec_lite.training.coarse import check_coarse
 from nurec_lite.training.history import History
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan, as_planned
@@ -38,6 +39,7 @@ def make_state(
     frames: Callable[[ShotPlan], ShotPlan] = as_planned,  # the stage
 ) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
+    check_coarse(config, capture)
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
     plan = frames(ShotPlan(capture, config.seed, rays))
     generator = torch.Generator(device).manual_seed(config.seed)

@@ -63,7 +63,7 @@ class Rendered:
 class Listed:
     """How long the lists of a view are."""
 
-    sensor: str
+    kind: str  # of the view
     room: int  # entries that they hold
     needed: Tensor | None  # [1] int64 entries that they would have to hold; None: they hold all
 

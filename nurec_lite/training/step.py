@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training step, written once with the stages of a record: feed, schedule, learn, density.
+"""The training step, written once with the stages of a record: feed, resize, schedule, learn, density.
 
     shots  = stages.feed(stages, state)             next_batch, then place
+    shots  = stages.resize(stages, state, shots)    to the resolution that is learned by now
     stages.schedule(stages, state)                  rates of the step
     result = stages.learn(stages, state, shots)     correct, gather, render, loss, backward, reduce, optimize, noise
     stages.density(stages, state)
@@ -29,7 +30,7 @@ from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
 
 def step(stages: Stages, state: TrainState) -> StepResult:
     """One step: shots from the capture, an update of the scene."""
-    shots = stages.feed(stages, state)
+    shots = stages.resize(stages, state, stages.feed(stages, state))
     state.whole = False
     result = stages.attempt(stages, state, shots)
     state.whole = True
@@ -124,7 +125,7 @@ def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[Li
 
 
 def _listed(view: AnyView, pairs: PairList) -> Listed:
-    return Listed(view.sensor.name, len(pairs.gaussians), pairs.needed)
+    return Listed(view.kind, len(pairs.gaussians), pairs.needed)
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:

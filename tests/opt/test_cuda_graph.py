@@ -251,6 +251,27 @@ def test_replays_are_the_steps_without_it(rays: int, calibrate: bool, grid: list
 
 
 @pytest.mark.gpu
+def test_replays_go_on_where_images_become_whole() -> None:
+    """After eight of sixteen steps; nothing that is made once for a size keeps the step from being recorded."""
+    device, names = torch.device("cuda"), ("resident", "warp_cull", "tile_cull", "balanced_tiles")
+    plain, graphed = (gpu_state(every=1000) for _ in range(2))
+    for state in (plain, graphed):
+        state.config.train.coarse = 0.4
+    stages, without = stages_of(*names, "cuda_graph", device=device), stages_of(*names, device=device)
+    try:
+        steps(without, plain, 16)
+        steps(stages, graphed, 16)
+        sizes = {shape for (images, _), *_ in own(stages)._records for _, shape in images}  # type: ignore[misc, attr-defined]
+        assert sizes == {(12, 20, 3), (24, 40, 3)} and own(stages).launched >= 2 and not own(stages)._off
+        for name, value in plain.scene.parameters().items():
+            far = (graphed.scene.parameters()[name] - value).abs() > 1e-3 * value.abs() + 1e-4
+            assert far.float().mean() < 0.02, name
+    finally:
+        stages.close()
+        without.close()
+
+
+@pytest.mark.gpu
 def test_replays_go_on_through_relocations() -> None:
     state, stages = gpu_state(), stages_of("resident", "warp_cull", "cuda_graph", device=torch.device("cuda"))
     try:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from emulation import EMULATED
 from parity import DEVICES, drivers_of
-from tiny_capture import tiny_state
+from tiny_capture import tiny_config, tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
@@ -67,11 +67,14 @@ def test_the_order_of_the_three_does_not_matter(order: tuple[str, ...]) -> None:
 # ---- training
 
 
-def trained(device: torch.device, **options: dict[str, int]) -> list[StepResult]:
-    """Two steps on the drivers of a GPU."""
+def trained(device: torch.device, coarse: float, **options: dict[str, int]) -> list[StepResult]:
+    """Two steps on the drivers of a GPU; the first is of a reduced image if it is coarse."""
     stages = replace(base_stages("native", device), device="cuda", plan=CUDA_PLAN, **native_stages(CUDA_PLAN))
-    stages, state, found = build_stages(options, stages), tiny_state(), []
+    config = tiny_config()
+    state = tiny_state(replace(config, train=replace(config.train, coarse=coarse)))
+    stages, found = build_stages(options, stages), []
     for state.step in range(2):
+        state.progress = coarse * state.step
         found.append(step(stages, state))
     return found
 
@@ -84,13 +87,14 @@ def device(request: pytest.FixtureRequest) -> torch.device:
     return found
 
 
-def test_training_steps(device: torch.device) -> None:
+@pytest.mark.parametrize("coarse", [0.0, 0.5])
+def test_training_steps(device: torch.device, coarse: float) -> None:
     """Culled and cut lists change sums by rounding alone, which Adam makes as large as an update where a gradient is near zero: of the
     second step's terms 1e-3. Both tiles and bundles list by bounds of seven points, beyond which a Gaussian may reach a little; a
     tile shows that to all of its 256 rays, a bundle to its 32: 1 % of a term (measured in
     the first step: 0.08 % of the ray drop's, less of others)."""
-    baseline, one = trained(device), trained(device, warp_cull={})
-    three = trained(device, warp_cull={}, tile_cull={}, balanced_tiles={"part": 8})
+    baseline, one = trained(device, coarse), trained(device, coarse, warp_cull={})
+    three = trained(device, coarse, warp_cull={}, tile_cull={}, balanced_tiles={"part": 8})
     for k, (plain, bundled, culled) in enumerate(zip(baseline, one, three, strict=True)):
         assert plain.terms.keys() == culled.terms.keys()
         for name, term in plain.terms.items():

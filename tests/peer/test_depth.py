@@ -195,6 +195,17 @@ def test_a_sweep_is_loaded_once_an_image() -> None:
     assert loads == dict.fromkeys(capture.split.train_sweeps, 2)  # two cameras
 
 
+def test_returns_of_reduced_images_are_found_anew() -> None:
+    """Those of whole images, which come later in a run, stand at other pixels."""
+    stages, (whole, early, late) = peer_stages(), (depth_state() for _ in range(3))
+    for state in (early, late):
+        state.config.train.coarse = 0.5
+    late.progress = 0.5
+    plain, reduced, then = (float(step(stages, state).terms["range"]) for state in (whole, early, late))
+    assert then == pytest.approx(plain, rel=1e-6)
+    assert reduced != plain and reduced == pytest.approx(plain, rel=0.2)
+
+
 def test_training_lowers_both_terms_and_relocates() -> None:
     stages, state, terms = peer_stages(), depth_state(), []
     for state.step in range(32):

@@ -79,10 +79,12 @@ def test_gradients_are_reduced_between_backward_and_the_update() -> None:
     assert seen == [7.0]
 
 
-def test_the_lists_are_told_by_sensor_images_first() -> None:
+def test_the_lists_are_told_by_kind_of_view_images_first() -> None:
     result, _ = learnt(tiny_shots((0, 1), (2,)))
     shots, (lidar,) = tiny_shots((0, 1), (2,)), tiny_capture().lidars
-    assert [listed.sensor for listed in result.lists] == [s.view.camera.name for s in shots.images] + [lidar.name]
+    assert [listed.kind for listed in result.lists] == [f"{s.view.camera.name} 40x24" for s in shots.images] + [
+        lidar.name
+    ]
     assert all(listed.room > 0 and listed.needed is None for listed in result.lists)
     assert result.report is None
 

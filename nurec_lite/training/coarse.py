@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From coarse to fine: for the first part of a run (train.coarse) images are learned at half of their width and height, a quarter of the
+pixels, so that steps cost less while they place what is large."""
+
+from dataclasses import replace
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.ranges import span
+from nurec_lite.capture.images import block_mean
+from nurec_lite.capture.types import Capture
+from nurec_lite.config import Config
+from nurec_lite.splat.views import camera_view
+from nurec_lite.training.shots import ImageShot, Shots
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
+
+FACTOR = 2
+
+
+def resize(stages: Stages, state: TrainState, shots: Shots) -> Shots:
+    """Behind all that feeds: what was decoded, kept or fetched ahead is whole, as only the step itself knows the run's progress."""
+    if state.progress >= state.config.train.coarse or not shots.images:
+        return shots
+    with span("resize"):
+        images = tuple(_reduced(state.plan.capture, shot) for shot in shots.images)
+        return stages.place(stages, state, replace(shots, images=images))
+
+
+def _reduced(capture: Capture, shot: ImageShot) -> ImageShot:
+    """The image where it is; its view on the host, which knows the frame's poses."""
+    view = camera_view(capture, capture.images[shot.index], "cpu", FACTOR)
+    return replace(shot, image=block_mean(shot.image, FACTOR), view=view)
+
+
+def check_coarse(config: Config, capture: Capture) -> None:
+    """ConfigError for a camera that has nothing to reduce."""
+    for camera in capture.cameras if config.train.coarse else ():
+        if min(camera.width, camera.height) < FACTOR:
+            raise ConfigError(
+                f"train.coarse is {config.train.coarse}, but {camera.name} has {camera.width}x{camera.height} pixels, which cannot be "
+                "halved; leave train.coarse out"
+            )
