@@ -31,12 +31,16 @@ from typing import Any
 
 import torch
 
-from nurec_lite.backends import base_stages
+from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.program import Parser, told
+from nurec_lite.capture.types import Capture
 from nurec_lite.splat.views import camera_view, lidar_view
+from nurec_lite.training.checkpoint import scene_to
+from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.stages import Stages
+from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 from scripts.resources import read_budget, short_name
@@ -106,7 +110,6 @@ def steps(share: str = ALL) -> None:
     """What is checked, a line each; in a process of its own."""
     from nurec_lite.cli.command import composed
     from nurec_lite.readers import open_capture
-    from nurec_lite.training.start import make_state
 
     states: dict[
         tuple[str, ...], TrainState
@@ -119,15 +122,21 @@ def steps(share: str = ALL) -> None:
         stages = _stages(config, device, cameras)
         same = (*(o for o in overrides.split() if "opt" not in o), str("global" in cameras))
         if same not in states:
-            states[same] = make_state(config, capture, device, frames=stages.frames)
+            states[same] = _state(config, capture, device, stages)
         _steps(config, stages, states[same])
         print(f"{overrides}, {cameras}: {time.monotonic() - begin:.1f} s", flush=True)
 
 
+def _state(config: Any, capture: Capture, device: torch.device, stages: Stages) -> TrainState:
+    """From a scene made on the host: of torch's topk alone initcheck has a million things to tell."""
+    host = make_state(config, capture, torch.device("cpu"), frames=stages.frames)
+    scene = scene_to(host.scene, device)
+    generator = torch.Generator(device).manual_seed(config.seed)
+    return TrainState(host.plan, config, scene, make_optimizer(scene, config.lr), generator, device)
+
+
 def _stages(config: Any, device: torch.device, cameras: str) -> Stages:
     """The stages of a variant, counted and with what its cameras ask for."""
-    from nurec_lite.backends import build_stages
-
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     if cameras == "learned":
         stages = stages.wrap(render_camera=_with_learned_pose, render_lidar=_with_learned_pose)

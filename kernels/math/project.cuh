@@ -79,6 +79,7 @@ NUREC_FN Bounds<T> camera_bounds(CameraModel<T> const& camera, Motion<T> const& 
     Vec3<T> p[7];
     Place<T> at[7];
     sigma_points(mean, q, s, p);
+#pragma unroll  // else the points lie in memory
     for (int k = 0; k < 7; ++k) at[k] = camera.appear(motion, p[k], v);
     Bounds<T> const b = unscented_bounds(at, reach);
     return any_nearer(at, T(NEAR)) || !finite(b) ? Bounds<T>{0, 0, camera.width, camera.height} : b;

@@ -31,7 +31,7 @@ void cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
 }
 
 template <bool MOVING, int C>
-__global__ void rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
+__global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     float features[C];
@@ -115,7 +115,7 @@ void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts,
 template <bool MOVING, int C>
 void fill_rows(RenderParams const& p, float* rows, cudaStream_t stream) {
     auto* const to = reinterpret_cast<PartRow<MOVING, C>*>(rows);
-    rows_kernel<MOVING, C><<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, to);
+    part_rows_kernel<MOVING, C><<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, to);
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "cuda": _CUDA,
     "bundle/bundle_lists.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack
     "count_pairs/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
+    "project/project.cu": f"{_CUDA} --use_fast_math",  # bounds, too
     "render_parts/parts_forward.cu": f"{_CUDA} --use_fast_math",
     "render_parts/parts_backward.cu": f"{_CUDA} --use_fast_math",
     "render/render_forward.cu": f"{_CUDA} --use_fast_math",
@@ -49,6 +50,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "render/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_split.cu": f"{_CUDA} --use_fast_math",
     "views/view_blend.cu": f"{_CUDA} --use_fast_math",
+    "views/view_looks.cu": f"{_CUDA} --use_fast_math",
     "views/view_rows.cu": f"{_CUDA} --use_fast_math",
 }
 _EVERY = 15.0  # seconds between two lines that say how far it is

@@ -233,21 +233,31 @@ def gpu_state(rays: int = 128, every: int = 4, calibrate: bool = False, grid: li
     [(128, False, None), (128, True, None), (128, True, [3, 2, 2]), (0, False, None), (10**6, False, None)],
 )
 def test_replays_are_the_steps_without_it(rays: int, calibrate: bool, grid: list[int] | None) -> None:
-    """Sums of gradients by atomics come in any order: a step of Adam makes of a gradient near zero a difference of up to its rate. So most
-    values are compared closely, all by the losses."""
+    """Sums of gradients by atomics come in any order, and a step of Adam makes of a gradient near zero a difference of up to its rate: as
+    far as two runs without it are apart, beside other work on the GPU more than alone, the third may be, too."""
     device, names = torch.device("cuda"), ("resident", "warp_cull", "tile_cull", "balanced_tiles")
-    plain, graphed = (gpu_state(rays, 1000, calibrate, grid) for _ in range(2))
+    plain, again, graphed = (gpu_state(rays, 1000, calibrate, grid) for _ in range(3))
     stages, without = stages_of(*names, "cuda_graph", device=device), stages_of(*names, device=device)
     try:
         steps(without, plain, 16)
         steps(stages, graphed, 16)
         assert own(stages).launched >= 4
-        for name, value in plain.scene.parameters().items():
-            far = (graphed.scene.parameters()[name] - value).abs() > 1e-3 * value.abs() + 1e-4
-            assert far.float().mean() < 0.02, name
     finally:
         stages.close()
         without.close()
+    without = stages_of(*names, device=device)
+    try:
+        steps(without, again, 16)
+    finally:
+        without.close()
+    for name in plain.scene.parameters():
+        assert far_apart(graphed, plain, name) < 0.02 + 2 * far_apart(again, plain, name), name
+
+
+def far_apart(a: TrainState, b: TrainState, name: str) -> float:
+    """Share of the numbers."""
+    one, other = (state.scene.parameters()[name] for state in (a, b))
+    return float(((one - other).abs() > 1e-3 * other.abs() + 1e-4).float().mean())
 
 
 @pytest.mark.gpu
