@@ -17,7 +17,9 @@ class Recorder:
     """Records on a device, always into the same memory: recordings are launched one after another, never at the same time."""
 
     def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)  # a recording needs one of its own
+        # A recording needs a stream of its own. torch has 32 of a priority and gives them out again: one that copies go through, too,
+        # would record these.
+        self._stream = torch.cuda.Stream(device, priority=-1)
         self._pool: Any = torch.cuda.graph_pool_handle()
         self._holder = self.record(lambda: torch.zeros(1, device=device), ())  # of the memory, between other recordings
 
