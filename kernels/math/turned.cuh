@@ -5,8 +5,8 @@
 // along the g of a ray from the middle of the view, its second to where g drifts. Rays of a sensor that moves at
 // constant speed (rays.cuh) then have, dt seconds after the middle,
 //     g = (g0 + dt g1, dt g2, 0)      e = M d      t = -(g . e) / |e|^2 u      p = g + t e / u
-//     |g x e|^2 = e_z^2 |g|^2 + c^2      c = g_x e_y - g_y e_x      p = (e_y c + g_x e_z^2, g_y e_z^2 - e_x c, -(g . e)
-//     e_z) / |e|^2
+//     c = g_x e_y - g_y e_x      |g x e|^2 = e_z^2 |g|^2 + c^2
+//     p = (e_y c + g_x e_z^2, g_y e_z^2 - e_x c, -(g . e) e_z) / |e|^2
 // g is kept times 1 / u = sqrt(k log2(e) / 2), so that alpha = min(0.99, 2^(log2(o) - |g x e|^2 / |e|^2)). Nothing
 // cancels but in c, and there only what the sensor has moved. A ray takes 27 operations, without motion 16, where
 // gaussian.cuh takes 37 and 34.

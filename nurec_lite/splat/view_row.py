@@ -46,21 +46,29 @@ FIELDS = {
     name: slice(end - n, end) for (name, n), end in zip(_WIDTHS.items(), accumulate(_WIDTHS.values()), strict=True)
 }
 NUMBERS = sum(_WIDTHS.values())
+INSTANT = 1e-9  # seconds
 
 
 def view_row(view: Posed) -> Tensor:
     """[62] float32 on the host, as `FIELDS` says: the numbers of bounds, of rays, and the centre. Waits for the device if the view's
     poses lie there."""
     start, end = (T.detach().cpu().double().tolist() for T in (view.T_world_sensor_start, view.T_world_sensor_end))
-    centre, seconds = _centre(start, end), view.time_end - view.time_start
+    centre = _centre(start, end)
     row: list[float] = [0.0] * NUMBERS
     parts = _motion(start, end, centre), _path(start, end, centre), _sensor(view.sensor)
     for name, numbers in [(k, v) for part in parts for k, v in part.items()]:
         row[FIELDS[name]] = numbers
-    row[FIELDS["view.motion.seconds"]] = row[FIELDS["path.seconds"]] = [seconds]
+    row[FIELDS["view.motion.seconds"]] = [view.time_end - view.time_start]
+    row[FIELDS["path.seconds"]] = [lasts(view)]
     row[FIELDS["centre"]] = centre
     assert len(row) == NUMBERS
     return torch.tensor(row, dtype=torch.float32)
+
+
+def lasts(view: Posed) -> float:
+    """Seconds between a view's first ray and its last, an instant at least: kernels tell by the delay of a ray where it begins
+    (kernels/math/turned.cuh)."""
+    return max(view.time_end - view.time_start, INSTANT)
 
 
 def _centre(start: Rows, end: Rows) -> Vector:

@@ -17,7 +17,7 @@ from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, pixel_directions, pixel_fractions, project_points, shutter_fraction
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, wrap_angle
 from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix, quat_rotate, transform
-from nurec_lite.splat.view_row import view_row
+from nurec_lite.splat.view_row import lasts, view_row
 
 AnyView = TypeVar("AnyView", bound="View")
 
@@ -95,7 +95,7 @@ class View:
         q, _ = self.pose(fractions)
         start, end = (T[:3, 3] - self.centre() for T in (self.T_world_sensor_start, self.T_world_sensor_end))
         origins = start + fractions[:, None] * (end - start)  # relative first: the world's origin may lie 50 km away
-        delays = (fractions - 0.5) * (self.time_end - self.time_start)
+        delays = (fractions - 0.5) * lasts(self)
         return Rays(origins, quat_rotate(q, directions), delays)
 
     def to_sensor(
@@ -116,7 +116,7 @@ class View:
 
     def _at(self, points: Tensor, motion: Tensor, fractions: Tensor) -> Tensor:
         """Sensor frame, points and sensor both where they are at the given fractions of the view."""
-        delays = (fractions - 0.5) * (self.time_end - self.time_start)
+        delays = (fractions - 0.5) * lasts(self)
         return self.to_sensor(points + motion * delays[..., None], fractions)
 
 

@@ -13,10 +13,14 @@ import torch
 from bundle_scenes import PLAN, VIEWS, WHOLE, View, call_parts, driven, given, lists_of, on, rendered, scene, view_of
 from parity import DEVICES, aimed, cast_view, in_parts, relative
 from splat_scenes import (
+    CAMERA_MOTION,
     F64,
+    LIDAR_MOTION,
     changed,
+    make_camera_view,
     make_gaussians,
     make_lidar,
+    make_lidar_view,
     rays_view,
     spherical,
     tensor,
@@ -157,6 +161,18 @@ def test_parity_with_the_reference(
     if "targets" in sensor:
         case = replace(case, view=aimed(case.view))
     assert_parity(case, device, learn_poses=learned)
+
+
+@pytest.mark.parametrize("sensor", ["camera", "lidar"])
+def test_a_sensor_that_moves_in_no_time(sensor: str, device: torch.device, in_bundles_of: Any) -> None:
+    """Its rays begin at one moment, but not in one place."""
+    in_bundles_of(8)
+    if sensor == "camera":
+        motion = replace(CAMERA_MOTION, seconds=0.0)
+        case = camera_case(make_camera_view(37, 29, 30.0, "top_to_bottom", motion), 150)
+    else:
+        case = lidar_case(make_lidar_view(make_lidar(12, 64), replace(LIDAR_MOTION, seconds=0.0)), 150)
+    assert_parity(case, device)
 
 
 # ---- the operators

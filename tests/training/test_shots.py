@@ -165,7 +165,7 @@ def test_every_tensor_is_copied_and_a_shared_one_once() -> None:
     (sweep,) = shots.sweeps
     assert sweep.view.directions is sweep.sweep.directions
     found = shots.copied(copy)
-    assert same(shots, found) and len(copied) == len(set(copied)) == 2 * 5 + 11
+    assert same(shots, found) and len(copied) == len(set(copied)) == 2 * 6 + 11
     (own,) = found.sweeps
     assert own.view.directions is own.sweep.directions and own.view.directions is not sweep.view.directions
     assert found.images[0].image is not shots.images[0].image
