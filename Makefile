@@ -4,6 +4,7 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+SOURCES = $(wildcard $(addprefix kernels/*/*.,cu cuh h cpp) $(addprefix kernels/*.,cu cuh h cpp))
 
 # so that ninja, which compiles kernels, is found without activating the environment
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -21,14 +22,16 @@ train: $(STAMP)  ## train; ARGS go to nurec_lite.train, such as ARGS='data=kitti
 test: $(STAMP)  ## run the tests; ARGS go to pytest
 	@$(BIN)/python -m pytest $(ARGS)
 
-lint: $(STAMP)  ## ruff check, ruff format --check, mypy
+lint: $(STAMP)  ## ruff check, ruff format --check, clang-format, mypy
 	@$(BIN)/ruff check --output-format concise .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/clang-format --dry-run --Werror $(SOURCES)
 	@$(BIN)/mypy
 
-format: $(STAMP)  ## let ruff rewrite what it can
+format: $(STAMP)  ## let ruff and clang-format rewrite what they can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+	@$(BIN)/clang-format -i $(SOURCES)
 
 figures: $(STAMP)  ## write the figures of README.md and docs/ from benchmarks/results
 	@$(BIN)/python scripts/figures.py

@@ -41,8 +41,8 @@ __device__ Bundle<float> bound_of(BundleParams const& p, int64_t bundle) {
     float const tau = warp_max(there ? fabsf(delay - dt) : 0.f);
     float const um = 0.5f * (u0 + u1), vm = 0.5f * (v0 + v1), spare = 1e-6f;
     float const known = !n ? 0.f : ahead > 0.1f ? 1.f : 2.f;  // 2: too wide for a pyramid
-    return {c + um * x + vm * y, (0.5f * (u1 - u0) + spare) * x, (0.5f * (v1 - v0) + spare) * y, r, rho, dt, tau,
-            known};
+    return {
+        c + um * x + vm * y, (0.5f * (u1 - u0) + spare) * x, (0.5f * (v1 - v0) + spare) * y, r, rho, dt, tau, known};
 }
 
 __global__ void bounds_kernel(BundleParams p, BundleWork work) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lists of bundles. Of a Gaussian's candidates those are listed which the test of math/bundle.cuh cannot rule out. The
-// candidates of all Gaussians are numbered, and a lane tests one: work is even, whether a Gaussian has one candidate or,
-// near the sensor, all bundles of the view.
+// candidates of all Gaussians are numbered, and a lane tests one: work is even, whether a Gaussian has one candidate
+// or, near the sensor, all bundles of the view.
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"
@@ -23,7 +23,7 @@ __global__ void look_kernel(BundleParams p, BundleWork work, int64_t* counts) {
     if (n != 0) work.candidates[i] = c;
     if (n == 0 || !p.exact) return;
     int64_t const k = p.index[i];
-    Frame<float> const f = make_frame(mean_of(p.g, k), quat_of(p.g, k), load3(p.g.scales, k), velocity_of(p.g, k));
+    Frame<float> const f = frame_of(p.g, k);
     work.seen[i] = seen_within(f, reach_of(p.g.opacities[k]));
 }
 
@@ -40,7 +40,8 @@ __global__ void own_kernel(BundleParams p, BundleWork work, Hits hits) {
         int const lane = __ffs(int(left)) - 1;
         int64_t const begin = __shfl_sync(ALL_LANES, mine, lane), end = __shfl_sync(ALL_LANES, mine_end, lane);
         int64_t word = (begin + 31) / 32 + threadIdx.x % 32;
-        for (; 32 * word < end && word < hits.words; word += 32) hits.owners[word] = uint32_t(i - threadIdx.x % 32 + lane);
+        for (; 32 * word < end && word < hits.words; word += 32)
+            hits.owners[word] = uint32_t(i - threadIdx.x % 32 + lane);
     }
 }
 
@@ -110,8 +111,8 @@ __global__ void emit_hits_kernel(BundleParams p, BundleWork work, Hits hits, Wri
 BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queue) {
     auto const& memory = queue.memory;
     int64_t const bins = p.bundles.is_camera ? 0 : 2 * BINS * p.bundles.cells.bands;
-    return {memory.array<Bundle<float>>(p.bundles.n), memory.array<int>(bins),
-            memory.array<Candidates>(p.v), memory.array<Seen<float>>(p.exact ? p.v : 0), begins};
+    return {memory.array<Bundle<float>>(p.bundles.n), memory.array<int>(bins), memory.array<Candidates>(p.v),
+            memory.array<Seen<float>>(p.exact ? p.v : 0), begins};
 }
 
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue) {

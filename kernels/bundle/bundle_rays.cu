@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The rays of a lidar, whatever their pattern, in bundles: by band of elevation, within a band by azimuth, 32 at a time.
+// The rays of a lidar, whatever their pattern, in bundles: by band of elevation, within a band by azimuth, 32 at a
+// time.
 #include "../common/cells.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"

@@ -7,8 +7,8 @@
 
 namespace nurec::cuda {
 
-constexpr int BINS = 512;          // of azimuth, in which a lidar's bundles are looked up
-constexpr float SPARE = 1e-5f;     // radians: azimuths are rounded
+constexpr int BINS = 512;       // of azimuth, in which a lidar's bundles are looked up
+constexpr float SPARE = 1e-5f;  // radians: azimuths are rounded
 
 struct Interval {
     int begin, end;

@@ -72,7 +72,7 @@ struct BundleWork {
     int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all
 };
 
-struct Hits {  // the candidates that may be met
+struct Hits {          // the candidates that may be met
     int64_t words;     // W, enough for all candidates or not
     uint32_t* owners;  // [W] the Gaussian that has a word's first candidate
     uint32_t* bits;    // [W + 1]

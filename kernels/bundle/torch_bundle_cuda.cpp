@@ -55,9 +55,16 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
     check_gaussians(g);
     TileParams const bounds = projection_of(projection);
     check_group(rays, "rays", 3, "origins, directions, delays");
-    BundleParams const p = {arrays_of(g), bounds.v, bounds.index, bounds.low, bounds.high,
-                            bundles_of(bundles, grid, size), rays[0].const_data_ptr<float>(),
-                            rays[1].const_data_ptr<float>(), rays[2].const_data_ptr<float>(), exact};
+    BundleParams const p = {arrays_of(g),
+                            bounds.v,
+                            bounds.index,
+                            bounds.low,
+                            bounds.high,
+                            bundles_of(bundles, grid, size),
+                            rays[0].const_data_ptr<float>(),
+                            rays[1].const_data_ptr<float>(),
+                            rays[2].const_data_ptr<float>(),
+                            exact};
     Site site(view.device());
     Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);
     cuda::BundleWork const work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), site.queue());
@@ -68,8 +75,8 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const n = room < 0 ? read_back(needed, 0) : room;
     Tensor const offsets = site.empty({p.bundles.n + 1}, at::kLong), listed = site.empty({n}, at::kLong);
-    cuda::list_hits(p, work, hits,
-                    {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()}, site.queue());
+    cuda::list_hits(p, work, hits, {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
+                    site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : needed};
 }

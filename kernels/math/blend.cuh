@@ -34,7 +34,8 @@ NUREC_FN T blend_backward(T alpha, T weight, T T_before, T s, T& behind) {
     return T_before * s - behind / (1 - alpha);
 }
 
-// Where a ray is known to end, and what a Gaussian that misses that counts at most. By default distances are themselves.
+// Where a ray is known to end, and what a Gaussian that misses that counts at most. By default distances are
+// themselves.
 template <class T>
 struct Target {
     T distance, most;  // metres

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which Gaussians a bundle of neighbouring rays may meet: a bound, for lists that hold no others.
 //
-// The rays of a bundle lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their origins
-// within `rho` of r, their delays within `tau` of dt. With g = M (r - mu) and e(x, y) = M (c + x a + y b), a ray meets the
-// Gaussian if |g x e| <= R |e|, where R is the reach in units of M. On the left stands a distance in the plane across g,
-// linear in x and y: its least value over the square has a closed form. On the right |e| is convex, so that a corner has
-// its greatest. Origins and delays move g by rho + tau |drift| at most, because no row of M is longer than 1.
+// The rays of a bundle lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their
+// origins within `rho` of r, their delays within `tau` of dt. With g = M (r - mu) and e(x, y) = M (c + x a + y b), a
+// ray meets the Gaussian if |g x e| <= R |e|, where R is the reach in units of M. On the left stands a distance in the
+// plane across g, linear in x and y: its least value over the square has a closed form. On the right |e| is convex, so
+// that a corner has its greatest. Origins and delays move g by rho + tau |drift| at most, because no row of M is longer
+// than 1.
 #pragma once
 
 #include "gaussian.cuh"
@@ -44,9 +45,9 @@ NUREC_FN T least_square(Vec3<T> p, Vec3<T> u, Vec3<T> v) {
 // A Gaussian as bundles see it.
 template <class T>
 struct alignas(16) Seen {
-    Mat3<T> M;         // as Frame has them
+    Mat3<T> M;  // as Frame has them
     Vec3<T> g, drift;
-    T reach;           // in units of M
+    T reach;  // in units of M
 };
 static_assert(sizeof(Seen<float>) == 16 * sizeof(float));
 
@@ -61,7 +62,8 @@ NUREC_FN bool meets(Seen<T> const& f, Bundle<T> const& rays) {
     Vec3<T> const g = f.g + f.M * rays.r + rays.dt * f.drift;
     Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b;
     Vec3<T> const s = a + b, d = a - b;
-    T const longest = larger(larger(dot(e + s, e + s), dot(e - s, e - s)), larger(dot(e + d, e + d), dot(e - d, e - d)));
+    T const longest =
+        larger(larger(dot(e + s, e + s), dot(e - s, e - s)), larger(dot(e + d, e + d), dot(e - d, e - d)));
     T const moved = rays.rho + rays.tau * sqrt(dot(f.drift, f.drift));
     T const slack = moved + T(2e-6) * sqrt(dot(g, g));  // what rounding does
     T const R = f.reach + slack;

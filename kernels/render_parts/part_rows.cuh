@@ -11,9 +11,12 @@
 namespace nurec::cuda {
 
 template <bool MOVING, int C>
+constexpr int room_behind = row_floats(MOVING, C) - sizeof(Turned<float, MOVING>) / sizeof(float);
+
+template <bool MOVING, int C>
 struct alignas(16) PartRow {
     Turned<float, MOVING> frame;
-    float features[C];
+    float features[room_behind<MOVING, C>];  // C of them, then zeros: the last vector is read to its end
 };
 
 template <bool MOVING, int C>
@@ -31,7 +34,7 @@ __device__ inline PartRow<MOVING, C> part_row(Frame<float> const& seen, float op
     PartRow<MOVING, C> row;
     row.frame = turned<MOVING>(turn_of(seen), seen, opacity);
 #pragma unroll
-    for (int c = 0; c < C; ++c) row.features[c] = features[c];
+    for (int c = 0; c < room_behind<MOVING, C>; ++c) row.features[c] = c < C ? features[c < C ? c : 0] : 0.f;
     return row;
 }
 
