@@ -41,9 +41,9 @@ def open_capture(
 
 
 def _limited(capture: Capture, config: DataConfig) -> Capture:
-    """Only the frames and cameras that the configuration asks for."""
+    """Only the frames and cameras that the configuration asks for, cameras in its order."""
     first, last = config.frames or (0, math.inf)
-    names = config.cameras or [camera.name for camera in capture.cameras]
+    names = list(dict.fromkeys(config.cameras or [camera.name for camera in capture.cameras]))
     unknown = [name for name in names if name not in {camera.name for camera in capture.cameras}]
     if unknown:
         known = ", ".join(camera.name for camera in capture.cameras)
@@ -51,7 +51,7 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
     chosen = replace(
         capture,
         split=None,  # its indices are those of all frames
-        cameras=tuple(camera for camera in capture.cameras if camera.name in names),
+        cameras=tuple(capture.camera(name) for name in names),
         images=tuple(f for f in capture.images if first <= f.index < last and f.sensor in names),
         sweeps=tuple(f for f in capture.sweeps if first <= f.index < last),
     )

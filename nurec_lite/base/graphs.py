@@ -19,7 +19,7 @@ class Recorder:
     def __init__(self, device: torch.device) -> None:
         # A recording needs a stream of its own. torch has 32 of a priority and gives them out again: one that copies go through, too,
         # would record these.
-        self._stream = torch.cuda.Stream(device, priority=-1)
+        self._device, self._stream = device, torch.cuda.Stream(device, priority=-1)
         self._pool: Any = torch.cuda.graph_pool_handle()
         self._holder = self.record(lambda: torch.zeros(1, device=device), ())  # of the memory, between other recordings
 
@@ -41,12 +41,23 @@ class Recorder:
             raise
 
     def _recorded(self, graph: torch.cuda.CUDAGraph, work: Callable[[], T]) -> T:
-        with _undisturbed(), torch.cuda.stream(self._stream):
+        with _undisturbed(), self._in_turn(), torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
                 return work()
             finally:
                 graph.capture_end()
+
+    @contextmanager
+    def _in_turn(self) -> Iterator[None]:
+        """Not all is recorded: where it begins, torch writes the generators' seeds and offsets through the recorder's stream, into memory
+        that the present stream may have in use until it is done with what is queued; and a launch writes there anew."""
+        present = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(present)
+        try:
+            yield
+        finally:
+            present.wait_stream(self._stream)
 
 
 class Recording(Generic[T]):

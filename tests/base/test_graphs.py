@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is recorded leaves alone what is queued, and draws the numbers that it would have drawn."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from nurec_lite.base.graphs import Recorder
+
+pytestmark = pytest.mark.gpu
+SEED, BEHIND = 7, 200_000_000  # cycles: a tenth of a second by which the GPU is behind the host
+
+
+def _generator() -> torch.Generator:
+    return torch.Generator("cuda").manual_seed(SEED)
+
+
+def _drawn(generator: torch.Generator) -> Tensor:
+    return torch.rand(1000, generator=generator, device="cuda")
+
+
+def test_memory_that_is_free_again_may_still_be_in_use() -> None:
+    """torch writes a generator's seed when a recording begins: behind what was queued before, whose memory it may get."""
+    recorder, generator = Recorder(torch.device("cuda")), _generator()
+    recorder.record(lambda: _drawn(generator), (generator,)).launch()  # given up; what is loaded once waits for the GPU
+    zeros = [torch.zeros(1, dtype=torch.int64, device="cuda") for _ in range(1000)]
+    before = torch.cat(zeros[::2])  # likewise
+    torch.cuda.synchronize()
+    torch.cuda._sleep(BEHIND)
+    kept = torch.cat(zeros[::2])
+    del zeros[::2]  # each between two that stay: places for one number, which torch prefers to larger ones
+    recording = recorder.record(lambda: _drawn(generator), (generator,))
+    assert torch.equal(kept, before)
+    recording.launch()
+
+
+def test_launches_draw_what_plain_work_draws() -> None:
+    recorder, recorded, plain = Recorder(torch.device("cuda")), _generator(), _generator()
+    for _ in range(3):
+        torch.cuda._sleep(BEHIND)
+        assert torch.equal(_drawn(recorded), _drawn(plain))
+        torch.cuda._sleep(BEHIND)
+        recording = recorder.record(lambda: _drawn(recorded), (recorded,))
+        for _ in range(3):
+            assert torch.equal(recording.launch().clone(), _drawn(plain))
