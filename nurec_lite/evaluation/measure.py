@@ -3,7 +3,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -100,6 +100,7 @@ def evaluate(
     progress: bool = False,  # shows a bar
 ) -> Evaluation:
     """All metrics of the frames, figures of each, and some of them to look at."""
+    learned, scene = scene, completed(scene, capture)
     rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
     image_metrics, lidar_metrics, depth_metrics = ImageMetrics(), LidarMetrics(), DepthMetrics(capture, compared)
     images: list[DrawnImage] = []
@@ -118,11 +119,18 @@ def evaluate(
             figures.append(sweep.figures)
             sweeps += [sweep] if i in drawn else []
             bar.update()
-    metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary() | corrections(scene)
+    metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary() | corrections(learned)
     evaluation = Evaluation(metrics, tuple(figures), tuple(images), tuple(sweeps))
     if pictures is not None:
         save_pictures(pictures, evaluation)
     return evaluation
+
+
+def completed(scene: Scene, capture: Capture) -> Scene:
+    """With what is believed of cameras that nothing was learned of."""
+    return (
+        scene if scene.calibration is None else replace(scene, calibration=scene.calibration.completed(capture.cameras))
+    )
 
 
 def corrections(scene: Scene) -> dict[str, object]:
@@ -222,6 +230,7 @@ def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) 
 
 def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[ImageFrame]) -> Iterator[Tensor]:
     """Likewise of each frame."""
+    scene = completed(scene, capture)
     views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
     for frame, _, image in looked_at(stages, scene, views):
         yield _as_seen(scene, capture, frame, image)

@@ -14,7 +14,7 @@ lidar the first camera's is (nurec_lite/splat/views.py), and a rig that stands t
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -81,9 +81,7 @@ class Calibration:
         moment = moment if offset is None else moment + offset.detach()
         weights = self.weights(moment)
         turn, shift = weights @ self.rig_rotations, weights @ self.rig_translations
-        mount = self.mount(sensor)
-        axes, place = mount[:3], mount[3]
-        turn, shift = turn @ axes, (shift + torch.linalg.cross(turn, place)) @ axes
+        turn, shift = _seen_from(self.mount(sensor), turn, shift)
         if c is None or offset is None:
             return Correction(turn, shift, None, moment)
         turn, shift = turn + self.camera_rotations[c], shift + self.camera_translations[c]
@@ -114,9 +112,40 @@ class Calibration:
     ) -> list[int]:
         """Rows of the cameras by which to show what that one sees: its own, or, if nothing was learned of how it sees, as of a camera that
         no training image is from, all of which something was. Waits for the device."""
-        known = [self.exposure_drift, self.vignetting, *(() if self.bilateral is None else (self.bilateral,))]
-        learned = torch.stack([part.detach().flatten(1).any(1) for part in known]).any(0).tolist()
+        learned = self._learned()
         return [camera] if learned[camera] or not any(learned) else [c for c, own in enumerate(learned) if own]
+
+    def _learned(self) -> list[bool]:  # [C]
+        """Whether anything was, of how that camera sees."""
+        known = [self.exposure_drift, self.vignetting, *(() if self.bilateral is None else (self.bilateral,))]
+        learned: list[bool] = torch.stack([part.detach().flatten(1).any(1) for part in known]).any(0).tolist()
+        return learned
+
+    def completed(
+        self,
+        cameras: Sequence[Camera],  # of the capture
+    ) -> "Calibration":
+        """Cameras of which nothing was learned moved with the rig and late by as much as the others are in the mean: the cameras of a rig
+        are measured against each other better than against its lidar, and one pulse triggers them all. Waits for the device."""
+        learned = dict(zip(self.cameras, self._learned(), strict=True))
+        known = [camera for camera in cameras if learned.get(camera.name)]
+        if not known or all(learned.values()):
+            return self
+        rows = [self.cameras.index(camera.name) for camera in known]
+        turn, shift = (torch.stack(parts).mean(0) for parts in zip(*map(self._moved, known), strict=True))
+        own = replace(self, **{name: getattr(self, name).detach().clone() for name in (*POSES[2:], OFFSETS)})
+        for camera in cameras:
+            if not learned.get(camera.name, True):
+                c, mount = self.cameras.index(camera.name), self.mount(camera)
+                own.camera_rotations[c], own.camera_translations[c] = _seen_from(mount, turn, shift)
+                own.camera_offsets[c] = self.camera_offsets[rows].mean()
+        return own
+
+    def _moved(self, camera: Camera) -> tuple[Tensor, Tensor]:  # [3] radians, [3] metres
+        """By what a camera was moved on the rig, as the turn and shift of the whole rig that would move it so."""
+        c, mount = self.cameras.index(camera.name), self.mount(camera)
+        turn = mount[:3] @ self.camera_rotations[c].detach()
+        return turn, mount[:3] @ self.camera_translations[c].detach() - torch.linalg.cross(turn, mount[3])
 
     def mount(self, sensor: Camera | Lidar) -> Tensor:
         """[4, 3] rows of the sensor's axes on the rig, and its place there in metres."""
@@ -162,6 +191,15 @@ def none_known(
     shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3), (c,), *grids
     zeros = (torch.zeros(shape, device=device) for shape in shapes)
     return Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
+
+
+def _seen_from(
+    mount: Tensor,  # [4, 3] as Calibration.mount has it
+    turn: Tensor,  # [3] radians, of the rig
+    shift: Tensor,  # [3] metres
+) -> tuple[Tensor, Tensor]:
+    """The same of a sensor that it carries, in the sensor's axes."""
+    return turn @ mount[:3], (shift + torch.linalg.cross(turn, mount[3])) @ mount[:3]
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every option is worth: alone, beside what it requires, and as a rung, behind all that `+opt=all` applies before it.
+
+    python benchmarks/ladder/bench_options.py data=pack data.root=FILE +size=large train.resume=CHECKPOINT --out FILE.json
+    python benchmarks/ladder/bench_options.py --only fused_adam cuda_graph
+
+Arguments are those of nurec_lite.train but for +opt. All rows run in one process, one after another, each as
+benchmarks/step/bench_step.py measures a step: its own options, a scene made anew, a window that is timed and one that
+torch.profiler counts. So a row takes seconds, where one of benchmarks/ladder/ladder.py, a process of its own in several rounds, takes
+a minute; the price is one sample a row. A row that fails stays with its error, and the exit status is 1.
+"""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import argparse
+import gc
+import json
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+
+from benchmarks.step.bench_step import bench, parser
+from nurec_lite.base.environment import choose_device
+from nurec_lite.base.errors import UserError
+from nurec_lite.base.files import write_text
+from nurec_lite.base.options import known_options, unknown_option
+from nurec_lite.cli.command import composed, mended
+
+CONDITIONS = ("environment", "steps", "warmup", "progress", "capture", "image", "gaussians")
+COLUMNS = {  # of a row, by where bench_step has it
+    "ms": ("step_ms", "median"),
+    "wall_ms": ("wall_ms_a_step",),
+    "launches": ("profile", "launch_calls"),
+    "kernels": ("profile", "kernels"),
+    "gpu_ms": ("profile", "gpu_busy_ms"),
+    "waits": ("profile", "syncs"),
+    "copied_bytes": ("profile", "copied_bytes"),
+    "peak_bytes": ("peak_memory_bytes",),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str  # of the option it is about; "": of none
+    rung: bool  # behind the others of `all`; else alone
+    options: tuple[str, ...]
+
+
+def required(name: str) -> list[str]:
+    """The option behind all that it requires, and these behind what they require."""
+    found: list[str] = []
+    for other in import_module(f"nurec_lite.opt.{name}").REQUIRES:
+        found += [o for o in required(other) if o not in found]
+    return [*found, name]
+
+
+def rows_of(order: Sequence[str], others: Sequence[str]) -> Iterator[Row]:
+    """The baseline, each option alone, then the rungs in their order; `others` are in no rung."""
+    yield Row("", True, ())
+    for name in (*order, *others):
+        asked = required(name)
+        yield Row(name, False, tuple(o for o in (*order, *others) if o in asked))
+    for n, name in enumerate(order, 1):
+        yield Row(name, True, tuple(order[:n]))
+
+
+def measured(row: Row, args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The row with its figures, or its error, and their conditions."""
+    chosen = [f"+opt=[{','.join(row.options)}]"] if row.options else []
+    try:
+        report = bench(composed("train", [*args.overrides, *chosen]), args)
+    except (UserError, RuntimeError) as error:
+        return asdict(row) | {"error": str(error).splitlines()[0]}, {}
+    finally:
+        gc.collect()
+        torch.cuda.empty_cache()  # does nothing where there is no GPU
+    figures = {name: within(report, path) for name, path in COLUMNS.items()}
+    return asdict(row) | figures, {name: report[name] for name in CONDITIONS}
+
+
+def within(tree: Any, path: Sequence[str]) -> float | None:
+    """None where the profiler saw nothing, as on a CPU."""
+    for name in path:
+        tree = None if tree is None else tree.get(name)
+    return tree
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Markdown: an option a line, a step by the clock alone and as a rung; what follows is the rung's, if there is one."""
+    head = "| option | a step, alone | as a rung | GPU at work | launches | waits | copied | memory |"
+    lines = [head, "|---|---:|---:|---:|---:|---:|---:|---:|"]
+    alone = {row["name"]: row for row in rows if not row["rung"]}
+    rungs = {row["name"]: row for row in rows if row["rung"]}
+    for name in dict.fromkeys(row["name"] for row in rows):
+        last = rungs.get(name) or alone[name]
+        first = _number(alone.get(name, {}), "wall_ms", "{:.1f} ms")
+        cells = [
+            f"`{name}`" if name else "none",
+            first if name else "",
+            _number(rungs.get(name, {}), "wall_ms", "{:.1f} ms"),
+            _number(last, "gpu_ms", "{:.1f} ms"),
+            _number(last, "launches", "{:,.0f}"),
+            _number(last, "waits", "{:.1f}"),
+            _number(last, "copied_bytes", "{:,.0f} kB", 1e-3),
+            _number(last, "peak_bytes", "{:.2f} GB", 1e-9),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _number(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str:
+    if "error" in row:
+        return "failed"
+    known = row.get(name)
+    return "" if known is None else form.format(known * factor)
+
+
+def all_measured(args: argparse.Namespace) -> dict[str, Any]:
+    """Conditions and rows; those of what was asked for, if something was."""
+    config = composed("train", [*args.overrides, "+opt=all"])
+    order = config.opt["all"][choose_device(config.device).type]
+    for name in (*args.others, *(args.only or ())):
+        if name not in known_options():
+            raise unknown_option(name)
+    others = [name for name in args.others if name not in order]
+    found, known = [], {}
+    for row in rows_of(order, others):
+        if args.only is None or row.name in ("", *args.only):
+            figures, conditions = measured(row, args)
+            found.append(figures)
+            known = known or conditions
+            print(sentence(figures), file=sys.stderr, flush=True)
+    return (
+        {"command": shlex.join(["python", "benchmarks/ladder/bench_options.py", *args.arguments])}
+        | known
+        | {"rows": found}
+    )
+
+
+def sentence(row: dict[str, Any]) -> str:
+    """On the way."""
+    name = f"{row['name'] or 'none'}, {'a rung' if row['rung'] else 'alone'}"
+    return f"{name}: {row['error']}" if "error" in row else f"{name}: {row['wall_ms']:.1f} ms a step"
+
+
+def main(arguments: list[str]) -> None:
+    p = parser()
+    p.description = __doc__
+    p.add_argument("--only", nargs="+", metavar="OPTION", help="these, beside the baseline (all)")
+    p.add_argument("--others", nargs="+", default=[], metavar="OPTION", help="that no rung has, each alone")
+    args = p.parse_intermixed_args(arguments)
+    args.arguments = arguments
+    with mended("train"):
+        report = all_measured(args)
+        if args.out:
+            write_text(args.out, json.dumps(report, indent=1) + "\n")
+    print(table(report["rows"]))
+    if any("error" in row for row in report["rows"]):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of what every option is worth: which rows there are, what they show, and that it runs from end to end."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks.ladder.bench_options import main, required, rows_of, table
+from nurec_lite.base.options import known_options
+
+TINY = [
+    "ops=reference",
+    "device=cpu",
+    "data.downscale=8",
+    "data.frames=[0,10]",
+    "train.lidar_rays=64",
+    "model.points=200",
+]
+TINY += ["model.raised_points=20", "model.far_points=20", "model.actor_points=20", "density.cap=100"]
+SHORT = ["--steps", "2", "--warmup", "0", "--profiled", "1"]
+
+
+def test_what_an_option_requires_comes_before_it() -> None:
+    assert required("workers") == ["workers"]
+    assert required("cuda_graph") == ["fused_interp", "no_sync", "fused_adam", "cuda_graph"]
+    for name in known_options():
+        if name != "all":
+            assert required(name)[-1] == name and len(set(required(name))) == len(required(name))
+
+
+def test_rows_are_the_baseline_each_alone_and_each_rung() -> None:
+    order, others = ["fused_interp", "no_sync", "fused_adam", "cuda_graph"], ["pinned"]
+    rows = list(rows_of(order, others))
+    assert [(row.name, row.rung) for row in rows] == [
+        ("", True),
+        *((name, False) for name in (*order, *others)),
+        *((name, True) for name in order),
+    ]
+    options = {(row.name, row.rung): row.options for row in rows}
+    assert options["cuda_graph", False] == ("fused_interp", "no_sync", "fused_adam", "cuda_graph")
+    assert options["fused_adam", False] == ("fused_adam",) and options["pinned", False] == ("pinned",)
+    assert options["fused_adam", True] == ("fused_interp", "no_sync", "fused_adam")
+
+
+def test_a_table_has_a_line_an_option() -> None:
+    measured = {"gpu_ms": 4.5, "launches": 1234.0, "waits": 0.0, "copied_bytes": 2500, "peak_bytes": 2e9}
+    rows = [
+        {"name": "", "rung": True, "wall_ms": 50.0} | measured,
+        {"name": "resident", "rung": False, "wall_ms": 34.06} | measured,
+        {"name": "pinned", "rung": False, "error": "it broke"},
+        {"name": "resident", "rung": True, "wall_ms": 20.0} | measured | {"gpu_ms": None},
+    ]
+    assert table(rows).splitlines()[2:] == [
+        "| none |  | 50.0 ms | 4.5 ms | 1,234 | 0.0 | 2 kB | 2.00 GB |",
+        "| `resident` | 34.1 ms | 20.0 ms |  | 1,234 | 0.0 | 2 kB | 2.00 GB |",
+        "| `pinned` | failed |  | failed | failed | failed | failed | failed |",
+    ]
+
+
+def test_it_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "options.json"
+    main([*TINY, *SHORT, "--others", "resident", "--out", str(out)])
+    report = json.loads(out.read_text())
+    assert [(row["name"], row["rung"]) for row in report["rows"]] == [
+        ("", True),
+        ("fused_interp", False),
+        ("collect_once", False),
+        ("resident", False),
+        ("fused_interp", True),
+        ("collect_once", True),
+    ]
+    assert all(row["wall_ms"] > 0 and row["launches"] is None for row in report["rows"])
+    assert report["steps"] == 2 and report["environment"]["device"].startswith("cpu")
+    assert "| `collect_once` |" in capsys.readouterr().out
+
+
+def test_what_failed_stays_and_ends_with_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "options.json"
+    with pytest.raises(SystemExit) as ended:
+        main([*TINY, *SHORT, "--only", "warp_cull", "--others", "warp_cull", "--out", str(out)])
+    assert ended.value.code == 1
+    assert [("error" in row) for row in json.loads(out.read_text())["rows"]] == [False, True]
+    assert "warp_cull, alone: option 'warp_cull' cannot run here" in capsys.readouterr().err
+
+
+def test_a_word_that_is_no_option_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*TINY, "--only", "fused_adm"])
+    assert "fused_adam" in capsys.readouterr().err
