@@ -61,13 +61,13 @@ def required(name: str) -> list[str]:
 
 
 def rows_of(order: Sequence[str], others: Sequence[str]) -> Iterator[Row]:
-    """The baseline, each option alone, then the rungs in their order; `others` are in no rung."""
+    """The baseline, the rungs in their order, then each option alone; `others` are in no rung."""
     yield Row("", True, ())
+    for n, name in enumerate(order, 1):
+        yield Row(name, True, tuple(order[:n]))
     for name in (*order, *others):
         asked = required(name)
         yield Row(name, False, tuple(o for o in (*order, *others) if o in asked))
-    for n, name in enumerate(order, 1):
-        yield Row(name, True, tuple(order[:n]))
 
 
 def measured(row: Row, args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -122,25 +122,24 @@ def _number(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str
 
 
 def all_measured(args: argparse.Namespace) -> dict[str, Any]:
-    """Conditions and rows; those of what was asked for, if something was."""
+    """Conditions and rows, those of what was asked for, if something was; also in the file, a row at a time."""
     config = composed("train", [*args.overrides, "+opt=all"])
     order = config.opt["all"][choose_device(config.device).type]
     for name in (*args.others, *(args.only or ())):
         if name not in known_options():
             raise unknown_option(name)
     others = [name for name in args.others if name not in order]
-    found, known = [], {}
+    report: dict[str, Any] = {"command": shlex.join(["python", "benchmarks/ladder/bench_options.py", *args.arguments])}
+    report["rows"] = []
     for row in rows_of(order, others):
         if args.only is None or row.name in ("", *args.only):
             figures, conditions = measured(row, args)
-            found.append(figures)
-            known = known or conditions
+            report = conditions | report
+            report["rows"].append(figures)
             print(sentence(figures), file=sys.stderr, flush=True)
-    return (
-        {"command": shlex.join(["python", "benchmarks/ladder/bench_options.py", *args.arguments])}
-        | known
-        | {"rows": found}
-    )
+            if args.out:  # so that nothing is lost if a later one never ends
+                write_text(args.out, json.dumps(report, indent=1) + "\n")
+    return report
 
 
 def sentence(row: dict[str, Any]) -> str:
@@ -158,8 +157,6 @@ def main(arguments: list[str]) -> None:
     args.arguments = arguments
     with mended("train"):
         report = all_measured(args)
-        if args.out:
-            write_text(args.out, json.dumps(report, indent=1) + "\n")
     print(table(report["rows"]))
     if any("error" in row for row in report["rows"]):
         sys.exit(1)

@@ -31,7 +31,14 @@ def weighted_sum(
     terms: dict[str, Tensor],  # scalars, by the names of LossWeights
     weights: LossWeights,
 ) -> Tensor:  # scalar
-    return torch.stack([getattr(weights, name) * term for name, term in terms.items()]).sum()
+    values = torch.stack(list(terms.values()))
+    return torch.dot(values, _factors(tuple(getattr(weights, name) for name in terms), values.dtype, values.device))
+
+
+@lru_cache(maxsize=32)
+def _factors(weights: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Copied to the device once, so that the sum of all terms is one launch, and so are their gradients."""
+    return upload(torch.tensor(weights, dtype=dtype), device)
 
 
 def ssim(
@@ -87,9 +94,11 @@ def lidar_loss(
     The range is the expected one, or every Gaussian along the ray is compared by its weight, sum of w min(|t - range|, reach): a mean
     may be right where no surface is, and the median, which a lidar measures, only is where the weight is."""
     off = returns.distance if aimed else (returns.distance - sweep.ranges).abs()
+    both = torch.stack([off, (returns.intensity - sweep.intensities).abs()])
+    distance, intensity = _masked_mean(both, sweep.returned).unbind()
     return {
-        "range": _masked_mean(off, sweep.returned),
-        "intensity": _masked_mean((returns.intensity - sweep.intensities).abs(), sweep.returned),
+        "range": distance,
+        "intensity": intensity,
         "drop": drop_loss(returns.drop, sweep.returned, counted),
     }
 
@@ -173,7 +182,7 @@ def exposure_regulariser(
 
 
 def _masked_mean(
-    values: Tensor,  # [R]
+    values: Tensor,  # [..., R]
     mask: Tensor,  # [R] bool
-) -> Tensor:  # scalar, 0 where the mask is empty
-    return torch.where(mask, values, torch.zeros_like(values)).sum() / mask.sum().clamp(min=1)
+) -> Tensor:  # [...], 0 where the mask is empty
+    return torch.where(mask, values, 0.0).sum(-1) / mask.sum().clamp(min=1)

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import mse_loss
 
 from nurec_lite.base.ranges import span
 from nurec_lite.scene.gaussians import AnyGaussians
@@ -92,7 +93,7 @@ def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     return Rendered(
         images=tuple(image for image, _, _ in images),
         exposed=tuple(seen for _, seen, _ in images),
-        targets=tuple(shot.image.float() / 255 for shot in shots.images),
+        targets=tuple(shot.image / 255 for shot in shots.images),  # uint8 to float32
         returns=tuple(returns for returns, _ in sweeps),
         activated=gathered.activated,
         lists=(*(listed for _, _, listed in images), *(listed for _, listed in sweeps)),
@@ -171,4 +172,4 @@ def mean(
 
 def _square_errors(rendered: Rendered) -> list[Tensor]:
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
-    return [(seen.detach().clamp(0, 1) - target).square().mean() for seen, target in pairs]
+    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in pairs]
