@@ -3,7 +3,7 @@
 
 import gc
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -44,9 +44,13 @@ class Recorder:
         with _undisturbed(), self._in_turn(), torch.cuda.stream(self._stream):
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
-                return work()
-            finally:
-                graph.capture_end()
+                made = work()
+            except BaseException:
+                with suppress(RuntimeError):  # which would only say that there was an error before
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+            return made
 
     @contextmanager
     def _in_turn(self) -> Iterator[None]:

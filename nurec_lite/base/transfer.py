@@ -33,7 +33,9 @@ class Arrival:
             self._event.record(torch.cuda.current_stream(values.device))
 
     def there(self) -> bool:
-        return self._event is None or self._event.query()
+        """Not yet, whoever asks while work of the GPU is recorded: to ask the device would end the recording, and what is recorded must not
+        depend on when an answer comes."""
+        return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 
     def numbers(self) -> list[float]:
         """Waits for them if they are not there yet."""

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder
+from nurec_lite.base.transfer import Arrival
 
 pytestmark = pytest.mark.gpu
 SEED, BEHIND = 7, 200_000_000  # cycles: a tenth of a second by which the GPU is behind the host
@@ -43,3 +44,20 @@ def test_launches_draw_what_plain_work_draws() -> None:
         recording = recorder.record(lambda: _drawn(recorded), (recorded,))
         for _ in range(3):
             assert torch.equal(recording.launch().clone(), _drawn(plain))
+
+
+def test_what_is_on_its_way_is_not_asked_for_by_what_is_recorded() -> None:
+    recorder, numbers = Recorder(torch.device("cuda")), torch.arange(3.0, device="cuda")
+    torch.cuda._sleep(BEHIND)
+    arrival, told = Arrival(numbers), []
+    recording = recorder.record(lambda: (told.append(arrival.there()), numbers + 1)[1], ())
+    assert told == [False]
+    assert recording.launch().tolist() == [1, 2, 3]
+    assert arrival.there() and arrival.numbers() == [0, 1, 2]
+
+
+def test_an_error_of_what_is_recorded_is_told_as_it_is() -> None:
+    recorder, numbers = Recorder(torch.device("cuda")), torch.arange(3.0, device="cuda")
+    with pytest.raises(ZeroDivisionError):
+        recorder.record(lambda: 1 // 0, ())
+    assert recorder.record(lambda: numbers + 1, ()).launch().tolist() == [1, 2, 3]
