@@ -92,23 +92,21 @@ def within(tree: Any, path: Sequence[str]) -> float | None:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown: an option a line, a step by the clock alone and as a rung; what follows is the rung's, if there is one."""
-    head = "| option | a step, alone | as a rung | GPU at work | launches | waits | copied | memory |"
-    lines = [head, "|---|---:|---:|---:|---:|---:|---:|---:|"]
+    """Markdown: an option a line, alone and as a rung. A step is what lies between its feed and its end on the device; what follows the
+    rung's is the rung's, or of the option alone if no rung has it."""
+    head = "| option | a step, alone | GPU at work | a step, as a rung | GPU at work | launches | waits | copied | memory |"
+    lines = [head, f"|---|{8 * '---:|'}"]
     alone = {row["name"]: row for row in rows if not row["rung"]}
     rungs = {row["name"]: row for row in rows if row["rung"]}
     for name in dict.fromkeys(row["name"] for row in rows):
-        last = rungs.get(name) or alone[name]
-        first = _number(alone.get(name, {}), "wall_ms", "{:.1f} ms")
+        first, rung = alone.get(name, {}), rungs.get(name, {})
         cells = [
             f"`{name}`" if name else "none",
-            first if name else "",
-            _number(rungs.get(name, {}), "wall_ms", "{:.1f} ms"),
-            _number(last, "gpu_ms", "{:.1f} ms"),
-            _number(last, "launches", "{:,.0f}"),
-            _number(last, "waits", "{:.1f}"),
-            _number(last, "copied_bytes", "{:,.0f} kB", 1e-3),
-            _number(last, "peak_bytes", "{:.2f} GB", 1e-9),
+            *(_number(row, *of) for row in (first, rung) for of in (("ms", "{:.1f} ms"), ("gpu_ms", "{:.1f} ms"))),
+            _number(rung or first, "launches", "{:,.0f}"),
+            _number(rung or first, "waits", "{:.1f}"),
+            _number(rung or first, "copied_bytes", "{:,.0f} kB", 1e-3),
+            _number(rung or first, "peak_bytes", "{:.2f} GB", 1e-9),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -46,15 +46,15 @@ def test_rows_are_the_baseline_each_alone_and_each_rung() -> None:
 def test_a_table_has_a_line_an_option() -> None:
     measured = {"gpu_ms": 4.5, "launches": 1234.0, "waits": 0.0, "copied_bytes": 2500, "peak_bytes": 2e9}
     rows = [
-        {"name": "", "rung": True, "wall_ms": 50.0} | measured,
-        {"name": "resident", "rung": False, "wall_ms": 34.06} | measured,
+        {"name": "", "rung": True, "ms": 50.0} | measured,
+        {"name": "resident", "rung": True, "ms": 20.0} | measured | {"gpu_ms": None},
+        {"name": "resident", "rung": False, "ms": 34.06} | measured,
         {"name": "pinned", "rung": False, "error": "it broke"},
-        {"name": "resident", "rung": True, "wall_ms": 20.0} | measured | {"gpu_ms": None},
     ]
     assert table(rows).splitlines()[2:] == [
-        "| none |  | 50.0 ms | 4.5 ms | 1,234 | 0.0 | 2 kB | 2.00 GB |",
-        "| `resident` | 34.1 ms | 20.0 ms |  | 1,234 | 0.0 | 2 kB | 2.00 GB |",
-        "| `pinned` | failed |  | failed | failed | failed | failed | failed |",
+        "| none |  |  | 50.0 ms | 4.5 ms | 1,234 | 0.0 | 2 kB | 2.00 GB |",
+        "| `resident` | 34.1 ms | 4.5 ms | 20.0 ms |  | 1,234 | 0.0 | 2 kB | 2.00 GB |",
+        "| `pinned` | failed | failed |  |  | failed | failed | failed | failed |",
     ]
 
 
