@@ -31,9 +31,7 @@ class DataConfig:
     downscale: int = 1  # images are reduced by this factor
     split: str = "interp"  # interp, side or validation
     frames: list[int] | None = None  # first and last (exclusive) frame; null: all
-    cameras: list[str] | None = (
-        None  # in this order; null: all (KITTI: image_02 and image_03). The split `side` tests the last
-    )
+    cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: image_02, image_03)
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = None  # likewise
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp

@@ -24,9 +24,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.ladder.bench_options import table as options_table
 from benchmarks.ladder.ladder import PAGE as LADDERS
 from benchmarks.ladder.ladder import page_of, read
+from benchmarks.ladder.options_table import table as options_table
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser, told

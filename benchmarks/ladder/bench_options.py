@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.ladder.options_table import table
 from benchmarks.step.bench_step import bench, parser
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
@@ -89,34 +90,6 @@ def within(tree: Any, path: Sequence[str]) -> float | None:
     for name in path:
         tree = None if tree is None else tree.get(name)
     return tree
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown: an option a line, alone and as a rung. A step is what lies between its feed and its end on the device; what follows the
-    rung's is the rung's, or of the option alone if no rung has it."""
-    head = "| option | a step, alone | GPU at work | a step, as a rung | GPU at work | launches | waits | copied | memory |"
-    lines = [head, f"|---|{8 * '---:|'}"]
-    alone = {row["name"]: row for row in rows if not row["rung"]}
-    rungs = {row["name"]: row for row in rows if row["rung"]}
-    for name in dict.fromkeys(row["name"] for row in rows):
-        first, rung = alone.get(name, {}), rungs.get(name, {})
-        cells = [
-            f"`{name}`" if name else "none",
-            *(_number(row, *of) for row in (first, rung) for of in (("ms", "{:.1f} ms"), ("gpu_ms", "{:.1f} ms"))),
-            _number(rung or first, "launches", "{:,.0f}"),
-            _number(rung or first, "waits", "{:.1f}"),
-            _number(rung or first, "copied_bytes", "{:,.0f} kB", 1e-3),
-            _number(rung or first, "peak_bytes", "{:.2f} GB", 1e-9),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def _number(row: dict[str, Any], name: str, form: str, factor: float = 1) -> str:
-    if "error" in row:
-        return "failed"
-    known = row.get(name)
-    return "" if known is None else form.format(known * factor)
 
 
 def all_measured(args: argparse.Namespace) -> dict[str, Any]:

@@ -30,7 +30,7 @@ struct NoTargets {
 };
 
 template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS, MOVING&& C == 3 ? 6 : 0)
+__global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
     viewForward(RenderParams p, RenderOutputs out, float const* rows, uint32_t const* order) {
     int64_t const place = blockIdx.x * int64_t(WARPS) + threadIdx.x / 32;
     if (place >= p.n_tiles) return;

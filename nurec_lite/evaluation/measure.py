@@ -128,9 +128,8 @@ def evaluate(
 
 def completed(scene: Scene, capture: Capture) -> Scene:
     """With what is believed of cameras that nothing was learned of."""
-    return (
-        scene if scene.calibration is None else replace(scene, calibration=scene.calibration.completed(capture.cameras))
-    )
+    known = scene.calibration
+    return scene if known is None else replace(scene, calibration=known.completed(capture.cameras))
 
 
 def corrections(scene: Scene) -> dict[str, object]:

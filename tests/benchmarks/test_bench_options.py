@@ -5,19 +5,12 @@ import json
 from pathlib import Path
 
 import pytest
+from tiny_arguments import TINY
 
-from benchmarks.ladder.bench_options import main, required, rows_of, table
+from benchmarks.ladder.bench_options import main, required, rows_of
+from benchmarks.ladder.options_table import table
 from nurec_lite.base.options import known_options
 
-TINY = [
-    "ops=reference",
-    "device=cpu",
-    "data.downscale=8",
-    "data.frames=[0,10]",
-    "train.lidar_rays=64",
-    "model.points=200",
-]
-TINY += ["model.raised_points=20", "model.far_points=20", "model.actor_points=20", "density.cap=100"]
 SHORT = ["--steps", "2", "--warmup", "0", "--profiled", "1"]
 
 

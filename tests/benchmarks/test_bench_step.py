@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_arguments import TINY
 from tiny_capture import tiny_config, tiny_state
 
 from benchmarks.step.bench_step import iteration, main, mark, milliseconds, spread, window
@@ -16,15 +17,6 @@ from nurec_lite.training.step import step
 
 FORWARD = "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, std::array<char*, 3ul> >(int)"
-TINY = [
-    "ops=reference",
-    "device=cpu",
-    "data.downscale=8",
-    "data.frames=[0,10]",
-    "train.lidar_rays=64",
-    "model.points=200",
-]
-TINY += ["model.raised_points=20", "model.far_points=20", "model.actor_points=20", "density.cap=100"]
 
 
 def event(category: str, name: str, ts: float, dur: float, **args: Any) -> dict[str, Any]:
