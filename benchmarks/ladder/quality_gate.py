@@ -64,17 +64,22 @@ def runs_of(sets: Sequence[str], seeds: Sequence[int], repeat: int) -> list[Run]
     return [*own, *again, *(Run(options, seed, 0) for options in sets for seed in seeds)]
 
 
-def train(run: Run, folder: Path, steps: int, common: Sequence[str], surroundings: dict[str, str]) -> Metrics:
-    """UserError with the last line of what the run said, if it failed. Surroundings are added to our own environment."""
-    out = folder / run.folder()
-    command = [sys.executable, "-m", "nurec_lite.train", f"seed={run.seed}", f"train.steps={steps}", "train.seconds=null",
-               f"out={out}", "train.overwrite=true", f"+opt=[{run.options}]", *common]  # fmt: skip
+def metrics_of(out: Path, arguments: Sequence[str], surroundings: dict[str, str]) -> dict[str, Any]:
+    """Of a run in that folder; UserError with the last line of what it said, if it failed. Surroundings join our own environment."""
+    command = [sys.executable, "-m", "nurec_lite.train", f"out={out}", "train.overwrite=true", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | surroundings)
     if ended.returncode:
         raise UserError(
             f"{shlex.join(command[1:])} failed: {(ended.stderr.strip().splitlines() or ['it said nothing'])[-1]}"
         )
-    known = json.loads((out / "metrics.json").read_text())
+    known: dict[str, Any] = json.loads((out / "metrics.json").read_text())
+    return known
+
+
+def train(run: Run, folder: Path, steps: int, common: Sequence[str], surroundings: dict[str, str]) -> Metrics:
+    """Those that the gate judges."""
+    arguments = [f"seed={run.seed}", f"train.steps={steps}", "train.seconds=null", f"+opt=[{run.options}]", *common]
+    known = metrics_of(folder / run.folder(), arguments, surroundings)
     metrics: Metrics = {name: known[name] for name in BETTER if known.get(name) is not None}
     print(f"{run.folder()}: " + ", ".join(f"{name} {value:.4f}" for name, value in metrics.items()), flush=True)
     return metrics

@@ -104,6 +104,10 @@ __global__ void emit_hits_kernel(BundleParams p, BundleWork work, Hits hits, Wri
         Candidate const c = candidate_at(p, work, hits, words, number);
         out.tiles[place] = uint32_t(c.bundle), out.gaussians[place] = uint32_t(p.index ? p.index[c.i] : c.i);
     });
+    // behind the last entry, as `unwritten` would leave it
+    int64_t const mine = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, all = int64_t(gridDim.x) * blockDim.x;
+    for (int64_t place = hits.places[hits.words] + mine; place < room; place += all)
+        out.tiles[place] = ~uint32_t(0), out.gaussians[place] = 0;
 }
 
 }  // namespace
@@ -135,7 +139,7 @@ Hits find_hits(BundleParams const& p, BundleWork const& work, int64_t words, int
 
 void list_hits(BundleParams const& p, BundleWork const& work, Hits const& hits, Entries const& out,
                Queue const& queue) {
-    Written const written = unwritten(out.room, queue);
+    Written const written = {queue.memory.array<uint32_t>(out.room), queue.memory.array<uint32_t>(out.room)};
     emit_hits_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, hits, written, out.room);
     sort_into_lists(written, p.bundles.n, out, queue);
 }

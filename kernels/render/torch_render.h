@@ -136,8 +136,8 @@ inline RenderOutputs outputs_of(OutputTensors const& o) {
 
 using Gradients = std::tuple<std::vector<at::Tensor>, at::Tensor, std::vector<at::Tensor>>;
 
-// Zeros: of the Gaussians and of the features, in the order of the inputs, and of origins and directions of rays, which
-// are none if nobody asks for them.
+// Of the Gaussians and of the features, in the order of the inputs, and of origins and directions of rays, which are
+// none if nobody asks for them.
 struct GradientTensors {
     at::Tensor still_means, still_quats, means, quats, velocities, scales, opacities, features;
     std::optional<std::pair<at::Tensor, at::Tensor>> rays;
@@ -149,13 +149,24 @@ struct GradientTensors {
     }
 };
 
-inline GradientTensors zero_gradients(RenderTensors const& in, bool of_rays) {
-    auto const like = [](at::Tensor const& t) { return at::zeros_like(t); };
+// `of_gaussians` makes them; rays add up, so theirs begin with zeros.
+template <class Like>
+GradientTensors gradients_like(RenderTensors const& in, bool of_rays, Like const& of_gaussians) {
     GaussianTensors const& g = in.g;
-    GradientTensors d = {like(g.still_means), like(g.still_quats), like(g.means),     like(g.quats), like(g.velocities),
-                         like(g.scales),      like(g.opacities),   like(in.features), std::nullopt};
-    if (of_rays) d.rays = {like(in.origins), like(in.directions)};
+    auto const of = [&](at::Tensor const& t) { return of_gaussians(t); };
+    GradientTensors d = {of(g.still_means), of(g.still_quats), of(g.means),     of(g.quats), of(g.velocities),
+                         of(g.scales),      of(g.opacities),   of(in.features), std::nullopt};
+    if (of_rays) d.rays = {at::zeros_like(in.origins), at::zeros_like(in.directions)};
     return d;
+}
+
+inline GradientTensors zero_gradients(RenderTensors const& in, bool of_rays) {
+    return gradients_like(in, of_rays, [](at::Tensor const& t) { return at::zeros_like(t); });
+}
+
+// For a driver that writes every Gaussian's.
+inline GradientTensors unwritten_gradients(RenderTensors const& in, bool of_rays) {
+    return gradients_like(in, of_rays, [](at::Tensor const& t) { return at::empty_like(t); });
 }
 
 // `d_distance`: undefined where a driver is to do without.

@@ -59,7 +59,7 @@ Gradients render_parts_backward(at::TensorList gaussians, Tensor const& features
     Site site(view.device());
     bool const optional = features.size(1) == 3 && !ray_gradients;  // kernels that do without the distance
     Tensor const d_t = d_distance ? *d_distance : optional ? Tensor() : at::zeros_like(given.distance);
-    GradientTensors const found = zero_gradients(in, ray_gradients);
+    GradientTensors const found = unwritten_gradients(in, ray_gradients);
     cuda::render_parts_backward(params_of(in, moving), outputs_of(given), grads_of(given, d_t, found),
                                 parts_of({kept[0], kept[1], kept[2], kept[3]}, length), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();

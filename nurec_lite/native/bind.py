@@ -25,10 +25,11 @@ def native_stages(
     room = bundles if plan.bundles else stages
     planned = {f.__name__: partial(f, plan=plan) for f in (room.tile, room.render_camera, room.render_lidar)}
     together = {"render_views": Look()} if plan.views > 1 else {}
+    grouped = {"bundle": bundles.bundled} if plan.bundles else {}
     alone: dict[str, Callable[..., Any]] = {
         "correct": stages.correct,
         "slice_grid": stages.slice_grid,
         "project": stages.project,
         "footprints": stages.footprints,
     }
-    return {**alone, **planned, **together}
+    return {**alone, **planned, **together, **grouped}

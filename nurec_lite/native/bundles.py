@@ -13,14 +13,14 @@ from torch import Tensor
 
 from nurec_lite.native.groups import Bounds, Bundles, Grid
 from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, moves, parts_of, placed, rays, row_of
+from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, learned, moves, parts_of, placed, rays, row_of
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
 from nurec_lite.splat.tiles import PairList
-from nurec_lite.splat.views import CameraView, LidarView, Rays
+from nurec_lite.splat.views import CameraView, LidarView, RayBundles, Rays
 
 WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
@@ -42,7 +42,8 @@ def tile(
         placed(projection.gaussians), row_of(view), Bounds(projection.index, projection.low, projection.high),
         (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
     )  # fmt: skip
-    return PairList(bundles.rays, offsets, listed, None if room is None else needed)
+    shared = None if learned(view) else seen  # whose gradients these rays have not
+    return PairList(bundles.rays, offsets, listed, None if room is None else needed, shared)
 
 
 def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
@@ -55,9 +56,19 @@ def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
 
 def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid, list[int]]:
     """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
+    grid, known = _beams(view), view.bundles
+    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else (known.rays, known.first, known.azimuths)
+    return Bundles(*found), grid, []
+
+
+def bundled(view: LidarView) -> LidarView:
+    """With the bundles of its rays, where the same view is to be listed many times."""
+    return replace(view, bundles=RayBundles(*torch.ops.nurec_lite.bundle_rays(_beams(view))))
+
+
+def _beams(view: LidarView) -> Grid:
     directions = view.directions.contiguous()
-    grid = Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
-    return Bundles(*torch.ops.nurec_lite.bundle_rays(grid)), grid, []
+    return Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
 
 
 @lru_cache(maxsize=32)

@@ -71,7 +71,7 @@ def placed(gaussians: AnyGaussians) -> GaussianArrays:
 
 def row_of(view: CameraView | LidarView) -> Tensor:
     """[62] on the view's device; made there if the view does not bring it, or if its poses change while they are learned."""
-    if view.row is None or _learned(view):
+    if view.row is None or learned(view):
         return view_row(view).to(view.T_world_sensor_start.device)
     return view.row
 
@@ -142,7 +142,7 @@ def seen_colour(gaussians: PartedGaussians, eye: Tensor) -> Tensor:
 
 def rays(view: CameraView | LidarView) -> Rays:
     """As view.rays(), in one kernel."""
-    if _learned(view):
+    if learned(view):
         return view.rays()
     if isinstance(view, LidarView):
         directions, fractions = _directions(view), view.fractions.contiguous()
@@ -186,13 +186,13 @@ def slice_grid(
 
 def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyView:
     """As nurec_lite.splat.corrected.corrected, in one kernel."""
-    if calibration is None or view.row is None or _learned(view):
+    if calibration is None or view.row is None or learned(view):
         return plain.corrected(view, calibration)
     ends, c = (view.T_world_sensor_start, view.T_world_sensor_end), calibration
     camera = c.camera_row(view.sensor)
     velocity = still(view.row.device) if view.velocity is None else view.velocity
-    learned = (getattr(c, name) for name in (*POSES, "exposure_drift", "camera_offsets"))
-    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), velocity, *learned)
+    parts = (getattr(c, name) for name in (*POSES, "exposure_drift", "camera_offsets"))
+    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), velocity, *parts)
     row, moved, nudge, drift, moment = torch.ops.nurec_lite.correct_view(
         view.row, *ends, known, -1 if camera is None else camera
     )
@@ -272,10 +272,11 @@ def render_lidar(
 
 def moves(view: CameraView | LidarView) -> bool:
     """Whether rays have origins or delays of their own, or their origins want a gradient."""
-    return isinstance(view, LidarView) or view.camera.shutter != "global" or _learned(view)
+    return isinstance(view, LidarView) or view.camera.shutter != "global" or learned(view)
 
 
-def _learned(view: View) -> bool:
+def learned(view: View) -> bool:
+    """Whether its poses ask for gradients."""
     return view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
 
 

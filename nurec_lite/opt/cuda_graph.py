@@ -122,7 +122,7 @@ class CudaGraph:
         if state.failed is None or state.pace is None or None in known or None in rooms:
             return None
         images = tuple((shot.camera, tuple(shot.image.shape)) for shot in shots.images)
-        lidars = tuple(shot.view.lidar.name for shot in shots.sweeps)
+        lidars = tuple((shot.view.lidar.name, shot.view.bundles is None) for shot in shots.sweeps)
         rays = tuple(self._room(shot.view.lidar.name, len(shot.sweep)) for shot in shots.sweeps)
         return (images, lidars), rays, known, rooms
 

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """resident: the capture is decoded once and stays in the memory of the device, so that a step's feed only looks up what it needs.
 
-Idea: images are kept as uint8 with their views, sweeps with all rays and theirs. They are decoded and copied by threads at the start, in
-the order in which steps will ask for them, so training begins with the first and waits for none that is there. Where a step takes
+Idea: images are kept as uint8 with their views, sweeps with all rays and theirs, and in the bundles of warp_cull where steps take all
+of them. They are decoded and copied by threads at the start, in the order in which steps will ask for them, so training begins with the
+first and waits for none that is there. Where a step takes
 all rays of a sweep nothing is copied any more; where it draws some, their indices are.
 Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfstudio (`cache_images gpu`).
 Gain: on an H200 with KITTI drive 0009 and the other options of `all` the feed takes 0.05 ms of a step instead of 15.8 in the mean, and a
 step 34.1 -> 19.2 ms of the clock (1 M Gaussians, 16 cores).
-Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 41 bytes a ray, for which it may take a share of what is free at the
+Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 50 bytes a ray, for which it may take a share of what is free at the
 first step. If the sensors' own figures say that it does not fit, it says so and stands aside: workers, pinned and prefetch then feed as
 they do without it; otherwise they have nothing to do, and no loader process is started. Name it behind pinned and prefetch; before
 it, prefetch would go on fetching what is there. A frame that cannot be decoded ends the run at the step that needs it. Class exact:
@@ -26,16 +27,19 @@ from nurec_lite.base.environment import free_memory
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.pool import Begun
 from nurec_lite.base.transfer import SideStream, upload
+from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, drawn_rays, sectors_of
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
-RAY_BYTES = 41  # of all tensors of a sweep and of its view
+RAY_BYTES = 41  # of all tensors of a sweep and of its view,
+BUNDLED_BYTES = 9  # and of the bundles of its rays, about
 log = logging.getLogger("nurec_lite")
 Feed = Callable[[Stages, TrainState], Shots]
 Place = Callable[[Stages, TrainState, Shots], Shots]
+Bundle = Callable[[LidarView], LidarView]
 Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
 
 
@@ -54,8 +58,8 @@ class KeptSweep:
 class Store:
     """The training frames of a plan on a device, those that steps need first before the others."""
 
-    def __init__(self, plan: ShotPlan, device: torch.device, first: int) -> None:
-        self.device, self._plan, self._side = device, plan, SideStream(device)
+    def __init__(self, plan: ShotPlan, device: torch.device, first: int, bundle: Bundle) -> None:
+        self.device, self._plan, self._side, self._bundle = device, plan, SideStream(device), bundle
         self._frames: Begun[Frame, Any] = Begun(self._load, frames_from(plan, first))
 
     def image(self, index: int) -> ImageShot:
@@ -76,12 +80,14 @@ class Store:
         shot = self._plan.sweep(index)
         some = len(shot.sweep) > self._plan.lidar_rays
         sectors = sectors_of(shot.sweep, shot.view.lidar) if some else None
-        return KeptSweep(self._placed(Shots(0, (), (shot,))).sweeps[0], sectors)
+        return KeptSweep(self._placed(Shots(0, (), (shot,)), grouped=not some).sweeps[0], sectors)
 
-    def _placed(self, shots: Shots) -> Shots:
+    def _placed(self, shots: Shots, grouped: bool = False) -> Shots:
         """On the device when it returns, so that any stream may read it; the training step's does not wait for it."""
         with self._side.inside():
             placed = shots.copied(lambda tensor: tensor.to(self.device))
+            if grouped:
+                placed = replace(placed, sweeps=tuple(replace(s, view=self._bundle(s.view)) for s in placed.sweeps))
         self._side.finish()
         return placed
 
@@ -114,7 +120,7 @@ class KeptPlan(ShotPlan):
 def frames_from(plan: ShotPlan, first: int) -> list[Frame]:
     """All that steps from the first on need, in their order."""
     found: dict[Frame, None] = {}
-    most = max(len(plan.split.train_images), len(plan.split.train_sweeps))
+    most = max(len(plan.split.train_images), len(plan.split.train_sweeps) * plan.sweeps_every)
     for step in range(first, first + 2 * most):  # an epoch may be half over
         images, sweeps = plan.chosen(step)
         found |= dict.fromkeys([*(("image", i) for i in images), *(("sweep", i) for i in sweeps)])
@@ -127,7 +133,7 @@ def size_of(plan: ShotPlan) -> int:
     cameras = [capture.camera(capture.images[i].sensor) for i in split.train_images]
     lidars = [capture.lidar(capture.sweeps[i].sensor) for i in split.train_sweeps if plan.lidar_rays]
     rays = sum(len(lidar.elevations) * lidar.azimuth_steps for lidar in lidars)
-    return sum(3 * c.width * c.height for c in cameras) + RAY_BYTES * rays
+    return sum(3 * c.width * c.height for c in cameras) + (RAY_BYTES + BUNDLED_BYTES) * rays
 
 
 class Resident:
@@ -147,10 +153,10 @@ class Resident:
         assert self._inner is not None
         if self._plans is None or self._plans[0] is not state.plan:
             self.close()
-            self._plans = state.plan, self._plan(state)
+            self._plans = state.plan, self._plan(stages, state)
         return self._inner(stages, replace(state, plan=self._plans[1]))
 
-    def _plan(self, state: TrainState) -> ShotPlan:
+    def _plan(self, stages: Stages, state: TrainState) -> ShotPlan:
         plan, size, free = state.plan, size_of(state.plan), free_memory(state.device)
         said = f"the training frames take about {size / 1e9:.2f} GB, of {free / 1e9:.2f} GB free on {state.device}"
         if size > self.share * free:
@@ -160,7 +166,7 @@ class Resident:
             )  # fmt: skip
             return plan
         log.info("resident: %s", said)
-        self.store = Store(plan, state.device, state.step)
+        self.store = Store(plan, state.device, state.step, stages.bundle)
         return KeptPlan(**{f.name: getattr(plan, f.name) for f in fields(ShotPlan)}, store=self.store)
 
     def close(self) -> None:

@@ -112,7 +112,7 @@ def render_camera(
     with span("gather"):
         gaussians, pairs = kernels.listed(gaussians, pairs)
     with span("rays"):
-        rays = kernels.rays(view)
+        rays = pairs.seen or kernels.rays(view)
     with span("colour"):
         colour = seen_colour(kernels, gaussians, view.eye())
     with span("blend"):
@@ -133,7 +133,7 @@ def render_lidar(
     with span("gather"):
         gaussians, pairs = kernels.listed(gaussians, pairs)
     with span("rays"):
-        rays = kernels.rays(view)
+        rays = pairs.seen or kernels.rays(view)
     with span("blend"):
         out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), gaussians.lidar, rays, pairs, view)
     intensity, drop = out.features.unbind(-1)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nurec_lite.geometry.lidar import Cells
 from nurec_lite.splat.project import Projection
-from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 TILE = 4  # pixels
 MAX_CELL_RAYS = 32  # a lidar cell with more rays is split
@@ -27,6 +27,7 @@ class PairList:
     offsets: Tensor  # [T + 1] int64
     gaussians: Tensor  # [L] int64, into the Gaussians that were projected
     needed: Tensor | None = None  # [1] int64, what L would have to be for all entries; None: they are all there
+    seen: Rays | None = None  # the view's, where they were found on the way
 
     def part(self, start: int, stop: int) -> "PairList":
         """Of the tiles from start to before stop alone."""

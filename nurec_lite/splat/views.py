@@ -155,6 +155,15 @@ class CameraView(View):
 
 
 @dataclass(frozen=True)
+class RayBundles:
+    """A sweep's rays in groups of 32 neighbours (kernels/bundle), A of them; they follow from the directions alone."""
+
+    rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
+    first: Tensor  # [bands + 1] int32 bundle of each band of elevation
+    azimuths: Tensor  # [A, 2] lowest and highest of a bundle, radians
+
+
+@dataclass(frozen=True)
 class LidarView(View):
     """Rays of one sweep; `directions` are in the lidar's frame at each ray's own time."""
 
@@ -162,6 +171,7 @@ class LidarView(View):
     directions: Tensor  # [R, 3] unit
     fractions: Tensor  # [R] 0 at time_start, 1 at time_end
     targets: Tensor | None = None  # [R, 2] as Rays has them
+    bundles: RayBundles | None = None  # whoever replaces directions replaces them, too; None: made when they are needed
 
     @property
     def sensor(self) -> Lidar:

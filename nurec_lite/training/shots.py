@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Split
 from nurec_lite.geometry.lidar import Lidar, Sweep
-from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.splat.views import CameraView, LidarView, RayBundles, camera_view, lidar_view
 from nurec_lite.training.order import Order, generator
 from nurec_lite.training.parcel import Slot
 
@@ -90,7 +90,7 @@ def _each(value: Any, copy: Copy) -> Any:
     """Goes through the shots' own records; cameras and lidars stay where they are."""
     if isinstance(value, Tensor | Slot | np.ndarray):
         return copy(value)
-    if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView):
+    if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView | RayBundles):
         return replace(value, **{f.name: _each(getattr(value, f.name), copy) for f in fields(value)})
     return value
 
@@ -104,6 +104,7 @@ class ShotPlan:
     lidar_rays: int  # of each sweep, about; a multiple of what a sector holds
     images_a_step: int = field(default=1, kw_only=True)  # if there are as many; those of one moment first
     sweeps_a_step: int = field(default=1, kw_only=True)  # likewise, if there are any
+    sweeps_every: int = field(default=1, kw_only=True)  # steps from one with sweeps to the next
 
     @property
     def decodes(self) -> bool:
@@ -118,7 +119,8 @@ class ShotPlan:
 
     def chosen(self, step: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Indices into Capture.images and Capture.sweeps, of what `load` decodes."""
-        return self.images.of(step), self.sweeps.of(step) if self.has_sweeps else ()
+        turn, between = divmod(step, self.sweeps_every)
+        return self.images.of(step), self.sweeps.of(turn) if self.has_sweeps and not between else ()
 
     @cached_property
     def images(self) -> Order:
@@ -169,6 +171,11 @@ class ShotPlan:
 def as_planned(plan: ShotPlan) -> ShotPlan:
     """Steps get an image and a sweep each."""
     return plan
+
+
+def as_it_is(view: LidarView) -> LidarView:
+    """Its rays are in no groups that could be known beforehand."""
+    return view
 
 
 def draw_sectors(

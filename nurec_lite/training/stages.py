@@ -24,7 +24,7 @@ from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.density import Relocation
-from nurec_lite.training.shots import ShotPlan, Shots, as_planned
+from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
 from nurec_lite.training.state import Gathered, Rendered, StepResult, TrainState
 
 PEER = "render=gsplat"  # under which name the peer claims stages
@@ -84,6 +84,7 @@ class Stages:
     ]  # what each view sees, without gradients
     # what they are for
     frames: Callable[[ShotPlan], ShotPlan] = as_planned  # once: how many images and sweeps a step gets
+    bundle: Callable[[LidarView], LidarView] = as_it_is  # on the device, once a sweep that stays there: groups its rays
     device: str = "cpu"  # or cuda: the kind of machine
     plan: RenderPlan | None = None  # how compiled stages cut their work; None: they are not compiled
     bind: Callable[[RenderPlan], Mapping[str, Callable]] | None = None  # the compiled stages of a plan

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.native.rooms import rounded_up
-from nurec_lite.splat.views import CameraView, LidarView
+from nurec_lite.splat.views import CameraView, LidarView, RayBundles
 from nurec_lite.training.shots import Shots, SweepShot
 
 Pair = tuple[Tensor, Tensor]  # where to, and what
@@ -18,6 +18,7 @@ AnyView = TypeVar("AnyView", CameraView, LidarView)
 _POSE = ("T_world_sensor_start", "T_world_sensor_end", "row", "middle", "velocity")
 _RAYS = tuple(f.name for f in fields(Sweep))
 _VIEW_RAYS = ("directions", "fractions")
+BUNDLE = 32  # rays
 FULL = 0.8  # of the places for rays, that a sweep must fill
 
 
@@ -33,6 +34,8 @@ class Standing:
         self.shots = replace(like, images=images, sweeps=tuple(map(_roomy, like.sweeps, rays)))
         most, device = max(rays, default=0), _device(like)
         self._yes, self._no = (torch.full((most,), value, device=device) for value in (True, False))
+        longest = max((len(s.view.bundles.rays) for s in self.shots.sweeps if s.view.bundles), default=0)
+        self._nobody = torch.full((longest, BUNDLE), -1, device=device)
 
     def pairs(self, shots: Shots) -> Iterator[Pair]:
         """All that is to be copied so that `self.shots` are these."""
@@ -42,6 +45,7 @@ class Standing:
         for place, sweep in zip(self.shots.sweeps, shots.sweeps, strict=True):
             yield from _poses(place.view, sweep.view)
             yield from self._rays(place, sweep)
+            yield from self._bundles(place.view, sweep.view)
 
     def _rays(self, own: SweepShot, shot: SweepShot) -> Iterator[Pair]:
         """Places beyond the rays get copies of the first ones, which count for nothing."""
@@ -55,6 +59,17 @@ class Standing:
         assert own.counted is not None
         yield own.counted[:n], self._yes[:n]
         yield own.counted[n:], self._no[:left]
+
+    def _bundles(self, own: LidarView, view: LidarView) -> Iterator[Pair]:
+        """Of the rays alone: what lies beyond them is in none, so nothing is rendered for it."""
+        if own.bundles is None or view.bundles is None:
+            return
+        into, known = own.bundles, view.bundles
+        n = len(known.rays)
+        yield into.first, known.first
+        yield into.azimuths[:n], known.azimuths
+        yield into.rays[:n], known.rays
+        yield into.rays[n:], self._nobody[n : len(into.rays)]
 
 
 def copy_all(pairs: Iterable[Pair]) -> None:
@@ -98,7 +113,17 @@ def _roomy(shot: SweepShot, rays: int) -> SweepShot:
 
     sweep = Sweep(**{name: longer(getattr(shot.sweep, name)) for name in _RAYS})
     seen: dict[str, Any] = {name: longer(getattr(shot.view, name)) for name in _VIEW_RAYS}
+    seen["bundles"] = _roomy_bundles(shot.view.bundles, rays - len(shot.sweep))
     return replace(shot, sweep=sweep, view=replace(_posed(shot.view), **seen), counted=longer(shot.sweep.returned))
+
+
+def _roomy_bundles(known: RayBundles | None, more: int) -> RayBundles | None:
+    """With places for as many more rays, however they are spread over bands."""
+    if known is None:
+        return None
+    n = len(known.rays) + more // BUNDLE + 1
+    azimuths = known.azimuths.new_zeros(n, 2)  # beyond those that are there nobody reads them, or says what they are
+    return RayBundles(known.rays.new_empty(n, BUNDLE), torch.empty_like(known.first), azimuths)
 
 
 def _device(shots: Shots) -> torch.device:

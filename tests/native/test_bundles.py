@@ -3,6 +3,7 @@
 tests/support/splat_scenes.py. Blending them: tests/native/test_render_parts.py."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -78,6 +79,26 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
                 float(own.max()), abs=1e-6
             )
             assert k == begin or low >= azimuths[k - 1, 1] - 1e-5
+
+
+def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> None:
+    view = view_of("lidar", device)
+    g = scene(view, device)
+    known = bundles.bundled(view)  # type: ignore[arg-type]
+    made, given = lists_of(g, view, True), lists_of(g, known, True)
+    assert len(made.gaussians) and all(
+        getattr(made, name).equal(getattr(given, name)) for name in ("rays", "offsets", "gaussians")
+    )
+
+
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_rays_come_with_the_lists(sensor: str, device: torch.device) -> None:
+    """Those of the view, which rendering would ask for again; not where poses ask for gradients, which these have not."""
+    view = view_of(sensor, device)
+    seen, rays = lists_of(scene(view, device), view, True).seen, native.rays(view)
+    assert seen is not None and seen.directions.equal(rays.directions) and seen.delays.equal(rays.delays)
+    moved = replace(view, T_world_sensor_start=view.T_world_sensor_start.clone().requires_grad_())
+    assert lists_of(scene(view, device), moved, True).seen is None
 
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 4), (33, 31), (7, 9)], ids=str)

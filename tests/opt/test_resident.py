@@ -21,7 +21,8 @@ from nurec_lite.base.paths import resource
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.opt import resident
-from nurec_lite.opt.resident import RAY_BYTES, KeptSweep, Resident, frames_from, size_of
+from nurec_lite.opt.resident import BUNDLED_BYTES, RAY_BYTES, KeptSweep, Resident, frames_from, size_of
+from nurec_lite.splat.views import LidarView, RayBundles
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan, Shots
@@ -154,6 +155,13 @@ def test_frames_are_decoded_in_the_order_of_need(first: int) -> None:
     assert [frame for frame in order if frame[0] == "image"] == list(dict.fromkeys(needed))
 
 
+@pytest.mark.parametrize("first", [0, 5, 1003])
+def test_all_frames_are_decoded_where_sweeps_come_in_some_steps_alone(first: int) -> None:
+    plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128, sweeps_every=7)
+    order = frames_from(plan, first)
+    assert sorted(order) == sorted(frames_from(replace(plan, sweeps_every=1), first))
+
+
 def frames_of(plan: ShotPlan, step: int) -> list[tuple[str, int]]:
     """Of a plan with an image and a sweep a step."""
     (image,), (sweep,) = plan.chosen(step)
@@ -202,6 +210,23 @@ def test_no_thread_is_left_and_torch_has_its_threads_again() -> None:
     assert set(threading.enumerate()) <= before and torch.get_num_threads() == threads
 
 
+@pytest.mark.parametrize(("lidar_rays", "times"), [(EVERY_RAY, 1), (128, 0)])
+def test_sweeps_that_steps_take_whole_are_bundled_once(lidar_rays: int, times: int) -> None:
+    made: Counter[int] = Counter()
+
+    def bundle(view: LidarView) -> LidarView:
+        made[view.directions.data_ptr()] += 1
+        return replace(view, bundles=RayBundles(*(torch.empty(0) for _ in range(3))))
+
+    plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=lidar_rays)
+    stages = replace(build_stages({"resident": parameters_of("resident")}), bundle=bundle)
+    for step in range(40):
+        (shot,) = fed(stages, plan, step).sweeps
+        assert (shot.view.bundles is not None) == bool(times)
+    assert sum(made.values()) == times * len(plan.split.train_sweeps)
+    stages.close()
+
+
 # What does not fit
 
 
@@ -214,7 +239,9 @@ def test_the_size_is_that_of_what_is_kept() -> None:
     rays = [t for t in held if len(t.shape) and len(t) == len(kept.shot.sweep)]
     assert sum(t.nbytes for t in rays) == RAY_BYTES * len(kept.shot.sweep)
     images, sweeps = len(plan.split.train_images), len(plan.split.train_sweeps)
-    assert size_of(plan) == images * shots.images[0].image.nbytes + sweeps * RAY_BYTES * len(kept.shot.sweep)
+    assert size_of(plan) == images * shots.images[0].image.nbytes + sweeps * (RAY_BYTES + BUNDLED_BYTES) * len(
+        kept.shot.sweep
+    )
     assert size_of(replace(plan, lidar_rays=0)) == images * shots.images[0].image.nbytes
 
 

@@ -24,6 +24,7 @@ DOCS = PACKAGE.parent / "docs"
 PAGE = (DOCS / "architecture.md").read_text()
 MORE = {
     "frames",
+    "bundle",
     "device",
     "plan",
     "bind",

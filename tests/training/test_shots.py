@@ -90,6 +90,17 @@ def test_every_training_frame_comes_once_an_epoch() -> None:
     assert [image_index(b) for b in loaded[:n]] != [image_index(b) for b in loaded[n:]]
 
 
+@pytest.mark.parametrize("every", [2, 3])
+def test_sweeps_may_come_in_some_steps_alone(every: int) -> None:
+    """In the order in which they come in every step, and images as ever."""
+    some = replace(PLAN, sweeps_every=every)
+    for step in range(4 * every):
+        shots, turn = some.load(step), step // every
+        assert image_index(shots) == image_index(PLAN.load(step))
+        expected = [] if step % every else [sweep_index(PLAN.load(turn))]
+        assert [shot.index for shot in shots.sweeps] == expected
+
+
 @pytest.mark.parametrize("split", ["interp", "side"])
 def test_held_out_frames_never_come(split: str) -> None:
     plan = ShotPlan(tiny_capture().with_split(split), 0, 64)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each choice is worth: which runs are made, and what the table says of them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.ladder import ablation
+from benchmarks.ladder.ablation import CHOICES, HEAD, main, table
+from nurec_lite.base.errors import UserError
+from nurec_lite.cli.command import composed
+
+KNOWN = {"psnr": 20.0, "ssim": 0.5, "psnr_actors": None, "lidar_median_abs_m": 0.1, "steps": 7, "seconds_train": 1.0}
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Arguments of each run, which ends at once; a scene of one opacity fails."""
+    seen: list[list[str]] = []
+
+    def run(out: Path, arguments: Sequence[str], surroundings: dict[str, str]) -> dict[str, Any]:
+        seen.append(list(arguments))
+        if "model.lidar_opacity=false" in arguments:
+            raise UserError("it failed")
+        return KNOWN | {"psnr": 20.0 + int(arguments[0].removeprefix("seed="))}
+
+    monkeypatch.setattr(ablation, "metrics_of", run)
+    return seen
+
+
+def test_every_choice_is_one_of_the_command_line() -> None:
+    for undone in CHOICES.values():
+        composed("train", [*undone, "+recipe=realtime", "device=cpu"])
+
+
+def test_rows_have_every_seed(runs: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "rows.json"
+    main(["--only", "all choices", "no lidar", "--seeds", "3", "4", "--out", str(out), "train.steps=7"])
+    assert runs == [
+        [f"seed={seed}", "train.steps=7", *undone] for undone in ((), ("train.lidar_rays=0",)) for seed in (3, 4)
+    ]
+    report = json.loads(out.read_text())
+    assert [row["name"] for row in report["rows"]] == ["all choices", "no lidar"]
+    assert [run["psnr"] for run in report["rows"][0]["seeds"]] == [23.0, 24.0]
+    assert "| no lidar | 23.50 | 23.00, 24.00 | 0.500 |  | 0.100 |" in capsys.readouterr().out
+
+
+def test_a_row_that_fails_stays_with_its_error(runs: list[list[str]], tmp_path: Path) -> None:
+    out, name = tmp_path / "rows.json", "one opacity for both sensors"
+    with pytest.raises(SystemExit) as ended:
+        main(["--only", "all choices", name, "--seeds", "0", "--out", str(out)])
+    assert ended.value.code == 1
+    rows = json.loads(out.read_text())["rows"]
+    assert rows[1]["seeds"] == [{"error": "it failed"}]
+    assert table(rows).splitlines()[-1] == f"| {name} | failed | | | | |"
+
+
+def test_an_unknown_choice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--only", "no such choice"])
+    assert ended.value.code == 2 and "no such choice" in capsys.readouterr().err
+
+
+def test_no_rows_are_a_heading() -> None:
+    assert table([]) == HEAD

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shots at fixed places: what lies there after others were copied."""
+
+from dataclasses import replace
+
+import torch
+from tiny_capture import tiny_capture
+
+from nurec_lite.splat.views import RayBundles
+from nurec_lite.training.shots import ShotPlan, Shots
+from nurec_lite.training.standing import BUNDLE, Standing, copy_all
+
+BANDS = 3
+
+
+def with_bundles(shots: Shots, n: int) -> Shots:
+    """The first n rays of the sweep, 32 after 32, with numbers that tell where they came from."""
+    (shot,) = shots.sweeps
+    rays = torch.full((n // BUNDLE + BANDS, BUNDLE), -1)
+    rays.view(-1)[:n] = torch.arange(n)
+    bundles = RayBundles(rays, torch.arange(BANDS + 1).int() * n, torch.full((len(rays), 2), float(n)))
+    cut = slice(0, n)
+    view = replace(shot.view, directions=shot.view.directions[cut], fractions=shot.view.fractions[cut], bundles=bundles)
+    return replace(shots, sweeps=(replace(shot, sweep=shot.sweep.select(torch.arange(n)), view=view),))
+
+
+def test_bundles_come_with_their_rays() -> None:
+    """Of a longer sweep than the one that the places were made like, then of a shorter one: what is left of others is in no bundle."""
+    shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
+    room = len(shots.sweeps[0].sweep)
+    standing = Standing(with_bundles(shots, room // 2 + 1), [room])
+    for n in (room, room - 1, room // 2 + 1):
+        given = with_bundles(shots, n)
+        copy_all(standing.pairs(given))
+        own, known = standing.shots.sweeps[0].view.bundles, given.sweeps[0].view.bundles
+        assert own is not None and known is not None
+        assert own.rays[: len(known.rays)].equal(known.rays) and (own.rays[len(known.rays) :] == -1).all()
+        assert own.first.equal(known.first) and own.azimuths[: len(known.rays)].equal(known.azimuths)
+        assert standing.shots.sweeps[0].counted is not None and int(standing.shots.sweeps[0].counted.sum()) == n
+
+
+def test_views_without_bundles_have_none() -> None:
+    shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
+    standing = Standing(shots, [len(shots.sweeps[0].sweep)])
+    copy_all(standing.pairs(shots))
+    assert standing.shots.sweeps[0].view.bundles is None
