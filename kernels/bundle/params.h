@@ -72,13 +72,6 @@ struct BundleWork {
     int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all
 };
 
-struct Hits {          // the candidates that may be met
-    int64_t words;     // W, enough for all candidates or not
-    uint32_t* owners;  // [W] the Gaussian that has a word's first candidate
-    uint32_t* bits;    // [W + 1]
-    uint32_t* places;  // [W + 1] hits before a word
-};
-
 constexpr int WORDS_EACH = 2, WORDS_SHARE = 4;  // candidates that there is room for: 64 a Gaussian, and 8 an entry
 constexpr int64_t most_words(int64_t visible, int64_t room) {
     return WORDS_EACH * visible + room / WORDS_SHARE + 1;
@@ -88,9 +81,11 @@ constexpr int64_t most_words(int64_t visible, int64_t room) {
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue);
 BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queue);
 
-// needed [1]: entries of all lists; where the words were not enough, more than that or what would make them enough.
-Hits find_hits(BundleParams const& p, BundleWork const& work, int64_t words, int64_t* needed, Queue const& queue);
-void list_hits(BundleParams const& p, BundleWork const& work, Hits const& hits, Entries const& out, Queue const& queue);
+// For `words` that hold all candidates or not. needed [1]: entries of all lists; where the words were not enough, more
+// than that or what would make them enough.
+void count_entries(BundleParams const& p, BundleWork const& work, int64_t words, int64_t* needed, Queue const& queue);
+void list_entries(BundleParams const& p, BundleWork const& work, int64_t words, Entries const& out, int64_t* needed,
+                  Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

@@ -71,12 +71,13 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
     cuda::number_candidates(p, work, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const words = room < 0 ? (read_back(begins, p.v) + 31) / 32 : cuda::most_words(p.v, room);
-    cuda::Hits const hits = cuda::find_hits(p, work, words, needed.mutable_data_ptr<int64_t>(), site.queue());
+    auto* const most = needed.mutable_data_ptr<int64_t>();
+    if (room < 0) cuda::count_entries(p, work, words, most, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const n = room < 0 ? read_back(needed, 0) : room;
     Tensor const offsets = site.empty({p.bundles.n + 1}, at::kLong), listed = site.empty({n}, at::kLong);
-    cuda::list_hits(p, work, hits, {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
-                    site.queue());
+    cuda::list_entries(p, work, words, {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
+                       most, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : needed};
 }

@@ -6,7 +6,6 @@
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
-#include <thrust/iterator/transform_iterator.h>
 
 namespace nurec::cuda {
 namespace {
@@ -18,10 +17,6 @@ void with_storage(Queue const& queue, Function const& function) {
     function(nullptr, bytes);
     function(queue.memory.array<char>(static_cast<int64_t>(bytes)), bytes);
 }
-
-struct CountBits {
-    __device__ uint32_t operator()(uint32_t word) const { return uint32_t(__popc(word)); }
-};
 
 }  // namespace
 
@@ -35,13 +30,6 @@ void sort_pairs(Pairs const& p, int bits, Queue const& queue) {
 void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue) {
     with_storage(queue, [&](void* storage, std::size_t& bytes) {
         cub::DeviceScan::ExclusiveSum(storage, bytes, in, out, n, queue.stream);
-    });
-}
-
-void exclusive_sum_of_bits(uint32_t const* in, uint32_t* out, int64_t n, Queue const& queue) {
-    thrust::transform_iterator const counts(in, CountBits());
-    with_storage(queue, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceScan::ExclusiveSum(storage, bytes, counts, out, n, queue.stream);
     });
 }
 

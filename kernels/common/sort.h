@@ -20,9 +20,6 @@ void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);
 // out[i] = in[0] + ... + in[i - 1]
 void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue);
 
-// The same of how many bits of in[k] are set.
-void exclusive_sum_of_bits(uint32_t const* in, uint32_t* out, int64_t n, Queue const& queue);
-
 // Numbers below n whose flag is not 0, ascending: `index` [n], `count` [1].
 void select_flagged(uint8_t const* flags, int64_t n, uint32_t* index, int64_t* count, Queue const& queue);
 

@@ -131,13 +131,14 @@ Listed list_views(Views const& p, cuda::RayArrays const& rays, at::IntArrayRef r
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const words =
         room[1] < 0 ? (read_back(begins, looks.most) + 31) / 32 : cuda::most_words(looks.most, room[1]);
-    cuda::Hits const hits = cuda::find_hits(out.bundles, work, words, needed.mutable_data_ptr<int64_t>() + 1, queue);
+    auto* const most = needed.mutable_data_ptr<int64_t>() + 1;
+    if (room[1] < 0) cuda::count_entries(out.bundles, work, words, most, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     out.room = room[1] < 0 ? read_back(needed, 1) : room[1];
     out.offsets = site.empty({out.bundles.bundles.n + 1}, at::kLong), out.gaussians = site.empty({out.room}, at::kLong);
     cuda::Entries const entries = {out.room, out.offsets.mutable_data_ptr<int64_t>(),
                                    out.gaussians.mutable_data_ptr<int64_t>()};
-    cuda::list_hits(out.bundles, work, hits, entries, queue);
+    cuda::list_entries(out.bundles, work, words, entries, most, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }
