@@ -7,6 +7,7 @@ namespace nurec::cpu {
 namespace {
 
 constexpr int64_t PARALLEL = 1 << 15;  // values; below, waking other threads costs more than the pass
+constexpr int64_t SLICE = 64;          // Gaussians whose gradients stay in the cache
 
 using Betas = AdamBetas<float>;
 using Factors = AdamFactors<float>;
@@ -29,30 +30,45 @@ void update(AdamTensor const& t, Betas const betas, Factors const by) {
     for (int64_t i = 0; i < t.n; ++i) step_one<TOUCHED_ONLY>(value[i], first[i], second[i], gradient[i], betas, by);
 }
 
-// N values from `begin` on.
-template <bool TOUCHED_ONLY, int N>
-void update_row(AdamTensor const& t, int64_t begin, float const* gradient, Betas const betas, Factors const by) {
+// The values `begin` to `end` of t, by a thread.
+template <bool TOUCHED_ONLY>
+void update_slice(AdamTensor const& t, int64_t begin, int64_t end, float const* gradient, Betas const betas,
+                  Factors const by) {
     float *const value = t.value + begin, *const first = t.first + begin, *const second = t.second + begin;
 #pragma omp simd
-    for (int c = 0; c < N; ++c) step_one<TOUCHED_ONLY>(value[c], first[c], second[c], gradient[c], betas, by);
+    for (int64_t i = 0; i < end - begin; ++i)
+        step_one<TOUCHED_ONLY>(value[i], first[i], second[i], gradient[i], betas, by);
 }
 
-template <int N>
-void update_row(AdamTensor const& t, int64_t begin, float const* gradient, Betas const& betas, Factors const& by) {
-    t.touched_only ? update_row<true, N>(t, begin, gradient, betas, by)
-                   : update_row<false, N>(t, begin, gradient, betas, by);
+void update_slice(AdamTensor const& t, int64_t begin, int64_t end, float const* gradient, Betas const& betas,
+                  Factors const& by) {
+    t.touched_only ? update_slice<true>(t, begin, end, gradient, betas, by)
+                   : update_slice<false>(t, begin, end, gradient, betas, by);
+}
+
+// Gradients of the Gaussians `begin` to `end`, as their tensors lie in memory.
+template <int S>
+void multiply(AdamHarmonics const& h, int64_t begin, int64_t end, float* sh, float* rest) {
+    for (int64_t i = begin; i < end; ++i) {
+        float basis[S];
+        sh_basis(load(h.directions, i), basis);
+        Vec3<float> const colour = load(h.colours, i);
+        store(sh, i - begin, basis[0] * colour);
+        for (int k = 1; k < S; ++k) store(rest, (S - 1) * (i - begin) + k - 1, basis[k] * colour);
+    }
 }
 
 template <int S>
 void update_harmonics(AdamParams const& p, Factors const* by) {
+    constexpr int64_t REST = 3 * S - 3;
     AdamHarmonics const& h = p.harmonics;
 #pragma omp parallel for schedule(static) if (parallel : 3 * S * h.n > PARALLEL)
-    for (int64_t i = 0; i < h.n; ++i) {
-        float basis[S], gradient[3 * S];
-        sh_basis(load(h.directions, i), basis);
-        for (int c = 0; c < 3 * S; ++c) gradient[c] = basis[c / 3] * h.colours[3 * i + c % 3];
-        update_row<3>(p.tensors[h.sh], 3 * i, gradient, p.betas, by[h.sh]);
-        update_row<3 * S - 3>(p.tensors[h.rest], (3 * S - 3) * i, gradient + 3, p.betas, by[h.rest]);
+    for (int64_t begin = 0; begin < h.n; begin += SLICE) {
+        int64_t const end = smaller(begin + SLICE, h.n);
+        float sh[3 * SLICE], rest[(REST + 1) * SLICE];  // one more: no array is empty
+        multiply<S>(h, begin, end, sh, rest);
+        update_slice(p.tensors[h.sh], 3 * begin, 3 * end, sh, p.betas, by[h.sh]);
+        update_slice(p.tensors[h.rest], REST * begin, REST * end, rest, p.betas, by[h.rest]);
     }
 }
 
