@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs that colours teach their harmonics: the backward pass of view_colour and the update of all Gaussians, with the gradient of
-harmonics written in between (dense), and not (fused).
+harmonics written in between (dense), and with the option fused_harmonics.
 
     python benchmarks/opt/bench_fused_harmonics.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_harmonics.py --sizes 100000x10 --rounds 100
