@@ -76,10 +76,8 @@ class _SeenColour(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, handover: Handover, *tensors: Tensor) -> Tensor:
         *placements, sh0, sh_rest, eye = tensors
-        ctx.handover, ctx.harmonics = (
-            handover,
-            (sh0, sh_rest),
-        )  # these very parameters: what is saved comes back as another
+        ctx.handover = handover
+        ctx.harmonics = sh0, sh_rest  # the parameters themselves: what is saved need not come back as the same object
         ctx.save_for_backward(*tensors)
         found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye)
         return found
@@ -102,11 +100,11 @@ def seen_colour(
     gaussians: PartedGaussians,
     eye: Tensor,  # [3] world, which gets no gradient
     handover: Handover,
-    otherwise: Callable[[PartedGaussians, Tensor], Tensor],  # of other Gaussians than those of the step
+    otherwise: Callable[[PartedGaussians, Tensor], Tensor],  # of other Gaussians than the parameters of the step
 ) -> Tensor:  # [N, 3] at least 0
     """As nurec_lite.native.stages.seen_colour."""
     g = gaussians
-    if not handover.awaits(g.sh0, g.sh_rest):
+    if eye.requires_grad or not handover.awaits(g.sh0, g.sh_rest):
         return otherwise(g, eye)
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
     found: Tensor = _SeenColour.apply(handover, *placements, g.sh0, g.sh_rest, eye)
