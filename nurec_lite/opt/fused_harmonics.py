@@ -9,7 +9,7 @@ Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).
 Gain: not measured on a GPU yet. With 1 M Gaussians of degree 3, 384 of the 2 130 MB that the two kernels move become 48.
 Limits: for steps of one image. With several (batch), where poses ask the eye for a gradient, and for who renders outside of a step
 gradients are written as without the option; where a parameter gets both, they are added up. What adds up gradients over processes needs
-them written: behind such an option this one stands aside. On a CPU, where it gains nothing, all Gaussians go through the renderer, not
+them written: behind such an option this one stands aside. On a CPU all Gaussians go through the renderer, not
 only those that some tile looks at. Class exact: the same numbers, up to rounding.
 """
 
