@@ -79,6 +79,13 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     ),
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of all poses, by those of the rays
     *(
+        (
+            f"model.sh_degree={degree} data.downscale=5 +opt=[fused_interp,fused_adam,fused_colour,fused_harmonics]",
+            "global",
+        )
+        for degree in range(4)
+    ),
+    *(
         (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
         for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))
     ),

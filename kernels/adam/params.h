@@ -11,7 +11,7 @@ constexpr int MOST_TENSORS = 20;
 
 struct AdamTensor {
     int64_t n;
-    float const* gradient;  // [n], as all below
+    float const* gradient;  // [n], as all below; null: of harmonics, as AdamHarmonics has it
     float* value;
     float* first;  // moments
     float* second;
@@ -19,9 +19,18 @@ struct AdamTensor {
     bool touched_only;  // values whose gradient is exactly 0 stay as they are, and so do their moments
 };
 
+// Coefficients of N Gaussians whose gradient nobody has written: basis(directions) x colours.
+struct AdamHarmonics {
+    int64_t n, s;  // s: 1, 4, 9 or 16; n 0: there are none
+    int sh, rest;  // of the tensors those with the first coefficients [N, 1, 3], and the others [N, S - 1, 3]
+    float const* directions;  // [N, 3] unit
+    float const* colours;     // [N, 3]
+};
+
 struct AdamParams {
     int count;  // of the tensors
     AdamTensor tensors[MOST_TENSORS];
+    AdamHarmonics harmonics;
     float const* rates;    // [count]
     float const* failed;   // [] not 0: nothing is to be changed; null: 0
     double first, second;  // betas

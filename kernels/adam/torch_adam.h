@@ -4,19 +4,25 @@
 
 #include <ATen/core/List.h>
 
+#include <array>
 #include <optional>
 
-#include "../common/torch_check.h"
+#include "../sh/torch_sh.h"
 #include "params.h"
 
 namespace nurec {
 
+using MaybeTensors = c10::List<std::optional<at::Tensor>>;
+
 struct AdamArguments {
-    at::TensorList parameters, gradients, first, second, steps;
+    at::TensorList parameters;
+    MaybeTensors const& gradients;
+    at::TensorList first, second, steps;
     at::Tensor const& rates;
     std::optional<at::Tensor> const& failed;
     c10::List<bool> const& touched_only;
     double beta_1, beta_2, epsilon;
+    MaybeTensor const &directions, &colours;
 };
 
 // Whether the same place in memory is the same element of both, of equal shapes.
@@ -26,8 +32,7 @@ inline bool same_layout(at::Tensor const& a, at::Tensor const& b) {
     return true;
 }
 
-inline void check_like(at::TensorList tensors, char const* name, std::size_t k, at::Tensor const& parameter) {
-    at::Tensor const& t = tensors[k];
+inline void check_like(at::Tensor const& t, char const* name, std::size_t k, at::Tensor const& parameter) {
     TORCH_CHECK_VALUE(t.sizes() == parameter.sizes(), name, "[", k, "] has shape ", t.sizes(),
                       ", but must have that of its parameter, ", parameter.sizes());
     TORCH_CHECK_TYPE(t.scalar_type() == at::kFloat, name, "[", k, "] is ", t.scalar_type(), ", but must be Float");
@@ -54,32 +59,70 @@ inline void check_adam(AdamArguments const& a) {
     if (a.failed) check_scalar(*a.failed, "failed", device);
     for (std::size_t k = 0; k < n; ++k) {
         check_scalar(a.steps[k], "a tensor of steps", device);
-        check_like(a.parameters, "parameters", k, a.parameters[k]);
-        check_like(a.gradients, "gradients", k, a.parameters[k]);
-        check_like(a.first, "first", k, a.parameters[k]);
-        check_like(a.second, "second", k, a.parameters[k]);
+        check_like(a.parameters[k], "parameters", k, a.parameters[k]);
+        if (auto const gradient = a.gradients.get(k)) check_like(*gradient, "gradients", k, a.parameters[k]);
+        check_like(a.first[k], "first", k, a.parameters[k]);
+        check_like(a.second[k], "second", k, a.parameters[k]);
         TORCH_CHECK_VALUE(a.parameters[k].device() == device, "parameters[", k, "] is on ", a.parameters[k].device(),
                           ", but must be on ", device, " as rates are");
     }
+}
+
+// Places of the two parameters without a gradient, if there are directions and colours of which one is made.
+inline std::optional<std::array<std::size_t, 2>> places_of_harmonics(AdamArguments const& a) {
+    std::array<std::size_t, 2> places = {};
+    std::size_t n = 0;
+    for (std::size_t k = 0; k < a.gradients.size(); ++k) {
+        if (a.gradients.get(k)) continue;
+        if (n < 2) places[n] = k;
+        ++n;
+    }
+    TORCH_CHECK_VALUE(a.directions.has_value() == a.colours.has_value(),
+                      "directions and colours must be given both, or neither of them");
+    std::size_t const wanted = a.directions ? 2 : 0;
+    TORCH_CHECK_VALUE(n == wanted, "gradients has ", n, " elements that are None, but must have ", wanted,
+                      ": two with directions and colours, else none");
+    return a.directions ? std::optional(places) : std::nullopt;
+}
+
+inline AdamHarmonics harmonics_of_step(AdamArguments const& a) {
+    auto const places = places_of_harmonics(a);
+    if (!places) return {};
+    auto const [k, l] = *places;
+    at::Tensor const &sh = a.parameters[k], &rest = a.parameters[l];
+    auto const device = a.rates.device();
+    check_tensor(sh, "the first parameter without a gradient", at::kFloat, {-1, 1, 3}, device);
+    check_tensor(rest, "the second parameter without a gradient", at::kFloat, {sh.size(0), -1, 3}, device);
+    check_tensor(*a.directions, "directions", at::kFloat, {sh.size(0), 3}, device);
+    check_tensor(*a.colours, "colours", at::kFloat, {sh.size(0), 3}, device);
+    return {sh.size(0),
+            checked_bands(sh, rest),
+            int(k),
+            int(l),
+            a.directions->const_data_ptr<float>(),
+            a.colours->const_data_ptr<float>()};
 }
 
 inline AdamParams checked_adam(AdamArguments const& a) {
     check_adam(a);
     AdamParams p = {int(a.parameters.size()),
                     {},
+                    harmonics_of_step(a),
                     a.rates.const_data_ptr<float>(),
                     a.failed ? a.failed->const_data_ptr<float>() : nullptr,
                     a.beta_1,
                     a.beta_2,
                     adam_betas<float>(a.beta_1, a.beta_2, a.epsilon)};
-    for (std::size_t k = 0; k < a.parameters.size(); ++k)
+    for (std::size_t k = 0; k < a.parameters.size(); ++k) {
+        auto const gradient = a.gradients.get(k);
         p.tensors[k] = {a.parameters[k].numel(),
-                        a.gradients[k].const_data_ptr<float>(),
+                        gradient ? gradient->const_data_ptr<float>() : nullptr,
                         a.parameters[k].mutable_data_ptr<float>(),
                         a.first[k].mutable_data_ptr<float>(),
                         a.second[k].mutable_data_ptr<float>(),
                         a.steps[k].mutable_data_ptr<float>(),
                         a.touched_only.get(k)};
+    }
     return p;
 }
 

@@ -8,11 +8,12 @@
 namespace nurec {
 namespace {
 
-void adam(at::TensorList parameters, at::TensorList gradients, at::TensorList first, at::TensorList second,
+void adam(at::TensorList parameters, MaybeTensors const& gradients, at::TensorList first, at::TensorList second,
           at::TensorList steps, at::Tensor const& rates, std::optional<at::Tensor> const& failed,
-          c10::List<bool> const& touched_only, double beta_1, double beta_2, double epsilon) {
-    AdamParams const p = checked_adam(
-        {parameters, gradients, first, second, steps, rates, failed, touched_only, beta_1, beta_2, epsilon});
+          c10::List<bool> const& touched_only, double beta_1, double beta_2, double epsilon,
+          MaybeTensor const& directions, MaybeTensor const& colours) {
+    AdamParams const p = checked_adam({parameters, gradients, first, second, steps, rates, failed, touched_only, beta_1,
+                                       beta_2, epsilon, directions, colours});
     Site site(rates.device());
     cuda::adam(p, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();

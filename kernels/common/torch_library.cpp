@@ -65,6 +65,10 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "view_colour_backward(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor d_sh, Tensor d_rest)");
+    // The same without the product that the gradient of coefficients is: basis(directions) x colours.
+    m.def(
+        "view_colour_outer(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
+        "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor directions, Tensor colours)");
     m.def("move_actors(Tensor[] actors) -> (Tensor means, Tensor quats, Tensor velocities, Tensor rotations)");
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "
@@ -116,9 +120,10 @@ TORCH_LIBRARY(nurec_lite, m) {
         "explore(Tensor(a!) means, Tensor(b!) log_scales, Tensor quats, Tensor opacity_logits, Tensor lidar_logits, "
         "Tensor eta, Tensor amount, Tensor? failed, float least) -> ()");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
-    // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments.
+    // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments. With directions and colours,
+    // as view_colour_outer gives them, two gradients are None: of the first coefficients, and of the rest.
     m.def(
-        "adam(Tensor(a!)[] parameters, Tensor[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
+        "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "
-        "float epsilon) -> ()");
+        "float epsilon, Tensor? directions=None, Tensor? colours=None) -> ()");
 }

@@ -76,18 +76,39 @@ NUREC_FN Vec3<T> sh_colour(T const* sh, Vec3<T> d) {
     return {c.x < 0 ? T(0) : c.x, c.y < 0 ? T(0) : c.y, c.z < 0 ? T(0) : c.z};
 }
 
-// dL/d(direction), and dL/d(sh) [S, 3], which may take the place of sh; a clamped channel has no gradient.
+// dL/d(c) of a colour c before it is clamped: a clamped channel has no gradient.
+template <class T>
+NUREC_FN Vec3<T> sh_clamp_backward(Vec3<T> c, Vec3<T> d_colour) {
+    return {c.x < 0 ? T(0) : d_colour.x, c.y < 0 ? T(0) : d_colour.y, c.z < 0 ? T(0) : d_colour.z};
+}
+
+// dL/d(direction), and dL/d(sh) [S, 3], which may take the place of sh.
 template <int S, class T>
 NUREC_FN Vec3<T> sh_colour_backward(T const* sh, Vec3<T> d, Vec3<T> d_colour, T* d_sh) {
     T b[S], g[S];
     sh_basis(d, b);
-    Vec3<T> const c = sh_sum(sh, b);
-    Vec3<T> const free = {c.x < 0 ? T(0) : d_colour.x, c.y < 0 ? T(0) : d_colour.y, c.z < 0 ? T(0) : d_colour.z};
+    Vec3<T> const free = sh_clamp_backward(sh_sum(sh, b), d_colour);
     for (int k = 0; k < S; ++k) {
         g[k] = dot(free, Vec3<T>{sh[3 * k], sh[3 * k + 1], sh[3 * k + 2]});
         d_sh[3 * k] = b[k] * free.x, d_sh[3 * k + 1] = b[k] * free.y, d_sh[3 * k + 2] = b[k] * free.z;
     }
     return sh_basis_backward(d, g);
+}
+
+// What sh_colour_backward gives, before the product: dL/d(sh) [S, 3] = basis(direction) x colour.
+template <class T>
+struct ShOuter {
+    Vec3<T> direction;  // dL/d(direction)
+    Vec3<T> colour;     // dL/d(colour) before it is clamped
+};
+
+template <int S, class T>
+NUREC_FN ShOuter<T> sh_colour_outer(T const* sh, Vec3<T> d, Vec3<T> d_colour) {
+    T b[S], g[S];
+    sh_basis(d, b);
+    Vec3<T> const free = sh_clamp_backward(sh_sum(sh, b), d_colour);
+    for (int k = 0; k < S; ++k) g[k] = dot(free, Vec3<T>{sh[3 * k], sh[3 * k + 1], sh[3 * k + 2]});
+    return {sh_basis_backward(d, g), free};
 }
 
 }  // namespace nurec

@@ -33,6 +33,13 @@ struct SeenHarmonicsGrads {
     Coefficients<float> sh;
 };
 
+// The same before the product: basis(directions) x colours is the gradient of the coefficients.
+struct SeenOuter {
+    float const* d_colour;  // [N, 3]
+    float* directions;      // [N, 3] unit, in the axes of the node
+    float* colours;         // [N, 3] d_colour, 0 where the colour was clamped
+};
+
 // Where a Gaussian is from the eye, and how its node is turned.
 struct Sight {
     Vec3<float> r;
@@ -69,6 +76,7 @@ namespace cpu {
 void view_colour(Placements const& in, SeenHarmonics const& sh, float* colour);  // [N, 3]
 void view_colour_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                           SeenHarmonicsGrads const& d_sh);
+void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer);
 
 }  // namespace cpu
 
@@ -77,6 +85,8 @@ namespace cuda {
 void view_colour(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue);
 void view_colour_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                           SeenHarmonicsGrads const& d_sh, Queue const& queue);
+void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+                       Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

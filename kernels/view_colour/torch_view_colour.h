@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::view_colour and ::view_colour_backward take and give, on either device.
+// What nurec_lite::view_colour, ::view_colour_backward and ::view_colour_outer take and give, on either device.
 #pragma once
 
 #include <tuple>
@@ -74,6 +74,22 @@ FiveTensors view_colour_gradients_by(Backward const& backward, at::TensorList pl
     backward(in, harmonics, PlacementGrads{write(still_means), write(means), write(rotations)},
              SeenHarmonicsGrads{d_colour.const_data_ptr<float>(), into});
     return {still_means, means, rotations, d_sh, d_rest};
+}
+
+template <class Outer>
+FiveTensors view_colour_outer_by(Outer const& outer, at::TensorList placements, at::Tensor const& sh,
+                                 MaybeTensor const& rest, at::Tensor const& eye, at::Tensor const& d_colour) {
+    PlacementTensors const t = placements_of(placements);
+    Placements const in = checked_placements(t, eye);
+    SeenHarmonics const harmonics = checked_sh(sh, rest, in);
+    check_tensor(d_colour, "d_colour", at::kFloat, {in.n, 3}, sh.device());
+    at::Tensor still_means = at::empty_like(t.still_means), means = at::empty_like(t.means);
+    at::Tensor rotations = at::empty_like(t.rotations);
+    at::Tensor directions = at::empty_like(d_colour), colours = at::empty_like(d_colour);
+    auto const write = [](at::Tensor const& to) { return to.mutable_data_ptr<float>(); };
+    outer(in, harmonics, PlacementGrads{write(still_means), write(means), write(rotations)},
+          SeenOuter{d_colour.const_data_ptr<float>(), write(directions), write(colours)});
+    return {still_means, means, rotations, directions, colours};
 }
 
 }  // namespace nurec

@@ -54,6 +54,27 @@ __global__ void __launch_bounds__(GAUSSIANS)
     rows.write(d_sh.sh, in.n);
 }
 
+// As above, but for the product: 24 bytes a Gaussian instead of 12 S.
+template <int S>
+__global__ void __launch_bounds__(GAUSSIANS)
+    view_outer_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenOuter outer) {
+    __shared__ Rows<S> rows;
+    int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    Quat<float> d_rotation = {};
+    int node = -1;
+    rows.read(sh.sh, in.n);
+    __syncthreads();
+    if (i < in.n) {
+        Sight const sight = sight_of(in, i);
+        Vec3<float> const direction = direction_of(sight);
+        ShOuter<float> const found = sh_colour_outer<S>(rows.mine(), direction, load3(outer.d_colour, i));
+        store3(outer.directions, i, direction), store3(outer.colours, i, found.colour);
+        d_rotation = direction_backward(in, d, sight, i, found.direction);
+        if (sight.moves) node = int(in.node[i - in.still]);
+    }
+    add_to_rotations(d.rotations, node, d_rotation);
+}
+
 template <int S>
 void launch_forward(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue) {
     view_forward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, colour);
@@ -63,6 +84,29 @@ template <int S>
 void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                      SeenHarmonicsGrads const& d_sh, Queue const& queue) {
     view_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, d_sh);
+}
+
+template <int S>
+void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+                     Queue const& queue) {
+    view_outer_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, outer);
+}
+
+template <class Into>
+void backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, Into const& into,
+              Queue const& queue) {
+    cudaMemsetAsync(d.rotations, 0, 4 * sizeof(float) * std::size_t(in.nodes), queue.stream);
+    if (!in.n) return;
+    switch (sh.s) {
+        case 1:
+            return launch_backward<1>(in, sh, d, into, queue);
+        case 4:
+            return launch_backward<4>(in, sh, d, into, queue);
+        case 9:
+            return launch_backward<9>(in, sh, d, into, queue);
+        default:
+            return launch_backward<16>(in, sh, d, into, queue);
+    }
 }
 
 }  // namespace
@@ -83,18 +127,12 @@ void view_colour(Placements const& in, SeenHarmonics const& sh, float* colour, Q
 
 void view_colour_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                           SeenHarmonicsGrads const& d_sh, Queue const& queue) {
-    cudaMemsetAsync(d.rotations, 0, 4 * sizeof(float) * std::size_t(in.nodes), queue.stream);
-    if (!in.n) return;
-    switch (sh.s) {
-        case 1:
-            return launch_backward<1>(in, sh, d, d_sh, queue);
-        case 4:
-            return launch_backward<4>(in, sh, d, d_sh, queue);
-        case 9:
-            return launch_backward<9>(in, sh, d, d_sh, queue);
-        default:
-            return launch_backward<16>(in, sh, d, d_sh, queue);
-    }
+    backward(in, sh, d, d_sh, queue);
+}
+
+void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+                       Queue const& queue) {
+    backward(in, sh, d, outer, queue);
 }
 
 }  // namespace nurec::cuda

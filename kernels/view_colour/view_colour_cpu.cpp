@@ -40,24 +40,50 @@ Quat<float> backward_of(Placements const& in, SeenHarmonics const& sh, Placement
     return direction_backward(in, d, sight, i, d_direction);
 }
 
+template <int S>
+Quat<float> backward_of(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+                        int64_t i) {
+    float numbers[3 * S];
+    read<S>(sh.sh, i, numbers);
+    Sight const sight = sight_of(in, i);
+    Vec3<float> const direction = direction_of(sight);
+    ShOuter<float> const found = sh_colour_outer<S>(numbers, direction, load(outer.d_colour, i));
+    store(outer.directions, i, direction), store(outer.colours, i, found.colour);
+    return direction_backward(in, d, sight, i, found.direction);
+}
+
 void add(float* rotations, int64_t node, Quat<float> d) {
     float* const to = rotations + 4 * node;
     to[0] += d.w, to[1] += d.x, to[2] += d.y, to[3] += d.z;
 }
 
-template <int S>
-void backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenHarmonicsGrads const& d_sh) {
+template <int S, class Into>
+void backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, Into const& into) {
     int64_t const moving = in.n - in.still, slices = (moving + SLICE - 1) / SLICE, numbers = 4 * in.nodes;
     std::vector<float> sums(static_cast<std::size_t>(slices * numbers));
 #pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < in.still; ++i) backward_of<S>(in, sh, d, d_sh, i);
+    for (int64_t i = 0; i < in.still; ++i) backward_of<S>(in, sh, d, into, i);
 #pragma omp parallel for schedule(static)
     for (int64_t s = 0; s < slices; ++s)
         for (int64_t a = s * SLICE; a < std::min(moving, (s + 1) * SLICE); ++a)
-            add(sums.data() + s * numbers, in.node[a], backward_of<S>(in, sh, d, d_sh, in.still + a));
+            add(sums.data() + s * numbers, in.node[a], backward_of<S>(in, sh, d, into, in.still + a));
     std::fill_n(d.rotations, numbers, 0.f);
     for (int64_t s = 0; s < slices; ++s)
         for (int64_t k = 0; k < numbers; ++k) d.rotations[k] += sums[static_cast<std::size_t>(s * numbers + k)];
+}
+
+template <class Into>
+void backward_of_all(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, Into const& into) {
+    switch (sh.s) {
+        case 1:
+            return backward<1>(in, sh, d, into);
+        case 4:
+            return backward<4>(in, sh, d, into);
+        case 9:
+            return backward<9>(in, sh, d, into);
+        default:
+            return backward<16>(in, sh, d, into);
+    }
 }
 
 }  // namespace
@@ -77,16 +103,11 @@ void view_colour(Placements const& in, SeenHarmonics const& sh, float* colour) {
 
 void view_colour_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                           SeenHarmonicsGrads const& d_sh) {
-    switch (sh.s) {
-        case 1:
-            return backward<1>(in, sh, d, d_sh);
-        case 4:
-            return backward<4>(in, sh, d, d_sh);
-        case 9:
-            return backward<9>(in, sh, d, d_sh);
-        default:
-            return backward<16>(in, sh, d, d_sh);
-    }
+    backward_of_all(in, sh, d, d_sh);
+}
+
+void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer) {
+    backward_of_all(in, sh, d, outer);
 }
 
 }  // namespace nurec::cpu

@@ -152,6 +152,12 @@ def _fake_view_colour_backward(
     return *placed, torch.empty_like(sh), sh.new_empty(0) if rest is None else torch.empty_like(rest)
 
 
+def _fake_view_colour_outer(
+    placements: list[Tensor], sh: Tensor, rest: Tensor | None, eye: Tensor, d_colour: Tensor
+) -> tuple[Tensor, ...]:
+    return *(torch.empty_like(t) for t in placements[:3]), torch.empty_like(d_colour), torch.empty_like(d_colour)
+
+
 def _fake_move_actors(actors: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     g = ActorArrays(*actors)
     means, a, k, q = g.means, g.means.shape[0], g.starts.shape[0] - 1, g.times.shape[0]
@@ -267,6 +273,7 @@ FAKES: dict[str, Callable] = {
     "sh_colour_backward": _fake_sh_colour_backward,
     "view_colour": _fake_view_colour,
     "view_colour_backward": _fake_view_colour_backward,
+    "view_colour_outer": _fake_view_colour_outer,
     "move_actors": _fake_move_actors,
     "move_actors_backward": _fake_move_actors_backward,
     "image_loss": _fake_image_loss,

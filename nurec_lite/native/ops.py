@@ -35,6 +35,7 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::view_colour", _colour_gradients, setup_context=_keep_seen)
     torch.library.register_autograd("nurec_lite::view_colour_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::view_colour_outer", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_actors)
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::image_loss", _image_gradients, setup_context=_keep_images)

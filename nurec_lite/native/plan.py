@@ -4,6 +4,8 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nurec_lite.native.outer import Handover
+
 
 class BackwardPlan(NamedTuple):
     """The instance of the backward kernels, in the order of the last arguments of the operators."""
@@ -32,6 +34,7 @@ class RenderPlan:
     views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/look.py)
 
     colour: bool = False  # it is found by one kernel, from where a Gaussian stands and is looked at
+    outer: Handover | None = None  # by which gradients of harmonics go to the update, not written
 
     @property
     def backward(self) -> BackwardPlan:

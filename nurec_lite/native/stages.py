@@ -16,6 +16,7 @@ from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
+from nurec_lite.native import outer
 from nurec_lite.native.groups import (
     Bounds,
     GaussianArrays,
@@ -228,9 +229,14 @@ def _pixels_a_metre(scene: Scene, sights: footprint.Sights) -> Tensor:
     return torch.ops.nurec_lite.footprints(seen, footprint.NEAREST, footprint.MARGIN)
 
 
+def all_of(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:
+    """Those too that no tile looks at."""
+    return gaussians, pairs
+
+
 CPU_KERNELS = Kernels(colour=colour, blend=blend, rays=rays, nudged=partial(nudge.nudged, felt=felt))
 # a GPU spends more on gathering the listed Gaussians than on the colours of all
-CUDA_KERNELS = replace(CPU_KERNELS, listed=lambda gaussians, pairs: (gaussians, pairs))
+CUDA_KERNELS = replace(CPU_KERNELS, listed=all_of)
 
 
 def _kernels(gaussians: AnyGaussians) -> Kernels:
@@ -246,7 +252,14 @@ def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
     parts = torch_parts(plan.compiled)
     if plan.sky:
         parts = parts | {"over_sky": partial(over_sky, otherwise=parts["over_sky"])}
-    return parts | {"seen_colour": seen_colour} if plan.colour else parts
+    return parts | _colour_parts(plan)
+
+
+def _colour_parts(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
+    if plan.outer is not None:  # the update knows the store's own tensors, not what was gathered of them
+        by_outer = partial(outer.seen_colour, handover=plan.outer, otherwise=seen_colour)
+        return {"seen_colour": by_outer, "listed": all_of}
+    return {"seen_colour": seen_colour} if plan.colour else {}
 
 
 def render_camera(

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from nurec_lite.base.transfer import upload
 from nurec_lite.native import ops
+from nurec_lite.native.outer import Handover, OuterGradient
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
@@ -42,10 +43,12 @@ class FusedAdam:
     """Stands in for `optimize` of the baseline."""
 
     touched_only: tuple[str, ...]  # parameters of which values without a gradient stay as they are
+    handover: Handover | None = None  # by which that of harmonics may come (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:
         assert state.pace is not None
-        update(state.optimizer, state.failed, self.touched_only, state.pace[:-1])
+        outer = None if self.handover is None else self.handover.take()
+        update(state.optimizer, state.failed, self.touched_only, state.pace[:-1], outer)
         state.optimizer.zero_grad(set_to_none=True)
 
 
@@ -55,9 +58,11 @@ def update(
     failed: Tensor | None = None,  # [] not 0: nothing changes
     touched_only: tuple[str, ...] = (),  # as above
     rates: Tensor | None = None,  # [groups] float32, on the device; None: those of the groups are copied there
+    outer: OuterGradient | None = None,  # of two of the parameters
 ) -> None:
     """optimizer.step(), of the parameters that have a gradient; the state is that of torch."""
-    places = [k for k, group in enumerate(optimizer.param_groups) if group["params"][0].grad is not None]
+    outer = _alone(outer)
+    places = [k for k, group in enumerate(optimizer.param_groups) if _has_gradient(group["params"][0], outer)]
     if not places:
         return
     groups = [optimizer.param_groups[k] for k in places]
@@ -71,7 +76,20 @@ def update(
     torch.ops.nurec_lite.adam(
         parameters, [p.grad for p in parameters], *([k[name] for k in kept] for name in ("exp_avg", "exp_avg_sq", "step")),
         asked, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
+        *((None, None) if outer is None else (outer.directions, outer.colours)),
     )  # fmt: skip
+
+
+def _alone(outer: OuterGradient | None) -> OuterGradient | None:
+    """None where its parameters have another gradient besides, to which it is added."""
+    if outer is None or all(p.grad is None for p in outer.harmonics):
+        return outer
+    outer.write()
+    return None
+
+
+def _has_gradient(parameter: Tensor, outer: OuterGradient | None) -> bool:
+    return parameter.grad is not None or (outer is not None and any(parameter is p for p in outer.harmonics))
 
 
 def _moments(optimizer: torch.optim.Adam, parameter: Tensor) -> dict[str, Any]:

@@ -253,6 +253,21 @@ def test_derivative_of_colour(n: int) -> None:
     close(found[clear], differences(lambda *x: call(f"sh_colour_{n}", *x), inputs, d_out[clear]), 1e-8)
 
 
+@pytest.mark.parametrize("n", BANDS)
+def test_derivative_of_colour_before_the_product(n: int) -> None:
+    d = directions()
+    sh, d_out = torch.randn(len(d), n, 3, dtype=F64), torch.randn(len(d), 3, dtype=F64)
+    found, whole = call(f"sh_colour_outer_{n}", sh, d, d_out), call(f"sh_colour_backward_{n}", sh, d, d_out)
+    product = sh_basis(d, n)[:, :, None] * found[:, None, 3:]
+    close(torch.cat([product.flatten(1), found[:, :3]], dim=1), whole)
+
+
+def test_a_clamped_channel_has_no_gradient() -> None:
+    colour, d_out = torch.randn(50, 3, dtype=F64), torch.randn(50, 3, dtype=F64)
+    colour[0] = 0
+    close(call("sh_clamp_backward", colour, d_out), d_out * (colour >= 0))
+
+
 def test_colour_on_the_edge_of_the_clamp_has_a_gradient() -> None:
     """As torch.clamp has it. The first coefficient makes the sum exactly 0."""
     d = directions()[:3]

@@ -28,6 +28,18 @@ def assert_rounded_alike(
     torch.testing.assert_close(found, expected, rtol=0, atol=ulps * torch.finfo(expected.dtype).eps * largest)
 
 
+def assert_near(
+    found: Tensor,  # [...] single precision, on any device
+    expected: Tensor,  # [...] in double precision, or found another way
+    part: float = 1e-5,  # of the largest number
+) -> None:
+    """What went through many operations, and through sums."""
+    found, expected = found.detach().cpu(), expected.detach().cpu()
+    assert found.shape == expected.shape and found.isfinite().all()
+    if expected.numel():
+        assert float((found.double() - expected).abs().max()) <= part * max(1e-12, float(expected.abs().max()))
+
+
 def assert_pictures_alike(
     found: np.ndarray,  # [H, W, 3] uint8
     expected: np.ndarray,

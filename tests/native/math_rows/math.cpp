@@ -254,6 +254,15 @@ NUREC_FN ColourGrad<S> colour_backward(Array<3 * S> const& sh, V d, V d_colour) 
     return out;
 }
 
+NUREC_FN V clamp_backward(V c, V d_colour) {
+    return sh_clamp_backward(c, d_colour);
+}
+
+template <int S>
+NUREC_FN ShOuter<D> colour_outer(Array<3 * S> const& sh, V d, V d_colour) {
+    return sh_colour_outer<S>(sh.a, d, d_colour);
+}
+
 // ---- ssim
 
 NUREC_FN D window_weight(D k) {
@@ -545,16 +554,18 @@ NUREC_EXPORT(blend_backward, alpha_gradient)
 NUREC_EXPORT(missed, missed_by)
 NUREC_EXPORT(missed_backward, missed_slope)
 
-#define NUREC_EXPORT_SH(S)                                 \
-    NUREC_EXPORT(sh_basis_##S, basis<S>)                   \
-    NUREC_EXPORT(sh_basis_backward_##S, basis_backward<S>) \
-    NUREC_EXPORT(sh_sum_##S, raw_colour<S>)                \
-    NUREC_EXPORT(sh_colour_##S, colour<S>)                 \
-    NUREC_EXPORT(sh_colour_backward_##S, colour_backward<S>)
+#define NUREC_EXPORT_SH(S)                                   \
+    NUREC_EXPORT(sh_basis_##S, basis<S>)                     \
+    NUREC_EXPORT(sh_basis_backward_##S, basis_backward<S>)   \
+    NUREC_EXPORT(sh_sum_##S, raw_colour<S>)                  \
+    NUREC_EXPORT(sh_colour_##S, colour<S>)                   \
+    NUREC_EXPORT(sh_colour_backward_##S, colour_backward<S>) \
+    NUREC_EXPORT(sh_colour_outer_##S, colour_outer<S>)
 NUREC_EXPORT_SH(1)
 NUREC_EXPORT_SH(4)
 NUREC_EXPORT_SH(9)
 NUREC_EXPORT_SH(16)
+NUREC_EXPORT(sh_clamp_backward, clamp_backward)
 
 NUREC_EXPORT(ssim_window, window_weight)
 NUREC_EXPORT(ssim_of, ssim_value)

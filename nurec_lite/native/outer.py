@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The gradient of harmonics as an outer product that nobody writes: that of a Gaussian's coefficients [S, 3] is the basis in the direction
+in which it is seen, times the gradient of its colour. The backward pass leaves both factors, and the update multiplies on its way.
+
+Letters: N Gaussians, S coefficients.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from nurec_lite.base.ranges import BACKWARD, span
+from nurec_lite.geometry.harmonics import sh_basis
+from nurec_lite.native.groups import PlacementArrays
+from nurec_lite.scene.gaussians import PartedGaussians
+
+
+@dataclass(frozen=True)
+class OuterGradient:
+    """Of all coefficients of N Gaussians."""
+
+    harmonics: tuple[Tensor, Tensor]  # [N, 1, 3] and [N, S - 1, 3]: the parameters themselves
+    directions: Tensor  # [N, 3] unit, in the axes of the node
+    colours: Tensor  # [N, 3] dL/d(colour), 0 where that was clamped
+
+    def write(self) -> None:
+        """Adds it to the gradients that the parameters may have: the slow way, for who has no other."""
+        n_coefficients = sum(p.shape[1] for p in self.harmonics)
+        product = sh_basis(self.directions, n_coefficients)[:, :, None] * self.colours[:, None]
+        for p, gradient in zip(self.harmonics, product.tensor_split([1], dim=1), strict=True):
+            p.grad = gradient.contiguous() if p.grad is None else p.grad + gradient
+
+
+class Handover:
+    """Where the backward pass leaves an outer product, and the update takes it from. While no step is learning, and for all that is not
+    the parameters of the step, gradients are written as ever."""
+
+    def __init__(self) -> None:
+        self._harmonics: tuple[Tensor, Tensor] | None = None  # parameters of the step that is learning
+        self._left: OuterGradient | None = None
+
+    @contextmanager
+    def awaiting(self, *harmonics: Tensor) -> Iterator[None]:
+        """While a step learns these two parameters."""
+        sh0, sh_rest = harmonics
+        self._harmonics = sh0, sh_rest
+        try:
+            yield
+            assert self._left is None, "nobody took the gradient of harmonics"
+        finally:
+            self._harmonics = self._left = None
+
+    def awaits(self, *harmonics: Tensor) -> bool:
+        """Whether these are the parameters, and have left nothing yet: two products make no product."""
+        if self._harmonics is None or self._left is not None:
+            return False
+        return all(a is b and a.requires_grad for a, b in zip(self._harmonics, harmonics, strict=True))
+
+    def leave(self, directions: Tensor, colours: Tensor) -> None:
+        assert self._harmonics is not None and self._left is None
+        self._left = OuterGradient(self._harmonics, directions, colours)
+
+    def take(self) -> OuterGradient | None:
+        left, self._left = self._left, None
+        return left
+
+
+class _SeenColour(torch.autograd.Function):
+    """The operator view_colour, whose backward pass looks whether it may leave the factors."""
+
+    @staticmethod
+    def forward(ctx: Any, handover: Handover, *tensors: Tensor) -> Tensor:
+        *placements, sh0, sh_rest, eye = tensors
+        ctx.handover = handover
+        ctx.harmonics = sh0, sh_rest  # the parameters themselves: what is saved need not come back as the same object
+        ctx.save_for_backward(*tensors)
+        found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye)
+        return found
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_colour: Tensor) -> tuple[Tensor | None, ...]:
+        *placements, sh0, sh_rest, eye = ctx.saved_tensors
+        arguments = placements, sh0, sh_rest, eye, d_colour.contiguous()
+        with span("view_colour", within=BACKWARD):
+            if not ctx.handover.awaits(*ctx.harmonics):
+                *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(*arguments)
+                return None, *d_placed, None, d_sh, d_rest, None
+            *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_outer(*arguments)
+        ctx.handover.leave(directions, colours)
+        return None, *d_placed, None, None, None, None
+
+
+def seen_colour(
+    gaussians: PartedGaussians,
+    eye: Tensor,  # [3] world, which gets no gradient
+    handover: Handover,
+    otherwise: Callable[[PartedGaussians, Tensor], Tensor],  # of other Gaussians than the parameters of the step
+) -> Tensor:  # [N, 3] at least 0
+    """As nurec_lite.native.stages.seen_colour."""
+    g = gaussians
+    if eye.requires_grad or not handover.awaits(g.sh0, g.sh_rest):
+        return otherwise(g, eye)
+    placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
+    found: Tensor = _SeenColour.apply(handover, *placements, g.sh0, g.sh_rest, eye)
+    return found

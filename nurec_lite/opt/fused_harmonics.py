@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fused_harmonics: the gradient of the colours' harmonics is never written; the update makes it on its way.
+
+Idea: a camera sees a Gaussian from one direction, so the gradient of its 48 coefficients is an outer product of 16 numbers, the basis in
+that direction, and three, the gradient of its colour. The plain way writes all 48 in the backward pass and reads them again in the
+update: 192 bytes each way. Here the backward pass leaves the direction and the colour's gradient, 24 bytes, and a block of the update
+makes the basis of its Gaussians once and multiplies as it goes through their coefficients in the order in which these lie in memory.
+Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).
+Gain: not measured on a GPU yet. With 1 M Gaussians of degree 3, 384 of the 2 130 MB that the two kernels move become 48.
+Limits: for steps of one image. With several (batch), where poses ask the eye for a gradient, and for who renders outside of a step
+gradients are written as without the option; where a parameter gets both, they are added up. What adds up gradients over processes needs
+them written: behind such an option this one stands aside. On a CPU all Gaussians go through the renderer, not
+only those that some tile looks at. Class exact: the same numbers, up to rounding.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from nurec_lite.base.errors import OptionError
+from nurec_lite.native.outer import Handover
+from nurec_lite.opt.fused_adam import FusedAdam
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import Stages, uncompiled
+from nurec_lite.training.state import StepResult, TrainState
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ("fused_adam", "fused_colour")
+log = logging.getLogger("nurec_lite")
+Learn = Callable[[Stages, TrainState, Shots], StepResult]
+
+
+def unavailable(stages: Stages) -> str | None:
+    return uncompiled(stages)
+
+
+def handing_over(inner: Learn, handover: Handover) -> Learn:
+    """Stands around `learn`: of a step with one image, the gradient of harmonics goes by the handover."""
+
+    def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        if len(shots.images) != 1:
+            return inner(stages, state, shots)
+        g = state.scene.gaussians
+        with handover.awaiting(g.sh0, g.sh_rest):
+            return inner(stages, state, shots)
+
+    return learn
+
+
+def apply(stages: Stages) -> Stages:
+    if (by := stages.claims.get("reduce")) is not None:
+        log.warning("fused_harmonics stands aside: option '%s' needs the gradients that it would not write", by)
+        return stages
+    update, handover = stages.optimize, Handover()
+    if not isinstance(update, FusedAdam):
+        raise OptionError("option 'fused_harmonics' changes the update of 'fused_adam'; name 'fused_adam' first")
+    return stages.planned("fused_harmonics", outer=handover).wrap(
+        learn=lambda inner: handing_over(inner, handover),
+        optimize=lambda _: replace(update, handover=handover),
+        reduce=lambda inner: inner,  # so that what would replace it is told to come first
+    )

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of harmonics as products that nobody writes: what the backward pass leaves is what torch has in float64, only a step's own
+parameters leave it, and the operators say what does not fit. tests/opt/test_fused_harmonics.py has the updates."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from rounding import assert_near
+from torch import Tensor
+from torch.library import opcheck
+from torch.nn import functional as F
+
+from nurec_lite.geometry.harmonics import sh_basis
+from nurec_lite.native import ops, outer
+from nurec_lite.native import stages as native
+from nurec_lite.native.groups import PlacementArrays
+from nurec_lite.native.outer import Handover
+from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.splat.render import REFERENCE, Kernels, seen_colour
+
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+SIZES = ((0, 0), (1, 0), (0, 1), (31, 2), (33, 31), (128, 129), (257, 900))  # that stand still, and that move
+PLACED = ("still_means", "means", "rotations")
+EYE = torch.tensor([0.3, -0.2, 1.5])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kernels() -> None:
+    ops.load()
+
+
+def scene_of(still: int, moving: int, bands: int = 16, device: str = "cpu") -> PartedGaussians:
+    """Of which a third has channels that are clamped; one of five nodes is empty."""
+    n, generator = still + moving, torch.Generator().manual_seed(still + moving)
+
+    def made(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator).to(device)
+
+    node = torch.randint(4, (moving,), generator=generator).sort().values.to(device)
+    return PartedGaussians(
+        still_means=20 * made(still, 3), still_quats=made(still, 4), means=20 * made(moving, 3), quats=made(moving, 4),
+        velocities=made(moving, 3), rotations=F.normalize(made(5, 4), dim=-1), nodes=node, scales=made(n, 3),
+        opacities=made(n), sh0=made(n, 1, 3), sh_rest=0.3 * made(n, bands - 1, 3), lidar=made(n, 2),
+    )  # fmt: skip
+
+
+def doubled(g: PartedGaussians) -> PartedGaussians:
+    return replace(g, **{k: v.cpu().double() for k, v in vars(g).items() if v.is_floating_point()}, nodes=g.nodes.cpu())
+
+
+def colours_of(n: int, device: str = "cpu") -> Tensor:
+    """Gradients; a third is of what no image sees."""
+    d_colour = torch.randn(n, 3, generator=torch.Generator().manual_seed(n)).to(device)
+    d_colour[::3] = 0
+    return d_colour
+
+
+def arguments_of(g: PartedGaussians, d_colour: Tensor) -> tuple[Any, ...]:
+    placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
+    return placements, g.sh0, g.sh_rest, EYE.to(d_colour), d_colour
+
+
+# ---- the backward pass
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bands", [1, 4, 9, 16])
+@pytest.mark.parametrize(("still", "moving"), SIZES, ids=str)
+def test_the_product_is_the_gradient(still: int, moving: int, bands: int, device: str) -> None:
+    g, d_colour = scene_of(still, moving, bands, device), colours_of(still + moving, device)
+    *placed, directions, colours = torch.ops.nurec_lite.view_colour_outer(*arguments_of(g, d_colour))
+    exact = doubled(g)
+    leaves = {name: getattr(exact, name).requires_grad_() for name in (*PLACED, "sh0", "sh_rest")}
+    colour = seen_colour(REFERENCE, replace(exact, **leaves), EYE.double())
+    wanted = torch.autograd.grad(
+        colour, list(leaves.values()), d_colour.cpu().double(), materialize_grads=True, allow_unused=True
+    )
+    product = sh_basis(directions.double(), bands)[:, :, None] * colours.double()[:, None]
+    assert_near(product, torch.cat(wanted[3:], dim=1), 1e-4)
+    for found, expected in zip(placed, wanted[:3], strict=True):
+        assert_near(found, expected, 1e-4)
+    if still + moving > 30:
+        assert ((colours == 0) & (d_colour != 0)).any()
+
+
+# ---- from one to the other
+
+
+def learned(n: int = 40) -> PartedGaussians:
+    g = scene_of(n - 9, 9)
+    return replace(g, sh0=g.sh0.requires_grad_(), sh_rest=g.sh_rest.requires_grad_(), means=g.means.requires_grad_())
+
+
+def by(handover: Handover) -> Kernels:
+    def colour(g: PartedGaussians, eye: Tensor) -> Tensor:
+        return outer.seen_colour(g, eye, handover, native.seen_colour)
+
+    return Kernels(seen_colour=colour)
+
+
+def test_only_parameters_of_a_step_leave_a_product() -> None:
+    g, handover = learned(), Handover()
+    other = replace(g, sh0=g.sh0.detach().clone().requires_grad_())
+    with handover.awaiting(g.sh0, g.sh_rest):
+        seen_colour(by(handover), other, EYE).sum().backward()
+        assert handover.take() is None and other.sh0.grad is not None
+        with torch.no_grad():
+            seen_colour(by(handover), g, EYE)
+        g.sh_rest.grad = None
+        seen_colour(by(handover), g, EYE).sum().backward()
+        left = handover.take()
+        assert left is not None and left.harmonics[0] is g.sh0 and left.harmonics[1] is g.sh_rest
+        assert g.sh0.grad is None and g.sh_rest.grad is None and g.means.grad is not None
+    seen_colour(by(handover), g, EYE).sum().backward()
+    assert g.sh0.grad is not None and handover.take() is None
+
+
+def test_a_backward_pass_behind_the_step_writes() -> None:
+    g, handover = learned(), Handover()
+    with handover.awaiting(g.sh0, g.sh_rest):
+        colour = seen_colour(by(handover), g, EYE)
+    colour.sum().backward()
+    assert g.sh0.grad is not None and handover.take() is None
+
+
+def test_a_second_product_is_written_and_both_count() -> None:
+    g, handover, d_colour = learned(), Handover(), colours_of(40)
+    with handover.awaiting(g.sh0, g.sh_rest):
+        a, b = (seen_colour(by(handover), g, eye) for eye in (EYE, EYE + 3))
+        torch.autograd.backward([a, b], [d_colour, d_colour])
+        left = handover.take()
+    assert left is not None and g.sh0.grad is not None
+    left.write()
+    found = g.sh0.grad, g.sh_rest.grad
+    colours = [seen_colour(Kernels(seen_colour=native.seen_colour), g, eye) for eye in (EYE, EYE + 3)]
+    expected = torch.autograd.grad(colours, [g.sh0, g.sh_rest], [d_colour, d_colour])
+    for one, other in zip(found, expected, strict=True):
+        assert one is not None
+        assert_near(one, other)
+
+
+def test_an_eye_that_learns_goes_the_plain_way() -> None:
+    g, handover, eye = learned(), Handover(), EYE.clone().requires_grad_()
+    with handover.awaiting(g.sh0, g.sh_rest):
+        seen_colour(by(handover), g, eye).sum().backward()
+        assert handover.take() is None
+    assert eye.grad is not None and g.sh0.grad is not None
+
+
+def test_what_nobody_takes_is_noticed() -> None:
+    g, handover = learned(), Handover()
+    with pytest.raises(AssertionError, match="nobody took"), handover.awaiting(g.sh0, g.sh_rest):
+        seen_colour(by(handover), g, EYE).sum().backward()
+    with pytest.raises(KeyError), handover.awaiting(g.sh0, g.sh_rest):
+        seen_colour(by(handover), g, EYE).sum().backward()
+        raise KeyError
+    assert handover.take() is None
+
+
+# ---- the operators
+
+
+def given_to_adam(n: int = 6, device: str = "cpu") -> dict[str, Any]:
+    shapes = (n, 3), (n, 1, 3), (n, 8, 3)
+    values, first, second = ([torch.rand(s, device=device) for s in shapes] for _ in range(3))
+    directions, colours = F.normalize(torch.randn(n, 3, device=device), dim=-1), torch.randn(n, 3, device=device)
+    return {
+        "parameters": values, "gradients": [torch.rand(n, 3, device=device), None, None], "first": first,
+        "second": second, "steps": [torch.ones((), device=device) for _ in shapes],
+        "rates": torch.full((3,), 0.1, device=device), "failed": None, "touched_only": [False, True, False],
+        "beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-15, "directions": directions, "colours": colours,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_torch_s_own_checks(device: str) -> None:
+    opcheck(torch.ops.nurec_lite.adam.default, tuple(given_to_adam(device=device).values()))
+    g = scene_of(4, 3, 4, device)
+    opcheck(torch.ops.nurec_lite.view_colour_outer.default, arguments_of(g, colours_of(7, device)))
+
+
+WRONG = {
+    "both, or neither of them": {"colours": None},
+    "gradients has 2 elements that are None, but must have 0": {"colours": None, "directions": None},
+    "gradients has 1 elements that are None, but must have 2": {"gradients": [None, *2 * [torch.rand(6, 1, 3)]]},
+    "directions has shape": {"directions": torch.rand(5, 3)},
+    "colours is Double": {"colours": torch.rand(6, 3).double()},
+    "the first parameter without a gradient has shape": {"gradients": [None, torch.rand(6, 1, 3), None]},
+    "the second parameter without a gradient has shape": {"gradients": [torch.rand(6, 3), None, None], "swapped": True},
+    "sh has 6 coefficients": {"parameters": [torch.rand(6, 3), torch.rand(6, 1, 3), torch.rand(6, 5, 3)]},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_does_not_fit_is_refused(words: str) -> None:
+    changes = dict(WRONG[words])
+    if changes.pop("swapped", False):
+        changes["parameters"] = [torch.rand(6, 3), torch.rand(6, 1, 3), torch.rand(6, 8)]
+    given = given_to_adam() | changes
+    for name in ("first", "second"):
+        given[name] = [torch.rand_like(p) for p in given["parameters"]]
+    if words.startswith("gradients has 1"):
+        given["gradients"][2] = torch.rand(6, 8, 3)
+    with pytest.raises((ValueError, TypeError), match=words):
+        torch.ops.nurec_lite.adam(*given.values())
