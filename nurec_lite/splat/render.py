@@ -31,13 +31,29 @@ class CameraImage:
 
 @dataclass(frozen=True)
 class LidarReturns:
-    """R rendered lidar rays."""
+    """R rendered lidar rays, as they were blended; what one sees of that is worked out by who asks."""
 
     distance: Tensor  # [R] metres, expected: sum of w t; of a view with targets, sum of w times what t misses them by
     median: Tensor  # [R] metres, t at which the transmittance crosses 0.5; 0 for rays that never cross
-    intensity: Tensor  # [R]
-    drop: Tensor  # [R] probability that nothing returns; what passes through the scene never returns
-    opacity: Tensor  # [R]
+    features: Tensor  # [R, 2] intensity, and probability that what is met returns nothing
+    transmittance: Tensor  # [R]
+
+    def values(self) -> tuple[Tensor, Tensor]:  # [R] each
+        """Intensity, and probability that nothing returns; what passes through the scene never returns."""
+        intensity, drop = self.features.unbind(-1)
+        return intensity, drop + self.transmittance
+
+    @property
+    def intensity(self) -> Tensor:  # [R]
+        return self.values()[0]
+
+    @property
+    def drop(self) -> Tensor:  # [R] probability
+        return self.values()[1]
+
+    @property
+    def opacity(self) -> Tensor:  # [R]
+        return 1 - self.transmittance
 
 
 def local_directions(
@@ -136,5 +152,4 @@ def render_lidar(
         rays = kernels.rays(view)
     with span("blend"):
         out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), gaussians.lidar, rays, pairs, view)
-    intensity, drop = out.features.unbind(-1)
-    return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
+    return LidarReturns(out.distance, out.median, out.features, out.transmittance)

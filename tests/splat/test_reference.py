@@ -84,7 +84,9 @@ def assert_finite(*tensors: Tensor | None) -> None:
 
 
 def outputs(rendered: CameraImage | LidarReturns) -> tuple[Tensor, ...]:
-    return tuple(getattr(rendered, f.name) for f in fields(rendered))
+    if isinstance(rendered, CameraImage):
+        return rendered.colour, rendered.distance, rendered.opacity
+    return rendered.distance, rendered.median, rendered.intensity, rendered.drop, rendered.opacity
 
 
 def projections(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
