@@ -70,7 +70,7 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
     (
-        "model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,fused_adam,fused_ssim,fused_sky,fused_activate]",
+        "model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,fused_adam,fused_ssim,fused_range,fused_sky,fused_activate]",
         "global",
     ),  # one pose
     (
