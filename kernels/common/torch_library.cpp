@@ -74,11 +74,12 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "image_loss_backward(Tensor rendered, Tensor target, float ssim_weight, Tensor slopes, Tensor d_loss) "
         "-> Tensor");
-    // Means over lidar rays, of what range and intensity miss where something returned, and of the surprise by the drop;
-    // `counts` [2] are for the backward pass.
+    // Means over lidar rays, of what range and intensity miss where something returned, and of the surprise by the
+    // drop; `counts` [2] are for the backward pass.
     m.def(
         "lidar_loss(Tensor distance, Tensor features, Tensor transmittance, Tensor ranges, Tensor intensities, "
-        "Tensor returned, Tensor? counted, bool aimed) -> (Tensor range, Tensor intensity, Tensor drop, Tensor counts)");
+        "Tensor returned, Tensor? counted, bool aimed) -> (Tensor range, Tensor intensity, Tensor drop, Tensor "
+        "counts)");
     m.def(
         "lidar_loss_backward(Tensor distance, Tensor features, Tensor transmittance, Tensor ranges, "
         "Tensor intensities, Tensor returned, Tensor? counted, bool aimed, Tensor counts, Tensor? d_range, "
