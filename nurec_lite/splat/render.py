@@ -117,6 +117,11 @@ def seen_colour(kernels: Kernels, gaussians: AnyGaussians, eye: Tensor) -> Tenso
     return whole(gaussians, eye)
 
 
+def _nudged(kernels: Kernels, gaussians: AnyGaussians, view: CameraView | LidarView) -> AnyGaussians:
+    """The centre is worked out only where the view may be nudged."""
+    return gaussians if view.nudge is None else kernels.nudged(gaussians, view.nudge, view.centre())
+
+
 def render_camera(
     gaussians: AnyGaussians,
     view: CameraView,
@@ -132,7 +137,7 @@ def render_camera(
     with span("colour"):
         colour = seen_colour(kernels, gaussians, view.eye())
     with span("blend"):
-        out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), colour, rays, pairs, view)
+        out = kernels.blend(_nudged(kernels, gaussians, view), colour, rays, pairs, view)
     with span("sky"):
         image = kernels.over_sky(out.features, out.transmittance, sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
@@ -151,5 +156,5 @@ def render_lidar(
     with span("rays"):
         rays = kernels.rays(view)
     with span("blend"):
-        out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), gaussians.lidar, rays, pairs, view)
+        out = kernels.blend(_nudged(kernels, gaussians, view), gaussians.lidar, rays, pairs, view)
     return LidarReturns(out.distance, out.median, out.features, out.transmittance)
