@@ -64,13 +64,14 @@ BACKWARD = (
     "split_backward,launch_bounds,shared_memory",
 )
 BUNDLES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
+FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/render/backward_table.h has it
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
     (
-        "model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,fused_adam,fused_ssim,fused_sky,fused_activate]",
+        f"model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,{FUSED}]",
         "global",
     ),  # one pose
     (

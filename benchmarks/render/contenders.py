@@ -144,7 +144,7 @@ def outputs_of(
     if isinstance(view, CameraView):
         return [stages.render_camera(gaussians, view, pairs, sky).colour]
     returns = stages.render_lidar(gaussians, view, pairs)
-    return [returns.distance, returns.intensity, returns.drop]
+    return [returns.distance, *returns.values()]
 
 
 def gradients_of(

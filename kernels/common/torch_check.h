@@ -44,6 +44,13 @@ inline void check_tensor(at::Tensor const& t, char const* name, at::ScalarType d
     TORCH_CHECK_VALUE(t.is_contiguous(), name, " is not contiguous; call .contiguous()");
 }
 
+// The gradient of a scalar; null: there is none.
+inline float const* checked_scalar(MaybeTensor const& d, char const* name, at::Device device) {
+    if (!d) return nullptr;
+    check_tensor(*d, name, at::kFloat, {}, device);
+    return d->const_data_ptr<float>();
+}
+
 inline void check_count(int64_t value, char const* name, int64_t most) {
     TORCH_CHECK_VALUE(value > 0 && value <= most, name, " is ", value, ", but must be 1 to ", most);
 }

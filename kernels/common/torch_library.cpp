@@ -78,6 +78,16 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "image_loss_backward(Tensor rendered, Tensor target, float ssim_weight, Tensor slopes, Tensor d_loss) "
         "-> Tensor");
+    // Means over lidar rays, of what range and intensity miss where something returned, and of the surprise by the
+    // drop; `counts` [2] are for the backward pass.
+    m.def(
+        "lidar_loss(Tensor distance, Tensor features, Tensor transmittance, Tensor ranges, Tensor intensities, "
+        "Tensor returned, Tensor? counted, bool aimed) -> (Tensor range, Tensor intensity, Tensor drop, Tensor "
+        "counts)");
+    m.def(
+        "lidar_loss_backward(Tensor distance, Tensor features, Tensor transmittance, Tensor ranges, "
+        "Tensor intensities, Tensor returned, Tensor? counted, bool aimed, Tensor counts, Tensor? d_range, "
+        "Tensor? d_intensity, Tensor? d_drop) -> (Tensor d_distance, Tensor d_features, Tensor d_transmittance)");
     // features + transmittance colour, the colour being that of a map of logits [3, H, W] by direction.
     m.def("slice_grid(Tensor grid, Tensor image) -> Tensor");
     m.def("slice_grid_backward(Tensor grid, Tensor image, Tensor d_sliced) -> (Tensor d_grid, Tensor d_image)");

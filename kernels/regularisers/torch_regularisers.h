@@ -36,12 +36,6 @@ ThreeTensors regularisers_by(Forward const& forward, at::Tensor const& opacities
     return {opacity, scale, tie};
 }
 
-inline float const* checked_scalar(MaybeTensor const& d, char const* name, at::Device device) {
-    if (!d) return nullptr;
-    check_tensor(*d, name, at::kFloat, {}, device);
-    return d->const_data_ptr<float>();
-}
-
 template <class Backward>
 ThreeTensors regularisers_gradients_by(Backward const& backward, at::Tensor const& opacities,
                                        MaybeTensor const& lidar_opacities, at::Tensor const& scales,

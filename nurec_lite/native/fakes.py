@@ -181,6 +181,16 @@ def _fake_image_loss_backward(
     return torch.empty_like(rendered)
 
 
+def _fake_lidar_loss(distance: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    return *(distance.new_empty(()) for _ in range(3)), distance.new_empty(2)
+
+
+def _fake_lidar_loss_backward(
+    distance: Tensor, features: Tensor, transmittance: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(distance), torch.empty_like(features), torch.empty_like(transmittance)
+
+
 def _fake_over_sky(features: Tensor, transmittance: Tensor, sky: Tensor, directions: Tensor) -> Tensor:
     return torch.empty_like(features)
 
@@ -278,6 +288,8 @@ FAKES: dict[str, Callable] = {
     "move_actors_backward": _fake_move_actors_backward,
     "image_loss": _fake_image_loss,
     "image_loss_backward": _fake_image_loss_backward,
+    "lidar_loss": _fake_lidar_loss,
+    "lidar_loss_backward": _fake_lidar_loss_backward,
     "over_sky": _fake_over_sky,
     "over_sky_backward": _fake_over_sky_backward,
     "slice_grid": _fake_slice_grid,

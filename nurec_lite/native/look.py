@@ -131,8 +131,7 @@ class Look:
         out, distance, transmittance, median, _ = self._launched(
             views[0], gaussians, rows, rays, [], cells.columns, True, sum(sizes) // 32
         )
-        intensity, drop = out.unbind(-1)
-        returns = distance, median, intensity, drop + transmittance, 1 - transmittance
+        returns = distance, median, out, transmittance
         return [LidarReturns(*one) for one in zip(*(t.split(sizes) for t in returns), strict=True)]
 
     def _launched(

@@ -40,6 +40,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::image_loss", _image_gradients, setup_context=_keep_images)
     torch.library.register_autograd("nurec_lite::image_loss_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::lidar_loss", _lidar_gradients, setup_context=_keep_lidar)
+    torch.library.register_autograd("nurec_lite::lidar_loss_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::over_sky", _sky_gradients, setup_context=_keep_sky)
     torch.library.register_autograd("nurec_lite::over_sky_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::slice_grid", _grid_gradients, setup_context=_keep_inputs)
@@ -163,10 +165,11 @@ def _keep_images(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: tuple[T
     rendered, target, ctx.weight = inputs
     _, slopes = output
     ctx.mark_non_differentiable(slopes)
+    ctx.set_materialize_grads(False)  # slopes have none: zeros for three maps would be a launch
     ctx.save_for_backward(rendered, target, slopes)
 
 
-def _image_gradients(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+def _image_gradients(ctx: Any, d_loss: Tensor, _: None) -> tuple[Tensor | None, Tensor | None, None]:
     """The loss is symmetric: the gradient of the target is that of the other one, with both exchanged."""
     rendered, target, slopes = ctx.saved_tensors
     d_rendered = d_target = None
@@ -177,6 +180,26 @@ def _image_gradients(ctx: Any, d_loss: Tensor, _: Tensor) -> tuple[Tensor | None
             _, slopes = torch.ops.nurec_lite.image_loss(target, rendered, ctx.weight)
             d_target = torch.ops.nurec_lite.image_loss_backward(target, rendered, ctx.weight, slopes, d_loss)
     return d_rendered, d_target, None
+
+
+def _keep_lidar(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.aimed = inputs
+    *_, counts = output
+    ctx.mark_non_differentiable(counts)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*tensors, counts)
+
+
+def _lidar_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+    *tensors, counts = ctx.saved_tensors
+    d_range, d_intensity, d_drop, _ = grads
+    with span("lidar_loss", within=BACKWARD):
+        d_distance, d_features, d_transmittance = torch.ops.nurec_lite.lidar_loss_backward(
+            *tensors, ctx.aimed, counts, d_range, d_intensity, d_drop
+        )
+    asked = (d_range is not None, d_intensity is not None or d_drop is not None, d_drop is not None)
+    found = zip((d_distance, d_features, d_transmittance), asked, strict=True)
+    return *(d if wanted else None for d, wanted in found), *[None] * 5
 
 
 def _keep_sky(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:

@@ -55,9 +55,9 @@ def exposed(
     centre; Goldman and Chen, Vignette and Exposure Calibration and Compensation, ICCV 2005); then what its bilateral grid of that moment,
     if there is one, makes of these colours, as a camera maps tones after it has exposed. The mean log gain of all cameras is zero:
     otherwise the scene could trade brightness with it."""
-    log_gain, offset = scene.exposure[camera, 0] - scene.exposure[:, 0].mean(0), scene.exposure[camera, 1]
-    if drift is not None:
-        log_gain, offset = log_gain + drift[0], offset + drift[1]
+    own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift
+    log_gain, offset = own.unbind()
+    log_gain = log_gain - scene.exposure[:, 0].mean(0)
     if scene.calibration is not None:
         radial = _radial(image.shape[0], image.shape[1], image.device)
         log_gain = log_gain + radial @ scene.calibration.vignetting[camera][:, None]

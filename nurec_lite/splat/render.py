@@ -31,13 +31,29 @@ class CameraImage:
 
 @dataclass(frozen=True)
 class LidarReturns:
-    """R rendered lidar rays."""
+    """R rendered lidar rays, as they were blended; what one sees of that is worked out by who asks."""
 
     distance: Tensor  # [R] metres, expected: sum of w t; of a view with targets, sum of w times what t misses them by
     median: Tensor  # [R] metres, t at which the transmittance crosses 0.5; 0 for rays that never cross
-    intensity: Tensor  # [R]
-    drop: Tensor  # [R] probability that nothing returns; what passes through the scene never returns
-    opacity: Tensor  # [R]
+    features: Tensor  # [R, 2] intensity, and probability that what is met returns nothing
+    transmittance: Tensor  # [R]
+
+    def values(self) -> tuple[Tensor, Tensor]:  # [R] each
+        """Intensity, and probability that nothing returns; what passes through the scene never returns."""
+        intensity, drop = self.features.unbind(-1)
+        return intensity, drop + self.transmittance
+
+    @property
+    def intensity(self) -> Tensor:  # [R]
+        return self.values()[0]
+
+    @property
+    def drop(self) -> Tensor:  # [R] probability
+        return self.values()[1]
+
+    @property
+    def opacity(self) -> Tensor:  # [R]
+        return 1 - self.transmittance
 
 
 def local_directions(
@@ -101,6 +117,11 @@ def seen_colour(kernels: Kernels, gaussians: AnyGaussians, eye: Tensor) -> Tenso
     return whole(gaussians, eye)
 
 
+def _nudged(kernels: Kernels, gaussians: AnyGaussians, view: CameraView | LidarView) -> AnyGaussians:
+    """The centre is worked out only where the view may be nudged."""
+    return gaussians if view.nudge is None else kernels.nudged(gaussians, view.nudge, view.centre())
+
+
 def render_camera(
     gaussians: AnyGaussians,
     view: CameraView,
@@ -116,7 +137,7 @@ def render_camera(
     with span("colour"):
         colour = seen_colour(kernels, gaussians, view.eye())
     with span("blend"):
-        out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), colour, rays, pairs, view)
+        out = kernels.blend(_nudged(kernels, gaussians, view), colour, rays, pairs, view)
     with span("sky"):
         image = kernels.over_sky(out.features, out.transmittance, sky, rays.directions)
     shape = (view.camera.height, view.camera.width)
@@ -135,6 +156,5 @@ def render_lidar(
     with span("rays"):
         rays = pairs.seen or kernels.rays(view)
     with span("blend"):
-        out = kernels.blend(kernels.nudged(gaussians, view.nudge, view.centre()), gaussians.lidar, rays, pairs, view)
-    intensity, drop = out.features.unbind(-1)
-    return LidarReturns(out.distance, out.median, intensity, drop + out.transmittance, 1 - out.transmittance)
+        out = kernels.blend(_nudged(kernels, gaussians, view), gaussians.lidar, rays, pairs, view)
+    return LidarReturns(out.distance, out.median, out.features, out.transmittance)

@@ -94,13 +94,10 @@ def lidar_loss(
     The range is the expected one, or every Gaussian along the ray is compared by its weight, sum of w min(|t - range|, reach): a mean
     may be right where no surface is, and the median, which a lidar measures, only is where the weight is."""
     off = returns.distance if aimed else (returns.distance - sweep.ranges).abs()
-    both = torch.stack([off, (returns.intensity - sweep.intensities).abs()])
-    distance, intensity = _masked_mean(both, sweep.returned).unbind()
-    return {
-        "range": distance,
-        "intensity": intensity,
-        "drop": drop_loss(returns.drop, sweep.returned, counted),
-    }
+    intensity, drop = returns.values()
+    both = torch.stack([off, (intensity - sweep.intensities).abs()])
+    in_range, in_intensity = _masked_mean(both, sweep.returned).unbind()
+    return {"range": in_range, "intensity": in_intensity, "drop": drop_loss(drop, sweep.returned, counted)}
 
 
 def aim(
@@ -111,8 +108,7 @@ def aim(
     """With the measured ranges as targets; Gaussians on rays that did not return miss nothing."""
     if reach == 0:
         return view
-    most = sweep.returned.to(sweep.ranges.dtype) * reach
-    return replace(view, targets=torch.stack([sweep.ranges, most], dim=-1))
+    return replace(view, targets=torch.stack([sweep.ranges, sweep.returned * reach], dim=-1))
 
 
 def drop_loss(

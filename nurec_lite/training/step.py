@@ -159,8 +159,8 @@ def failed(
 ) -> Tensor | None:  # [] likewise, with these lists; None where none was given a room
     for listed in lists:
         if listed.needed is not None:
-            lacks = (listed.needed[0] > listed.room).float()
-            before = lacks if before is None else torch.maximum(before, lacks)
+            lacks = listed.needed[0] > listed.room
+            before = lacks.float() if before is None else torch.maximum(before, lacks)
     return before
 
 

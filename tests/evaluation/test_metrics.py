@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from lidar_returns import seen_returns
 from torch import Tensor
 
 from nurec_lite.capture.types import Capture, ImageFrame
@@ -195,7 +196,7 @@ def sweep_of(ranges: list[float], intensities: list[float] | None = None) -> Swe
 
 def returns_of(median: list[float], drop: list[float], intensity: list[float], opacity: list[float]) -> LidarReturns:
     m = torch.tensor(median, requires_grad=True)
-    return LidarReturns(99 * torch.ones(len(m)), m, torch.tensor(intensity), torch.tensor(drop), torch.tensor(opacity))
+    return seen_returns(99 * torch.ones(len(m)), m, torch.tensor(intensity), torch.tensor(drop), torch.tensor(opacity))
 
 
 def test_lidar_metrics_by_hand() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lidar_returns import seen_returns
 from PIL import Image
 
 from nurec_lite.evaluation.pictures import (
@@ -22,7 +23,6 @@ from nurec_lite.evaluation.pictures import (
     to_picture,
 )
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
-from nurec_lite.splat.render import LidarReturns
 
 ELEVATIONS = np.array([-0.2, 0.1, -0.1])  # of rings 0, 1, 2: ring 1 is the highest, ring 0 the lowest
 
@@ -97,7 +97,7 @@ def test_range_picture() -> None:
     median[:500] = 0  # ring 0, the lowest, never crosses
     drop = torch.zeros(1500)
     drop[500:1000] = 1  # ring 1, the highest, is predicted not to return
-    picture = range_picture(sweep, LidarReturns(median, median, drop, drop, 1 - drop), lidar)
+    picture = range_picture(sweep, seen_returns(median, median, drop, drop, 1 - drop), lidar)
     strip, header = 3 * 64, 24
     assert picture.shape == (3 * (strip + header) + 2 * 3, 1000, 3) and picture.dtype == np.uint8
     measured, rendered, error = (picture[k * (strip + header + 3) + header :][:strip] for k in range(3))
@@ -111,7 +111,7 @@ def test_range_picture() -> None:
 def test_range_picture_of_a_sweep_without_returns_is_black() -> None:
     sweep, lidar = make_sweep(40, returned=False)
     zero = torch.zeros(120)
-    picture = range_picture(sweep, LidarReturns(zero, zero, zero, zero, zero), lidar)
+    picture = range_picture(sweep, seen_returns(zero, zero, zero, zero, zero), lidar)
     assert (picture[24 : 24 + 3 * 64] == 0).all()
 
 

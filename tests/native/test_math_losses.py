@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/ssim.cuh and adam.cuh in float64."""
+"""kernels/math/ssim.cuh, lidar_loss.cuh and adam.cuh in float64."""
 
 import torch
 from kernel_math import F64, autograd, call, close, differences
 from torch import Tensor
+
+from nurec_lite.training.losses import drop_loss
 
 C1, C2 = 0.01**2, 0.03**2
 
@@ -54,6 +56,34 @@ def test_derivatives_of_similarity() -> None:
 def test_sign() -> None:
     x = torch.tensor([[-2.0], [-0.0], [0.0], [1e-300]], dtype=F64)
     assert torch.equal(call("sign_of", x), x.sign())
+
+
+def probabilities() -> tuple[Tensor, Tensor]:  # [n, 1] of no return, and 1 where something returned
+    odd = torch.tensor([0, 1, -0.1, 1.1, 1e-6, 1 - 1e-6, 0.9e-6, 1 - 0.9e-6], dtype=F64)
+    drop = torch.cat([torch.rand(40, dtype=F64), odd])[:, None]
+    return torch.cat([drop, drop]), torch.cat([torch.zeros_like(drop), torch.ones_like(drop)])
+
+
+def surprise(drop: Tensor, returned: Tensor) -> Tensor:
+    """As nurec_lite.training.losses.drop_loss has it, ray by ray."""
+    return torch.stack([drop_loss(*one)[None] for one in zip(drop, returned > 0, strict=True)])
+
+
+def test_surprise_by_a_return_or_by_none() -> None:
+    drop, returned = probabilities()
+    close(call("surprise_of", drop, returned), surprise(drop, returned), 1e-11)  # 1 - (1 - 1e-6) has eleven digits
+    assert call("surprise_of", torch.tensor([[torch.nan]], dtype=F64), 1.0).isnan().all()
+
+
+def test_slope_of_surprise() -> None:
+    """Of the logarithm within the limits, at them as well, and 0 beyond them."""
+    drop, returned = probabilities()
+    found = call("surprise_slope", drop, returned)
+    one = torch.ones_like(drop)
+    close(found, autograd(lambda p: surprise(p, returned), [drop], one), 1e-10)
+    smooth = ((drop - 0.5).abs() < 0.49).squeeze(1) | (drop < 0).squeeze(1) | (drop > 1).squeeze(1)
+    p, hit = drop[smooth], returned[smooth]
+    close(found[smooth], differences(lambda p: call("surprise_of", p, hit), [p], one[smooth], 1e-6), 1e-6)
 
 
 def test_a_step_of_adam() -> None:

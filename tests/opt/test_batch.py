@@ -268,10 +268,13 @@ def test_an_unknown_parameter_is_told() -> None:
 
 # Beside others
 
-ALONE = "workers resident pinned prefetch fused_interp collect_once fused_adam fused_ssim fused_sky"
+ALONE = "workers resident pinned prefetch fused_interp collect_once fused_adam fused_ssim fused_sky fused_range"
 SETS = [
     *((name,) for name in ALONE.split()), ("workers", "pinned", "prefetch", "resident"), ("fused_interp", "no_sync"),
-    ("workers", "resident", "fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_sky"),
+    (
+        "workers", "resident", "fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_sky",
+        "fused_range",
+    ),
 ]  # fmt: skip
 
 

@@ -128,7 +128,7 @@ def test_where_it_cannot_run(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.gpu
 def test_on_a_gpu_it_goes_with_a_graph() -> None:
     device = torch.device("cuda")
-    names = ("no_sync", "fused_adam", "fused_ssim", "compile", "cuda_graph")
+    names = ("no_sync", "fused_adam", "fused_ssim", "fused_range", "compile", "cuda_graph")
     given: dict[str, Any] = {name: parameters_of(name) for name in ("fused_interp", "collect_once", *names)}
     stages = build_stages(given, base_stages("native", device))
     density = DensityConfig(every=1000, start=0.0, stop=1.0)

@@ -30,7 +30,7 @@ from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 
-BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim")
+BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_range")
 CPU = torch.device("cpu")
 
 

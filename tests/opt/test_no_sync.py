@@ -134,7 +134,7 @@ def test_too_little_room_changes_nothing(at: set[int]) -> None:
 
 def test_too_little_room_changes_nothing_where_one_kernel_updates_all() -> None:
     """The flag is asked for in the kernel of fused_adam, too."""
-    options = OPTIONS | {name: parameters_of(name) for name in ("fused_adam", "fused_ssim")}
+    options = OPTIONS | {name: parameters_of(name) for name in ("fused_adam", "fused_ssim", "fused_range")}
     plain, overflown = tiny_state(), tiny_state()
     steps(stages_of(options), plain, 10)
     stages = cramped(stages_of(options), {1, 5, 6})

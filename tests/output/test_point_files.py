@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from lidar_returns import seen_returns
 from tiny_capture import tiny_capture
 
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.geometry.se3 import interpolate_between, pose_matrix
 from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
-from nurec_lite.splat.render import LidarReturns
 
 PLY_TYPES = {"float": "<f4", "uchar": "u1", "double": "<f8", "int": "<i4"}
 
@@ -38,7 +38,7 @@ def rendered(share: float = 0.7) -> RenderedSweep:
     n = len(rays)
     median = torch.where(torch.rand(n) < 0.9, 1 + 30 * torch.rand(n), 0.0)
     drop = torch.where(torch.rand(n) < share, 0.5 * torch.rand(n), 0.5001 + 0.4 * torch.rand(n))
-    returns = LidarReturns(median + 1, median, torch.rand(n), drop, torch.rand(n))
+    returns = seen_returns(median + 1, median, torch.rand(n), drop, torch.rand(n))
     return RenderedSweep(frame, capture.lidars[0], rays, returns)
 
 
@@ -102,7 +102,7 @@ def test_no_ray_at_all(tmp_path: Path) -> None:
     none = replace(
         full,
         rays=full.rays.select(torch.zeros(0, dtype=torch.int64)),
-        returns=LidarReturns(*(torch.zeros(0) for _ in range(5))),
+        returns=seen_returns(*(torch.zeros(0) for _ in range(5))),
     )
     save_ply(tmp_path / "a.ply", none)
     save_npz(tmp_path / "a.npz", none, measured=True)

@@ -240,7 +240,8 @@ def test_points_from_above() -> None:
         times=torch.zeros(3).double(), rings=ring, returned=hit,
     )  # fmt: skip
     median, zero = torch.tensor([9.02, 0.0, 7.0]), torch.zeros(3)
-    picture, reach = from_above(replace(drawn, sweep=sweep, returns=replace(drawn.returns, median=median, drop=zero)))
+    returns = replace(drawn.returns, median=median, features=zero.expand(2, -1).T, transmittance=zero)
+    picture, reach = from_above(replace(drawn, sweep=sweep, returns=returns))
     assert reach == 10
     cell = 2 * reach / CELLS
 

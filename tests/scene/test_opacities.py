@@ -44,7 +44,7 @@ def rendered(scene: Scene, view: CameraView | LidarView) -> Tensor:
     if isinstance(view, CameraView):
         return render_frame(stages, scene, view).colour
     returns = render_sweep(stages, scene, view)
-    return torch.stack([returns.distance, returns.intensity, returns.drop])
+    return torch.stack([returns.distance, *returns.values()])
 
 
 def test_activation_gives_both() -> None:

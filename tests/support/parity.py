@@ -58,6 +58,7 @@ OUTPUTS = {
     CameraView: ("colour", "distance", "opacity"),
     LidarView: ("distance", "intensity", "drop", "opacity"),
 }  # with gradients
+ALONE: dict[type, tuple[str, ...]] = {CameraView: (), LidarView: ("median",)}  # without
 
 
 def drivers_of(device: torch.device) -> str:
@@ -274,7 +275,7 @@ def run(
         out = stages.render_camera(case.parted(world), view, pairs, scene.sky)
     else:
         out = stages.render_lidar(case.parted(world), view, pairs)
-    values = {f.name: getattr(out, f.name) for f in fields(out)}
+    values = {name: getattr(out, name) for name in (*OUTPUTS[type(view)], *ALONE[type(view)])}
     if isinstance(view, CameraView):
         values = {k: v.flatten(0, 1) for k, v in values.items()}
     if not weights:

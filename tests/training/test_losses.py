@@ -106,9 +106,8 @@ def rays(returned: list[bool]) -> tuple[LidarReturns, Sweep]:
     returns = LidarReturns(
         distance=torch.tensor([10.0, 20, 30], requires_grad=True),
         median=torch.tensor([10.0, 20, 30]),
-        intensity=torch.tensor([0.5, 0.9, 0.1], requires_grad=True),
-        drop=torch.tensor([0.2, 0.6, 0.5], requires_grad=True),
-        opacity=torch.ones(3),
+        features=torch.tensor([[0.5, 0.2], [0.9, 0.6], [0.1, 0.5]], requires_grad=True),  # intensity and drop
+        transmittance=torch.zeros(3),
     )
     ranges, intensities = torch.tensor([12.0, 0, 29]) * hit, torch.tensor([0.25, 0, 0.4]) * hit
     return returns, Sweep(torch.zeros(3, 3), ranges, intensities, torch.zeros(3), torch.zeros(3).long(), hit)
@@ -156,9 +155,9 @@ def test_a_mean_range_may_be_right_where_no_surface_is() -> None:
 def test_lidar_loss_has_no_gradient_where_nothing_returned() -> None:
     returns, sweep = rays([True, False, True])
     weighted_sum(lidar_loss(returns, sweep), LossWeights()).backward()
-    assert returns.distance.grad is not None and returns.intensity.grad is not None
+    assert returns.distance.grad is not None and returns.features.grad is not None
     torch.testing.assert_close(returns.distance.grad, 0.1 * torch.tensor([-0.5, 0, 0.5]))
-    assert returns.intensity.grad[1] == 0
+    assert returns.features.grad[1, 0] == 0
 
 
 def test_lidar_loss_without_returns_is_zero_not_nan() -> None:
@@ -173,7 +172,10 @@ def test_lidar_loss_without_returns_is_zero_not_nan() -> None:
 def test_no_rays_at_all() -> None:
     nothing = torch.zeros(0)
     sweep = Sweep(nothing.view(0, 3), nothing, nothing, nothing, nothing.long(), nothing.bool())
-    assert all(float(term) == 0 for term in lidar_loss(LidarReturns(*(nothing,) * 5), sweep).values())
+    assert all(
+        float(term) == 0
+        for term in lidar_loss(LidarReturns(nothing, nothing, nothing.view(0, 2), nothing), sweep).values()
+    )
 
 
 def test_certain_but_wrong_ray_drop_costs_a_finite_amount() -> None:

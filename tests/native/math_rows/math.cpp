@@ -9,6 +9,7 @@
 #include "../../../kernels/math/correct.cuh"
 #include "../../../kernels/math/covariance.cuh"
 #include "../../../kernels/math/footprint.cuh"
+#include "../../../kernels/math/lidar_loss.cuh"
 #include "../../../kernels/math/moments.cuh"
 #include "../../../kernels/math/pose.cuh"
 #include "../../../kernels/math/project.cuh"
@@ -261,6 +262,16 @@ NUREC_FN V clamp_backward(V c, V d_colour) {
 template <int S>
 NUREC_FN ShOuter<D> colour_outer(Array<3 * S> const& sh, V d, V d_colour) {
     return sh_colour_outer<S>(sh.a, d, d_colour);
+}
+
+// ---- lidar_loss
+
+NUREC_FN D surprise_by(D drop, D returned) {
+    return surprise_of(drop, returned != 0);
+}
+
+NUREC_FN D slope_of_surprise(D drop, D returned) {
+    return surprise_slope(drop, returned != 0);
 }
 
 // ---- ssim
@@ -572,6 +583,9 @@ NUREC_EXPORT(ssim_of, ssim_value)
 NUREC_EXPORT(ssim_of_backward, ssim_slopes)
 NUREC_EXPORT(ssim_backward, ssim_backward<D>)
 NUREC_EXPORT(sign_of, sign_of<D>)
+
+NUREC_EXPORT(surprise_of, surprise_by)
+NUREC_EXPORT(surprise_slope, slope_of_surprise)
 
 NUREC_EXPORT(within, within<D>)
 NUREC_EXPORT(sky_place, texels_about)
