@@ -38,7 +38,7 @@ def per_node(w: Workload) -> Moved:
     nodes = []
     for means, quats, at, t, q in zip(w.means.split(w.sizes), w.quats.split(w.sizes), *keys, strict=True):
         place, rotation, velocity, spin = (x[:, None] for x in _node_poses(at, t, q, w.times))
-        nodes.append((*_apply(place, rotation, velocity, spin, means, quat_normalize(quats)), rotation))
+        nodes.append((*_apply(place, rotation, velocity, spin, means, quats), rotation))
     means, quats, velocities, rotations = (torch.cat(parts, dim=1) for parts in zip(*nodes, strict=True))
     return _with_background(w, (means, quats, velocities, rotations))
 
@@ -53,7 +53,7 @@ def vectorised(w: Workload) -> Moved:
     poses = interpolate(w.tracks, w.times)
     of_each = (poses.translations, poses.quaternions, poses.velocities, poses.angular_velocities)
     place, rotation, velocity, spin = (values.index_select(1, w.track) for values in of_each)
-    moved = _apply(place, rotation, velocity, spin, w.means, quat_normalize(w.quats))
+    moved = _apply(place, rotation, velocity, spin, w.means, w.quats)
     return (*moved, poses.quaternions)
 
 

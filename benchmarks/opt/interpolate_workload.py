@@ -26,7 +26,7 @@ class Workload:
     still_means: Tensor  # [S, 3] metres
     still_quats: Tensor  # [S, 4] unit
     means: Tensor  # [A, 3] metres, in the frame of their track
-    quats: Tensor  # [A, 4] any length
+    quats: Tensor  # [A, 4] unit
     starts: Tensor  # [K + 1] int64: track k owns rows starts[k] : starts[k + 1]
     track: Tensor  # [A] int64
     tracks: Tracks
@@ -56,9 +56,9 @@ def make_workload(
 ) -> Workload:
     node, order = node.sort(stable=True)
     rows = torch.searchsorted(node, torch.arange(1, len(tracks) + 2, device=node.device))
-    means, quats, still = means[order].to(device), quats[order].to(device), int(rows[0])
+    means, quats, still = means[order].to(device), quat_normalize(quats[order].to(device)), int(rows[0])
     made = Workload(
-        means[:still].clone(), quat_normalize(quats[:still]), means[still:].clone(), quats[still:].clone(),
+        means[:still].clone(), quats[:still].clone(), means[still:].clone(), quats[still:].clone(),
         (rows - still).to(device), (node[still:] - 1).to(device), tracks.to(device),
         torch.tensor(tracks.offsets, device=device), torch.tensor(times, dtype=torch.float64, device=device),
         tuple(rows.diff().tolist()),

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, Moved
         if (block.leads && int(threadIdx.x) < n)
             store4(out.rotations, (query + threadIdx.x) * in.tracks + block.track, poses[threadIdx.x].q);
         for (int first = block.start(); first < block.end; first += MOVERS) {
-            Local const own = {next.mean, normalized(next.quat)};
+            Local const own = next;
             next = load_local(in, block, first + int(threadIdx.x) + MOVERS);  // on its way while this one is written
             WarpRows const rows = warp_rows(block, first);
             int64_t const row = query * in.n + block.first + rows.first;

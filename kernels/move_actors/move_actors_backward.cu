@@ -35,13 +35,11 @@ __device__ Moved<float> load_slope(Actors const& in, ActorGrads const& d, int64_
     return {load3(d.d_means, at), load4(d.d_quats, at), load3(d.d_velocities, at)};
 }
 
-// What a lane's row gets, d_quat as a unit quaternion; `again`: it has got something already.
-__device__ void add_row(Actors const& in, ActorGrads const& d, float* stage, int64_t first, WarpRows const& rows,
-                        Local sum, bool again) {
+// What a lane's row gets; `again`: it has got something already.
+__device__ void add_row(ActorGrads const& d, float* stage, int64_t first, WarpRows const& rows, Local sum, bool again) {
     int64_t const i = first + rows.first + lane();
     if (rows.mine()) {
-        Quat<float> const got = normalized_backward(load4(in.quats, i), sum.quat);
-        store4(d.quats, i, again ? load4(d.quats, i) + got : got);
+        store4(d.quats, i, again ? load4(d.quats, i) + sum.quat : sum.quat);
         if (again) sum.mean = sum.mean + load3(d.means, i);
     }
     put3(stage, sum.mean);
@@ -73,8 +71,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
             int const row = first + int(threadIdx.x);
             WarpRows const rows = warp_rows(block, first);
             if (rows.end <= 0) break;
-            Local own = load_local(in, block, row);
-            own.quat = normalized(own.quat);
+            Local const own = load_local(in, block, row);
             Local sum = {};
             for (int j = 0; j < n; ++j) {
                 Moved<float> const slope = load_slope(in, d, query + j, block, row);
@@ -82,7 +79,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
                 sum = {sum.mean + g.mean, sum.quat + g.quat};
                 add_sums(parts, j, g.pose);
             }
-            add_row(in, d, stage[warp()], block.first, rows, sum, query > 0);
+            add_row(d, stage[warp()], block.first, rows, sum, query > 0);
         }
         __syncthreads();
         store_sums(parts, n, sums + (blockIdx.x * in.queries + query) * NUMBERS);

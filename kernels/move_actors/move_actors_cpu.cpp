@@ -62,7 +62,7 @@ void move_block(Actors const& in, Poses const& poses, Block block, MovedActors c
     for (int64_t q = 0; q < in.queries; ++q) {
         MovingPose<float> const pose = poses[q * in.tracks + block.track];
         for (int64_t i = block.begin; i < block.end; ++i) {
-            Moved<float> const to = moved(pose, load3(in.means, i), normalized(load4(in.quats, i)));
+            Moved<float> const to = moved(pose, load3(in.means, i), load4(in.quats, i));
             store3(out.means, q * in.n + i, to.mean);
             store4(out.quats, q * in.n + i, to.quat);
             store3(out.velocities, q * in.n + i, to.velocity);
@@ -74,18 +74,18 @@ void move_block(Actors const& in, Poses const& poses, Block block, MovedActors c
 void move_row_backward(Actors const& in, Poses const& poses, int64_t track, int64_t i, ActorGrads const& d,
                        MovingPose<float>* sums) {
     Vec3<float> const mean = load3(in.means, i);
-    Quat<float> const quat = load4(in.quats, i), unit = normalized(quat);
+    Quat<float> const quat = load4(in.quats, i);
     Vec3<float> d_mean = {};
-    Quat<float> d_unit = {};
+    Quat<float> d_quat = {};
     for (int64_t q = 0; q < in.queries; ++q) {
         int64_t const at = q * in.n + i;
         Moved<float> const slope = {load3(d.d_means, at), load4(d.d_quats, at), load3(d.d_velocities, at)};
-        MovedGrad<float> const g = moved_backward(poses[q * in.tracks + track], mean, unit, slope);
-        d_mean = d_mean + g.mean, d_unit = d_unit + g.quat;
+        MovedGrad<float> const g = moved_backward(poses[q * in.tracks + track], mean, quat, slope);
+        d_mean = d_mean + g.mean, d_quat = d_quat + g.quat;
         sums[q] = sums[q] + g.pose;
     }
     store3(d.means, i, d_mean);
-    store4(d.quats, i, normalized_backward(quat, d_unit));
+    store4(d.quats, i, d_quat);
 }
 
 void add_pose(ActorGrads const& d, int64_t key, Pose<float> const& g) {

@@ -10,7 +10,7 @@ namespace nurec {
 struct Actors {
     int64_t n, tracks, keys, queries;  // A, K, M, Q
     float const* means;                // [A, 3] in the frames of their tracks
-    float const* quats;                // [A, 4] of any length, on a multiple of 16 bytes (CUDA)
+    float const* quats;                // [A, 4] unit, on a multiple of 16 bytes (CUDA)
     int64_t const* starts;             // [K + 1] rows of track k: starts[k] to starts[k + 1]
     int64_t const* key_offsets;  // [K + 1] keyframes of track k: key_offsets[k] to key_offsets[k + 1], at least one
     double const* key_times;     // [M] seconds, ascending in each track

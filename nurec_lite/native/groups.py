@@ -145,7 +145,7 @@ class ActorArrays(NamedTuple):
     """Gaussians in the frames of their tracks, keyframes, and when they are asked for."""
 
     means: Tensor  # [A, 3] metres
-    quats: Tensor  # [A, 4] of any length
+    quats: Tensor  # [A, 4] unit
     starts: Tensor  # [K + 1] int64 rows of track k: starts[k] to starts[k + 1]
     key_offsets: Tensor  # [K + 1] int64 keyframes of track k likewise, at least one
     key_times: Tensor  # [M] float64 seconds, ascending in each track

@@ -87,10 +87,10 @@ class Look:
         times = torch.stack([view.moment() for view in views])
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
         starts, track = self._begins[1:] - s, g.node[s:] - 1
-        means, quats, velocities, rotations = torch.ops.nurec_lite.move_actors(
-            ActorArrays(g.means[s:], g.quats[s:], starts, *keys, times)
-        )
         local = seen(activate(g), isinstance(views[0], LidarView))
+        means, quats, velocities, rotations = torch.ops.nurec_lite.move_actors(
+            ActorArrays(g.means[s:], local["quats"][s:], starts, *keys, times)
+        )
         there = exist(tracks, times).index_select(1, track)
         return SceneArrays(
             local["means"][:s], local["quats"][:s], means, quats, velocities, local["scales"],

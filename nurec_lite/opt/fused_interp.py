@@ -63,8 +63,7 @@ class FusedCollect:
         g, tracks, s = scene.gaussians, with_origin(scene.learned_tracks()), self._still or 0
         local = activate(g) if local is None else local
         # by splitting: that gradient is put together at once, while slices' are as large as the whole each, and added
-        (means, places), (quats, _) = (local[name].split([s, len(g) - s]) for name in ("means", "quats"))
-        _, turns = g.quats.split([s, len(g) - s])  # the kernel makes them unit: twice would be rounded twice
+        (means, places), (quats, turns) = (local[name].split([s, len(g) - s]) for name in ("means", "quats"))
         starts, present = (self._begins - s).clamp(min=0), F.pad(exist(scene.tracks, times), (1, 0), value=1)
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
         moved = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, starts, *keys, times))
