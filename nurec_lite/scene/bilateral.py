@@ -8,9 +8,11 @@ Letters: X Y Z cells across, down and over luminance.
 """
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 NUMBERS = 12  # of a cell: the rows of a 3x4 matrix less the identity, whose last column is added
@@ -36,8 +38,31 @@ def variation(
 ) -> Tensor:  # scalar
     """Mean squares of how cells differ from their neighbours in place and luminance (the total variation of Wang et al. 2024) and, which is
     ours, in time. An axis of one cell has none."""
-    axes = [axis for axis in (1, 3, 4, 5) if grids.shape[axis] > 1]
-    return torch.stack([grids.diff(dim=axis).square().mean() for axis in axes]).sum()
+    found: Tensor = _Variation.apply(grids)
+    return found
+
+
+class _Variation(torch.autograd.Function):
+    """With its gradient, which is linear in the cells, on the way: a third of the launches."""
+
+    @staticmethod
+    def forward(ctx: Any, grids: Tensor) -> Tensor:
+        gradient, total = torch.zeros_like(grids), grids.new_zeros(())
+        for axis in (1, 3, 4, 5):
+            if (cells := grids.shape[axis]) > 1:
+                change = grids.diff(dim=axis)
+                slope = change * (2 / change.numel())
+                gradient.narrow(axis, 1, cells - 1).add_(slope)
+                gradient.narrow(axis, 0, cells - 1).sub_(slope)
+                total += 0.5 * torch.dot(change.flatten(), slope.flatten())
+        ctx.save_for_backward(gradient)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_total: Tensor) -> Tensor:
+        (gradient,) = ctx.saved_tensors
+        return d_total * gradient
 
 
 @lru_cache(maxsize=16)

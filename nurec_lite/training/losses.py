@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terms of the training loss. Nothing here waits for the device: masks enter as factors, never as indices."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -146,28 +147,33 @@ def calibration_terms(
     if calibration is None:
         return {}
     c = calibration
-    poses = (c.rig_rotations, c.camera_rotations, c.rig_translations, c.camera_translations, c.camera_offsets)
-    numbers = torch.cat([part.flatten() for part in poses])
-    weights = _weights_of_poses(len(c.rig_rotations), len(c.camera_rotations), numbers.dtype, numbers.device)
-    drift = c.exposure_drift
-    changes = drift.diff(dim=1).square().mean()
-    terms = {
-        "calibration": torch.dot(numbers * numbers, weights),
-        "drift": drift.square().mean() + 10 * changes + c.vignetting.square().mean(),
-    }
-    if c.bilateral is None:
-        return terms
-    return terms | {"drift": terms["drift"] + c.bilateral.square().mean(), "bilateral": variation(c.bilateral)}
-
-
-@lru_cache(maxsize=8)
-def _weights_of_poses(knots: int, cameras: int, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Of each number, so that one product of vectors is the sum of all means: a launch instead of a dozen."""
     turns, shifts, clocks = _METRES_A_RADIAN**2, 1.0, _METRES_A_SECOND**2
-    k, c = 3 * knots, 3 * cameras
-    parts = ((k, turns), (c, turns), (k, shifts), (c, shifts), (cameras, clocks))
-    weights = [torch.full((n,), weight / max(n, 1), dtype=dtype) for n, weight in parts]
-    return upload(torch.cat(weights), device)
+    poses = (
+        (c.rig_rotations, turns), (c.camera_rotations, turns),
+        (c.rig_translations, shifts), (c.camera_translations, shifts), (c.camera_offsets, clocks),
+    )  # fmt: skip
+    tones = [(c.exposure_drift, 1.0), (c.exposure_drift.diff(dim=1), 10.0), (c.vignetting, 1.0)]
+    if c.bilateral is None:
+        return {"calibration": _mean_squares(poses), "drift": _mean_squares(tones)}
+    tones.append((c.bilateral, 1.0))
+    return {
+        "calibration": _mean_squares(poses), "drift": _mean_squares(tones), "bilateral": variation(c.bilateral)
+    }  # fmt: skip
+
+
+def _mean_squares(
+    parts: Sequence[tuple[Tensor, float]],  # of any shape, and what its mean weighs
+) -> Tensor:  # []
+    """Weighed and added up, by one product of vectors: a launch instead of a dozen. A part without numbers adds nothing."""
+    numbers = torch.cat([part.flatten() for part, _ in parts])
+    counts = tuple((part.numel(), weight) for part, weight in parts)
+    return torch.dot(numbers * numbers, _shares(counts, numbers.dtype, numbers.device))
+
+
+@lru_cache(maxsize=16)
+def _shares(counts: tuple[tuple[int, float], ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Of each number of the parts. Nothing may be written into it."""
+    return upload(torch.cat([torch.full((n,), weight / max(n, 1), dtype=dtype) for n, weight in counts]), device)
 
 
 def exposure_regulariser(

@@ -94,6 +94,11 @@ def test_variation_is_that_of_neighbours_in_place_luminance_and_time() -> None:
     assert variation(torch.ones(2, 3, 12, 4, 1, 5)) == 0
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 12, 4, 1, 5), (1, 1, 12, 2, 2, 2), (1, 1, 12, 1, 1, 1)], ids=str)
+def test_the_gradient_of_variation(shape: tuple[int, ...]) -> None:
+    assert torch.autograd.gradcheck(variation, drawn(*shape).requires_grad_())
+
+
 # ---- in a scene
 
 
