@@ -8,7 +8,8 @@ A figure is a link, [150 s][street-time], and at the end of its page stands wher
 The path within the file has slashes; in a list, or where there is no such name, a number counts from 0; a row of a CSV file goes by its
 first column. A factor may follow: "peak_memory_bytes*1e-9: {:.2f} GB". Where the file is not there yet, the page says so. After a
 comment `printed: FILE` stands what training prints for that file of metrics, its first lines. Tables of ladders stand between the
-markers that benchmarks/ladder/ladder.py fills, after a comment `options: FILE` that of benchmarks/ladder/bench_options.py.
+markers that benchmarks/ladder/ladder.py fills, after a comment `options: FILE` that of benchmarks/ladder/bench_options.py, and after
+`ablation: FILE` that of benchmarks/ladder/ablation.py.
 
 python scripts/figures.py            writes the pages, and names those that changed
 python scripts/figures.py --check    changes nothing; exit status 2 if a page would change
@@ -24,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.ladder.ablation import table as ablation_table
 from benchmarks.ladder.ladder import PAGE as LADDERS
 from benchmarks.ladder.ladder import page_of, read
 from benchmarks.ladder.options_table import table as options_table
@@ -35,7 +37,11 @@ from nurec_lite.evaluation.results import table
 ROOT = Path(__file__).resolve().parents[1]
 DEFINITION = re.compile(r'^\[([\w-]+)\]: (\S+) "([^":]+): ([^"]+)"$', re.MULTILINE)
 PRINTED = re.compile(r"(<!-- printed: (\S+) -->\n```text\n).*?```", re.DOTALL)
-OPTIONS = re.compile(r"(<!-- options: (\S+) -->\n\n)(?:\|.*\n)*")
+TABLES = {  # by the comment before them
+    "options": options_table,
+    "ablation": ablation_table,
+}
+TABLE = re.compile(r"(<!-- (options|ablation): (\S+) -->\n\n)(?:\|.*\n)*")
 SHOWN = 4  # lines
 MISSING = "not measured yet"
 
@@ -95,13 +101,13 @@ def printed(page: Path, text: str) -> str:
     return PRINTED.sub(block, text)
 
 
-def options(page: Path, text: str) -> str:
-    """With the table of what every option is worth."""
+def tables(page: Path, text: str) -> str:
+    """With the tables of what every option and every choice is worth."""
 
     def block(found: re.Match[str]) -> str:
-        return f"{found[1]}{options_table(content(page.parent / found[2])['rows'])}\n"
+        return f"{found[1]}{TABLES[found[2]](content(page.parent / found[3])['rows'])}\n"
 
-    return OPTIONS.sub(block, text)
+    return TABLE.sub(block, text)
 
 
 def ladders(text: str) -> str:
@@ -113,7 +119,7 @@ def ladders(text: str) -> str:
 
 def new(page: Path) -> str:
     text = page.read_text()
-    return filled(page, options(page, printed(page, ladders(text) if page == LADDERS else text)))
+    return filled(page, tables(page, printed(page, ladders(text) if page == LADDERS else text)))
 
 
 def main() -> None:
