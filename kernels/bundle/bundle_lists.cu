@@ -180,7 +180,7 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
 }
 
 // What is no entry is sorted behind the last.
-__global__ void fill_kernel(Written out, int64_t room, int64_t const* found) {
+__global__ void fill_rest_kernel(Written out, int64_t room, int64_t const* found) {
     int64_t const all = gridDim.x * int64_t(blockDim.x);
     int64_t place = *found + blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     for (; place < room; place += all) out.tiles[place] = NONE, out.gaussians[place] = 0;
@@ -199,7 +199,7 @@ void find(BundleParams const& p, BundleWork const& work, int64_t words, Written 
                         needed};
     if (p.v) own_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, work, all);
     find_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, all, out, room);
-    if (room) fill_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(out, room, all.found);
+    if (room) fill_rest_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(out, room, all.found);
 }
 
 }  // namespace
