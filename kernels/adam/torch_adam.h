@@ -132,8 +132,8 @@ inline AdamParams checked_adam(AdamArguments const& a) {
                         a.parameters[k].mutable_data_ptr<float>(),
                         a.first[k].mutable_data_ptr(),
                         a.second[k].mutable_data_ptr(),
-                        narrow_moments(a, k),
                         a.steps[k].mutable_data_ptr<float>(),
+                        narrow_moments(a, k),
                         a.touched_only.get(k)};
     }
     return p;
