@@ -20,7 +20,7 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.base.paths import PACKAGE, resource
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
 
 STEPS = 5  # with a relocation in them
@@ -97,14 +97,9 @@ def prefetch(record: Stages, calls: Calls) -> Stages:
 
 
 def amp(record: Stages, calls: Calls) -> Stages:
-    def wrapper(inner: Callable) -> Callable:
-        def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-            with torch.autocast("cpu", enabled=False):
-                return inner(stages, state, shots)
-
-        return counting("amp", calls, learn)
-
-    return record.wrap(learn=wrapper)
+    """Likewise."""
+    option = import_module("nurec_lite.opt.amp").apply(record, **parameters_of("amp"))
+    return around("amp", "optimize")(option, calls)
 
 
 STAND_INS: dict[str, StandIn] = {
@@ -121,7 +116,8 @@ STAND_INS: dict[str, StandIn] = {
 }
 FEEDING = ("pinned", "prefetch", "resident")  # real ones, by what they do on a CPU
 IDLE_BESIDE = {"resident": ("pinned", "prefetch")}  # stand-ins that a real option would leave nothing to do
-SAME_NUMBERS = sorted(set(STAND_INS) - {"batch", "warp_cull", "balanced_tiles"})  # bit for bit
+OTHER_NUMBERS = ("amp", "batch", "warp_cull", "balanced_tiles")
+SAME_NUMBERS = sorted(set(STAND_INS) - set(OTHER_NUMBERS))  # bit for bit
 
 
 def listed(kind: str) -> list[str]:
@@ -173,8 +169,8 @@ def test_a_stand_in_goes_with_all_and_changes_nothing(name: str) -> None:
     assert calls[name] >= STEPS
 
 
-@pytest.mark.parametrize("name", ["batch", "warp_cull", "balanced_tiles"])
-def test_a_stand_in_that_changes_sums_goes_with_all(name: str) -> None:
+@pytest.mark.parametrize("name", OTHER_NUMBERS)
+def test_what_changes_numbers_goes_with_all(name: str) -> None:
     found, _ = trained(name)
     assert all(p.isfinite().all() for p in found.values())
 
@@ -182,7 +178,7 @@ def test_a_stand_in_that_changes_sums_goes_with_all(name: str) -> None:
 @pytest.mark.parametrize("feeding", [*((name,) for name in FEEDING), FEEDING])
 @pytest.mark.parametrize("names", [(), ("several_gpus",), ("amp", "cuda_graph", "several_gpus")])
 def test_what_feeds_goes_with_all_and_changes_nothing(feeding: tuple[str, ...], names: tuple[str, ...]) -> None:
-    plain, _ = trained()
+    plain, _ = trained(*names)
     found, _ = trained(*names, feeding=feeding)
     assert all(torch.equal(plain[k], found[k]) for k in plain)
 
