@@ -63,6 +63,7 @@ BACKWARD = (
     "split_backward,shared_memory",
     "split_backward,launch_bounds,shared_memory",
 )
+HARMONICS = "fused_interp,fused_adam,fused_colour,fused_harmonics"
 BUNDLES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
@@ -81,11 +82,12 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of all poses, by those of the rays
     *(
         (
-            f"model.sh_degree={degree} data.downscale=5 +opt=[fused_interp,fused_adam,fused_colour,fused_harmonics]",
+            f"model.sh_degree={degree} data.downscale=5 +opt=[{HARMONICS}{amp}]",
             "global",
         )
-        for degree in range(4)
+        for amp, degree in product(("", ",amp"), range(4))
     ),
+    (f"model.sh_degree=1 data.downscale=4 +opt=[{HARMONICS},amp,batch]", "global"),  # gradients that are written
     *(
         (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
         for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))

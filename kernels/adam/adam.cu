@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One kernel over all values of all tensors, four a thread; a small one before it counts the steps, so that no block
-// has to wait until all others have read them, and so that powers are taken once a tensor, in double precision.
+// One kernel over all values of all tensors, four a thread, and one over those whose moments are bfloat16, if there are
+// any; a small one before them counts the steps, so that no block has to wait until all others have read them, and so
+// that powers are taken once a tensor, in double precision.
 #include "../common/launch.cuh"
 #include "step.cuh"
 
@@ -22,6 +23,7 @@ __global__ void count_steps_kernel(AdamParams p, AdamFactors<float>* factors) {
     factors[k] = adam_factors<float>(p.rates[k], step, p.first, p.second);
 }
 
+template <class M>
 __global__ void __launch_bounds__(THREADS) adam_kernel(AdamParams p, Places places, AdamFactors<float> const* factors) {
     if (has_failed(p)) return;
     int k = 0;
@@ -31,31 +33,47 @@ __global__ void __launch_bounds__(THREADS) adam_kernel(AdamParams p, Places plac
         if (blockIdx.x >= places.begin[i]) k = i, begin = places.begin[i];
     AdamTensor const& t = p.tensors[k];
     AdamFactors<float> const by = factors[k];
+    uint32_t const draws = draws_of<M>(t, k);
     int64_t const i = (blockIdx.x - begin) * BLOCK + threadIdx.x * EACH, end = min(i + EACH, t.n);
-    if (places.vectors >> k & 1 && i + EACH <= t.n) return step_four(t, i, load_four(t.gradient, i), p.betas, by);
-    for (int64_t j = i; j < end; ++j) step_one(t, j, t.gradient[j], p.betas, by);
+    if (places.vectors >> k & 1 && i + EACH <= t.n)
+        return step_four<M>(t, i, load_four(t.gradient, i), p.betas, by, draws);
+    for (int64_t j = i; j < end; ++j) step_one<M>(t, j, t.gradient[j], p.betas, by, draws);
 }
 
-// Of harmonics without a gradient none: another kernel takes those.
+// Of tensors with moments of the other type none, and of harmonics without a gradient none: another kernel takes those.
+template <class M>
 int64_t blocks_of(AdamTensor const& t) {
-    return t.gradient ? (t.n + BLOCK - 1) / BLOCK : 0;
+    return t.gradient && t.narrow == NARROW<M> ? (t.n + BLOCK - 1) / BLOCK : 0;
+}
+
+unsigned read_in_vectors(AdamParams const& p) {
+    unsigned bits = 0;
+    for (int k = 0; k < p.count; ++k)
+        if (in_vectors(p.tensors[k])) bits |= 1u << k;
+    return bits;
+}
+
+template <class M>
+void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
+    Places places = {{}, vectors};
+    int64_t blocks = 0;
+    for (int k = 0; k < MOST_TENSORS; ++k) {
+        places.begin[k] = k < p.count ? unsigned(blocks) : ~0u;
+        if (k < p.count) blocks += blocks_of<M>(p.tensors[k]);
+    }
+    if (blocks) adam_kernel<M><<<unsigned(blocks), THREADS, 0, queue.stream>>>(p, places, factors);
 }
 
 }  // namespace
 
 void adam(AdamParams const& p, Queue const& queue) {
-    Places places = {};
-    int64_t blocks = 0;
-    for (int k = 0; k < MOST_TENSORS; ++k) {
-        places.begin[k] = k < p.count ? unsigned(blocks) : ~0u;
-        if (k < p.count) blocks += blocks_of(p.tensors[k]);
-        if (k < p.count && in_vectors(p.tensors[k])) places.vectors |= 1u << k;
-    }
     if (!p.count) return;
     auto* const factors = queue.memory.array<AdamFactors<float>>(p.count);
+    unsigned const vectors = read_in_vectors(p);
     count_steps_kernel<<<1, 32, 0, queue.stream>>>(p, factors);
-    if (blocks) adam_kernel<<<unsigned(blocks), THREADS, 0, queue.stream>>>(p, places, factors);
-    adam_harmonics(p, places.vectors, factors, queue);
+    launch<float>(p, vectors, factors, queue);
+    launch<BFloat>(p, vectors, factors, queue);
+    adam_harmonics(p, vectors, factors, queue);
 }
 
 }  // namespace nurec::cuda

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <type_traits>
+
 #include "../common/triples_cpu.h"
 #include "../math/sh.cuh"
 #include "params.h"
@@ -9,41 +11,60 @@ namespace {
 constexpr int64_t PARALLEL = 1 << 15;  // values; below, waking other threads costs more than the pass
 constexpr int64_t SLICE = 64;          // Gaussians whose gradients stay in the cache
 
-using Betas = AdamBetas<float>;
 using Factors = AdamFactors<float>;
 
-template <bool TOUCHED_ONLY>
-NUREC_FN void step_one(float& value, float& first, float& second, float gradient, Betas const& betas,
-                       Factors const& by) {
-    AdamValue<float> const was = {value, first, second}, now = adam_step(was, gradient, betas, by);
+// What it takes to go through the values of tensor k, whose moments are M.
+template <class M>
+struct Pass {
+    float* value;
+    M *first, *second;
+    AdamBetas<float> betas;
+    Factors by;
+    uint32_t draws;
+
+    Pass(AdamParams const& p, int k, Factors const& by)
+        : value(p.tensors[k].value),
+          first(static_cast<M*>(p.tensors[k].first)),
+          second(static_cast<M*>(p.tensors[k].second)),
+          betas(p.betas),
+          by(by),
+          draws(draws_of<M>(p.tensors[k], k)) {}
+};
+
+// Value i of the tensor. What stays is what its moments can be, so that rounding leaves it as it is.
+template <bool TOUCHED_ONLY, class M>
+NUREC_FN void step_one(Pass<M> const& to, int64_t i, float gradient) {
+    AdamValue<float> const was = {to.value[i], widened(to.first[i]), widened(to.second[i])};
+    AdamValue<float> const now = adam_step(was, gradient, to.betas, to.by);
     bool const stays = TOUCHED_ONLY && gradient == 0;
-    value = stays ? was.value : now.value;
-    first = stays ? was.first : now.first;
-    second = stays ? was.second : now.second;
+    uint32_t const draw = NARROW<M> ? mixed(to.draws + uint32_t(i)) : 0;
+    to.value[i] = stays ? was.value : now.value;
+    keep(to.first[i], stays ? was.first : now.first, draw);
+    keep(to.second[i], stays ? was.second : now.second, draw >> 16);
 }
 
-template <bool TOUCHED_ONLY>
-void update(AdamTensor const& t, Betas const betas, Factors const by) {
-    float const* const gradient = t.gradient;
-    float *const value = t.value, *const first = t.first, *const second = t.second;
-#pragma omp parallel for simd schedule(static) if (parallel : t.n > PARALLEL)
-    for (int64_t i = 0; i < t.n; ++i) step_one<TOUCHED_ONLY>(value[i], first[i], second[i], gradient[i], betas, by);
+// Calls f with whether the tensor's values are left alone without a gradient, and what is made for its moments.
+template <class F>
+void with_kinds(AdamParams const& p, int k, Factors const& by, F const& f) {
+    AdamTensor const& t = p.tensors[k];
+    auto const chosen = [&](auto const to) { t.touched_only ? f(std::true_type(), to) : f(std::false_type(), to); };
+    t.narrow ? chosen(Pass<BFloat>(p, k, by)) : chosen(Pass<float>(p, k, by));
 }
 
-// The values `begin` to `end` of t, by a thread.
-template <bool TOUCHED_ONLY>
-void update_slice(AdamTensor const& t, int64_t begin, int64_t end, float const* gradient, Betas const betas,
-                  Factors const by) {
-    float *const value = t.value + begin, *const first = t.first + begin, *const second = t.second + begin;
+void update(AdamParams const& p, int k, Factors const& by) {
+    AdamTensor const& t = p.tensors[k];
+    with_kinds(p, k, by, [n = t.n, gradient = t.gradient](auto touched_only, auto const to) {
+#pragma omp parallel for simd schedule(static) if (parallel : n > PARALLEL)
+        for (int64_t i = 0; i < n; ++i) step_one<touched_only>(to, i, gradient[i]);
+    });
+}
+
+// The values `begin` to `end` of tensor k, by a thread; the gradient is that of these alone.
+void update_slice(AdamParams const& p, int k, int64_t begin, int64_t end, float const* gradient, Factors const& by) {
+    with_kinds(p, k, by, [=](auto touched_only, auto const to) {
 #pragma omp simd
-    for (int64_t i = 0; i < end - begin; ++i)
-        step_one<TOUCHED_ONLY>(value[i], first[i], second[i], gradient[i], betas, by);
-}
-
-void update_slice(AdamTensor const& t, int64_t begin, int64_t end, float const* gradient, Betas const& betas,
-                  Factors const& by) {
-    t.touched_only ? update_slice<true>(t, begin, end, gradient, betas, by)
-                   : update_slice<false>(t, begin, end, gradient, betas, by);
+        for (int64_t i = begin; i < end; ++i) step_one<touched_only>(to, i, gradient[i - begin]);
+    });
 }
 
 // Gradients of the Gaussians `begin` to `end`, as their tensors lie in memory.
@@ -67,8 +88,8 @@ void update_harmonics(AdamParams const& p, Factors const* by) {
         int64_t const end = smaller(begin + SLICE, h.n);
         float sh[3 * SLICE], rest[(REST + 1) * SLICE];  // one more: no array is empty
         multiply<S>(h, begin, end, sh, rest);
-        update_slice(p.tensors[h.sh], 3 * begin, 3 * end, sh, p.betas, by[h.sh]);
-        update_slice(p.tensors[h.rest], REST * begin, REST * end, rest, p.betas, by[h.rest]);
+        update_slice(p, h.sh, 3 * begin, 3 * end, sh, by[h.sh]);
+        update_slice(p, h.rest, REST * begin, REST * end, rest, by[h.rest]);
     }
 }
 
@@ -95,8 +116,7 @@ void adam(AdamParams const& p) {
         AdamTensor const& t = p.tensors[k];
         *t.step += 1;
         by[k] = adam_factors<float>(p.rates[k], *t.step, p.first, p.second);
-        if (!t.gradient) continue;
-        t.touched_only ? update<true>(t, p.betas, by[k]) : update<false>(t, p.betas, by[k]);
+        if (t.gradient) update(p, k, by[k]);
     }
     update_harmonics(p, by);
 }

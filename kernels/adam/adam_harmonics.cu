@@ -39,22 +39,23 @@ struct OuterRows {
 };
 
 // Columns FROM to FROM + COUNT of the block's Gaussians, all of one tensor.
-template <unsigned FROM, unsigned COUNT, int S>
+template <class M, unsigned FROM, unsigned COUNT, int S>
 __device__ void step_columns(OuterRows<S> const& rows, AdamTensor const& t, int64_t begin, unsigned numbers,
-                             unsigned thread, bool vectors, AdamBetas<float> const& betas,
-                             AdamFactors<float> const& by) {
+                             unsigned thread, bool vectors, AdamBetas<float> const& betas, AdamFactors<float> const& by,
+                             uint32_t draws) {
     unsigned const whole = vectors ? numbers / EACH * EACH : 0;
     for (unsigned k = EACH * thread; k < whole; k += EACH * THREADS) {
         float4 const g =
             make_float4(rows.template gradient<FROM, COUNT>(k), rows.template gradient<FROM, COUNT>(k + 1),
                         rows.template gradient<FROM, COUNT>(k + 2), rows.template gradient<FROM, COUNT>(k + 3));
-        step_four(t, begin + k, g, betas, by);
+        step_four<M>(t, begin + k, g, betas, by, draws);
     }
     for (unsigned k = whole + thread; k < numbers; k += THREADS)
-        step_one(t, begin + k, rows.template gradient<FROM, COUNT>(k), betas, by);
+        step_one<M>(t, begin + k, rows.template gradient<FROM, COUNT>(k), betas, by, draws);
 }
 
-template <int S>
+// M: their moments.
+template <int S, class M>
 __global__ void __launch_bounds__(THREADS)
     adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
     __shared__ OuterRows<S> rows;
@@ -66,17 +67,21 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     constexpr unsigned REST = 3 * S - 3;
     if constexpr (REST > 0)
-        step_columns<3, REST>(rows, p.tensors[h.rest], REST * begin, REST * unsigned(count), threadIdx.x,
-                              vectors >> h.rest & 1, p.betas, factors[h.rest]);
+        step_columns<M, 3, REST>(rows, p.tensors[h.rest], REST * begin, REST * unsigned(count), threadIdx.x,
+                                 vectors >> h.rest & 1, p.betas, factors[h.rest],
+                                 draws_of<M>(p.tensors[h.rest], h.rest));
     // the last threads first: those have had one vector less
-    step_columns<0, 3>(rows, p.tensors[h.sh], 3 * begin, 3 * unsigned(count), THREADS - 1 - threadIdx.x,
-                       vectors >> h.sh & 1, p.betas, factors[h.sh]);
+    step_columns<M, 0, 3>(rows, p.tensors[h.sh], 3 * begin, 3 * unsigned(count), THREADS - 1 - threadIdx.x,
+                          vectors >> h.sh & 1, p.betas, factors[h.sh], draws_of<M>(p.tensors[h.sh], h.sh));
 }
 
 template <int S>
 void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
     unsigned const blocks = unsigned((p.harmonics.n + GAUSSIANS<S> - 1) / GAUSSIANS<S>);
-    adam_harmonics_kernel<S><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+    if (p.tensors[p.harmonics.sh].narrow)
+        adam_harmonics_kernel<S, BFloat><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+    else
+        adam_harmonics_kernel<S, float><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
 }
 
 }  // namespace

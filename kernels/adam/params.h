@@ -4,6 +4,7 @@
 
 #include "../common/device.h"
 #include "../math/adam.cuh"
+#include "../math/bfloat.cuh"
 
 namespace nurec {
 
@@ -13,11 +14,29 @@ struct AdamTensor {
     int64_t n;
     float const* gradient;  // [n], as all below; null: of harmonics, as AdamHarmonics has it
     float* value;
-    float* first;  // moments
-    float* second;
-    float* step;        // [] how many steps it has taken
+    void* first;  // moments: BFloat where `narrow`, else float
+    void* second;
+    float* step;  // [] how many steps it has taken
+    bool narrow;
     bool touched_only;  // values whose gradient is exactly 0 stay as they are, and so do their moments
 };
+
+template <class M>
+constexpr bool NARROW = sizeof(M) < sizeof(float);
+
+// Where the draws of this step begin, once it is counted, for moments M of the k-th tensor: of floats there are none.
+template <class M>
+NUREC_FN uint32_t draws_of(AdamTensor const& t, int k) {
+    return NARROW<M> ? start_of_draws(uint32_t(*t.step), uint32_t(k)) : 0;
+}
+
+NUREC_FN void keep(float& to, float x, uint32_t) {
+    to = x;
+}
+
+NUREC_FN void keep(BFloat& to, float x, uint32_t draw) {
+    to = rounded(x, draw);
+}
 
 // Coefficients of N Gaussians whose gradient nobody has written: basis(directions) x colours.
 struct AdamHarmonics {

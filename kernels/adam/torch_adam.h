@@ -32,10 +32,11 @@ inline bool same_layout(at::Tensor const& a, at::Tensor const& b) {
     return true;
 }
 
-inline void check_like(at::Tensor const& t, char const* name, std::size_t k, at::Tensor const& parameter) {
+inline void check_like(at::Tensor const& t, char const* name, std::size_t k, at::Tensor const& parameter,
+                       at::ScalarType dtype = at::kFloat) {
     TORCH_CHECK_VALUE(t.sizes() == parameter.sizes(), name, "[", k, "] has shape ", t.sizes(),
                       ", but must have that of its parameter, ", parameter.sizes());
-    TORCH_CHECK_TYPE(t.scalar_type() == at::kFloat, name, "[", k, "] is ", t.scalar_type(), ", but must be Float");
+    TORCH_CHECK_TYPE(t.scalar_type() == dtype, name, "[", k, "] is ", t.scalar_type(), ", but must be ", dtype);
     TORCH_CHECK_VALUE(t.device() == parameter.device(), name, "[", k, "] is on ", t.device(), ", but must be on ",
                       parameter.device());
     TORCH_CHECK_VALUE(t.numel() == 0 || (t.is_non_overlapping_and_dense() && same_layout(t, parameter)), name, "[", k,
@@ -45,6 +46,16 @@ inline void check_like(at::Tensor const& t, char const* name, std::size_t k, at:
 
 inline void check_scalar(at::Tensor const& t, char const* name, at::Device device) {
     check_tensor(t, name, at::kFloat, {}, device);
+}
+
+inline bool narrow_moments(AdamArguments const& a, std::size_t k) {
+    return a.first[k].scalar_type() == at::kBFloat16;
+}
+
+inline void check_moments(AdamArguments const& a, std::size_t k) {
+    auto const dtype = narrow_moments(a, k) ? at::kBFloat16 : at::kFloat;
+    check_like(a.first[k], "first", k, a.parameters[k], dtype);
+    check_like(a.second[k], "second", k, a.parameters[k], dtype);
 }
 
 inline void check_adam(AdamArguments const& a) {
@@ -61,8 +72,7 @@ inline void check_adam(AdamArguments const& a) {
         check_scalar(a.steps[k], "a tensor of steps", device);
         check_like(a.parameters[k], "parameters", k, a.parameters[k]);
         if (auto const gradient = a.gradients.get(k)) check_like(*gradient, "gradients", k, a.parameters[k]);
-        check_like(a.first[k], "first", k, a.parameters[k]);
-        check_like(a.second[k], "second", k, a.parameters[k]);
+        check_moments(a, k);
         TORCH_CHECK_VALUE(a.parameters[k].device() == device, "parameters[", k, "] is on ", a.parameters[k].device(),
                           ", but must be on ", device, " as rates are");
     }
@@ -93,6 +103,8 @@ inline AdamHarmonics harmonics_of_step(AdamArguments const& a) {
     auto const device = a.rates.device();
     check_tensor(sh, "the first parameter without a gradient", at::kFloat, {-1, 1, 3}, device);
     check_tensor(rest, "the second parameter without a gradient", at::kFloat, {sh.size(0), -1, 3}, device);
+    TORCH_CHECK_TYPE(narrow_moments(a, k) == narrow_moments(a, l), "moments of the parameters without a gradient are ",
+                     a.first[k].scalar_type(), " and ", a.first[l].scalar_type(), ", but must be of one type");
     check_tensor(*a.directions, "directions", at::kFloat, {sh.size(0), 3}, device);
     check_tensor(*a.colours, "colours", at::kFloat, {sh.size(0), 3}, device);
     return {sh.size(0),
@@ -118,9 +130,10 @@ inline AdamParams checked_adam(AdamArguments const& a) {
         p.tensors[k] = {a.parameters[k].numel(),
                         gradient ? gradient->const_data_ptr<float>() : nullptr,
                         a.parameters[k].mutable_data_ptr<float>(),
-                        a.first[k].mutable_data_ptr<float>(),
-                        a.second[k].mutable_data_ptr<float>(),
+                        a.first[k].mutable_data_ptr(),
+                        a.second[k].mutable_data_ptr(),
                         a.steps[k].mutable_data_ptr<float>(),
+                        narrow_moments(a, k),
                         a.touched_only.get(k)};
     }
     return p;

@@ -131,7 +131,8 @@ TORCH_LIBRARY(nurec_lite, m) {
         "Tensor eta, Tensor amount, Tensor? failed, float least) -> ()");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments. With directions and colours,
-    // as view_colour_outer gives them, two gradients are None: of the first coefficients, and of the rest.
+    // as view_colour_outer gives them, two gradients are None: of the first coefficients, and of the rest. Moments of
+    // a tensor may be bfloat16 both, which are rounded by chance.
     m.def(
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "

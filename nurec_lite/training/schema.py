@@ -90,7 +90,8 @@ def _tensor(
     wanted = ", ".join("any" if n is None else str(n) for n in shape)
     _demand(fits, at, f"a tensor [{wanted}] of {str(dtype).removeprefix('torch.')}")
     if dtype != torch.uint8:
-        _demand(bool(((value >= low) & (value <= high)).all()), at, f"numbers from {low:g} to {high:g}")
+        numbers = value.float() if dtype == torch.bfloat16 else value  # which would round the bounds, up to infinity
+        _demand(bool(((numbers >= low) & (numbers <= high)).all()), at, f"numbers from {low:g} to {high:g}")
 
 
 def _columns(value: Any) -> int:
@@ -200,8 +201,13 @@ def _check_optimizer(value: Any, parameters: dict[str, Tensor]) -> None:
         _keys(moments, at, ("step", "exp_avg", "exp_avg_sq"))
         shape = tuple(list(parameters.values())[i].shape)
         _tensor(moments["step"], f"{at}.step", (), low=0, high=MOST)
-        _tensor(moments["exp_avg"], f"{at}.exp_avg", shape, low=-FINITE, high=FINITE)
-        _tensor(moments["exp_avg_sq"], f"{at}.exp_avg_sq", shape, low=0, high=FINITE)
+        for name, low in (("exp_avg", -FINITE), ("exp_avg_sq", 0)):
+            _tensor(moments[name], f"{at}.{name}", shape, _moment_type(moments[name]), low, FINITE)
+
+
+def _moment_type(value: Any) -> torch.dtype:
+    """Runs with `amp` keep some as bfloat16."""
+    return torch.bfloat16 if type(value) is Tensor and value.dtype == torch.bfloat16 else torch.float32
 
 
 def _check_counters(value: Any) -> None:

@@ -24,6 +24,7 @@ _DTYPES = {
     "torch DoubleStorage": torch.float64,
     "torch LongStorage": torch.int64,
     "torch ByteStorage": torch.uint8,
+    "torch BFloat16Storage": torch.bfloat16,
 }
 _REBUILD, _ORDERED = (
     "torch._utils _rebuild_tensor_v2",

@@ -104,6 +104,10 @@ SCENE, TRACKS, ADAM = ("scene", "parameters"), ("scene", "tracks"), ("optimizer"
 FLAWS: dict[str, tuple[Callable[[Content], None], str]] = {
     "moments of another shape": (put(*ADAM, "exp_avg", value=torch.zeros(2, 3)), r"optimizer\.state\[0\]\.exp_avg must be a tensor \["),
     "moments of another type": (put(*ADAM, "exp_avg_sq", value=lambda t: t.double()), r"exp_avg_sq must be a tensor \[.*float32"),
+    "short moments that are infinite": (
+        put(*ADAM, "exp_avg_sq", value=lambda t: (t + INF).bfloat16()),
+        r"exp_avg_sq must be numbers from 0",
+    ),
     "negative squares": (put(*ADAM, "exp_avg_sq", value=lambda t: t - 1), r"exp_avg_sq must be numbers from 0"),
     "steps of several": (put(*ADAM, "step", value=torch.zeros(3)), r"state\[0\]\.step must be a tensor \[\]"),
     "moments of no parameter": (put("optimizer", "state", 99, value={}), r"state\[99\] must be of a parameter"),

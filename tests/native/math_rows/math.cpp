@@ -3,6 +3,7 @@
 #include "../../../kernels/math/activate.cuh"
 #include "../../../kernels/math/actors.cuh"
 #include "../../../kernels/math/adam.cuh"
+#include "../../../kernels/math/bfloat.cuh"
 #include "../../../kernels/math/bilateral.cuh"
 #include "../../../kernels/math/blend.cuh"
 #include "../../../kernels/math/bundle.cuh"
@@ -401,6 +402,20 @@ NUREC_FN AdamValue<D> stepped(AdamValue<D> const& a, D gradient, D rate, D t, D 
     return adam_step(a, gradient, adam_betas<D>(first, second, epsilon), adam_factors<D>(rate, t, first, second));
 }
 
+// ---- bfloat
+
+NUREC_FN D rounded_by(D x, D draw) {
+    return widened(rounded(widened(float(x)), uint32_t(draw)));
+}
+
+NUREC_FN D mixed_bits(D x) {
+    return mixed(uint32_t(x));
+}
+
+NUREC_FN D draws_from(D step, D tensor) {
+    return start_of_draws(uint32_t(step), uint32_t(tensor));
+}
+
 // ---- sensor
 
 NUREC_FN V motion_at(Motion<D> const& motion, V p, V v, D fraction) {
@@ -626,6 +641,9 @@ NUREC_EXPORT(correct_row, corrected_row)
 NUREC_EXPORT(nudge_of, nudge_of<D>)
 
 NUREC_EXPORT(adam_step, stepped)
+NUREC_EXPORT(rounded, rounded_by)
+NUREC_EXPORT(mixed, mixed_bits)
+NUREC_EXPORT(start_of_draws, draws_from)
 
 NUREC_EXPORT(clamp01, clamp01<D>)
 NUREC_EXPORT(positive_remainder, positive_remainder<D>)
