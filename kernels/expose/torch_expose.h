@@ -50,10 +50,9 @@ ExposedGradients exposed_gradients_by(Backward const& backward, at::Tensor const
     check_tensor(d_exposed, "d_exposed", at::kFloat, {in.height, in.width, 3}, image.device());
     at::Tensor d_image = at::empty_like(image), d_log_gain = at::empty_like(log_gain);
     at::Tensor d_offset = at::empty_like(log_gain), d_vignetting = at::empty({vignetting ? 3 : 0}, image.options());
-    ExposedGrads d = {d_exposed.const_data_ptr<float>(), d_image.mutable_data_ptr<float>(), {}};
-    d.numbers[0] = d_log_gain.mutable_data_ptr<float>(), d.numbers[1] = d_offset.mutable_data_ptr<float>();
-    d.numbers[2] = vignetting ? d_vignetting.mutable_data_ptr<float>() : nullptr;
-    backward(in, d);
+    backward(in, ExposedGrads{d_exposed.const_data_ptr<float>(), d_image.mutable_data_ptr<float>(),
+                              d_log_gain.mutable_data_ptr<float>(), d_offset.mutable_data_ptr<float>(),
+                              vignetting ? d_vignetting.mutable_data_ptr<float>() : nullptr});
     return {d_image, d_log_gain, d_offset, d_vignetting};
 }
 

@@ -10,13 +10,13 @@ from nurec_lite.scene.scene import _radial
 
 
 def inputs(n: int = 40) -> list[Tensor]:
-    """Colours [n, 3]; log gains, offsets and vignetting [n, 9]; radial [n, 3]."""
-    return [torch.rand(n, 3, dtype=F64), 0.5 * torch.randn(n, 9, dtype=F64), torch.rand(n, 3, dtype=F64)]
+    """Of a channel: values [n, 1], log gain, offset and vignetting [n, 5]; radial [n, 3]."""
+    return [torch.rand(n, 1, dtype=F64), 0.5 * torch.randn(n, 5, dtype=F64), torch.rand(n, 3, dtype=F64)]
 
 
-def by_torch(colour: Tensor, exposure: Tensor, radial: Tensor) -> Tensor:
-    log_gain, offset, vignetting = exposure.view(-1, 3, 3).unbind(1)
-    return colour * torch.exp(log_gain + (radial * vignetting).sum(-1, keepdim=True)) + offset
+def by_torch(value: Tensor, exposure: Tensor, radial: Tensor) -> Tensor:
+    log_gain, offset, vignetting = exposure.split((1, 1, 3), dim=1)
+    return value * torch.exp(log_gain + (radial * vignetting).sum(-1, keepdim=True)) + offset
 
 
 @pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 31), (8, 1), (7, 12)])
@@ -26,23 +26,15 @@ def test_radial(height: int, width: int) -> None:
     close(found, _radial(height, width, F64, torch.device("cpu")).flatten(0, 1))
 
 
-def test_gains_and_products() -> None:
-    colour, exposure, radial = inputs()
-    dark = torch.cat([exposure[:, :3], torch.zeros(len(exposure), 3, dtype=F64), exposure[:, 6:]], dim=1)
-    gain = by_torch(torch.ones_like(colour), dark, radial)
-    close(call("gain_at", exposure, radial), gain)
-    close(call("times_each", colour, gain), colour * gain)
-
-
-def test_colours() -> None:
-    given = inputs()
-    close(call("exposed_by", *given), by_torch(*given))
+def test_gains_and_values() -> None:
+    value, exposure, radial = inputs()
+    close(call("gain_at", exposure, radial), by_torch(torch.ones_like(value), exposure, radial) - exposure[:, 1:2])
+    close(call("exposed_by", value, exposure, radial), by_torch(value, exposure, radial))
 
 
 def test_derivatives() -> None:
-    given = inputs()
-    colour, exposure, radial = given
-    d = torch.randn_like(colour)
-    found = call("exposed_by_backward", *given, d)
-    close(found, autograd(lambda c, e: by_torch(c, e, radial), [colour, exposure], d), 1e-11)
-    close(found, differences(lambda c, e: call("exposed_by", c, e, radial), [colour, exposure], d), 1e-7)
+    value, exposure, radial = inputs()
+    d = torch.randn_like(value)
+    found = call("exposed_by_backward", value, exposure, radial, d)
+    close(found, autograd(lambda v, e: by_torch(v, e, radial), [value, exposure], d), 1e-11)
+    close(found, differences(lambda v, e: call("exposed_by", v, e, radial), [value, exposure], d), 1e-7)

@@ -383,19 +383,19 @@ NUREC_FN V radial_of(D column, D row, D width, D height) {
     return radial_at<D>(int(column), int(row), int(width), int(height));
 }
 
-struct ExposedColour {
-    V colour;
+struct ExposedValue {
+    D value;
     Exposure<D> by;
 };
 
-NUREC_FN ExposedColour exposed_gradients(V colour, Exposure<D> const& by, V radial, V d) {
-    ExposedColour out = {};
-    out.colour = exposed_by_backward(by, radial, colour, d, out.by);
-    return out;
+NUREC_FN D exposed_value(D value, Exposure<D> const& by, V radial) {
+    return exposed_by(by, radial, value);
 }
 
-NUREC_FN V exposed_colour(V colour, Exposure<D> const& by, V radial) {
-    return exposed_by(by, radial, colour);
+NUREC_FN ExposedValue exposed_gradients(D value, Exposure<D> const& by, V radial, D d) {
+    ExposedValue out = {};
+    out.value = exposed_by_backward(by, radial, value, d, out.by);
+    return out;
 }
 
 // ---- sensors that are elsewhere
@@ -624,9 +624,8 @@ NUREC_EXPORT(sliced_backward, sliced_gradients)
 NUREC_EXPORT(luminance_weights, luminance_of)
 
 NUREC_EXPORT(radial_at, radial_of)
-NUREC_EXPORT(times_each, times_each<D>)
 NUREC_EXPORT(gain_at, gain_at<D>)
-NUREC_EXPORT(exposed_by, exposed_colour)
+NUREC_EXPORT(exposed_by, exposed_value)
 NUREC_EXPORT(exposed_by_backward, exposed_gradients)
 
 NUREC_EXPORT(sigmoid, sigmoid<D>)
