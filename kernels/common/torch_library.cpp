@@ -88,9 +88,14 @@ TORCH_LIBRARY(nurec_lite, m) {
         "lidar_loss_backward(Tensor distance, Tensor features, Tensor transmittance, Tensor ranges, "
         "Tensor intensities, Tensor returned, Tensor? counted, bool aimed, Tensor counts, Tensor? d_range, "
         "Tensor? d_intensity, Tensor? d_drop) -> (Tensor d_distance, Tensor d_features, Tensor d_transmittance)");
-    // features + transmittance colour, the colour being that of a map of logits [3, H, W] by direction.
+    // image exp(log_gain + radial . vignetting) + offset; without vignetting, `d_vignetting` is empty.
+    m.def("expose(Tensor image, Tensor log_gain, Tensor offset, Tensor? vignetting) -> Tensor");
+    m.def(
+        "expose_backward(Tensor image, Tensor log_gain, Tensor? vignetting, Tensor d_exposed) "
+        "-> (Tensor d_image, Tensor d_log_gain, Tensor d_offset, Tensor d_vignetting)");
     m.def("slice_grid(Tensor grid, Tensor image) -> Tensor");
     m.def("slice_grid_backward(Tensor grid, Tensor image, Tensor d_sliced) -> (Tensor d_grid, Tensor d_image)");
+    // features + transmittance colour, the colour being that of a map of logits [3, H, W] by direction.
     m.def("over_sky(Tensor features, Tensor transmittance, Tensor sky, Tensor directions) -> Tensor");
     m.def(
         "over_sky_backward(Tensor transmittance, Tensor sky, Tensor directions, Tensor d_image) "

@@ -25,17 +25,24 @@ __global__ void __launch_bounds__(THREADS) slice_image_backward_kernel(GridImage
     store3(d.image, i, sliced_backward(in.grid, in.shape, in.cell(i, colour), colour, load3(d.sliced, i)));
 }
 
-// A pixel of the tile, as those who add need it.
+// A pixel of the tile, as those who add need it: 9 numbers, so that as many blocks as there are run at once.
 struct TilePixel {
-    GridCell<float> at;
-    Vec3<float> colour, got;  // no gradient beyond the image's border
+    Vec3<float> place;        // across, down and over luminance, in cells
+    Vec3<float> colour, got;  // none beyond the image's border
 };
+
+__device__ int index_of(GridShape const& shape, int3 cell) {
+    return (cell.z * shape.down + cell.y) * shape.across + cell.x;
+}
 
 // The cells that a tile may touch.
 struct TileCells {
     int left, top, columns, rows;
 
     __device__ int count(GridShape const& shape) const { return columns * rows * shape.deep; }
+    __device__ int3 place(int c) const {
+        return make_int3(left + c % columns, top + c / columns % rows, c / (columns * rows));
+    }
 };
 
 __device__ TileCells cells_of(GridImage const& in, int column, int row) {
@@ -48,28 +55,32 @@ __device__ TileCells cells_of(GridImage const& in, int column, int row) {
     return {first.low, upper.low, last.low + last.next - first.low + 1, lower.low + lower.next - upper.low + 1};
 }
 
-// Of a cell along an axis.
-__device__ float share_of(GridStep<float> const& step, int cell) {
-    if (cell == step.low) return 1 - step.share;
-    return cell == step.low + step.next ? step.share : 0.f;
+__device__ float place_of(GridStep<float> const& step) {
+    return float(step.low) + step.share;
+}
+
+// Of a cell along an axis. As a hat it asks for nothing, and loops over pixels may overlap.
+__device__ float share_of(float place, int cell) {
+    return fmaxf(1 - fabsf(place - float(cell)), 0.f);
 }
 
 __device__ void load_tile(GridImage const& in, float const* got, int column, int row, TilePixel* tile) {
     for (int p = int(threadIdx.x); p < TILE; p += ADDERS) {
         int const x = column + p % TILE_WIDTH, y = row + p / TILE_WIDTH;
         bool const there = x < in.width && y < in.height;
-        int64_t const i = there ? int64_t(y) * in.width + x : 0;
-        Vec3<float> const colour = load3(in.image, i);
-        tile[p] = {grid_cell(in.shape, x, y, in.width, in.height, colour), colour,
-                   there ? load3(got, i) : Vec3<float>{0, 0, 0}};
+        int64_t const i = int64_t(y) * in.width + x;
+        Vec3<float> const none = {0, 0, 0}, colour = there ? load3(in.image, i) : none;
+        GridCell<float> const at = grid_cell(in.shape, x, y, in.width, in.height, colour);
+        tile[p] = {{place_of(at.x), place_of(at.y), place_of(at.z)}, colour, there ? load3(got, i) : none};
     }
 }
 
-__device__ void add_pixel(TilePixel const& pixel, int x, int y, int z, float* sums) {
-    float const weight = share_of(pixel.at.x, x) * share_of(pixel.at.y, y) * share_of(pixel.at.z, z);
-    if (weight == 0) return;
+__device__ void add_pixel(TilePixel const& pixel, int3 cell, float (&sums)[GRID_NUMBERS]) {
+    float const weight =
+        share_of(pixel.place.x, cell.x) * share_of(pixel.place.y, cell.y) * share_of(pixel.place.z, cell.z);
+    Vec3<float> const own = weight * pixel.got;
 #pragma unroll
-    for (int k = 0; k < GRID_NUMBERS; ++k) sums[k] += weight * grid_gradient(k, pixel.colour, pixel.got);
+    for (int k = 0; k < GRID_NUMBERS; ++k) sums[k] += grid_gradient(k, pixel.colour, own);
 }
 
 __global__ void __launch_bounds__(ADDERS) slice_grid_backward_kernel(GridImage in, float const* got, float* d_grid) {
@@ -77,25 +88,23 @@ __global__ void __launch_bounds__(ADDERS) slice_grid_backward_kernel(GridImage i
     __shared__ float parts[GRID_NUMBERS][ADDERS];
     int const column = int(blockIdx.x) * TILE_WIDTH, row = int(blockIdx.y) * TILE_HEIGHT, t = int(threadIdx.x);
     TileCells const cells = cells_of(in, column, row);
-    int const count = cells.count(in.shape), own = min(count, ADDERS), groups = ADDERS / own;
+    int const count = cells.count(in.shape), own = min(count, ADDERS), groups = ADDERS / own, group = t / own;
     load_tile(in, got, column, row, tile);
     for (int base = 0; base < count; base += own) {
-        int const c = base + t % own, group = t / own;
-        int const x = cells.left + c % cells.columns, y = cells.top + c / cells.columns % cells.rows;
-        int const z = c / (cells.columns * cells.rows);
+        int3 const cell = cells.place(base + t % own);
         float sums[GRID_NUMBERS] = {};
         __syncthreads();
-        if (group < groups && c < count)
-            for (int p = group; p < TILE; p += groups) add_pixel(tile[p], x, y, z, sums);
+        if (group < groups && base + t % own < count)
+#pragma unroll 4
+            for (int p = group; p < TILE; p += groups) add_pixel(tile[p], cell, sums);
 #pragma unroll
         for (int k = 0; k < GRID_NUMBERS; ++k) parts[k][t] = sums[k];
         __syncthreads();
-        if (group || c >= count) continue;
-        int const cell = (z * in.shape.down + y) * in.shape.across + x;
-        for (int k = 0; k < GRID_NUMBERS; ++k) {
+        for (int s = t; s < GRID_NUMBERS * min(own, count - base); s += ADDERS) {
+            int const k = s / min(own, count - base), c = s % min(own, count - base);
             float sum = 0;
-            for (int g = 0; g < groups; ++g) sum += parts[k][g * own + t];
-            if (sum != 0) atomicAdd(d_grid + k * in.shape.cells() + cell, sum);
+            for (int g = 0; g < groups; ++g) sum += parts[k][g * own + c];
+            if (sum != 0) atomicAdd(d_grid + k * in.shape.cells() + index_of(in.shape, cells.place(base + c)), sum);
         }
     }
 }

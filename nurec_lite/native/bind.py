@@ -28,6 +28,7 @@ def native_stages(
     grouped = {"bundle": bundles.bundled} if plan.bundles else {}
     alone: dict[str, Callable[..., Any]] = {
         "correct": stages.correct,
+        "expose": stages.expose,
         "slice_grid": stages.slice_grid,
         "project": stages.project,
         "footprints": stages.footprints,

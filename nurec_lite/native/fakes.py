@@ -201,6 +201,17 @@ def _fake_over_sky_backward(
     return torch.empty_like(transmittance), torch.empty_like(sky)
 
 
+def _fake_expose(image: Tensor, log_gain: Tensor, offset: Tensor, vignetting: Tensor | None) -> Tensor:
+    return torch.empty_like(image)
+
+
+def _fake_expose_backward(
+    image: Tensor, log_gain: Tensor, vignetting: Tensor | None, d_exposed: Tensor
+) -> tuple[Tensor, ...]:
+    of_three = (torch.empty_like(log_gain) for _ in range(2))
+    return torch.empty_like(image), *of_three, image.new_empty(0 if vignetting is None else 3)
+
+
 def _fake_slice_grid(grid: Tensor, image: Tensor) -> Tensor:
     return torch.empty_like(image)
 
@@ -292,6 +303,8 @@ FAKES: dict[str, Callable] = {
     "lidar_loss_backward": _fake_lidar_loss_backward,
     "over_sky": _fake_over_sky,
     "over_sky_backward": _fake_over_sky_backward,
+    "expose": _fake_expose,
+    "expose_backward": _fake_expose_backward,
     "slice_grid": _fake_slice_grid,
     "slice_grid_backward": _fake_slice_grid_backward,
     "correct_view": _fake_correct_view,

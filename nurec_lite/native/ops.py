@@ -44,6 +44,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::lidar_loss_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::over_sky", _sky_gradients, setup_context=_keep_sky)
     torch.library.register_autograd("nurec_lite::over_sky_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::expose", _exposure_gradients, setup_context=_keep_exposed)
+    torch.library.register_autograd("nurec_lite::expose_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::slice_grid", _grid_gradients, setup_context=_keep_inputs)
     torch.library.register_autograd("nurec_lite::slice_grid_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::correct_view", _correct_gradients, setup_context=_keep_known)
@@ -213,6 +215,20 @@ def _sky_gradients(ctx: Any, d_image: Tensor) -> tuple[Tensor, Tensor, Tensor, N
     with span("over_sky", within=BACKWARD):
         d_transmittance, d_sky = torch.ops.nurec_lite.over_sky_backward(*ctx.saved_tensors, d_image)
     return d_image, d_transmittance, d_sky, None
+
+
+def _keep_exposed(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None], output: Tensor) -> None:
+    image, log_gain, _, vignetting = inputs
+    ctx.save_for_backward(image, log_gain, vignetting)
+
+
+def _exposure_gradients(ctx: Any, d_exposed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    image, log_gain, vignetting = ctx.saved_tensors
+    with span("expose", within=BACKWARD):
+        d_image, d_log_gain, d_offset, d_vignetting = torch.ops.nurec_lite.expose_backward(
+            image, log_gain, vignetting, d_exposed.contiguous()
+        )
+    return d_image, d_log_gain, d_offset, None if vignetting is None else d_vignetting
 
 
 def _grid_gradients(ctx: Any, d_sliced: Tensor) -> tuple[Tensor, Tensor]:

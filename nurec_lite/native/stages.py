@@ -33,7 +33,7 @@ from nurec_lite.scene import footprint
 from nurec_lite.scene.bilateral import sliced
 from nurec_lite.scene.calibration import POSES, Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.scene.scene import Scene
+from nurec_lite.scene.scene import Scene, exposed_by
 from nurec_lite.splat import corrected as plain
 from nurec_lite.splat import nudge, render
 from nurec_lite.splat.project import Projection
@@ -173,6 +173,19 @@ def over_sky(
     return torch.ops.nurec_lite.over_sky(
         features.contiguous(), transmittance.contiguous(), sky.contiguous(), directions.contiguous()
     )
+
+
+def expose(
+    image: Tensor,  # [H, W, 3]
+    log_gain: Tensor,  # [3]
+    offset: Tensor,  # [3]
+    vignetting: Tensor | None,  # [3]
+) -> Tensor:  # [H, W, 3]
+    """As nurec_lite.scene.scene.exposed_by, in one kernel."""
+    if image.dtype != torch.float32:
+        return exposed_by(image, log_gain, offset, vignetting)
+    few = (None if t is None else t.contiguous() for t in (log_gain, offset, vignetting))
+    return torch.ops.nurec_lite.expose(image.contiguous(), *few)
 
 
 def slice_grid(

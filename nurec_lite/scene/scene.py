@@ -43,32 +43,42 @@ class Scene:
         return {name: getattr(self.gaussians, name) for name in Gaussians.trained()} | own | learned
 
 
+def exposed_by(
+    image: Tensor,  # [H, W, 3]
+    log_gain: Tensor,  # [3]
+    offset: Tensor,  # [3]
+    vignetting: Tensor | None,  # [3] of the even powers of the distance from the centre
+) -> Tensor:  # [H, W, 3]
+    """The part over pixels of `exposed`. Vignetting: Goldman and Chen, Vignette and Exposure Calibration and Compensation (ICCV 2005)."""
+    if vignetting is not None:
+        log_gain = log_gain + _radial(image.shape[0], image.shape[1], image.dtype, image.device) @ vignetting[:, None]
+    return image * torch.exp(log_gain) + offset
+
+
 def exposed(
     scene: Scene,
     camera: int,
     image: Tensor,  # [H, W, 3] linear in what the scene emits
     drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
     moment: Tensor,  # [] float64 seconds
+    expose: Callable[..., Tensor] = exposed_by,
     slice_grid: Callable[[Tensor, Tensor], Tensor] = sliced,
 ) -> Tensor:  # [H, W, 3] as the camera sees it
-    """Gain and offset of one camera at one time, and its vignetting where sensors are corrected (even powers of the distance from the
-    centre; Goldman and Chen, Vignette and Exposure Calibration and Compensation, ICCV 2005); then what its bilateral grid of that moment,
-    if there is one, makes of these colours, as a camera maps tones after it has exposed. The mean log gain of all cameras is zero:
-    otherwise the scene could trade brightness with it."""
+    """Gain and offset of one camera at one time, and its vignetting where sensors are corrected; then what its bilateral grid of that
+    moment, if there is one, makes of these colours, as a camera maps tones after it has exposed. The mean log gain of all cameras is
+    zero: otherwise the scene could trade brightness with it."""
     own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift
     log_gain, offset = own.unbind()
     log_gain = log_gain - scene.exposure[:, 0].mean(0)
-    if scene.calibration is not None:
-        radial = _radial(image.shape[0], image.shape[1], image.device)
-        log_gain = log_gain + radial @ scene.calibration.vignetting[camera][:, None]
-    seen = image * torch.exp(log_gain) + offset
+    vignetting = None if scene.calibration is None else scene.calibration.vignetting[camera]
+    seen = expose(image, log_gain, offset, vignetting)
     grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)
     return seen if grid is None else slice_grid(grid, seen)
 
 
 @lru_cache(maxsize=16)
-def _radial(height: int, width: int, device: torch.device) -> Tensor:
+def _radial(height: int, width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """[H, W, 3] powers 2, 4 and 6 of a pixel's distance from the image's centre, 1 in the corners. Nothing may be written into it."""
     y, x = (torch.arange(n, dtype=torch.float64) - 0.5 * (n - 1) for n in (height, width))
     squares = (y[:, None] ** 2 + x**2) / max(float(y[0] ** 2 + x[0] ** 2), 1e-12)
-    return torch.stack([squares, squares**2, squares**3], dim=-1).float().to(device)
+    return torch.stack([squares, squares**2, squares**3], dim=-1).to(device, dtype)

@@ -14,7 +14,7 @@ from nurec_lite.scene.boxes import outside_boxes
 from nurec_lite.scene.collect import collect_at
 from nurec_lite.scene.footprint import footprints
 from nurec_lite.scene.gaussians import AnyGaussians, activate
-from nurec_lite.scene.scene import Scene
+from nurec_lite.scene.scene import Scene, exposed_by
 from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
@@ -177,7 +177,8 @@ def reference_stages(device: str = "cpu") -> Stages:
     """All of these, in plain torch."""
     return Stages(
         next_batch=next_batch, upload=upload, place=place, feed=feed, resize=resize, schedule=schedule,
-        correct=corrected, slice_grid=sliced, activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
+        correct=corrected, expose=exposed_by, slice_grid=sliced,
+        activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
         render_views=render_views,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,

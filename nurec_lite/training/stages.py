@@ -47,6 +47,7 @@ class Stages:
     schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
     correct: Callable[[Any, Calibration | None], Any]  # a view, to where its sensor is believed to have been
+    expose: Callable[..., Tensor]  # (image, log gain, offset, vignetting | None) -> the image as it is exposed
     slice_grid: Callable[[Tensor, Tensor], Tensor]  # (bilateral grid, image) -> the image as it maps tones
     activate: Callable[[Gaussians], Mapping[str, Tensor]]  # by the names of WorldGaussians, and lidar_opacities
     interpolate: Callable[[Tracks, Tensor], TrackPoses]

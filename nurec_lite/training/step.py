@@ -114,7 +114,7 @@ def _image(
     with span("render_camera"):
         pairs = list_pairs(stages, gaussians, view, room)
         image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    seen = exposed(scene, shot.camera, image.colour, view.drift, view.moment(), stages.slice_grid)
+    seen = exposed(scene, shot.camera, image.colour, view.drift, view.moment(), stages.expose, stages.slice_grid)
     return image, seen, _listed(view, pairs)
 
 

@@ -46,12 +46,12 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: who makes the record names every one."""
     design = (
-        "next_batch upload place feed resize schedule correct slice_grid activate interpolate collect gather room project tile "
+        "next_batch upload place feed resize schedule correct expose slice_grid activate interpolate collect gather room project tile "
         "render_camera render_lidar image_loss lidar_loss regularisers loss reduce optimize noise learn "
         "footprints relocate density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 31 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 32 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 

@@ -9,6 +9,7 @@
 #include "../../../kernels/math/bundle.cuh"
 #include "../../../kernels/math/correct.cuh"
 #include "../../../kernels/math/covariance.cuh"
+#include "../../../kernels/math/expose.cuh"
 #include "../../../kernels/math/footprint.cuh"
 #include "../../../kernels/math/lidar_loss.cuh"
 #include "../../../kernels/math/moments.cuh"
@@ -377,6 +378,27 @@ NUREC_FN D luminance_of(V c) {
     return dot(luminance_weights<D>(), c);
 }
 
+// ---- exposure
+
+NUREC_FN V radial_of(D column, D row, D width, D height) {
+    return radial_at<D>(int(column), int(row), int(width), int(height));
+}
+
+struct ExposedValue {
+    D value;
+    Exposure<D> by;
+};
+
+NUREC_FN D exposed_value(D value, Exposure<D> const& by, V radial) {
+    return exposed_by(by, radial, value);
+}
+
+NUREC_FN ExposedValue exposed_gradients(D value, Exposure<D> const& by, V radial, D d) {
+    ExposedValue out = {};
+    out.value = exposed_by_backward(by, radial, value, d, out.by);
+    return out;
+}
+
 // ---- sensors that are elsewhere
 
 NUREC_FN Vec2<D> knots_about(D first, D spacing, D n, D moment) {
@@ -615,6 +637,11 @@ NUREC_EXPORT(grid_row, rows_of_grid)
 NUREC_EXPORT(sliced, sliced_at)
 NUREC_EXPORT(sliced_backward, sliced_gradients)
 NUREC_EXPORT(luminance_weights, luminance_of)
+
+NUREC_EXPORT(radial_at, radial_of)
+NUREC_EXPORT(gain_at, gain_at<D>)
+NUREC_EXPORT(exposed_by, exposed_value)
+NUREC_EXPORT(exposed_by_backward, exposed_gradients)
 
 NUREC_EXPORT(sigmoid, sigmoid<D>)
 NUREC_EXPORT(sigmoid_backward, sigmoid_backward<D>)
