@@ -4,9 +4,10 @@
 Idea: a step is hundreds of kernels, most of them shorter than the host takes to launch one; so the GPU waits for the host. Here the host
 launches `learn` of a step (collect, render, loss, backward, optimizer, noise) as one graph. What changes from step to step lies in memory
 at fixed places: shots with their views, the rates, whether a step failed. Sizes are the key of a graph: a camera's image, room for rays,
-room for lists, the Gaussians of the background. The first step of a key runs as without the option, from the fixed places, and the very
-first is looked at: if something in it cannot be recorded, a list says what, and steps go on without a graph. The second is recorded. Sweeps
-differ by some rays from one another; a few sizes do for all, and places that are left repeat rays that no loss counts.
+room for lists, the Gaussians of the background. The first step of a key runs as without the option, from the fixed places, and of new
+sensors it is looked at: if something in it cannot be recorded, and in the next one still, a list says what, and steps go on without a
+graph. Then a step is recorded. Sweeps differ by some rays from one another; a few sizes do for all, and places that are left repeat rays
+that no loss counts.
 Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with CUDA Graphs, 2021).
 Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
 of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
@@ -68,6 +69,7 @@ class CudaGraph:
         self._off = False  # something cannot be recorded
         self._recorder: Recorder | None = None
         self._seen: set[Hashable] = set()  # sensors of which a step was looked at
+        self._clean: set[Hashable] = set()  # of these, those whose steps can be recorded
         self._records: dict[Key, Recorded] = {}  # by key, the least recently used first
         self._store: tuple[Any, ...] = ()  # tensors that recordings update
         self._rays: dict[str, list[int]] = {}  # rooms for rays, by lidar
@@ -150,18 +152,24 @@ class CudaGraph:
         return record
 
     def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
-        """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if no such step was looked at."""
-        record.ran = True
-        if key[0] in self._seen:
-            result = self._work(stages, state, record.standing)
+        """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if that is not known of its sensors."""
+        if key[0] in self._clean:
+            result, record.ran = self._work(stages, state, record.standing), True
         else:
-            self._seen.add(key[0])
             with looked_at(state.device) as unsafe:
                 result = self._work(stages, state, record.standing)
-            if unsafe:
-                self._stand_aside(f", since a step cannot be recorded: {'; '.join(unsafe)}")
+            record.ran = self._judged(key[0], unsafe)
         state.failed = self._failed
         return result
+
+    def _judged(self, sensors: Hashable, unsafe: list[str]) -> bool:
+        """Whether the next step may be recorded. What the first of its sensors makes once is no reason against it: the second tells."""
+        if unsafe and sensors in self._seen:
+            self._stand_aside(f", since a step cannot be recorded: {'; '.join(unsafe)}")
+        if not unsafe:
+            self._clean.add(sensors)
+        self._seen.add(sensors)
+        return not unsafe
 
     def _record(self, record: Recorded, stages: Stages, state: TrainState) -> bool:
         """Whether it could be done. Nothing is computed yet."""

@@ -184,6 +184,18 @@ def test_what_cannot_be_recorded_is_listed_and_steps_go_on(
     assert "_local_scalar_dense" in caplog.text
 
 
+def test_what_a_first_step_makes_once_is_no_reason_against_recording(caplog: pytest.LogCaptureFixture) -> None:
+    graph = CudaGraph()
+    with caplog.at_level("WARNING"):
+        assert not graph._judged("an image", ["a copy from the host"])
+        assert not graph._judged("an image and a sweep", ["a copy from the host"])
+        assert graph._judged("an image", [])
+    assert "stands aside" not in caplog.text
+    with caplog.at_level("WARNING"):
+        assert not graph._judged("an image and a sweep", ["the host waits"])
+    assert "cuda_graph stands aside, since a step cannot be recorded: the host waits" in caplog.text
+
+
 @pytest.mark.usefixtures("stand_in")
 def test_a_recording_that_fails_leaves_the_step(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -305,6 +317,16 @@ def test_random_numbers_go_on_from_launch_to_launch() -> None:
 
 
 @pytest.mark.gpu
+def test_steps_without_a_sweep_are_recorded_in_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their first one comes when all else is known, and makes its own tensors once."""
+    stages, state = stages_of("cuda_graph", device=torch.device("cuda")), gpu_state(every=1000, calibrate=True)
+    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 8192)
+    state.plan = replace(state.plan, sweeps_every=4)
+    steps(stages, state, 40)
+    assert not own(stages)._off and own(stages).launched >= 16
+
+
+@pytest.mark.gpu
 def test_a_wait_in_a_step_is_listed(caplog: pytest.LogCaptureFixture) -> None:
     stages, state = stages_of("cuda_graph", device=torch.device("cuda")), gpu_state()
     inner = stages.loss
@@ -312,7 +334,7 @@ def test_a_wait_in_a_step_is_listed(caplog: pytest.LogCaptureFixture) -> None:
         stages, loss=lambda *args: (lambda found: (found[0] * float(found[0] > 0), found[1]))(inner(*args))
     )
     with caplog.at_level("WARNING"):
-        steps(waiting, state, 4)
+        steps(waiting, state, 8)
     assert own(stages).launched == 0 and "the host reads a number" in caplog.text
 
 
