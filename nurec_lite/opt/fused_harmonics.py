@@ -6,7 +6,8 @@ that direction, and three, the gradient of its colour. The plain way writes all 
 update: 192 bytes each way. Here the backward pass leaves the direction and the colour's gradient, 24 bytes, and a block of the update
 makes the basis of its Gaussians once and multiplies as it goes through their coefficients in the order in which these lie in memory.
 Source: none that we know of; the gradient is that of 3DGS (Kerbl et al. 2023).
-Gain: not measured on a GPU yet. With 1 M Gaussians of degree 3, 384 of the 2 130 MB that the two kernels move become 48.
+Gain: with 1 M Gaussians of degree 3, 384 of the 2 130 MB that the two kernels move become 48: backward and update together take
+523 -> 458 us (H200).
 Limits: for steps of one image. With several (batch), where poses ask the eye for a gradient, and for who renders outside of a step
 gradients are written as without the option; where a parameter gets both, they are added up. What adds up gradients over processes needs
 them written: behind such an option this one stands aside. On a CPU all Gaussians go through the renderer, not

@@ -52,12 +52,6 @@ def batch(record: Stages, calls: Calls) -> Stages:
     return around("batch", "schedule")(option, calls)
 
 
-def fused_range(record: Stages, calls: Calls) -> Stages:
-    """The option itself, which `all` does not have yet."""
-    option = import_module("nurec_lite.opt.fused_range").apply(record, **parameters_of("fused_range"))
-    return around("fused_range", "lidar_loss")(option, calls)
-
-
 def several_gpus(record: Stages, calls: Calls) -> Stages:
     """Every process takes its share of the shots; gradients are averaged."""
     processes, own = 1, 0
@@ -116,7 +110,6 @@ STAND_INS: dict[str, StandIn] = {
     "prefetch": prefetch,
     "warp_cull": lambda record, calls: record.planned("warp_cull", cell_beams=2),
     "balanced_tiles": lambda record, calls: record.planned("balanced_tiles", cell_rays=16),
-    "fused_range": fused_range,
     "amp": amp,
     "compile": around("compile", "activate", "image_loss"),
     "cuda_graph": around("cuda_graph", "learn"),
@@ -126,7 +119,7 @@ IDLE_BESIDE = {"resident": ("pinned", "prefetch")}  # stand-ins that a real opti
 ASIDE = {
     "several_gpus": "fused_harmonics"
 }  # the real option that steps back for a stand-in; the same to rounding, not bit for bit
-OTHER_NUMBERS = ("amp", "batch", "fused_range", "warp_cull", "balanced_tiles")
+OTHER_NUMBERS = ("amp", "batch", "warp_cull", "balanced_tiles")
 SAME_NUMBERS = sorted(set(STAND_INS) - set(OTHER_NUMBERS))  # bit for bit
 
 
