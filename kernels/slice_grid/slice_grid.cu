@@ -91,17 +91,18 @@ __global__ void __launch_bounds__(ADDERS) slice_grid_backward_kernel(GridImage i
     int const count = cells.count(in.shape), own = min(count, ADDERS), groups = ADDERS / own, group = t / own;
     load_tile(in, got, column, row, tile);
     for (int base = 0; base < count; base += own) {
+        int const here = min(own, count - base);
         int3 const cell = cells.place(base + t % own);
         float sums[GRID_NUMBERS] = {};
         __syncthreads();
-        if (group < groups && base + t % own < count)
+        if (group < groups && t % own < here)
 #pragma unroll 4
             for (int p = group; p < TILE; p += groups) add_pixel(tile[p], cell, sums);
 #pragma unroll
         for (int k = 0; k < GRID_NUMBERS; ++k) parts[k][t] = sums[k];
         __syncthreads();
-        for (int s = t; s < GRID_NUMBERS * min(own, count - base); s += ADDERS) {
-            int const k = s / min(own, count - base), c = s % min(own, count - base);
+        for (int s = t; s < GRID_NUMBERS * here; s += ADDERS) {
+            int const k = s / here, c = s % here;
             float sum = 0;
             for (int g = 0; g < groups; ++g) sum += parts[k][g * own + c];
             if (sum != 0) atomicAdd(d_grid + k * in.shape.cells() + index_of(in.shape, cells.place(base + c)), sum);
