@@ -17,7 +17,7 @@ from nurec_lite.scene.scene import Scene
 FEW = 20  # moments
 DARK = 0.15  # mean of the images, 0 to 1
 TURNED = 0.1  # degrees, beyond what cameras whose places are right are corrected by
-LATE = 5.0  # milliseconds, likewise
+LATE = 3.0  # milliseconds, likewise
 SHORT = 0.4  # of the way that a run's rates allow: what came farther was still on its way
 
 
@@ -60,14 +60,21 @@ def _dark(images: tuple[DrawnImage, ...]) -> Iterator[str]:
 
 def _disagreements(known: Calibration, capture: Capture, config: Config, steps: int) -> Iterator[str]:
     """Cameras with one another, and all of them with what they are corrected by. Waits for the device."""
-    rows = [k for k, _ in enumerate(capture.cameras) if known.eyes(k) == [k]]  # the others nothing was learned of
-    names, decay = [capture.cameras[k].name for k in rows], config.lr.decay
-    way = steps * (1.0 if decay == 1 else (1 - decay) / -math.log(decay))  # in steps at the first rate
-    other = "the lidar" if capture.sweeps else "the poses"
-    turns = torch.rad2deg(known.turns(capture.cameras)[rows])
-    yield from _turned(names, turns, math.degrees(config.lr.camera_rotations) * way, other)
-    late = 1000 * known.camera_offsets.detach().cpu()[rows, None]
-    yield from _late(names, late, 1000 * config.lr.camera_offsets * way, other)
+    rows = [k for k, _ in enumerate(known.cameras) if known.eyes(k) == [k]]  # of the others nothing was learned
+    cameras = [camera for camera in capture.cameras if known.camera_row(camera) in rows]
+    if not cameras:
+        return
+    names, other = [camera.name for camera in cameras], "the lidar" if capture.sweeps else "the poses"
+    turns = torch.rad2deg(torch.stack([known.turn(camera) for camera in cameras]).cpu())
+    yield from _turned(names, turns, math.degrees(config.lr.camera_rotations) * _way(config, steps), other)
+    late = 1000 * known.camera_offsets.detach().cpu()[[known.cameras.index(name) for name in names], None]
+    yield from _late(names, late, 1000 * config.lr.camera_offsets * _way(config, steps), other)
+
+
+def _way(config: Config, steps: int) -> float:
+    """By how many times its first rate a parameter can move in a run."""
+    decay = config.lr.decay
+    return steps * (1.0 if decay == 1 else (decay - 1) / math.log(decay))
 
 
 def _turned(
@@ -82,7 +89,7 @@ def _turned(
     common = float(turns.mean(0).norm())
     if common >= max(TURNED, apart):
         cameras = f"{names[0]} is" if len(names) == 1 else "All cameras are"
-        yield f"{cameras} turned against {other} by {_size(common, reach)}{common:.2f}°."
+        yield f"{cameras} turned against {other} by at least {common:.2f}°."
 
 
 def _late(
@@ -99,7 +106,7 @@ def _late(
     if abs(common) >= max(LATE, apart):
         way = "behind" if common > 0 else "ahead of"
         clocks = f"The clock of {names[0]} is" if len(names) == 1 else "The clocks of all cameras are"
-        yield f"{clocks} {_size(abs(common), reach)}{abs(common):.0f} ms {way} that of {other}."
+        yield f"{clocks} at least {abs(common):.0f} ms {way} that of {other}."
 
 
 def _farthest(values: Tensor) -> tuple[float, int, int]:

@@ -141,12 +141,9 @@ class Calibration:
                 own.camera_offsets[c] = self.camera_offsets[rows].mean()
         return own
 
-    def turns(
-        self,
-        cameras: Sequence[Camera],  # of the capture
-    ) -> Tensor:  # [C, 3] radians, on the host
-        """By what each was turned on the rig, as a rotation vector in the rig's axes."""
-        return torch.stack([self._moved(camera)[0] for camera in cameras]).cpu()
+    def turn(self, camera: Camera) -> Tensor:  # [3] radians
+        """By what it was turned on the rig, as a rotation vector in the rig's axes."""
+        return self._moved(camera)[0]
 
     def _moved(self, camera: Camera) -> tuple[Tensor, Tensor]:  # [3] radians, [3] metres
         """By what a camera was moved on the rig, as the turn and shift of the whole rig that would move it so."""

@@ -7,7 +7,7 @@ from torch import Tensor
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera, pixel_directions
 
-NEAREST = 3.0  # metres
+NEAREST = 6.0  # metres
 
 
 def unmeasured_positions(
@@ -16,8 +16,8 @@ def unmeasured_positions(
     far_metres: float,
     seed: int,
 ) -> Tensor:  # [n, 3] metres, world, float64
-    """Through random pixels of the training images, as many of each as can be, evenly in inverse distance from 3 m to far_metres: so many
-    are near the vehicle, where images tell distances."""
+    """Through random pixels of the training images, equally many of each, evenly in inverse distance from 6 m to far_metres: so most lie
+    near the vehicle, where images tell distances."""
     assert capture.split is not None
     generator, images = torch.Generator().manual_seed(seed), [capture.images[i] for i in capture.split.train_images]
     bounds = [n * k // len(images) for k in range(len(images) + 1)]
