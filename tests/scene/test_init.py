@@ -327,15 +327,20 @@ def test_a_capture_that_shows_nothing_is_an_error() -> None:
         make_scene(looking_up(without_lidar(tiny_capture())), replace(MODEL, points=0), 0, "cpu")
 
 
-def test_guessed_points_lie_before_the_cameras_from_6_m_to_far_away() -> None:
-    capture = tiny_capture()
+def test_guessed_points_lie_before_a_camera_from_6_m_to_far_away() -> None:
+    whole = tiny_capture()
+    assert whole.split is not None
+    capture, frame = replace(whole, split=replace(whole.split, train_images=(0,))), whole.images[0]
     points = unmeasured_positions(capture, 500, 100.0, 0)
     assert points.shape == (500, 3) and torch.equal(points, unmeasured_positions(capture, 500, 100.0, 0))
-    eyes = [camera_view(capture, frame, torch.device("cpu")).eye().double() for frame in capture.images]
-    distance = torch.cdist(points, torch.stack(eyes)).amin(1)
-    assert 4 < distance.min() < 8 and 20 < distance.max() <= 101
+    T = frame.T_world_rig_start @ capture.camera(frame.sensor).T_rig_cam
+    distance = (points - T[:3, 3]).norm(dim=1)
+    assert 6 <= distance.min() < 7 and 50 < distance.max() <= 100
+    assert bool(((points - T[:3, 3]) @ T[:3, 2] > 0).all())
     assert unmeasured_positions(capture, 0, 100.0, 0).shape == (0, 3)
-    assert unmeasured_positions(capture, 9, 2.0, 0).isfinite().all()
+    torch.testing.assert_close(
+        (unmeasured_positions(capture, 9, 2.0, 0) - T[:3, 3]).norm(dim=1), torch.full((9,), 2.0).double()
+    )
 
 
 # Sky
