@@ -11,6 +11,7 @@ from nurec_lite.base.environment import commit, device_name, environment
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import result_folder, told_apart
+from nurec_lite.evaluation.findings import findings
 from nurec_lite.evaluation.measure import Evaluation, evaluate, frames_of
 from nurec_lite.evaluation.results import table
 from nurec_lite.evaluation.trained import trained_on
@@ -51,6 +52,7 @@ def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]
         "subset": config.subset,
         "checkpoint": config.checkpoint,
     }
+    counters["findings"] = findings(run.capture, run.scene, config, counters["steps"], evaluation)
     return evaluation.metrics | counters | (trained_on(run.capture, frames, run.trained["data"]) or {}), evaluation
 
 

@@ -127,6 +127,7 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
             if evaluation is not None:
                 metrics = evaluation.metrics | metrics
                 scalars(state.step, evaluation.metrics)
+            metrics["findings"] = _found(capture, state, evaluation)
     finally:
         stages.close()
     _write(config, capture, evaluation, metrics, state.history.rows, device, problem)
@@ -202,6 +203,12 @@ def _measured(stages: Stages, state: TrainState) -> tuple["Evaluation | None", U
         if not out_of_memory(error):
             raise
         return None, UserError("there is not enough memory to measure the held-out frames")
+
+
+def _found(capture: Capture, state: TrainState, evaluation: "Evaluation | None") -> list[str]:
+    from nurec_lite.evaluation.findings import findings
+
+    return findings(capture, state.scene, state.config, state.step, evaluation)
 
 
 def _what(capture: Capture) -> str:

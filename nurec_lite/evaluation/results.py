@@ -74,9 +74,10 @@ def known_figures(metrics: dict[str, Any]) -> list[Figure]:
 
 
 def table(metrics: dict[str, Any]) -> str:
-    """The figures line by line, without what was not measured."""
+    """The figures line by line, without what was not measured, and what is odd about the capture."""
     lines = [(f, metrics[f.key]) for f in known_figures(metrics) if measured(metrics[f.key])]
-    return "\n".join(f"  {f.label:32} {f.text(value):>10} {f.unit}".rstrip() for f, value in lines)
+    figures = [f"  {f.label:32} {f.text(value):>10} {f.unit}".rstrip() for f, value in lines]
+    return "\n".join([*figures, *(f"  {sentence}" for sentence in metrics.get("findings", ()))])
 
 
 def write_metrics(path: Path, metrics: dict[str, Any]) -> None:

@@ -10,11 +10,11 @@ from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.content import Report
 from nurec_lite.report.parts import escaped
-from nurec_lite.report.sections import configuration, frames, header, provenance, summary
+from nurec_lite.report.sections import configuration, frames, header, odd, provenance, summary
 from nurec_lite.report.views import curves, images, sweeps
 
 _FOLDER = Path(__file__).resolve().parent
-_SECTIONS = (summary, images, sweeps, curves, frames, configuration, provenance)
+_SECTIONS = (odd, summary, images, sweeps, curves, frames, configuration, provenance)
 
 
 def page(report: Report) -> str:

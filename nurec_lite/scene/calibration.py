@@ -141,6 +141,10 @@ class Calibration:
                 own.camera_offsets[c] = self.camera_offsets[rows].mean()
         return own
 
+    def turn(self, camera: Camera) -> Tensor:  # [3] radians
+        """By what it was turned on the rig, as a rotation vector in the rig's axes."""
+        return self._moved(camera)[0]
+
     def _moved(self, camera: Camera) -> tuple[Tensor, Tensor]:  # [3] radians, [3] metres
         """By what a camera was moved on the rig, as the turn and shift of the whole rig that would move it so."""
         c, mount = self.cameras.index(camera.name), self.mount(camera)

@@ -17,6 +17,7 @@ from nurec_lite.scene.moments import Asked, Seen, seen
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.scene import Scene
+from nurec_lite.scene.unmeasured import unmeasured_positions
 from nurec_lite.scene.voxels import Voxels, voxel_means
 
 REFERENCE_METRES = 10.0  # up to this distance from the trajectory voxels have their smallest size
@@ -30,9 +31,11 @@ def make_scene(
 ) -> Scene:
     """Gaussians from all training sweeps and images, worked out on the device."""
     poses = torch.stack([frame.T_world_rig_start[:3, 3] for frame in (*capture.sweeps, *capture.images)])
-    far = far_positions(poses, config.far_points, config.far_metres, seed).to(device)
+    far = far_positions(poses, config.far_points, config.far_metres, seed)
+    if not _training_sweeps(capture):
+        far = torch.cat([far, unmeasured_positions(capture, config.points, config.far_metres, seed)])
     with span("moments"):
-        shown = seen(Asked(capture, far, config.sky_height))
+        shown = seen(Asked(capture, far.to(device), config.sky_height))
     symmetric = symmetric_nodes(capture.tracks) if config.mirror_actors else frozenset()
     parts = _parts(shown, poses.unique(dim=0).to(device), config, symmetric)
     if not parts:
@@ -48,6 +51,11 @@ def make_scene(
     exposure = torch.zeros(len(capture.cameras), 2, 3, device=device)
     learned = tracks.translations.clone(), tracks.quaternions.clone(), exposure
     return Scene(gaussians, panorama(shown.sky, config.sky_height), tracks, *learned, capture.origin)
+
+
+def _training_sweeps(capture: Capture) -> int:
+    assert capture.split is not None
+    return len(capture.split.train_sweeps)
 
 
 def _parts(

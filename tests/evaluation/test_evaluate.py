@@ -35,7 +35,7 @@ LIDAR_KEYS = {
     "drop_accuracy", "chamfer_m",
 }  # fmt: skip
 MIXED = frozenset({"trained_split", "trained_on", "trained_frames"})
-COUNTERS = {"gaussians", "steps", "seconds_train", "device", "commit", "split", "subset", "checkpoint"}
+COUNTERS = {"gaussians", "steps", "seconds_train", "device", "commit", "split", "subset", "checkpoint", "findings"}
 
 
 # What is gathered

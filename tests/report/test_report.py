@@ -130,6 +130,14 @@ def test_what_comes_from_outside_is_escaped() -> None:
     assert NASTY in [text.strip() for text in parsed.texts]  # the heading
 
 
+def test_what_is_odd_about_the_capture_comes_first() -> None:
+    plain = report()
+    parsed = assert_whole(page(replace(plain, metrics=plain.metrics | {"findings": [NASTY, "No lidar"]})))
+    assert parsed.all("section")[0]["id"] == "findings" and not parsed.all("b")
+    assert [text for text in parsed.texts if text in (NASTY, "No lidar")] == [NASTY, "No lidar"]
+    assert not Page(page(replace(plain, metrics=plain.metrics | {"findings": []}))).all("section", id="findings")
+
+
 def test_a_run_that_measured_nothing_has_a_page() -> None:
     parsed = assert_whole(page(report(evaluation=None)))
     ids = {a["id"] for a in parsed.all("section")}

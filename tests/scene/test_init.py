@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import pytest
 import torch
+from odd_captures import without_lidar
 from tiny_capture import TINY, Loaded, tiny_capture, tiny_config, tiny_scene
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.moments import Asked, Seen, seen
 from nurec_lite.scene.points import BOX_MARGIN, GROUND_METRES, Points, assign_to_actors
 from nurec_lite.scene.sky import sample_sky
+from nurec_lite.scene.unmeasured import unmeasured_positions
 from nurec_lite.splat.views import camera_view
 from nurec_lite.training.baseline import reference_stages
 
@@ -58,10 +60,6 @@ def dense_points() -> Points:
 def measured_only(points: int, actor_points: int = EVERYTHING) -> ModelConfig:
     nothing = {"raised_points": 0, "far_points": 0, "mirror_actors": False}
     return replace(MODEL, points=points, actor_points=actor_points, **nothing)
-
-
-def without_lidar(capture: Capture) -> Capture:
-    return replace(capture, lidars=(), sweeps=()).with_split("interp")
 
 
 def looking_up(capture: Capture) -> Capture:
@@ -302,10 +300,10 @@ def test_without_tracks_everything_is_background() -> None:
     assert scene.track_translations.shape == (0, 3) and scene.track_quaternions.shape == (0, 4)
 
 
-def test_without_sweeps_there_is_still_a_far_shell_and_the_sky() -> None:
+def test_without_sweeps_points_are_guessed_on_the_rays_of_images() -> None:
     capture = without_lidar(tiny_capture())
     scene = make_scene(capture, MODEL, 0, "cpu")
-    assert 10 < len(scene.gaussians) <= MODEL.far_points
+    assert 0.9 * MODEL.points < len(scene.gaussians) <= MODEL.points + MODEL.far_points
     assert torch.equal(scene.sky, tiny_scene().sky)
     truth = capture.images[0].load()
     assert psnr(image_of(reference_stages(), scene, capture, capture.images[0]), truth) > 12
@@ -320,13 +318,29 @@ def test_points_that_no_image_sees_are_grey() -> None:
 def test_a_few_points_are_enough() -> None:
     capture = without_lidar(tiny_capture())
     for n in (2, 5, 20):
-        g = make_scene(capture, replace(MODEL, far_points=n), 3, "cpu").gaussians
+        g = make_scene(capture, replace(MODEL, points=0, far_points=n), 3, "cpu").gaussians
         assert 1 <= len(g) <= n and all(getattr(g, f.name).isfinite().all() for f in fields(g))
 
 
 def test_a_capture_that_shows_nothing_is_an_error() -> None:
     with pytest.raises(CaptureError, match="street_0 shows nothing to start from"):
-        make_scene(looking_up(without_lidar(tiny_capture())), MODEL, 0, "cpu")
+        make_scene(looking_up(without_lidar(tiny_capture())), replace(MODEL, points=0), 0, "cpu")
+
+
+def test_guessed_points_lie_before_a_camera_from_6_m_to_far_away() -> None:
+    whole = tiny_capture()
+    assert whole.split is not None
+    capture, frame = replace(whole, split=replace(whole.split, train_images=(0,))), whole.images[0]
+    points = unmeasured_positions(capture, 500, 100.0, 0)
+    assert points.shape == (500, 3) and torch.equal(points, unmeasured_positions(capture, 500, 100.0, 0))
+    T = frame.T_world_rig_start @ capture.camera(frame.sensor).T_rig_cam
+    distance = (points - T[:3, 3]).norm(dim=1)
+    assert 6 <= distance.min() < 7 and 50 < distance.max() <= 100
+    assert bool(((points - T[:3, 3]) @ T[:3, 2] > 0).all())
+    assert unmeasured_positions(capture, 0, 100.0, 0).shape == (0, 3)
+    torch.testing.assert_close(
+        (unmeasured_positions(capture, 9, 2.0, 0) - T[:3, 3]).norm(dim=1), torch.full((9,), 2.0).double()
+    )
 
 
 # Sky

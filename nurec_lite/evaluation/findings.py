@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is odd about a capture, in sentences: what it lacks, how dark it is, and by how much its sensors were found to disagree."""
+
+import math
+from collections.abc import Iterator
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.types import Capture
+from nurec_lite.config import Config
+from nurec_lite.evaluation.measure import DrawnImage, Evaluation
+from nurec_lite.scene.calibration import Calibration
+from nurec_lite.scene.scene import Scene
+
+FEW = 20  # moments
+DARK = 0.15  # mean of the images, 0 to 1
+TURNED = 0.1  # degrees, beyond what cameras whose places are right are corrected by
+LATE = 3.0  # milliseconds, likewise
+SHORT = 0.4  # of the way that a run's rates allow: what came farther was still on its way
+
+
+def findings(
+    capture: Capture,
+    scene: Scene,
+    config: Config,
+    steps: int,  # that were done
+    evaluation: Evaluation | None,
+) -> list[str]:
+    """A sentence each; none for a capture as one wishes for."""
+    images = () if evaluation is None else evaluation.images
+    known = scene.calibration
+    found = () if known is None else _disagreements(known, capture, config, steps)
+    return [*_lacking(capture, config), *_dark(images), *found]
+
+
+def _lacking(capture: Capture, config: Config) -> Iterator[str]:
+    moments, seen = {f.index for f in capture.images}, {f.sensor for f in capture.images}
+    if not capture.sweeps:
+        yield "No lidar: distances are guessed and learned from images alone, and ranges are not measured."
+    elif config.train.lidar_rays == 0:
+        yield "The lidar only says where Gaussians begin: no range is learned from it (train.lidar_rays=0)."
+    if len(capture.tracks) == 0:
+        yield "No tracks: what moves is learned as if it stood still, and blurs."
+    if len(seen) == 1:
+        yield f"One camera, {min(seen)}: little is known of how things look from beside its path."
+    if len(moments) < FEW:
+        yield f"Few moments, {len(moments)}: figures are means of few images, and nothing is known beyond a short way."
+
+
+def _dark(images: tuple[DrawnImage, ...]) -> Iterator[str]:
+    mean = sum(float(image.truth.mean()) for image in images) / (255 * max(1, len(images)))
+    if images and mean < DARK:
+        yield f"Dark images, {mean:.2f} of 1 in the mean: that alone makes PSNR high, so compare it with dark images only."
+
+
+# ---- sensors
+
+
+def _disagreements(known: Calibration, capture: Capture, config: Config, steps: int) -> Iterator[str]:
+    """Cameras with one another, and all of them with what they are corrected by. Waits for the device."""
+    rows = [k for k, _ in enumerate(known.cameras) if known.eyes(k) == [k]]  # of the others nothing was learned
+    cameras = [camera for camera in capture.cameras if known.camera_row(camera) in rows]
+    if not cameras:
+        return
+    names, other = [camera.name for camera in cameras], "the lidar" if capture.sweeps else "the poses"
+    turns = torch.rad2deg(torch.stack([known.turn(camera) for camera in cameras]).cpu())
+    yield from _turned(names, turns, math.degrees(config.lr.camera_rotations) * _way(config, steps), other)
+    late = 1000 * known.camera_offsets.detach().cpu()[[known.cameras.index(name) for name in names], None]
+    yield from _late(names, late, 1000 * config.lr.camera_offsets * _way(config, steps), other)
+
+
+def _way(config: Config, steps: int) -> float:
+    """By how many times its first rate a parameter can move in a run."""
+    decay = config.lr.decay
+    return steps * (1.0 if decay == 1 else (decay - 1) / math.log(decay))
+
+
+def _turned(
+    names: list[str],
+    turns: Tensor,  # [c, 3] degrees
+    reach: float,  # degrees that the run could have found
+    other: str,
+) -> Iterator[str]:
+    apart, i, j = _farthest(turns)
+    if apart >= TURNED:
+        yield f"{names[i]} and {names[j]} are turned against each other by {_size(apart, 2 * reach)}{apart:.2f}°."
+    common = float(turns.mean(0).norm())
+    if common >= max(TURNED, apart):
+        cameras = f"{names[0]} is" if len(names) == 1 else "All cameras are"
+        yield f"{cameras} turned against {other} by at least {common:.2f}°."
+
+
+def _late(
+    names: list[str],
+    late: Tensor,  # [c, 1] milliseconds by which clocks are behind
+    reach: float,  # milliseconds, likewise
+    other: str,
+) -> Iterator[str]:
+    apart, i, j = _farthest(late)
+    if apart >= LATE:
+        behind, ahead = (i, j) if late[i] > late[j] else (j, i)
+        yield f"The clock of {names[behind]} is {_size(apart, 2 * reach)}{apart:.0f} ms behind that of {names[ahead]}."
+    common = float(late.mean())
+    if abs(common) >= max(LATE, apart):
+        way = "behind" if common > 0 else "ahead of"
+        clocks = f"The clock of {names[0]} is" if len(names) == 1 else "The clocks of all cameras are"
+        yield f"{clocks} at least {abs(common):.0f} ms {way} that of {other}."
+
+
+def _farthest(values: Tensor) -> tuple[float, int, int]:
+    """How far the two rows are apart that are farthest apart, and which they are."""
+    pairs = combinations(range(len(values)), 2)
+    return max(((float((values[i] - values[j]).norm()), i, j) for i, j in pairs), default=(0.0, 0, 0))
+
+
+def _size(found: float, reach: float) -> str:
+    return "at least " if found > SHORT * reach else ""

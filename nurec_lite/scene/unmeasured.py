@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where surfaces may be if no lidar tells: on rays of the images, at any distance."""
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.types import Capture, ImageFrame
+from nurec_lite.geometry.camera import Camera, pixel_directions
+
+NEAREST = 6.0  # metres
+
+
+def unmeasured_positions(
+    capture: Capture,
+    n: int,
+    far_metres: float,
+    seed: int,
+) -> Tensor:  # [n, 3] metres, world, float64
+    """Through random pixels of the training images, equally many of each, evenly in inverse distance from 6 m to far_metres: so most lie
+    near the vehicle, where images tell distances."""
+    assert capture.split is not None
+    generator, images = torch.Generator().manual_seed(seed), [capture.images[i] for i in capture.split.train_images]
+    bounds = [n * k // len(images) for k in range(len(images) + 1)]
+    parts = []
+    for frame, first, last in zip(images, bounds, bounds[1:], strict=False):
+        u = torch.rand(2, last - first, generator=generator, dtype=torch.float64)
+        distance = 1 / (1 / far_metres + u[1] * max(1 / NEAREST - 1 / far_metres, 0))
+        parts.append(_on_rays(capture.camera(frame.sensor), frame, u[0], distance))
+    return torch.cat(parts)
+
+
+def _on_rays(
+    camera: Camera,
+    frame: ImageFrame,
+    place: Tensor,  # [m] which pixel, 0 to 1 in reading order
+    distance: Tensor,  # [m] metres
+) -> Tensor:  # [m, 3] metres, world
+    """From the pose at the start of the image, which is near enough for a guess."""
+    directions = pixel_directions(camera).view(-1, 3)
+    chosen = directions[(place * len(directions)).long()].double() * distance[:, None]
+    pose = frame.T_world_rig_start @ camera.T_rig_cam
+    return chosen @ pose[:3, :3].T + pose[:3, 3]
