@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import combinations
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
+from nurec_lite.evaluation import edges
 from nurec_lite.evaluation.measure import DrawnImage, Evaluation
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.scene import Scene
@@ -28,11 +30,17 @@ def findings(
     steps: int,  # that were done
     evaluation: Evaluation | None,
 ) -> list[str]:
-    """A sentence each; none for a capture as one wishes for."""
+    """A sentence each; none for a capture as one wishes for. Of sensors, what edges tell, which need not be learned; where they say
+    nothing, what was learned."""
     images = () if evaluation is None else evaluation.images
-    known = scene.calibration
-    found = () if known is None else _disagreements(known, capture, config, steps)
-    return [*_lacking(capture, config), *_dark(images), *found]
+    nothing: tuple[list[str], list[str]] = ([], [])
+    turned, late = nothing if evaluation is None else edges.disagreements(capture)
+    learned, other = _learned(scene.calibration, capture), "the lidar" if capture.sweeps else "the poses"
+    if learned is not None and not turned:
+        turned = list(_turned(learned, math.degrees(config.lr.camera_rotations) * _way(config, steps), other))
+    if learned is not None and not late:
+        late = list(_late(learned, 1000 * config.lr.camera_offsets * _way(config, steps), other))
+    return [*_lacking(capture, config), *_dark(images), *turned, *late]
 
 
 def _lacking(capture: Capture, config: Config) -> Iterator[str]:
@@ -58,17 +66,27 @@ def _dark(images: tuple[DrawnImage, ...]) -> Iterator[str]:
 # ---- sensors
 
 
-def _disagreements(known: Calibration, capture: Capture, config: Config, steps: int) -> Iterator[str]:
-    """Cameras with one another, and all of them with what they are corrected by. Waits for the device."""
-    rows = [k for k, _ in enumerate(known.cameras) if known.eyes(k) == [k]]  # of the others nothing was learned
+@dataclass(frozen=True)
+class Learned:
+    """Of the cameras that something was learned of."""
+
+    names: list[str]
+    turns: Tensor  # [c, 3] degrees
+    late: Tensor  # [c, 1] milliseconds by which clocks are behind
+
+
+def _learned(known: Calibration | None, capture: Capture) -> Learned | None:
+    """Waits for the device."""
+    if known is None:
+        return None
+    rows = [k for k, _ in enumerate(known.cameras) if known.eyes(k) == [k]]
     cameras = [camera for camera in capture.cameras if known.camera_row(camera) in rows]
     if not cameras:
-        return
-    names, other = [camera.name for camera in cameras], "the lidar" if capture.sweeps else "the poses"
+        return None
+    names = [camera.name for camera in cameras]
     turns = torch.rad2deg(torch.stack([known.turn(camera) for camera in cameras]).cpu())
-    yield from _turned(names, turns, math.degrees(config.lr.camera_rotations) * _way(config, steps), other)
     late = 1000 * known.camera_offsets.detach().cpu()[[known.cameras.index(name) for name in names], None]
-    yield from _late(names, late, 1000 * config.lr.camera_offsets * _way(config, steps), other)
+    return Learned(names, turns, late)
 
 
 def _way(config: Config, steps: int) -> float:
@@ -78,11 +96,11 @@ def _way(config: Config, steps: int) -> float:
 
 
 def _turned(
-    names: list[str],
-    turns: Tensor,  # [c, 3] degrees
+    learned: Learned,
     reach: float,  # degrees that the run could have found
     other: str,
 ) -> Iterator[str]:
+    names, turns = learned.names, learned.turns
     apart, i, j = _farthest(turns)
     if apart >= TURNED:
         yield f"{names[i]} and {names[j]} are turned against each other by {_size(apart, 2 * reach)}{apart:.2f}°."
@@ -93,11 +111,11 @@ def _turned(
 
 
 def _late(
-    names: list[str],
-    late: Tensor,  # [c, 1] milliseconds by which clocks are behind
+    learned: Learned,
     reach: float,  # milliseconds, likewise
     other: str,
 ) -> Iterator[str]:
+    names, late = learned.names, learned.late
     apart, i, j = _farthest(late)
     if apart >= LATE:
         behind, ahead = (i, j) if late[i] > late[j] else (j, i)

@@ -36,15 +36,15 @@ def at_night(capture: Capture) -> Capture:
 
 
 def with_a_camera_turned(capture: Capture) -> Capture:
-    """By 0.3 degrees."""
+    """By 0.3 degrees to the right, which it does not say."""
     first, *others = capture.cameras
-    return replace(capture, cameras=(replace(first, T_rig_cam=first.T_rig_cam @ _turn()), *others))
+    return replace(capture, cameras=(replace(first, T_rig_cam=first.T_rig_cam @ _turn(1)), *others))
 
 
 def with_the_lidar_turned(capture: Capture) -> Capture:
-    """Likewise."""
+    """To the left, likewise."""
     (lidar,) = capture.lidars
-    return replace(capture, lidars=(replace(lidar, T_rig_lidar=lidar.T_rig_lidar @ _turn()),))
+    return replace(capture, lidars=(replace(lidar, T_rig_lidar=lidar.T_rig_lidar @ _turn(2)),))
 
 
 def with_a_late_camera(capture: Capture) -> Capture:
@@ -61,6 +61,7 @@ def with_late_images(capture: Capture) -> Capture:
     return replace(capture, images=tuple(map(late, capture.images))).with_split("interp")
 
 
-def _turn() -> torch.Tensor:  # [4, 4]
-    about = torch.tensor([0, math.radians(0.3), 0], dtype=torch.float64)
+def _turn(axis: int) -> torch.Tensor:  # [4, 4]
+    about = torch.zeros(3, dtype=torch.float64)
+    about[axis] = math.radians(0.3)
     return pose_matrix(rotvec_to_quat(about), torch.zeros(3, dtype=torch.float64))

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Edges of sweeps on edges of images: turns of 0.3 degrees and clocks 20 ms off are found in the bundled street. An edge of its lidar lies
+within half a degree, an image's within a pixel of as much: the mean of some thousands of them tells a tenth of that."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from odd_captures import with_a_camera_turned, with_a_late_camera, with_the_lidar_turned, without_lidar
+from tiny_capture import tiny_capture
+
+from nurec_lite.capture.types import Capture
+from nurec_lite.cli.command import composed
+from nurec_lite.evaluation import edges
+from nurec_lite.evaluation.edges import Agreement, agreement, disagreements, edge_points, image_edges
+from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
+from nurec_lite.readers import open_capture
+
+
+@pytest.fixture(scope="module")
+def street() -> Capture:
+    return open_capture(composed("train", []).data)
+
+
+def found(capture: Capture, camera: int) -> Agreement:
+    result = agreement(capture, capture.cameras[camera])
+    assert result is not None
+    return result
+
+
+def test_a_capture_without_mistakes_has_none(street: Capture) -> None:
+    for camera in range(2):
+        own = found(street, camera)
+        assert abs(own.degrees) < 0.05 and own.degrees_error < 0.05
+        assert abs(own.seconds) < edges.LATE and own.seconds_error < 0.003
+    assert disagreements(street) == ([], [])
+
+
+def test_a_camera_that_is_turned(street: Capture) -> None:
+    """It says that it looks 0.3 degrees farther right than it does."""
+    odd = with_a_camera_turned(street)
+    assert found(odd, 0).degrees == pytest.approx(0.3, abs=0.08)
+    (sentence,), late = disagreements(odd)
+    assert sentence.startswith("Against the lidar, camera_0 looks about 0.") and sentence.endswith(
+        "° farther left than it says."
+    )
+    assert late == []
+
+
+def test_a_lidar_that_is_turned(street: Capture) -> None:
+    odd = with_the_lidar_turned(street)
+    assert [found(odd, k).degrees for k in range(2)] == pytest.approx([0.3, 0.3], abs=0.08)
+    assert len(disagreements(odd)[0]) == 2
+
+
+def test_a_clock_that_is_off(street: Capture) -> None:
+    odd = with_a_late_camera(street)
+    assert found(odd, 1).seconds - found(street, 1).seconds == pytest.approx(-0.02, abs=0.004)
+    turned, (sentence,) = disagreements(odd)
+    assert (
+        turned == []
+        and sentence.startswith("The clock of camera_1 is about 2")
+        and sentence.endswith(" ms ahead of the lidar's.")
+    )
+
+
+def test_a_vehicle_that_stands_tells_no_time(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges, "FASTEST", 1e3)
+    own = found(with_a_late_camera(street), 1)
+    assert own.seconds == own.seconds_error == 0
+
+
+def test_what_chance_may_be_is_not_said(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edges, "agreement", lambda *args: Agreement(0.3, 0.11, 0.02, 0.007))
+    assert disagreements(street) == ([], [])
+    monkeypatch.setattr(edges, "agreement", lambda *args: Agreement(-0.3, 0.09, 0.02, 0.006))
+    turned, late = disagreements(street)
+    assert turned[0] == "Against the lidar, camera_0 looks about 0.30° farther right than it says."
+    assert late[1] == "The clock of camera_1 is about 20 ms behind the lidar's."
+
+
+def few_images(capture: Capture) -> Capture:
+    return replace(capture, images=capture.images[: edges.GROUPS])
+
+
+def other_moments(capture: Capture) -> Capture:
+    return replace(
+        capture,
+        images=tuple(replace(f, time_start=f.time_start + 99, time_end=f.time_end + 99) for f in capture.images),
+    )
+
+
+def far_off(capture: Capture) -> Capture:
+    """Beyond what is tried."""
+    T = torch.eye(4, dtype=torch.float64)
+    T[:2, :2] = torch.tensor([[0.96, -0.28], [0.28, 0.96]])
+    (lidar,) = capture.lidars
+    return replace(capture, lidars=(replace(lidar, T_rig_lidar=lidar.T_rig_lidar @ T),))
+
+
+@pytest.mark.parametrize("odd", [few_images, other_moments])
+def test_too_little_says_nothing(odd: Callable[[Capture], Capture], street: Capture) -> None:
+    assert agreement(odd(street), street.cameras[0]) is None
+    assert disagreements(odd(street)) == ([], [])
+
+
+@pytest.mark.parametrize("odd", [far_off, without_lidar])
+def test_what_cannot_be_told_is_not_said(odd: Callable[[Capture], Capture]) -> None:
+    turned, late = disagreements(odd(tiny_capture()))
+    assert (turned, late) == ([], [])
+
+
+def test_edges_of_a_sweep() -> None:
+    """Between a post at 5 m and a wall at 20 m: at the post's range, and not where a ray is missing or another beam begins."""
+    steps = 360
+    azimuth = torch.arange(-10, 10) * (2 * torch.pi / steps)
+    ranges = torch.full((2, 20), 20.0)
+    ranges[0, 8:12] = 5.0
+    ranges[1] = 21.0
+    ranges[1, 3] = 0.0
+    angles = torch.stack([azimuth.expand(2, -1), torch.tensor([0.0, 0.1])[:, None].expand(-1, 20)], dim=-1)
+    rings = torch.tensor([0, 1])[:, None].expand(-1, 20)
+    flat = [
+        unit_directions(angles).flatten(0, 1),
+        ranges.flatten(),
+        torch.zeros(40),
+        torch.zeros(40).double(),
+        rings.flatten(),
+    ]
+    sweep = Sweep(*flat, ranges.flatten() > 0)  # type: ignore[arg-type]
+    eye = torch.eye(4, dtype=torch.float64)
+    lidar = Lidar("lidar", eye, torch.tensor([0.0, 0.1]), azimuth_steps=steps)
+    frame = replace(tiny_capture().sweeps[0], T_world_rig_start=eye, T_world_rig_end=eye)
+    points = edge_points(frame, sweep.select(torch.randperm(40)), lidar)
+    assert points.norm(dim=1).tolist() == pytest.approx([5.0, 5.0])
+    seen = torch.rad2deg(torch.atan2(points[:, 1], points[:, 0])).tolist()
+    assert sorted(seen) == pytest.approx([-2.5, 1.5], abs=1e-4)
+
+
+def test_edges_of_an_image_are_those_from_left_to_right() -> None:
+    image = torch.zeros(9, 12, 3, dtype=torch.uint8)
+    image[:, 6:] = 200
+    own = image_edges(image)
+    assert own.mean() == pytest.approx(1) and own[4].argmax() in (5, 6) and own[4, 2] == 0
+    assert not image_edges(image.transpose(0, 1).contiguous())[:, 1:-1].any()
+    assert not image_edges(torch.zeros_like(image)).any()
