@@ -224,10 +224,9 @@ def _keep_exposed(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor, Tensor | None]
 
 def _exposure_gradients(ctx: Any, d_exposed: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     image, log_gain, vignetting = ctx.saved_tensors
-    with span("expose", within=BACKWARD):
-        d_image, d_log_gain, d_offset, d_vignetting = torch.ops.nurec_lite.expose_backward(
-            image, log_gain, vignetting, d_exposed.contiguous()
-        )
+    d_image, d_log_gain, d_offset, d_vignetting = torch.ops.nurec_lite.expose_backward(
+        image, log_gain, vignetting, d_exposed.contiguous()
+    )
     return d_image, d_log_gain, d_offset, None if vignetting is None else d_vignetting
 
 
