@@ -8,6 +8,7 @@ precision and autograd passes through it, so that both values and gradients can 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import TypeVar
 
 import torch
@@ -221,8 +222,9 @@ def pose_between(T0: Tensor, T1: Tensor, fraction: float) -> tuple[Tensor, Tenso
 
 def oracle_rays(view: CameraView | LidarView) -> OracleRays:
     columns: list[tuple[Tensor, Tensor, Tensor]] = []
+    pose = cache(partial(pose_between, view.T_world_sensor_start, view.T_world_sensor_end))  # of rays read at one time
     for local, fraction in _camera_rays(view) if isinstance(view, CameraView) else _lidar_rays(view):
-        R, position = pose_between(view.T_world_sensor_start, view.T_world_sensor_end, fraction)
+        R, position = pose(fraction)
         delay = torch.tensor((fraction - 0.5) * (view.time_end - view.time_start), dtype=F64)
         columns.append((position, R @ local, delay))
     return OracleRays(*(torch.stack(column) for column in zip(*columns, strict=True)))
