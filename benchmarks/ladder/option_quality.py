@@ -65,11 +65,16 @@ def rows_of(order: Sequence[str], repeat: int, only: Sequence[str] | None) -> li
     others = sorted(name for name in known_options() if name not in (ALL, *order))
     names = (*order, *others)
     rows = [Row("", (), repeat), Row(ALL, (ALL,))]
-    rows += [Row(name, tuple(o for o in names if o in required(name))) for name in names]
+    rows += [Row(name, in_order(required(name), order)) for name in names]
     for name in only or ():
         if name not in (ALL, *names):
             raise unknown_option(name)
     return [row for row in rows if only is None or row.name in ("", *only)]
+
+
+def in_order(names: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+    """As `all` has them, and behind these the others, each behind what it requires."""
+    return tuple(sorted(names, key=lambda name: order.index(name) if name in order else len(order)))
 
 
 class Runs:

@@ -38,6 +38,8 @@ def test_rows_are_the_baseline_all_and_every_option_with_what_it_requires() -> N
     assert options["cuda_graph"] == ("fused_interp", "no_sync", "fused_adam", "cuda_graph") and options["all"] == (
         "all",
     )
+    assert options["launch_bounds"] == ("split_backward", "launch_bounds")
+    assert options["amp"] == ("fused_interp", "fused_adam", "fused_colour", "fused_harmonics", "amp")
     assert [row.repeat for row in rows[:3]] == [3, 1, 1]
 
 
