@@ -64,6 +64,11 @@ def required(name: str) -> list[str]:
     return [*found, name]
 
 
+def in_order(names: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+    """As `all` has them, and behind these the others, each behind what it requires."""
+    return tuple(sorted(names, key=lambda name: order.index(name) if name in order else len(order)))
+
+
 def order_of(overrides: Sequence[str]) -> list[str]:
     """What +opt=all applies on the device of these arguments, in its order."""
     config = composed("train", [*overrides, "+opt=all"])
@@ -77,8 +82,7 @@ def rows_of(order: Sequence[str], others: Sequence[str]) -> Iterator[Row]:
     for n, name in enumerate(order, 1):
         yield Row(name, True, tuple(order[:n]))
     for name in (*order, *others):
-        asked = required(name)
-        yield Row(name, False, tuple(o for o in (*order, *others) if o in asked))
+        yield Row(name, False, in_order(required(name), order))
 
 
 def measured(row: Row, args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from benchmarks.ladder.bench_options import order_of, required
+from benchmarks.ladder.bench_options import in_order, order_of, required
 from benchmarks.ladder.quality_gate import BETTER, Metrics, gpus_of, metrics_of
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import UserError
@@ -70,11 +70,6 @@ def rows_of(order: Sequence[str], repeat: int, only: Sequence[str] | None) -> li
         if name not in (ALL, *names):
             raise unknown_option(name)
     return [row for row in rows if only is None or row.name in ("", *only)]
-
-
-def in_order(names: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """As `all` has them, and behind these the others, each behind what it requires."""
-    return tuple(sorted(names, key=lambda name: order.index(name) if name in order else len(order)))
 
 
 class Runs:
