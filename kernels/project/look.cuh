@@ -48,8 +48,8 @@ __device__ inline int counted(bool mine, int* count) {
     return __shfl_sync(ALL_LANES, before, 0) + __popc(all & ((1u << lane) - 1));
 }
 
-// Of a block's Gaussians, first to first + THREADS - 1 of n, those that may be seen are taken together, so that all lanes
-// of a warp have bounds to find, or none. Their places in `out` begin at `number`.
+// Of a block's Gaussians, first to first + THREADS - 1 of n, those that may be seen are taken together, so that all
+// lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`.
 template <bool CAMERA, class Opacity>
 __device__ void look_at(ProjectParams const& p, View<float> const& view, int const* occupied, Opacity const& opacity,
                         Looked const& out, int64_t number) {

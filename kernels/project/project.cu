@@ -58,7 +58,8 @@ constexpr int LIDAR_REGISTERS = 64;
 
 // occupied: [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar.
 template <bool CAMERA>
-__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS) project_kernel(ProjectParams p, int const* occupied, Looked out) {
+__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS)
+    project_kernel(ProjectParams p, int const* occupied, Looked out) {
     __shared__ View<float> view;  // in registers its numbers would take the place of others
     copy_numbers(view, p.view);
     __syncthreads();
@@ -98,14 +99,11 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
     return table;
 }
 
-Looked look(ProjectParams const& p, Queue const& queue) {
+void look(ProjectParams const& p, Looked const& out, Queue const& queue) {
     int64_t const n = p.g.n;
-    Looked const out = {queue.memory.array<uint8_t>(n), queue.memory.array<uint32_t>(n),
-                        queue.memory.array<Bounds<float>>(n)};
     int const* const occupied = p.is_camera ? nullptr : count_occupied({p.cells, 1, nullptr}, queue);
     if (n && p.is_camera) project_kernel<true><<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
     if (n && !p.is_camera) project_kernel<false><<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
-    return out;
 }
 
 uint32_t* select_visible(ProjectParams const& p, Looked const& looked, int64_t* count, Queue const& queue) {

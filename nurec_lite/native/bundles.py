@@ -47,7 +47,7 @@ def tile(
         (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
     )  # fmt: skip
     shared = None if learned(view) else seen  # whose gradients these rays have not
-    return PairList(bundles.rays, offsets, listed, None if room is None else needed, shared)
+    return PairList(bundles.rays, offsets, listed, None if room is None else needed, shared, projection.seen)
 
 
 def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
