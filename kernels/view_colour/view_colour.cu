@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
     int node = -1;
     rows.read(sh.sh, in.n, is_some(d_colour));
     if (i < in.n) {
-        float* const mine = rows.mine();  // each coefficient is read before its gradient takes its place
+        auto const mine = rows.mine();  // each coefficient is read before its gradient takes its place
         Sight const sight = sight_of(in, i);
         if (!is_some(d_colour))
             for (int c = 0; c < 3 * S; ++c) mine[c] = 0;
