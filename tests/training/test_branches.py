@@ -11,12 +11,10 @@ import pytest
 import torch
 from branch_watch import Watch
 from emulation import EMULATED
-from omegaconf import OmegaConf
 from tiny_capture import tiny_capture, tiny_config, tiny_shots, tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.base.paths import resource
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
@@ -93,17 +91,13 @@ def test_nor_where_rays_come_in_bundles(grid: list[int] | None) -> None:
 @pytest.mark.gpu
 @GRIDS
 def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
-    device, names = torch.device("cuda"), list(OmegaConf.load(resource("conf/opt/all.yaml")).all.cuda)
-    config = tiny_config(device="cuda")
+    device, config = torch.device("cuda"), tiny_config(device="cuda")
     config = replace(config, model=replace(config.model, calibrate=grid is not None, bilateral_grid=grid))
-    stages, state = stages_of("native", tuple(names), device), make_state(config, tiny_capture(), device)
-    try:
-        for _ in range(3):
-            watch = watched(stages, state, stages.feed(stages, state))
-            assert not watch.found and {"images", "sweeps"} < set(watch.begun)
-            state.step += 1
-    finally:
-        stages.close()
+    stages, state = stages_of("native", (*MOST, *BUNDLES), device), make_state(config, tiny_capture(), device)
+    for _ in range(3):
+        watch = watched(stages, state, stages.feed(stages, state))
+        assert not watch.found and watch.begun == ["images", "sweeps", "images", "sweeps", "figures"]
+        state.step += 1
 
 
 # ---- that it is seen
