@@ -4,13 +4,14 @@
     shots  = stages.feed(stages, state)             next_batch, then place
     shots  = stages.resize(stages, state, shots)    to the resolution that is learned by now
     stages.schedule(stages, state)                  rates of the step
-    result = stages.learn(stages, state, shots)     correct, gather, render, loss, backward, reduce, optimize, noise
+    result = stages.learn(stages, state, shots)     correct, gather, branches (render, loss, backward), reduce, optimize, noise
     stages.density(stages, state)
 
 Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,7 +26,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import aim
 from nurec_lite.training.shots import ImageShot, Shots
-from nurec_lite.training.stages import AnyView, Room, Stages
+from nurec_lite.training.stages import FIGURES, IMAGES, SWEEPS, AnyView, Room, Stages
 from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
 
 
@@ -57,18 +58,19 @@ def feed(stages: Stages, state: TrainState) -> Shots:
 
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
-    rendered = render(stages, state.scene, _aimed(shots, state.config.loss.reach))
+    with stages.branches(state.device):
+        rendered = render(stages, state.scene, _aimed(shots, state.config.loss.reach))
+        with span("loss"):
+            loss, terms = stages.loss(stages, state, shots, rendered)
+        errors: list[Tensor] = stages.beside(FIGURES, _square_errors, rendered.exposed, rendered.targets)
+        with span("backward"):
+            loss.backward()
     state.failed = failed(state.failed, rendered.lists)
-    with span("loss"):
-        loss, terms = stages.loss(stages, state, shots, rendered)
-    with span("backward"):
-        loss.backward()
     stages.reduce(state)
     with span("optimize"):
         stages.optimize(state)
     with span("noise"):
         stages.noise(state)
-    errors = _square_errors(rendered)
     figures = Figures.of(terms, mean(errors) if errors else None, state.failed)
     return StepResult(figures, rendered.lists, _report(rendered.lists, state.failed))
 
@@ -84,19 +86,21 @@ def _aimed(shots: Shots, reach: float) -> Shots:
 
 
 def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
-    """Every view of the shots, from the scene to its sensor."""
+    """Every view of the shots, from the scene to its sensor; images and sweeps are branches."""
     shots = _corrected(stages, shots, scene)
     gathered = stages.gather(stages, scene, shots.views)
     n = len(shots.images)
-    images = [_image(stages, scene, *pair) for pair in zip(shots.images, gathered.gaussians[:n], strict=True)]
-    sweeps = [_sweep(stages, shot.view, g) for shot, g in zip(shots.sweeps, gathered.gaussians[n:], strict=True)]
+    image = partial(stages.beside, IMAGES, partial(_image, stages))
+    sweep = partial(stages.beside, SWEEPS, partial(_sweep, stages))
+    images = [image(scene, shot, g) for shot, g in zip(shots.images, gathered.gaussians[:n], strict=True)]
+    sweeps = [sweep(shot.view, g) for shot, g in zip(shots.sweeps, gathered.gaussians[n:], strict=True)]
     return Rendered(
-        images=tuple(image for image, _, _ in images),
-        exposed=tuple(seen for _, seen, _ in images),
-        targets=tuple(shot.image / 255 for shot in shots.images),  # uint8 to float32
+        images=tuple(image for image, *_ in images),
+        exposed=tuple(seen for _, seen, *_ in images),
+        targets=tuple(target for _, _, target, _ in images),
         returns=tuple(returns for returns, _ in sweeps),
         activated=gathered.activated,
-        lists=(*(listed for _, _, listed in images), *(listed for _, listed in sweeps)),
+        lists=(*(listed for *_, listed in images), *(listed for _, listed in sweeps)),
     )
 
 
@@ -109,13 +113,14 @@ def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
 
 def _image(
     stages: Stages, scene: Scene, shot: ImageShot, gaussians: AnyGaussians
-) -> tuple[CameraImage, Tensor, Listed]:
+) -> tuple[CameraImage, Tensor, Tensor, Listed]:
+    """The image, as its camera sees it, and what that saw."""
     view, room = shot.view, stages.room(shot.view)
     with span("render_camera"):
         pairs = list_pairs(stages, gaussians, view, room)
         image = stages.render_camera(gaussians, view, pairs, scene.sky)
     seen = exposed(scene, shot.camera, image.colour, view.drift, view.moment(), stages.expose, stages.slice_grid)
-    return image, seen, _listed(view, pairs)
+    return image, seen, shot.image / 255, _listed(view, pairs)  # uint8 to float32
 
 
 def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:
@@ -170,6 +175,5 @@ def mean(
     return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 
-def _square_errors(rendered: Rendered) -> list[Tensor]:
-    pairs = zip(rendered.exposed, rendered.targets, strict=True)
-    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in pairs]
+def _square_errors(exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> list[Tensor]:
+    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in zip(exposed, targets, strict=True)]
