@@ -179,27 +179,15 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
     }
 }
 
-// What is no entry is sorted behind the last.
-__global__ void fill_rest_kernel(Written out, int64_t room, int64_t const* found) {
-    int64_t const all = gridDim.x * int64_t(blockDim.x);
-    int64_t place = *found + blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    for (; place < room; place += all) out.tiles[place] = NONE, out.gaussians[place] = 0;
-}
-
 void find(BundleParams const& p, BundleWork const& work, int64_t words, Written const& out, int64_t room,
-          int64_t* needed, Queue const& queue) {
+          int64_t* found, int64_t* needed, Queue const& queue) {
     auto const& memory = queue.memory;
     int64_t const tiles = (words + TILE_WORDS - 1) / TILE_WORDS;
     auto* const states = zeros<uint64_t>(tiles + 1, queue);  // the last is the next tile's number
-    Search const all = {words,
-                        memory.array<uint32_t>(words),
-                        states,
-                        reinterpret_cast<unsigned int*>(states + tiles),
-                        memory.array<int64_t>(1),
-                        needed};
+    Search const all = {
+        words, memory.array<uint32_t>(words), states, reinterpret_cast<unsigned int*>(states + tiles), found, needed};
     if (p.v) own_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, work, all);
     find_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, all, out, room);
-    if (room) fill_rest_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(out, room, all.found);
 }
 
 }  // namespace
@@ -219,13 +207,14 @@ void number_candidates(BundleParams const& p, BundleWork const& work, Queue cons
 }
 
 void count_entries(BundleParams const& p, BundleWork const& work, int64_t words, int64_t* needed, Queue const& queue) {
-    find(p, work, words, {nullptr, nullptr}, 0, needed, queue);
+    find(p, work, words, {}, 0, queue.memory.array<int64_t>(1), needed, queue);
 }
 
 void list_entries(BundleParams const& p, BundleWork const& work, int64_t words, Entries const& out, int64_t* needed,
                   Queue const& queue) {
-    Written const written = {queue.memory.array<uint32_t>(out.room), queue.memory.array<uint32_t>(out.room)};
-    find(p, work, words, written, out.room, needed, queue);
+    auto* const found = queue.memory.array<int64_t>(1);
+    Written const written = room_for(out.room, found, queue);
+    find(p, work, words, written, out.room, found, needed, queue);
     sort_into_lists(written, p.bundles.n, out, queue);
 }
 

@@ -14,7 +14,7 @@ constexpr int AZIMUTH_BITS = 20;
 
 static_assert(int64_t(MOST_BANDS) << AZIMUTH_BITS == int64_t(1) << 32);
 
-__global__ void key_kernel(Sweeps sweeps, uint32_t* keys, uint32_t* numbers) {
+__global__ void key_kernel(Sweeps sweeps, uint32_t* keys) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     Cells const& cells = sweeps.cells;
     if (i >= cells.n_rays) return;
@@ -23,7 +23,6 @@ __global__ void key_kernel(Sweeps sweeps, uint32_t* keys, uint32_t* numbers) {
     float const turn = (at.u + float(PI)) / float(2 * PI), most = (1 << AZIMUTH_BITS) - 1;
     uint32_t const step = uint32_t(larger(0.f, smaller(turn * float(1 << AZIMUTH_BITS), most)));
     keys[i] = uint32_t(sweep_of(sweeps, i) * cells.bands + band_of(cells, at.v)) << AZIMUTH_BITS | step;
-    numbers[i] = uint32_t(i);
 }
 
 // Where each band begins among the sorted rays [B + 1], and among the bundles. One block.
@@ -81,10 +80,10 @@ __global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, in
 void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuths, Queue const& queue) {
     int64_t const n = sweeps.cells.n_rays, bundles = most_bundles(sweeps);
     auto const array = [&] { return queue.memory.array<uint32_t>(n); };
-    uint32_t *keys = array(), *numbers = array(), *sorted_keys = array(), *sorted = array();
+    uint32_t *keys = array(), *sorted_keys = array(), *sorted = array();
     auto* begins = queue.memory.array<int>(sweeps.bands() + 1);
-    if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(sweeps, keys, numbers);
-    if (n) sort_pairs({n, keys, numbers, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(sweeps.bands()), queue);
+    if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(sweeps, keys);
+    if (n) sort_pairs({n, keys, nullptr, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(sweeps.bands()), queue);
     bands_kernel<<<1, THREADS, 0, queue.stream>>>(sweeps, sorted_keys, begins, first);
     if (!bundles) return;
     unsigned const blocks = blocks_for(BUNDLE_RAYS * bundles);

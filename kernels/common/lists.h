@@ -8,12 +8,13 @@
 namespace nurec::cuda {
 
 struct Written {
-    uint32_t* tiles;      // [L] whose list; all ones where nothing was written
+    uint32_t* tiles;      // [L] whose list
     uint32_t* gaussians;  // [L]
+    int64_t const* n;     // [1] so many are written, or would be if there was room for them
 };
 
-// With room for so many, none of which is written yet.
-Written unwritten(int64_t room, Queue const& queue);
+// With room for so many, of which the device will know how many there are.
+Written room_for(int64_t entries, int64_t const* n, Queue const& queue);
 
 struct Entries {
     int64_t room;        // L: where it is too small, some entries are left out, and where it is too large, zeros

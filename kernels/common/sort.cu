@@ -2,7 +2,6 @@
 // A file of its own: CUB's headers take longer to compile than all other kernels together.
 #include "sort.h"
 
-#include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
@@ -19,13 +18,6 @@ void with_storage(Queue const& queue, Function const& function) {
 }
 
 }  // namespace
-
-void sort_pairs(Pairs const& p, int bits, Queue const& queue) {
-    with_storage(queue, [&](void* storage, std::size_t& bytes) {
-        cub::DeviceRadixSort::SortPairs(storage, bytes, p.keys, p.sorted_keys, p.values, p.sorted, p.n, 0, bits,
-                                        queue.stream);
-    });
-}
 
 void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue) {
     with_storage(queue, [&](void* storage, std::size_t& bytes) {

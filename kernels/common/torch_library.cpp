@@ -6,9 +6,9 @@
 TORCH_LIBRARY(nurec_lite, m) {
     // `fractions` [R], or [1] of all rays.
     m.def("rays(Tensor view, Tensor directions, Tensor fractions) -> (Tensor origins, Tensor world, Tensor delays)");
-    // `grid` and `columns` are not looked at for a camera. `all`: those that are hidden, too, behind the others, with
-    // bounds that hold nothing: what depends on no number that only the device knows. seen [N]: not 0 for those that
-    // are not hidden.
+    // `grid` and `columns` are not looked at for a camera. `all`: as many rows as Gaussians, the last of them with
+    // bounds that hold nothing and index 0: what depends on no number that only the device knows. seen [N]: not 0 for
+    // those that are not hidden.
     m.def(
         "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False) "
         "-> (Tensor index, Tensor low, Tensor high, Tensor seen)");

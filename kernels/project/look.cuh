@@ -5,6 +5,7 @@
 #include "../common/cells.cuh"
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
+#include "../common/sort.h"
 #include "../common/warp.cuh"
 #include "params.h"
 
@@ -61,6 +62,7 @@ __device__ void look_at(ProjectParams const& p, View<float> const& view, int con
     bool const mine = reach_here > 0 && may_see<CAMERA>(p, view, occupied, mean_of(p.g, i), load3(p.g.scales, i),
                                                         velocity_of(p.g, i), reach_here);
     if (i < p.g.n) out.visible[number + i] = mine;
+    if (i < p.g.n && !mine) out.keys[number + i] = UNWANTED;
     int const place = counted(mine, &n_seen);
     if (mine) seen[place] = int(threadIdx.x);
     __syncthreads();

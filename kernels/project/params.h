@@ -35,7 +35,7 @@ namespace cuda {
 
 struct Looked {
     uint8_t* visible;       // [N]
-    uint32_t* keys;         // [N] of depth, ascending
+    uint32_t* keys;         // [N] of depth, ascending; UNWANTED (common/sort.h) of what is hidden
     Bounds<float>* bounds;  // [N]
 };
 
@@ -44,18 +44,18 @@ void look(ProjectParams const& p, Looked const& out, Queue const& queue);
 // [n, bands + 1, 3 columns + 1] summed-area tables of the cells that hold rays, over three turns.
 int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
 
-// Numbers of the visible Gaussians, ascending; how many there are goes to `count` [1].
-uint32_t* select_visible(ProjectParams const& p, Looked const& looked, int64_t* count, Queue const& queue);
+// Numbers of the visible Gaussians, nearest first, ties by index; how many there are goes to `count` [1].
+uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, Queue const& queue);
 
 struct Sorted {
-    int64_t v;
-    uint32_t const* chosen;  // [V] ascending; null: all, V = N, and what is hidden comes last, with bounds of nothing
-    int64_t* index;          // [V] nearest first, ties by index
-    float* low;              // [V, 2]
-    float* high;             // [V, 2]
+    int64_t v;       // those that are seen, or more: behind them follow zeros with bounds of nothing
+    int64_t* index;  // [V]
+    float* low;      // [V, 2]
+    float* high;     // [V, 2]
 };
 
-void sort_by_depth(Looked const& looked, Sorted const& out, Queue const& queue);
+void gather_bounds(Looked const& looked, uint32_t const* numbers, int64_t const* count, Sorted const& out,
+                   Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

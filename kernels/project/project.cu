@@ -66,22 +66,13 @@ __global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS)
     look_at<CAMERA>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
 }
 
-__global__ void gather_keys(int64_t n, uint32_t const* chosen, uint32_t const* all, uint32_t* keys) {
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i < n) keys[i] = all[chosen[i]];
-}
-
-__global__ void keys_of_all(int64_t n, Looked looked, uint32_t* keys, uint32_t* index) {
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i < n) keys[i] = looked.visible[i] ? looked.keys[i] : ~0u, index[i] = uint32_t(i);
-}
-
-__global__ void gather_bounds(Looked looked, Sorted out, uint32_t const* index) {
+__global__ void gather_kernel(Looked looked, uint32_t const* numbers, int64_t const* count, Sorted out) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= out.v) return;
-    bool const hidden = !out.chosen && !looked.visible[index[i]];
-    Bounds<float> const b = hidden ? Bounds<float>{NOWHERE, NOWHERE, -NOWHERE, -NOWHERE} : looked.bounds[index[i]];
-    out.index[i] = index[i];
+    bool const there = i < *count;
+    int64_t const k = there ? numbers[i] : 0;
+    Bounds<float> const b = there ? looked.bounds[k] : Bounds<float>{NOWHERE, NOWHERE, -NOWHERE, -NOWHERE};
+    out.index[i] = k;
     out.low[2 * i] = b.low_u, out.low[2 * i + 1] = b.low_v;
     out.high[2 * i] = b.high_u, out.high[2 * i + 1] = b.high_v;
 }
@@ -106,24 +97,16 @@ void look(ProjectParams const& p, Looked const& out, Queue const& queue) {
     if (n && !p.is_camera) project_kernel<false><<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
 }
 
-uint32_t* select_visible(ProjectParams const& p, Looked const& looked, int64_t* count, Queue const& queue) {
-    auto* const chosen = queue.memory.array<uint32_t>(p.g.n);
-    select_flagged(looked.visible, p.g.n, chosen, count, queue);
-    return chosen;
+// Radix sort is stable, and the numbers ascend.
+uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, Queue const& queue) {
+    auto* const sorted = queue.memory.array<uint32_t>(n);
+    sort_pairs({n, looked.keys, nullptr, nullptr, sorted, nullptr, count}, 32, queue);
+    return sorted;
 }
 
-// Radix sort is stable, and the index ascends.
-void sort_by_depth(Looked const& looked, Sorted const& out, Queue const& queue) {
-    int64_t const v = out.v;
-    if (!v) return;
-    auto const array = [&] { return queue.memory.array<uint32_t>(v); };
-    uint32_t *keys = array(), *sorted_keys = array(), *sorted = array(), *all = out.chosen ? nullptr : array();
-    if (all)
-        keys_of_all<<<blocks_for(v), THREADS, 0, queue.stream>>>(v, looked, keys, all);
-    else
-        gather_keys<<<blocks_for(v), THREADS, 0, queue.stream>>>(v, out.chosen, looked.keys, keys);
-    sort_pairs({v, keys, all ? all : out.chosen, sorted_keys, sorted}, 32, queue);
-    gather_bounds<<<blocks_for(v), THREADS, 0, queue.stream>>>(looked, out, sorted);
+void gather_bounds(Looked const& looked, uint32_t const* numbers, int64_t const* count, Sorted const& out,
+                   Queue const& queue) {
+    if (out.v) gather_kernel<<<blocks_for(out.v), THREADS, 0, queue.stream>>>(looked, numbers, count, out);
 }
 
 }  // namespace nurec::cuda

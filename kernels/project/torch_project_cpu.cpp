@@ -26,9 +26,9 @@ std::vector<uint8_t> seen_in(int64_t n, cpu::Projection const& found) {
     return seen;
 }
 
-void append_hidden(std::vector<uint8_t> const& seen, cpu::Projection& found) {
-    for (int64_t i = 0; i < static_cast<int64_t>(seen.size()); ++i)
-        if (!seen[i]) found.index.push_back(i), found.bounds.push_back({NOWHERE, NOWHERE, -NOWHERE, -NOWHERE});
+void fill_up(int64_t n, cpu::Projection& found) {
+    found.index.resize(n, 0);
+    found.bounds.resize(n, {NOWHERE, NOWHERE, -NOWHERE, -NOWHERE});
 }
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
@@ -36,7 +36,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     cpu::Projection found = cpu::project(p);
     std::vector<uint8_t> const seen = seen_in(p.g.n, found);
-    if (all) append_hidden(seen, found);
+    if (all) fill_up(p.g.n, found);
     return split(found, copied(seen, at::kByte, {p.g.n}));
 }
 

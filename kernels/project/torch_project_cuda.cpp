@@ -10,16 +10,6 @@ namespace {
 
 using at::Tensor;
 
-cuda::Sorted chosen(ProjectParams const& p, cuda::Looked const& looked, bool all, Site& site) {
-    cuda::Sorted out = {p.g.n, nullptr, nullptr, nullptr, nullptr};
-    if (all || !p.g.n) return out;
-    Tensor const count = site.empty({1}, at::kLong);
-    out.chosen = cuda::select_visible(p, looked, count.mutable_data_ptr<int64_t>(), site.queue());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
-    out.v = read_back(count, 0);
-    return out;
-}
-
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
                   bool all) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
@@ -30,12 +20,16 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
                                  memory.array<Bounds<float>>(p.g.n)};
     cuda::look(p, looked, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    cuda::Sorted out = chosen(p, looked, all, site);
-    Tensor const index = site.empty({out.v}, at::kLong), low = site.empty({out.v, 2}, at::kFloat),
-                 high = site.empty({out.v, 2}, at::kFloat);
-    out.index = index.mutable_data_ptr<int64_t>();
-    out.low = low.mutable_data_ptr<float>(), out.high = high.mutable_data_ptr<float>();
-    cuda::sort_by_depth(looked, out, site.queue());
+    Tensor const count = site.empty({1}, at::kLong);
+    auto* const visible = count.mutable_data_ptr<int64_t>();
+    uint32_t const* const numbers = cuda::sort_by_depth(p.g.n, looked, visible, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    int64_t const v = all ? p.g.n : read_back(count, 0);
+    Tensor const index = site.empty({v}, at::kLong), low = site.empty({v, 2}, at::kFloat),
+                 high = site.empty({v, 2}, at::kFloat);
+    cuda::Sorted const out = {v, index.mutable_data_ptr<int64_t>(), low.mutable_data_ptr<float>(),
+                              high.mutable_data_ptr<float>()};
+    cuda::gather_bounds(looked, numbers, visible, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {index, low, high, seen};
 }

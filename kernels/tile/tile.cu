@@ -83,11 +83,6 @@ __global__ void tiles_of_cells_kernel(int64_t n_cells, int64_t max_rays, int64_t
     if (c <= n_cells) counts[c] = c < n_cells ? (counts[c] + max_rays - 1) / max_rays : 0;
 }
 
-__global__ void number_kernel(int64_t n, uint32_t* out) {
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i < n) out[i] = uint32_t(i);
-}
-
 // Rays sorted by cell: the nth ray of its cell goes to the nth place of the cell's tiles.
 __global__ void place_rays_kernel(Cells cells, int64_t max_rays, uint32_t const* sorted_cell, uint32_t const* sorted,
                                   int64_t const* first, int64_t* rays) {
@@ -115,7 +110,7 @@ void count_entries(TileParams const& p, Tiles const& tiles, int64_t* counts, Que
 
 void list_entries(TileParams const& p, Tiles const& tiles, int64_t const* counts, Entries const& out,
                   Queue const& queue) {
-    Written const w = unwritten(out.room, queue);
+    Written const w = room_for(out.room, counts + p.v, queue);
     if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, out.room, w);
     sort_into_lists(w, tiles.n, out, queue);
 }
@@ -133,10 +128,9 @@ void fill_ray_tiles(TileParams const& p, CellTiles const& tiles, int64_t n_tiles
     if (n_tiles) cudaMemsetAsync(rays, 0xff, sizeof(int64_t) * n_tiles * p.max_rays, queue.stream);
     if (!n) return;
     auto const array = [&] { return queue.memory.array<uint32_t>(n); };
-    uint32_t *sorted_cell = array(), *sorted = array(), *number = array();
-    number_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(n, number);
+    uint32_t *sorted_cell = array(), *sorted = array();
     auto const* keys = reinterpret_cast<uint32_t const*>(tiles.cell);  // not negative
-    sort_pairs({n, keys, number, sorted_cell, sorted}, bits_for(p.n_cells()), queue);
+    sort_pairs({n, keys, nullptr, sorted_cell, sorted}, bits_for(p.n_cells()), queue);
     place_rays_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(p.cells, p.max_rays, sorted_cell, sorted,
                                                                    tiles.first, rays);
 }

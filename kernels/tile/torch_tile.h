@@ -16,6 +16,13 @@ inline void check_room(int64_t room) {
     TORCH_CHECK_VALUE(room >= -1 && room <= MAX_ROOM, "room is ", room, ", but must be 0 to ", MAX_ROOM, ", or -1");
 }
 
+// Of lists that have all that there are.
+inline int64_t checked_needed(int64_t n) {
+    TORCH_CHECK_VALUE(n <= MAX_ROOM, "the lists of a view need ", n, " entries, but can have ", MAX_ROOM,
+                      ": use fewer or smaller Gaussians, or a view with fewer rays");
+    return n;
+}
+
 // As nurec_lite.native.groups.Bounds lists them.
 inline TileParams projection_of(at::TensorList t) {
     check_group(t, "projection", 3, "indices, low, high");

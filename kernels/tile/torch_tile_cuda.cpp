@@ -16,7 +16,7 @@ CameraLists lists_of(TileParams const& p, cuda::Tiles const& tiles, int64_t room
     Tensor const counts = site.empty({p.v + 1}, at::kLong);
     cuda::count_entries(p, tiles, counts.mutable_data_ptr<int64_t>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    int64_t const n = room < 0 ? read_back(counts, p.v) : room;
+    int64_t const n = room < 0 ? checked_needed(read_back(counts, p.v)) : room;
     Tensor const offsets = site.empty({tiles.n + 1}, at::kLong), gaussians = site.empty({n}, at::kLong);
     cuda::list_entries(p, tiles, counts.const_data_ptr<int64_t>(),
                        {n, offsets.mutable_data_ptr<int64_t>(), gaussians.mutable_data_ptr<int64_t>()}, site.queue());

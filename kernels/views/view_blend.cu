@@ -11,17 +11,16 @@ constexpr int LENGTH_BITS = 6;  // that a key needs: 0 to 32
 
 // By the binary digits of a list's length, most first: the GPU waits for nobody who began late. Neighbours whose lists
 // are about as long stay together, and read the same Gaussians.
-__global__ void length_kernel(int64_t const* offsets, int64_t n, uint32_t* keys, uint32_t* bundles) {
+__global__ void length_kernel(int64_t const* offsets, int64_t n, uint32_t* keys) {
     int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (b >= n) return;
-    keys[b] = uint32_t(__clz(int(offsets[b + 1] - offsets[b]))), bundles[b] = uint32_t(b);
+    if (b < n) keys[b] = uint32_t(__clz(int(offsets[b + 1] - offsets[b])));
 }
 
 uint32_t const* longest_first(RenderParams const& p, Queue const& queue) {
     auto const array = [&] { return queue.memory.array<uint32_t>(p.n_tiles); };
-    uint32_t *keys = array(), *bundles = array(), *sorted_keys = array(), *sorted = array();
-    length_kernel<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, keys, bundles);
-    sort_pairs({p.n_tiles, keys, bundles, sorted_keys, sorted}, LENGTH_BITS, queue);
+    uint32_t *keys = array(), *sorted = array();
+    length_kernel<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, keys);
+    sort_pairs({p.n_tiles, keys, nullptr, nullptr, sorted}, LENGTH_BITS, queue);
     return sorted;
 }
 

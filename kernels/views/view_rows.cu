@@ -12,12 +12,9 @@
 namespace nurec::cuda {
 namespace {
 
-// Behind those that are seen stand others, if there is room for them.
-__global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys, uint32_t* numbers) {
+__global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys) {
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (r >= looks.most) return;
-    uint32_t const number = r < *looks.count ? looks.chosen[r] : 0;
-    keys[r] = r < *looks.count ? looked.keys[number] : ~0u, numbers[r] = number;
+    if (r < looks.most && r < *looks.count) keys[r] = looked.keys[looks.chosen[r]];
 }
 
 // In rows or bands of the view's own.
@@ -105,10 +102,10 @@ Prepare prepare_for(Views const& p) {
 // Radix sort is stable, and the numbers ascend.
 uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& queue) {
     auto const array = [&] { return queue.memory.array<uint32_t>(looks.most); };
-    uint32_t *keys = array(), *numbers = array(), *sorted_keys = array(), *sorted = array();
+    uint32_t *keys = array(), *sorted = array();
     if (!looks.most) return sorted;
-    look_keys_kernel<<<blocks_for(looks.most), THREADS, 0, queue.stream>>>(looked, looks, keys, numbers);
-    sort_pairs({looks.most, keys, numbers, sorted_keys, sorted}, 32, queue);
+    look_keys_kernel<<<blocks_for(looks.most), THREADS, 0, queue.stream>>>(looked, looks, keys);
+    sort_pairs({looks.most, keys, looks.chosen, nullptr, sorted, looks.count}, 32, queue);
     return sorted;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels that show what the emulation does, for tests/native/test_emulated_cuda.py. Functions return an error's text,
 // or none.
-#include <cub/device/device_radix_sort.cuh>
 #include <cub/device/device_scan.cuh>
 #include <cub/device/device_select.cuh>
 #include <thrust/iterator/counting_iterator.h>
@@ -189,14 +188,6 @@ char const* run_product(float* out) {
                                                            1  // one thread is enough
                                                            >>>(out, 2.5);
     });
-}
-
-void sort_pairs(unsigned const* keys, unsigned const* values, unsigned* sorted_keys, unsigned* sorted, int64_t n,
-                int end) {
-    std::size_t bytes = 0;
-    char storage[1];
-    cub::DeviceRadixSort::SortPairs(nullptr, bytes, keys, sorted_keys, values, sorted, n, 0, end, nullptr);
-    cub::DeviceRadixSort::SortPairs(storage, bytes, keys, sorted_keys, values, sorted, n, 0, end, nullptr);
 }
 
 void exclusive_sum(int64_t* in_and_out, int64_t n) {

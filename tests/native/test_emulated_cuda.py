@@ -255,14 +255,6 @@ def test_every_thread_of_every_block_runs_once(probe: Probe) -> None:
 # ---- CUB
 
 
-def test_pairs_are_sorted_by_some_bits_and_stay_in_order(probe: Probe) -> None:
-    keys, values = torch.randint(0, 64, (500,), dtype=torch.int32), torch.arange(500, dtype=torch.int32)
-    sorted_keys, sorted_values = zeros(500), zeros(500)
-    probe.call("sort_pairs", keys, values, sorted_keys, sorted_values, ctypes.c_int64(500), 4)
-    expected = torch.argsort(keys % 16, stable=True)
-    assert torch.equal(sorted_values.long(), expected) and torch.equal(sorted_keys, keys[expected])
-
-
 def test_sums_and_selection(probe: Probe) -> None:
     numbers = torch.tensor([3, 0, 4, 1])
     probe.library.exclusive_sum(ctypes.c_void_p(numbers.data_ptr()), ctypes.c_int64(4))

@@ -26,7 +26,7 @@ from scripts.sanitize import (
 )
 
 FORWARD = "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)"
-SORT = "void cub::CUB_300000_SM_900::detail::radix_sort::DeviceRadixSortOnesweepKernel<unsigned int>(unsigned int *)"
+SCAN = "void cub::CUB_300000_SM_900::detail::scan::DeviceScanKernel<unsigned int>(unsigned int *)"
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
 TORCH_SORT = "void at_cuda_detail::cub::CUB_300000_SM_900::DeviceScanKernel<long>(long *)"
 
@@ -60,7 +60,7 @@ def test_errors_count_though_the_steps_died_of_them() -> None:
 
 
 def test_initcheck_counts_our_kernels_alone() -> None:
-    report = "".join(map(read, (FORWARD, FILL, SORT, TORCH_SORT))) + "========= ERROR SUMMARY: 4 errors\n"
+    report = "".join(map(read, (FORWARD, FILL, SCAN, TORCH_SORT))) + "========= ERROR SUMMARY: 4 errors\n"
     assert verdict("initcheck", report, 0) == Verdict(2, elsewhere=2)
 
 
@@ -69,11 +69,11 @@ def test_initcheck_s_errors_beyond_those_it_prints_are_ours() -> None:
 
 
 def test_which_kernels_are_ours() -> None:
-    assert [OURS.search(name) is not None for name in (FORWARD, SORT, FILL, TORCH_SORT)] == [True, True, False, False]
+    assert [OURS.search(name) is not None for name in (FORWARD, SCAN, FILL, TORCH_SORT)] == [True, True, False, False]
 
 
 def test_kernels_that_the_steps_leave_out_are_named() -> None:
-    left = unchecked({FORWARD: 2, SORT: 1})
+    left = unchecked({FORWARD: 2, SCAN: 1})
     assert "renderForward<true>" not in left and {"renderForward<false>", "project_kernel<true>"} <= set(left)
 
 
@@ -132,8 +132,8 @@ def tool(folder: Path, report: str) -> str:
 
 def test_a_clean_tool_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tool(tmp_path, "========= ERROR SUMMARY: 0 errors")
-    assert check("memcheck", program, {FORWARD: 4, SORT: 10})
-    assert check("synccheck", program, {FORWARD: 4, SORT: 10})
+    assert check("memcheck", program, {FORWARD: 4, SCAN: 10})
+    assert check("synccheck", program, {FORWARD: 4, SCAN: 10})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("memcheck   2 kernels, 14 launches: 0 errors, ")
     assert lines[1].startswith("synccheck  1 kernels, 4 launches: 0 errors, ")

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// Radix sort with one sweep a digit (Adinets and Merrill 2022, Onesweep: a faster least significant digit radix sort),
+// for the one to a few million pairs of a view. So few keep a GPU waiting more than moving: here tiles are short, each
+// looks back at several tiles at once, and all passes share one run of zeros. What CUB's has not: the number of pairs
+// stays on the device, and pairs that are not wanted are left out by the first pass, not sorted behind the others.
+#include <algorithm>
+
+#include "launch.cuh"
+#include "sort.h"
+#include "warp.cuh"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int BITS = 8, DIGITS = 1 << BITS;  // of a pass
+constexpr int WARPS = THREADS / 32, ITEMS = 16, TILE = THREADS * ITEMS;
+static_assert(DIGITS == THREADS, "a thread has a digit");
+
+struct Digits {
+    int first, bits;  // the lowest bit
+
+    __device__ uint32_t of(uint32_t key) const { return key >> first & ((1u << bits) - 1); }
+};
+
+// `bits` of a key, in passes of nearly equal ones.
+struct Passes {
+    int bits, n, each;
+
+    __host__ __device__ Digits of(int pass) const {
+        int const first = pass * each, left = bits - first;
+        return {first, left < each ? left : each};
+    }
+};
+
+Passes passes_of(int bits) {
+    int const n = std::max(1, (bits + BITS - 1) / BITS);
+    return {bits, n, (bits + n - 1) / n};
+}
+
+// Keys are handed from pass to pass; the number of those that are left after the first is `kept`.
+struct Pass {
+    Pairs pairs;
+    Digits digits;
+    bool choose;             // leave out what is UNWANTED: in the first pass
+    uint32_t const* totals;  // [DIGITS] keys of each digit
+    uint32_t* states;        // [tiles, DIGITS] zeros at first
+    uint32_t* next;          // [1] likewise: the tile that nobody has
+    int64_t* kept;           // [1]
+};
+
+__device__ uint32_t number_of(Pairs const& p) {
+    return uint32_t(p.there && *p.there < p.n ? *p.there : p.n);
+}
+
+// --- how many keys have each digit of each pass ---
+
+constexpr int MOST = 4, COPIES = 4, BATCH = 4;  // lanes of a warp often have the same high digits: they share a copy
+
+__global__ void count_digits(Pairs p, bool choose, Passes passes, uint32_t* totals) {
+    __shared__ uint32_t counts[COPIES][MOST][DIGITS];
+    uint32_t* const all = counts[0][0];
+    for (int k = int(threadIdx.x); k < COPIES * MOST * DIGITS; k += THREADS) all[k] = 0;
+    __syncthreads();
+    uint32_t const n = number_of(p), step = gridDim.x * THREADS;
+    for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < n; i += BATCH * step) {
+        uint32_t keys[BATCH];
+#pragma unroll
+        for (int k = 0; k < BATCH; ++k) keys[k] = i + k * step < n ? p.keys[i + k * step] : UNWANTED;
+#pragma unroll
+        for (int k = 0; k < BATCH; ++k) {
+            if (i + k * step >= n || (choose && keys[k] == UNWANTED)) continue;
+            for (int pass = 0; pass < passes.n; ++pass)
+                atomicAdd(&counts[threadIdx.x % COPIES][pass][passes.of(pass).of(keys[k])], 1u);
+        }
+    }
+    __syncthreads();
+    for (int k = int(threadIdx.x); k < passes.n * DIGITS; k += THREADS) {
+        uint32_t sum = 0;
+        for (int copy = 0; copy < COPIES; ++copy) sum += all[copy * MOST * DIGITS + k];
+        if (sum) atomicAdd(totals + k, sum);
+    }
+}
+
+// --- a pass ---
+
+struct Shared {
+    uint32_t tile;
+    uint16_t counts[WARPS][DIGITS];  // of a warp's keys; then of those in the warps before it
+    uint32_t begins[DIGITS];         // where the tile's keys of a digit begin within the tile
+    uint32_t moves[DIGITS];          // from there to where they go
+    uint64_t sums[WARPS];
+    uint32_t keys[TILE], values[TILE];
+};
+
+// Of a tile, a warp has a run of ITEMS rows of 32: the lane's own in the first of them.
+__device__ uint32_t first_of(uint32_t tile) {
+    return TILE * tile + 32 * ITEMS * (threadIdx.x / 32) + threadIdx.x % 32;
+}
+
+// The lanes with this lane's digit, of those that `take` part.
+__device__ unsigned lanes_alike(uint32_t digit, bool take) {
+    unsigned same = __ballot_sync(ALL_LANES, take);
+#pragma unroll
+    for (int bit = 0; bit < BITS; ++bit) {
+        unsigned const ones = __ballot_sync(ALL_LANES, digit >> bit & 1);
+        same &= digit >> bit & 1 ? ones : ~ones;
+    }
+    return same;
+}
+
+// How many keys of the warp with the same digit come before each of the lane's own.
+__device__ void rank_keys(Digits const& digits, uint32_t const (&keys)[ITEMS], unsigned taken, uint16_t* counts,
+                          uint32_t (&ranks)[ITEMS]) {
+    unsigned const lower = (1u << (threadIdx.x % 32)) - 1;
+    unsigned same[ITEMS];
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) same[k] = lanes_alike(digits.of(keys[k]), taken >> k & 1);
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        uint32_t const digit = digits.of(keys[k]), before = counts[digit];
+        ranks[k] = before + __popc(same[k] & lower);
+        __syncwarp();
+        if (taken >> k & 1 && !(same[k] & lower)) counts[digit] = uint16_t(before + __popc(same[k]));
+        __syncwarp();
+    }
+}
+
+// Of the thread's digit: the tile's keys; counts of warps become those of the warps before them.
+__device__ uint32_t add_warps(Shared& s) {
+    uint32_t sum = 0;
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) {
+        uint32_t const mine = s.counts[w][threadIdx.x];
+        s.counts[w][threadIdx.x] = uint16_t(sum);
+        sum += mine;
+    }
+    return sum;
+}
+
+struct Sums {
+    uint64_t before, all;
+};
+
+// Over the threads of the block.
+__device__ Sums sums_of(uint64_t mine, uint64_t* warps) {
+    int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    uint64_t sum = mine;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        uint64_t const other = __shfl_up_sync(ALL_LANES, sum, step);
+        if (lane >= step) sum += other;
+    }
+    if (lane == 31) warps[warp] = sum;
+    __syncthreads();
+    Sums found = {sum - mine, 0};
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) found.before += w < warp ? warps[w] : 0, found.all += warps[w];
+    return found;
+}
+
+// A state is 0, then OWN with the tile's keys of the digit, then ALL with those of all tiles up to it.
+constexpr uint32_t OWN = 1u << 30, ALL = 2u << 30, COUNT = OWN - 1;
+constexpr int AHEAD = 4;  // tiles that are looked at together
+
+__device__ uint32_t state_at(uint32_t const* states, int tile) {
+    return tile < 0 ? ALL : static_cast<uint32_t const volatile*>(states)[DIGITS * tile + threadIdx.x];
+}
+
+// For those who wait.
+__device__ void tell(uint32_t* states, int tile, uint32_t state) {
+    static_cast<uint32_t volatile*>(states)[DIGITS * tile + threadIdx.x] = state;
+}
+
+// Keys of the thread's digit in all tiles before this one, which has `mine`.
+__device__ uint32_t keys_before(uint32_t* states, int tile, uint32_t mine) {
+    uint32_t before = 0;
+    bool found = tile == 0;
+    for (int last = tile - 1; !found; last -= AHEAD) {
+        uint32_t seen[AHEAD];
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) seen[k] = state_at(states, last - k);
+#pragma unroll
+        for (int k = 0; k < AHEAD; ++k) {
+            if (found) continue;
+            while (seen[k] < OWN) seen[k] = state_at(states, last - k);
+            before += seen[k] & COUNT;
+            found = seen[k] >= ALL;
+        }
+    }
+    if (tile) tell(states, tile, ALL | (before + mine));
+    return before;
+}
+
+// Which of the lane's keys are there, and wanted, as bits.
+__device__ unsigned load_keys(Pass const& p, uint32_t first, uint32_t n, uint32_t (&keys)[ITEMS]) {
+    uint32_t const* const from = p.pairs.keys + first;
+    unsigned taken = 0;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        bool const there = first + 32 * k < n;
+        keys[k] = there ? from[32 * k] : 0;
+        taken |= unsigned(there && !(p.choose && keys[k] == UNWANTED)) << k;
+    }
+    return taken;
+}
+
+__device__ void load_values(Pass const& p, uint32_t first, unsigned taken, uint32_t (&values)[ITEMS]) {
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k)
+        values[k] = !p.pairs.values ? first + 32 * k : taken >> k & 1 ? p.pairs.values[first + 32 * k] : 0;
+}
+
+__device__ void write_sorted(Pass const& p, Shared const& s, uint32_t n) {
+    for (uint32_t j = threadIdx.x; j < n; j += THREADS) {
+        uint32_t const key = s.keys[j], at = s.moves[p.digits.of(key)] + j;
+        if (p.pairs.sorted_keys) p.pairs.sorted_keys[at] = key;
+        p.pairs.sorted[at] = s.values[j];
+    }
+}
+
+// Where the tile's keys go, once it is known how many there are of each digit in the tiles before: they are put in
+// their order within the tile first, so that neighbours are written together.
+__device__ void place_keys(Pass const& p, Shared& s, unsigned taken, uint32_t const (&keys)[ITEMS],
+                           uint32_t const (&values)[ITEMS], uint32_t const (&ranks)[ITEMS]) {
+    int const warp = int(threadIdx.x) / 32;
+#pragma unroll
+    for (int k = 0; k < ITEMS; ++k) {
+        uint32_t const digit = p.digits.of(keys[k]), at = s.begins[digit] + s.counts[warp][digit] + ranks[k];
+        if (taken >> k & 1) s.keys[at] = keys[k], s.values[at] = values[k];
+    }
+}
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+constexpr bool EARLY_VALUES = false;  // they would spill there
+#else
+constexpr bool EARLY_VALUES = true;  // on their way while keys are ranked
+#endif
+
+// Tiles are handed out in their order, and a block that has one is running: so whoever waits for those before its own
+// waits for blocks that run.
+__global__ void __launch_bounds__(THREADS, 2) sort_digit(Pass p) {
+    __shared__ Shared s;
+    if (threadIdx.x == 0) s.tile = atomicAdd(p.next, 1u);
+    for (int k = int(threadIdx.x) % 32; k < DIGITS; k += 32) s.counts[threadIdx.x / 32][k] = 0;
+    uint32_t const n = number_of(p.pairs), total = p.totals[threadIdx.x];
+    __syncthreads();
+    uint32_t const tile = s.tile;
+    if (tile && TILE * tile >= n) return;
+    uint32_t keys[ITEMS], values[ITEMS], ranks[ITEMS];
+    uint32_t const first = first_of(tile);
+    unsigned const taken = load_keys(p, first, n, keys);
+    if (EARLY_VALUES) load_values(p, first, taken, values);
+    rank_keys(p.digits, keys, taken, s.counts[threadIdx.x / 32], ranks);
+    if (!EARLY_VALUES) load_values(p, first, taken, values);
+    __syncthreads();
+    uint32_t const mine = add_warps(s);
+    tell(p.states, int(tile), (tile ? OWN : ALL) | mine);
+    Sums const sums = sums_of(uint64_t(total) << 32 | mine, s.sums);
+    auto const begin = uint32_t(sums.before);
+    s.begins[threadIdx.x] = begin;
+    __syncthreads();
+    place_keys(p, s, taken, keys, values, ranks);
+    s.moves[threadIdx.x] = uint32_t(sums.before >> 32) + keys_before(p.states, int(tile), mine) - begin;
+    if (tile == 0 && threadIdx.x == 0) *p.kept = int64_t(sums.all >> 32);
+    __syncthreads();
+    write_sorted(p, s, uint32_t(sums.all));
+}
+
+}  // namespace
+
+void sort_pairs(Pairs const& p, int bits, Queue const& queue) {
+    auto const& memory = queue.memory;
+    if (p.n == 0) {
+        if (p.kept) cudaMemsetAsync(p.kept, 0, sizeof(int64_t), queue.stream);
+        return;
+    }
+    Passes const passes = passes_of(bits);
+    int64_t const tiles = (p.n + TILE - 1) / TILE;
+    uint32_t* const totals = zeros<uint32_t>(passes.n * (DIGITS * (tiles + 1) + 1), queue);
+    uint32_t *const states = totals + passes.n * DIGITS, *const next = states + passes.n * DIGITS * tiles;
+    auto const array = [&] { return passes.n > 1 ? memory.array<uint32_t>(p.n) : nullptr; };
+    uint32_t *const keys[] = {array(), array()}, *const values[] = {array(), array()};
+    auto const blocks = unsigned(std::min<int64_t>(blocks_for(p.n), 2 * multiprocessors()));
+    count_digits<<<blocks, THREADS, 0, queue.stream>>>(p, p.kept, passes, totals);
+    Pass pass = {p, {}, p.kept != nullptr, totals, states, next, p.kept ? p.kept : memory.array<int64_t>(1)};
+    for (int k = 0; k < passes.n; ++k) {
+        bool const last = k + 1 == passes.n;
+        pass.digits = passes.of(k);
+        pass.pairs.sorted_keys = last ? p.sorted_keys : keys[k % 2];
+        pass.pairs.sorted = last ? p.sorted : values[k % 2];
+        sort_digit<<<unsigned(tiles), THREADS, 0, queue.stream>>>(pass);
+        pass.pairs.keys = keys[k % 2], pass.pairs.values = values[k % 2], pass.pairs.there = pass.kept;
+        pass.choose = false;
+        pass.totals += DIGITS, pass.states += DIGITS * tiles, ++pass.next;
+    }
+}
+
+}  // namespace nurec::cuda
