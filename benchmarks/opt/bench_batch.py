@@ -57,7 +57,7 @@ class Kind:
         """With what it gives the option."""
         if self.images == 1:
             return config
-        given = {"images": self.images, "sweeps": sweeps, "scale_rates": self.name != "as given"}
+        given = {"images": self.images, "sweeps": sweeps, "scale_rates": self.name != "as given", "one_launch": True}
         every = max(1, config.density.every // (self.images if self.name == "by images" else 1))
         return replace(config, opt=config.opt | {"batch": given}, density=replace(config.density, every=every))
 

@@ -2,10 +2,10 @@
 // One thread a Gaussian, from its mean to its colour and back. Gaussians of a node are neighbours, so the lanes of a
 // warp that share one add up what its rotation gets before anything goes to memory.
 #include "../common/triples.cuh"
-#include "../common/warp.cuh"
 #include "../math/sh.cuh"
 #include "../sh/rows.cuh"
 #include "params.h"
+#include "rotations.cuh"
 
 namespace nurec::cuda {
 namespace {
@@ -17,20 +17,6 @@ __global__ void __launch_bounds__(GAUSSIANS) view_forward_kernel(Placements in, 
     rows.read(sh.sh, in.n);
     __syncthreads();
     if (i < in.n) store3(colour, i, sh_colour<S>(rows.mine(), direction_of(sight_of(in, i))));
-}
-
-// Nodes take turns, the next one being that of the first lane which still has something to give.
-__device__ void add_to_rotations(float* rotations, int node, Quat<float> d) {
-    int const lane = int(threadIdx.x) % 32, sum = summed_value<4>(lane);
-    unsigned waiting = __ballot_sync(ALL_LANES, d.w != 0 || d.x != 0 || d.y != 0 || d.z != 0);
-    while (waiting) {
-        int const shared = __shfl_sync(ALL_LANES, node, __ffs(int(waiting)) - 1);
-        bool const joins = node == shared;
-        float values[4] = {joins ? d.w : 0.f, joins ? d.x : 0.f, joins ? d.y : 0.f, joins ? d.z : 0.f};
-        float const total = sums_by_halves(values, lane);
-        if (sum >= 0) atomicAdd(rotations + 4 * int64_t(shared) + sum, total);
-        waiting &= ~__ballot_sync(ALL_LANES, joins);
-    }
 }
 
 template <int S>

@@ -10,7 +10,9 @@
 Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -87,17 +89,24 @@ def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     """Every view of the shots, from the scene to its sensor."""
     shots = _corrected(stages, shots, scene)
     gathered = stages.gather(stages, scene, shots.views)
+    found: Any = stages.render_all(stages, scene, shots.views, gathered.gaussians)
     n = len(shots.images)
-    images = [_image(stages, scene, *pair) for pair in zip(shots.images, gathered.gaussians[:n], strict=True)]
-    sweeps = [_sweep(stages, shot.view, g) for shot, g in zip(shots.sweeps, gathered.gaussians[n:], strict=True)]
+    images = tuple(image for image, _ in found[:n])
     return Rendered(
-        images=tuple(image for image, _, _ in images),
-        exposed=tuple(seen for _, seen, _ in images),
+        images=images,
+        exposed=tuple(_exposed(stages, scene, *pair) for pair in zip(shots.images, images, strict=True)),
         targets=tuple(shot.image / 255 for shot in shots.images),  # uint8 to float32
-        returns=tuple(returns for returns, _ in sweeps),
+        returns=tuple(returns for returns, _ in found[n:]),
         activated=gathered.activated,
-        lists=(*(listed for _, _, listed in images), *(listed for _, listed in sweeps)),
+        lists=tuple(listed for _, listed in found),
     )
+
+
+def render_all(
+    stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians]
+) -> tuple[tuple[CameraImage | LidarReturns, Listed], ...]:
+    """One view after another."""
+    return tuple(_seen(stages, scene, view, g) for view, g in zip(views, gaussians, strict=True))
 
 
 def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
@@ -107,26 +116,22 @@ def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
     return replace(shots, images=images, sweeps=sweeps)
 
 
-def _image(
-    stages: Stages, scene: Scene, shot: ImageShot, gaussians: AnyGaussians
-) -> tuple[CameraImage, Tensor, Listed]:
-    view, room = shot.view, stages.room(shot.view)
-    with span("render_camera"):
+def _seen(
+    stages: Stages, scene: Scene, view: AnyView, gaussians: AnyGaussians
+) -> tuple[CameraImage | LidarReturns, Listed]:
+    room, found = stages.room(view), None  # type: Room, CameraImage | LidarReturns | None
+    with span("render_camera" if isinstance(view, CameraView) else "render_lidar"):
         pairs = list_pairs(stages, gaussians, view, room)
-        image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    seen = exposed(scene, shot.camera, image.colour, view.drift, view.moment(), stages.expose, stages.slice_grid)
-    return image, seen, _listed(view, pairs)
+        if isinstance(view, CameraView):
+            found = stages.render_camera(gaussians, view, pairs, scene.sky)
+        else:
+            found = stages.render_lidar(gaussians, view, pairs)
+    return found, Listed(view.kind, len(pairs.gaussians), pairs.needed)
 
 
-def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:
-    room = stages.room(view)
-    with span("render_lidar"):
-        pairs = list_pairs(stages, gaussians, view, room)
-        return stages.render_lidar(gaussians, view, pairs), _listed(view, pairs)
-
-
-def _listed(view: AnyView, pairs: PairList) -> Listed:
-    return Listed(view.kind, len(pairs.gaussians), pairs.needed)
+def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage) -> Tensor:
+    view, by = shot.view, (stages.expose, stages.slice_grid)
+    return exposed(scene, shot.camera, image.colour, view.drift, view.moment(), *by)
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:

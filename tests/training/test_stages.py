@@ -47,11 +47,11 @@ def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: who makes the record names every one."""
     design = (
         "next_batch upload place feed resize schedule correct expose slice_grid activate interpolate collect gather room project tile "
-        "render_camera render_lidar image_loss lidar_loss regularisers loss reduce optimize noise learn "
+        "render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
         "footprints relocate density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 32 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 33 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rotations of nodes get from Gaussians, of which those of a node are neighbours.
+#pragma once
+
+#include "../common/triples.cuh"
+#include "../common/warp.cuh"
+
+namespace nurec::cuda {
+
+// Nodes take turns, the next one being that of the first lane which still has something to give.
+__device__ inline void add_to_rotations(float* rotations, int node, Quat<float> d) {
+    int const lane = int(threadIdx.x) % 32, sum = summed_value<4>(lane);
+    unsigned waiting = __ballot_sync(ALL_LANES, d.w != 0 || d.x != 0 || d.y != 0 || d.z != 0);
+    while (waiting) {
+        int const shared = __shfl_sync(ALL_LANES, node, __ffs(int(waiting)) - 1);
+        bool const joins = node == shared;
+        float values[4] = {joins ? d.w : 0.f, joins ? d.x : 0.f, joins ? d.y : 0.f, joins ? d.z : 0.f};
+        float const total = sums_by_halves(values, lane);
+        if (sum >= 0) atomicAdd(rotations + 4 * int64_t(shared) + sum, total);
+        waiting &= ~__ballot_sync(ALL_LANES, joins);
+    }
+}
+
+}  // namespace nurec::cuda
