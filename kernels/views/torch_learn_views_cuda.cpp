@@ -192,6 +192,7 @@ SceneGradients learn_views_backward(at::TensorList scene, at::TensorList turned,
     Views p = {scene_of(scene, views), {}};
     check_turned(turned, scene, views);
     int64_t const c = d_out.size(1);
+    TORCH_CHECK_VALUE(c == 2 || c == 3, "d_out has ", c, " columns, but must have 3 (of images) or 2 (of sweeps)");
     p.rays.is_camera = c == 3, p.rays.moving = moving || c == 2;
     KeptViews const k = checked_kept(kept, p.scene, c, p.rays.moving, length);
     ToldOutputs const told = told_outputs(outputs, d_out, d_distance, d_transmittance, k.directions.size(0));
