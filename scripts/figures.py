@@ -8,8 +8,8 @@ A figure is a link, [150 s][street-time], and at the end of its page stands wher
 The path within the file has slashes; in a list, or where there is no such name, a number counts from 0; a row of a CSV file goes by its
 first column. A factor may follow: "peak_memory_bytes*1e-9: {:.2f} GB". Where the file is not there yet, the page says so. After a
 comment `printed: FILE` stands what training prints for that file of metrics, its first lines. Tables of ladders stand between the
-markers that benchmarks/ladder/ladder.py fills, after a comment `options: FILE` that of benchmarks/ladder/bench_options.py, and after
-`ablation: FILE` that of benchmarks/ladder/ablation.py.
+markers that benchmarks/ladder/ladder.py fills; after a comment `options: FILE QUALITY` that of benchmarks/ladder/bench_options.py, with
+a column of benchmarks/ladder/option_quality.py once the second file is there; after `ablation: FILE` that of benchmarks/ladder/ablation.py.
 
 python scripts/figures.py            writes the pages, and names those that changed
 python scripts/figures.py --check    changes nothing; exit status 2 if a page would change
@@ -41,7 +41,7 @@ TABLES = {  # by the comment before them
     "options": options_table,
     "ablation": ablation_table,
 }
-TABLE = re.compile(r"(<!-- (options|ablation): (\S+) -->\n\n)(?:\|.*\n)*")
+TABLE = re.compile(r"(<!-- (options|ablation): (\S+(?: \S+)*) -->\n\n)(?:\|.*\n)*")
 SHOWN = 4  # lines
 MISSING = "not measured yet"
 
@@ -105,7 +105,9 @@ def tables(page: Path, text: str) -> str:
     """With the tables of what every option and every choice is worth."""
 
     def block(found: re.Match[str]) -> str:
-        return f"{found[1]}{TABLES[found[2]](content(page.parent / found[3])['rows'])}\n"
+        files = [page.parent / name for name in found[3].split()]
+        rows = [content(file)["rows"] for file in files if file.is_file() or file == files[0]]
+        return f"{found[1]}{TABLES[found[2]](*rows)}\n"
 
     return TABLE.sub(block, text)
 

@@ -3,11 +3,13 @@
 
     python benchmarks/ladder/bench_options.py data=pack data.root=FILE +size=large train.resume=CHECKPOINT --out FILE.json
     python benchmarks/ladder/bench_options.py --only fused_adam cuda_graph
+    python benchmarks/ladder/bench_options.py --from FILE.json --quality QUALITY.json    # the table of both files, nothing is run
 
 Arguments are those of nurec_lite.train but for +opt. All rows run in one process, one after another, each as
 benchmarks/step/bench_step.py measures a step: its own options, a scene made anew, a window that is timed and one that
 torch.profiler counts. So a row takes seconds, where one of benchmarks/ladder/ladder.py, a process of its own in several rounds, takes
-a minute; the price is one sample a row. A row that fails stays with its error, and the exit status is 1.
+a minute; the price is one sample a row. A row that fails stays with its error, and the exit status is 1. --quality adds a column
+of benchmarks/ladder/option_quality.py to the table: docs/options.md names both files, and `make figures` writes its table.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -21,6 +23,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -61,14 +64,25 @@ def required(name: str) -> list[str]:
     return [*found, name]
 
 
+def in_order(names: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
+    """As `all` has them, and behind these the others, each behind what it requires."""
+    return tuple(sorted(names, key=lambda name: order.index(name) if name in order else len(order)))
+
+
+def order_of(overrides: Sequence[str]) -> list[str]:
+    """What +opt=all applies on the device of these arguments, in its order."""
+    config = composed("train", [*overrides, "+opt=all"])
+    names: list[str] = config.opt["all"][choose_device(config.device).type]
+    return names
+
+
 def rows_of(order: Sequence[str], others: Sequence[str]) -> Iterator[Row]:
     """The baseline, the rungs in their order, then each option alone; `others` are in no rung."""
     yield Row("", True, ())
     for n, name in enumerate(order, 1):
         yield Row(name, True, tuple(order[:n]))
     for name in (*order, *others):
-        asked = required(name)
-        yield Row(name, False, tuple(o for o in (*order, *others) if o in asked))
+        yield Row(name, False, in_order(required(name), order))
 
 
 def measured(row: Row, args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -94,8 +108,7 @@ def within(tree: Any, path: Sequence[str]) -> float | None:
 
 def all_measured(args: argparse.Namespace) -> dict[str, Any]:
     """Conditions and rows, those of what was asked for, if something was; also in the file, a row at a time."""
-    config = composed("train", [*args.overrides, "+opt=all"])
-    order = config.opt["all"][choose_device(config.device).type]
+    order = order_of(args.overrides)
     for name in (*args.others, *(args.only or ())):
         if name not in known_options():
             raise unknown_option(name)
@@ -113,6 +126,14 @@ def all_measured(args: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
+def read(file: Path) -> dict[str, Any]:
+    """What this benchmark or option_quality.py wrote."""
+    try:
+        return {"rows": json.loads(file.read_text())["rows"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{file} holds no rows of options ({error}); name what the benchmark wrote by --out") from error
+
+
 def sentence(row: dict[str, Any]) -> str:
     """On the way."""
     name = f"{row['name'] or 'none'}, {'a rung' if row['rung'] else 'alone'}"
@@ -124,11 +145,14 @@ def main(arguments: list[str]) -> None:
     p.description = __doc__
     p.add_argument("--only", nargs="+", metavar="OPTION", help="these, beside the baseline (all)")
     p.add_argument("--others", nargs="+", default=[], metavar="OPTION", help="that no rung has, each alone")
+    p.add_argument("--from", type=Path, dest="measured", metavar="FILE.json", help="of an earlier run: nothing is run")
+    p.add_argument("--quality", type=Path, metavar="FILE.json", help="of option_quality.py")
     args = p.parse_intermixed_args(arguments)
     args.arguments = arguments
     with mended("train"):
-        report = all_measured(args)
-    print(table(report["rows"]))
+        report = read(args.measured) if args.measured else all_measured(args)
+        quality = read(args.quality)["rows"] if args.quality else ()
+    print(table(report["rows"], quality))
     if any("error" in row for row in report["rows"]):
         sys.exit(1)
 

@@ -5,14 +5,18 @@ from collections.abc import Sequence
 from typing import Any
 
 
-def table(rows: Sequence[dict[str, Any]]) -> str:
+def table(
+    rows: Sequence[dict[str, Any]],
+    quality: Sequence[dict[str, Any]] = (),  # of option_quality.py: a column more, and its rows behind the others
+) -> str:
     """Markdown: an option a line, alone and as a rung. A step is what lies between its feed and its end on the device; what follows the
     rung's is the rung's, or of the option alone if no rung has it."""
     head = "| option | a step, alone | GPU at work | a step, as a rung | GPU at work | launches | waits | copied | memory |"
-    lines = [head, f"|---|{8 * '---:|'}"]
+    lines = [head + (" PSNR, alone |" if quality else ""), f"|---|{(9 if quality else 8) * '---:|'}"]
+    reached = {row["name"]: row for row in quality}
     alone = {row["name"]: row for row in rows if not row["rung"]}
     rungs = {row["name"]: row for row in rows if row["rung"]}
-    for name in dict.fromkeys(row["name"] for row in rows):
+    for name in dict.fromkeys(row["name"] for row in (*rows, *quality)):
         first, rung = alone.get(name, {}), rungs.get(name, {})
         cells = [
             f"`{name}`" if name else "none",
@@ -22,6 +26,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
             _number(rung or first, "copied_bytes", "{:,.0f} kB", 1e-3),
             _number(rung or first, "peak_bytes", "{:.2f} GB", 1e-9),
         ]
+        cells += [_number(reached.get(name, {}), "psnr", "{:.2f} dB")] if quality else []
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

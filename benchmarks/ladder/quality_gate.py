@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from nurec_lite.base.environment import commit
+from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser
@@ -128,7 +128,8 @@ def gate(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found = dict(zip(runs, metrics, strict=True))
     judged = {options: verdicts(found, options) for options in args.opt}
     return {
-        "command": shlex.join(["python", "benchmarks/ladder/quality_gate.py", *args.arguments]), "commit": commit(), "steps": args.steps,
+        "command": shlex.join(["python", "benchmarks/ladder/quality_gate.py", *args.arguments]),
+        "environment": environment(choose_device("auto")), "steps": args.steps,
         "runs": {run.folder(): m for run, m in found.items()},
         "verdicts": {options: [vars(v) for v in own] for options, own in judged.items()},
         "passed": all(v.passed for own in judged.values() for v in own), "table": table(judged),

@@ -4,6 +4,7 @@
     python benchmarks/render/bench_gradients.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/render/bench_gradients.py --workloads captured --capture data=kitti_raw data.root=FOLDER data.downscale=4
     python benchmarks/render/bench_gradients.py --opt '' split_backward split_backward,launch_bounds
+    python benchmarks/render/bench_gradients.py --opt warp_cull,tile_cull,balanced_tiles    # in a call of its own
 
 benchmarks/render/workload.py has the scenes and views. The first set of options that --opt names collects the Gaussians and makes the
 lists; every set renders these, and so does the torch reference in float64 (benchmarks/render/truth.py), whose gradients are the truth:
@@ -36,6 +37,7 @@ from benchmarks.render.truth import PAIRS, Problem, Rendered, groups, problem_of
 from benchmarks.render.workload import Workload, add_arguments, make_workloads, size_of
 from benchmarks.step.bench_step import positive
 from nurec_lite.base.environment import choose_device, environment
+from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
@@ -51,6 +53,7 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
     device = choose_device(args.device)
     sets = {name: stages_with(name, device) for name in args.opt}
     try:
+        check_lists(sets)
         views = [
             bench_view(workload, sensor, sets, args)
             for workload in make_workloads(args, device)
@@ -64,6 +67,15 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
         "environment": environment(device), "tolerance": args.tolerance, "room": ROOM, "draws": DRAWS,
         "pairs_at_once": args.pairs, "views": views,
     }  # fmt: skip
+
+
+def check_lists(sets: dict[str, Stages]) -> None:
+    """UserError where some sets list by tiles and others by bundles: all render the lists of the first."""
+    bundles = [name for name, stages in sets.items() if stages.plan is not None and stages.plan.bundles]
+    if 0 < len(bundles) < len(sets):
+        raise UserError(
+            f"--opt: '{bundles[0]}' renders lists of bundles (warp_cull), others those of tiles; give them one after another"
+        )
 
 
 # ---- one view

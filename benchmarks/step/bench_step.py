@@ -9,7 +9,8 @@ Arguments are those of nurec_lite.train. The steps run as its loop runs them, th
 fixed progress, so that rates and density control are those of the middle of a run. Two windows: the first is timed, by CUDA events
 (on a CPU by the host's clock) and without a profiler; the second, of a few steps, is counted by torch.profiler
 (benchmarks/step/launches.py says how). `step_ms` lies between the feed and the end of density control, on the device; `feed_ms`,
-`attempt_ms` and `report_ms` are the host's, whose means add up to `wall_ms`. What only a GPU has is null on a CPU.
+`attempt_ms` and `report_ms` are the host's, whose means add up to `wall_ms`, and `feed_share` is what the first of them, next_batch and
+place, takes of it. What only a GPU has is null on a CPU.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -89,6 +90,7 @@ def window(stages: Stages, state: TrainState, steps: int) -> dict[str, Any]:
     step_ms = [milliseconds(first, last) for first, last in marks]
     return {
         "wall_ms_a_step": wall / steps, "step_ms": spread(step_ms), **{name: spread(ms) for name, ms in host.items()},
+        "feed_share": sum(host["feed_ms"]) / wall,
         "lidar_rays_a_step": n_rays / steps,
         "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
         "peak_reserved_bytes": torch.cuda.max_memory_reserved(device) if device.type == "cuda" else None,
@@ -158,6 +160,7 @@ def text(report: dict[str, Any]) -> str:
         quartiles = f"[{s['quarter']:.2f}, {s['three_quarters']:.2f}]"
         lines.append(f"{name:14} {s['median']:9.2f}  {quartiles}, least {s['min']:.2f}, mean {s['mean']:.2f}")
     lines.append(f"{'wall_ms':14} {report['wall_ms_a_step']:9.2f}  a step, loading and reading of losses included")
+    lines.append(f"{'feed_share':14} {100 * report['feed_share']:9.2f}  % of it")
     peak = report["peak_memory_bytes"]
     lines.append("peak memory not measured: no GPU" if peak is None else f"{'peak memory':14} {peak / 1e9:9.2f}  GB")
     return "\n".join([*lines, *_counted(report["profile"])])

@@ -7,10 +7,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     // `fractions` [R], or [1] of all rays.
     m.def("rays(Tensor view, Tensor directions, Tensor fractions) -> (Tensor origins, Tensor world, Tensor delays)");
     // `grid` and `columns` are not looked at for a camera. `all`: those that are hidden, too, behind the others, with
-    // bounds that hold nothing: what depends on no number that only the device knows.
+    // bounds that hold nothing: what depends on no number that only the device knows. seen [N]: not 0 for those that
+    // are not hidden.
     m.def(
         "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False) "
-        "-> (Tensor index, Tensor low, Tensor high)");
+        "-> (Tensor index, Tensor low, Tensor high, Tensor seen)");
     // Lists of at most `room` entries, of which `needed` [1] says how many there are; -1: all, and `needed` is empty.
     m.def(
         "tile_camera(Tensor[] projection, int width, int height, int tile, int room=-1) "
@@ -76,8 +77,8 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "sh_colour_backward(Tensor sh, Tensor? rest, Tensor directions, Tensor d_colour) "
         "-> (Tensor d_sh, Tensor d_rest, Tensor d_directions)");
-    // The same of Gaussians where they stand, as an eye sees them.
-    m.def("view_colour(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye) -> Tensor");
+    // The same of Gaussians where they stand, as an eye sees them; 0 of those for which `seen` [N] is 0.
+    m.def("view_colour(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor? seen) -> Tensor");
     m.def(
         "view_colour_backward(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor d_sh, Tensor d_rest)");

@@ -22,15 +22,12 @@ NUREC_FN T reach_of(T opacity) {
     return sqrt(2 * larger(T(log(opacity * T(255))), T(0)));
 }
 
-// mu, mu + sqrt(3) s_k R_k and mu - sqrt(3) s_k R_k.
+// sqrt(3) s_k R_k: sigma points are mu, mu + these and mu - these.
 template <class T>
-NUREC_FN void sigma_points(Vec3<T> mean, Quat<T> q, Vec3<T> s, Vec3<T> (&p)[7]) {
+NUREC_FN void sigma_axes(Quat<T> q, Vec3<T> s, Vec3<T> (&axes)[3]) {
     Mat3<T> const Rt = transposed(quat_to_matrix(q));
     T const root = T(1.7320508075688772);
-    Vec3<T> const a = (root * s.x) * Rt.r0, b = (root * s.y) * Rt.r1, c = (root * s.z) * Rt.r2;
-    p[0] = mean;
-    p[1] = mean + a, p[2] = mean + b, p[3] = mean + c;
-    p[4] = mean - a, p[5] = mean - b, p[6] = mean - c;
+    axes[0] = (root * s.x) * Rt.r0, axes[1] = (root * s.y) * Rt.r1, axes[2] = (root * s.z) * Rt.r2;
 }
 
 template <class T>
@@ -76,22 +73,27 @@ NUREC_FN bool in_cone(CameraModel<T> const& camera, Vec3<T> p, T radius) {
 template <class T>
 NUREC_FN Bounds<T> camera_bounds(CameraModel<T> const& camera, Motion<T> const& motion, Vec3<T> mean, Quat<T> q,
                                  Vec3<T> s, Vec3<T> v, T reach) {
-    Vec3<T> p[7];
+    Vec3<T> axes[3];
     Place<T> at[7];
-    sigma_points(mean, q, s, p);
+    sigma_axes(q, s, axes);
+    at[0] = camera.appear(motion, mean, v);
 #pragma unroll  // else the points lie in memory
-    for (int k = 0; k < 7; ++k) at[k] = camera.appear(motion, p[k], v);
+    for (int k = 0; k < 3; ++k) {
+        at[1 + k] = camera.appear(motion, mean + axes[k], v);
+        at[4 + k] = camera.appear(motion, mean - axes[k], v);
+    }
     Bounds<T> const b = unscented_bounds(at, reach);
     return any_nearer(at, T(NEAR)) || !finite(b) ? Bounds<T>{0, 0, camera.width, camera.height} : b;
 }
 
 // Where a sweep begins it also ends: what moves across that azimuth is seen twice, from either pose, so it gets both
-// places.
+// places. middle: the mean where the lidar sees it, at `at`.
 template <class T>
-NUREC_FN Bounds<T> over_the_seam(LidarModel<T> const& lidar, Motion<T> const& motion, Vec3<T> mean, Vec3<T> v,
-                                 Place<T> at, Bounds<T> b) {
-    Place<T> const start = spherical(motion.at(mean, v, T(0))), end = spherical(motion.at(mean, v, T(1)));
-    T const u0 = wrap_angle(start.u - at.u), u1 = wrap_angle(end.u - at.u), v0 = start.v - at.v, v1 = end.v - at.v;
+NUREC_FN Bounds<T> over_the_seam(LidarModel<T> const& lidar, Moving<T> const& mean, Vec3<T> middle, Place<T> at,
+                                 Bounds<T> b) {
+    Vec3<T> const start = mean.at(T(0)), end = mean.at(T(1));
+    T const u0 = turn_between(middle, start), u1 = turn_between(middle, end);
+    T const v0 = elevation_of(start) - at.v, v1 = elevation_of(end) - at.v;
     Bounds<T> const wide = {b.low_u + smaller(smaller(u0, u1), T(0)), b.low_v + smaller(smaller(v0, v1), T(0)),
                             b.high_u + larger(larger(u0, u1), T(0)), b.high_v + larger(larger(v0, v1), T(0))};
     T const first = floor((wide.low_u - lidar.azimuth_start) / T(2 * PI));
@@ -102,11 +104,12 @@ NUREC_FN Bounds<T> over_the_seam(LidarModel<T> const& lidar, Motion<T> const& mo
 template <class T>
 NUREC_FN Bounds<T> lidar_bounds(LidarModel<T> const& lidar, Motion<T> const& motion, Vec3<T> mean, Quat<T> q, Vec3<T> s,
                                 Vec3<T> v, T reach) {
-    Vec3<T> p[7];
+    Vec3<T> axes[3];
     Place<T> at[7];
-    sigma_points(mean, q, s, p);
-    lidar.appear(motion, p, v, at);
-    Bounds<T> const b = over_the_seam(lidar, motion, mean, v, at[0], unscented_bounds(at, reach));
+    sigma_axes(q, s, axes);
+    Moving<T> const m = moving(motion, mean, v);
+    Vec3<T> const middle = lidar.appear(motion, m, axes, at);
+    Bounds<T> const b = over_the_seam(lidar, m, middle, at[0], unscented_bounds(at, reach));
     Bounds<T> const whole = {T(-PI), T(-PI / 2), T(PI), T(PI / 2)};
     return any_nearer(at, T(NEAR)) || !finite(b) ? whole : b;
 }

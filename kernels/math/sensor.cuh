@@ -24,6 +24,14 @@ NUREC_FN T positive_remainder(T a, T b) {
     return a - floor(a / b) * b;
 }
 
+// A vector of world axes in the sensor's frame, which turns and moves: linear between the view's start and its end.
+template <class T>
+struct Course {
+    Vec3<T> start, change;
+
+    NUREC_FN Vec3<T> at(T fraction) const { return start + fraction * change; }
+};
+
 // The sensor's frames at the start and at the end of a view, from world axes about its centre.
 template <class T>
 struct Motion {
@@ -38,7 +46,30 @@ struct Motion {
         Vec3<T> const a = R0 * moved + t0, b = R1 * moved + t1;
         return a + fraction * (b - a);
     }
+
+    NUREC_FN Course<T> of_point(Vec3<T> p) const {
+        Vec3<T> const a = R0 * p + t0;
+        return {a, (R1 * p + t1) - a};
+    }
+
+    NUREC_FN Course<T> of_direction(Vec3<T> d) const {
+        Vec3<T> const a = R0 * d;
+        return {a, R1 * d - a};
+    }
 };
+
+// `Motion::at` of one point at many fractions.
+template <class T>
+struct Moving {
+    Course<T> place, drift;  // without its velocity, and what that adds over the view
+
+    NUREC_FN Vec3<T> at(T fraction) const { return place.at(fraction) + (fraction - T(0.5)) * drift.at(fraction); }
+};
+
+template <class T>
+NUREC_FN Moving<T> moving(Motion<T> const& motion, Vec3<T> p, Vec3<T> v) {
+    return {motion.of_point(p), motion.of_direction(motion.seconds * v)};
+}
 
 enum Shutter : int { GLOBAL = 0, TOP_TO_BOTTOM = 1, BOTTOM_TO_TOP = 2, LEFT_TO_RIGHT = 3, RIGHT_TO_LEFT = 4 };
 
@@ -112,6 +143,41 @@ NUREC_FN Place<T> spherical(Vec3<T> p) {
     return {atan2(p.y, p.x), atan2(p.z, flat), sqrt(dot(p, p))};
 }
 
+// atan2 for bounds, which ask thirty times a Gaussian.
+template <class T>
+NUREC_FN T angle_of(T y, T x) {
+    return atan2(y, x);
+}
+
+// To 2e-7, without branches: of the smaller by the larger number a polynomial with the least greatest error on [0, 1],
+// found by the exchange algorithm of Remez.
+NUREC_FN float angle_of(float y, float x) {
+    float const a = fabsf(x), b = fabsf(y);
+    bool const steep = a < b;
+    float const t = (steep ? a : b) / ((steep ? b : a) + 1e-37f), t2 = t * t;
+    float sum = -0.00405456721f;
+    sum = sum * t2 + 0.0218629579f;
+    sum = sum * t2 - 0.0559123268f;
+    sum = sum * t2 + 0.0964219733f;
+    sum = sum * t2 - 0.139086295f;
+    sum = sum * t2 + 0.199465657f;
+    sum = sum * t2 - 0.333298608f;
+    sum = sum * t2 + 0.999999336f;
+    float const first = sum * t, half = steep ? float(PI / 2) - first : first;
+    return copysignf(x < 0 ? float(PI) - half : half, y);
+}
+
+// About the vertical axis, from a to b; in [-pi, pi].
+template <class T>
+NUREC_FN T turn_between(Vec3<T> a, Vec3<T> b) {
+    return angle_of(a.x * b.y - a.y * b.x, a.x * b.x + a.y * b.y);
+}
+
+template <class T>
+NUREC_FN T elevation_of(Vec3<T> p) {
+    return angle_of(p.z, T(sqrt(p.x * p.x + p.y * p.y)));
+}
+
 template <class T>
 struct LidarModel {
     T spin_rate;      // revolutions a radian of azimuth, negative when it turns clockwise
@@ -120,27 +186,36 @@ struct LidarModel {
     NUREC_FN T fraction(T azimuth) const { return positive_remainder((azimuth - azimuth_start) * spin_rate, T(1)); }
 
     // When the lidar looks at a point.
-    NUREC_FN T lead(Motion<T> const& motion, Vec3<T> p, Vec3<T> v) const {
+    NUREC_FN T lead(Moving<T> const& point) const {
         T f = T(0.5);
-        for (int round = 0; round < 3; ++round) f = fraction(spherical(motion.at(p, v, f)).u);
+        for (int round = 0; round < 3; ++round) {
+            Vec3<T> const p = point.at(f);
+            f = fraction(angle_of(p.y, p.x));
+        }
         return f;
     }
 
-    // n points of one Gaussian, each at the time at which the lidar looks that way; azimuths are unwrapped about the
-    // first point's.
-    template <int n>
-    NUREC_FN void appear(Motion<T> const& motion, Vec3<T> const (&p)[n], Vec3<T> v, Place<T> (&places)[n]) const {
-        T const first = lead(motion, p[0], v);
-        T turn[n] = {};
-        T azimuth = 0;
-        for (int round = 0; round < 2; ++round) {
-            for (int k = 0; k < n; ++k) {
-                places[k] = spherical(motion.at(p[k], v, first + turn[k] * spin_rate));
-                if (k == 0) azimuth = places[0].u;
-                turn[k] = k == 0 ? T(0) : wrap_angle(places[k].u - azimuth);
+    // A mean, then mean + axes and mean - axes, each at the time at which the lidar looks that way; azimuths are
+    // unwrapped about the mean's. Returns where the mean is then.
+    NUREC_FN Vec3<T> appear(Motion<T> const& motion, Moving<T> const& mean, Vec3<T> const (&axes)[3],
+                            Place<T> (&places)[7]) const {
+        T const first = lead(mean);
+        Vec3<T> const middle = mean.at(first);
+        places[0] = {angle_of(middle.y, middle.x), elevation_of(middle), T(sqrt(dot(middle, middle)))};
+#pragma unroll
+        for (int k = 0; k < 3; ++k) {
+            Course<T> const axis = motion.of_direction(axes[k]);
+#pragma unroll
+            for (int side = 0; side < 2; ++side) {
+                T const sign = side ? T(-1) : T(1);
+                T const seen = turn_between(middle, middle + sign * axis.at(first));
+                T const f = first + seen * spin_rate;
+                Vec3<T> const p = mean.at(f) + sign * axis.at(f);
+                T const turn = turn_between(middle, p);
+                places[1 + k + 3 * side] = {places[0].u + turn, elevation_of(p), T(sqrt(dot(p, p)))};
             }
         }
-        for (int k = 0; k < n; ++k) places[k].u = azimuth + turn[k];
+        return middle;
     }
 };
 

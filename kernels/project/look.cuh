@@ -4,24 +4,25 @@
 
 #include "../common/cells.cuh"
 #include "../common/gaussians.cuh"
+#include "../common/launch.cuh"
+#include "../common/warp.cuh"
 #include "params.h"
 
 namespace nurec::cuda {
 
 // Whether a sphere about a point, seen from the sensor, touches a cell that holds a ray.
 __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<float> p, float radius) {
-    Place<float> const at = spherical(p);
-    float const angle = asinf(fminf(1.2f * radius / fmaxf(at.depth, 1e-6f), 1.f));
-    float around = 1.2f * angle / fmaxf(cosf(fabsf(at.v) + angle), 1e-6f);  // beyond a pole, all around
+    float const depth = sqrtf(dot(p, p)), azimuth = angle_of(p.y, p.x), elevation = elevation_of(p);
+    float const angle = asinf(fminf(1.2f * radius / fmaxf(depth, 1e-6f), 1.f));
+    float around = 1.2f * angle / fmaxf(cosf(fabsf(elevation) + angle), 1e-6f);  // beyond a pole, all around
     around = angle > 1 ? float(PI) : fminf(around, float(PI));
-    int64_t const n = cells.columns, width = 3 * n + 1;
+    int const n = int(cells.columns), width = 3 * n + 1;
     // within the table also where a mean is NaN
-    int64_t const first = min(max(column_of(cells, at.u - around) + n - 1, int64_t(0)), 3 * n);
-    int64_t const last = min(max(column_of(cells, at.u + around) + n + 2, int64_t(0)), 3 * n);
-    int64_t const low = band_of(cells, at.v - 1.2f * angle), high = band_of(cells, at.v + 1.2f * angle) + 1;
-    return table[high * width + last] - table[low * width + last] - table[high * width + first] +
-               table[low * width + first] >
-           0;
+    int const first = min(max(int(column_of(cells, azimuth - around)) + n - 1, 0), 3 * n);
+    int const last = min(max(int(column_of(cells, azimuth + around)) + n + 2, 0), 3 * n);
+    int const* const low = table + width * int(band_of(cells, elevation - 1.2f * angle));
+    int const* const high = table + width * int(band_of(cells, elevation + 1.2f * angle) + 1);
+    return high[last] - low[last] - high[first] + low[first] > 0;
 }
 
 __device__ inline uint32_t sortable(float a) {
@@ -39,19 +40,38 @@ __device__ bool may_see(ProjectParams const& p, View<float> const& view, int con
     return CAMERA ? in_cone(view.camera, local, radius) : near_rays(p.cells, occupied, local, radius);
 }
 
-// Writes place `number` of `out`, whose bounds and key are those of a Gaussian that may be seen.
-template <bool CAMERA>
-__device__ void look_at(ProjectParams const& p, View<float> const& view, int const* occupied, int64_t i, float opacity,
+// How many were counted before this lane: of all lanes of a block that call it, those with `mine` count themselves.
+__device__ inline int counted(bool mine, int* count) {
+    int const lane = int(threadIdx.x) % 32;
+    unsigned const all = __ballot_sync(ALL_LANES, mine);
+    int const before = lane == 0 ? atomicAdd(count, __popc(all)) : 0;
+    return __shfl_sync(ALL_LANES, before, 0) + __popc(all & ((1u << lane) - 1));
+}
+
+// Of a block's Gaussians, first to first + THREADS - 1 of n, those that may be seen are taken together, so that all
+// lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`.
+template <bool CAMERA, class Opacity>
+__device__ void look_at(ProjectParams const& p, View<float> const& view, int const* occupied, Opacity const& opacity,
                         Looked const& out, int64_t number) {
-    Vec3<float> const mean = mean_of(p.g, i), s = load3(p.g.scales, i), v = velocity_of(p.g, i);
-    float const reach = reach_of(opacity);
-    bool const seen = reach > 0 && may_see<CAMERA>(p, view, occupied, mean, s, v, reach);
-    out.visible[number] = seen;
-    if (!seen) return;
-    Quat<float> const q = quat_of(p.g, i);
-    out.bounds[number] = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
-                                : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
-    out.keys[number] = sortable(CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
+    __shared__ int seen[THREADS], n_seen;
+    int64_t const first = blockIdx.x * int64_t(THREADS), i = first + threadIdx.x;
+    if (threadIdx.x == 0) n_seen = 0;
+    __syncthreads();
+    float const reach_here = i < p.g.n ? reach_of(opacity(i)) : 0;
+    bool const mine = reach_here > 0 && may_see<CAMERA>(p, view, occupied, mean_of(p.g, i), load3(p.g.scales, i),
+                                                        velocity_of(p.g, i), reach_here);
+    if (i < p.g.n) out.visible[number + i] = mine;
+    int const place = counted(mine, &n_seen);
+    if (mine) seen[place] = int(threadIdx.x);
+    __syncthreads();
+    if (int(threadIdx.x) >= n_seen) return;
+    int64_t const k = first + seen[threadIdx.x];
+    Vec3<float> const mean = mean_of(p.g, k), s = load3(p.g.scales, k), v = velocity_of(p.g, k);
+    Quat<float> const q = quat_of(p.g, k);
+    float const reach = reach_of(opacity(k));
+    out.bounds[number + k] = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
+                                    : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
+    out.keys[number + k] = sortable(CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
 }
 
 }  // namespace nurec::cuda

@@ -39,7 +39,7 @@ struct Looked {
     Bounds<float>* bounds;  // [N]
 };
 
-Looked look(ProjectParams const& p, Queue const& queue);
+void look(ProjectParams const& p, Looked const& out, Queue const& queue);
 
 // [n, bands + 1, 3 columns + 1] summed-area tables of the cells that hold rays, over three turns.
 int const* count_occupied(Sweeps const& sweeps, Queue const& queue);

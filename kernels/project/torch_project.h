@@ -8,7 +8,7 @@
 
 namespace nurec {
 
-using Projected = std::tuple<at::Tensor, at::Tensor, at::Tensor>;  // index, low, high
+using Projected = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // index, low, high, seen
 
 inline ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, bool is_camera,
                                      at::TensorList grid, int64_t columns) {

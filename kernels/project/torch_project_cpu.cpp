@@ -10,20 +10,24 @@ namespace {
 
 using at::Tensor;
 
-Projected split(cpu::Projection const& p) {
+Projected split(cpu::Projection const& p, Tensor const& seen) {
     auto const n = static_cast<int64_t>(p.index.size());
     Tensor const bounds = copied(p.bounds, at::kFloat, {n, 4});
     // copies: without Gaussians a slice counts as contiguous, and the two would share memory
     auto const columns = [&](int64_t first) {
         return bounds.slice(1, first, first + 2).clone(at::MemoryFormat::Contiguous);
     };
-    return {copied(p.index, at::kLong, {n}), columns(0), columns(2)};
+    return {copied(p.index, at::kLong, {n}), columns(0), columns(2), seen};
 }
 
-void append_hidden(int64_t n, cpu::Projection& found) {
-    std::vector<bool> seen(n, false);
-    for (int64_t const i : found.index) seen[i] = true;
-    for (int64_t i = 0; i < n; ++i)
+std::vector<uint8_t> seen_in(int64_t n, cpu::Projection const& found) {
+    std::vector<uint8_t> seen(n, 0);
+    for (int64_t const i : found.index) seen[i] = 1;
+    return seen;
+}
+
+void append_hidden(std::vector<uint8_t> const& seen, cpu::Projection& found) {
+    for (int64_t i = 0; i < static_cast<int64_t>(seen.size()); ++i)
         if (!seen[i]) found.index.push_back(i), found.bounds.push_back({NOWHERE, NOWHERE, -NOWHERE, -NOWHERE});
 }
 
@@ -31,8 +35,9 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
                   bool all) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     cpu::Projection found = cpu::project(p);
-    if (all) append_hidden(p.g.n, found);
-    return split(found);
+    std::vector<uint8_t> const seen = seen_in(p.g.n, found);
+    if (all) append_hidden(seen, found);
+    return split(found, copied(seen, at::kByte, {p.g.n}));
 }
 
 }  // namespace

@@ -24,7 +24,11 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
                   bool all) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     Site site(view.device());
-    cuda::Looked const looked = cuda::look(p, site.queue());
+    Tensor const seen = site.empty({p.g.n}, at::kByte);
+    auto const& memory = site.queue().memory;
+    cuda::Looked const looked = {seen.mutable_data_ptr<uint8_t>(), memory.array<uint32_t>(p.g.n),
+                                 memory.array<Bounds<float>>(p.g.n)};
+    cuda::look(p, looked, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     cuda::Sorted out = chosen(p, looked, all, site);
     Tensor const index = site.empty({out.v}, at::kLong), low = site.empty({out.v, 2}, at::kFloat),
@@ -33,7 +37,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
     out.low = low.mutable_data_ptr<float>(), out.high = high.mutable_data_ptr<float>();
     cuda::sort_by_depth(looked, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {index, low, high};
+    return {index, low, high, seen};
 }
 
 }  // namespace

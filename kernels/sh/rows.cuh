@@ -19,13 +19,13 @@ struct Rows {
 
     __device__ float* mine() { return numbers + STRIDE * threadIdx.x; }
 
-    // Calls function(number, its place here) for the block's rows of one of the arrays, consecutive numbers by
+    // Calls function(row, number, its place here) for the block's rows of one of the arrays, consecutive numbers by
     // consecutive threads: columns from `begin` on, COUNT of them.
     template <int COUNT, class T, class Function>
     __device__ void for_columns(T* numbers_of, int stride, int rows, int begin, Function const& function) {
         for (int k = int(threadIdx.x); k < COUNT * rows; k += GAUSSIANS) {
             int const row = k / COUNT, column = k % COUNT;
-            function(numbers_of[stride * row + column], numbers[STRIDE * row + begin + column]);
+            function(row, numbers_of[stride * row + column], numbers[STRIDE * row + begin + column]);
         }
     }
 
@@ -38,17 +38,22 @@ struct Rows {
             for_columns<LENGTH - 3>(sh.rest + sh.rest_stride * first, int(sh.rest_stride), rows, 3, function);
     }
 
-    // All copies of a thread are on their way at once, and in no register.
-    __device__ void read(Coefficients<float const> const& sh, int64_t n) {
-        for_each(sh, n, [](float const& coefficient, float& place) {
-            __pipeline_memcpy_async(&place, &coefficient, sizeof(float));
+    // Of the rows for which wanted(row) holds. All copies of a thread are on their way at once, and in no register.
+    template <class Wanted>
+    __device__ void read(Coefficients<float const> const& sh, int64_t n, Wanted const& wanted) {
+        for_each(sh, n, [&](int row, float const& coefficient, float& place) {
+            if (wanted(row)) __pipeline_memcpy_async(&place, &coefficient, sizeof(float));
         });
         __pipeline_commit();
         __pipeline_wait_prior(0);
     }
 
+    __device__ void read(Coefficients<float const> const& sh, int64_t n) {
+        read(sh, n, [](int) { return true; });
+    }
+
     __device__ void write(Coefficients<float> const& sh, int64_t n) {
-        for_each(sh, n, [](float& number, float const& place) { number = place; });
+        for_each(sh, n, [](int, float& number, float const& place) { number = place; });
     }
 };
 

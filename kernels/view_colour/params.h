@@ -26,6 +26,7 @@ struct PlacementGrads {
 struct SeenHarmonics {
     int64_t s;  // coefficients: 1, 4, 9 or 16
     Coefficients<float const> sh;
+    uint8_t const* seen;  // [N] 0: nobody asks for its colour, which is 0; null: all are asked for
 };
 
 struct SeenHarmonicsGrads {

@@ -38,12 +38,14 @@ inline Placements checked_placements(PlacementTensors const& t, at::Tensor const
             eye.const_data_ptr<float>()};
 }
 
-inline SeenHarmonics checked_sh(at::Tensor const& sh, MaybeTensor const& rest, Placements const& in) {
+inline SeenHarmonics checked_sh(at::Tensor const& sh, MaybeTensor const& rest, Placements const& in,
+                                MaybeTensor const& seen = std::nullopt) {
     check_tensor(sh, "sh", at::kFloat, {in.n, rest ? 1 : -1, 3}, sh.device());
     if (rest) check_tensor(*rest, "rest", at::kFloat, {in.n, -1, 3}, sh.device());
     int64_t const s = checked_bands(sh, rest);
     auto const read = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
-    return {s, coefficients<float const>(sh, rest, read)};
+    if (seen) check_tensor(*seen, "seen", at::kByte, {in.n}, sh.device());
+    return {s, coefficients<float const>(sh, rest, read), seen ? seen->const_data_ptr<uint8_t>() : nullptr};
 }
 
 using FiveTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
@@ -51,9 +53,9 @@ using FiveTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, a
 // `forward` and `backward` are the device's drivers.
 template <class Forward>
 at::Tensor view_colour_by(Forward const& forward, at::TensorList placements, at::Tensor const& sh,
-                          MaybeTensor const& rest, at::Tensor const& eye) {
+                          MaybeTensor const& rest, at::Tensor const& eye, MaybeTensor const& seen) {
     Placements const in = checked_placements(placements_of(placements), eye);
-    SeenHarmonics const harmonics = checked_sh(sh, rest, in);
+    SeenHarmonics const harmonics = checked_sh(sh, rest, in, seen);
     at::Tensor colour = at::empty({in.n, 3}, sh.options());
     forward(in, harmonics, colour.mutable_data_ptr<float>());
     return colour;

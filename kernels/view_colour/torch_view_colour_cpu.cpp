@@ -9,8 +9,9 @@ namespace {
 
 using at::Tensor;
 
-Tensor view_colour(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye) {
-    return view_colour_by(&cpu::view_colour, placements, sh, rest, eye);
+Tensor view_colour(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
+                   MaybeTensor const& seen) {
+    return view_colour_by(&cpu::view_colour, placements, sh, rest, eye, seen);
 }
 
 FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest,

@@ -10,13 +10,14 @@ namespace {
 
 using at::Tensor;
 
-Tensor view_colour(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye) {
+Tensor view_colour(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
+                   MaybeTensor const& seen) {
     Site site(sh.device());
     auto const launch = [&](Placements const& in, SeenHarmonics const& harmonics, float* colour) {
         cuda::view_colour(in, harmonics, colour, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return view_colour_by(launch, placements, sh, rest, eye);
+    return view_colour_by(launch, placements, sh, rest, eye, seen);
 }
 
 FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest,

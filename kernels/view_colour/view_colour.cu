@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread a Gaussian, from its mean to its colour and back. Gaussians of a node are neighbours, so the lanes of a
-// warp that share one add up what its rotation gets before anything goes to memory.
+// One thread a Gaussian, from its mean to its colour and back. The coefficients of those that nobody sees, or whose
+// colour has no gradient, are not read, which is most of what a Gaussian has. Gaussians of a node are neighbours, so
+// the lanes of a warp that share one add up what its rotation gets before anything goes to memory.
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
 #include "../sh/rows.cuh"
@@ -10,28 +11,52 @@
 namespace nurec::cuda {
 namespace {
 
+// Coefficients of those of a block's Gaussians whose threads want them.
+template <int S>
+struct WantedRows : Rows<S> {
+    bool wanted[GAUSSIANS];
+
+    __device__ void read(Coefficients<float const> const& sh, int64_t n, bool mine) {
+        wanted[threadIdx.x] = mine;
+        __syncthreads();
+        Rows<S>::read(sh, n, [&](int row) { return wanted[row]; });
+        __syncthreads();
+    }
+};
+
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS) view_forward_kernel(Placements in, SeenHarmonics sh, float* colour) {
-    __shared__ Rows<S> rows;
+    __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
-    rows.read(sh.sh, in.n);
-    __syncthreads();
-    if (i < in.n) store3(colour, i, sh_colour<S>(rows.mine(), direction_of(sight_of(in, i))));
+    bool const seen = i < in.n && (!sh.seen || sh.seen[i]);
+    rows.read(sh.sh, in.n, seen);
+    if (i >= in.n) return;
+    store3(colour, i, seen ? sh_colour<S>(rows.mine(), direction_of(sight_of(in, i))) : Vec3<float>{0, 0, 0});
+}
+
+__device__ Vec3<float> gradient_of(float const* d_colour, int64_t i, int64_t n) {
+    return i < n ? load3(d_colour, i) : Vec3<float>{0, 0, 0};
+}
+
+__device__ bool is_some(Vec3<float> a) {
+    return a.x != 0 || a.y != 0 || a.z != 0;
 }
 
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
     view_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenHarmonicsGrads d_sh) {
-    __shared__ Rows<S> rows;
+    __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    Vec3<float> const d_colour = gradient_of(d_sh.d_colour, i, in.n);
     Quat<float> d_rotation = {};
     int node = -1;
-    rows.read(sh.sh, in.n);
-    __syncthreads();
+    rows.read(sh.sh, in.n, is_some(d_colour));
     if (i < in.n) {
         float* const mine = rows.mine();  // each coefficient is read before its gradient takes its place
         Sight const sight = sight_of(in, i);
-        Vec3<float> const d_direction = sh_colour_backward<S>(mine, direction_of(sight), load3(d_sh.d_colour, i), mine);
+        if (!is_some(d_colour))
+            for (int c = 0; c < 3 * S; ++c) mine[c] = 0;
+        Vec3<float> const d_direction = sh_colour_backward<S>(mine, direction_of(sight), d_colour, mine);
         d_rotation = direction_backward(in, d, sight, i, d_direction);
         if (sight.moves) node = int(in.node[i - in.still]);
     }
@@ -44,16 +69,17 @@ __global__ void __launch_bounds__(GAUSSIANS)
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
     view_outer_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenOuter outer) {
-    __shared__ Rows<S> rows;
+    __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
+    Vec3<float> const d_colour = gradient_of(outer.d_colour, i, in.n);
     Quat<float> d_rotation = {};
     int node = -1;
-    rows.read(sh.sh, in.n);
-    __syncthreads();
+    rows.read(sh.sh, in.n, is_some(d_colour));
     if (i < in.n) {
         Sight const sight = sight_of(in, i);
         Vec3<float> const direction = direction_of(sight);
-        ShOuter<float> const found = sh_colour_outer<S>(rows.mine(), direction, load3(outer.d_colour, i));
+        ShOuter<float> found = {};
+        if (is_some(d_colour)) found = sh_colour_outer<S>(rows.mine(), direction, d_colour);
         store3(outer.directions, i, direction), store3(outer.colours, i, found.colour);
         d_rotation = direction_backward(in, d, sight, i, found.direction);
         if (sight.moves) node = int(in.node[i - in.still]);

@@ -22,6 +22,10 @@ template <int S>
 void forward(Placements const& in, SeenHarmonics const& sh, float* colour) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < in.n; ++i) {
+        if (sh.seen && !sh.seen[i]) {
+            store(colour, i, Vec3<float>{0, 0, 0});
+            continue;
+        }
         float numbers[3 * S];
         read<S>(sh.sh, i, numbers);
         store(colour, i, sh_colour<S>(numbers, direction_of(sight_of(in, i))));

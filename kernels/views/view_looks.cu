@@ -8,24 +8,17 @@
 namespace nurec::cuda {
 namespace {
 
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int LIDAR_REGISTERS = 88;
-#else
-constexpr int LIDAR_REGISTERS = 112;
-#endif
-
 // occupied: those of all sweeps (count_occupied), of a lidar.
 template <bool CAMERA>
-__global__ void __maxnreg__(CAMERA ? 64 : LIDAR_REGISTERS) view_looks_kernel(Views p, int const* occupied, Looked out) {
+__global__ void __maxnreg__(CAMERA ? 64 : 80) view_looks_kernel(Views p, int const* occupied, Looked out) {
     __shared__ View<float> view;
-    int64_t const v = blockIdx.y, n = p.scene.g.n, i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    int64_t const v = blockIdx.y;
     copy_numbers(view, &p.scene.rows[v].view);
     __syncthreads();
-    if (i >= n) return;
     Cells const& cells = p.rays.sweeps.cells;
     if (!CAMERA) occupied += v * (cells.bands + 1) * (3 * cells.columns + 1);
     ProjectParams const seen = {seen_from(p.scene, v), nullptr, CAMERA, cells};
-    look_at<CAMERA>(seen, view, occupied, i, opacity_of(p.scene, v, i), out, n * v + i);
+    look_at<CAMERA>(seen, view, occupied, [&](int64_t i) { return opacity_of(p.scene, v, i); }, out, p.scene.g.n * v);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.native.groups import Bounds, Bundles, Grid
-from nurec_lite.native.plan import RenderPlan
+from nurec_lite.native.plan import WHOLE, RenderPlan
 from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, learned, moves, parts_of, placed, rays, row_of
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import render
@@ -23,6 +23,10 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles, Rays
 
 WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
+RESIDENT, LEAST = (
+    32,
+    64,
+)  # warps of a multiprocessor; entries of a part, below which its beginning costs more than it saves
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
 
 
@@ -43,7 +47,7 @@ def tile(
         (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
     )  # fmt: skip
     shared = None if learned(view) else seen  # whose gradients these rays have not
-    return PairList(bundles.rays, offsets, listed, None if room is None else needed, shared)
+    return PairList(bundles.rays, offsets, listed, None if room is None else needed, shared, projection.seen)
 
 
 def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
@@ -90,10 +94,26 @@ def blend(
     plan: RenderPlan,
 ) -> Blend:
     """Blends the Gaussians of each bundle's list over its rays."""
+    part = part_of(len(pairs.gaussians), plan.part, features.device)
     out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_parts(
-        placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), plan.part
+        placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part
     )
     return Blend(out, distance, transmittance, median)
+
+
+def part_of(
+    entries: int,  # of all lists
+    most: int,
+    device: torch.device,
+) -> int:
+    """Entries of a part at most: fewer where parts would leave warps of the GPU without work; lists that are not cut stay whole."""
+    return most if most == WHOLE else min(most, max(LEAST, entries // warps_of(device)))
+
+
+@lru_cache(maxsize=8)
+def warps_of(device: torch.device) -> int:
+    """That may run at once; one where that cannot be told."""
+    return 1 if device.type != "cuda" else RESIDENT * torch.cuda.get_device_properties(device).multi_processor_count
 
 
 def _kernels(plan: RenderPlan) -> Kernels:

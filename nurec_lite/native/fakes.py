@@ -29,9 +29,11 @@ def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Ten
 
 def _fake_project(
     gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False
-) -> tuple[Tensor, Tensor, Tensor]:
-    n = GaussianArrays(*gaussians).scales.shape[0] if all else torch.library.get_ctx().new_dynamic_size()
-    return view.new_empty(n, dtype=torch.int64), view.new_empty(n, 2), view.new_empty(n, 2)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    known = GaussianArrays(*gaussians).scales.shape[0]
+    n = known if all else torch.library.get_ctx().new_dynamic_size()
+    seen = view.new_empty(known, dtype=torch.uint8)
+    return view.new_empty(n, dtype=torch.int64), view.new_empty(n, 2), view.new_empty(n, 2), seen
 
 
 def _fake_tile_camera(
@@ -185,7 +187,9 @@ def _fake_sh_colour_backward(
     )
 
 
-def _fake_view_colour(placements: list[Tensor], sh: Tensor, rest: Tensor | None, eye: Tensor) -> Tensor:
+def _fake_view_colour(
+    placements: list[Tensor], sh: Tensor, rest: Tensor | None, eye: Tensor, seen: Tensor | None
+) -> Tensor:
     return sh.new_empty(sh.shape[0], 3)
 
 

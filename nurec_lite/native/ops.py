@@ -176,7 +176,7 @@ def _sh_gradients(ctx: Any, d_colour: Tensor) -> tuple[Tensor, Tensor | None, Te
 
 
 def _keep_seen(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    placements, *others = inputs
+    placements, *others, _ = inputs  # the gradient of a colour that nobody sees is 0
     ctx.save_for_backward(*placements, *others)
 
 
@@ -188,7 +188,7 @@ def _colour_gradients(ctx: Any, d_colour: Tensor) -> tuple[Any, ...]:
         *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(
             placements, sh, rest, eye, d_colour.contiguous()
         )
-    return [*d_placed, None], d_sh, None if rest is None else d_rest, None
+    return [*d_placed, None], d_sh, None if rest is None else d_rest, None, None
 
 
 def _keep_actors(ctx: Any, inputs: tuple[list[Tensor]], output: Any) -> None:

@@ -74,12 +74,12 @@ class _SeenColour(torch.autograd.Function):
     """The operator view_colour, whose backward pass looks whether it may leave the factors."""
 
     @staticmethod
-    def forward(ctx: Any, handover: Handover, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, handover: Handover, seen: Tensor | None, *tensors: Tensor) -> Tensor:
         *placements, sh0, sh_rest, eye = tensors
         ctx.handover = handover
         ctx.harmonics = sh0, sh_rest  # the parameters themselves: what is saved need not come back as the same object
         ctx.save_for_backward(*tensors)
-        found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye)
+        found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye, seen)
         return found
 
     @staticmethod
@@ -90,22 +90,24 @@ class _SeenColour(torch.autograd.Function):
         with span("view_colour", within=BACKWARD):
             if not ctx.handover.awaits(*ctx.harmonics):
                 *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(*arguments)
-                return None, *d_placed, None, d_sh, d_rest, None
+                return None, None, *d_placed, None, d_sh, d_rest, None
             *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_outer(*arguments)
         ctx.handover.leave(directions, colours)
-        return None, *d_placed, None, None, None, None
+        return None, None, *d_placed, None, None, None, None
 
 
 def seen_colour(
     gaussians: PartedGaussians,
     eye: Tensor,  # [3] world, which gets no gradient
+    seen: Tensor | None = None,  # [N] uint8
+    *,
     handover: Handover,
-    otherwise: Callable[[PartedGaussians, Tensor], Tensor],  # of other Gaussians than the parameters of the step
+    otherwise: Callable[..., Tensor],  # of other Gaussians than the parameters of the step
 ) -> Tensor:  # [N, 3] at least 0
     """As nurec_lite.native.stages.seen_colour."""
     g = gaussians
     if eye.requires_grad or not handover.awaits(g.sh0, g.sh_rest):
-        return otherwise(g, eye)
+        return otherwise(g, eye, seen)
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
-    found: Tensor = _SeenColour.apply(handover, *placements, g.sh0, g.sh_rest, eye)
+    found: Tensor = _SeenColour.apply(handover, seen, *placements, g.sh0, g.sh_rest, eye)
     return found

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from nurec_lite.native.outer import Handover
 
+WHOLE = 1 << 30  # entries of a part where lists are not cut
+
 
 class BackwardPlan(NamedTuple):
     """The instance of the backward kernels, in the order of the last arguments of the operators."""
@@ -28,7 +30,7 @@ class RenderPlan:
     half_staging: bool = False  # with half the rows in shared memory
     bundles: bool = False  # lists are those of 32 neighbouring rays, for a warp; the next two are about these
     exact: bool = False  # they hold only what may meet a ray
-    part: int = 1 << 30  # entries; a longer list is cut into parts, a warp each
+    part: int = WHOLE  # entries; a longer list is cut into parts, a warp each
     compiled: bool = False  # what they leave to torch goes through torch.compile
     sky: bool = False  # it is sampled and put behind the image by one kernel
     views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/look.py)

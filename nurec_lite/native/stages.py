@@ -55,10 +55,10 @@ def project(
     """Bounds of all Gaussians that may reach a ray of the view. With a room, the host waits for nothing: it then need not know how
     many are seen, and all others come behind them, with bounds that hold nothing."""
     grid, columns = _grid(view, gaussians.means.device)
-    index, low, high = torch.ops.nurec_lite.project(
+    index, low, high, seen = torch.ops.nurec_lite.project(
         placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None
     )
-    return Projection(index, low, high, gaussians)
+    return Projection(index, low, high, gaussians, seen)
 
 
 def placed(gaussians: AnyGaussians) -> GaussianArrays:
@@ -101,7 +101,7 @@ def tile(
         grid, columns = _grid(view, projection.low.device, plan.cell_beams, plan.cell_steps)
         found = torch.ops.nurec_lite.tile_lidar(bounds, grid, columns, plan.cell_rays, most)
         rays, offsets, members, needed = found
-    return PairList(rays, offsets, members, None if room is None else needed)
+    return PairList(rays, offsets, members, None if room is None else needed, visible=projection.seen)
 
 
 def blend(
@@ -134,11 +134,12 @@ def colour(
     return torch.ops.nurec_lite.sh_colour(*bands, directions)
 
 
-def seen_colour(gaussians: PartedGaussians, eye: Tensor) -> Tensor:
-    """[N, 3] at least 0: `colour` in the directions of nurec_lite.splat.render.local_directions, in one kernel."""
+def seen_colour(gaussians: PartedGaussians, eye: Tensor, seen: Tensor | None = None) -> Tensor:
+    """[N, 3] at least 0: `colour` in the directions of nurec_lite.splat.render.local_directions, in one kernel. Of those that are not
+    `seen` [N] 0: their harmonics are not read."""
     g = gaussians
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
-    return torch.ops.nurec_lite.view_colour(placements, g.sh0, g.sh_rest, eye)
+    return torch.ops.nurec_lite.view_colour(placements, g.sh0, g.sh_rest, eye, seen)
 
 
 def rays(view: CameraView | LidarView) -> Rays:

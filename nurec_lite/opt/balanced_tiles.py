@@ -23,7 +23,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def apply(stages: Stages, *, part: int) -> Stages:
-    """`part`: entries of a part at most."""
+    """`part`: entries of a part at most; fewer where there would not be a part for every warp that the GPU holds."""
     if part < 1:
         raise OptionError(f"option 'balanced_tiles': part is {part}, but must be at least 1")
     return stages.planned("balanced_tiles", part=part)

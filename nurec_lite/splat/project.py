@@ -31,6 +31,7 @@ class Projection:
     low: Tensor  # [V, 2] pixels, or azimuth and elevation in radians
     high: Tensor  # [V, 2] azimuths are not wrapped: low >= -2 pi, high <= 2 pi
     gaussians: AnyGaussians | None = None  # those that were projected, for who lists them by more than their bounds
+    seen: Tensor | None = None  # [N] uint8, not 0 for the V, where that is known
 
 
 @torch.no_grad()

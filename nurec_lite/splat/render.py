@@ -81,7 +81,7 @@ def _rays(view: CameraView | LidarView) -> Rays:
 
 def _listed(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:
     used, members = compact(pairs.gaussians, len(gaussians))
-    return gaussians.select(used), replace(pairs, gaussians=members)
+    return gaussians.select(used), replace(pairs, gaussians=members, visible=None)
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Kernels:
     )
     rays: Callable[[Any], Rays] = _rays  # of the view
     over_sky: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = over_sky
-    seen_colour: Callable[[PartedGaussians, Tensor], Tensor] | None = (
-        None  # colour of towards, of an eye without gradient
+    seen_colour: Callable[[PartedGaussians, Tensor, Tensor | None], Tensor] | None = (
+        None  # colour of towards, of an eye without gradient, and of Gaussians that are seen; all are if that is not known
     )
     nudged: Callable[[AnyGaussians, Tensor | None, Tensor], AnyGaussians] = (
         nudged  # by the view's nudge, about its centre
@@ -109,12 +109,13 @@ class Kernels:
 REFERENCE = Kernels()
 
 
-def seen_colour(kernels: Kernels, gaussians: AnyGaussians, eye: Tensor) -> Tensor:
-    """[N, 3] of all Gaussians, as the eye [3] sees them: in one go where the kernels have that and the Gaussians come in two parts."""
+def seen_colour(kernels: Kernels, gaussians: AnyGaussians, eye: Tensor, seen: Tensor | None = None) -> Tensor:
+    """[N, 3] of all Gaussians, as the eye [3] sees them: in one go where the kernels have that and the Gaussians come in two parts; then
+    of Gaussians that are not `seen` [N] it may be 0."""
     whole = kernels.seen_colour
     if whole is None or eye.requires_grad or not isinstance(gaussians, PartedGaussians):
         return kernels.colour(gaussians, kernels.towards(gaussians, eye))
-    return whole(gaussians, eye)
+    return whole(gaussians, eye, seen)
 
 
 def _nudged(kernels: Kernels, gaussians: AnyGaussians, view: CameraView | LidarView) -> AnyGaussians:
@@ -135,7 +136,7 @@ def render_camera(
     with span("rays"):
         rays = pairs.seen or kernels.rays(view)
     with span("colour"):
-        colour = seen_colour(kernels, gaussians, view.eye())
+        colour = seen_colour(kernels, gaussians, view.eye(), pairs.visible)
     with span("blend"):
         out = kernels.blend(_nudged(kernels, gaussians, view), colour, rays, pairs, view)
     with span("sky"):

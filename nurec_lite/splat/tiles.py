@@ -28,6 +28,7 @@ class PairList:
     gaussians: Tensor  # [L] int64, into the Gaussians that were projected
     needed: Tensor | None = None  # [1] int64, what L would have to be for all entries; None: they are all there
     seen: Rays | None = None  # the view's, where they were found on the way
+    visible: Tensor | None = None  # [N] uint8, 0 for Gaussians that are in no list, where that is known
 
     def part(self, start: int, stop: int) -> "PairList":
         """Of the tiles from start to before stop alone."""

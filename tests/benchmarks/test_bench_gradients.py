@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from emulation import EMULATED
 from torch import Tensor
 
 from benchmarks.render import bench_gradients
@@ -17,6 +18,8 @@ from benchmarks.render.contenders import outputs_of, relative, stages_with, upst
 from benchmarks.render.truth import PAIRS, Rendered, groups, problem_of, truth, undecided
 from benchmarks.render.workload import SENSORS, SIZES, Size, Workload, random, simulated
 from nurec_lite.geometry.harmonics import DEGREE_0
+from nurec_lite.native.bind import native_stages
+from nurec_lite.native.plan import CUDA_PLAN
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.training.baseline import reference_stages
@@ -260,6 +263,33 @@ def test_an_unknown_option_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureF
     assert ended.value.code == 2 and "option 'nothing' is unknown" in capsys.readouterr().err
 
 
+def test_lists_of_two_kinds_are_refused(
+    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_gradients, "stages_with", lambda name, device: in_bundles(device) if name else plain())
+    with pytest.raises(SystemExit) as ended:
+        report(tmp_path, "--opt", "", "warp_cull")
+    assert ended.value.code == 2 and "'warp_cull' renders lists of bundles" in capsys.readouterr().err
+
+
+def plain() -> Stages:
+    return stages_with("", torch.device("cpu"))
+
+
+def in_bundles(device: torch.device) -> Stages:
+    """The drivers of a GPU, as `+opt=all` has them."""
+    plan = replace(CUDA_PLAN, bundles=True, exact=True, part=8)
+    compiled: dict[str, Any] = native_stages(plan)
+    return replace(stages_with("", device), plan=plan, **compiled)
+
+
+@pytest.mark.skipif(not EMULATED, reason="runs the CUDA drivers: set NUREC_LITE_EMULATE_CUDA=1")
+def test_drivers_of_bundles_are_close(tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_gradients, "stages_with", lambda name, device: in_bundles(device))
+    for view in report(tmp_path, "--opt", "warp_cull")["views"]:
+        assert view["rows"]["own warp_cull"]["status"] is None and view["entries"] > 100
+
+
 @pytest.mark.gpu
 def test_on_a_gpu(tmp_path: Path) -> None:
     out = tmp_path / "out.json"
@@ -267,3 +297,4 @@ def test_on_a_gpu(tmp_path: Path) -> None:
     main(["--workloads", "random", "--size", "small", "--out", str(out), "--opt", *sets])
     for view in json.loads(out.read_text())["views"]:
         assert [row["status"] for row in view["rows"].values()] == [None] * 3
+    main(["--workloads", "random", "--size", "small", "--out", str(out), "--opt", "warp_cull,tile_cull,balanced_tiles"])

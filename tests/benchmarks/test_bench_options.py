@@ -36,6 +36,11 @@ def test_rows_are_the_baseline_each_alone_and_each_rung() -> None:
     assert options["fused_adam", True] == ("fused_interp", "no_sync", "fused_adam")
 
 
+def test_what_is_required_and_in_no_rung_comes_along() -> None:
+    (*_, row) = rows_of(["fused_interp"], ["launch_bounds"])
+    assert (row.name, row.options) == ("launch_bounds", ("split_backward", "launch_bounds"))
+
+
 def test_a_table_has_a_line_an_option() -> None:
     measured = {"gpu_ms": 4.5, "launches": 1234.0, "waits": 0.0, "copied_bytes": 2500, "peak_bytes": 2e9}
     rows = [

@@ -118,6 +118,7 @@ def test_steps_are_those_of_training() -> None:
     assert measured["wall_ms_a_step"] * 2 > sum(measured["single_step_ms"])
     parts = sum(measured[f"{part}_ms"]["mean"] for part in ("feed", "attempt", "report"))
     assert 0.9 * measured["wall_ms_a_step"] < parts <= measured["wall_ms_a_step"]
+    assert measured["feed_share"] == pytest.approx(measured["feed_ms"]["mean"] / measured["wall_ms_a_step"])
     assert measured["lidar_rays_a_step"] >= tiny_config().train.lidar_rays / 2
 
 

@@ -75,7 +75,7 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(quality_gate, "commit", lambda: None)
+    monkeypatch.setattr(quality_gate, "environment", lambda device: {})
     return seen
 
 

@@ -190,7 +190,7 @@ def test_where_points_appear_in_a_lidar() -> None:
     close(call("lidar_lead", *numbers, means, v), lead, 1e-11)
     points = points_of(*gaussians(means))
     angles, ranges = view.project(points, v[:, None])
-    found = call("lidar_appear", *numbers, points, v)
+    found = call("lidar_appear", *numbers, means, points[:, 1:4] - means[:, None], v)
     close(found, torch.cat([angles, ranges[..., None]], dim=-1), 1e-11)
 
 
@@ -206,7 +206,19 @@ def test_reach() -> None:
 
 def test_sigma_points() -> None:
     mean, q, s, *_ = gaussians(torch.randn(N, 3, dtype=F64))
-    close(call("sigma_points", mean, q, 100 * s), project._sigma_points(mean, q, 100 * s))
+    expected = project._sigma_points(mean, q, 100 * s)
+    axes = call("sigma_axes", q, 100 * s)
+    close(axes, expected[:, 1:4] - mean[:, None])
+    close(axes, mean[:, None] - expected[:, 4:])
+
+
+def test_angles_for_bounds() -> None:
+    """To 2e-7, whatever the quadrant; of no vector 0."""
+    angle = torch.cat([math.pi * torch.arange(-4, 5, dtype=F64) / 4, 7 * torch.randn(1000, dtype=F64)])
+    length = 10 ** (6 * torch.randn(len(angle), dtype=F64).clamp(-3, 3))
+    y, x = ((length * f(angle)).float().double() for f in (torch.sin, torch.cos))
+    close(call("quick_angle", y[:, None], x[:, None]), torch.atan2(y, x)[:, None], 4e-7)
+    assert call("quick_angle", torch.zeros(1, 1, dtype=F64), torch.zeros(1, 1, dtype=F64)).item() == 0
 
 
 def test_unscented_bounds() -> None:

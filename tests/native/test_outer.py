@@ -94,8 +94,8 @@ def learned(n: int = 40) -> PartedGaussians:
 
 
 def by(handover: Handover) -> Kernels:
-    def colour(g: PartedGaussians, eye: Tensor) -> Tensor:
-        return outer.seen_colour(g, eye, handover, native.seen_colour)
+    def colour(g: PartedGaussians, eye: Tensor, seen: Tensor | None) -> Tensor:
+        return outer.seen_colour(g, eye, seen, handover=handover, otherwise=native.seen_colour)
 
     return Kernels(seen_colour=colour)
 

@@ -73,6 +73,7 @@ def by_kernels(g: WorldGaussians, view: View, device: torch.device) -> Projectio
     g = to_float32(g)
     on_device = replace(g, **{name: getattr(g, name).to(device) for name in TENSORS})
     found = native.project(on_device, cast_view(view, torch.float32, device))
+    assert found.seen is not None and found.seen.nonzero().squeeze(-1).equal(found.index.sort().values)
     assert found.index.dtype == torch.int64 and found.low.dtype == found.high.dtype == torch.float32
     return Projection(found.index.cpu(), found.low.cpu().to(F64), found.high.cpu().to(F64))
 

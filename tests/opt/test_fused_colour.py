@@ -2,7 +2,9 @@
 """The option `fused_colour`: colours as an eye sees them, and their gradients, are those of the plain way, which is asked in float64."""
 
 import json
+import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,24 @@ def test_colours_and_gradients(still: int, moving: int, bands: int, device: str)
         torch.testing.assert_close(
             a, b, atol=3e-5 * max(1.0, float(b.abs().max()) if b.numel() else 0), rtol=1e-4, msg=name
         )
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("bands", [1, 16])
+@pytest.mark.parametrize("share", [0, 0.3, 1])
+def test_what_nobody_sees_is_not_read(share: float, bands: int, device: str) -> None:
+    """Its harmonics may be anything."""
+    g, d_colour = scene_of(150, 99, bands), torch.randn(249, 3)
+    seen = torch.rand(249) < share
+    d_colour[~seen] = 0
+    expected, wanted = with_gradients(native.seen_colour, on(g, device), EYE.to(device), d_colour.to(device))
+    g.sh0[~seen], g.sh_rest[~seen] = math.nan, math.nan
+    some = partial(native.seen_colour, seen=seen.byte().to(device))
+    found, grads = with_gradients(some, on(g, device), EYE.to(device), d_colour.to(device))
+    assert found[seen].equal(expected[seen]) and not found[~seen].any()
+    if device != "cpu":  # whose backward pass reads all
+        for a, b in zip(grads, wanted, strict=True):
+            torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-5)  # rotations add up in any order
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -189,7 +209,7 @@ def given(device: str = "cpu", **changes: Any) -> dict[str, Any]:
     g = scene_of(4, 3, bands=4)
     found = {
         "still_means": g.still_means, "means": g.means, "rotations": g.rotations, "node": g.nodes,
-        "sh": g.sh0, "rest": g.sh_rest, "eye": EYE,
+        "sh": g.sh0, "rest": g.sh_rest, "eye": EYE, "seen": torch.ones(7, dtype=torch.uint8),
     }  # fmt: skip
     return {k: v if v is None else v.to(device) for k, v in (found | changes).items()}
 
@@ -202,7 +222,7 @@ def test_torch_s_own_checks(apart: bool, device: str) -> None:
         args |= {"sh": torch.cat([args["sh"], args["rest"]], dim=1), "rest": None}
     placements = [args[k].requires_grad_(k != "node") for k in ("still_means", "means", "rotations", "node")]
     bands = [None if args[k] is None else args[k].requires_grad_() for k in ("sh", "rest")]
-    opcheck(torch.ops.nurec_lite.view_colour.default, (placements, *bands, args["eye"]))
+    opcheck(torch.ops.nurec_lite.view_colour.default, (placements, *bands, args["eye"], args["seen"]))
     detached = [t.detach() for t in placements], *(None if t is None else t.detach() for t in bands)
     d_colour = torch.randn(7, 3, device=device)
     opcheck(torch.ops.nurec_lite.view_colour_backward.default, (*detached, args["eye"], d_colour))
@@ -217,6 +237,7 @@ WRONG = {
     "rest has shape": {"rest": torch.randn(7, 3, 4)},
     "sh has 3 coefficients": {"rest": torch.randn(7, 2, 3)},
     "eye has shape": {"eye": torch.randn(4)},
+    "seen has shape": {"seen": torch.ones(6, dtype=torch.uint8)},
     "eye is Double": {"eye": EYE.double()},
 }
 

@@ -469,16 +469,16 @@ NUREC_FN D lidar_fraction(Lidar const& lidar, D azimuth) {
 }
 
 NUREC_FN D lidar_lead(Lidar const& lidar, Motion<D> const& motion, V p, V v) {
-    return lidar.lead(motion, p, v);
+    return lidar.lead(moving(motion, p, v));
 }
 
-struct Points {
-    V p[7];
+struct Axes {
+    V a[3];
 };
 
-NUREC_FN Seven lidar_appear(Lidar const& lidar, Motion<D> const& motion, Points const& p, V v) {
+NUREC_FN Seven lidar_appear(Lidar const& lidar, Motion<D> const& motion, V mean, Axes const& axes, V v) {
     Seven out;
-    lidar.appear(motion, p.p, v, out.at);
+    lidar.appear(motion, moving(motion, mean, v), axes.a, out.at);
     return out;
 }
 
@@ -490,10 +490,14 @@ NUREC_FN Ray<D> ray_of(Trajectory<D> const& path, V direction, D fraction) {
 
 // ---- project
 
-NUREC_FN Points seven_points(V mean, Q q, V s) {
-    Points out;
-    sigma_points(mean, q, s, out.p);
+NUREC_FN Axes axes_of(Q q, V s) {
+    Axes out;
+    sigma_axes(q, s, out.a);
     return out;
+}
+
+NUREC_FN D quick_angle(D y, D x) {
+    return angle_of(float(y), float(x));
 }
 
 NUREC_FN Bounds<D> bounds_of(Seven const& places, D reach) {
@@ -506,6 +510,12 @@ NUREC_FN D is_any_nearer(Seven const& places, D limit) {
 
 NUREC_FN D is_finite(Bounds<D> const& b) {
     return finite(b);
+}
+
+NUREC_FN Bounds<D> wider(Lidar const& lidar, Motion<D> const& motion, V mean, V v, Place<D> const& at,
+                         Bounds<D> const& b) {
+    V const middle = {cos(at.u), sin(at.u), 0};  // its length does not matter
+    return over_the_seam(lidar, moving(motion, mean, v), middle, at, b);
 }
 
 NUREC_FN D is_in_cone(Camera const& camera, V p, D radius) {
@@ -690,13 +700,14 @@ NUREC_EXPORT(lidar_appear, lidar_appear)
 NUREC_EXPORT(ray_at, ray_of)
 
 NUREC_EXPORT(reach_of, reach_of<D>)
-NUREC_EXPORT(sigma_points, seven_points)
+NUREC_EXPORT(sigma_axes, axes_of)
+NUREC_EXPORT(quick_angle, quick_angle)
 NUREC_EXPORT(unscented_bounds, bounds_of)
 NUREC_EXPORT(any_nearer, is_any_nearer)
 NUREC_EXPORT(finite, is_finite)
 NUREC_EXPORT(in_cone, is_in_cone)
 NUREC_EXPORT(camera_bounds, camera_bounds<D>)
-NUREC_EXPORT(over_the_seam, over_the_seam<D>)
+NUREC_EXPORT(over_the_seam, wider)
 NUREC_EXPORT(lidar_bounds, lidar_bounds<D>)
 
 // Where the numbers of a view lie in its row.
