@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../common/cells.cuh"
+#include "../common/triples.cuh"
 #include "params.h"
 
 namespace nurec::cuda {
@@ -26,28 +27,28 @@ __device__ inline int clamped(float a, int low, int high) {
 }
 
 // Pixel centres of bundle k lie in [w k + 0.5, w (k + 1) - 0.5].
-__device__ inline Candidates in_image(Bundles const& b, float const* low, float const* high) {
+__device__ inline Candidates in_image(Bundles const& b, Vec2<float> low, Vec2<float> high) {
     Candidates c = {};
     auto const w = float(b.width), h = float(b.height);
-    c.column0 = clamped(ceilf((low[0] - (w - 0.5f)) / w), 0, b.columns);
-    c.columns = clamped(floorf((high[0] - 0.5f) / w), -1, b.columns - 1) - c.column0 + 1;
-    c.row0 = clamped(ceilf((low[1] - (h - 0.5f)) / h), 0, b.rows);
-    c.row1 = clamped(floorf((high[1] - 0.5f) / h), -1, b.rows - 1);
+    c.column0 = clamped(ceilf((low.x - (w - 0.5f)) / w), 0, b.columns);
+    c.columns = clamped(floorf((high.x - 0.5f) / w), -1, b.columns - 1) - c.column0 + 1;
+    c.row0 = clamped(ceilf((low.y - (h - 0.5f)) / h), 0, b.rows);
+    c.row1 = clamped(floorf((high.y - 0.5f) / h), -1, b.rows - 1);
     if (c.columns <= 0) c.row1 = c.row0 - 1;
     return c;
 }
 
-__device__ inline Candidates on_sphere(Bundles const& b, float const* low, float const* high) {
+__device__ inline Candidates on_sphere(Bundles const& b, Vec2<float> low, Vec2<float> high) {
     Candidates c = {};
-    c.row0 = int(band_of(b.cells, low[1])), c.row1 = int(band_of(b.cells, high[1]));
-    if (!(low[0] <= high[0])) c.row1 = c.row0 - 1;  // what is hidden has bounds that hold nothing
-    c.from = wrap_angle(low[0]);
-    c.to = c.from + smaller(high[0] - low[0], float(2 * PI));
+    c.row0 = int(band_of(b.cells, low.y)), c.row1 = int(band_of(b.cells, high.y));
+    if (!(low.x <= high.x)) c.row1 = c.row0 - 1;  // what is hidden has bounds that hold nothing
+    c.from = wrap_angle(low.x);
+    c.to = c.from + smaller(high.x - low.x, float(2 * PI));
     return c;
 }
 
 __device__ inline Candidates candidates_of(BundleParams const& p, int64_t i) {
-    float const *low = p.low + 2 * i, *high = p.high + 2 * i;
+    Vec2<float> const low = load2(p.low, i), high = load2(p.high, i);
     return p.bundles.is_camera ? in_image(p.bundles, low, high) : on_sphere(p.bundles, low, high);
 }
 

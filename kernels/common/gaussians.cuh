@@ -8,11 +8,18 @@
 
 namespace nurec::cuda {
 
+// Rows of a tensor may begin anywhere; nearly all begin where one vector holds a row.
+__device__ inline bool in_vectors(void const* a) {
+    return reinterpret_cast<uintptr_t>(a) % sizeof(float4) == 0;
+}
+
 __device__ inline Quat<float> load_quat(float const* a, int64_t i) {
+    if (in_vectors(a)) return load4(a, i);
     return {a[4 * i], a[4 * i + 1], a[4 * i + 2], a[4 * i + 3]};
 }
 
 __device__ inline void store_quat(float* a, int64_t i, Quat<float> q) {
+    if (in_vectors(a)) return store4(a, i, q);
     a[4 * i] = q.w, a[4 * i + 1] = q.x, a[4 * i + 2] = q.y, a[4 * i + 3] = q.z;
 }
 

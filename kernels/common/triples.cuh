@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of three numbers, rows of four that begin at a multiple of 16 bytes, and structs of more.
+// Rows of two or three numbers, rows of four that begin at a multiple of 16 bytes, and structs of more.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,6 +9,13 @@
 #include "../math/vec.cuh"
 
 namespace nurec::cuda {
+
+// In one go, where rows begin at multiples of 8 bytes, as nearly all do.
+__device__ inline Vec2<float> load2(float const* a, int64_t i) {
+    if (reinterpret_cast<uintptr_t>(a) % sizeof(float2) != 0) return {a[2 * i], a[2 * i + 1]};
+    float2 const v = reinterpret_cast<float2 const*>(a)[i];
+    return {v.x, v.y};
+}
 
 __device__ inline Vec3<float> load3(float const* a, int64_t i) {
     return {a[3 * i], a[3 * i + 1], a[3 * i + 2]};

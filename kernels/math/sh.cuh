@@ -59,17 +59,18 @@ NUREC_FN Vec3<T> sh_basis_backward(Vec3<T> d, T const (&g)[S]) {
     return sum;
 }
 
-// Colour before it is clamped: 0.5 + sum of coefficients `sh` [S, 3] times basis.
-template <int S, class T>
-NUREC_FN Vec3<T> sh_sum(T const* sh, T const (&b)[S]) {
+// Colour before it is clamped: 0.5 + sum of coefficients `sh` [S, 3] times basis. Here and below, what is called `sh`
+// is an array or what can be read like one.
+template <int S, class T, class Numbers>
+NUREC_FN Vec3<T> sh_sum(Numbers const& sh, T const (&b)[S]) {
     Vec3<T> c = {T(0.5), T(0.5), T(0.5)};
     for (int k = 0; k < S; ++k) c = c + b[k] * Vec3<T>{sh[3 * k], sh[3 * k + 1], sh[3 * k + 2]};
     return c;
 }
 
 // At least 0 (3DGS, Kerbl et al. 2023).
-template <int S, class T>
-NUREC_FN Vec3<T> sh_colour(T const* sh, Vec3<T> d) {
+template <int S, class T, class Numbers>
+NUREC_FN Vec3<T> sh_colour(Numbers const& sh, Vec3<T> d) {
     T b[S];
     sh_basis(d, b);
     Vec3<T> const c = sh_sum(sh, b);
@@ -83,8 +84,8 @@ NUREC_FN Vec3<T> sh_clamp_backward(Vec3<T> c, Vec3<T> d_colour) {
 }
 
 // dL/d(direction), and dL/d(sh) [S, 3], which may take the place of sh.
-template <int S, class T>
-NUREC_FN Vec3<T> sh_colour_backward(T const* sh, Vec3<T> d, Vec3<T> d_colour, T* d_sh) {
+template <int S, class T, class Numbers, class Gradients>
+NUREC_FN Vec3<T> sh_colour_backward(Numbers const& sh, Vec3<T> d, Vec3<T> d_colour, Gradients&& d_sh) {
     T b[S], g[S];
     sh_basis(d, b);
     Vec3<T> const free = sh_clamp_backward(sh_sum(sh, b), d_colour);
@@ -102,8 +103,8 @@ struct ShOuter {
     Vec3<T> colour;     // dL/d(colour) before it is clamped
 };
 
-template <int S, class T>
-NUREC_FN ShOuter<T> sh_colour_outer(T const* sh, Vec3<T> d, Vec3<T> d_colour) {
+template <int S, class T, class Numbers>
+NUREC_FN ShOuter<T> sh_colour_outer(Numbers const& sh, Vec3<T> d, Vec3<T> d_colour) {
     T b[S], g[S];
     sh_basis(d, b);
     Vec3<T> const free = sh_clamp_backward(sh_sum(sh, b), d_colour);

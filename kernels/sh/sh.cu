@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(GAUSSIANS) backward_kernel(Harmonics in, Harmo
     rows.read(in.sh, in.n);
     __syncthreads();
     if (i < in.n) {
-        float* const mine = rows.mine();  // each coefficient is read before its gradient takes its place
+        auto const mine = rows.mine();  // each coefficient is read before its gradient takes its place
         store3(d.directions, i, sh_colour_backward<S>(mine, load3(in.directions, i), load3(d.d_colour, i), mine));
     }
     __syncthreads();

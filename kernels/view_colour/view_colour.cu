@@ -4,25 +4,11 @@
 // the lanes of a warp that share one add up what its rotation gets before anything goes to memory.
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
-#include "../sh/rows.cuh"
+#include "blocks.cuh"
 #include "params.h"
-#include "rotations.cuh"
 
 namespace nurec::cuda {
 namespace {
-
-// Coefficients of those of a block's Gaussians whose threads want them.
-template <int S>
-struct WantedRows : Rows<S> {
-    bool wanted[GAUSSIANS];
-
-    __device__ void read(Coefficients<float const> const& sh, int64_t n, bool mine) {
-        wanted[threadIdx.x] = mine;
-        __syncthreads();
-        Rows<S>::read(sh, n, [&](int row) { return wanted[row]; });
-        __syncthreads();
-    }
-};
 
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS) view_forward_kernel(Placements in, SeenHarmonics sh, float* colour) {
@@ -38,10 +24,6 @@ __device__ Vec3<float> gradient_of(float const* d_colour, int64_t i, int64_t n) 
     return i < n ? load3(d_colour, i) : Vec3<float>{0, 0, 0};
 }
 
-__device__ bool is_some(Vec3<float> a) {
-    return a.x != 0 || a.y != 0 || a.z != 0;
-}
-
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
     view_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenHarmonicsGrads d_sh) {
@@ -52,7 +34,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
     int node = -1;
     rows.read(sh.sh, in.n, is_some(d_colour));
     if (i < in.n) {
-        float* const mine = rows.mine();  // each coefficient is read before its gradient takes its place
+        auto const mine = rows.mine();  // each coefficient is read before its gradient takes its place
         Sight const sight = sight_of(in, i);
         if (!is_some(d_colour))
             for (int c = 0; c < 3 * S; ++c) mine[c] = 0;

@@ -22,7 +22,7 @@ __global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys, uin
 
 // In rows or bands of the view's own.
 __device__ Candidates candidates_from(Views const& p, Bundles b, Bounds<float> const& bounds, int64_t view) {
-    float const low[2] = {bounds.low_u, bounds.low_v}, high[2] = {bounds.high_u, bounds.high_v};
+    Vec2<float> const low = {bounds.low_u, bounds.low_v}, high = {bounds.high_u, bounds.high_v};
     b.cells.bands = p.rays.sweeps.cells.bands;
     Candidates c = b.is_camera ? in_image(b, low, high) : on_sphere(b, low, high);
     int const first = int(view) * (b.is_camera ? b.rows : int(b.cells.bands));

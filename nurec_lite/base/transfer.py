@@ -2,8 +2,9 @@
 """Copies between host and device that the host does not wait for: through page-locked memory, in the order of the stream, or on a
 stream of their own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields, is_dataclass
 
 import torch
 from torch import Tensor
@@ -47,12 +48,26 @@ class Arrival:
 class SideStream:
     """A stream beside the one on which the step computes; on a CPU, where copies are done when they return, there is none."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+    def __init__(
+        self,
+        device: torch.device,
+        priority: int = 0,  # of its work, the lower the sooner. torch has 32 streams of a priority, and gives them out again
+    ) -> None:
+        self._stream = torch.cuda.Stream(device, priority=priority) if device.type == "cuda" else None
 
     def inside(self) -> AbstractContextManager[None]:
         """What the thread queues within the block goes there."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def take(
+        self,
+        tensors: Iterable[Tensor],  # made by the present stream, or by one that it has waited for
+    ) -> None:
+        """Lets work that is queued there from now on use them; likewise."""
+        if self._stream is None:
+            return
+        self._stream.wait_event(torch.cuda.current_stream(self._stream.device).record_event())
+        _used_on(self._stream, tensors)
 
     def finish(self) -> None:
         """Waits until what was queued there is done."""
@@ -74,6 +89,23 @@ class SideStream:
             return
         present = torch.cuda.current_stream(self._stream.device)
         present.wait_event(made)
-        for tensor in tensors:
-            if tensor.is_cuda:
-                tensor.record_stream(present)
+        _used_on(present, tensors)
+
+
+def _used_on(stream: torch.cuda.Stream, tensors: Iterable[Tensor]) -> None:
+    for tensor in tensors:
+        if tensor.is_cuda:
+            tensor.record_stream(stream)
+
+
+def tensors_of(value: object) -> Iterator[Tensor]:
+    """All in records, mappings and rows of these, one within another; what is something else has none."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from tensors_of(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from tensors_of(part)
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from tensors_of([getattr(value, f.name) for f in fields(value)])

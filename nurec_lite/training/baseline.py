@@ -2,7 +2,9 @@
 """The readable stages, in plain torch: what a good PyTorch programmer writes first, and what every option is measured against."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -33,10 +35,11 @@ from nurec_lite.training.losses import (
 )
 from nurec_lite.training.optim import means_rate, overwrite_gaussians, replace_gaussians, set_rates
 from nurec_lite.training.shots import ShotPlan, Shots
-from nurec_lite.training.stages import AnyView, Room, Stages
+from nurec_lite.training.stages import IMAGES, SWEEPS, AnyView, Room, Stages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
 from nurec_lite.training.step import attempt, feed, learn, mean, render_all
 
+T = TypeVar("T")
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
 
@@ -52,6 +55,20 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
 def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
     """One tensor after another."""
     return shots.copied(lambda tensor: stages.upload(tensor, state.device))
+
+
+def branches(device: torch.device) -> AbstractContextManager[None]:
+    """All in one row."""
+    return nullcontext()
+
+
+def beside(branch: str, work: Callable[..., T], *given: object) -> T:
+    """Now."""
+    return work(*given)
+
+
+def join() -> None:
+    """All is done when its turn has come."""
 
 
 def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
@@ -79,18 +96,25 @@ def room(view: AnyView) -> Room:
 
 def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> tuple[Tensor, dict[str, Tensor]]:
     """Weighted sum of all terms, and the terms; several images or sweeps count by their mean."""
-    weights, scene = state.config.loss, state.scene
+    weights = state.config.loss
+    image, sweep = partial(stages.beside, IMAGES, stages.image_loss), partial(stages.beside, SWEEPS, stages.lidar_loss)
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
-    images = [stages.image_loss(seen, target, weights.ssim) for seen, target in pairs]
-    terms = {"image": mean(images)} if images else {}
+    images = [image(seen, target, weights.ssim) for seen, target in pairs]
     rays = zip(rendered.returns, shots.sweeps, strict=True)
-    sweeps = [stages.lidar_loss(returns, shot.sweep, shot.counted, weights.reach > 0) for returns, shot in rays]
+    sweeps = [sweep(returns, shot.sweep, shot.counted, weights.reach > 0) for returns, shot in rays]
+    of_scene = _scene_terms(stages, state.scene, rendered.activated)
+    stages.join()
+    terms = {"image": mean(images)} if images else {}
     terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
-    activated = stages.activate(scene.gaussians) if rendered.activated is None else rendered.activated
-    terms |= stages.regularisers(*(activated[name] for name in ("opacities", "lidar_opacities", "scales")))
-    terms["exposure"] = exposure_regulariser(scene.exposure)
-    terms |= calibration_terms(scene.calibration)
+    terms |= of_scene
     return weighted_sum(terms, weights), terms
+
+
+def _scene_terms(stages: Stages, scene: Scene, activated: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
+    """Of what no sensor is asked about."""
+    known = stages.activate(scene.gaussians) if activated is None else activated
+    terms = stages.regularisers(*(known[name] for name in ("opacities", "lidar_opacities", "scales")))
+    return terms | {"exposure": exposure_regulariser(scene.exposure)} | calibration_terms(scene.calibration)
 
 
 def reduce(state: TrainState) -> None:
@@ -178,6 +202,7 @@ def reference_stages(device: str = "cpu") -> Stages:
     return Stages(
         next_batch=next_batch, upload=upload, place=place, feed=feed, resize=resize, schedule=schedule,
         correct=corrected, expose=exposed_by, slice_grid=sliced,
+        branches=branches, beside=beside, join=join,
         activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
         render_all=render_all, render_views=render_views,

@@ -6,6 +6,7 @@ the plan that compiled stages carry. Nothing inside the step asks which options 
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,7 @@ from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
 from nurec_lite.training.state import Gathered, Listed, Rendered, StepResult, TrainState
 
 PEER = "render=gsplat"  # under which name the peer claims stages
+IMAGES, SWEEPS, FIGURES = "images", "sweeps", "figures"  # branches of a step
 AnyView = CameraView | LidarView
 Room = int | None  # entries that a view's lists may have; None: as many as they need, which the host waits to know
 
@@ -46,6 +48,11 @@ class Stages:
     ]  # on the device, to the resolution at which images are learned by now
     schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
+    branches: Callable[[torch.device], AbstractContextManager[None]]  # around all work of a step that has branches
+    # (branch, work, all that it reads and others made) -> what it makes. Works of a branch come one after another; between branches, and
+    # beside what the step does itself, there is no order until `join`, or the end of `branches`: only then others look at what they made
+    beside: Callable[..., Any]
+    join: Callable[[], None]
     correct: Callable[[Any, Calibration | None], Any]  # a view, to where its sensor is believed to have been
     expose: Callable[..., Tensor]  # (image, log gain, offset, vignetting | None) -> the image as it is exposed
     slice_grid: Callable[[Tensor, Tensor], Tensor]  # (bilateral grid, image) -> the image as it maps tones

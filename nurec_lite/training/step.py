@@ -4,7 +4,7 @@
     shots  = stages.feed(stages, state)             next_batch, then place
     shots  = stages.resize(stages, state, shots)    to the resolution that is learned by now
     stages.schedule(stages, state)                  rates of the step
-    result = stages.learn(stages, state, shots)     correct, gather, render, loss, backward, reduce, optimize, noise
+    result = stages.learn(stages, state, shots)     correct, gather, branches (render, loss, backward), reduce, optimize, noise
     stages.density(stages, state)
 
 Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
@@ -12,6 +12,7 @@ Options swap or wrap what stands behind these names (`nurec_lite.training.stages
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import aim
 from nurec_lite.training.shots import ImageShot, Shots
-from nurec_lite.training.stages import AnyView, Room, Stages
+from nurec_lite.training.stages import FIGURES, IMAGES, SWEEPS, AnyView, Room, Stages
 from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
 
 
@@ -59,18 +60,19 @@ def feed(stages: Stages, state: TrainState) -> Shots:
 
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
-    rendered = render(stages, state.scene, _aimed(shots, state.config.loss.reach))
+    with stages.branches(state.device):
+        rendered = render(stages, state.scene, _aimed(shots, state.config.loss.reach))
+        with span("loss"):
+            loss, terms = stages.loss(stages, state, shots, rendered)
+        errors: list[Tensor] = stages.beside(FIGURES, _square_errors, rendered.exposed, rendered.targets)
+        with span("backward"):
+            loss.backward()
     state.failed = failed(state.failed, rendered.lists)
-    with span("loss"):
-        loss, terms = stages.loss(stages, state, shots, rendered)
-    with span("backward"):
-        loss.backward()
     stages.reduce(state)
     with span("optimize"):
         stages.optimize(state)
     with span("noise"):
         stages.noise(state)
-    errors = _square_errors(rendered)
     figures = Figures.of(terms, mean(errors) if errors else None, state.failed)
     return StepResult(figures, rendered.lists, _report(rendered.lists, state.failed))
 
@@ -86,19 +88,21 @@ def _aimed(shots: Shots, reach: float) -> Shots:
 
 
 def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
-    """Every view of the shots, from the scene to its sensor."""
+    """Every view of the shots, from the scene to its sensor; images and sweeps are branches."""
     shots = _corrected(stages, shots, scene)
     gathered = stages.gather(stages, scene, shots.views)
-    found: Any = stages.render_all(stages, scene, shots.views, gathered.gaussians)
     n = len(shots.images)
-    images = tuple(image for image, _ in found[:n])
+    image = partial(stages.beside, IMAGES, partial(_images, stages), scene)
+    sweep = partial(stages.beside, SWEEPS, partial(_sweeps, stages, scene))
+    images = image(shots.images, gathered.gaussians[:n]) if n else ()
+    sweeps = sweep(tuple(s.view for s in shots.sweeps), gathered.gaussians[n:]) if shots.sweeps else ()
     return Rendered(
-        images=images,
-        exposed=tuple(_exposed(stages, scene, *pair) for pair in zip(shots.images, images, strict=True)),
-        targets=tuple(shot.image / 255 for shot in shots.images),  # uint8 to float32
-        returns=tuple(returns for returns, _ in found[n:]),
+        images=tuple(image for image, *_ in images),
+        exposed=tuple(seen for _, seen, *_ in images),
+        targets=tuple(target for _, _, target, _ in images),
+        returns=tuple(returns for returns, _ in sweeps),
         activated=gathered.activated,
-        lists=tuple(listed for _, listed in found),
+        lists=(*(listed for *_, listed in images), *(listed for _, listed in sweeps)),
     )
 
 
@@ -114,6 +118,25 @@ def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
     images = tuple(replace(shot, view=stages.correct(shot.view, known)) for shot in shots.images)
     sweeps = tuple(replace(shot, view=stages.correct(shot.view, known)) for shot in shots.sweeps)
     return replace(shots, images=images, sweeps=sweeps)
+
+
+def _images(
+    stages: Stages, scene: Scene, shots: Sequence[ImageShot], gaussians: Sequence[AnyGaussians]
+) -> list[tuple[CameraImage, Tensor, Tensor, Listed]]:
+    """Each image, as its camera sees it, and what that saw."""
+    found: Any = stages.render_all(stages, scene, [shot.view for shot in shots], gaussians)
+    return [
+        (image, _exposed(stages, scene, shot, image), shot.image / 255, listed)  # uint8 to float32
+        for shot, (image, listed) in zip(shots, found, strict=True)
+    ]
+
+
+def _sweeps(
+    stages: Stages, scene: Scene, views: Sequence[LidarView], gaussians: Sequence[AnyGaussians]
+) -> tuple[tuple[LidarReturns, Listed], ...]:
+    """What the lidar sees, who needs nothing of the scene but the Gaussians."""
+    found: Any = stages.render_all(stages, scene, views, gaussians)
+    return tuple(found)
 
 
 def _seen(
@@ -175,6 +198,5 @@ def mean(
     return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 
-def _square_errors(rendered: Rendered) -> list[Tensor]:
-    pairs = zip(rendered.exposed, rendered.targets, strict=True)
-    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in pairs]
+def _square_errors(exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> list[Tensor]:
+    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in zip(exposed, targets, strict=True)]

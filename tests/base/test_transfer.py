@@ -5,7 +5,8 @@ import pytest
 import torch
 from recorded_streams import RecordedTensor, recorded_streams
 
-from nurec_lite.base.transfer import SideStream, upload
+from nurec_lite.base.transfer import SideStream, tensors_of, upload
+from nurec_lite.splat.tiles import PairList
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
 
@@ -27,6 +28,12 @@ def test_tensors_of_the_host_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> 
     assert notes == ["side records", "step waits for event of side"]
 
 
+def test_what_it_takes_waits_for_the_step_s_stream_and_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = recorded_streams(monkeypatch)
+    SideStream(CUDA).take([RecordedTensor(notes), torch.zeros(2)])  # type: ignore[list-item]
+    assert notes == ["step records", "side waits for event of step", "a tensor is used on side"]
+
+
 def test_who_finishes_waits_for_that_stream_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = recorded_streams(monkeypatch)
     SideStream(CUDA).finish()
@@ -39,7 +46,15 @@ def test_on_a_cpu_there_is_no_stream() -> None:
         made = side.mark()
     assert made is None
     side.finish()
+    side.take([torch.zeros(2)])
     side.hand_over([torch.zeros(2)], made)
+
+
+def test_tensors_of_records_rows_and_mappings_one_within_another() -> None:
+    a, b, c, d = torch.zeros(4, 1).unbind()
+    record = PairList(rays=a, offsets=b, gaussians=c)
+    found = list(tensors_of(({"one": record, "other": [d, 2.0]}, "text", None, PairList)))
+    assert [id(t) for t in found] == [id(t) for t in (a, b, c, d)]
 
 
 def test_on_a_cpu_a_tensor_is_there_already() -> None:

@@ -151,7 +151,7 @@ def test_copies_go_to_the_side_and_the_step_s_stream_waits_for_them(monkeypatch:
     fed(stages, 0)
     fed(stages, 1)
     stages.close()
-    assert notes[3:7] == ["into side", "side records", "out of side", "step waits for event of side"]
+    assert notes[3:7] == ["into side 2", "side 2 records", "out of side 2", "step waits for event of side 2"]
 
 
 def test_ranges_of_the_thread_stand_in_the_step() -> None:

@@ -3,6 +3,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from typing import Any
 
 import pytest
@@ -37,8 +38,9 @@ class RecordedTensor:
 
 
 def recorded_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Notes of what follows; torch.cuda knows two streams, `side` and `step`."""
+    """Notes of what follows; torch.cuda knows the stream `step`, and makes `side`, `side 2` and so on."""
     notes: list[str] = []
+    names = chain(["side"], map("side {}".format, count(2)))
 
     @contextmanager
     def inside(stream: RecordedStream) -> Iterator[None]:
@@ -47,7 +49,7 @@ def recorded_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         notes.append(f"out of {stream.name}")
 
     fakes: dict[str, Any] = {
-        "Stream": lambda device: RecordedStream("side", notes),
+        "Stream": lambda device, priority: RecordedStream(next(names), notes),
         "current_stream": lambda device: RecordedStream("step", notes),
         "stream": inside,
     }

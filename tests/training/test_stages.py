@@ -18,7 +18,8 @@ from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
 
 NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
-TWICE = ("correct", "interpolate", "collect", "room", "project", "tile")  # for the camera and for the lidar
+# For the camera and for the lidar.
+TWICE = ("correct", "interpolate", "collect", "room", "project", "tile", "render_all")
 APART = ("slice_grid", "footprints", "relocate", "settle", "render_views")  # not in every step
 
 
@@ -46,12 +47,12 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: who makes the record names every one."""
     design = (
-        "next_batch upload place feed resize schedule correct expose slice_grid activate interpolate collect gather room project tile "
-        "render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
+        "next_batch upload place feed resize schedule branches beside join correct expose slice_grid activate interpolate collect gather "
+        "room project tile render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
         "footprints relocate density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 33 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 36 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 
@@ -172,14 +173,18 @@ def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
     assert calls.pop("upload") == 7 + 11  # those of a sweep whose directions are the view's, too
-    assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", *APART)}
+    assert calls.pop("beside") == 2 * 2 + 1  # each is rendered and compared; figures
+    assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", "beside", *APART)}
 
 
 def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
     assert calls.pop("upload") == 7  # image, poses at start and end, time, velocity, row; rates
-    assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", "lidar_loss", *APART)}
+    assert calls.pop("beside") == 2 + 1
+    assert calls == {
+        name: 1 for name in NAMES if name not in ("upload", "beside", "render_lidar", "lidar_loss", *APART)
+    }
 
 
 def test_relocation_is_a_stage_that_density_calls_when_it_is_due() -> None:

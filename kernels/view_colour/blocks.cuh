@@ -1,11 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rotations of nodes get from Gaussians, of which those of a node are neighbours.
+// What a block of Gaussians reads of harmonics, and what it adds to the rotations of nodes, whose Gaussians are
+// neighbours.
 #pragma once
 
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
+#include "../sh/rows.cuh"
 
 namespace nurec::cuda {
+
+// Coefficients of those of a block's Gaussians whose threads want them.
+template <int S>
+struct WantedRows : Rows<S> {
+    bool wanted[GAUSSIANS];
+
+    __device__ void read(Coefficients<float const> const& sh, int64_t n, bool mine) {
+        wanted[threadIdx.x] = mine;
+        __syncthreads();
+        Rows<S>::read(sh, n, [&](int row) { return wanted[row]; });
+        __syncthreads();
+    }
+};
+
+__device__ inline bool is_some(Vec3<float> a) {
+    return a.x != 0 || a.y != 0 || a.z != 0;
+}
 
 // Nodes take turns, the next one being that of the first lane which still has something to give.
 __device__ inline void add_to_rotations(float* rotations, int node, Quat<float> d) {

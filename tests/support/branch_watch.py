@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks whether branches of a step keep to what `beside` and `join` say of them: on a CPU, where all is done in one row, every operation on
+tensors is asked whose tensors it reads. What it reads of another branch and was not told of is a race on a GPU."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from nurec_lite.base.transfer import tensors_of
+from nurec_lite.training.stages import Stages
+
+STEP = "step"  # what is in no branch
+
+
+class Watch(TorchDispatchMode):
+    """Of one step, forward: backward passes are autograd's business. What was there before belongs to all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[str, None] = {}  # sentences, each once
+        self.begun: list[str] = []  # branches, at each of their works
+        self._branch = STEP
+        self._homes: dict[int, str] = {}  # by memory: the branch that made it
+        self._told: dict[str, set[int]] = defaultdict(set)  # memory of others that a branch may read
+        self._made: set[int] = set()  # by branches, since the last join
+        self._kept: list[Any] = []  # so that no memory is used twice
+
+    def around(self, stages: Stages) -> Stages:
+        return stages.swap("watch", branches=self._branches, beside=self._beside, join=self._join)
+
+    @contextmanager
+    def _branches(self, device: torch.device) -> Iterator[None]:
+        yield
+        self._join()
+
+    def _beside(self, branch: str, work: Callable[..., Any], *given: Any) -> Any:
+        self._told[branch] |= memory_of(given)
+        self._branch, before = branch, self._branch
+        self.begun.append(branch)
+        try:
+            made = work(*given)
+        finally:
+            self._branch = before
+        self._made |= memory_of(made)
+        return made
+
+    def _join(self) -> None:
+        self._told[STEP] |= self._made
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if torch._C._current_autograd_node() is not None:
+            return out
+        read = memory_of((args, kwargs))
+        for place in read:
+            home = self._homes.get(place, self._branch)
+            if home != self._branch and place not in self._told[self._branch]:
+                self.found.setdefault(f"{func}: {self._branch} reads what {home} made")
+        for place in memory_of(out) - read:
+            self._homes.setdefault(place, self._branch)
+        self._kept.append(out)
+        return out
+
+
+def memory_of(value: Any) -> set[int]:
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors_of(value)} - {0}

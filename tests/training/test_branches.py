@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Branches of a step read what they are given, what was there before and what they made themselves, and nobody else reads what they make
+before it is joined: whatever the stages are, and also where what is kept for ever is made in this very step."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from branch_watch import Watch
+from emulation import EMULATED
+from tiny_capture import tiny_capture, tiny_config, tiny_shots, tiny_state
+
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.options import parameters_of
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.start import make_state
+from nurec_lite.training.state import TrainState
+
+CPU = torch.device("cpu")
+LEAST = ("fused_interp", "collect_once", "no_sync")
+MOST = (*LEAST, *(f"fused_{name}" for name in ("adam", "ssim", "sky", "colour", "activate", "range", "harmonics")))
+BUNDLES = ("warp_cull", "tile_cull", "balanced_tiles")
+SETS = [("reference", ()), ("native", ()), ("native", LEAST), ("native", MOST)]
+GRIDS = pytest.mark.parametrize("grid", [None, [3, 2, 2]], ids=["as given", "corrected"])
+ROOMS = (
+    "geometry",
+    "scene",
+    "splat",
+    "training.losses",
+    "native.stages",
+    "native.bundles",
+)  # that keep what is made once
+
+
+def stages_of(ops: str, names: tuple[str, ...], device: torch.device = CPU) -> Stages:
+    return build_stages({name: parameters_of(name) for name in names}, base_stages(ops, device))
+
+
+def forget() -> None:
+    """What these rooms have kept."""
+    rooms = tuple(f"nurec_lite.{room}" for room in ROOMS)
+    for module in [vars(module) for name, module in sys.modules.items() if name.startswith(rooms)]:
+        classes = [vars(value) for value in module.values() if isinstance(value, type)]
+        for value in [value for names in (module, *classes) for value in names.values()]:
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()
+
+
+def watched(stages: Stages, state: TrainState, shots: Shots) -> Watch:
+    """A step for which nothing has been made before."""
+    watch = Watch()
+    stages = watch.around(stages)
+    forget()
+    with watch:
+        stages.attempt(stages, state, shots)
+    return watch
+
+
+def state_of(grid: list[int] | None) -> TrainState:
+    model = replace(tiny_config().model, calibrate=grid is not None, knot_seconds=0.1, bilateral_grid=grid)
+    return tiny_state(tiny_config(model=model))
+
+
+@GRIDS
+@pytest.mark.parametrize(("ops", "names"), SETS, ids=["plain", "native", "least", "most"])
+@pytest.mark.parametrize("n", [(1, 1), (1, 0), (2, 2)], ids=str)
+def test_no_branch_reads_what_it_was_not_given(
+    ops: str, names: tuple[str, ...], n: tuple[int, int], grid: list[int] | None
+) -> None:
+    stages, state = stages_of(ops, names), state_of(grid)
+    kinds = [kind for kind, count in zip(("images", "sweeps"), n, strict=True) if count]
+    views = ["images"] * n[0] + ["sweeps"] * n[1]
+    for _ in range(2):  # lists of the first step have all the room that they need
+        watch = watched(stages, state, tiny_shots(tuple(range(n[0])), tuple(range(n[1]))))
+        assert not watch.found
+        assert watch.begun == [*kinds, *views, "figures"]  # rendered, all of a kind, and compared
+
+
+@GRIDS
+@pytest.mark.skipif(not EMULATED, reason="runs over the CUDA drivers on the CPU: set NUREC_LITE_EMULATE_CUDA=1")
+@pytest.mark.parametrize("frames", [(0,), (0, 1)], ids=["alone", "in one launch"])
+def test_nor_where_rays_come_in_bundles(frames: tuple[int, ...], grid: list[int] | None) -> None:
+    base, names = replace(base_stages("native", CPU), device="cuda"), (*MOST, *BUNDLES, "batch")
+    stages, state = build_stages({name: parameters_of(name) for name in names}, base), state_of(grid)
+    for _ in range(2):
+        assert not watched(stages, state, tiny_shots(frames, frames)).found
+
+
+@pytest.mark.gpu
+@GRIDS
+def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
+    device, config = torch.device("cuda"), tiny_config(device="cuda")
+    config = replace(config, model=replace(config.model, calibrate=grid is not None, bilateral_grid=grid))
+    stages, state = stages_of("native", (*MOST, *BUNDLES), device), make_state(config, tiny_capture(), device)
+    for _ in range(3):
+        watch = watched(stages, state, stages.feed(stages, state))
+        assert not watch.found and watch.begun == ["images", "sweeps", "images", "sweeps", "figures"]
+        state.step += 1
+
+
+# ---- that it is seen
+
+
+def of_another(inner: Callable) -> Callable:
+    """The loss of a sweep, which looks at what it was not given: at numbers that the step has made."""
+    return lambda returns, sweep, *more: inner(returns, sweep, *more) | {"drop": LEFT[-1] * returns.median.mean()}
+
+
+LEFT: list[Any] = []
+
+
+def leaving(inner: Callable) -> Callable:
+    def stage(*given: Any) -> Any:
+        made = inner(*given)
+        LEFT.append(made)
+        return made
+
+    return stage
+
+
+def test_what_was_not_given_is_seen() -> None:
+    stages = base_stages("native", CPU).wrap(image_loss=leaving, lidar_loss=of_another)
+    watch = watched(stages, tiny_state(), tiny_shots((0,), (0,)))
+    assert watch.found.keys() == {"aten.mul.Tensor: sweeps reads what images made"}
+
+
+def test_what_is_not_joined_is_seen() -> None:
+    watch = Watch()
+    stages = replace(watch.around(base_stages("native", CPU)), join=lambda: None)
+    with watch:
+        stages.learn(stages, tiny_state(), tiny_shots((0,), (0,)))
+    assert {
+        f"aten.stack.default: step reads what {branch} made" for branch in ("images", "sweeps")
+    } <= watch.found.keys()
