@@ -174,6 +174,7 @@ def _counted(counted: dict[str, Any]) -> list[str]:
     lines = [
         "a step, as torch.profiler counts it:",
         f"{counted['kernels']:g} kernels, {counted['launch_calls']:g} launches, GPU busy {counted['gpu_busy_ms']:.2f} ms",
+        f"outside the renderer {counted['outside_ms']:.2f} ms of kernels, {counted['outside_alone_ms']:.2f} ms of them alone",
         f"{counted['syncs']:g} host synchronisations: {calls}",
         f"{sum(counted['copies'].values()):g} copies, {counted['copied_bytes'] / 1e6:.2f} MB: {copies}",
         f"{'ms':>9} {'count':>7}  kernel",

@@ -4,6 +4,9 @@
 A host synchronisation is a call of the CUDA runtime or driver in which the host waits for the GPU: cudaStreamSynchronize,
 cudaDeviceSynchronize, cudaEventSynchronize, cuCtxSynchronize and their like, and a plain cudaMemcpy. `tensor.item()` or
 `tensor.cpu()` is a cudaMemcpyAsync followed by cudaStreamSynchronize and so counts once.
+
+Work outside the renderer, which blends and differentiates what it has blended, is told twice: added up over its kernels, and as the time
+in which no kernel of the renderer runs beside it.
 """
 
 import json
@@ -22,6 +25,9 @@ from nurec_lite.profiling.names import readable
 MARK = "bench_step"  # around every profiled step
 WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|cudaMemcpy(?!.*Async)")
 LAUNCHES = re.compile(r"cu(da)?LaunchKernel|cudaGraphLaunch|cuGraphLaunch")
+RENDERER = re.compile(
+    r"\b(part(Forward|Backward|Passes|_rows_kernel)|(add|finish)_parts|finish(_moments)?_kernel|render(Forward|Backward)|rows_kernel|rasterize)"
+)
 LONGEST = 120  # letters of a kernel's name
 Event = dict[str, Any]  # of a trace
 
@@ -52,8 +58,10 @@ def figures(trace: list[Event], steps: int) -> dict[str, Any]:
         if event.get("ph") == "X":
             by_category[str(event.get("cat", ""))].append(event)
     kernels, copies = by_category["kernel"], by_category["gpu_memcpy"]
+    rendering = [kernel for kernel in kernels if RENDERER.search(kernel["name"])]
+    others = [e for e in (*kernels, *copies, *by_category["gpu_memset"]) if not RENDERER.search(e["name"])]
     calls = _within_steps(by_category["cuda_runtime"] + by_category["cuda_driver"], by_category["user_annotation"])
-    on_gpu = [*kernels, *copies, *by_category["gpu_memset"]]
+    busy = _busy([*rendering, *others])
     found = {
         "kernels": len(kernels) / steps,
         "launch_calls": sum(LAUNCHES.match(call["name"]) is not None for call in calls) / steps,
@@ -61,7 +69,9 @@ def figures(trace: list[Event], steps: int) -> dict[str, Any]:
         "sync_calls": _counts((call["name"] for call in calls if WAITS.match(call["name"])), steps),
         "copies": _counts((copy["name"] for copy in copies), steps),
         "copied_bytes": sum(copy["args"].get("bytes", 0) for copy in copies) / steps,
-        "gpu_busy_ms": _busy(on_gpu) / steps / 1e3,
+        "gpu_busy_ms": busy / steps / 1e3,
+        "outside_ms": sum(event["dur"] for event in others) / steps / 1e3,
+        "outside_alone_ms": (busy - _busy(rendering)) / steps / 1e3,
         "every_kernel": _table(kernels, steps),
     }
     return {"steps": steps} | (found if kernels else dict.fromkeys(found))

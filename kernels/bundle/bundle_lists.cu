@@ -17,7 +17,7 @@ constexpr int BLOCKS = 2048;  // that go through words
 __global__ void look_kernel(BundleParams p, BundleWork work, int64_t* counts) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i > p.v) return;
-    Candidates const c = i < p.v ? candidates_of(p, i) : Candidates{0, -1, 0, 0, 0, 0};
+    Candidates c = i < p.v ? candidates_of(p, i) : no_candidates();
     int const n = count_of(p.bundles, work.bins, c);
     counts[i] = n;
     if (n != 0) work.candidates[i] = c;

@@ -30,11 +30,12 @@ __device__ inline int clamped(float a, int low, int high) {
 __device__ inline Candidates in_image(Bundles const& b, Vec2<float> low, Vec2<float> high) {
     Candidates c = {};
     auto const w = float(b.width), h = float(b.height);
-    c.column0 = clamped(ceilf((low.x - (w - 0.5f)) / w), 0, b.columns);
-    c.columns = clamped(floorf((high.x - 0.5f) / w), -1, b.columns - 1) - c.column0 + 1;
+    int const first = clamped(ceilf((low.x - (w - 0.5f)) / w), 0, b.columns);
+    int const columns = clamped(floorf((high.x - 0.5f) / w), -1, b.columns - 1) - first + 1;
+    c.numbers[0] = uint32_t(first), c.numbers[1] = uint32_t(columns);
     c.row0 = clamped(ceilf((low.y - (h - 0.5f)) / h), 0, b.rows);
     c.row1 = clamped(floorf((high.y - 0.5f) / h), -1, b.rows - 1);
-    if (c.columns <= 0) c.row1 = c.row0 - 1;
+    if (columns <= 0) c.row1 = c.row0 - 1;
     return c;
 }
 
@@ -76,21 +77,58 @@ __device__ inline Span span_of(Bundles const& b, int const* bins, Candidates con
     return {{begin, smaller(z, a)}, {a, end}};
 }
 
-__device__ inline int count_of(Bundles const& b, int const* bins, Candidates const& c) {
-    if (c.row1 < c.row0) return 0;
-    if (b.is_camera) return (c.row1 - c.row0 + 1) * c.columns;
-    int n = 0;
-    for (int row = c.row0; row <= c.row1; ++row) n += span_of(b, bins, c, row).size();
+__device__ inline Candidates no_candidates() {
+    return {0, -1, 0, 0, {}};
+}
+
+__device__ inline uint32_t end_of(Candidates const& c, int k) {
+    return c.numbers[k / 2] >> (16 * (k % 2)) & MANY;
+}
+
+// Of a lidar; leaves the ends of the first rows.
+__device__ inline int count_rows(Bundles const& b, int const* bins, Candidates& c) {
+    int n = 0, row = c.row0;
+#pragma unroll
+    for (int k = 0; k < ENDS; ++k, ++row) {
+        if (row > c.row1) return n;
+        n += span_of(b, bins, c, row).size();
+        c.numbers[k / 2] |= smaller(uint32_t(n), MANY) << (16 * (k % 2));
+    }
+    for (; row <= c.row1; ++row) n += span_of(b, bins, c, row).size();
     return n;
+}
+
+__device__ inline int count_of(Bundles const& b, int const* bins, Candidates& c) {
+    if (c.row1 < c.row0) return 0;
+    return b.is_camera ? (c.row1 - c.row0 + 1) * int(c.numbers[1]) : count_rows(b, bins, c);
+}
+
+// Of a lidar: the row that holds the k-th of them, or one before it, and how many lie in the rows before that.
+struct RowOf {
+    int row, before;
+};
+
+__device__ inline RowOf row_of(Candidates const& c, int k) {
+    RowOf at = {c.row0, 0};
+#pragma unroll
+    for (int j = 0; j < ENDS; ++j) {
+        uint32_t const end = end_of(c, j);
+        if (c.row0 + j < c.row1 && end < MANY && uint32_t(k) >= end) at = {c.row0 + j + 1, int(end)};
+    }
+    return at;
 }
 
 // The k-th of them; -1 if there are fewer.
 __device__ inline int bundle_at(Bundles const& b, int const* bins, Candidates const& c, int k) {
-    if (b.is_camera) return (c.row0 + k / c.columns) * b.columns + c.column0 + k % c.columns;
-    for (int row = c.row0; row <= c.row1; ++row) {
-        Span const span = span_of(b, bins, c, row);
-        if (k < span.size()) return span.at(k);
-        k -= span.size();
+    if (b.is_camera) {
+        int const first = int(c.numbers[0]), columns = int(c.numbers[1]);
+        return (c.row0 + k / columns) * b.columns + first + k % columns;
+    }
+    RowOf at = row_of(c, k);
+    for (; at.row <= c.row1; ++at.row) {
+        Span const span = span_of(b, bins, c, at.row);
+        if (k - at.before < span.size()) return span.at(k - at.before);
+        at.before += span.size();
     }
     return -1;
 }

@@ -57,10 +57,15 @@ void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuth
 // What a Gaussian's bounds touch: bundles of an image in a rectangle, bundles of a lidar in bands of elevation and an
 // interval of azimuth. A row is one of an image's grid or a band of a lidar.
 struct alignas(16) Candidates {
-    int row0, row1;        // inclusive
-    int column0, columns;  // of an image
-    float from, to;        // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
+    int row0, row1;       // inclusive
+    float from, to;       // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
+    uint32_t numbers[4];  // of an image: its first column, and columns; of a lidar: two ends each
 };
+
+// Of a lidar's first rows, from row0 on: how many candidates lie in each and those before, in 16 bits; MANY where that
+// is not enough.
+constexpr int ENDS = 8;
+constexpr uint32_t MANY = 0xffff;
 
 // A Gaussian's candidates are these bundles, in an order of their own; those of all Gaussians are numbered one after
 // another, and a word is of 32 of them.

@@ -73,8 +73,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     bool const there = r < looks.most && r < *looks.count;
     int64_t const number = there ? out.numbers[r] : 0, n = p.scene.g.n;
     int64_t const view = there ? number / n : 0;
-    Candidates const c =
-        there ? candidates_from(p, bundles, looked.bounds[number], view) : Candidates{0, -1, 0, 0, 0, 0};
+    Candidates c = there ? candidates_from(p, bundles, looked.bounds[number], view) : no_candidates();
     int const count = count_of(bundles, out.work.bins, c);
     out.counts[r] = count;
     if (count == 0) return;

@@ -59,6 +59,8 @@ def test_figures_of_a_trace() -> None:
         "copies": {"Memcpy DtoH (Device -> Pageable)": 0.5},
         "copied_bytes": 4.0,
         "gpu_busy_ms": pytest.approx((25 + 40 + 2 + 1) / 2e3),
+        "outside_ms": pytest.approx((10 + 2 + 1) / 2e3),
+        "outside_alone_ms": pytest.approx((5 + 2 + 1) / 2e3),
     }
     assert [(row["name"], row["count"], row["ms"]) for row in table] == [
         ("renderForward<true>", 1.0, pytest.approx(0.03)),
