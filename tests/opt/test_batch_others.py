@@ -35,6 +35,7 @@ from nurec_lite.training.state import TrainState
 
 SEVERAL = {"images": 4, "sweeps": 2}
 ROOM = 4096  # of each view: more than any needs
+FUSED = tuple(f"fused_{name}" for name in ("ssim", "sky", "colour", "activate", "range", "harmonics"))
 RENDERING = ("project", "tile", "render_camera", "render_lidar")
 
 
@@ -120,6 +121,17 @@ def test_images_of_two_sizes_come_back_in_their_order(device: torch.device) -> N
 def test_branches_on_streams_of_their_own(planned: Planned, device: torch.device) -> None:
     """A launch lies within a branch: that of images, or that of sweeps."""
     found, expected, calls = learned_twice(device, planned, ("side_streams",), **SEVERAL)
+    assert_learned_alike(found, expected, device)
+    assert not calls
+
+
+@pytest.mark.parametrize("calibrate", [False, True])
+def test_nothing_of_all_hinders_it(calibrate: bool, device: torch.device) -> None:
+    """Whatever else has kernels of its own."""
+    names = (*WITHOUT_WAITING, *FUSED)
+    together, calls = counted(behind(stages_with(device, names, **SEVERAL), "side_streams"), *RENDERING)
+    loop = stages_with(device, names, one_launch=False, **SEVERAL)
+    found, expected = (learned(s, state_for(s, device, calibrate)) for s in (together, loop))
     assert_learned_alike(found, expected, device)
     assert not calls
 
