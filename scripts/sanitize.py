@@ -7,7 +7,8 @@
 
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
-and without gradients of poses and distances, with and without the options that have kernels of their own. Every tensor is an
+and without gradients of poses and distances, with and without the options that have kernels of their own, and several views in one
+launch. Every tensor is an
 allocation of its own (PYTORCH_NO_CUDA_MEMORY_CACHING), so that an access past its end is seen. Checked are our kernels; memcheck
 and initcheck check CUB's, too, which sort our lists. initcheck must watch torch's kernels as well, for they write what ours read;
 what it finds in those alone is told and not counted.
@@ -65,6 +66,7 @@ BACKWARD = (
 )
 HARMONICS = "fused_interp,fused_adam,fused_colour,fused_harmonics"
 BUNDLES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists have several
+TOGETHER = f"fused_interp,collect_once,{BUNDLES}"  # with which views of a step go into one launch
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/render/backward_table.h has it
@@ -99,6 +101,21 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     *(
         (f"model.sh_degree=0 train.steps=1 +opt=[{BUNDLES}] opt.balanced_tiles.part=16 {size}", cameras)
         for size, cameras in product(("", "data.downscale=5"), ("rolling", "global", "learned", "distant"))
+    ),
+    *(
+        (
+            f"model.sh_degree={degree} data.downscale=5 opt.balanced_tiles.part=16 opt.batch.images=3 opt.batch.sweeps=2 {more}",
+            f"{cameras}, together",
+        )
+        for (degree, more), cameras in product(
+            (
+                (0, f"+opt=[{TOGETHER},batch]"),
+                (1, f"model.calibrate=true +opt=[{TOGETHER},batch]"),
+                (2, f"+opt=[{TOGETHER},no_sync,batch]"),
+                (3, f"+opt=[{TOGETHER},no_sync,fused_adam,fused_colour,fused_sky,fused_range,batch]"),
+            ),
+            ("rolling", "global"),
+        )
     ),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
@@ -154,7 +171,7 @@ def _stages(config: Any, device: torch.device, cameras: str) -> Stages:
         stages = stages.wrap(render_camera=_with_distance)
     if "many tiles" in cameras:
         stages = stages.wrap(tile=_with_empty_tiles)
-    if config.ops == "native":
+    if config.ops == "native" and "together" not in cameras:  # one launch does without these stages
         stages = stages.wrap(render_camera=_counted, render_lidar=_counted)
     return stages
 

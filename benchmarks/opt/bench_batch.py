@@ -3,12 +3,16 @@
 
     python benchmarks/opt/bench_batch.py --seen 800 --seconds 30 --seeds 0 1 --out benchmarks/results/NAME.json +opt=all
     python benchmarks/opt/bench_batch.py --seen 7000 data=pack data.root=FILE +size=large device=cuda +opt=all --out FILE
+    python benchmarks/opt/bench_batch.py --images --seen 0 --turns 12 data=pack data.root=FILE +size=large device=cuda +opt=all --out FILE
 
 Arguments are those of nurec_lite.train; batch joins the options that they name, also those of `all`. First the loss of a step is compared
 with the mean of those of its single images. Then, for every seed, one run after another: without the option, and with every number of
 images three kinds. `rates`: as the option does by default. `as given`: the rates and betas of one image. `by images`: rates, and
 relocation after as many images as without the option (density.every divided by their number). Milliseconds are means over all steps
 of a run, decoding and relocations included.
+
+With --turns: all views of a step in one launch beside one view after another, by windows of --window steps in turns, behind --warmup steps
+of each and after their first step's losses were compared.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -25,6 +29,7 @@ import torch
 
 from benchmarks.common.quiet import Others
 from benchmarks.common.reporting import Report, conditions_on, reported
+from benchmarks.opt.launch_turns import turn_lines, turns
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device
 from nurec_lite.base.program import Parser
@@ -57,7 +62,7 @@ class Kind:
         """With what it gives the option."""
         if self.images == 1:
             return config
-        given = {"images": self.images, "sweeps": sweeps, "scale_rates": self.name != "as given"}
+        given = {"images": self.images, "sweeps": sweeps, "scale_rates": self.name != "as given", "one_launch": True}
         every = max(1, config.density.every // (self.images if self.name == "by images" else 1))
         return replace(config, opt=config.opt | {"batch": given}, density=replace(config.density, every=every))
 
@@ -136,9 +141,11 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
                 row = run(given, capture, kind.images)
                 found.setdefault(name, {}).setdefault(str(kind), []).append(row)
                 print(f"equal {name}: {kind} images, seed {seed}: {line(row)}", flush=True)
+    found_turns = turns(config, capture, begun, args) if args.turns else {}
     return conditions_on("opt/bench_batch", config, choose_device(config.device), args) | {
         "capture": capture.name, "cameras": len(capture.cameras), "kinds": [str(kind) for kind in sets],
         "seen": args.seen, "seconds": args.seconds, "seeds": args.seeds, "sweeps": args.sweeps, "runs": found,
+        "turns": found_turns, "steps_a_window": args.window,
         "means": {name: {kind: means(rows) for kind, rows in sets.items()} for name, sets in found.items()},
     }  # fmt: skip
 
@@ -158,17 +165,21 @@ def table(report: Report) -> str:
     lines = [f"{report['capture']}, {report['environment']['device']}, means of {len(report['seeds'])} seeds"]
     for name, sets in report["means"].items():
         lines += [f"equal {name}", *(f"  {kind:16} {line(row)}" for kind, row in sets.items())]
-    return "\n".join(lines)
+    return "\n".join(lines + turn_lines(report))
 
 
 def main(arguments: list[str]) -> None:
     p = Parser(__doc__)
-    p.add_argument("--images", nargs="+", type=int, default=[1, 2, 4], help="a step (%(default)s)")
+    p.add_argument("--images", nargs="*", type=int, default=[1, 2, 4], help="a step (%(default)s)")
     p.add_argument("--sweeps", type=int, default=1, help="a step with several images (%(default)s)")
     p.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="as above (%(default)s)")
     p.add_argument("--seen", type=int, default=800, help="images of a run; 0: no such runs (%(default)s)")
     p.add_argument("--seconds", type=float, default=0, help="of a run; 0: no such runs (%(default)s)")
     p.add_argument("--seeds", nargs="+", type=int, default=[0], help="(%(default)s)")
+    p.add_argument("--turns", type=int, default=0, help="windows of one launch and of the loop (%(default)s)")
+    p.add_argument("--turn-images", nargs="+", type=int, default=[2, 6], help="a step of these (%(default)s)")
+    p.add_argument("--window", type=int, default=50, help="steps of one (%(default)s)")
+    p.add_argument("--warmup", type=int, default=100, help="steps before the first one (%(default)s)")
     print(table(reported(p, arguments, bench)))
 
 

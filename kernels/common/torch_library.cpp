@@ -42,6 +42,22 @@ TORCH_LIBRARY(nurec_lite, m) {
         "render_views(Tensor[] scene, Tensor views, Tensor[] rays, int[] size, int columns, bool moving, int part, "
         "int[] room) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor directions, "
         "Tensor needed)");
+    // The same for a training (views/learn.h), also of several cameras with images of one size, which bring their
+    // pixels each. `turned`: rotations of the nodes [V, K, 4], whose frames `scene` has, and which node is a
+    // Gaussian's; `targets` and `length` as render_parts has them; `nudges` [V, 6] get a gradient and say nothing else,
+    // or [0, 6]; `room`: for entries, -1: as many as there are. `needed` [V]: entries by view, whose sum is at least
+    // what all need. What comes behind is for the backward pass, whose `d_scene` is empty where `scene` says nothing to
+    // the sensor.
+    m.def(
+        "learn_views(Tensor[] scene, Tensor[] turned, Tensor views, Tensor nudges, Tensor[] rays, Tensor targets, "
+        "int[] size, int columns, bool moving, int length, int room) -> (Tensor out, Tensor distance, "
+        "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor origins, Tensor delays, "
+        "Tensor table, Tensor offsets, Tensor gaussians, Tensor places, Tensor first, Tensor bundle, Tensor left, "
+        "Tensor rows)");
+    m.def(
+        "learn_views_backward(Tensor[] scene, Tensor[] turned, Tensor views, Tensor targets, bool moving, int length, "
+        "Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool nudged) "
+        "-> (Tensor[] d_scene, Tensor d_rotations, Tensor d_nudges)");
     // The last three are the BackwardPlan of render/params.h.
     m.def(
         "render(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "

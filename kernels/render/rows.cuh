@@ -7,7 +7,7 @@
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../math/blend.cuh"
-#include "../math/moments.cuh"
+#include "moment_row.cuh"
 #include "params.h"
 #include "rays.cuh"
 
@@ -21,12 +21,6 @@ struct alignas(16) Row {  // what rays need of a Gaussian, or the gradient of it
     float features[MAX_FEATURES];
 };
 static_assert(sizeof(Row) == 80);
-
-struct alignas(16) MomentRow {  // the gradient of a Row as the split kernels add it up
-    Moments<float> moments;
-    float features[MAX_FEATURES];
-};
-static_assert(sizeof(MomentRow) == 64);
 
 // Where numbers lie in rows that are read as arrays: all of them floats, side by side.
 template <class R>

@@ -43,4 +43,11 @@ void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& 
 void render_parts_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, Parts const& parts,
                            Queue const& queue);
 
+// The first half of it, for whoever goes on from the sums by other ways: what rays tell of each row is added to
+// `moments`, one a row.
+struct MomentRow;                      // ../render/moment_row.cuh
+constexpr int64_t MOMENT_FLOATS = 16;  // of one
+void add_up_parts(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, Parts const& parts,
+                  MomentRow* moments, Queue const& queue);
+
 }  // namespace nurec::cuda

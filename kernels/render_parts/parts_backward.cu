@@ -20,7 +20,7 @@ constexpr int BLOCKS = 8, BLOCKS_MOVING = 6;
 constexpr int MEMBERS = 16;  // of a batch
 constexpr int AHEAD = 4;
 constexpr int SUMS = sizeof(MomentRow) / sizeof(float);
-static_assert(SUMS == MEMBERS && 2 * MEMBERS == 32);
+static_assert(SUMS == MEMBERS && 2 * MEMBERS == 32 && SUMS == MOMENT_FLOATS);
 
 struct Pair {            // zeros where the ray does not meet the Gaussian
     float weight, peak;  // dL/d(peak) peak
@@ -241,7 +241,6 @@ __global__ void finish_parts_kernel(RenderParams p, Summed d) {
 template <class N>
 void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts, cudaStream_t stream) {
     if (parts.most) partBackward<N><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, out, d, parts);
-    finish_parts_kernel<N::MOVING, N::FEATURES><<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
 }
 
 template <bool MOVING>
@@ -253,16 +252,26 @@ auto* camera_kernel(Summed const& d) {
 
 }  // namespace
 
-void render_parts_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given,
-                           Parts const& parts, Queue const& queue) {
-    if (!p.g.n) return;
-    Summed const d = {given, nullptr, zeros<MomentRow>(p.g.n, queue)};
+void add_up_parts(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given, Parts const& parts,
+                  MomentRow* moments, Queue const& queue) {
+    Summed const d = {given, nullptr, moments};
     bool const lidar = p.n_features == 2;
     auto* const kernel = lidar && d.origins ? launch<LidarNeeds<true>>
                          : lidar            ? launch<LidarNeeds<false>>
                          : p.moving         ? camera_kernel<true>(d)
                                             : camera_kernel<false>(d);
     kernel(p, out, d, parts, queue.stream);
+}
+
+void render_parts_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given,
+                           Parts const& parts, Queue const& queue) {
+    if (!p.g.n) return;
+    Summed const d = {given, nullptr, zeros<MomentRow>(p.g.n, queue)};
+    add_up_parts(p, out, given, parts, d.moments, queue);
+    auto* const finish = p.n_features == 2 ? finish_parts_kernel<true, 2>
+                         : p.moving        ? finish_parts_kernel<true, 3>
+                                           : finish_parts_kernel<false, 3>;
+    finish<<<blocks_for(p.g.n), THREADS, 0, queue.stream>>>(p, d);
 }
 
 }  // namespace nurec::cuda

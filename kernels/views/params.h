@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several views of one sensor at once, for who looks at a scene without training it: one launch a stage whatever their
-// number, and nothing is kept for gradients. All pointers are the device's.
+// Several views at once, of one lidar or of cameras with images of one size: one launch a stage whatever their number.
+// Who looks at a scene without training it keeps nothing for gradients; learned.h has what a training keeps. All
+// pointers are the device's.
 //
 // Letters: V views, S Gaussians that stand still and A that move, N = S + A, H of all V N that some view sees
 // ("looks"), R rays of all views, P pixels of an image, A bundles, L entries of all lists, C features.
@@ -27,9 +28,10 @@ struct ViewedScene {
     int64_t views;                  // V
 };
 
-// What the views' sensor measures along. A camera's P pixels are alike in all views.
+// What the views' sensors measure along. The P pixels of a camera are alike in all its views.
 struct ViewedRays {
     bool is_camera, alike, moving;  // alike: all rays have the first fraction; moving: they have origins or delays
+    bool own;                       // views are of several cameras, so that each brings its pixels, R of all
     int64_t n;                      // R
     float const* directions;        // [P, 3] or [R, 3] unit, sensor frame
     float const* fractions;         // [P] or [R] 0 at the start of a view, 1 at its end
@@ -54,8 +56,10 @@ struct RayArrays {
 
 void make_view_rays(Views const& p, RayArrays const& out, Queue const& queue);
 
-// Of all views, the bundles of the first view first.
-Bundles view_bundles(Views const& p, Queue const& queue);
+int64_t bundles_for(Views const& p);  // of all views, at most
+
+// Of all views, the bundles of the first view first. rays [bundles_for, 32] become those of the result.
+Bundles view_bundles(Views const& p, int64_t* rays, Queue const& queue);
 
 // Numbers of Gaussians as all views see them.
 Looked look_from_views(Views const& p, Queue const& queue);
@@ -67,9 +71,9 @@ struct Looks {
 };
 
 // Fills all of `work` and `rows` [most, row_floats] of what some bundle may meet, nearest first, ties by view and
-// index.
-void prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                   BundleWork const& work, float* rows, Queue const& queue);
+// index. Returns the number of each row [most].
+uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
+                              BundleWork const& work, float* rows, Queue const& queue);
 
 // Each list by one warp, long ones first.
 void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue);

@@ -13,7 +13,7 @@ __global__ void __maxnreg__(32) view_rays_kernel(Views p, RayArrays out) {
     ViewedRays const& rays = p.rays;
     if (i >= rays.n) return;
     int64_t const view = rays.is_camera ? i / rays.pixels() : sweep_of(rays.sweeps, i);
-    int64_t const local = rays.is_camera ? i - view * rays.pixels() : i;
+    int64_t const local = rays.is_camera && !rays.own ? i - view * rays.pixels() : i;
     Trajectory<float> const& path = p.scene.rows[view].path;
     float const fraction = rays.fractions[rays.alike ? 0 : local];
     Ray<float> const ray = ray_at(path, sensor_at(path, fraction), load3(rays.directions, local), fraction);
@@ -37,25 +37,28 @@ void make_view_rays(Views const& p, RayArrays const& out, Queue const& queue) {
     if (p.rays.n) view_rays_kernel<<<blocks_for(p.rays.n), THREADS, 0, queue.stream>>>(p, out);
 }
 
-Bundles view_bundles(Views const& p, Queue const& queue) {
+int64_t bundles_for(Views const& p) {
+    ViewedRays const& in = p.rays;
+    if (!in.is_camera) return most_bundles(in.sweeps);
+    int64_t const columns = (in.width + in.bundle_width - 1) / in.bundle_width;
+    return p.scene.views * columns * ((in.height + in.bundle_height - 1) / in.bundle_height);
+}
+
+Bundles view_bundles(Views const& p, int64_t* rays, Queue const& queue) {
     Bundles b = {};
     ViewedRays const& in = p.rays;
-    b.is_camera = in.is_camera;
+    b.is_camera = in.is_camera, b.n = bundles_for(p), b.rays = rays;
     if (!b.is_camera) {
-        b.n = most_bundles(in.sweeps), b.cells = in.sweeps.cells, b.cells.bands = in.sweeps.bands();
-        auto* const rays = queue.memory.array<int64_t>(BUNDLE_RAYS * b.n);
+        b.cells = in.sweeps.cells, b.cells.bands = in.sweeps.bands();
         auto* const first = queue.memory.array<int>(b.cells.bands + 1);
         auto* const azimuths = queue.memory.array<float>(2 * b.n);
         bundle_rays(in.sweeps, rays, first, azimuths, queue);
-        b.rays = rays, b.first = first, b.azimuths = azimuths;
+        b.first = first, b.azimuths = azimuths;
         return b;
     }
     b.width = in.bundle_width, b.height = in.bundle_height;
     b.columns = (in.width + b.width - 1) / b.width, b.rows = (in.height + b.height - 1) / b.height;
-    b.n = p.scene.views * b.columns * b.rows;
-    auto* const rays = queue.memory.array<int64_t>(BUNDLE_RAYS * b.n);
     patches_kernel<<<blocks_for(BUNDLE_RAYS * b.n), THREADS, 0, queue.stream>>>(in, b, rays);
-    b.rays = rays;
     return b;
 }
 

@@ -111,14 +111,15 @@ uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& 
 
 }  // namespace
 
-void prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                   BundleWork const& work, float* rows, Queue const& queue) {
+uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
+                              BundleWork const& work, float* rows, Queue const& queue) {
     auto* const counts = queue.memory.array<int64_t>(looks.most + 1);
     Prepared const out = {by_depth(looked, looks, queue), counts, work, rows};
     bound_bundles(bundles, work, queue);
     Prepare const kernel = prepare_for(p);
     kernel<<<blocks_for(looks.most + 1), THREADS, 0, queue.stream>>>(p, looked, looks, bundles.bundles, out);
     exclusive_sum(counts, work.begins, looks.most + 1, queue);
+    return out.numbers;
 }
 
 }  // namespace nurec::cuda

@@ -50,6 +50,7 @@ FLAGS = {  # by kind, or by file where one needs its own
     "render/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
     "render/render_backward_split.cu": f"{_CUDA} --use_fast_math",
     "views/view_blend.cu": f"{_CUDA} --use_fast_math",
+    "views/view_finish.cu": f"{_CUDA} --use_fast_math",
     "views/view_looks.cu": f"{_CUDA} --use_fast_math",
     "views/view_rows.cu": f"{_CUDA} --use_fast_math",
 }

@@ -16,6 +16,7 @@ from nurec_lite.native.groups import (
     KnownArrays,
     Lists,
     RayArrays,
+    SceneArrays,
     SeenArrays,
     SensorRays,
 )
@@ -115,10 +116,53 @@ def _fake_render_parts_backward(
 def _fake_render_views(
     scene: list[Tensor], views: Tensor, rays: list[Tensor], size: list[int], *rest: Any
 ) -> tuple[Tensor, ...]:
-    one, v = SensorRays(*rays).directions.shape[0], views.shape[0]
-    r, c = (v * one, 3) if size else (one, 2)
+    r, c = _rays_of_views(views, rays, size)
     found = (views.new_empty(r, c), *(views.new_empty(r) for _ in range(3)), views.new_empty(r, 3))
     return *found, views.new_empty(2, dtype=torch.int64)
+
+
+def _rays_of_views(views: Tensor, rays: list[Tensor], size: list[int]) -> tuple[int, int]:
+    """And features."""
+    return (views.shape[0] * size[0] * size[1], 3) if size else (SensorRays(*rays).directions.shape[0], 2)
+
+
+def _fake_learn_views(
+    scene: list[Tensor], turned: list[Tensor], views: Tensor, nudges: Tensor, rays: list[Tensor], targets: Tensor,
+    size: list[int], columns: int, moving: bool, length: int, room: int,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    (r, c), v, n = _rays_of_views(views, rays, size), views.shape[0], SceneArrays(*scene).scales.shape[0]
+    bundles = v * -(-size[0] // size[2]) * -(-size[1] // size[3]) if size else _bundles_of_sweeps(rays, v)
+    entries, h = (room, v * n) if room >= 0 else (torch.library.get_ctx().new_dynamic_size() for _ in range(2))
+    whole = views.new_empty(0, dtype=torch.int64)
+    blended = (views.new_empty(r, c), *(views.new_empty(r) for _ in range(3)), whole.new_empty(v))
+    made = views.new_empty(r, 3), views.new_empty(r, 3), views.new_empty(r)
+    lists = whole.new_empty(bundles, 32), whole.new_empty(bundles + 1), whole.new_empty(entries)
+    parts = entries // length + bundles
+    kept = (
+        views.new_empty(v * n, dtype=torch.int32), whole.new_empty(bundles + 1),
+        views.new_empty(parts, dtype=torch.int32), views.new_empty(parts, 4 + c, 32),
+        views.new_empty(h, 20 if moving and size else 16),
+    )  # fmt: skip
+    return *blended, *made, *lists, *kept
+
+
+def _bundles_of_sweeps(rays: list[Tensor], views: int) -> int:
+    directions, _, edges, _ = SensorRays(*rays)
+    n = directions.shape[0]
+    return n // 32 + min(n, views * (edges.shape[0] + 1))
+
+
+def _fake_learn_views_backward(
+    scene: list[Tensor], turned: list[Tensor], views: Tensor, targets: Tensor, moving: bool, length: int,
+    kept: list[Tensor], outputs: list[Tensor], d_out: Tensor, d_distance: Tensor | None, d_transmittance: Tensor,
+    nudged: bool,
+) -> tuple[list[Tensor], Tensor, Tensor]:  # fmt: skip
+    camera = d_out.shape[1] == 3
+    unasked = {"frames", "lidar"} if camera else {"frames", "sh0", "sh_rest"}
+    named = SceneArrays(*scene)._asdict()
+    found = [views.new_empty(0) if name in unasked else torch.empty_like(t) for name, t in named.items()]
+    rotations = torch.empty_like(turned[0]) if camera else views.new_empty(0)
+    return found, rotations, views.new_empty(views.shape[0] if nudged else 0, 6)
 
 
 def _fake_count_pairs(
@@ -293,6 +337,8 @@ FAKES: dict[str, Callable] = {
     "render_parts": _fake_render_parts,
     "render_parts_backward": _fake_render_parts_backward,
     "render_views": _fake_render_views,
+    "learn_views": _fake_learn_views,
+    "learn_views_backward": _fake_learn_views_backward,
     "count_pairs": _fake_count_pairs,
     "sh_colour": _fake_sh_colour,
     "sh_colour_backward": _fake_sh_colour_backward,

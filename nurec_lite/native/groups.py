@@ -89,12 +89,37 @@ class SceneArrays(NamedTuple):
 
 
 class SensorRays(NamedTuple):
-    """What V views of a sensor measure along: the P pixels of an image, or the R rays of all sweeps."""
+    """What V views of a sensor measure along: the P pixels of an image, or the R rays of all sweeps. Views of several cameras bring
+    their pixels each, R = V P."""
 
     directions: Tensor  # [P, 3] or [R, 3] unit, sensor frame
     fractions: Tensor  # [P] or [R] 0 at the start of a view, 1 at its end; or [1] of all
     edges: Tensor  # [bands - 1] radians of elevation, ascending, of a lidar
     begins: Tensor  # [V + 1] int64 first ray of each sweep, of a lidar
+
+
+class Turned(NamedTuple):
+    """How the K nodes of Gaussians that move are turned at the times of V views."""
+
+    rotations: Tensor  # [V, K, 4] unit, world from node
+    node: Tensor  # [A] int64 row of these, a Gaussian's
+
+
+class KeptViews(NamedTuple):
+    """Of several views, what the forward pass leaves for the backward pass: A bundles of their R rays, L entries of lists, H rows of
+    Gaussians that a view may see, and the parts of lists."""
+
+    directions: Tensor  # [R, 3] unit, world
+    origins: Tensor  # [R, 3] metres, relative to the centre of the ray's view
+    delays: Tensor  # [R] seconds after its middle
+    table: Tensor  # [A, 32] int64 rays of a bundle, -1 where it has fewer
+    offsets: Tensor  # [A + 1] int64
+    gaussians: Tensor  # [L] int64 rows, nearest first in each bundle
+    places: Tensor  # [V N] int32 row of Gaussian i as view v sees it; -1: it has none
+    first: Tensor  # this and what follows as Parts has them
+    bundle: Tensor
+    left: Tensor
+    rows: Tensor  # [H, 16] or [H, 20]
 
 
 class KnownArrays(NamedTuple):

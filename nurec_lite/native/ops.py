@@ -17,7 +17,18 @@ from torch import Tensor
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.build import library
 from nurec_lite.native.fakes import FAKES
-from nurec_lite.native.groups import ActorArrays, GaussianArrays, Lists, MovedGrads, Outputs, Parts, RayArrays
+from nurec_lite.native.groups import (
+    ActorArrays,
+    GaussianArrays,
+    KeptViews,
+    Lists,
+    MovedGrads,
+    Outputs,
+    Parts,
+    RayArrays,
+    SceneArrays,
+    Turned,
+)
 from nurec_lite.native.plan import BackwardPlan
 
 _RAYS = 2  # the argument `rays` of render
@@ -56,6 +67,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::regularisers_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::nudge_gradient", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::render_views", _no_gradients)
+    torch.library.register_autograd("nurec_lite::learn_views", _view_gradients, setup_context=_keep_views)
+    torch.library.register_autograd("nurec_lite::learn_views_backward", _no_second_gradients)
     for name, fake in FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
@@ -110,6 +123,33 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
             gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
         )
     return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 3, *[None] * 3
+
+
+def _keep_views(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    scene, turned, views, _, _, targets, size, _, moving, ctx.length, _ = inputs
+    outputs, others, kept = output[:3], output[3:5], output[5:]
+    ctx.moving, ctx.size = moving, size
+    ctx.mark_non_differentiable(*others, *kept)
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*scene, *turned, views, targets, *outputs, *kept)
+
+
+def _view_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
+    saved = iter(ctx.saved_tensors)
+    scene, turned, views, targets, outputs, kept = (
+        SceneArrays(*islice(saved, 12)), Turned(*islice(saved, 2)), next(saved), next(saved),
+        Outputs(*islice(saved, 3)), KeptViews(*saved),
+    )  # fmt: skip
+    nudged, given = ctx.needs_input_grad[3], _given(grads, outputs)
+    with span("render", within=BACKWARD):
+        d_scene, d_rotations, d_nudges = torch.ops.nurec_lite.learn_views_backward(
+            scene, turned, views, targets, ctx.moving, ctx.length, kept, outputs, *given, nudged
+        )
+    unasked = {"frames", "lidar"} if ctx.size else {"frames", "sh0", "sh_rest"}
+    d_each = [None if name in unasked else d for name, d in zip(SceneArrays._fields, d_scene, strict=True)]
+    turns = [d_rotations if ctx.size else None, None]
+    no_size: list[None] | None = None if ctx.size else []  # torch takes an empty list for one of tensors
+    return d_each, turns, None, d_nudges if nudged else None, [None] * 4, None, no_size, *[None] * 4
 
 
 def _given(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:

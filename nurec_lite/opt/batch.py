@@ -10,26 +10,43 @@ many images as before, as Grendel-GS has both for Gaussians (Zhao et al. 2024, O
 Gain: none. On an H200 1 000 steps of 2 images reach 23.8 dB where 2 000 of one reach 24.2 (KITTI drive 0009). On two cores an image costs a
 quarter less with 4 a step, and as many images teach 0.9 dB less; that would be 1.8 dB without the rule, and is 0.6 dB where density.every
 is divided by the images (benchmarks/LOG.md).
-Limits: views are rendered one after another, each with a projection, a sort and launches of its own; only collecting is one call for all,
-by `collect_once`. A step's memory grows with its images. Steps stay what the user says: train.steps, density.every and the noise of a
-step count steps, each of which sees more images. The rule takes gradients for independent, which those of one moment are only where
-they see other things, and scales the rates of the lidar's values too, whose sweeps may still be one a step; scale_rates=false leaves
-rates and betas as they are. Class quality.
+One launch: on a GPU, behind warp_cull, fused_interp and collect_once, images of one size and sweeps of one lidar go through one projection,
+one sort and one launch a stage, forward and backward (kernels/views/learn.h), and what their views share gets its gradient once. Numbers
+are those of one view after another up to rounding, and to the order of sums. An image of a size of its own, and all views without these
+options or where poses ask for gradients of rays, are rendered by themselves, which a line of the log says; on a CPU all are.
+one_launch=false asks for that, too.
+Limits: a step's memory grows with its images; in one launch also what a view needs only while it is listed, 150 bytes a Gaussian and
+view. Room for lists is by sensor, as without it, and all views of a launch share it. Steps stay what the user says: train.steps,
+density.every and the noise of a step count steps, each of which sees more images. The rule takes gradients for independent, which those
+of one moment are only where they see other things, and scales the rates of the lidar's values too, whose sweeps may still be one a step;
+scale_rates=false leaves rates and betas as they are. Class quality.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
+from typing import Any
 
 from nurec_lite.base.errors import OptionError
+from nurec_lite.base.ranges import span
+from nurec_lite.native.together import hindrance, render_together, sort_of
+from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.views import CameraView
 from nurec_lite.training.optim import scaled_rates, set_memory
 from nurec_lite.training.shots import ShotPlan
-from nurec_lite.training.stages import Stages
-from nurec_lite.training.state import TrainState
+from nurec_lite.training.stages import AnyView, Stages
+from nurec_lite.training.state import Listed, TrainState
 
 CLASS = "quality"
 REQUIRES: tuple[str, ...] = ()
+RENDERING = ("project", "tile", "render_camera", "render_lidar")  # stages that one launch does without
 Schedule = Callable[[Stages, TrainState], None]
+Seen = tuple[CameraImage | LidarReturns, Listed]
+Render = Callable[[Stages, Scene, Sequence[AnyView], Sequence[AnyGaussians]], tuple[Seen, ...]]
+log = logging.getLogger("nurec_lite")
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -61,10 +78,78 @@ def scaled(inner: Schedule) -> Schedule:
     return schedule
 
 
-def apply(stages: Stages, *, images: int, sweeps: int, scale_rates: bool) -> Stages:
-    """`images` and `sweeps` a step, as far as there are as many; `scale_rates`: by the number of images."""
+class OneLaunch:
+    """Stands around `render_all`."""
+
+    def __init__(self, inner: Render) -> None:
+        self._inner = inner
+        self._told: set[str] = set()  # why not, once each
+
+    def __call__(
+        self, stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians]
+    ) -> tuple[Seen, ...]:
+        found: dict[int, Seen] = {}
+        for group in _by_sort(views):
+            few = [views[k] for k in group], [gaussians[k] for k in group]
+            found |= zip(group, self._rendered(stages, scene, *few), strict=True)
+        return tuple(found[k] for k in range(len(views)))
+
+    def _rendered(
+        self, stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians]
+    ) -> Sequence[Seen]:
+        if len(views) == 1:
+            return self._inner(stages, scene, views, gaussians)
+        if (why := _hindrance(stages) or hindrance(views, gaussians)) is not None:
+            self._tell(why)
+            return self._inner(stages, scene, views, gaussians)
+        return _launched(stages, scene, views, gaussians)
+
+    def _tell(self, why: str) -> None:
+        if why not in self._told:
+            log.info("batch: views of a step are rendered one after another, not in one launch: %s", why)
+            self._told.add(why)
+
+
+def _by_sort(views: Sequence[AnyView]) -> list[list[int]]:
+    """Numbers of the views that may go into one launch."""
+    groups: dict[object, list[int]] = {}
+    for k, view in enumerate(views):
+        groups.setdefault(sort_of(view), []).append(k)
+    return list(groups.values())
+
+
+def _hindrance(stages: Stages) -> str | None:
+    """Why these stages cannot render views in one launch."""
+    if stages.plan is None or not stages.plan.bundles:
+        return "it needs the option warp_cull"
+    other = [name for name in RENDERING if name in stages.claims or name in stages.wrapped]
+    return f"another option changes the stage '{other[0]}'" if other else None
+
+
+def _launched(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Any) -> list[Seen]:
+    """Room for all lists is that of all views. Each view says what it needs, so that rooms are learned as without a launch for all, and
+    a step fails where one of them needs more than its own."""
+    assert stages.plan is not None
+    rooms = [stages.room(view) for view in views]
+    known = [room for room in rooms if room is not None]
+    room = sum(known) if len(known) == len(rooms) else None
+    with span("render_camera" if isinstance(views[0], CameraView) else "render_lidar"):
+        launched = render_together(gaussians, views, scene.sky, room, stages.plan)
+    if room is None:
+        listed = [Listed(v.kind, n, None) for v, n in zip(views, launched.needed.tolist(), strict=True)]
+    else:
+        needed = launched.needed.split(1)
+        listed = [Listed(v.kind, n, need) for v, n, need in zip(views, known, needed, strict=True)]
+    return list(zip(launched.seen, listed, strict=True))
+
+
+def apply(stages: Stages, *, images: int, sweeps: int, scale_rates: bool, one_launch: bool) -> Stages:
+    """`images` and `sweeps` a step, as far as there are as many; `scale_rates`: by the number of images; `one_launch`: for all views of a
+    step that allow it."""
     for name, count in (("images", images), ("sweeps", sweeps)):
         if count < 1:
             raise OptionError(f"option 'batch': {name} is {count}, but must be at least 1")
     learning = stages.swap("batch", frames=Frames(images, sweeps))
+    if one_launch and stages.device == "cuda":
+        learning = learning.wrap(render_all=OneLaunch)
     return learning.wrap(schedule=scaled) if scale_rates else learning

@@ -37,7 +37,7 @@ from nurec_lite.training.optim import means_rate, overwrite_gaussians, replace_g
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import IMAGES, SWEEPS, AnyView, Room, Stages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
-from nurec_lite.training.step import attempt, feed, learn, mean
+from nurec_lite.training.step import attempt, feed, learn, mean, render_all
 
 T = TypeVar("T")
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
@@ -205,7 +205,7 @@ def reference_stages(device: str = "cpu") -> Stages:
         branches=branches, beside=beside, join=join,
         activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
         room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
-        render_views=render_views,
+        render_all=render_all, render_views=render_views,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
         loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
         footprints=footprints, relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,

@@ -26,7 +26,7 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.density import Relocation
 from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
-from nurec_lite.training.state import Gathered, Rendered, StepResult, TrainState
+from nurec_lite.training.state import Gathered, Listed, Rendered, StepResult, TrainState
 
 PEER = "render=gsplat"  # under which name the peer claims stages
 IMAGES, SWEEPS, FIGURES = "images", "sweeps", "figures"  # branches of a step
@@ -67,6 +67,10 @@ class Stages:
     tile: Callable[[Projection, AnyView, Room], PairList]
     render_camera: Callable[[AnyGaussians, CameraView, PairList, Tensor], CameraImage]
     render_lidar: Callable[[AnyGaussians, LidarView, PairList], LidarReturns]
+    render_all: Callable[
+        ["Stages", Scene, Sequence[AnyView], Sequence[AnyGaussians]],
+        tuple[tuple[CameraImage | LidarReturns, Listed], ...],
+    ]  # by the six above: what each view of a step sees, and how long its lists are
     image_loss: Callable[[Tensor, Tensor, float], Tensor]  # (rendered, target, share of SSIM) -> []
     lidar_loss: Callable[
         ..., dict[str, Tensor]

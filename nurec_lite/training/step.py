@@ -10,8 +10,10 @@
 Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,10 +92,10 @@ def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     shots = _corrected(stages, shots, scene)
     gathered = stages.gather(stages, scene, shots.views)
     n = len(shots.images)
-    image = partial(stages.beside, IMAGES, partial(_image, stages))
-    sweep = partial(stages.beside, SWEEPS, partial(_sweep, stages))
-    images = [image(scene, shot, g) for shot, g in zip(shots.images, gathered.gaussians[:n], strict=True)]
-    sweeps = [sweep(shot.view, g) for shot, g in zip(shots.sweeps, gathered.gaussians[n:], strict=True)]
+    image = partial(stages.beside, IMAGES, partial(_images, stages), scene)
+    sweep = partial(stages.beside, SWEEPS, partial(_sweeps, stages, scene))
+    images = image(shots.images, gathered.gaussians[:n]) if n else ()
+    sweeps = sweep(tuple(s.view for s in shots.sweeps), gathered.gaussians[n:]) if shots.sweeps else ()
     return Rendered(
         images=tuple(image for image, *_ in images),
         exposed=tuple(seen for _, seen, *_ in images),
@@ -104,6 +106,13 @@ def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
     )
 
 
+def render_all(
+    stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians]
+) -> tuple[tuple[CameraImage | LidarReturns, Listed], ...]:
+    """One view after another."""
+    return tuple(_seen(stages, scene, view, g) for view, g in zip(views, gaussians, strict=True))
+
+
 def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
     known = scene.calibration
     images = tuple(replace(shot, view=stages.correct(shot.view, known)) for shot in shots.images)
@@ -111,27 +120,41 @@ def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
     return replace(shots, images=images, sweeps=sweeps)
 
 
-def _image(
-    stages: Stages, scene: Scene, shot: ImageShot, gaussians: AnyGaussians
-) -> tuple[CameraImage, Tensor, Tensor, Listed]:
-    """The image, as its camera sees it, and what that saw."""
-    view, room = shot.view, stages.room(shot.view)
-    with span("render_camera"):
+def _images(
+    stages: Stages, scene: Scene, shots: Sequence[ImageShot], gaussians: Sequence[AnyGaussians]
+) -> list[tuple[CameraImage, Tensor, Tensor, Listed]]:
+    """Each image, as its camera sees it, and what that saw."""
+    found: Any = stages.render_all(stages, scene, [shot.view for shot in shots], gaussians)
+    return [
+        (image, _exposed(stages, scene, shot, image), shot.image / 255, listed)  # uint8 to float32
+        for shot, (image, listed) in zip(shots, found, strict=True)
+    ]
+
+
+def _sweeps(
+    stages: Stages, scene: Scene, views: Sequence[LidarView], gaussians: Sequence[AnyGaussians]
+) -> tuple[tuple[LidarReturns, Listed], ...]:
+    """What the lidar sees, who needs nothing of the scene but the Gaussians."""
+    found: Any = stages.render_all(stages, scene, views, gaussians)
+    return tuple(found)
+
+
+def _seen(
+    stages: Stages, scene: Scene, view: AnyView, gaussians: AnyGaussians
+) -> tuple[CameraImage | LidarReturns, Listed]:
+    room, found = stages.room(view), None  # type: Room, CameraImage | LidarReturns | None
+    with span("render_camera" if isinstance(view, CameraView) else "render_lidar"):
         pairs = list_pairs(stages, gaussians, view, room)
-        image = stages.render_camera(gaussians, view, pairs, scene.sky)
-    seen = exposed(scene, shot.camera, image.colour, view.drift, view.moment(), stages.expose, stages.slice_grid)
-    return image, seen, shot.image / 255, _listed(view, pairs)  # uint8 to float32
+        if isinstance(view, CameraView):
+            found = stages.render_camera(gaussians, view, pairs, scene.sky)
+        else:
+            found = stages.render_lidar(gaussians, view, pairs)
+    return found, Listed(view.kind, len(pairs.gaussians), pairs.needed)
 
 
-def _sweep(stages: Stages, view: LidarView, gaussians: AnyGaussians) -> tuple[LidarReturns, Listed]:
-    room = stages.room(view)
-    with span("render_lidar"):
-        pairs = list_pairs(stages, gaussians, view, room)
-        return stages.render_lidar(gaussians, view, pairs), _listed(view, pairs)
-
-
-def _listed(view: AnyView, pairs: PairList) -> Listed:
-    return Listed(view.kind, len(pairs.gaussians), pairs.needed)
+def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage) -> Tensor:
+    view, by = shot.view, (stages.expose, stages.slice_grid)
+    return exposed(scene, shot.camera, image.colour, view.drift, view.moment(), *by)
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:

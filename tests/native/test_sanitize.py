@@ -80,9 +80,13 @@ def test_kernels_that_the_steps_leave_out_are_named() -> None:
 @pytest.mark.parametrize(("overrides", "cameras"), VARIANTS)
 def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str) -> None:
     config = composed("train", [*SIZE.split(), *overrides.split()])
-    assert cameras in ("rolling", "global", "learned", "distant", "rolling, many tiles", "global, many tiles")
+    kind, _, more = cameras.partition(", ")
+    assert kind in ("rolling", "global", "learned", "distant") and more in ("", "many tiles", "together")
     assert (config.device, config.density.every, config.density.start) == ("cuda", 1, 0)
-    assert config.train.steps == (1 if {"split_backward", "warp_cull"} & set(config.opt) else 2)
+    alone = {"split_backward", "warp_cull"} & set(config.opt) and "batch" not in config.opt
+    assert config.train.steps == (1 if alone else 2) and ("together" in cameras) == (
+        {"warp_cull", "batch"} <= set(config.opt)
+    )
 
 
 def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:

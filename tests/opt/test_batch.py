@@ -41,8 +41,8 @@ PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
 PLAIN = DensityConfig(every=1000)
 
 
-def own(images: int = 2, sweeps: int = 1, scale_rates: bool = True) -> dict[str, Any]:
-    return {"batch": {"images": images, "sweeps": sweeps, "scale_rates": scale_rates}}
+def own(images: int = 2, sweeps: int = 1, scale_rates: bool = True, one_launch: bool = True) -> dict[str, Any]:
+    return {"batch": {"images": images, "sweeps": sweeps, "scale_rates": scale_rates, "one_launch": one_launch}}
 
 
 def planned(images: int, sweeps: int = 1, plan: ShotPlan = PLAN) -> ShotPlan:
@@ -254,6 +254,7 @@ def test_numbers_below_one_are_refused() -> None:
         ({"images": 2.5}, "opt.batch.images is 2.5, but must be a whole number"),
         ({"sweeps": -1}, "opt.batch.sweeps is -1, but must lie between 1 and 64"),
         ({"scale_rates": 2}, "opt.batch.scale_rates is 2, but must be true or false"),
+        ({"one_launch": 0.5}, "opt.batch.one_launch is 0.5, but must be true or false"),
     ],
 )
 def test_the_command_line_s_values_have_ranges(values: dict[str, Any], words: str) -> None:
@@ -262,7 +263,7 @@ def test_the_command_line_s_values_have_ranges(values: dict[str, Any], words: st
 
 
 def test_an_unknown_parameter_is_told() -> None:
-    with pytest.raises(OptionError, match="its parameters are images, sweeps, scale_rates"):
+    with pytest.raises(OptionError, match="its parameters are images, sweeps, scale_rates, one_launch"):
         build_stages({"batch": parameters_of("batch") | {"size": 2}})
 
 

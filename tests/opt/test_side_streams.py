@@ -22,6 +22,7 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import SideStream, tensors_of
 from nurec_lite.opt import side_streams
 from nurec_lite.opt.side_streams import SideStreams
+from nurec_lite.training.shots import as_planned
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
@@ -220,12 +221,14 @@ def lagging(who: str) -> Callable[[Callable], Callable]:
     return wrapper
 
 
-def gpu_state(every: int = 1000, grid: list[int] | None = None, rays: int = 128) -> TrainState:
+def gpu_state(
+    every: int = 1000, grid: list[int] | None = None, rays: int = 128, frames: Callable = as_planned
+) -> TrainState:
     config = tiny_config(device="cuda")
     config = replace(config, model=replace(config.model, calibrate=grid is not None, bilateral_grid=grid))
     config = replace(config, density=replace(config.density, every=every))
     config = replace(config, train=replace(config.train, lidar_rays=rays))
-    return make_state(config, tiny_capture(), torch.device("cuda"))
+    return make_state(config, tiny_capture(), torch.device("cuda"), frames=frames)
 
 
 @contextmanager
@@ -267,12 +270,14 @@ def assert_same(found: dict[str, Tensor], plain: dict[str, Tensor], again: dict[
 @pytest.mark.gpu
 @pytest.mark.parametrize("who", ["nobody", "step", "images", "sweeps", "figures"])
 @pytest.mark.parametrize("grid", [None, [3, 2, 2]], ids=["as given", "corrected"])
-@pytest.mark.parametrize("names", [(), BELOW, (*BELOW, *FUSED[:3], *BUNDLES)], ids=len)
+@pytest.mark.parametrize(
+    "names", [(), BELOW, (*BELOW, *FUSED[:3], *BUNDLES), (*BELOW, *FUSED, *BUNDLES, "batch")], ids=len
+)
 def test_losses_and_gradients_are_those_without_it(names: tuple[str, ...], grid: list[int] | None, who: str) -> None:
     with opened(*names) as without, opened(*names, "side_streams") as stages:
-        plain, again = (learnt(without, gpu_state(grid=grid)) for _ in range(2))
+        plain, again = (learnt(without, gpu_state(grid=grid, frames=without.frames)) for _ in range(2))
         with Overwriting():
-            found = learnt(lag(stages, who), gpu_state(grid=grid))
+            found = learnt(lag(stages, who), gpu_state(grid=grid, frames=stages.frames))
     for of_one in zip(found, plain, again, strict=True):
         assert_same(*of_one)
 

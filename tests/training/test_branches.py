@@ -72,20 +72,22 @@ def test_no_branch_reads_what_it_was_not_given(
     ops: str, names: tuple[str, ...], n: tuple[int, int], grid: list[int] | None
 ) -> None:
     stages, state = stages_of(ops, names), state_of(grid)
+    kinds = [kind for kind, count in zip(("images", "sweeps"), n, strict=True) if count]
     views = ["images"] * n[0] + ["sweeps"] * n[1]
     for _ in range(2):  # lists of the first step have all the room that they need
         watch = watched(stages, state, tiny_shots(tuple(range(n[0])), tuple(range(n[1]))))
         assert not watch.found
-        assert watch.begun == [*views, *views, "figures"]  # rendered, and compared
+        assert watch.begun == [*kinds, *views, "figures"]  # rendered, all of a kind, and compared
 
 
 @GRIDS
 @pytest.mark.skipif(not EMULATED, reason="runs over the CUDA drivers on the CPU: set NUREC_LITE_EMULATE_CUDA=1")
-def test_nor_where_rays_come_in_bundles(grid: list[int] | None) -> None:
-    base = replace(base_stages("native", CPU), device="cuda")
-    stages, state = build_stages({name: parameters_of(name) for name in (*MOST, *BUNDLES)}, base), state_of(grid)
+@pytest.mark.parametrize("frames", [(0,), (0, 1)], ids=["alone", "in one launch"])
+def test_nor_where_rays_come_in_bundles(frames: tuple[int, ...], grid: list[int] | None) -> None:
+    base, names = replace(base_stages("native", CPU), device="cuda"), (*MOST, *BUNDLES, "batch")
+    stages, state = build_stages({name: parameters_of(name) for name in names}, base), state_of(grid)
     for _ in range(2):
-        assert not watched(stages, state, tiny_shots((0,), (0,))).found
+        assert not watched(stages, state, tiny_shots(frames, frames)).found
 
 
 @pytest.mark.gpu

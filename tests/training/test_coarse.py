@@ -258,9 +258,8 @@ def test_the_bundled_street_trains(tmp_path: Path, optioned: bool) -> None:
     stages, state = base_stages("native", CPU), street(0.3, **model)
     if optioned:
         stages = stages_of("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_sky")
-        stages = prefetch.apply(
-            workers.apply(batch.apply(stages, images=2, sweeps=1, scale_rates=True), count=1, ahead=2)
-        )
+        stages = batch.apply(stages, images=2, sweeps=1, scale_rates=True, one_launch=True)
+        stages = prefetch.apply(workers.apply(stages, count=1, ahead=2))
         state.plan = stages.frames(state.plan)
     height, images = state.plan.capture.cameras[0].height, 2 if optioned else 1
     seen = trained(stages, state, tmp_path)

@@ -18,7 +18,8 @@ from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
 
 NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
-TWICE = ("correct", "interpolate", "collect", "room", "project", "tile")  # for the camera and for the lidar
+# For the camera and for the lidar.
+TWICE = ("correct", "interpolate", "collect", "room", "project", "tile", "render_all")
 APART = ("slice_grid", "footprints", "relocate", "settle", "render_views")  # not in every step
 
 
@@ -47,11 +48,11 @@ def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: who makes the record names every one."""
     design = (
         "next_batch upload place feed resize schedule branches beside join correct expose slice_grid activate interpolate collect gather "
-        "room project tile render_camera render_lidar image_loss lidar_loss regularisers loss reduce optimize noise learn "
+        "room project tile render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
         "footprints relocate density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 35 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 36 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::learn_views and ::learn_views_backward, which CUDA alone has.
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/library.h>
+
+#include "../tile/torch_tile.h"
+#include "learn.h"
+#include "torch_views.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+using LearnedViews = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
+                                Tensor, Tensor, Tensor, Tensor, Tensor>;
+using SceneGradients = std::tuple<std::vector<Tensor>, Tensor, Tensor>;
+
+// As nurec_lite.native.groups.KeptViews lists them.
+struct KeptViews {
+    Tensor directions, origins, delays, table, offsets, gaussians, places, first, bundle, left, rows;
+};
+
+void check_turned(at::TensorList turned, at::TensorList scene, Tensor const& views) {
+    check_group(turned, "turned", 2, "rotations, node");
+    check_floats(turned[0], "rotations", {views.size(0), -1, 4}, views.device());
+    check_tensor(turned[1], "node", at::kLong, {scene[2].size(1)}, views.device());
+    check_range(turned[1], "node", 0, turned[0].size(1));
+}
+
+float const* checked_targets(Tensor const& targets, int64_t rays, bool is_camera) {
+    check_floats(targets, "targets", {targets.size(0) ? rays : 0, 2}, targets.device());
+    TORCH_CHECK_VALUE(!targets.size(0) || !is_camera, "targets has ", rays, " rows, but a camera's rays have none");
+    return numbers_of<float>(targets);
+}
+
+cuda::Parts parts_in(KeptViews const& k, int64_t length) {
+    return {k.bundle.size(0),
+            length,
+            k.first.mutable_data_ptr<int64_t>(),
+            k.bundle.mutable_data_ptr<int>(),
+            k.left.mutable_data_ptr<float>(),
+            k.rows.mutable_data_ptr<float>()};
+}
+
+KeptViews ray_tensors(Views const& p, Site const& site) {
+    int64_t const r = p.rays.n;
+    KeptViews k;
+    k.directions = site.empty({r, 3}, at::kFloat), k.origins = site.empty({r, 3}, at::kFloat);
+    k.delays = site.empty({r}, at::kFloat), k.places = site.empty({p.scene.views * p.scene.g.n}, at::kInt);
+    return k;
+}
+
+void keep_lists(KeptViews& k, Views const& p, Listed const& listed, int64_t length, Site& site) {
+    int64_t const n = listed.bundles.bundles.n, most = cuda::most_parts(listed.room, n, length);
+    k.table = listed.table, k.offsets = listed.offsets, k.gaussians = listed.gaussians, k.rows = listed.rows;
+    k.first = site.empty({n + 1}, at::kLong), k.bundle = site.empty({most}, at::kInt);
+    k.left = site.empty({most, cuda::FEATURES + (p.rays.is_camera ? 3 : 2), 32}, at::kFloat);
+    cuda::place_rows(p, listed.bundles.v, listed.numbers, listed.begins.const_data_ptr<int64_t>(),
+                     k.places.mutable_data_ptr<int>(), site.queue());
+}
+
+LearnedViews learn_views(at::TensorList scene, at::TensorList turned, Tensor const& views, Tensor const& nudges,
+                         at::TensorList rays, Tensor const& targets, at::IntArrayRef size, int64_t columns, bool moving,
+                         int64_t length, int64_t room) {
+    check_room(room);
+    check_count(length, "length", MAX_ROOM);
+    Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, views)};
+    check_turned(turned, scene, views);
+    check_floats(nudges, "nudges", {nudges.size(0) ? views.size(0) : 0, 6}, views.device());
+    Site site(views.device());
+    KeptViews k = ray_tensors(p, site);
+    cuda::RayArrays const made = {k.origins.mutable_data_ptr<float>(), k.directions.mutable_data_ptr<float>(),
+                                  k.delays.mutable_data_ptr<float>()};
+    cuda::make_view_rays(p, made, site.queue());
+    Tensor const all_need = site.empty({2}, at::kLong), needed = site.empty({views.size(0)}, at::kLong);
+    int64_t const rooms[2] = {room < 0 ? -1 : MAX_ROOM, room};
+    Listed const listed = list_views(p, made, rooms, all_need, site);
+    keep_lists(k, p, listed, length, site);
+    cuda::share_needed(p, listed.bundles.bundles, k.offsets.const_data_ptr<int64_t>(),
+                       all_need.const_data_ptr<int64_t>() + 1, needed.mutable_data_ptr<int64_t>(), site.queue());
+    RenderParams blended = blended_of(p, listed);
+    blended.targets = checked_targets(targets, p.rays.n, p.rays.is_camera);
+    auto const floats = [&](at::IntArrayRef shape) { return site.empty(shape, at::kFloat); };
+    Tensor const out = floats({p.rays.n, blended.n_features}), distance = floats({p.rays.n});
+    Tensor const transmittance = floats({p.rays.n}), median = floats({p.rays.n});
+    cuda::render_parts(blended,
+                       {out.mutable_data_ptr<float>(), distance.mutable_data_ptr<float>(),
+                        transmittance.mutable_data_ptr<float>(), median.mutable_data_ptr<float>()},
+                       parts_in(k, length), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {out,     distance,  transmittance, median,   needed,  k.directions, k.origins, k.delays,
+            k.table, k.offsets, k.gaussians,   k.places, k.first, k.bundle,     k.left,    k.rows};
+}
+
+// ---- gradients
+
+KeptViews checked_kept(at::TensorList t, ViewedScene const& scene, int64_t features, bool moving, int64_t length) {
+    check_group(t, "kept", 11,
+                "directions, origins, delays, table, offsets, gaussians, places, first, bundle, left, rows");
+    auto const device = t[0].device();
+    check_tensor(t[0], "directions", at::kFloat, {-1, 3}, device);
+    auto const r = t[0].size(0);
+    check_tensor(t[1], "origins", at::kFloat, {r, 3}, device);
+    check_tensor(t[2], "delays", at::kFloat, {r}, device);
+    check_tensor(t[3], "table", at::kLong, {-1, BUNDLE_RAYS}, device);
+    auto const n = t[3].size(0), most = cuda::most_parts(t[5].size(0), n, length);
+    check_tensor(t[4], "offsets", at::kLong, {n + 1}, device);
+    check_tensor(t[5], "gaussians", at::kLong, {-1}, device);
+    check_tensor(t[6], "places", at::kInt, {scene.views * scene.g.n}, device);
+    check_tensor(t[7], "first", at::kLong, {n + 1}, device);
+    check_tensor(t[8], "bundle", at::kInt, {most}, device);
+    check_tensor(t[9], "left", at::kFloat, {most, cuda::FEATURES + features, 32}, device);
+    check_tensor(t[10], "rows", at::kFloat, {-1, cuda::row_floats(moving, features)}, device);
+    return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10]};
+}
+
+RenderParams blended_again(KeptViews const& k, int64_t features, bool moving) {
+    RenderParams r = {};
+    r.n_features = features, r.n_rays = k.directions.size(0), r.n_tiles = k.table.size(0);
+    r.rays_per_tile = BUNDLE_RAYS, r.moving = moving;
+    r.origins = k.origins.const_data_ptr<float>(), r.directions = k.directions.const_data_ptr<float>();
+    r.delays = k.delays.const_data_ptr<float>(), r.rays = k.table.const_data_ptr<int64_t>();
+    r.offsets = k.offsets.const_data_ptr<int64_t>(), r.gaussians = k.gaussians.const_data_ptr<int64_t>();
+    return r;
+}
+
+// Of the outputs, and what is told of them. A camera's kernels do without the distance where nothing depends on it.
+struct ToldOutputs {
+    RenderOutputs out;
+    RenderGrads grads;
+    Tensor d_distance;
+};
+
+ToldOutputs told_outputs(at::TensorList outputs, Tensor const& d_out, std::optional<Tensor> const& d_distance,
+                         Tensor const& d_transmittance, int64_t rays) {
+    check_group(outputs, "outputs", 3, "out, distance, transmittance");
+    auto const device = d_out.device();
+    int64_t const c = outputs[0].size(1);
+    check_floats(outputs[0], "out", {rays, c}, device);
+    check_floats(outputs[1], "distance", {rays}, device);
+    check_floats(outputs[2], "transmittance", {rays}, device);
+    check_floats(d_out, "d_out", {rays, c}, device);
+    check_floats(d_transmittance, "d_transmittance", {rays}, device);
+    if (d_distance) check_floats(*d_distance, "d_distance", {rays}, device);
+    ToldOutputs told = {};
+    told.d_distance = d_distance ? *d_distance : c == 3 ? Tensor() : at::zeros_like(outputs[1]);
+    auto const readable = [](Tensor const& t) { return const_cast<float*>(t.const_data_ptr<float>()); };
+    told.out = {readable(outputs[0]), readable(outputs[1]), readable(outputs[2]), nullptr};
+    told.grads.d_features = d_out.const_data_ptr<float>();
+    told.grads.d_distance = told.d_distance.defined() ? told.d_distance.const_data_ptr<float>() : nullptr;
+    told.grads.d_transmittance = d_transmittance.const_data_ptr<float>();
+    return told;
+}
+
+// In the order of SceneArrays, those of frames being none, and those of rotations and nudges behind them.
+struct SceneGradTensors {
+    std::vector<Tensor> scene;
+    Tensor rotations, nudges;
+
+    cuda::SceneGrads arrays(int64_t coefficients) const {
+        auto const w = [](Tensor const& t) { return t.numel() ? t.mutable_data_ptr<float>() : nullptr; };
+        auto const& s = scene;
+        return {{w(s[0]), w(s[1]), w(s[2]), w(s[3]), w(s[4]), w(s[5]), w(s[6])},
+                w(s[7]),
+                w(rotations),
+                {w(s[9]), w(s[10]), 3, 3 * (coefficients - 1)},
+                w(s[11]),
+                w(nudges)};
+    }
+};
+
+SceneGradTensors empty_gradients(at::TensorList scene, Tensor const& rotations, int64_t views, bool is_camera,
+                                 bool nudged) {
+    SceneGradTensors d;
+    for (std::size_t k = 0; k < scene.size(); ++k) {
+        bool const asked = k == 8 ? false : k == 11 ? !is_camera : k < 8 || is_camera;
+        d.scene.push_back(asked ? at::empty_like(scene[k]) : at::empty({0}, rotations.options()));
+    }
+    d.rotations = is_camera ? at::zeros_like(rotations) : at::empty({0}, rotations.options());
+    d.nudges = at::zeros({nudged ? views : 0, 6}, rotations.options());
+    return d;
+}
+
+SceneGradients learn_views_backward(at::TensorList scene, at::TensorList turned, Tensor const& views,
+                                    Tensor const& targets, bool moving, int64_t length, at::TensorList kept,
+                                    at::TensorList outputs, Tensor const& d_out,
+                                    std::optional<Tensor> const& d_distance, Tensor const& d_transmittance,
+                                    bool nudged) {
+    check_count(length, "length", MAX_ROOM);
+    Views p = {scene_of(scene, views), {}};
+    check_turned(turned, scene, views);
+    int64_t const c = d_out.size(1);
+    TORCH_CHECK_VALUE(c == 2 || c == 3, "d_out has ", c, " columns, but must have 3 (of images) or 2 (of sweeps)");
+    p.rays.is_camera = c == 3, p.rays.moving = moving || c == 2;
+    KeptViews const k = checked_kept(kept, p.scene, c, p.rays.moving, length);
+    ToldOutputs const told = told_outputs(outputs, d_out, d_distance, d_transmittance, k.directions.size(0));
+    Site site(views.device());
+    SceneGradTensors const d = empty_gradients(scene, turned[0], views.size(0), p.rays.is_camera, nudged);
+    RenderParams blended = blended_again(k, c, p.rays.moving);
+    blended.targets = checked_targets(targets, blended.n_rays, p.rays.is_camera);
+    Tensor const moments = at::zeros({k.rows.size(0), cuda::MOMENT_FLOATS}, d_out.options());
+    auto* const rows = reinterpret_cast<cuda::MomentRow*>(moments.mutable_data_ptr<float>());
+    cuda::add_up_parts(blended, told.out, told.grads, parts_in(k, length), rows, site.queue());
+    cuda::RowSums const sums = {k.places.const_data_ptr<int>(), rows, turned[0].size(1),
+                                turned[1].const_data_ptr<int64_t>()};
+    cuda::finish_views(p, sums, d.arrays(p.scene.coefficients), site.queue());
+    if (p.rays.is_camera) cuda::finish_colours(p, sums, d.arrays(p.scene.coefficients), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {d.scene, d.rotations, d.nudges};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
+    m.impl("learn_views", &learn_views);
+    m.impl("learn_views_backward", &learn_views_backward);
+}
+
+}  // namespace nurec

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several views of a step in one launch a stage, with gradients (kernels/views/learn.h): those of cameras whose images have one size, or of
+one lidar. Gaussian i as view v sees it is number N v + i, so that one sort by depth and one by bundle serve all views; backward, a
+Gaussian goes through the views, and what they share gets its gradient once. On CUDA alone.
+
+Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nurec_lite.native.bundles import BEAMS, HEIGHT, WIDTH, part_of
+from nurec_lite.native.groups import SceneArrays, SensorRays, Turned
+from nurec_lite.native.plan import RenderPlan
+from nurec_lite.native.stages import _pixels, learned, moves, parts_of, row_of
+from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.scene.sky import over_sky
+from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.views import CameraView, LidarView
+
+AnyView = CameraView | LidarView
+SHARED = (
+    "still_means",
+    "still_quats",
+    "scales",
+    "sh0",
+    "sh_rest",
+    "lidar",
+)  # by views whose Gaussians were collected in one call
+MOST_BANDS = 1 << 12  # of all sweeps, as the operator takes it
+
+
+class Launched(NamedTuple):
+    """What each view sees, in their order."""
+
+    seen: list[CameraImage] | list[LidarReturns]
+    needed: Tensor  # [V] int64 entries that the lists of each view need
+
+
+def sort_of(view: AnyView) -> tuple[object, ...]:
+    """Views with equal ones may go into one launch."""
+    if isinstance(view, CameraView):
+        return view.camera.width, view.camera.height, moves(view), learned(view)
+    return id(view.lidar), view.targets is None, learned(view)
+
+
+def hindrance(
+    views: Sequence[AnyView],  # of one sort
+    gaussians: Sequence[AnyGaussians],
+) -> str | None:
+    """Why these cannot be rendered in one launch; None: they can."""
+    if any(learned(view) for view in views):
+        return "poses ask for gradients of rays"
+    first = gaussians[0]
+    if not isinstance(first, PartedGaussians) or not all(
+        getattr(g, name, None) is getattr(first, name) for g in gaussians for name in SHARED
+    ):
+        return "it needs the options fused_interp and collect_once, by which views share what stands still"
+    if isinstance(views[0], LidarView):
+        bands = len(views) * (len(views[0].lidar.cells(BEAMS, device=first.scales.device).edges) + 1)
+        if bands > MOST_BANDS:
+            return f"its sweeps have {bands} bands of elevation, more than {MOST_BANDS}"
+    return None
+
+
+def render_together(
+    gaussians: Sequence[PartedGaussians],  # of each view, as `hindrance` allows
+    views: Sequence[AnyView],
+    sky: Tensor,  # [3, H, W] logits of the environment map
+    room: int
+    | None,  # entries that the lists of all views may have; None: what they need, which the host waits to know
+    plan: RenderPlan,
+) -> Launched:
+    """As render_camera and render_lidar of nurec_lite.native.bundles, with lists as tile_cull has them."""
+    if isinstance(views[0], CameraView):
+        return _images(gaussians, views, sky, room, plan)  # type: ignore[arg-type]
+    return _sweeps(gaussians, views, room, plan)  # type: ignore[arg-type]
+
+
+def _images(
+    gaussians: Sequence[PartedGaussians], views: Sequence[CameraView], sky: Tensor, room: int | None, plan: RenderPlan
+) -> Launched:
+    camera, moving = views[0].camera, moves(views[0])
+    directions, fractions = zip(*map(_pixels, views), strict=True)
+    alike = all(v.camera == camera for v in views)
+    none = sky.new_empty(0)
+    rays = SensorRays(
+        directions[0] if alike else torch.cat(directions),
+        fractions[0] if alike or not moving else torch.cat(fractions),
+        none,
+        none.long(),
+    )
+    size = [camera.width, camera.height, WIDTH, HEIGHT]
+    out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.learn_views(
+        *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving, *_cut(room, plan, sky.device)
+    )
+    image = parts_of(plan).get("over_sky", over_sky)(out, transmittance, sky, world)
+    shape = len(views), camera.height, camera.width
+    of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
+    return Launched([CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], needed)
+
+
+def _sweeps(
+    gaussians: Sequence[PartedGaussians], views: Sequence[LidarView], room: int | None, plan: RenderPlan
+) -> Launched:
+    sizes = [len(view.directions) for view in views]
+    directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
+    cells = views[0].lidar.cells(BEAMS, device=directions.device)
+    rays = SensorRays(directions, fractions, cells.edges, _begins(sizes, directions.device))
+    aims = [view.targets for view in views if view.targets is not None]
+    targets = torch.cat(aims) if aims else directions.new_empty(0, 2)
+    found = torch.ops.nurec_lite.learn_views(
+        *_scene(gaussians, views), rays, targets, [], cells.columns, True, *_cut(room, plan, rays.directions.device)
+    )
+    features, distance, transmittance, median, needed = found[:5]
+    returns = (t.split(sizes) for t in (distance, median, features, transmittance))
+    return Launched([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
+
+
+def _cut(room: int | None, plan: RenderPlan, device: torch.device) -> tuple[int, int]:
+    """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
+    return (plan.part, -1) if room is None else (part_of(room, plan.part, device), room)
+
+
+def _begins(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64
+    """Filled in there: what is copied from the host could not be recorded."""
+    begins = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=device)
+    for k, size in enumerate(sizes):
+        begins[k + 1 :] += size
+    return begins
+
+
+def _scene(
+    gaussians: Sequence[PartedGaussians], views: Sequence[AnyView]
+) -> tuple[SceneArrays, Turned, Tensor, Tensor]:
+    """The first arguments of the operator. What stands still is as opaque at one time as at another."""
+    g, s = gaussians[0], len(gaussians[0].still_means)
+    means, quats, velocities, rotations = (
+        torch.stack([getattr(one, name) for one in gaussians]) for name in ("means", "quats", "velocities", "rotations")
+    )
+    opacities = torch.stack([one.opacities[s:] for one in gaussians])
+    frames = rotations.detach().index_select(1, g.nodes)
+    scene = SceneArrays(
+        g.still_means, g.still_quats, means, quats, velocities, g.scales, g.opacities[:s], opacities, frames,
+        g.sh0, g.sh_rest, g.lidar,
+    )  # fmt: skip
+    rows = torch.stack([row_of(view) for view in views])
+    return scene, Turned(rotations, g.nodes), rows, _nudges(views, rows)
+
+
+def _nudges(views: Sequence[AnyView], like: Tensor) -> Tensor:  # [V, 6], or [0, 6]: no view has any
+    if not any(view.nudge is not None and view.nudge.requires_grad for view in views):
+        return like.new_empty(0, 6)
+    return torch.stack([like.new_zeros(6) if view.nudge is None else view.nudge for view in views])

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator learn_views and its backward pass (kernels/views/learn.h), which the CUDA drivers alone have: torch's own checks, and that
+wrong input is refused. What it renders and what is learned by it: tests/native/test_together.py."""
+
+from typing import Any
+
+import pytest
+import torch
+from bundle_scenes import driven
+from look_scenes import SENSORS, scene_for, views_of
+from parity import DEVICES
+from together_scenes import by_other_cameras, one_launch, stages_for
+from torch import Tensor
+from torch.library import opcheck
+
+from nurec_lite.native import together
+from nurec_lite.native.groups import KeptViews, Outputs, SceneArrays, SensorRays, Turned
+
+LAST = ("targets", "size", "columns", "moving", "length", "room")
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) -> dict[str, Any]:
+    """By the names of the operator's arguments and of its tensors."""
+    views = views_of(sensor, 2, device, width=9, height=7)
+    views = by_other_cameras(views) if cameras > 1 else views
+    stages, kept = stages_for(device), {}
+    scene = scene_for(views[0], n, device, actors=0.4 if n else 0.0)
+
+    def called(scene: Any, turned: Any, rows: Tensor, nudges: Tensor, rays: Any, *last: Any) -> Any:
+        kept.update(scene._asdict() | turned._asdict() | rays._asdict() | {"views": rows, "nudges": nudges})
+        kept.update(zip(LAST, last, strict=True))
+        raise StopIteration
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(together.torch.ops.nurec_lite, "learn_views", called)
+        for _ in range(2):  # once more, as then it is known which Gaussians stand still
+            gaussians = stages.gather(stages, scene, views).gaussians
+        with pytest.raises(StopIteration):
+            one_launch(stages, scene, views, gaussians)
+    return {k: v.detach() if isinstance(v, Tensor) else v for k, v in kept.items()}
+
+
+def packed(args: dict[str, Any]) -> tuple[Any, ...]:
+    scene, turned, rays = ([args[name] for name in group._fields] for group in (SceneArrays, Turned, SensorRays))
+    return scene, turned, args["views"], args["nudges"], rays, *(args[k] for k in LAST)
+
+
+def call(args: dict[str, Any]) -> Any:
+    return torch.ops.nurec_lite.learn_views(*packed(args))
+
+
+def backward_of(args: dict[str, Any], nudged: bool = False) -> dict[str, Any]:
+    """Of the backward operator."""
+    out, distance, transmittance, _, _, *kept = call(args)
+    outputs = Outputs(out, distance, transmittance)
+    more = dict(zip(KeptViews._fields, kept, strict=True)) | outputs._asdict()
+    given = {"d_out": out, "d_distance": distance, "d_transmittance": transmittance, "nudged": nudged}
+    own = {"world": more.pop("directions"), "kept_gaussians": more.pop("gaussians")}
+    return args | more | own | given
+
+
+def packed_backward(args: dict[str, Any]) -> tuple[Any, ...]:
+    scene, turned, views, _, _, targets, _, _, moving, length, _ = packed(args)
+    own = {"directions": "world", "gaussians": "kept_gaussians"}
+    kept = [args[own.get(name, name)] for name in KeptViews._fields]
+    told = [args[k] for k in ("d_out", "d_distance", "d_transmittance", "nudged")]
+    return scene, turned, views, targets, moving, length, kept, [args[k] for k in Outputs._fields], *told
+
+
+@pytest.mark.parametrize("n", [0, 20])
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
+    """What a part or a row does not need is not written, so that outputs of two calls need not be equal."""
+    some = ("test_schema", "test_autograd_registration", "test_faketensor")
+    for room in (-1, 500):
+        args = call_of(sensor, device, n, cameras=1 if sensor == "lidar" else 2) | {"room": room}
+        opcheck(torch.ops.nurec_lite.learn_views.default, packed(args), test_utils=some)
+    for nudged in (False, True):
+        back = packed_backward(backward_of(args, nudged))
+        opcheck(torch.ops.nurec_lite.learn_views_backward.default, back, test_utils=some)
+
+
+TENSORS = (*SceneArrays._fields, *Turned._fields, "views", "nudges", *SensorRays._fields, "targets")
+
+
+@pytest.mark.parametrize("sensor", ["still camera", "lidar"])
+def test_wrong_tensors_are_refused(sensor: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUREC_LITE_CHECK", "1")
+    args = call_of(sensor, device)
+    unused = ("edges", "begins") if "camera" in sensor else ()
+    for name in (name for name in TENSORS if name not in unused):
+        whole = not args[name].is_floating_point()
+        for wrong, words in (
+            (args[name][None], f"{name} has shape"),
+            (args[name].to(torch.int32 if whole else torch.float64), f"{name} is "),
+        ):
+            with pytest.raises((ValueError, TypeError), match=words):
+                call(args | {name: wrong})
+
+
+@pytest.mark.parametrize("name", [*KeptViews._fields, *Outputs._fields, "d_out", "d_distance", "d_transmittance"])
+def test_wrong_tensors_of_the_backward_pass(name: str, device: torch.device) -> None:
+    args = backward_of(call_of("lidar", device))
+    key = {"directions": "world", "gaussians": "kept_gaussians"}.get(name, name)
+    with pytest.raises((ValueError, IndexError), match=f"{name} has|Dimension"):
+        torch.ops.nurec_lite.learn_views_backward(*packed_backward(args | {key: args[key].flatten()[None, None, :3]}))
+
+
+def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
+    zeros = torch.zeros
+    return {
+        "length is 0, but must be 1 to": ("lidar", {"length": 0}),
+        "room is -2, but must be": ("lidar", {"room": -2}),
+        "directions has 64 rows, but an image has 63": ("still camera", {"directions": zeros(64, 3)}),
+        "targets has 126 rows, but a camera's rays have none": ("still camera", {"targets": zeros(126, 2)}),
+        "targets has shape": ("lidar", {"targets": zeros(5, 2)}),
+        "nudges has shape": ("lidar", {"nudges": zeros(3, 6)}),
+        "rotations has shape": ("still camera", {"rotations": zeros(3, 2, 4)}),
+        "node holds 99": ("still camera", {"node": 99}),
+        "rows of views is 0": ("lidar", {"views": zeros(0, 62)}),
+    }
+
+
+@pytest.mark.parametrize("words", wrong_arguments())
+def test_wrong_arguments_are_refused(words: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUREC_LITE_CHECK", "1")
+    sensor, changes = wrong_arguments()[words]
+    args = call_of(sensor, device)
+    changes = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in changes.items()}
+    if changes.get("node") == 99:
+        changes["node"] = torch.full_like(args["node"], 99)
+    with pytest.raises(ValueError, match=words):
+        call(args | changes)
+
+
+@pytest.mark.parametrize(("group", "n"), [(0, 12), (1, 2), (4, 4)])
+def test_lists_that_lack_a_tensor(group: int, n: int, device: torch.device) -> None:
+    given = list(packed(call_of("lidar", device)))
+    given[group] = given[group][1:]
+    with pytest.raises(ValueError, match=f"has {n - 1} tensors, but must have {n}"):
+        torch.ops.nurec_lite.learn_views(*given)

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views of a step in one launch a stage (nurec_lite/native/together.py, kernels/views/learn.h), which the CUDA drivers alone have, beside
+the same views one after another, forward and backward, and beside the plain torch reference in double precision."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from bundle_scenes import PLAN, driven
+from look_scenes import SENSORS, View, ordered, scene_for, views_of
+from parity import DEVICES, Case, aimed, cast_view, rounding, run
+from parity import random_weights as weights_of
+from splat_scenes import (
+    F64,
+    LIDAR_MOTION,
+    around,
+    make_gaussians,
+    make_lidar,
+    make_pose,
+    rays_view,
+    spherical,
+    uniform,
+    view_float32,
+)
+from test_parity_render import SUMS
+from together_scenes import LOOP, Learned, by_other_cameras, learn, one_launch, stages_for
+from torch import Tensor
+
+from nurec_lite.native import bundles, together
+from nurec_lite.native import stages as native
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat import render
+from nurec_lite.splat.views import CameraView
+from nurec_lite.training.stages import Stages
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+def assert_learned_alike(found: Learned, expected: Learned) -> None:
+    """The same lists and formulas. Values: a few units in the last place, of distances of up to 10 m. Gradients are sums in another
+    order, of which a few units in the last place of their norm remain; 1e-5 of it is what parts of lists are held to beside whole
+    ones. A GPU's compiler may fuse other products, so that a response near a threshold falls the other way: of a few rays."""
+    for k, (one, two) in enumerate(zip(found.values, expected.values, strict=True)):
+        for name in two:
+            off = (one[name] - two[name]).abs()
+            limit = 1e-5 if name in ("distance", "median") else 2e-6
+            assert one[name].shape == two[name].shape and bool(one[name].isfinite().all()), name
+            if one[name].is_cuda:
+                assert float((off > 100 * limit).sum()) <= 0.01 * off.numel(), f"{name} of view {k}"
+            elif off.numel():
+                assert float(off.max()) <= limit, f"{name} of view {k}"
+    assert found.gradients.keys() == expected.gradients.keys()
+    for name, gradient in expected.gradients.items():
+        share = 1e-2 if gradient.is_cuda else 1e-5
+        off = float((found.gradients[name] - gradient).double().norm())
+        assert off <= share * float(gradient.double().norm()) + 1e-7, f"gradient of {name}: {off}"
+
+
+def compare(scene: Scene, views: list[View], stages: Stages, **how: Any) -> tuple[Learned, Learned]:
+    found, expected = (learn(by, stages, scene, views, **how) for by in (one_launch, LOOP))
+    assert_learned_alike(found, expected)
+    return found, expected
+
+
+# ---- beside one view after another
+
+
+@pytest.mark.parametrize("part", [8, 1 << 30], ids=["parts", "whole lists"])
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_values_and_gradients(sensor: str, n: int, part: int, device: torch.device) -> None:
+    """Of views at different times: in the third, actors are gone."""
+    views = views_of(sensor, n, device)
+    found, _ = compare(scene_for(views[0], 200, device), views, stages_for(device, part))
+    unseen = {"lidar_logits"} if "camera" in sensor else {"sh0", "sh_rest", "sky"}
+    for name, gradient in found.gradients.items():
+        assert bool(gradient.any()) == (name not in unseen), name
+
+
+@pytest.mark.parametrize("sensor", ["still camera", "moving camera"])
+def test_without_a_gradient_of_the_distance(sensor: str, device: torch.device) -> None:
+    """As in a training, which has kernels of its own for it."""
+    views = views_of(sensor, 2, device)
+    compare(scene_for(views[0], 150, device), views, stages_for(device), distance=False)
+
+
+@pytest.mark.parametrize("sensor", ["still camera", "moving camera"])
+def test_several_cameras(sensor: str, device: torch.device) -> None:
+    """With intrinsics of their own."""
+    views = by_other_cameras(views_of(sensor, 3, device))
+    compare(scene_for(views[0], 200, device), views, stages_for(device))
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_sensors_whose_poses_are_corrected(sensor: str, device: torch.device) -> None:
+    views = views_of(sensor, 3, device)
+    found, _ = compare(scene_for(views[0], 200, device), views, stages_for(device), nudged=True)
+    assert all(bool(found.gradients[f"nudge {k}"].any()) for k in range(3))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (8, 4), (33, 5)], ids=str)
+def test_images_of_odd_sizes(size: tuple[int, int], device: torch.device) -> None:
+    views = by_other_cameras(views_of("moving camera", 2, device, width=size[0], height=size[1]))
+    compare(scene_for(views[0], 60, device, scales=(0.5, 2.0)), views, stages_for(device))
+
+
+@pytest.mark.parametrize("targets", [False, True])
+@pytest.mark.parametrize("rays", [0, 1, 31, 33])
+def test_few_rays(rays: int, targets: bool, device: torch.device) -> None:
+    """Of a sweep between two others; and of all three. Some know where they end."""
+    lidar, views = make_lidar(8, 64), []
+    for n in (40, rays, 0 if rays == 0 else 32):
+        d = spherical(uniform(-0.6, 0.6, n), uniform(-0.3, 0.1, n))
+        made: Any = view_float32(rays_view(lidar, d, torch.rand(n, dtype=F64), LIDAR_MOTION))
+        views.append(cast_view(aimed(made) if targets else made, torch.float32, device))
+    scene = ordered(make_gaussians(around(60, 4, 9, (-0.7, 0.7)), scales=(0.3, 0.9)), device)
+    compare(scene, views, stages_for(device))
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_no_gaussians(sensor: str, device: torch.device) -> None:
+    views = views_of(sensor, 2, device)
+    compare(scene_for(views[0], 0, device, actors=0.0), views, stages_for(device))
+
+
+@pytest.mark.parametrize("sensor", ["still camera", "moving camera"])
+def test_views_that_see_nothing(sensor: str, device: torch.device) -> None:
+    """The second of three; and both of two."""
+    views = views_of(sensor, 3, device)
+    scene = scene_for(views[0], 100, device)
+    away = [_turned_away(view) for view in views]
+    found, _ = compare(scene, [views[0], away[1], views[2]], stages_for(device))
+    assert not found.values[1]["opacity"].any() and found.values[0]["opacity"].any()
+    found, _ = compare(scene, away[:2], stages_for(device))
+    assert not found.gradients["means"].any() and found.gradients["sky"].any()
+
+
+def _turned_away(view: View) -> View:
+    T = make_pose((0.0, 3.14159265, 0.0), (0.0, 0.0, -50.0)).to(view.T_world_sensor_start)
+    moved = replace(
+        view, T_world_sensor_start=view.T_world_sensor_start @ T, T_world_sensor_end=view.T_world_sensor_end @ T
+    )
+    return replace(moved, row=None)
+
+
+@pytest.mark.parametrize("actors", [0.0, 1.0])
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_nothing_moves_or_everything(sensor: str, actors: float, device: torch.device) -> None:
+    views = views_of(sensor, 2, device)
+    compare(scene_for(views[0], 100, device, actors=actors), views, stages_for(device))
+
+
+@pytest.mark.parametrize("coefficients", [1, 4, 16])
+def test_harmonics_of_every_degree(coefficients: int, device: torch.device) -> None:
+    """Of more Gaussians than a block has."""
+    views = views_of("still camera", 2, device)
+    compare(scene_for(views[0], 300, device, coefficients=coefficients), views, stages_for(device))
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_saturated_alpha(sensor: str, device: torch.device) -> None:
+    """Opaque walls end rays early."""
+    views = views_of(sensor, 3, device)
+    compare(scene_for(views[0], 200, device, opacities=0.9999), views, stages_for(device))
+
+
+def test_with_the_other_kernels_of_images(device: torch.device) -> None:
+    """The loop's colours and sky by theirs, which the launch has in any case, or takes, too."""
+    views = views_of("moving camera", 2, device)
+    compare(scene_for(views[0], 100, device), views, stages_for(device, colour=True, sky=True))
+
+
+# ---- lists and their room
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.device) -> None:
+    """Also with a room, in which they are not all there is."""
+    views = views_of(sensor, 3, device)
+    scene, stages = scene_for(views[0], 200, device), stages_for(device)
+    found, expected = compare(scene, views, stages)
+    assert [listed.needed for listed in found.lists] == [None] * 3
+    lengths = [listed.room for listed in expected.lists]
+    assert [listed.room for listed in found.lists] == lengths and min(lengths) > 0
+    roomy = replace(stages, room=lambda view: max(lengths) + 100)
+    again = learn(one_launch, roomy, scene, views)
+    assert_learned_alike(again, expected)
+    assert [int(listed.needed) for listed in again.lists] == lengths
+    assert [listed.room for listed in again.lists] == [max(lengths) + 100] * 3
+
+
+@pytest.mark.parametrize("room", [0, 3, 100])
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_lists_without_room_say_so(sensor: str, room: int, device: torch.device) -> None:
+    """Of any of the views; and with what they need there is enough."""
+    views = views_of(sensor, 3, device)
+    scene, stages = scene_for(views[0], 200, device), stages_for(device)
+    expected = learn(LOOP, stages, scene, views)
+    rooms = dict.fromkeys(range(3), room)
+    for _ in range(8):
+        by_view = iter(rooms.values())
+        tight = replace(stages, room=lambda view, each=by_view: next(each))
+        found = learn(one_launch, tight, scene, views)
+        needed = [int(listed.needed) for listed in found.lists]
+        if all(n <= r for n, r in zip(needed, rooms.values(), strict=True)):
+            break
+        rooms = {k: max(rooms[k], n) for k, n in enumerate(needed)}
+    assert_learned_alike(found, expected)
+    assert sum(rooms.values()) < 5 * sum(listed.room for listed in expected.lists)
+
+
+# ---- beside the reference
+
+
+@pytest.mark.parametrize("sensor", [*SENSORS, "lidar with targets"])
+def test_the_reference_in_double_precision(sensor: str, device: torch.device) -> None:
+    """Within the limits of tests/native/test_parity_render.py, view by view; the gradient is the sum over views. Rays that decide within
+    rounding weigh nothing."""
+    views: list[Any] = views_of(sensor.removesuffix(" with targets"), 2, torch.device("cpu"))
+    views = [aimed(view) for view in views] if "targets" in sensor else views
+    scene = scene_for(views[0], 150, torch.device("cpu"))
+    weights, expected, slope = [], [], 0.0
+    for k, view in enumerate(views):
+        case = Case(scene, view)
+        projection, pairs = listed_by_bundles(case)
+        limits = rounding(case, projection, pairs)
+        assert limits.clear.double().mean() > 0.95 and limits.slope < 3e-4
+        shares = {name: w * limits.clear.view(-1, *[1] * (w.dim() - 1)) for name, w in weights_of(view, 9.0, k).items()}
+        weights.append(shares)
+        expected.append(run(render, case, pairs, shares, F64, torch.device("cpu"), learn_poses=False))
+        slope = max(slope, limits.slope)
+    there = [cast_view(view, torch.float32, device) for view in views]
+    found = learn(one_launch, stages_for(device), moved(scene, device), there, weights)
+    for name, gradient in found.gradients.items():
+        total = torch.stack([one.gradients[name] for one in expected]).sum(0)
+        off = float((gradient.cpu().double() - total).norm())
+        share = (5 if name in SUMS else 1) * (1e-4 + slope)
+        assert off <= share * float(total.norm()), f"gradient of {name}: {off}"
+    for k, view in enumerate(views):
+        clear = (next(iter(weights[k].values())) != 0).flatten()
+        for name, value in found.values[k].items():
+            flat = value.cpu().double().flatten() if name != "colour" else value[..., 0].cpu().double().flatten()
+            other = expected[k].values[name]
+            other = other[..., 0] if name == "colour" else other
+            scale = 10 if name in ("distance", "median") else 1
+            assert float((flat - other).abs()[clear[:: len(clear) // len(flat)]].max()) < 1e-4 * scale, (
+                f"{name} of {view.kind}"
+            )
+
+
+def listed_by_bundles(case: Case) -> tuple[Any, Any]:
+    with torch.no_grad():
+        g = case.world(torch.float32)
+        projection = native.project(g, case.view)
+        return projection, bundles.tile(projection, case.view, plan=PLAN)
+
+
+def moved(scene: Scene, device: torch.device) -> Scene:
+    from nurec_lite.training.checkpoint import scene_to
+
+    return scene_to(scene, device)
+
+
+# ---- what cannot be
+
+
+def test_what_hinders(device: torch.device) -> None:
+    views = views_of("moving camera", 2, device)
+    stages, scene = stages_for(device), scene_for(views[0], 20, device)
+    gaussians = stages.gather(stages, scene, views).gaussians
+    assert together.hindrance(views, gaussians) is None
+    alone = [stages.gather(stages, scene, [view]).gaussians[0] for view in views]
+    assert "fused_interp and collect_once" in str(together.hindrance(views, alone))
+    assert "fused_interp and collect_once" in str(together.hindrance(views, [g.whole() for g in gaussians]))
+    start = views[0].T_world_sensor_start.clone().requires_grad_()
+    assert "gradients of rays" in str(together.hindrance([replace(views[0], T_world_sensor_start=start)], gaussians))
+
+
+def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    views = views_of("lidar", 2, device)
+    stages, scene = stages_for(device), scene_for(views[0], 20, device)
+    gaussians = stages.gather(stages, scene, views).gaussians
+    assert together.hindrance(views, gaussians) is None
+    monkeypatch.setattr(together, "MOST_BANDS", 2)
+    assert "bands of elevation, more than 2" in str(together.hindrance(views, gaussians))
+
+
+def test_views_of_one_sort() -> None:
+    cpu = torch.device("cpu")
+    still, moving, sweeps = (views_of(sensor, 2, cpu) for sensor in SENSORS)
+    assert len({together.sort_of(view) for view in (*still, *moving, *sweeps)}) == 3
+    assert len({together.sort_of(view) for view in by_other_cameras(moving)}) == 1
+    assert isinstance(still[0], CameraView)
+    smaller = replace(still[0], camera=replace(still[0].camera, width=36))
+    assert together.sort_of(smaller) != together.sort_of(still[0])
+    assert len({together.sort_of(view) for view in (sweeps[0], aimed(sweeps[1]))}) == 2
+
+
+def test_second_derivatives_are_refused(device: torch.device) -> None:
+    views = views_of("still camera", 2, device)
+    stages, scene = stages_for(device), scene_for(views[0], 20, device)
+    scene.gaussians.means.requires_grad_()
+    found: Any = one_launch(stages, scene, views, stages.gather(stages, scene, views).gaussians)
+    first: Tensor = torch.autograd.grad(found[0][0].colour.sum(), scene.gaussians.means, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="no second derivatives"):
+        first.sum().backward()
