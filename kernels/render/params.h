@@ -25,6 +25,7 @@ struct RenderParams {
     int64_t const* gaussians;       // [L] nearest first in each tile
     bool moving;                    // origins or delays are not all zero
     Trajectory<float> const* path;  // of the sensor
+    uint8_t const* visible;         // [N] 0: in no list; null: not known
 };
 
 // The backward pass only reads them, and has no need of the median.

@@ -17,15 +17,15 @@ namespace nurec {
 
 struct RenderTensors {
     GaussianTensors g;
-    at::Tensor const &features, &origins, &directions, &delays, &targets, &rays, &offsets, &gaussians;
+    at::Tensor const &features, &origins, &directions, &delays, &targets, &rays, &offsets, &gaussians, &visible;
 };
 
 // Lists as nurec_lite.native.groups has them: GaussianArrays, RayArrays and Lists.
 inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& features, at::TensorList rays,
                                     at::TensorList lists, at::Tensor const& view) {
     check_group(rays, "rays", 4, "origins, directions, delays, targets");
-    check_group(lists, "lists", 3, "rays, offsets, gaussians");
-    return {gaussians_of(gaussians, view), features, rays[0], rays[1], rays[2], rays[3], lists[0], lists[1], lists[2]};
+    check_group(lists, "lists", 4, "rays, offsets, gaussians, visible");
+    return {gaussians_of(gaussians, view), features, rays[0], rays[1], rays[2], rays[3], lists[0], lists[1], lists[2], lists[3]};
 }
 
 inline void check_render(RenderTensors const& in) {
@@ -48,6 +48,7 @@ inline void check_render(RenderTensors const& in) {
                       " rays a tile, but must have at most ", cuda::TILE_RAYS);
     check_tensor(in.offsets, "offsets", whole, {in.rays.size(0) + 1}, device);
     check_tensor(in.gaussians, "gaussians", whole, {-1}, device);
+    check_tensor(in.visible, "visible", at::kByte, {in.visible.size(0) ? n : 0}, device);
     check_finite(in.features, "features");
     check_finite(in.directions, "directions");
     check_finite(in.origins, "origins");
@@ -74,7 +75,8 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
             in.offsets.const_data_ptr<int64_t>(),
             in.gaussians.const_data_ptr<int64_t>(),
             moving,
-            &row_of(in.g.view)->path};
+            &row_of(in.g.view)->path,
+            in.visible.size(0) ? in.visible.const_data_ptr<uint8_t>() : nullptr};
 }
 
 inline BackwardPlan checked_plan(bool split, bool launch_bounds, bool half_staging) {

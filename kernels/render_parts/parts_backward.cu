@@ -222,20 +222,27 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
     if (N::RAYS && i >= 0) add3(d.directions, i, one.d_direction), add3(d.origins, i, one.d_origin);
 }
 
-// From moments to the gradients of the Gaussians' parameters.
+template <int C>
+__device__ void store_gradient(RenderParams const& p, Summed const& d, int64_t i, GaussianGrad<float> const& g,
+                               float opacity, float const* features) {
+    store_placed(d.g, p.g.n_still, i, g.mean, g.q, g.v);
+    store3(d.g.scales, i, g.s);
+    d.g.opacities[i] = opacity;
+#pragma unroll
+    for (int c = 0; c < C; ++c) d.features[C * i + c] = features ? features[c] : 0.f;
+}
+
+// From moments to the gradients of the Gaussians' parameters; of what is in no list nothing is read.
 template <bool MOVING, int C>
 __global__ void finish_parts_kernel(RenderParams p, Summed d) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
+    if (p.visible && !p.visible[i]) return store_gradient<C>(p, d, i, {}, 0, nullptr);
     MomentRow const& sum = d.moments[i];
     Frame<float> const f = frame_of(p.g, i);
     Moments<float> const found = turned_back(turn_of(frame_on<MOVING>(p.path, f)), p.g.opacities[i], sum.moments);
     GaussianGrad<float> const g = moments_backward(quat_of(p.g, i), load3(p.g.scales, i), f, found);
-    store_placed(d.g, p.g.n_still, i, g.mean, g.q, g.v);
-    store3(d.g.scales, i, g.s);
-    d.g.opacities[i] = found.opacity;
-#pragma unroll
-    for (int c = 0; c < C; ++c) d.features[C * i + c] = sum.features[c];
+    store_gradient<C>(p, d, i, g, found.opacity, sum.features);
 }
 
 template <class N>

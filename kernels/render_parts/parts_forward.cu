@@ -33,7 +33,7 @@ void cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
 template <bool MOVING, int C>
 __global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (i >= p.g.n) return;
+    if (i >= p.g.n || (p.visible && !p.visible[i])) return;
     float features[C];
 #pragma unroll
     for (int c = 0; c < C; ++c) features[c] = p.features[C * i + c];

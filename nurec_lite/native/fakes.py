@@ -93,7 +93,7 @@ def _fake_render_parts(
     gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
     length: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
-    table, _, entries = Lists(*lists)
+    table, _, entries, _ = Lists(*lists)
     bundles, parts = table.shape[0], entries.shape[0] // length + table.shape[0]
     width = 20 if moving and features.shape[1] == 3 else 16
     kept = (

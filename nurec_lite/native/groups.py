@@ -37,6 +37,7 @@ class Lists(NamedTuple):
     rays: Tensor  # [T, P] int64
     offsets: Tensor  # [T + 1] int64
     gaussians: Tensor  # [L] int64
+    visible: Tensor  # [N] uint8, or [0]: not known
 
 
 class Grid(NamedTuple):

@@ -90,7 +90,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     saved = iter(ctx.saved_tensors)
     gaussians, features, rays, lists, view, outputs = (
-        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 4)), Lists(*islice(saved, 3)),
+        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 4)), Lists(*islice(saved, 4)),
         next(saved), Outputs(*saved),
     )  # fmt: skip
     wants_rays = any(ctx.needs_input_grad[_RAYS])
@@ -99,7 +99,7 @@ def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_backward(
             gaussians, features, rays, lists, view, ctx.moving, outputs, *given, wants_rays, *ctx.plan
         )
-    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 3, *[None] * 5
+    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 4, *[None] * 5
 
 
 def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -113,7 +113,7 @@ def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -
 def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     saved = iter(ctx.saved_tensors)
     gaussians, features, rays, lists, view, outputs, kept = (
-        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 4)), Lists(*islice(saved, 3)),
+        GaussianArrays(*islice(saved, 7)), next(saved), RayArrays(*islice(saved, 4)), Lists(*islice(saved, 4)),
         next(saved), Outputs(*islice(saved, 3)), Parts(*saved),
     )  # fmt: skip
     wants_rays = any(ctx.needs_input_grad[_RAYS])
@@ -122,7 +122,7 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_parts_backward(
             gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
         )
-    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 3, *[None] * 3
+    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 4, *[None] * 3
 
 
 def _keep_views(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

@@ -122,7 +122,8 @@ def blend(
 def arrays_of(rays: Rays, pairs: PairList) -> tuple[RayArrays, Lists]:
     targets = rays.delays.new_empty(0, 2) if rays.targets is None else rays.targets
     of_rays = RayArrays(rays.origins, rays.directions, rays.delays, targets)
-    return of_rays, Lists(pairs.rays, pairs.offsets, pairs.gaussians)
+    visible = rays.delays.new_empty(0, dtype=torch.uint8) if pairs.visible is None else pairs.visible
+    return of_rays, Lists(pairs.rays, pairs.offsets, pairs.gaussians, visible)
 
 
 def colour(

@@ -88,7 +88,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     pool = {
         **native.placed(parts)._asdict(), "features": features, **native.arrays_of(rays, pairs)[0]._asdict(),
         "view": view_row(view), "moving": True,
-        "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians, **SHARED._asdict(),
+        "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians, "visible": pairs.visible, **SHARED._asdict(),
         "is_camera": not lidar, "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
         "indices": projection.index, "low": projection.low, "high": projection.high,
         "width": 9, "height": 7, "tile": plan.tile, "max_rays": plan.cell_rays, "room": 50 if "room" in call else -1,
@@ -195,7 +195,8 @@ def test_wrong_shapes(call: str, device: torch.device) -> None:
 def test_wrong_dtypes(call: str, device: torch.device) -> None:
     args = arguments(call, device)
     for name, tensor in tensors_of(args):
-        wrong, right = (torch.float64, "Float") if tensor.is_floating_point() else (torch.int32, "Long")
+        wrong = torch.float64 if tensor.is_floating_point() else torch.int32
+        right = {torch.float32: "Float", torch.int64: "Long", torch.uint8: "Byte"}[tensor.dtype]
         refused(call, args | {name: tensor.to(wrong)}, name, "must be " + right)
         refused(call, args | {name: tensor.bool()}, name, "must be " + right)
 

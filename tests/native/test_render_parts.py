@@ -70,6 +70,25 @@ def assert_parts_agree(g: AnyGaussians, view: View, pairs: PairList, length: int
         assert float((one - two).abs().max()) <= limit, name
 
 
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_nothing_is_read_of_what_a_view_does_not_see(sensor: str, device: torch.device) -> None:
+    """A third of the Gaussians are transparent: outputs are the same, and gradients of what is hidden are zeros."""
+    view = view_of(sensor, device)
+    g = scene(view, device)
+    g.opacities[::3] = 0
+    pairs = lists_of(g, view, exact=True)
+    assert pairs.visible is not None
+    hidden = pairs.visible == 0
+    assert 60 <= int(hidden.sum()) < 180
+    known = replace(pairs, visible=None)
+    outputs, expected = rendered(g, view, known, 8), gradients(g, view, known, 8)
+    assert all(torch.equal(a, b) for a, b in zip(rendered(g, view, pairs, 8), outputs, strict=True))
+    for found, like in zip(gradients(g, view, pairs, 8)[:8], expected, strict=False):
+        of_hidden = found[hidden] if len(found) == len(hidden) else found[:0]
+        assert not of_hidden.any()
+        torch.testing.assert_close(found, like, atol=1e-4 * float(like.abs().max()) if like.numel() else 0, rtol=0)
+
+
 @pytest.mark.parametrize("length", [1, 8, 33])
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_parts_give_what_whole_lists_do(sensor: str, length: int, device: torch.device) -> None:
