@@ -1,32 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much room the lists of a view get before it is known how much they need."""
+"""How much room the lists of a view get before it is known how much they need.
+
+What is sorted and read of lists is what they hold, so that room costs memory; a new size costs more where work is recorded for each.
+"""
 
 from collections import deque
 
 from nurec_lite.splat.views import CameraView, LidarView
 
 RECENT = 256  # lists of a kind of views whose lengths are remembered
+ROOMY = 2  # a room is too large from so many times on what it would be given anew
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
 
 class Rooms:
     """What the longest recent list of a kind of views needed, and some more: one size for all of them, so that work which was recorded for
-    one view can be replayed for another."""
+    one view can be replayed for another. It stays until the longest comes near to it, or far below."""
 
     def __init__(
         self,
         slack: float,  # how many times what the longest list needed
     ) -> None:
-        self.slack = slack
+        self.slack, self._near = slack, 1 + (slack - 1) / 4
         self._needed: dict[str, deque[int]] = {}  # entries by View.kind
+        self._rooms: dict[str, int] = {}  # likewise
 
     def of(self, view: CameraView | LidarView) -> int | None:
         """Entries; None: no view of its kind was rendered before."""
-        known = self._needed.get(view.kind)
-        return None if known is None else rounded_up(int(self.slack * max(known)))
+        return self._rooms.get(view.kind)
 
     def learn(self, kind: str, needed: int) -> None:
-        self._needed.setdefault(kind, deque(maxlen=RECENT)).append(needed)
+        recent = self._needed.setdefault(kind, deque(maxlen=RECENT))
+        recent.append(needed)
+        most, known = max(recent), self._rooms.get(kind)
+        anew = rounded_up(int(self.slack * most))
+        if known is None or known < self._near * most or known > ROOMY * anew:
+            self._rooms[kind] = anew
 
 
 def rounded_up(n: int) -> int:

@@ -24,9 +24,13 @@ def test_rooms_by_hand() -> None:
     rooms.learn(first.kind, 1000)
     rooms.learn(second.kind, 10)
     assert rooms.of(first) == rooms.of(second) == 1280  # 1250 = 0b10011100010 -> 0b10100000000
+    rooms.learn(first.kind, 1137)
+    assert rooms.of(first) == 1280
+    rooms.learn(first.kind, 1205)  # a sixteenth more would not fit
+    assert rooms.of(first) == 1536  # 1506
     rooms.learn(sweep.kind, 16)
     rooms.learn(reduced.kind, 8)
-    assert rooms.of(sweep) == 20 and rooms.of(first) == 1280 and rooms.of(beside) is None and rooms.of(reduced) == 10
+    assert rooms.of(sweep) == 20 and rooms.of(first) == 1536 and rooms.of(beside) is None and rooms.of(reduced) == 10
 
 
 def test_a_long_list_is_forgotten_after_so_many_others() -> None:
@@ -38,6 +42,15 @@ def test_a_long_list_is_forgotten_after_so_many_others() -> None:
     assert rooms.of(image.view) == 1024
     rooms.learn(kind, 100)
     assert rooms.of(image.view) == 104
+
+
+def test_a_room_stays_until_it_is_twice_too_large() -> None:
+    rooms, (image,) = Rooms(slack=1.5), tiny_shots((0,), ()).images
+    rooms.learn(image.view.kind, 1000)
+    for needed, room in ((900, 1536), (700, 1536), (512, 1536), (469, 704)):
+        for _ in range(RECENT):
+            rooms.learn(image.view.kind, needed)
+        assert rooms.of(image.view) == room
 
 
 @pytest.mark.parametrize(

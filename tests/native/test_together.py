@@ -2,7 +2,7 @@
 """Views of a step in one launch a stage (nurec_lite/native/together.py, kernels/views/learn.h), which the CUDA drivers alone have, beside
 the same views one after another, forward and backward, and beside the plain torch reference in double precision."""
 
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import pytest
@@ -226,7 +226,7 @@ def test_the_reference_in_double_precision(sensor: str, device: torch.device) ->
     weights, expected, slope = [], [], 0.0
     for k, view in enumerate(views):
         case = Case(scene, view)
-        projection, pairs = listed_by_bundles(case)
+        projection, pairs = listed_by_bundles(case, device)
         limits = rounding(case, projection, pairs)
         assert limits.clear.double().mean() > 0.95 and limits.slope < 3e-4
         shares = {name: w * limits.clear.view(-1, *[1] * (w.dim() - 1)) for name, w in weights_of(view, 9.0, k).items()}
@@ -252,11 +252,23 @@ def test_the_reference_in_double_precision(sensor: str, device: torch.device) ->
             )
 
 
-def listed_by_bundles(case: Case) -> tuple[Any, Any]:
+def listed_by_bundles(case: Case, device: torch.device) -> tuple[Any, Any]:
+    """On the CPU, by the drivers of the device."""
     with torch.no_grad():
         g = case.world(torch.float32)
-        projection = native.project(g, case.view)
-        return projection, bundles.tile(projection, case.view, plan=PLAN)
+        view = cast_view(case.view, torch.float32, device)
+        projection = native.project(on(g, device), view)
+        pairs = bundles.tile(projection, view, plan=PLAN)
+        return on(projection, torch.device("cpu")), on(pairs, torch.device("cpu"))
+
+
+def on(known: Any, device: torch.device) -> Any:
+    """A dataclass with all tensors in it on a device."""
+    if isinstance(known, Tensor):
+        return known.to(device)
+    if not is_dataclass(known):
+        return known
+    return replace(known, **{f.name: on(getattr(known, f.name), device) for f in fields(known)})  # type: ignore[type-var]
 
 
 def moved(scene: Scene, device: torch.device) -> Scene:

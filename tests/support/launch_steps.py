@@ -47,7 +47,9 @@ def state_for(stages: Stages, device: torch.device, calibrate: bool = False, ray
     if device.type == "cpu":
         return state
     scene, generator = scene_to(state.scene, device), torch.Generator(device).manual_seed(config.seed)
-    return TrainState(state.plan, config, scene, make_optimizer(scene, config.lr), generator, device)
+    there = TrainState(state.plan, config, scene, make_optimizer(scene, config.lr), generator, device)
+    base_stages("native", device).schedule(stages, there)
+    return there
 
 
 def learned(stages: Stages, state: TrainState, number: int = 3) -> tuple[dict[str, float], dict[str, Tensor]]:
