@@ -118,7 +118,7 @@ BOUNDS: dict[str, Bound] = {
     "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6),
     "kernels": _TEXT, "range": _TEXT,
     # of options: opt.NAME.PARAMETER
-    "opt.workers.count": Between(1, 256), "opt.workers.ahead": Between(1, 1024),
+    "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),
     "opt.no_sync.slack": Between(1, 100), "opt.balanced_tiles.part": Between(1, 2**20),
     "opt.resident.share": Between(0, 1, above=True), "opt.fused_adam.touched_only": _FLAG,
     "opt.batch.images": Between(1, 64), "opt.batch.sweeps": Between(1, 64), "opt.batch.scale_rates": _FLAG,

@@ -16,5 +16,9 @@ def share(
     processes: int,  # at the same time
 ) -> dict[str, str]:
     """What the environment of each gets: an equal part of the cores that this process may use, or what the user has set."""
-    cores = len(os.sched_getaffinity(0))
-    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, cores // processes))}
+    return {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // processes))}
+
+
+def cores() -> int:
+    """That this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -8,18 +8,21 @@ Source: PyTorch's DataLoader with workers, as in the PyTorch guide of the NuRec 
 Gain: the time of `next_batch` as long as idle cores exist and nothing hides it: on an H200 with KITTI drive 0009 and 1 M Gaussians the GPU
 is busy for 73.2 % of a step instead of 56.8 % (nsys). More in docs/options.md and docs/story-1-timeline.md.
 Receiving an image 1242x375 and 110 000 rays takes 1.1 ms of the training thread, 5.9 by a DataLoader (two shared CPU cores, torch 2.13).
-Limits: every process holds its own decoder state and one batch per prefetch slot; where the step itself keeps all cores busy (a CPU
-run on two cores) there is little to gain. Class exact: batches depend on (seed, step) alone, so results are bitwise the same.
+One process is not enough behind all other options: a frame of 1920x1080 with 230 000 rays takes it 65 ms, a step 7 (H200). Limits: every
+process holds its own decoder state and one batch per prefetch slot; where the step itself keeps all cores busy (a CPU run on two cores)
+there is little to gain. Class exact: batches depend on (seed, step) alone, so results are bitwise the same.
 """
 
 from dataclasses import dataclass
 
 from nurec_lite.base.processes import Ahead
+from nurec_lite.base.threads import cores
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
+MOST = 12
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -63,5 +66,5 @@ class LoaderProcesses:
 
 
 def apply(stages: Stages, *, count: int, ahead: int) -> Stages:
-    """`count` processes, each `ahead` batches ahead."""
-    return stages.swap("workers", next_batch=LoaderProcesses(count, ahead))
+    """`count` processes, each `ahead` batches ahead; 0: one for each core but two, which the training itself keeps, and 12 at most."""
+    return stages.swap("workers", next_batch=LoaderProcesses(count or max(1, min(MOST, cores() - 2)), ahead))

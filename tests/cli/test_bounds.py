@@ -74,7 +74,7 @@ FORBIDDEN: list[tuple[str, list[str], str]] = [
     ("train", ["data.split=half"], r"data\.split is 'half', but must be one of interp, side"),
     ("train", ["data.frames=[5,2]"], r"data\.frames is \[5, 2\], but the first frame must lie before the last"),
     ("train", ["data.frames=[-5,2]"], r"data\.frames holds -5, but must lie between 0"),
-    ("train", ["+opt=workers", "opt.workers.count=-1"], r"opt\.workers\.count is -1, but must lie between 1 and 256"),
+    ("train", ["+opt=workers", "opt.workers.count=-1"], r"opt\.workers\.count is -1, but must lie between 0 and 256"),
     ("train", ["+opt=workers", "opt.workers.count=1.5"], r"opt\.workers\.count is 1\.5, but must be a whole number"),
     ("train", ["+opt=no_sync", "opt.no_sync.slack=nan"], r"opt\.no_sync\.slack is nan, but must lie between 1 and 100"),
     ("train", ["+opt=workers", "opt.workers=5"], r"opt\.workers is 5, but must hold the option's parameters"),

@@ -17,7 +17,7 @@ from nurec_lite.backends import build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.opt.workers import LoaderProcesses
+from nurec_lite.opt.workers import LoaderProcesses, apply
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan
@@ -54,6 +54,14 @@ def test_the_option_swaps_one_stage() -> None:
     others = {f.name for f in fields(Stages)} - {"next_batch", "claims", "closers"}
     assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in others)
     stages.close()
+
+
+@pytest.mark.parametrize(("given", "cores", "started"), [(0, 1, 1), (0, 2, 1), (0, 8, 6), (0, 64, 12), (3, 64, 3)])
+def test_how_many_processes(given: int, cores: int, started: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless it is told, as many as cores are left beside the training, but not so many that memory counts."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    stages = apply(reference_stages(), count=given, ahead=2)
+    assert isinstance(stages.next_batch, LoaderProcesses) and stages.next_batch.count == started
 
 
 def test_batches_are_bitwise_those_of_the_baseline(plan: ShotPlan, loader: LoaderProcesses) -> None:
