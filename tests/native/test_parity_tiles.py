@@ -325,7 +325,9 @@ def tiles_of(pairs: PairList) -> dict[tuple[int, ...], list[int]]:
 
 @pytest.mark.parametrize("n", [0, 1, 400])
 @pytest.mark.parametrize("name", VIEWS)
-def test_rows_for_all_gaussians_without_bounds_behind_those_that_are_seen(name: str, n: int, device: torch.device) -> None:
+def test_rows_for_all_gaussians_without_bounds_behind_those_that_are_seen(
+    name: str, n: int, device: torch.device
+) -> None:
     _, seen, every = projections(name, device, n)
     v = len(seen.index)
     assert len(every.index) == n and v <= 0.8 * n

@@ -43,7 +43,9 @@ def library(device: str) -> ctypes.CDLL:
     return ctypes.CDLL(str(emulation.library() if device == "cpu" else ops.library(ops._architecture())))
 
 
-def sort(keys: Tensor, bits: int, values: Tensor | None = None, there: int | None = None, choose: bool = False) -> Sorted:
+def sort(
+    keys: Tensor, bits: int, values: Tensor | None = None, there: int | None = None, choose: bool = False
+) -> Sorted:
     n, device = len(keys), keys.device
     out = Sorted(torch.full_like(keys, -7), torch.full_like(keys, -7), torch.full((1,), -7, device=device))
     number = None if there is None else torch.tensor([there], device=device)
@@ -57,7 +59,9 @@ def sort(keys: Tensor, bits: int, values: Tensor | None = None, there: int | Non
 
 
 def random(n: int, device: str, low: int = -(2**31), high: int = 2**31) -> Tensor:
-    return torch.randint(low, high, (n,), generator=torch.Generator().manual_seed(n), dtype=torch.int64).int().to(device)
+    return (
+        torch.randint(low, high, (n,), generator=torch.Generator().manual_seed(n), dtype=torch.int64).int().to(device)
+    )
 
 
 def order_of(keys: Tensor, bits: int) -> Tensor:
