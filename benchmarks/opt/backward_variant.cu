@@ -65,6 +65,7 @@ struct Pass {
     float *still_means, *still_quats, *means, *quats, *velocities, *scales, *opacities, *features;
     float *origins, *directions, *delays, *targets;
     int64_t *rays, *offsets, *gaussians;
+    uint8_t const* visible;  // which these kernels do not ask
     nurec::ViewRow<float>* view;
     nurec::cuda::Row* rows;
     float *out, *distance, *transmittance, *d_out, *d_distance, *d_transmittance;
