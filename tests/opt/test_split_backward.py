@@ -67,10 +67,11 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> Values:
         g = make_gaussians(in_frustum(view, n, 3, 8), speed=2.0, scales=(0.1, 0.8))
     g, view = to_float32(g), view_float32(view)
     parts = in_parts(g, n // 3)
-    pairs = native.tile(native.project(parts, view), view, plan=plan_of(device))
-    rays, features = view.rays(), g.lidar if sensor == "lidar" else torch.rand(n, 3)
-    values = {**native.placed(parts)._asdict(), "features": features, **native.arrays_of(rays, pairs)[0]._asdict()}
-    values |= {"view": native.row_of(view), "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians}
+    pairs = replace(native.tile(native.project(parts, view), view, plan=plan_of(device)), visible=None)
+    of_rays, lists = native.arrays_of(view.rays(), pairs)
+    features = g.lidar if sensor == "lidar" else torch.rand(n, 3)
+    values = {**native.placed(parts)._asdict(), "features": features, **of_rays._asdict(), **lists._asdict()}
+    values |= {"view": native.row_of(view)}
     return {k: v.to(device) for k, v in values.items()}
 
 

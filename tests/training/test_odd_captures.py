@@ -30,6 +30,7 @@ from nurec_lite.scene.calibration import none_known
 from nurec_lite.train import run
 from nurec_lite.training.checkpoint import load_checkpoint
 
+pytestmark = pytest.mark.slow
 Odd = Callable[[Capture], Capture]
 LONG = replace(TINY, frames=20)  # as many moments as are not few
 FINER = replace(TINY, frames=16, width=96, height=48, beams=16, azimuth_steps=128)
