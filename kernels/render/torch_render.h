@@ -25,7 +25,16 @@ inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& 
                                     at::TensorList lists, at::Tensor const& view) {
     check_group(rays, "rays", 4, "origins, directions, delays, targets");
     check_group(lists, "lists", 4, "rays, offsets, gaussians, visible");
-    return {gaussians_of(gaussians, view), features, rays[0], rays[1], rays[2], rays[3], lists[0], lists[1], lists[2], lists[3]};
+    return {gaussians_of(gaussians, view),
+            features,
+            rays[0],
+            rays[1],
+            rays[2],
+            rays[3],
+            lists[0],
+            lists[1],
+            lists[2],
+            lists[3]};
 }
 
 inline void check_render(RenderTensors const& in) {
