@@ -2,12 +2,15 @@
 """Copies between host and device that the host does not wait for: through page-locked memory, in the order of the stream, or on a
 stream of their own."""
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass
 
 import torch
 from torch import Tensor
+
+NAP = 1e-4  # seconds between two looks at what is on its way
 
 
 def upload(
@@ -39,9 +42,9 @@ class Arrival:
         return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 
     def numbers(self) -> list[float]:
-        """Waits for them if they are not there yet."""
-        if self._event is not None and not self._event.query():
-            self._event.synchronize()
+        """Waits for them if they are not there yet: asleep, since to synchronise would keep a core busy, which others may need."""
+        while self._event is not None and not self._event.query():
+            time.sleep(NAP)
         return self._host.tolist()
 
 

@@ -123,6 +123,12 @@ def test_azimuth_and_elevation() -> None:
     p = torch.cat([torch.randn(51, 3, dtype=F64), torch.tensor(special, dtype=F64)])
     found = call("spherical", p)
     close(found[:, :2], lidars.azimuth_elevation(p))
+    close(call("elevation_of", p), found[:, 1:2])
+    turn, expected = call("turn_between", p, p.roll(1, 0))[:, 0], found[:, 0].roll(1) - found[:, 0]
+    flat = (p[:, :2].norm(dim=1) > 0) & (
+        p.roll(1, 0)[:, :2].norm(dim=1) > 0
+    )  # elsewhere nothing is turned about the axis
+    close(torch.stack([turn.sin(), turn.cos()], 1)[flat], torch.stack([expected.sin(), expected.cos()], 1)[flat])
     close(found[:, 2:], p.norm(dim=1, keepdim=True))
 
 
@@ -170,6 +176,11 @@ def test_points_at_a_fraction_of_the_view() -> None:
     p, v, fraction = torch.randn(N, 3, dtype=F64), torch.randn(N, 3, dtype=F64), torch.rand(N, 1, dtype=F64)
     expected = view._at(p, v, fraction[:, 0])
     close(call("motion_at", motion_numbers(view), p, v, fraction), expected)
+    close(call("moving_at", motion_numbers(view), p, v, fraction), expected)
+    still = view._at(p, torch.zeros_like(p), fraction[:, 0])
+    close(call("point_at", motion_numbers(view), p, fraction), still)
+    beside = view._at(p + v, torch.zeros_like(p), fraction[:, 0])
+    close(call("direction_at", motion_numbers(view), v, fraction), beside - still)
 
 
 # ---- lidars

@@ -444,6 +444,18 @@ NUREC_FN V motion_at(Motion<D> const& motion, V p, V v, D fraction) {
     return motion.at(p, v, fraction);
 }
 
+NUREC_FN V moving_at(Motion<D> const& motion, V p, V v, D fraction) {
+    return moving(motion, p, v).at(fraction);
+}
+
+NUREC_FN V point_at(Motion<D> const& motion, V p, D fraction) {
+    return motion.of_point(p).at(fraction);
+}
+
+NUREC_FN V direction_at(Motion<D> const& motion, V d, D fraction) {
+    return motion.of_direction(d).at(fraction);
+}
+
 NUREC_FN Vec2<D> distort(Camera const& camera, Vec2<D> a) {
     return camera.distort(a);
 }
@@ -686,7 +698,12 @@ NUREC_EXPORT(clamp01, clamp01<D>)
 NUREC_EXPORT(positive_remainder, positive_remainder<D>)
 NUREC_EXPORT(wrap_angle, wrap_angle<D>)
 NUREC_EXPORT(spherical, spherical<D>)
+NUREC_EXPORT(turn_between, turn_between<D>)
+NUREC_EXPORT(elevation_of, elevation_of<D>)
 NUREC_EXPORT(motion_at, motion_at)
+NUREC_EXPORT(moving_at, moving_at)
+NUREC_EXPORT(point_at, point_at)
+NUREC_EXPORT(direction_at, direction_at)
 NUREC_EXPORT(distort, distort)
 NUREC_EXPORT(undistort, undistort)
 NUREC_EXPORT(camera_project, camera_project)
