@@ -13,7 +13,7 @@ CUDA events (on a CPU of the host's clock); forward and backward are those of bl
 parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median
 time. In the table `lanes` is the lane efficiency, `longest` the
 longest part of a list over the mean, what one warp takes; `whole` is all that a step's forward pass does, project, tile and forward.
-Tiles of a CPU have 16 rays and so fill half a warp.
+Tiles of a CPU have 16 rays, two to a warp.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

@@ -13,12 +13,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from benchmarks.render.pair_counts import WHOLE, PairCounts, count_pairs
+from benchmarks.render.pair_counts import PairCounts, count_pairs
 from benchmarks.render.workload import Workload
 from benchmarks.step.bench_step import Mark, mark, milliseconds
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import known_options, parameters_of, unknown_option
 from nurec_lite.base.ranges import BACKWARD, span
+from nurec_lite.native.bundles import part_of
+from nurec_lite.native.plan import WHOLE
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
@@ -93,7 +95,6 @@ class Own:
             (gaussians,) = stages.gather(stages, workload.scene, (self.view,)).gaussians
         self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))
         self._upstream: list[Tensor] | None = None
-        self._part = getattr(stages.plan, "part", WHOLE)
         self._room: int | None = None  # entries, as a step that waits for nothing has it (no_sync)
 
     def sample(self, fill: Callable[[], None]) -> None:
@@ -125,7 +126,14 @@ class Own:
         return gradients_of(self.gaussians, outputs, self._upstream)
 
     def counts(self) -> PairCounts:
-        return count_pairs(self.gaussians, self.view, self.pairs(), self._part)
+        pairs = self.pairs()
+        return count_pairs(self.gaussians, self.view, pairs, self._part(pairs))
+
+    def _part(self, pairs: PairList) -> int:
+        """Entries of a part at most, where lists of a bundle are cut and have the room that `sample` gives them."""
+        plan, entries = self.stages.plan, self._room or len(pairs.gaussians)
+        most = WHOLE if plan is None else plan.part
+        return WHOLE if most == WHOLE else part_of(entries, most, pairs.rays.shape[1], pairs.rays.device)
 
     @torch.no_grad()
     def image(self) -> Tensor:  # [H, W, 3] before a black sky, for comparison with other renderers

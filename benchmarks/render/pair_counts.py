@@ -2,8 +2,9 @@
 """How many (ray, Gaussian) pairs a view takes, by the operator count_pairs: what speeds are stated in.
 
 A block of the GPU takes a tile, a warp of 32 lanes 32 of its rays. A warp goes through the tile's list until all its rays are closed,
-and all lanes are busy as long as one ray is open. Lane efficiency is the share of those lane slots whose pair contributes. Counts
-are the same on a CPU, whose own loop takes 16 rays together.
+and all lanes are busy as long as one ray is open. Where a tile has 16 rays (a sweep's lists, kernels/bundle), a warp takes two of them,
+or of their parts, side by side as they lie, and its lanes are busy as long as either is. Lane efficiency is the share of those
+lane slots whose pair contributes. Counts are the same on a CPU, whose own loop takes 16 rays together.
 """
 
 from dataclasses import asdict, dataclass
@@ -74,11 +75,25 @@ def summed(
     part: int = WHOLE,
 ) -> PairCounts:
     tiles, lists = counts[..., 0].amax(1) if counts.numel() else counts.new_zeros(len(counts)), pairs.offsets.diff()
-    walked, is_open, contributing, useful = counts.sum((0, 1)).tolist()
+    _, is_open, contributing, useful = counts.sum((0, 1)).tolist()
+    together = 2 if 2 * pairs.rays.shape[1] == WARP else 1
+    walked = _walked(counts[..., 0].amax(1), lists, part, together) if together > 1 else int(counts[..., 0].sum())
     return PairCounts(
         n_rays, len(counts), len(pairs.gaussians), WARP * walked, is_open, contributing, useful,
         *_longest_and_mean(lists), *_longest_and_mean(tiles), *_longest_and_mean_part(lists, part),
     )  # fmt: skip
+
+
+def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
+    """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. A list is cut as
+    `_longest_and_mean_part` says; one that is empty is a part, too."""
+    parts = (-(-lists // most)).clamp(min=1)
+    tile = torch.repeat_interleave(parts)
+    number = torch.arange(len(tile), device=tile.device) - (parts.cumsum(0) - parts)[tile]
+    begin, end = (lists[tile] * (number + k) // parts[tile] for k in (0, 1))
+    mine = (walked[tile] - begin).clamp(min=0).minimum(end - begin)
+    more = -len(mine) % together
+    return int(torch.cat([mine, mine.new_zeros(more)]).view(-1, together).amax(1).sum())
 
 
 def _longest_and_mean(lengths: Tensor) -> tuple[int, float]:

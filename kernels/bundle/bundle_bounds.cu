@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds of bundles (math/bundle.cuh), and where a lidar's bundles lie by azimuth.
+// Bounds of bundles and of the fans within them (math/bundle.cuh), and where a lidar's bundles lie by azimuth.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
@@ -16,40 +16,106 @@ __device__ Vec3<float> unit(Vec3<float> a) {
     return (1 / larger(sqrtf(dot(a, a)), 1e-30f)) * a;
 }
 
-// By one warp, one lane a ray. The axes follow the way from the first quarter of the rays to the last, along rows or
-// columns.
-__device__ Bundle<float> bound_of(BundleParams const& p, int64_t bundle) {
-    int const lane = int(threadIdx.x) % 32;
-    int64_t const ray = p.bundles.rays[BUNDLE_RAYS * bundle + lane];
+constexpr int HALF = BUNDLE_RAYS / 2, FANS_OF_HALF = FANS / 2;
+
+// By a warp whose lanes' rays come by elevation: which fan of its half a ray is in. The widest gaps part them, unless
+// there is a gap four times as wide; z: sine of the elevation, a finite number also where no ray is there.
+__device__ int fan_of_ray(bool there, float z) {
+    int const lane = int(threadIdx.x % HALF), first = int(threadIdx.x % 32) - lane;
+    float const before = __shfl_sync(ALL_LANES, z, first + (lane ? lane - 1 : 0));
+    float const gap = there ? z - before : 0.f, widest = warp_max<HALF>(gap);
+    int wider = 0;
+    for (int k = 0; k < HALF; ++k) {
+        float const other = __shfl_sync(ALL_LANES, gap, first + k);
+        wider += other > gap || (other == gap && k < lane);
+    }
+    unsigned const begins = ballot_of_group<HALF>(4 * gap > widest && wider < FANS_OF_HALF - 1);
+    return __popc(begins & ((2u << lane) - 1));
+}
+
+// What a half's fan, whose rays these are, needs of the pyramid.
+__device__ Fan<float> bound_fan(bool mine, float x, float y, float spare_x, float spare_y) {
+    float const far = 1e30f;
+    float const x1 = warp_max<HALF>(mine ? x : -far), x0 = -warp_max<HALF>(mine ? -x : -far);
+    float const y1 = warp_max<HALF>(mine ? y : -far), y0 = -warp_max<HALF>(mine ? -y : -far);
+    if (x0 > x1) return {0, -1, 0, 0};
+    return {0.5f * (x0 + x1), 0.5f * (x1 - x0) + spare_x, 0.5f * (y0 + y1), 0.5f * (y1 - y0) + spare_y};
+}
+
+// A ray's part in the sum that is the way along rows: of an image's, which come row by row, from the first quarter to
+// the last.
+__device__ float along_rows(bool there, int n) {
+    int const rank = __popc(__ballot_sync(ALL_LANES, there) & ((1u << (threadIdx.x % 32)) - 1));
+    return float(there && 4 * (n - 1 - rank) < n) - float(there && 4 * rank < n);
+}
+
+// Of a lidar's, by azimuth within each fan, so that it does not matter that fans lie above one another.
+__device__ float along_fans(bool there, int fan, float azimuth) {
+    float part = 0;
+    for (int k = 0; k < FANS_OF_HALF; ++k) {
+        bool const mine = there && fan == k;
+        int const n = __popc(ballot_of_group<HALF>(mine));
+        float const mean = warp_sum<HALF>(mine ? azimuth : 0.f) / larger(float(n), 1.f);
+        if (mine) part = azimuth - mean;
+    }
+    return part;
+}
+
+struct Bounded {
+    Bundle<float> bundle;
+    Fan<float> fan;  // of a lidar: the first lanes of a half have those of the half
+};
+
+// By one warp, one lane a ray. The first axis goes along rows, of a lidar along its beams.
+template <bool CAMERA>
+__device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
+    int64_t const ray = p.bundles.rays[BUNDLE_RAYS * bundle + threadIdx.x % 32];
     bool const there = ray >= 0;
-    unsigned const all = __ballot_sync(ALL_LANES, there);
-    int const n = __popc(all), rank = __popc(all & ((1u << lane) - 1));
+    int const n = __popc(__ballot_sync(ALL_LANES, there));
     Vec3<float> const zero = {0, 0, 0}, d = there ? load3(p.directions, ray) : zero;
     Vec3<float> const origin = there ? load3(p.origins, ray) : zero;
+    Vec3<float> const local = !CAMERA && there ? load3(p.bundles.cells.directions, ray) : zero;
     float const delay = there ? p.delays[ray] : 0.f, share = n ? 1.f / float(n) : 0.f, far = 1e30f;
     Vec3<float> const c = unit(sum_of(d)), r = share * sum_of(origin);
     float const dt = share * warp_sum(delay);
-    float const sign = float(there && 4 * (n - 1 - rank) < n) - float(there && 4 * rank < n);
-    Vec3<float> const way = sum_of(sign * d);
+    int const own = CAMERA ? 0 : fan_of_ray(there, local.z);
+    Vec3<float> const way =
+        sum_of((CAMERA ? along_rows(there, n) : along_fans(there, own, atan2f(local.y, local.x))) * d);
     Vec3<float> across = way - dot(way, c) * c;
     if (!(dot(across, across) > 1e-16f)) across = fabsf(c.z) < 0.9f ? cross(c, {0, 0, 1}) : cross(c, {1, 0, 0});
     Vec3<float> const x = unit(across), y = cross(c, x), off = origin - r;
     float const depth = dot(d, c), u = dot(d, x) / depth, v = dot(d, y) / depth;
     float const u1 = warp_max(there ? u : -far), u0 = -warp_max(there ? -u : -far);
     float const v1 = warp_max(there ? v : -far), v0 = -warp_max(there ? -v : -far);
-    float const ahead = -warp_max(there ? -depth : -far), rho = warp_max(there ? sqrtf(dot(off, off)) : 0.f);
-    float const tau = warp_max(there ? fabsf(delay - dt) : 0.f);
+    float const ahead = -warp_max(there ? -depth : -far);
     float const um = 0.5f * (u0 + u1), vm = 0.5f * (v0 + v1), spare = 1e-6f;
+    float const x_half = 0.5f * (u1 - u0) + spare, y_half = 0.5f * (v1 - v0) + spare;
+    // how origins and delays of a lidar go along x, by least squares
+    float const place = there ? (u - um) / x_half : 0.f, middle = share * warp_sum(place);
+    float const from = there ? place - middle : 0.f, inverse = 1 / larger(warp_sum(from * from), 1e-20f);
+    Vec3<float> const o = CAMERA ? zero : inverse * sum_of(from * off);
+    float const w = CAMERA ? 0.f : inverse * warp_sum(from * (delay - dt));
+    Vec3<float> const left = off - from * o;
+    float const rho = warp_max(there ? sqrtf(dot(left, left)) : 0.f);
+    float const tau = warp_max(there ? fabsf(delay - dt - from * w) : 0.f);
     float const known = !n ? 0.f : ahead > 0.1f ? 1.f : 2.f;  // 2: too wide for a pyramid
-    return {
-        c + um * x + vm * y, (0.5f * (u1 - u0) + spare) * x, (0.5f * (v1 - v0) + spare) * y, r, rho, dt, tau, known};
+    Bounded found = {
+        {c + um * x + vm * y, x_half * x, y_half * y, r - middle * o, rho, dt - middle * w, tau, known, o, w}, {}};
+    for (int k = 0; !CAMERA && k < FANS_OF_HALF; ++k) {
+        Fan<float> const fan = bound_fan(there && own == k, place, (v - vm) / y_half, spare / x_half, spare / y_half);
+        if (int(threadIdx.x % HALF) == k) found.fan = fan;
+    }
+    return found;
 }
 
+template <bool CAMERA>
 __global__ void bounds_kernel(BundleParams p, BundleWork work) {
     int64_t const k = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;
     if (k >= p.bundles.n) return;
-    Bundle<float> const found = bound_of(p, k);
-    if (threadIdx.x % 32 == 0) work.bounds[k] = found;
+    Bounded const found = bound_of<CAMERA>(p, k);
+    int const lane = int(threadIdx.x % 32), place = lane % HALF;
+    if (lane == 0) work.bounds[k] = found.bundle;
+    if (!CAMERA && place < FANS_OF_HALF) work.fans[FANS * k + FANS_OF_HALF * (lane / HALF) + place] = found.fan;
 }
 
 // For each band and each of BINS azimuths: the first bundle that reaches beyond the bin's begin, and the first one that
@@ -75,7 +141,8 @@ __global__ void bins_kernel(Bundles b, int* bins) {
 void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
     Bundles const& b = p.bundles;
     if (!b.n) return;
-    bounds_kernel<<<blocks_for(32 * b.n), THREADS, 0, queue.stream>>>(p, work);
+    auto* const bounds = b.is_camera ? bounds_kernel<true> : bounds_kernel<false>;
+    bounds<<<blocks_for(32 * b.n), THREADS, 0, queue.stream>>>(p, work);
     if (!b.is_camera) bins_kernel<<<blocks_for(2 * BINS * b.cells.bands), THREADS, 0, queue.stream>>>(b, work.bins);
 }
 

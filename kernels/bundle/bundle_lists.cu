@@ -79,31 +79,70 @@ __device__ Candidate candidate_at(BundleParams const& p, BundleWork const& work,
     return {low, bundle_at(p.bundles, work.bins, work.candidates[low], int(number - work.begins[low]))};
 }
 
-__device__ bool may_meet(BundleParams const& p, BundleWork const& work, Candidate const& c) {
+// Of the lists of the candidate's bundle, those whose rays it may meet, the first one's the lowest bit.
+template <bool CAMERA>
+__device__ unsigned lists_met(BundleParams const& p, BundleWork const& work, Candidate const& c) {
+    constexpr unsigned ALL_LISTS = CAMERA ? 1 : 3;
     Bundle<float> const b = work.bounds[c.bundle];
-    if (!p.exact) return b.known > 0;
+    if (!(b.known > 0)) return 0;
+    if (!p.exact || b.known > 1) return ALL_LISTS;
     Seen<float> const s = work.seen[c.i];
-    return b.known > 0 && (b.known > 1 || meets(s, b));
+    Facing<float> const f = facing<!CAMERA>(s, b);
+    if (!meets(f)) return 0;
+    if (CAMERA) return ALL_LISTS;
+    unsigned met = 0;
+#pragma unroll
+    for (int k = 0; k < FANS; ++k) {
+        Fan<float> const fan = work.fans[FANS * c.bundle + k];
+        if (meets(f, fan)) met |= 1u << (2 * k / FANS);
+    }
+    return met;
 }
 
-constexpr uint32_t NONE = ~uint32_t(0);
-
 struct Hit {
-    uint32_t gaussian, bundle;  // NONE: no hit
+    uint32_t gaussian, where;  // 4 times the bundle, and which of its lists; 0: no hit
+
+    __device__ bool has(int list) const { return where >> list & 1; }
+    __device__ uint32_t bundle() const { return where >> 2; }
 };
 
 // One lane a candidate.
+template <bool CAMERA>
 __device__ Hit test_word(BundleParams const& p, BundleWork const& work, Search const& all, int64_t words,
                          int64_t word) {
     int64_t const number = 32 * word + threadIdx.x % 32;
-    if (word >= words || number >= work.begins[p.v]) return {0, NONE};
+    if (word >= words || number >= work.begins[p.v]) return {};
     Candidate const c = candidate_at(p, work, all, words, number);
-    if (!may_meet(p, work, c)) return {0, NONE};
-    return {uint32_t(p.index ? p.index[c.i] : c.i), uint32_t(c.bundle)};
+    unsigned const lists = lists_met<CAMERA>(p, work, c);
+    if (!lists) return {};
+    return {uint32_t(p.index ? p.index[c.i] : c.i), uint32_t(c.bundle) << 2 | lists};
 }
 
-__device__ unsigned lanes_with(Hit const& hit) {
-    return __ballot_sync(ALL_LANES, hit.bundle != NONE);
+// Of a word.
+template <bool CAMERA>
+__device__ int entries_of(Hit const& hit) {
+    int const first = __popc(__ballot_sync(ALL_LANES, hit.has(0)));
+    return CAMERA ? first : first + __popc(__ballot_sync(ALL_LANES, hit.has(1)));
+}
+
+// Writes those of a word from `at` on, as many as there is room for, and returns where the next word's begin.
+template <bool CAMERA>
+__device__ int64_t write_word(Hit const& hit, Written const& out, int64_t at, int64_t room) {
+    constexpr int LISTS = CAMERA ? 1 : 2;
+    unsigned const before = (1u << (threadIdx.x % 32)) - 1;
+    int64_t mine = at;
+#pragma unroll
+    for (int k = 0; k < LISTS; ++k) {
+        unsigned const lanes = __ballot_sync(ALL_LANES, hit.has(k));
+        mine += __popc(lanes & before), at += __popc(lanes);
+    }
+#pragma unroll
+    for (int k = 0; k < LISTS; ++k) {
+        if (!hit.has(k)) continue;
+        if (mine < room) out.tiles[mine] = LISTS * hit.bundle() + k, out.gaussians[mine] = hit.gaussian;
+        ++mine;
+    }
+    return at;
 }
 
 __device__ uint64_t state_of(uint64_t const* state, uint64_t least) {
@@ -140,6 +179,7 @@ __device__ void tell(BundleParams const& p, BundleWork const& work, Search const
 }
 
 // Entries in the order of their candidates, as many as there is room for.
+template <bool CAMERA>
 __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written out, int64_t room) {
     __shared__ unsigned tile_of_block, counts[WARPS];
     __shared__ uint64_t before;
@@ -155,8 +195,8 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
         unsigned own = 0;
 #pragma unroll
         for (int k = 0; k < WARP_WORDS; ++k) {
-            hits[k] = test_word(p, work, all, words, TILE_WORDS * tile + WARP_WORDS * warp + k);
-            own += __popc(lanes_with(hits[k]));
+            hits[k] = test_word<CAMERA>(p, work, all, words, TILE_WORDS * tile + WARP_WORDS * warp + k);
+            own += entries_of<CAMERA>(hits[k]);
         }
         if (lane == 0) counts[warp] = own;
         __syncthreads();
@@ -169,13 +209,7 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
         __syncthreads();
         int64_t at = int64_t(before) + place;
 #pragma unroll
-        for (int k = 0; k < WARP_WORDS; ++k) {
-            unsigned const bits = lanes_with(hits[k]);
-            int64_t const mine = at + __popc(bits & ((1u << lane) - 1));
-            if (hits[k].bundle != NONE && mine < room)
-                out.tiles[mine] = hits[k].bundle, out.gaussians[mine] = hits[k].gaussian;
-            at += __popc(bits);
-        }
+        for (int k = 0; k < WARP_WORDS; ++k) at = write_word<CAMERA>(hits[k], out, at, room);
     }
 }
 
@@ -187,7 +221,8 @@ void find(BundleParams const& p, BundleWork const& work, int64_t words, Written 
     Search const all = {
         words, memory.array<uint32_t>(words), states, reinterpret_cast<unsigned int*>(states + tiles), found, needed};
     if (p.v) own_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, work, all);
-    find_kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, all, out, room);
+    auto* const kernel = p.bundles.is_camera ? find_kernel<true> : find_kernel<false>;
+    kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, all, out, room);
 }
 
 }  // namespace
@@ -195,8 +230,12 @@ void find(BundleParams const& p, BundleWork const& work, int64_t words, Written 
 BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queue) {
     auto const& memory = queue.memory;
     int64_t const bins = p.bundles.is_camera ? 0 : 2 * BINS * p.bundles.cells.bands;
-    return {memory.array<Bundle<float>>(p.bundles.n), memory.array<int>(bins), memory.array<Candidates>(p.v),
-            memory.array<Seen<float>>(p.exact ? p.v : 0), begins};
+    return {memory.array<Bundle<float>>(p.bundles.n),
+            memory.array<Fan<float>>(p.bundles.is_camera ? 0 : FANS * p.bundles.n),
+            memory.array<int>(bins),
+            memory.array<Candidates>(p.v),
+            memory.array<Seen<float>>(p.exact ? p.v : 0),
+            begins};
 }
 
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue) {
@@ -215,7 +254,7 @@ void list_entries(BundleParams const& p, BundleWork const& work, int64_t words, 
     auto* const found = queue.memory.array<int64_t>(1);
     Written const written = room_for(out.room, found, queue);
     find(p, work, words, written, out.room, found, needed, queue);
-    sort_into_lists(written, p.bundles.n, out, queue);
+    sort_into_lists(written, p.bundles.lists(), out, queue);
 }
 
 }  // namespace nurec::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The rays of a lidar, whatever their pattern, in bundles: by band of elevation, within a band by azimuth, 32 at a
-// time.
+// time; these by elevation.
 #include "../common/cells.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"
@@ -59,6 +59,19 @@ __device__ int band_with(int const* first, int bands, int64_t bundle) {
     return low;
 }
 
+// By a warp: the value of the lane whose key comes where the own lane is (a bitonic sort).
+__device__ int64_t sorted_by(float key, int64_t value) {
+    int const lane = int(threadIdx.x % 32);
+    for (int run = 2; run <= 32; run *= 2)
+        for (int step = run / 2; step > 0; step /= 2) {
+            float const other_key = __shfl_xor_sync(ALL_LANES, key, step);
+            int64_t const other = __shfl_xor_sync(ALL_LANES, value, step);
+            bool const lower = (lane & step) == 0, ascends = (lane & run) == 0;
+            if (lower == ascends ? other_key < key : other_key > key) key = other_key, value = other;
+        }
+    return value;
+}
+
 // One warp a bundle.
 __global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, int const* begins, int const* first,
                             int64_t* rays, float* azimuths) {
@@ -69,7 +82,7 @@ __global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, in
     int64_t const place = band < bands ? begins[band] + (bundle - first[band]) * BUNDLE_RAYS + i % BUNDLE_RAYS : 0;
     bool const mine = band < bands && place < begins[band + 1];
     int64_t const ray = mine ? int64_t(sorted[place]) : -1;
-    rays[i] = ray;
+    rays[i] = sorted_by(mine ? cells.directions[3 * ray + 2] : 1e30f, ray);
     float const azimuth = mine ? atan2f(cells.directions[3 * ray + 1], cells.directions[3 * ray]) : 0.f;
     float const least = -warp_max(mine ? -azimuth : -1e30f), most = warp_max(mine ? azimuth : -1e30f);
     if (i % BUNDLE_RAYS == 0) azimuths[2 * bundle] = least, azimuths[2 * bundle + 1] = most;

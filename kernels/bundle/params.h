@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bundles of 32 neighbouring rays, one warp each, and the lists of Gaussians that they may meet. All pointers are the
-// device's.
+// Bundles of 32 neighbouring rays, and the lists of Gaussians that they may meet. An image's bundle has one list, a
+// lidar's two, for its lower and its upper beams: of what passes between beams, many fewer rays have an entry in vain.
+// All pointers are the device's.
 //
-// Letters: N Gaussians, V of them visible, R rays, A bundles, B bands of elevation, L entries of all lists.
+// Letters: N Gaussians, V of them visible, R rays, A bundles, P rays of a list, B bands of elevation, L entries of all
+// lists.
 #pragma once
 
 #include "../common/cells.h"
@@ -15,8 +17,18 @@ namespace nurec {
 
 constexpr int BUNDLE_RAYS = 32;
 
+constexpr int lists_of_bundle(bool is_camera) {
+    return is_camera ? 1 : 2;
+}
+
+constexpr int rays_of_list(bool is_camera) {  // P
+    return BUNDLE_RAYS / lists_of_bundle(is_camera);
+}
+
+constexpr int FANS = 6;  // of a lidar's bundle (math/bundle.cuh) at most, half of them of each list
+
 // Of an image, bundles lie in a grid: rows of `columns` bundles. Of a lidar, in bands of elevation, and within a band
-// by azimuth.
+// by azimuth; the rays of one by elevation.
 struct Bundles {
     int64_t n;            // A
     int64_t const* rays;  // [A, 32], -1 where a bundle has fewer
@@ -25,6 +37,8 @@ struct Bundles {
     Cells cells;                       // of a lidar; their columns do not matter
     int const* first;                  // [B + 1] first bundle of a band
     float const* azimuths;             // [A, 2] lowest and highest of a bundle
+
+    constexpr int64_t lists() const { return n * lists_of_bundle(is_camera); }
 };
 
 struct BundleParams {
@@ -71,6 +85,7 @@ constexpr uint32_t MANY = 0xffff;
 // another, and a word is of 32 of them.
 struct BundleWork {
     Bundle<float>* bounds;   // [A]
+    Fan<float>* fans;        // [A, FANS] of a lidar
     int* bins;               // [B, BINS, 2] of a lidar, see candidates.cuh
     Candidates* candidates;  // [V]
     Seen<float>* seen;       // [V] where there are candidates

@@ -75,7 +75,7 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
     if (room < 0) cuda::count_entries(p, work, words, most, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const n = room < 0 ? checked_needed(read_back(needed, 0)) : room;
-    Tensor const offsets = site.empty({p.bundles.n + 1}, at::kLong), listed = site.empty({n}, at::kLong);
+    Tensor const offsets = site.empty({p.bundles.lists() + 1}, at::kLong), listed = site.empty({n}, at::kLong);
     cuda::list_entries(p, work, words, {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
                        most, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -6,17 +6,37 @@ namespace nurec::cuda {
 
 constexpr unsigned ALL_LANES = ~0u;
 
-// For every lane.
-__device__ inline float warp_sum(float a) {
+// For every lane, over the warp or, with fewer LANES, over those of its own group of neighbours.
+template <int LANES = 32>
+__device__ float warp_sum(float a) {
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2) a += __shfl_xor_sync(ALL_LANES, a, step);
+    for (int step = LANES / 2; step > 0; step /= 2) a += __shfl_xor_sync(ALL_LANES, a, step);
     return a;
 }
 
-__device__ inline float warp_max(float a) {
+template <int LANES = 32>
+__device__ float warp_max(float a) {
 #pragma unroll
-    for (int step = 16; step > 0; step /= 2) a = fmaxf(a, __shfl_xor_sync(ALL_LANES, a, step));
+    for (int step = LANES / 2; step > 0; step /= 2) a = fmaxf(a, __shfl_xor_sync(ALL_LANES, a, step));
     return a;
+}
+
+// Likewise, of a number that is the same in all lanes of a group.
+template <int LANES>
+__device__ int most_of_groups(int a) {
+#pragma unroll
+    for (int step = LANES; step < 32; step *= 2) {
+        int const other = __shfl_xor_sync(ALL_LANES, a, step);
+        a = other > a ? other : a;
+    }
+    return a;
+}
+
+// Of the lanes of the own group, those for which it holds, the group's first one as the lowest bit.
+template <int LANES>
+__device__ unsigned ballot_of_group(bool holds) {
+    unsigned const all = __ballot_sync(ALL_LANES, holds);
+    return LANES == 32 ? all : all >> (threadIdx.x % 32 / LANES * LANES) & ((1u << LANES % 32) - 1);
 }
 
 // Sums N values by halves: lanes 16 apart swap half of their values and keep the sums of the other half, then lanes 8

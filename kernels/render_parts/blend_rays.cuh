@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp blends a list of Gaussians, or a part of one, over the rays of its bundle, one lane a ray.
+// A group of lanes blends a list of Gaussians, or a part of one, over the rays of its bundle, one lane a ray.
 #pragma once
 
 #include "../render/rays.cuh"
@@ -14,9 +14,9 @@ struct Sight {
     float dt;
 };
 
-template <bool MOVING>
+template <bool MOVING, int C>
 __device__ Sight sight_of(RenderParams const& p, Work const& w) {
-    int64_t const i = ray_of(p, w);
+    int64_t const i = ray_of<C>(p, w);
     if (i < 0) return {i, {0, 0, 1}, 0};
     return {i, load3(p.directions, i), MOVING ? p.delays[i] : 0.f};
 }
@@ -31,32 +31,37 @@ __device__ Met meet(PartRow<MOVING, C> const& g, Sight const& ray) {
     return {at.alpha, at.t};
 }
 
-// Calls function(row, met) for the entries of a part, as long as going() holds for a lane. AHEAD responses are found
-// together, which do not wait for one another.
+// Calls function(row, met) for the entries of a part, as long as going() holds for a lane of the warp. AHEAD responses
+// are found together, which do not wait for one another; where another group's part is longer, of rows that nobody
+// wrote, too.
 template <bool MOVING, int C, int AHEAD, class Going, class Function>
 __device__ void for_rows(float const* rows, Work const& w, Sight const& ray, Going const& going,
                          Function const& function) {
+    constexpr int P = LANES<C>;
     struct RowBatch {
-        PartRow<MOVING, C> rows[32];
+        PartRow<MOVING, C> rows[P + (P < 32)];  // one more: else groups would read from the same banks
     };
-    __shared__ RowBatch batches[WARPS];
-    RowBatch& batch = batches[threadIdx.x / 32];
+    __shared__ RowBatch batches[WARPS * GROUPS<C>];
+    auto* const batch = batches[threadIdx.x / P].rows;
     auto const* all = reinterpret_cast<PartRow<MOVING, C> const*>(rows);
-    int const lane = int(threadIdx.x) % 32;
+    int const lane = lane_of_group<C>();
     int64_t const* list = w.list;
-    for (int left = w.n; left > 0; left -= 32, list += 32) {
-        if (!__any_sync(ALL_LANES, going())) return;
-        int const n = left < 32 ? left : 32;
-        stage_rows<32>(all, lane < n ? int(list[lane]) : 0, n, batch.rows);
+    for (int left = w.n; P < 32 || left > 0; left -= P, list += P) {
+        if (!__any_sync(ALL_LANES, (P == 32 || left > 0) && going())) return;
+        int const n = left < P ? left : P, most = most_of_groups<P>(n);
+        stage_rows<C, P>(all, lane < n ? int(list[lane]) : 0, n, batch);
+        auto const take = [&](int k, Met const& met) {
+            if (P == 32 || k < n) function(batch[k], met);
+        };
         int k = 0;
-        for (; k + AHEAD <= n; k += AHEAD) {
+        for (; k + AHEAD <= most; k += AHEAD) {
             Met met[AHEAD];
 #pragma unroll
-            for (int a = 0; a < AHEAD; ++a) met[a] = meet(batch.rows[k + a], ray);
+            for (int a = 0; a < AHEAD; ++a) met[a] = meet(batch[k + a], ray);
 #pragma unroll
-            for (int a = 0; a < AHEAD; ++a) function(batch.rows[k + a], met[a]);
+            for (int a = 0; a < AHEAD; ++a) take(k + a, met[a]);
         }
-        for (; k < n; ++k) function(batch.rows[k], meet(batch.rows[k], ray));
+        for (; k < most; ++k) take(k, meet(batch[k], ray));
         __syncwarp();
     }
 }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Blending of bundles (../bundle), whose lists may be cut into parts of about equal length, one warp each. All pointers
-// are the device's.
+// Blending of bundles, here the rays of a list each: of a lidar half of what is called so in ../bundle. Lists may be
+// cut into parts of about equal length. As many lanes of a warp as a bundle has rays take one, so that a warp takes two
+// of a lidar. All pointers are the device's.
 //
 // A part's rays start with what the parts before it let pass, which is the product of what each lets pass. So these
 // products come first, where a list has several parts; then all parts are blended side by side, then added up. The
-// backward pass begins a part where the forward pass did. Letters: N Gaussians, A bundles, S parts of all lists, L
-// entries, C features.
+// backward pass begins a part where the forward pass did. Letters: N Gaussians, A bundles, P rays of one, S parts of
+// all lists, L entries, C features: 3 of an image, 2 of a sweep.
 #pragma once
 
+#include "../bundle/params.h"
 #include "../render/params.h"
 
 namespace nurec::cuda {
@@ -17,7 +19,12 @@ constexpr int64_t row_floats(bool moving, int64_t n_features) {
     return moving && n_features == 3 ? 20 : 16;
 }
 
-// What a part leaves of each of its 32 rays, a line of 32 numbers each; where a list has several parts.
+// P of those with C.
+constexpr int rays_with(int64_t n_features) {
+    return rays_of_list(n_features != 2);
+}
+
+// What a part leaves of each of its P rays, a line of P numbers each; where a list has several parts.
 // PASSES: product of 1 - alpha. END: T behind the part, or -1 where the ray had ended before it. From FEATURES on: C
 // lines.
 enum Line { PASSES, DISTANCE, END, MEDIAN, FEATURES };
@@ -27,7 +34,7 @@ struct Parts {
     int64_t length;  // entries of a part at most
     int64_t* first;  // [A + 1] first part of a bundle
     int* bundle;     // [most] of a part; -1: there is no such part
-    float* left;     // [most, FEATURES + C, 32]
+    float* left;     // [most, FEATURES + C, P]
     float* rows;     // [N, row_floats] of Gaussians
 };
 

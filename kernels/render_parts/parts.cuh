@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A warp's part of a list, and the rows of its Gaussians, staged by the warp for itself, 32 at a time.
+// The part of a list that a group of lanes takes, P neighbours of a warp, and the rows of its Gaussians, which the
+// group stages for itself.
 #pragma once
 
 #include "../common/warp.cuh"
@@ -9,16 +10,33 @@ namespace nurec::cuda {
 
 constexpr int WARPS = 4;  // of a block; they share nothing
 
+template <int C>
+constexpr int LANES = rays_with(C);  // P
+template <int C>
+constexpr int GROUPS = 32 / LANES<C>;  // of a warp
+
+template <int C>
+__device__ int lane_of_group() {
+    return int(threadIdx.x % LANES<C>);
+}
+
+template <int C>
+__device__ int group_of_warp() {
+    return GROUPS<C> == 1 ? 0 : int(threadIdx.x % 32) / LANES<C>;
+}
+
 struct Work {
     int64_t part, bundle, first;  // first: part of the bundle
     int64_t const* list;
     int n, parts;  // entries; parts of the bundle; 0: there is nothing to do
 };
 
-__device__ inline Work my_work(RenderParams const& p, Parts const& all) {
+template <int C>
+__device__ Work my_work(RenderParams const& p, Parts const& all) {
     Work w = {};
-    w.part = blockIdx.x * int64_t(WARPS) + threadIdx.x / 32;
+    w.part = blockIdx.x * int64_t(WARPS * GROUPS<C>) + threadIdx.x / LANES<C>;
     w.bundle = w.part < all.most ? all.bundle[w.part] : -1;
+    w.first = w.part;
     if (w.bundle < 0) return w;
     w.first = all.first[w.bundle], w.parts = int(all.first[w.bundle + 1] - w.first);
     int64_t const begin = p.offsets[w.bundle], length = p.offsets[w.bundle + 1] - begin, k = w.part - w.first;
@@ -27,38 +45,44 @@ __device__ inline Work my_work(RenderParams const& p, Parts const& all) {
     return w;
 }
 
-__device__ inline int64_t ray_of(RenderParams const& p, Work const& w) {
-    return p.rays[32 * w.bundle + threadIdx.x % 32];
+// -1: none, also where there is nothing to do.
+template <int C>
+__device__ int64_t ray_of(RenderParams const& p, Work const& w) {
+    return GROUPS<C> > 1 && w.bundle < 0 ? -1 : p.rays[LANES<C> * w.bundle + lane_of_group<C>()];
 }
 
-__device__ inline float& left_of(RenderParams const& p, Parts const& all, int64_t part, int line) {
-    return all.left[((FEATURES + p.n_features) * part + line) * 32 + threadIdx.x % 32];
+template <int C>
+__device__ float& left_of(Parts const& all, int64_t part, int line) {
+    return all.left[((FEATURES + C) * part + line) * LANES<C> + lane_of_group<C>()];
 }
 
 // What passes through the parts before this one.
-__device__ inline float passed(RenderParams const& p, Parts const& all, Work const& w) {
+template <int C>
+__device__ float passed(Parts const& all, Work const& w) {
     float T = 1;
-    for (int64_t j = w.first; j < w.part; ++j) T *= left_of(p, all, j, PASSES);
+    for (int64_t j = w.first; j < w.part; ++j) T *= left_of<C>(all, j, PASSES);
     return T;
 }
 
-// Consecutive lanes copy consecutive 16 bytes. `member` is the lane's own Gaussian, the k-th of at most MOST.
-template <int MOST, class Row>
-__device__ inline void stage_rows(Row const* rows, int member, int n, Row* to) {
-    constexpr int VECTORS = sizeof(Row) / 16;
-    int const lane = int(threadIdx.x) % 32;
+// By a warp: each group copies `n` rows to its place, consecutive lanes consecutive 16 bytes. `member` is the lane's
+// own Gaussian, the k-th of at most MOST of the group.
+template <int C, int MOST, class Row>
+__device__ void stage_rows(Row const* rows, int member, int n, Row* to) {
+    constexpr int VECTORS = sizeof(Row) / 16, P = LANES<C>;
     auto* vectors = reinterpret_cast<float4*>(to);
 #pragma unroll
-    for (int q = 0; q < (MOST * VECTORS + 31) / 32; ++q) {
-        int const vector = lane + 32 * q, k = vector / VECTORS;
-        int const whose = __shfl_sync(ALL_LANES, member, k % 32);
+    for (int q = 0; q < (MOST * VECTORS + P - 1) / P; ++q) {
+        int const vector = lane_of_group<C>() + P * q, k = vector / VECTORS;
+        int const whose = __shfl_sync(ALL_LANES, member, P * group_of_warp<C>() + k % P);
         if (k < n) vectors[vector] = reinterpret_cast<float4 const*>(rows + whose)[vector % VECTORS];
     }
     __syncwarp();
 }
 
-inline unsigned blocks_of(Parts const& parts) {
-    return static_cast<unsigned>((parts.most + WARPS - 1) / WARPS);
+template <int C>
+unsigned blocks_of(Parts const& parts) {
+    constexpr int EACH = WARPS * GROUPS<C>;
+    return static_cast<unsigned>((parts.most + EACH - 1) / EACH);
 }
 
 }  // namespace nurec::cuda

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of parts, one warp each, 16 Gaussians at a time and in two phases. First a lane is a ray: front to
-// back, it finds the weight of each Gaussian and the gradient of its opacity, and leaves the two. Then two lanes are a
-// Gaussian, each for half of the rays: what rays tell of it adds up in registers (math/moments.cuh), where a sum over
-// the lanes of a warp for every Gaussian and number took as long as all else.
+// The backward pass of parts, 16 Gaussians of each at a time and in two phases. First a lane is a ray: front to back,
+// it finds the weight of each Gaussian and the gradient of its opacity, and leaves the two. Then a lane is a Gaussian,
+// or of an image two are one, each for half of the rays: what rays tell of it adds up in registers (math/moments.cuh),
+// where a sum over the lanes of a warp for every Gaussian and number took as long as all else.
 #include "../render/backward.cuh"
 #include "../render/split_backward.cuh"
 #include "parts.cuh"
@@ -17,10 +17,16 @@ constexpr int BLOCKS = 6, BLOCKS_MOVING = 5;
 constexpr int BLOCKS = 8, BLOCKS_MOVING = 6;
 #endif
 
-constexpr int MEMBERS = 16;  // of a batch
 constexpr int AHEAD = 4;
 constexpr int SUMS = sizeof(MomentRow) / sizeof(float);
-static_assert(SUMS == MEMBERS && 2 * MEMBERS == 32 && SUMS == MOMENT_FLOATS);
+static_assert(SUMS == 16 && SUMS == MOMENT_FLOATS);
+
+constexpr int MEMBERS =
+    16;  // Gaussians that a group takes at a time; and a warp, and in the second phase lanes of each
+template <class N>
+constexpr int ROWS = MEMBERS * GROUPS<N::FEATURES>;
+template <class N>
+constexpr int SHARES = 32 / ROWS<N>;
 
 struct Pair {            // zeros where the ray does not meet the Gaussian
     float weight, peak;  // dL/d(peak) peak
@@ -47,22 +53,24 @@ __device__ Target<float> target_of(Told<N> const& ray) {
 
 template <class N>
 struct Batch {
-    RowFor<N> rows[MEMBERS];
+    static constexpr int P = LANES<N::FEATURES>;
+    RowFor<N> rows[GROUPS<N::FEATURES>][MEMBERS + (P < 32)];  // one more: else groups would read from the same banks
     Told<N> rays[32];
     union {
-        Pair pairs[MEMBERS][33];  // one more: else all lanes would read from one bank
-        float sums[MEMBERS][SUMS];
+        Pair pairs[ROWS<N>][P + 1];  // likewise lanes
+        float sums[ROWS<N>][SUMS];
     };
 };
 
 // What passes through the parts before, whose weights lie no longer behind.
 template <class N>
-__device__ float start_part(RenderParams const& p, Parts const& parts, Work const& w, OneRay<N>& one) {
-    float const start = passed(p, parts, w);
+__device__ float start_part(Parts const& parts, Work const& w, OneRay<N>& one) {
+    constexpr int C = N::FEATURES;
+    float const start = passed<C>(parts, w);
     for (int64_t j = w.first; j < w.part; ++j) {
-        if (N::DISTANCE) one.behind -= left_of(p, parts, j, DISTANCE) * one.distance;
+        if (N::DISTANCE) one.behind -= left_of<C>(parts, j, DISTANCE) * one.distance;
 #pragma unroll
-        for (int c = 0; c < N::FEATURES; ++c) one.behind -= left_of(p, parts, j, FEATURES + c) * one.features[c];
+        for (int c = 0; c < C; ++c) one.behind -= left_of<C>(parts, j, FEATURES + c) * one.features[c];
     }
     one.open = one.open && start >= T_MIN;
     return start;
@@ -105,26 +113,30 @@ __device__ Pair meet(RowFor<N> const& g, Passing<float> const& at, Target<float>
     return {w, d_peak};
 }
 
-// The first phase of a batch; whether any ray of the warp meets any Gaussian. AHEAD responses are found together, which
-// do not wait for one another.
+// The first phase of a batch, of which the group has n Gaussians; whether any ray of the warp meets any. AHEAD
+// responses are found together, which do not wait for one another; where another group has more, of rows that nobody
+// wrote, too.
 template <class N>
 __device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) {
-    int const lane = int(threadIdx.x) % 32;
+    constexpr int C = N::FEATURES, P = LANES<C>;
+    int const group = group_of_warp<C>(), most = most_of_groups<P>(n);
+    auto const& rows = batch.rows[group];
     bool met = false;
-    auto const respond = [&](int k) { return pass(batch.rows[k].frame, one.ray.d, one.ray.dt); };
+    auto const respond = [&](int k) { return pass(rows[k].frame, one.ray.d, one.ray.dt); };
     auto const keep = [&](int k, Passing<float> const& at) {
-        Pair const pair = meet<N>(batch.rows[k], at, target_of(batch.rays[lane]), one, start);
-        batch.pairs[k][lane] = pair, met |= pair.weight != 0;
+        if (P < 32 && k >= n) return;
+        Pair const pair = meet<N>(rows[k], at, target_of(batch.rays[threadIdx.x % 32]), one, start);
+        batch.pairs[MEMBERS * group + k][lane_of_group<C>()] = pair, met |= pair.weight != 0;
     };
     int k = 0;
-    for (; k + AHEAD <= n; k += AHEAD) {
+    for (; k + AHEAD <= most; k += AHEAD) {
         Passing<float> at[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) at[a] = respond(k + a);
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) keep(k + a, at[a]);
     }
-    for (; k < n; ++k) keep(k, respond(k));
+    for (; k < most; ++k) keep(k, respond(k));
     __syncwarp();
     return __any_sync(ALL_LANES, met);
 }
@@ -144,43 +156,55 @@ __device__ void add_pair(RowFor<N> const& g, Told<N> const& ray, Pair const& pai
     for (int k = 0; k < N::FEATURES; ++k) sum.features[k] += pair.weight * ray.features[k];
 }
 
-// From two lanes a Gaussian: of lanes 16 apart, one keeps the first half of the sums, one the other. Then consecutive
-// lanes add consecutive numbers.
+// Where a sum of a row lies: so that neither lanes that write the same sum of their rows nor those that read all sums
+// of two share a bank.
+template <class N>
+__device__ int place_of_sum(int row, int sum) {
+    return sum ^ (SHARES<N> == 2 ? row : row / 2);
+}
+
+// From the lanes of each Gaussian: of two, one keeps the first half of the sums, one the other. Then consecutive lanes
+// add consecutive numbers.
 template <class N>
 __device__ void add_rows(MomentRow const& mine, int member, Batch<N>& batch, MomentRow* moments) {
-    int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
+    constexpr int KEPT = SUMS / SHARES<N>, P = Batch<N>::P;
+    int const lane = int(threadIdx.x % 32), own = lane % ROWS<N>, share = lane / ROWS<N>;
     auto const* all = reinterpret_cast<float const*>(&mine);
-    float kept[SUMS / 2];
+    float kept[KEPT];
 #pragma unroll
-    for (int j = 0; j < SUMS / 2; ++j) {
-        float const low = all[j], high = all[j + SUMS / 2];
-        kept[j] = (half ? high : low) + __shfl_xor_sync(ALL_LANES, half ? low : high, MEMBERS);
+    for (int j = 0; j < KEPT; ++j) {
+        float const low = all[j], high = all[j + SUMS - KEPT];
+        kept[j] = SHARES<N> == 1 ? low : (share ? high : low) + __shfl_xor_sync(ALL_LANES, share ? low : high, 16);
     }
     __syncwarp();  // pairs have been read
 #pragma unroll
-    for (int j = 0; j < SUMS / 2; ++j) batch.sums[k][(j + half * SUMS / 2) ^ k] = kept[j];
+    for (int j = 0; j < KEPT; ++j) batch.sums[own][place_of_sum<N>(own, j + share * KEPT)] = kept[j];
     __syncwarp();
-#pragma unroll
-    for (int q = 0; q < MEMBERS / 2; ++q) {
-        int const row = 2 * q + half, whose = __shfl_sync(ALL_LANES, member, row);
-        float const sum = batch.sums[row][k ^ row];
+#pragma unroll 8
+    for (int q = 0; q < ROWS<N> / 2; ++q) {
+        int const row = 2 * q + lane / SUMS, k = lane % SUMS;
+        int const whose =
+            __shfl_sync(ALL_LANES, member, GROUPS<N::FEATURES> == 1 ? row : P * (row / MEMBERS) + row % MEMBERS);
+        float const sum = batch.sums[row][place_of_sum<N>(row, k)];
         if (sum != 0) atomicAdd(reinterpret_cast<float*>(moments + whose) + k, sum);
     }
 }
 
-// The second phase of a batch: lanes k and k + 16 are Gaussian k. Of a lidar's pairs so few are met that to look first
-// is faster.
+// The second phase of a batch: a lane is a Gaussian, of an image lanes k and k + 16. Of a lidar's pairs so few are met
+// that to look first is faster.
 template <class N>
 __device__ void add_batch(Batch<N>& batch, int n, int member, MomentRow* moments) {
     constexpr bool SPARSE = N::FEATURES == 2;
-    int const lane = int(threadIdx.x) % 32, k = lane % MEMBERS, half = lane / MEMBERS;
+    constexpr int P = Batch<N>::P;
+    int const row = int(threadIdx.x % ROWS<N>), group = row / MEMBERS, k = row % MEMBERS;
+    int const share = int(threadIdx.x % 32) / ROWS<N>;
     MomentRow sum = {};
-    if (k < n) {
-        RowFor<N> const g = batch.rows[k];
+    if (k < __shfl_sync(ALL_LANES, n, P * group)) {
+        RowFor<N> const g = batch.rows[group][k];
 #pragma unroll(SPARSE ? 1 : 2)
-        for (int j = half; j < 32; j += 2) {
-            Pair const pair = batch.pairs[k][j];
-            if (!SPARSE || pair.weight != 0) add_pair<N>(g, batch.rays[j], pair, sum);
+        for (int j = share; j < P; j += SHARES<N>) {
+            Pair const pair = batch.pairs[row][j];
+            if (!SPARSE || pair.weight != 0) add_pair<N>(g, batch.rays[P * group + j], pair, sum);
         }
     }
     add_rows(sum, member, batch, moments);
@@ -201,22 +225,23 @@ template <class N>
 __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
     partBackward(RenderParams p, RenderOutputs out, Summed d, Parts parts) {
     __shared__ Batch<N> batches[WARPS];
-    Work const w = my_work(p, parts);
-    if (!w.parts) return;
-    int const lane = int(threadIdx.x) % 32;
+    constexpr int C = N::FEATURES;
+    Work const w = my_work<C>(p, parts);
+    if (!__any_sync(ALL_LANES, w.parts)) return;
+    int const lane = lane_of_group<C>();
     Batch<N>& batch = batches[threadIdx.x / 32];
-    int64_t const i = ray_of(p, w);
+    int64_t const i = ray_of<C>(p, w);
     OneRay<N> one = load_one<N>(p, out, d, i);
-    float const start = start_part<N>(p, parts, w, one);
+    float const start = start_part<N>(parts, w, one);
     if (!__any_sync(ALL_LANES, one.open)) return;
-    tell(one, batch.rays[lane]);
+    tell(one, batch.rays[threadIdx.x % 32]);
     auto const* rows = reinterpret_cast<RowFor<N> const*>(parts.rows);
     int64_t const* list = w.list;
-    for (int left = w.n; left > 0; left -= MEMBERS, list += MEMBERS) {
+    for (int left = w.n; GROUPS<C> > 1 || left > 0; left -= MEMBERS, list += MEMBERS) {
         int const n = left < MEMBERS ? left : MEMBERS, member = lane < n ? int(list[lane]) : 0;
-        stage_rows<MEMBERS>(rows, member, n, batch.rows);
+        stage_rows<C, MEMBERS>(rows, member, n, batch.rows[group_of_warp<C>()]);
         if (meet_batch<N>(batch, n, one, start)) add_batch<N>(batch, n, member, d.moments);
-        if (!__any_sync(ALL_LANES, one.open)) break;
+        if (!__any_sync(ALL_LANES, (GROUPS<C> == 1 || left > MEMBERS) && one.open)) break;
         __syncwarp();
     }
     if (N::RAYS && i >= 0) add3(d.directions, i, one.d_direction), add3(d.origins, i, one.d_origin);
@@ -247,7 +272,7 @@ __global__ void finish_parts_kernel(RenderParams p, Summed d) {
 
 template <class N>
 void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts, cudaStream_t stream) {
-    if (parts.most) partBackward<N><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, out, d, parts);
+    if (parts.most) partBackward<N><<<blocks_of<N::FEATURES>(parts), 32 * WARPS, 0, stream>>>(p, out, d, parts);
 }
 
 template <bool MOVING>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// One warp a part of a bundle's list, one lane a ray.
+// Parts of the lists of bundles, one lane a ray.
 #include "../common/sort.h"
 #include "blend_rays.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-// Blocks that fit on a multiprocessor. 7 of a moving sensor fit without asking; asked for, they spill.
-constexpr int BLOCKS = 8, BLOCKS_MOVING = 0;
+// Blocks that fit on a multiprocessor, without spilling on any architecture.
+constexpr int BLOCKS = 8, BLOCKS_MOVING = 7;
 
 __global__ void count_parts(int64_t const* offsets, int64_t n_bundles, int64_t length, int64_t* counts) {
     int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -43,14 +43,16 @@ __global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
 // What passes through a part. The last of a list need not say.
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS) partPasses(RenderParams p, Parts parts) {
-    Work const w = my_work(p, parts);
-    if (!w.parts || w.part + 1 == w.first + w.parts) return;
-    Sight const ray = sight_of<MOVING>(p, w);
+    Work w = my_work<C>(p, parts);
+    bool const last = !w.parts || w.part + 1 == w.first + w.parts;
+    if (GROUPS<C> == 1 ? last : __all_sync(ALL_LANES, last)) return;
+    if (GROUPS<C> > 1 && last) w.n = 0;
+    Sight const ray = sight_of<MOVING, C>(p, w);
     float q = 1;
     for_rows<MOVING, C, 4>(
         parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
         [&](auto const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
-    left_of(p, parts, w.part, PASSES) = q;
+    if (GROUPS<C> == 1 || w.n) left_of<C>(parts, w.part, PASSES) = q;
 }
 
 // Of the rays of a block, in shared memory and read where they count: in registers they would be two more than there
@@ -69,47 +71,48 @@ struct Targets {
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, MOVING ? BLOCKS_MOVING : BLOCKS)
     partForward(RenderParams p, RenderOutputs out, Parts parts) {
-    Work const w = my_work(p, parts);
-    if (!w.parts) return;
-    Sight const ray = sight_of<MOVING>(p, w);
+    Work const w = my_work<C>(p, parts);
+    if (!__any_sync(ALL_LANES, w.parts)) return;
+    Sight const ray = sight_of<MOVING, C>(p, w);
     __shared__ Targets<C> targets;
     if (C == 2) targets.keep(load_target(p, ray.i));
     State s;
-    s.start = passed(p, parts, w);
+    s.start = passed<C>(parts, w);
     bool open = ray.i >= 0 && s.start >= T_MIN;
     bool const began = open;
     for_rows<MOVING, C, C == 3 ? 3 : 4>(
         parts.rows, w, ray, [&] { return open; },
         [&](auto const& g, Met const& at) { blend_one(g, at, targets, s, open); });
-    if (w.parts == 1) return store_ray<C>(out, ray.i, s);
-    left_of(p, parts, w.part, DISTANCE) = s.distance, left_of(p, parts, w.part, MEDIAN) = s.median;
-    left_of(p, parts, w.part, END) = began ? s.start * s.q : -1.f;
+    if (w.parts == 1) store_ray<C>(out, ray.i, s);
+    if (w.parts < 2) return;
+    left_of<C>(parts, w.part, DISTANCE) = s.distance, left_of<C>(parts, w.part, MEDIAN) = s.median;
+    left_of<C>(parts, w.part, END) = began ? s.start * s.q : -1.f;
 #pragma unroll
-    for (int c = 0; c < C; ++c) left_of(p, parts, w.part, FEATURES + c) = s.features[c];
+    for (int c = 0; c < C; ++c) left_of<C>(parts, w.part, FEATURES + c) = s.features[c];
 }
 
-// Parts of a list, added up. One warp a bundle.
+// Parts of a list, added up. P lanes a bundle.
 template <int C>
 __global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts) {
-    int64_t const b = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;
+    int64_t const b = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / LANES<C>;
     if (b >= p.n_tiles || parts.first[b + 1] - parts.first[b] < 2) return;
     State s;
     for (int64_t j = parts.first[b]; j < parts.first[b + 1]; ++j) {
-        s.distance += left_of(p, parts, j, DISTANCE);
-        s.median = larger(s.median, left_of(p, parts, j, MEDIAN));  // of one part, if of any
-        float const end = left_of(p, parts, j, END);
+        s.distance += left_of<C>(parts, j, DISTANCE);
+        s.median = larger(s.median, left_of<C>(parts, j, MEDIAN));  // of one part, if of any
+        float const end = left_of<C>(parts, j, END);
         s.q = end >= 0 ? end : s.q;
 #pragma unroll
-        for (int c = 0; c < C; ++c) s.features[c] += left_of(p, parts, j, FEATURES + c);
+        for (int c = 0; c < C; ++c) s.features[c] += left_of<C>(parts, j, FEATURES + c);
     }
-    store_ray<C>(out, p.rays[32 * b + threadIdx.x % 32], s);
+    store_ray<C>(out, p.rays[LANES<C> * b + lane_of_group<C>()], s);
 }
 
 template <bool MOVING, int C>
 void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, cudaStream_t stream) {
-    partPasses<MOVING, C><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, parts);
-    partForward<MOVING, C><<<blocks_of(parts), 32 * WARPS, 0, stream>>>(p, out, parts);
-    add_parts<C><<<blocks_for(32 * p.n_tiles), THREADS, 0, stream>>>(p, out, parts);
+    partPasses<MOVING, C><<<blocks_of<C>(parts), 32 * WARPS, 0, stream>>>(p, parts);
+    partForward<MOVING, C><<<blocks_of<C>(parts), 32 * WARPS, 0, stream>>>(p, out, parts);
+    add_parts<C><<<blocks_for(LANES<C> * p.n_tiles), THREADS, 0, stream>>>(p, out, parts);
 }
 
 template <bool MOVING, int C>

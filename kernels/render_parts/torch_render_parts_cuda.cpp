@@ -15,7 +15,8 @@ using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, 
 
 void check_bundles(RenderTensors const& in) {
     check_render(in);
-    TORCH_CHECK_VALUE(in.rays.size(1) == 32, "rays has ", in.rays.size(1), " rays a tile, but a bundle has 32");
+    int const rays = cuda::rays_with(in.features.size(1));
+    TORCH_CHECK_VALUE(in.rays.size(1) == rays, "rays has ", in.rays.size(1), " rays a tile, but a bundle has ", rays);
 }
 
 cuda::Parts parts_of(Kept const& kept, int64_t length) {
@@ -35,9 +36,10 @@ BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::
     check_count(length, "length", MAX_ROOM);
     Site site(view.device());
     int64_t const n = in.rays.size(0), most = cuda::most_parts(in.gaussians.size(0), n, length);
-    Kept const kept = {site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
-                       site.empty({most, cuda::FEATURES + features.size(1), 32}, at::kFloat),
-                       site.empty({in.g.scales.size(0), cuda::row_floats(moving, features.size(1))}, at::kFloat)};
+    Kept const kept = {
+        site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
+        site.empty({most, cuda::FEATURES + features.size(1), cuda::rays_with(features.size(1))}, at::kFloat),
+        site.empty({in.g.scales.size(0), cuda::row_floats(moving, features.size(1))}, at::kFloat)};
     Blended const found = empty_outputs(in);
     RenderParams const p = params_of(in, moving);
     cuda::Parts const parts = parts_of(kept, length);

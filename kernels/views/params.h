@@ -75,7 +75,7 @@ struct Looks {
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
                               BundleWork const& work, float* rows, Queue const& queue);
 
-// Each list by one warp, long ones first.
+// Whole lists, long ones first.
 void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue);
 
 }  // namespace cuda

@@ -53,10 +53,11 @@ KeptViews ray_tensors(Views const& p, Site const& site) {
 }
 
 void keep_lists(KeptViews& k, Views const& p, Listed const& listed, int64_t length, Site& site) {
-    int64_t const n = listed.bundles.bundles.n, most = cuda::most_parts(listed.room, n, length);
+    int64_t const n = listed.table.size(0), most = cuda::most_parts(listed.room, n, length);
     k.table = listed.table, k.offsets = listed.offsets, k.gaussians = listed.gaussians, k.rows = listed.rows;
     k.first = site.empty({n + 1}, at::kLong), k.bundle = site.empty({most}, at::kInt);
-    k.left = site.empty({most, cuda::FEATURES + (p.rays.is_camera ? 3 : 2), 32}, at::kFloat);
+    int const features = p.rays.is_camera ? 3 : 2;
+    k.left = site.empty({most, cuda::FEATURES + features, cuda::rays_with(features)}, at::kFloat);
     cuda::place_rows(p, listed.bundles.v, listed.numbers, listed.begins.const_data_ptr<int64_t>(),
                      k.places.mutable_data_ptr<int>(), site.queue());
 }
@@ -104,14 +105,14 @@ KeptViews checked_kept(at::TensorList t, ViewedScene const& scene, int64_t featu
     auto const r = t[0].size(0);
     check_tensor(t[1], "origins", at::kFloat, {r, 3}, device);
     check_tensor(t[2], "delays", at::kFloat, {r}, device);
-    check_tensor(t[3], "table", at::kLong, {-1, BUNDLE_RAYS}, device);
+    check_tensor(t[3], "table", at::kLong, {-1, cuda::rays_with(features)}, device);
     auto const n = t[3].size(0), most = cuda::most_parts(t[5].size(0), n, length);
     check_tensor(t[4], "offsets", at::kLong, {n + 1}, device);
     check_tensor(t[5], "gaussians", at::kLong, {-1}, device);
     check_tensor(t[6], "places", at::kInt, {scene.views * scene.g.n}, device);
     check_tensor(t[7], "first", at::kLong, {n + 1}, device);
     check_tensor(t[8], "bundle", at::kInt, {most}, device);
-    check_tensor(t[9], "left", at::kFloat, {most, cuda::FEATURES + features, 32}, device);
+    check_tensor(t[9], "left", at::kFloat, {most, cuda::FEATURES + features, cuda::rays_with(features)}, device);
     check_tensor(t[10], "rows", at::kFloat, {-1, cuda::row_floats(moving, features)}, device);
     return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10]};
 }
@@ -119,7 +120,7 @@ KeptViews checked_kept(at::TensorList t, ViewedScene const& scene, int64_t featu
 RenderParams blended_again(KeptViews const& k, int64_t features, bool moving) {
     RenderParams r = {};
     r.n_features = features, r.n_rays = k.directions.size(0), r.n_tiles = k.table.size(0);
-    r.rays_per_tile = BUNDLE_RAYS, r.moving = moving;
+    r.rays_per_tile = cuda::rays_with(features), r.moving = moving;
     r.origins = k.origins.const_data_ptr<float>(), r.directions = k.directions.const_data_ptr<float>();
     r.delays = k.delays.const_data_ptr<float>(), r.rays = k.table.const_data_ptr<int64_t>();
     r.offsets = k.offsets.const_data_ptr<int64_t>(), r.gaussians = k.gaussians.const_data_ptr<int64_t>();

@@ -111,7 +111,7 @@ struct Listed {
     BundleParams bundles;
     int64_t room;
     at::Tensor table, begins, offsets, gaussians,
-        rows;                 // table [A, 32]: rays of bundles; begins as BundleWork has them
+        rows;                 // table: rays of each list; begins as BundleWork has them
     uint32_t const* numbers;  // of the rows, nearest first
 };
 
@@ -120,7 +120,8 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, at::IntArr
                          Site& site) {
     auto const queue = site.queue();
     Listed out = {};
-    out.table = site.empty({cuda::bundles_for(p), BUNDLE_RAYS}, at::kLong);
+    int64_t const lists = cuda::bundles_for(p) * lists_of_bundle(p.rays.is_camera);
+    out.table = site.empty({lists, rays_of_list(p.rays.is_camera)}, at::kLong);
     Bundles const bundles = cuda::view_bundles(p, out.table.mutable_data_ptr<int64_t>(), queue);
     out.bundles = {p.scene.g, 0, nullptr, nullptr, nullptr, bundles, rays.origins, rays.directions, rays.delays, true};
     cuda::Looked const looked = cuda::look_from_views(p, queue);
@@ -139,7 +140,7 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, at::IntArr
     if (room[1] < 0) cuda::count_entries(out.bundles, work, words, most, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     out.room = room[1] < 0 ? read_back(needed, 1) : room[1];
-    out.offsets = site.empty({out.bundles.bundles.n + 1}, at::kLong), out.gaussians = site.empty({out.room}, at::kLong);
+    out.offsets = site.empty({lists + 1}, at::kLong), out.gaussians = site.empty({out.room}, at::kLong);
     cuda::Entries const entries = {out.room, out.offsets.mutable_data_ptr<int64_t>(),
                                    out.gaussians.mutable_data_ptr<int64_t>()};
     cuda::list_entries(out.bundles, work, words, entries, most, queue);
@@ -150,8 +151,8 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, at::IntArr
 inline RenderParams blended_of(Views const& p, Listed const& listed) {
     RenderParams r = {};
     BundleParams const& b = listed.bundles;
-    r.n_features = p.rays.is_camera ? 3 : 2, r.n_rays = p.rays.n, r.n_tiles = b.bundles.n;
-    r.rays_per_tile = BUNDLE_RAYS, r.moving = p.rays.moving;
+    r.n_features = p.rays.is_camera ? 3 : 2, r.n_rays = p.rays.n, r.n_tiles = b.bundles.lists();
+    r.rays_per_tile = rays_of_list(p.rays.is_camera), r.moving = p.rays.moving;
     r.origins = b.origins, r.directions = b.directions, r.delays = b.delays, r.rays = b.bundles.rays;
     r.offsets = listed.offsets.const_data_ptr<int64_t>(), r.gaussians = listed.gaussians.const_data_ptr<int64_t>();
     return r;

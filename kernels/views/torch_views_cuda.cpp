@@ -19,7 +19,7 @@ void blend_views(RenderParams const& p, RenderOutputs const& out, Listed const& 
     auto const& memory = queue.memory;
     cuda::render_parts(p, out,
                        {most, part, memory.array<int64_t>(p.n_tiles + 1), memory.array<int>(most),
-                        memory.array<float>(32 * lines * most), rows},
+                        memory.array<float>(cuda::rays_with(p.n_features) * lines * most), rows},
                        queue);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One warp a bundle and one lane a ray, through the bundle's whole list, until all rays have ended.
+// One lane a ray, through its whole list, until all rays of the warp have ended.
 #include "../common/sort.h"
 #include "../render_parts/blend_rays.cuh"
 #include "params.h"
@@ -31,13 +31,15 @@ struct NoTargets {
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
     viewForward(RenderParams p, RenderOutputs out, float const* rows, uint32_t const* order) {
-    int64_t const place = blockIdx.x * int64_t(WARPS) + threadIdx.x / 32;
-    if (place >= p.n_tiles) return;
+    int64_t const place = (blockIdx.x * int64_t(32 * WARPS) + threadIdx.x) / LANES<C>;
     Work w = {};
-    w.bundle = order[place];
-    int64_t const begin = p.offsets[w.bundle];
-    w.list = p.gaussians + begin, w.n = int(p.offsets[w.bundle + 1] - begin);
-    Sight const ray = sight_of<MOVING>(p, w);
+    w.bundle = place < p.n_tiles ? int64_t(order[place]) : -1;
+    if (!__any_sync(ALL_LANES, w.bundle >= 0)) return;
+    if (w.bundle >= 0) {
+        int64_t const begin = p.offsets[w.bundle];
+        w.list = p.gaussians + begin, w.n = int(p.offsets[w.bundle + 1] - begin);
+    }
+    Sight const ray = sight_of<MOVING, C>(p, w);
     State s;
     bool open = ray.i >= 0;
     for_rows<MOVING, C, C == 3 ? 3 : 4>(
@@ -53,7 +55,8 @@ void render_whole(RenderParams const& p, RenderOutputs const& out, float const* 
     auto const kernel = p.n_features == 2 ? viewForward<true, 2>
                         : p.moving        ? viewForward<true, 3>
                                           : viewForward<false, 3>;
-    auto const blocks = static_cast<unsigned>((p.n_tiles + WARPS - 1) / WARPS);
+    int64_t const each = 32 * WARPS / rays_with(p.n_features);
+    auto const blocks = static_cast<unsigned>((p.n_tiles + each - 1) / each);
     kernel<<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, rows, longest_first(p, queue));
 }
 

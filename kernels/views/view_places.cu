@@ -17,7 +17,7 @@ __global__ void needed_kernel(Views p, Bundles b, int64_t const* offsets, int64_
     if (v >= views) return;
     auto const begin = [&](int64_t view) {
         int64_t const first = b.is_camera ? view * b.columns * b.rows : b.first[view * p.rays.sweeps.cells.bands];
-        return offsets[first];
+        return offsets[lists_of_bundle(b.is_camera) * first];
     };
     int64_t const missing = *most - begin(views);
     needed[v] = begin(v + 1) - begin(v) + (missing > 0 ? (missing + views - 1) / views : 0);

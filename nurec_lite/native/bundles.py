@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages tile, render_camera and render_lidar for bundles of 32 neighbouring rays, each with a list of its own (kernels/bundle,
-kernels/render_parts). On CUDA alone.
+"""The stages tile, render_camera and render_lidar for bundles of 32 neighbouring rays (kernels/bundle, kernels/render_parts). An image's
+has a list, a sweep's two, one for its lower and one for its upper beams. On CUDA alone.
 
 Letters: A bundles, L entries, R rays.
 """
@@ -27,6 +27,8 @@ RESIDENT, LEAST = (
     32,
     64,
 )  # warps of a multiprocessor; entries of a part, below which its beginning costs more than it saves
+WARP = 32  # rays that a warp takes
+LISTS = 2  # of a sweep's bundle
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
 
 
@@ -47,7 +49,8 @@ def tile(
         (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
     )  # fmt: skip
     shared = None if learned(view) else seen  # whose gradients these rays have not
-    return PairList(bundles.rays, offsets, listed, None if room is None else needed, shared, projection.seen)
+    rays_of_lists = bundles.rays.view(-1, WARP if isinstance(view, CameraView) else WARP // LISTS)
+    return PairList(rays_of_lists, offsets, listed, None if room is None else needed, shared, projection.seen)
 
 
 def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
@@ -94,7 +97,7 @@ def blend(
     plan: RenderPlan,
 ) -> Blend:
     """Blends the Gaussians of each bundle's list over its rays."""
-    part = part_of(len(pairs.gaussians), plan.part, features.device)
+    part = part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
     out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_parts(
         placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part
     )
@@ -103,11 +106,15 @@ def blend(
 
 def part_of(
     entries: int,  # of all lists
-    most: int,
+    most: int,  # that a warp takes
+    rays: int,  # of a list, as many lanes take a part
     device: torch.device,
 ) -> int:
-    """Entries of a part at most: fewer where parts would leave warps of the GPU without work; lists that are not cut stay whole."""
-    return most if most == WHOLE else min(most, max(LEAST, entries // warps_of(device)))
+    """Entries of a part at most: fewer where parts would leave lanes of the GPU without work; lists that are not cut stay whole."""
+    if most == WHOLE:
+        return WHOLE
+    together = WARP // rays
+    return min(-(-most // together), max(LEAST, entries // (together * warps_of(device))))
 
 
 @lru_cache(maxsize=8)

@@ -86,7 +86,7 @@ def _fake_list_bundles(
     grid: list[Tensor], size: list[int], exact: bool, room: int = -1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     table = Bundles(*bundles).rays
-    return table.new_empty(table.shape[0] + 1), *_fake_entries(table, room)
+    return table.new_empty(table.shape[0] * (1 if size else 2) + 1), *_fake_entries(table, room)
 
 
 def _fake_render_parts(
@@ -98,7 +98,7 @@ def _fake_render_parts(
     width = 20 if moving and features.shape[1] == 3 else 16
     kept = (
         table.new_empty(bundles + 1), table.new_empty(parts, dtype=torch.int32),
-        features.new_empty(parts, 4 + features.shape[1], 32), features.new_empty(features.shape[0], width),
+        features.new_empty(parts, 4 + features.shape[1], table.shape[1]), features.new_empty(features.shape[0], width),
     )  # fmt: skip
     return *_fake_render(gaussians, features, rays), *kept
 
@@ -136,11 +136,12 @@ def _fake_learn_views(
     whole = views.new_empty(0, dtype=torch.int64)
     blended = (views.new_empty(r, c), *(views.new_empty(r) for _ in range(3)), whole.new_empty(v))
     made = views.new_empty(r, 3), views.new_empty(r, 3), views.new_empty(r)
-    lists = whole.new_empty(bundles, 32), whole.new_empty(bundles + 1), whole.new_empty(entries)
+    bundles, each = (bundles, 32) if size else (2 * bundles, 16)  # those of a list
+    lists = whole.new_empty(bundles, each), whole.new_empty(bundles + 1), whole.new_empty(entries)
     parts = entries // length + bundles
     kept = (
         views.new_empty(v * n, dtype=torch.int32), whole.new_empty(bundles + 1),
-        views.new_empty(parts, dtype=torch.int32), views.new_empty(parts, 4 + c, 32),
+        views.new_empty(parts, dtype=torch.int32), views.new_empty(parts, 4 + c, each),
         views.new_empty(h, 20 if moving and size else 16),
     )  # fmt: skip
     return *blended, *made, *lists, *kept

@@ -56,7 +56,7 @@ class Bounds(NamedTuple):
 
 
 class Bundles(NamedTuple):
-    """A bundles of 32 rays; the last two are about a lidar's, in B bands of elevation."""
+    """A bundles of 32 rays, of a sweep by elevation; the last two are about a lidar's, in B bands of elevation."""
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [B + 1] int32 first bundle of a band
@@ -66,9 +66,9 @@ class Bundles(NamedTuple):
 class Parts(NamedTuple):
     """Of lists that were cut, what the forward pass leaves for the backward pass; S parts at most."""
 
-    first: Tensor  # [A + 1] int64 first part of a bundle
-    bundle: Tensor  # [S] int32 of a part, -1: there is no such part
-    left: Tensor  # [S, 4 + C, 32] of each ray: kernels/render_parts/params.h
+    first: Tensor  # [A + 1] int64 first part of a list
+    bundle: Tensor  # [S] int32 whose list a part is of, -1: there is no such part
+    left: Tensor  # [S, 4 + C, P] of each ray: kernels/render_parts/params.h
     rows: Tensor  # [N, 20] Gaussians as rays read them
 
 
@@ -107,13 +107,13 @@ class Turned(NamedTuple):
 
 
 class KeptViews(NamedTuple):
-    """Of several views, what the forward pass leaves for the backward pass: A bundles of their R rays, L entries of lists, H rows of
-    Gaussians that a view may see, and the parts of lists."""
+    """Of several views, what the forward pass leaves for the backward pass: A lists, of P of their R rays each (32 of images, 16 of
+    sweeps), their L entries, H rows of Gaussians that a view may see, and the parts of lists."""
 
     directions: Tensor  # [R, 3] unit, world
     origins: Tensor  # [R, 3] metres, relative to the centre of the ray's view
     delays: Tensor  # [R] seconds after its middle
-    table: Tensor  # [A, 32] int64 rays of a bundle, -1 where it has fewer
+    table: Tensor  # [A, P] int64 rays of a list, -1 where it has fewer
     offsets: Tensor  # [A + 1] int64
     gaussians: Tensor  # [L] int64 rows, nearest first in each bundle
     places: Tensor  # [V N] int32 row of Gaussian i as view v sees it; -1: it has none

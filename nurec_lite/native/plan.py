@@ -28,9 +28,11 @@ class RenderPlan:
     split_backward: bool = False  # camera and lidar have backward kernels of their own; the next two are about these
     launch_bounds: bool = False  # with the register budgets of kernels/render/backward_table.h
     half_staging: bool = False  # with half the rows in shared memory
-    bundles: bool = False  # lists are those of 32 neighbouring rays, for a warp; the next two are about these
+    bundles: bool = (
+        False  # lists are those of neighbouring rays, for a warp or half of one; the next two are about these
+    )
     exact: bool = False  # they hold only what may meet a ray
-    part: int = WHOLE  # entries; a longer list is cut into parts, a warp each
+    part: int = WHOLE  # entries; a longer list is cut into parts
     compiled: bool = False  # what they leave to torch goes through torch.compile
     sky: bool = False  # it is sampled and put behind the image by one kernel
     views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/look.py)

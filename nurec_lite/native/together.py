@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nurec_lite.native.bundles import BEAMS, HEIGHT, WIDTH, part_of
+from nurec_lite.native.bundles import BEAMS, HEIGHT, LISTS, WARP, WIDTH, part_of
 from nurec_lite.native.groups import SceneArrays, SensorRays, Turned
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import _pixels, learned, moves, parts_of, row_of
@@ -95,7 +95,7 @@ def _images(
     )
     size = [camera.width, camera.height, WIDTH, HEIGHT]
     out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.learn_views(
-        *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving, *_cut(room, plan, sky.device)
+        *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving, *_cut(room, plan, WIDTH * HEIGHT, sky.device)
     )
     image = parts_of(plan).get("over_sky", over_sky)(out, transmittance, sky, world)
     shape = len(views), camera.height, camera.width
@@ -113,16 +113,22 @@ def _sweeps(
     aims = [view.targets for view in views if view.targets is not None]
     targets = torch.cat(aims) if aims else directions.new_empty(0, 2)
     found = torch.ops.nurec_lite.learn_views(
-        *_scene(gaussians, views), rays, targets, [], cells.columns, True, *_cut(room, plan, rays.directions.device)
+        *_scene(gaussians, views),
+        rays,
+        targets,
+        [],
+        cells.columns,
+        True,
+        *_cut(room, plan, WARP // LISTS, directions.device),
     )
     features, distance, transmittance, median, needed = found[:5]
     returns = (t.split(sizes) for t in (distance, median, features, transmittance))
     return Launched([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
 
 
-def _cut(room: int | None, plan: RenderPlan, device: torch.device) -> tuple[int, int]:
+def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:
     """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
-    return (plan.part, -1) if room is None else (part_of(room, plan.part, device), room)
+    return (plan.part, -1) if room is None else (part_of(room, plan.part, bundle, device), room)
 
 
 def _begins(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64

@@ -233,9 +233,16 @@ def test_a_room(sensor: str, exact: bool, device: torch.device) -> None:
 
 
 def test_few_entries_are_cut_into_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that there is a part for each of the warps that may run at once, here 1 000; none of less than 64 entries."""
+    """So that there is a part for each of the warps that may run at once, here 1 000, or two of a sweep; none of less than 64 entries."""
     monkeypatch.setattr(bundles, "warps_of", lambda device: 1000)
     cpu = torch.device("cpu")
-    assert [bundles.part_of(n, 384, cpu) for n in (0, 10_000, 200_000, 384_000, 10_000_000)] == [64, 64, 200, 384, 384]
-    assert bundles.part_of(10_000, 32, cpu) == 32
-    assert bundles.part_of(10_000_000, RenderPlan.part, cpu) == RenderPlan.part  # without balanced_tiles
+    assert [bundles.part_of(n, 384, 32, cpu) for n in (0, 10_000, 200_000, 384_000, 10_000_000)] == [
+        64,
+        64,
+        200,
+        384,
+        384,
+    ]
+    assert [bundles.part_of(n, 384, 16, cpu) for n in (0, 200_000, 384_000, 10_000_000)] == [64, 100, 192, 192]
+    assert bundles.part_of(10_000, 32, 32, cpu) == 32
+    assert bundles.part_of(10_000_000, RenderPlan.part, 32, cpu) == RenderPlan.part  # without balanced_tiles

@@ -142,3 +142,20 @@ def test_nothing_to_count(tiles: int, device: torch.device) -> None:
     found = counted(case, pairs, device)
     assert (found.tiles, found.executed, found.contributing, found.lane_efficiency) == (tiles, 0, 0, None)
     assert found.to_dict()["longest_to_mean_tile"] is None
+
+
+@pytest.mark.parametrize(
+    ("lists", "walked", "part", "warps"),
+    [
+        ([5, 9, 0, 3], [5, 7, 0, 3], 100, [7, 3]),  # a warp goes on until both of its lists are done
+        ([5, 9, 4], [5, 9, 4], 100, [9, 4]),  # the last is alone
+        ([6, 4], [6, 4], 4, [3, 4]),  # 3 + 3, then 4: the third part is alone
+        ([9, 2], [4, 2], 3, [3, 2]),  # the first list ends within its second part
+    ],
+)
+def test_two_lists_of_16_rays_share_a_warp(lists: list[int], walked: list[int], part: int, warps: list[int]) -> None:
+    offsets = torch.tensor([0, *lists]).cumsum(0)
+    pairs = PairList(torch.zeros(len(lists), 16, dtype=torch.int64), offsets, torch.zeros(int(offsets[-1])).long())
+    counts = torch.zeros(len(lists), 1, 4, dtype=torch.int64)
+    counts[:, 0, 0] = torch.tensor(walked)
+    assert summed(counts, pairs, 16 * len(lists), part).executed == 32 * sum(warps)

@@ -2,7 +2,7 @@
 """kernels/math/bundle.cuh in double precision. It is a bound, so there is no derivative: what matters is that it never leaves out what a
 ray sees, and that it leaves out most of what none sees."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -64,11 +64,15 @@ class Pairs:
 
     frame: Tensor  # [n, 16]
     opacity: Tensor  # [n, 1]
-    bundle: Tensor  # [n, 16]
+    bundle: Tensor  # [n, 20]
     rays: Tensor  # [n, R, 7]
+    fan: Tensor  # [n, 4] in which the rays lie
 
     def said(self) -> Tensor:  # [n] bool
         return call("meets", self.frame, call("reach_of", self.opacity), self.bundle)[:, 0] != 0
+
+    def said_of_fans(self) -> Tensor:  # [n] bool
+        return call("meets_fan", self.frame, call("reach_of", self.opacity), self.bundle, self.fan)[:, 0] != 0
 
     def seen(self) -> Tensor:  # [n] bool: by one of the rays
         each = self.rays.shape[1]
@@ -85,8 +89,9 @@ def scales_of(kind: str, n: int) -> Tensor:
     return each[:, :1] * torch.tensor(flat, dtype=F64)
 
 
-def make_pairs(n: int, kind: str, spread: float, rays: int = 200) -> Pairs:
-    """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of origins and delays."""
+def make_pairs(n: int, kind: str, spread: float, rays: int = 200, width: float | None = None) -> Pairs:
+    """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of origins and delays;
+    `width`: of fans of which they are, in units of the bundle's half. None: of all of it."""
     c = F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
     a = F.normalize(torch.linalg.cross(c, torch.randn(n, 3, dtype=F64)), dim=1)
     b = torch.linalg.cross(c, a) + 0.2 * torch.randn(n, 1, dtype=F64) * a
@@ -96,17 +101,26 @@ def make_pairs(n: int, kind: str, spread: float, rays: int = 200) -> Pairs:
     x = uniform(-1, 1, n, rays, 2)
     x[:, : rays // 4] = x[:, : rays // 4].sign()  # corners
     x[:, rays // 4 : rays // 2, 0] = x[:, rays // 4 : rays // 2, 0].sign()  # edges
+    fan = torch.tensor([[0.0, 1, 0, 1]], dtype=F64).expand(n, 4)
+    if width is not None:
+        half = torch.stack([torch.rand(n), width * torch.rand(n)], 1).double()
+        place = (1 - half) * uniform(-1, 1, n, 2)
+        fan = torch.stack([place, half], 2).flatten(1)
+        x = place[:, None] + x * half[:, None]
     directions = F.normalize(c[:, None] + x[..., :1] * a[:, None] + x[..., 1:] * b[:, None], dim=-1)
-    origins = r[:, None] + rho[:, None] * F.normalize(torch.randn(n, rays, 3, dtype=F64), dim=-1)
-    delays = dt[:, None] + tau[:, None] * uniform(-1, 1, n, rays, 1).sign()
+    o, w = torch.randn(n, 3, dtype=F64) * spread * 0.1, torch.randn(n, 1, dtype=F64) * spread * 0.02
+    origins = (
+        r[:, None] + x[..., :1] * o[:, None] + rho[:, None] * F.normalize(torch.randn(n, rays, 3, dtype=F64), dim=-1)
+    )
+    delays = dt[:, None] + x[..., :1] * w[:, None] + tau[:, None] * uniform(-1, 1, n, rays, 1).sign()
     q, scales = F.normalize(torch.randn(n, 4, dtype=F64), dim=1), scales_of(kind, n)
     velocities = 3 * torch.randn(n, 3, dtype=F64) * (torch.rand(n, 1) < 0.5)
     off = uniform(0, 8, n, 1) * scales * F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
     turned = call("matrix_times", call("quat_to_matrix", q).view(n, 3, 3), off)
     means = origins[:, 0] + uniform(-2, 20, n, 1) * directions[:, 0] + turned + velocities * delays[:, 0]
-    bundle = torch.cat([c, a, b, r, rho, dt, tau, torch.ones(n, 1, dtype=F64)], dim=1)
+    bundle = torch.cat([c, a, b, r, rho, dt, tau, torch.ones(n, 1, dtype=F64), o, w], dim=1)
     frame = call("make_frame", means, q, scales, velocities)
-    return Pairs(frame, uniform(0.01, 1, n, 1), bundle, torch.cat([directions, origins, delays], dim=-1))
+    return Pairs(frame, uniform(0.01, 1, n, 1), bundle, torch.cat([directions, origins, delays], dim=-1), fan)
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -136,4 +150,44 @@ def test_what_is_far_from_all_rays_is_left_out(behind: bool) -> None:
     means = r - 40 * c if behind else r + 40 * (0.3 * c + F.normalize(a, dim=1))
     q, scales = F.normalize(torch.randn(n, 4, dtype=F64), dim=1), uniform(0.1, 0.5, n, 3)
     frame = call("make_frame", means, q, scales, torch.randn(n, 3, dtype=F64))
-    assert not bool(Pairs(frame, pairs.opacity, pairs.bundle, pairs.rays).said().any())
+    assert not bool(replace(pairs, frame=frame).said().any())
+
+
+# ---- fans
+
+
+def test_the_least_on_a_line() -> None:
+    """Parabolas that open either way."""
+    n, x = 600, torch.linspace(-1, 1, 2001, dtype=F64)[:, None]
+    p, v, e, b = torch.randn(4, n, 3, dtype=F64)
+    k = 2 * torch.rand(n, 1, dtype=F64)
+    found = call("least_on_line", p, v, e, b, k)[:, 0]
+    squares = [(at[:, None] + x * along[:, None]).square().sum(2) for at, along in ((p, v), (e, b))]
+    least = (squares[0] - k * squares[1]).amin(1)
+    assert bool((found <= least + 1e-12).all() and (found >= least - 1e-4).all())
+    assert 50 < int((v.square().sum(1) < k[:, 0] * b.square().sum(1)).sum()) < 550
+
+
+@pytest.mark.parametrize("width", [0.0, 0.02, 0.5], ids=str)
+@pytest.mark.parametrize("kind", ["any", "round", "disk", "needle"])
+def test_no_gaussian_of_a_fan_s_ray_is_left_out(kind: str, width: float) -> None:
+    pairs = make_pairs(1500, kind, 1.0, width=width)
+    said, seen = pairs.said_of_fans(), pairs.seen()
+    assert 300 < int(seen.sum()) < 1400
+    assert not bool((seen & ~said).any()), f"{int((seen & ~said).sum())} are left out"
+
+
+@pytest.mark.parametrize(("kind", "share"), [("any", 0.85), ("round", 0.85), ("disk", 0.85), ("needle", 0.85)])
+def test_most_of_what_passes_beside_a_fan_is_left_out(kind: str, share: float) -> None:
+    """Of a narrow one; of the whole bundle less."""
+    pairs = make_pairs(1500, kind, 0.0, width=0.02)
+    unseen = ~pairs.seen()
+    assert int(unseen.sum()) > 100
+    left_out = float((~pairs.said_of_fans())[unseen].double().mean())
+    assert left_out > share, left_out
+
+
+def test_a_fan_without_rays_meets_nothing() -> None:
+    pairs = make_pairs(100, "any", 1.0)
+    empty = torch.tensor([[0.0, -1, 0, 0]], dtype=F64).expand(100, 4)
+    assert not bool(replace(pairs, fan=empty).said_of_fans().any())

@@ -196,7 +196,11 @@ NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
 }
 
 NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays) {
-    return meets(seen_within(f, reach), rays);
+    return meets(facing<true>(seen_within(f, reach), rays));
+}
+
+NUREC_FN D may_meet_fan(F const& f, D reach, Bundle<D> const& rays, Fan<D> const& fan) {
+    return meets(facing<true>(seen_within(f, reach), rays), fan);
 }
 
 NUREC_FN D may_be_seen(D alpha, D t) {
@@ -617,6 +621,8 @@ NUREC_EXPORT(moments_backward, parameters_of)
 
 NUREC_EXPORT(least_square, least_square<D>)
 NUREC_EXPORT(meets, may_meet)
+NUREC_EXPORT(least_on_line, least_on_line<D>)
+NUREC_EXPORT(meets_fan, may_meet_fan)
 
 NUREC_EXPORT(reaches, may_be_seen)
 NUREC_EXPORT(blend_weight, weight_of)
