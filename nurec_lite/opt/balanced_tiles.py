@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""balanced_tiles: a long list is cut into parts, each blended by a warp of its own, forward and backward.
+"""balanced_tiles: a long list is cut into parts that are blended side by side, a warp each, forward and backward.
 
 Idea: the longest list has many times the mean, and the GPU waits for its warp while all others are done. Transmittance is a product, so
 parts need not wait for one another: one pass finds what each part lets pass, one blends all parts from the products before them, one
@@ -7,8 +7,8 @@ adds up. The backward pass starts a part from the same products and from the sum
 Source: gsplat splits long lists with state kept from the forward pass; partial products are associative, as in any parallel scan.
 Gain: with warp_cull and tile_cull a sweep 5.76 + 5.30 -> 0.62 + 0.90 ms, an image 2.11 + 3.15 -> 0.57 + 0.91 (H200, KITTI drive 0009, 1 M
 Gaussians); a simulated image, whose lists are short, gains nothing by it. docs/story-3-past-the-post.md.
-Limits: needs warp_cull. Responses of lists with several parts are computed twice forward; their partial sums take 32 rows of 6 or 7
-numbers a part. Class exact: products and sums are taken in another order.
+Limits: needs warp_cull. Responses of lists with several parts are computed twice forward; their partial sums take 6 or 7 numbers a ray
+and part. Class exact: products and sums are taken in another order.
 """
 
 from nurec_lite.base.errors import OptionError
@@ -23,7 +23,8 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def apply(stages: Stages, *, part: int) -> Stages:
-    """`part`: entries of a part at most; fewer where there would not be a part for every warp that the GPU holds."""
+    """`part`: entries that a warp takes at most, of a sweep half as many of two lists; fewer where there would not be a part for every warp
+    that the GPU holds."""
     if part < 1:
         raise OptionError(f"option 'balanced_tiles': part is {part}, but must be at least 1")
     return stages.planned("balanced_tiles", part=part)
