@@ -16,6 +16,11 @@
 # sweep     launch bounds: every variant compiled, checked and timed on the drive, the simulated and the random scene; the camera's two rows on
 #           the drive's image enlarged
 # ladder    workers, OPTIONS and the backward options one after another, ROUNDS (3) of fresh processes
+# steps     of all options: an image and a sweep, without the lidar, with an eighth of its rays, and those of the recipe realtime; beside gsplat
+# bundles   bench_render with warp_cull, tile_cull and balanced_tiles, gsplat beside them, and how far from float64 they are on the drive
+# options   every option alone and as a rung, and the PSNR of every one, JOBS at once
+# graph     nsys of all options, 500 steps with relocation after 400
+# cameras   steps of six simulated cameras and a lidar of 128 beams, with one image and with all six
 #
 # KEY=VALUE are those of nurec_lite.train for every part: the drive above all. PYTHON=... chooses the interpreter.
 set -uo pipefail
@@ -26,14 +31,15 @@ OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
 BACKWARD="split_backward,launch_bounds,shared_memory"
 STEPS="${STEPS:-7000}"
 
-[ $# -ge 2 ] || { sed -n '3,22s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1; shift
 parts=() data=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --) shift; data=("$@"); break ;;
-        scene | collect | timeline | quality | full | kernels | sweep | ladder) parts+=("$1"); shift ;;
-        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, full, kernels, sweep, ladder" >&2; exit 2 ;;
+        scene | collect | timeline | quality | full | kernels | sweep | ladder | steps | bundles | options | graph | cameras) parts+=("$1"); shift ;;
+        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, full, kernels, sweep, ladder, steps, bundles, options, graph, cameras" >&2
+            exit 2 ;;
     esac
 done
 mkdir -p "$out"
@@ -128,6 +134,55 @@ ladder() {
     IFS=, read -ra rungs <<<",workers,$OPTIONS,$BACKWARD" # the first is the baseline
     "$PYTHON" benchmarks/ladder/ladder.py --rungs "${rungs[@]}" --cumulative --repeat "${ROUNDS:-3}" --warmup 30 --steps 100 \
         --out "$out/ladder" "${resumed[@]}"
+}
+
+stepped() { # NAME, then what nurec_lite.train takes
+    "$PYTHON" benchmarks/step/bench_step.py "${@:2}" +opt=all --steps 200 --warmup 110 --profiled 8 --out "$out/step_$1.json"
+}
+
+steps() {
+    local status=0 recipe=(${data[@]+"${data[@]}"} +recipe=realtime data.split=validation)
+    stepped all "${resumed[@]}" || status=1
+    stepped without_lidar "${resumed[@]}" train.lidar_rays=0 || status=1
+    stepped eighth "${resumed[@]}" train.lidar_rays=16384 || status=1
+    "$PYTHON" -m nurec_lite.train "${recipe[@]}" +opt=all "out=$out/realtime" train.overwrite=true || status=1
+    recipe+=("train.resume=$out/realtime/checkpoint.pt" train.steps=20000)
+    stepped realtime "${recipe[@]}" train.lidar_every=1 || status=1
+    stepped recipes "${recipe[@]}" || status=1
+    "$PYTHON" benchmarks/step/bench_beside.py "${resumed[@]}" --out "$out/beside.json" || status=1
+    return $status
+}
+
+bundles() {
+    local status=0 set=warp_cull,tile_cull,balanced_tiles
+    "$PYTHON" benchmarks/render/bench_render.py --opt '' "$set" --peer --tolerance 1 --workloads captured simulated \
+        --train-steps 300 --out "$out/render_bundles.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
+    "$PYTHON" benchmarks/render/bench_gradients.py --opt "$set" --workloads captured \
+        --out "$out/gradients_bundles.json" --checkpoint "$CHECKPOINT" --capture ${data[@]+"${data[@]}"} || status=1
+    return $status
+}
+
+options() {
+    local status=0
+    "$PYTHON" benchmarks/ladder/bench_options.py "${resumed[@]}" --steps 40 --warmup 30 --profiled 2 --out "$out/options.json" \
+        --others pinned prefetch split_backward launch_bounds shared_memory amp batch compile || status=1
+    "$PYTHON" benchmarks/ladder/option_quality.py --steps 400 --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/option_quality.json" \
+        ${data[@]+"${data[@]}"} data.downscale=2 || status=1
+    return $status
+}
+
+graph() {
+    recorded graph +opt=all warmup=400 steps=500
+}
+
+cameras() {
+    local status=0 six=(data=pack "data.root=$out/six.pack" +size=large train.seconds=null train.steps=20000 density.growth=2)
+    "$PYTHON" -m nurec_lite.capture.simulate --out "$out/six.pack" --frames "${FRAMES:-12}" --cameras 6 --width 1920 --height 1080 --beams 128 \
+        --azimuth-steps 1800 --moving-cars 9 --parked-cars 50 --image-format jpeg || return 1
+    "$PYTHON" benchmarks/step/bench_step.py "${six[@]}" +opt=all --steps 200 --warmup 300 --profiled 3 --out "$out/six_1.json" || status=1
+    "$PYTHON" benchmarks/step/bench_step.py "${six[@]}" '+opt=[all,batch]' opt.batch.images=6 --steps 200 --warmup 300 --profiled 3 \
+        --out "$out/six_6.json" || status=1
+    return $status
 }
 
 status=0
