@@ -71,15 +71,22 @@ struct Response {
     T t;  // metres
 };
 
-// MOVING: rays have origins or delays of their own.
+// How a ray passes: all but what the opacity has to do with, which is 0. MOVING: rays have origins or delays of their
+// own.
 template <bool MOVING, class T>
-NUREC_FN Response<T> respond(Frame<T> const& f, T opacity, Ray<T> const& ray) {
+NUREC_FN Response<T> approach(Frame<T> const& f, Ray<T> const& ray) {
     Vec3<T> const shift = MOVING ? f.M * ray.r + ray.dt * f.drift : Vec3<T>{0, 0, 0};
     Vec3<T> const g = f.g + shift, e = f.M * ray.d, c = cross(g, e);
     T const inverse = 1 / dot(e, e);
-    T const D2 = f.k * dot(c, c) * inverse;
-    T const falloff = exp(T(-0.5) * D2);
-    return {g, e, inverse, D2, falloff, smaller(T(ALPHA_MAX), opacity * falloff), -dot(g, e) * inverse};
+    return {g, e, inverse, f.k * dot(c, c) * inverse, T(0), T(0), -dot(g, e) * inverse};
+}
+
+template <bool MOVING, class T>
+NUREC_FN Response<T> respond(Frame<T> const& f, T opacity, Ray<T> const& ray) {
+    Response<T> at = approach<MOVING>(f, ray);
+    at.falloff = exp(T(-0.5) * at.D2);
+    at.alpha = smaller(T(ALPHA_MAX), opacity * at.falloff);
+    return at;
 }
 
 // dL/dg and dL/de of one ray; the opacity's own gradient is dL/d(alpha) falloff where alpha is not clamped.

@@ -15,6 +15,7 @@ struct Row {  // of a Gaussian
     Frame<float> frame;
     float opacity;
     float features[C];
+    float most;  // D2, and a little more, beyond which alpha is below ALPHA_MIN
 };
 
 struct Rays {
@@ -53,17 +54,23 @@ struct Responses {
     }
 };
 
-template <bool MOVING>
-NUREC_FN bool respond_all(Frame<float> const& f, float opacity, Rays const& rays, Responses& out) {
-    float top = 0;
-#pragma omp simd reduction(max : top)
+template <bool MOVING, int C>
+NUREC_FN bool respond_all(Row<C> const& row, Rays const& rays, Responses& out) {
+    float nearest = row.most, top = 0;
+#pragma omp simd reduction(min : nearest)
     for (int l = 0; l < LANES; ++l) {
-        Response<float> const a = respond<MOVING>(f, opacity, rays.at(l));
+        Response<float> const a = approach<MOVING>(row.frame, rays.at(l));
         out.gx[l] = a.g.x, out.gy[l] = a.g.y, out.gz[l] = a.g.z;
         out.ex[l] = a.e.x, out.ey[l] = a.e.y, out.ez[l] = a.e.z;
-        out.inverse[l] = a.inverse, out.D2[l] = a.D2, out.falloff[l] = a.falloff, out.alpha[l] = a.alpha,
-        out.t[l] = a.t;
-        top = larger(top, rays.open[l] ? a.alpha : 0.f);
+        out.inverse[l] = a.inverse, out.D2[l] = a.D2, out.t[l] = a.t;
+        nearest = smaller(nearest, rays.open[l] ? a.D2 : row.most);
+    }
+    if (nearest >= row.most) return false;  // without an exponential
+#pragma omp simd reduction(max : top)
+    for (int l = 0; l < LANES; ++l) {
+        out.falloff[l] = exp(-0.5f * out.D2[l]);
+        out.alpha[l] = smaller(ALPHA_MAX, row.opacity * out.falloff[l]);
+        top = larger(top, rays.open[l] ? out.alpha[l] : 0.f);
     }
     return top >= ALPHA_MIN;
 }
@@ -75,6 +82,7 @@ Row<C> make_row(RenderParams const& in, int64_t i) {
     Row<C> row;
     row.frame = make_frame<float>(m, {q[0], q[1], q[2], q[3]}, {s[0], s[1], s[2]}, {v[0], v[1], v[2]});
     row.opacity = in.g.opacities[i];
+    row.most = 2 * std::log(larger(row.opacity, 1e-30f) / ALPHA_MIN) * 1.0001f + 1e-4f;
     for (int c = 0; c < C; ++c) row.features[c] = in.features[C * i + c];
     return row;
 }

@@ -173,7 +173,7 @@ void backward(RenderParams const& in, RenderOutputs const& out, RenderGrads cons
                 Weights ws;
                 for (int64_t j = in.offsets[tile]; j < in.offsets[tile + 1]; ++j) {
                     int64_t const i = in.gaussians[j];
-                    if (!respond_all<MOVING>(table[i].frame, table[i].opacity, rays, at)) continue;
+                    if (!respond_all<MOVING>(table[i], rays, at)) continue;
                     weigh(table[i], at, rays, s, ws);
                     if (ws.used) add_gaussian<C, MOVING, RAYS>(table[i], at, rays, ws, s, mine[i]);
                     if (!ws.open) break;

@@ -58,7 +58,7 @@ void forward(RenderParams const& in, RenderOutputs const& out) {
                 Responses at;
                 for (int64_t j = in.offsets[tile]; j < in.offsets[tile + 1]; ++j) {
                     Row<C> const& g = table[in.gaussians[j]];
-                    if (respond_all<MOVING>(g.frame, g.opacity, rays, at) && !blend_all(g, at, rays, s)) break;
+                    if (respond_all<MOVING>(g, rays, at) && !blend_all(g, at, rays, s)) break;
                 }
                 store(out, rays, s);
             }

@@ -91,6 +91,16 @@ def test_response() -> None:
     close(found[:, [9, 10]], expected, 1e-11)
 
 
+def test_an_approach_is_a_response_without_its_opacity() -> None:
+    args = gaussians()
+    frame, ray = call("make_frame", *args), rays_at(*args)
+    found, whole = call("approach", frame, *ray), call("respond_moving", frame, opacities(), *ray)
+    falloff, alpha = 8, 9
+    assert not found[:, [falloff, alpha]].any() and whole[:, [falloff, alpha]].all()
+    whole[:, [falloff, alpha]] = 0
+    assert found.equal(whole)
+
+
 def test_response_of_tiny_and_huge_gaussians() -> None:
     """Off by the rounding of positions in units of the smallest scale, which no formula avoids."""
     args = gaussians(-4, 2)

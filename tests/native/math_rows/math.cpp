@@ -598,6 +598,7 @@ NUREC_EXPORT(covariance_backward, covariance_backward<D>)
 
 NUREC_EXPORT(make_frame, make_frame<D>)
 NUREC_EXPORT(make_frame_backward, frame_backward)
+NUREC_EXPORT(approach, approach<true, D>)
 NUREC_EXPORT(respond_still, respond<false, D>)
 NUREC_EXPORT(respond_moving, respond<true, D>)
 NUREC_EXPORT(respond_backward, response_backward<true>)
