@@ -31,10 +31,15 @@ struct Work {
     int n, parts;  // entries; parts of the bundle; 0: there is nothing to do
 };
 
+// Of a lane's group, with as many parts as there are groups.
 template <int C>
-__device__ Work my_work(RenderParams const& p, Parts const& all) {
+__device__ int64_t own_part() {
+    return blockIdx.x * int64_t(WARPS * GROUPS<C>) + threadIdx.x / LANES<C>;
+}
+
+__device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t part) {
     Work w = {};
-    w.part = blockIdx.x * int64_t(WARPS * GROUPS<C>) + threadIdx.x / LANES<C>;
+    w.part = part;
     w.bundle = w.part < all.most ? all.bundle[w.part] : -1;
     w.first = w.part;
     if (w.bundle < 0) return w;

@@ -43,7 +43,7 @@ __global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
 // What passes through a part. The last of a list need not say.
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS) partPasses(RenderParams p, Parts parts) {
-    Work w = my_work<C>(p, parts);
+    Work w = work_at(p, parts, own_part<C>());
     bool const last = !w.parts || w.part + 1 == w.first + w.parts;
     if (GROUPS<C> == 1 ? last : __all_sync(ALL_LANES, last)) return;
     if (GROUPS<C> > 1 && last) w.n = 0;
@@ -71,7 +71,7 @@ struct Targets {
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, MOVING ? BLOCKS_MOVING : BLOCKS)
     partForward(RenderParams p, RenderOutputs out, Parts parts) {
-    Work const w = my_work<C>(p, parts);
+    Work const w = work_at(p, parts, own_part<C>());
     if (!__any_sync(ALL_LANES, w.parts)) return;
     Sight const ray = sight_of<MOVING, C>(p, w);
     __shared__ Targets<C> targets;
