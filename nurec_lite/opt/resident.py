@@ -15,7 +15,8 @@ first step. If the sensors' own figures say that it does not fit, it says so and
 they do without it; otherwise they have nothing to do, and no loader process is started. Name it behind pinned and prefetch; before
 it, prefetch would go on fetching what is there. A frame that cannot be decoded ends the run at the step that needs it. Class exact:
 shots are bitwise the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so levels of images differ
-a little (tests: less than one in the mean), and a run is not that of the host's decoder; the library takes memory of its own, which the share does not count.
+a little (tests: less than one in the mean), and a run is not that of the host's decoder; the library takes memory of its own, which the
+share does not count.
 """
 
 import logging
