@@ -120,7 +120,8 @@ BOUNDS: dict[str, Bound] = {
     # of options: opt.NAME.PARAMETER
     "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),
     "opt.no_sync.slack": Between(1, 100), "opt.balanced_tiles.part": Between(1, 2**20),
-    "opt.resident.share": Between(0, 1, above=True), "opt.fused_adam.touched_only": _FLAG,
+    "opt.resident.share": Between(0, 1, above=True), "opt.resident.jpeg": OneOf(("host", "gpu")),
+    "opt.fused_adam.touched_only": _FLAG,
     "opt.batch.images": Between(1, 64), "opt.batch.sweeps": Between(1, 64), "opt.batch.scale_rates": _FLAG,
     "opt.batch.one_launch": _FLAG,
 }  # fmt: skip

@@ -47,7 +47,7 @@ def table() -> str:
         try:
             rows.append(f"| {name} | {version} | {licence(distribution(name))} |")
         except PackageNotFoundError:
-            fail(f"{name} is not installed: pip install -c constraints.txt -e '.[dev]', then again")
+            fail(f"{name} is not installed: pip install -c constraints.txt -e '.[dev,jpeg]', then again")
     return "\n".join(rows)
 
 

@@ -4,7 +4,7 @@
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from threading import Thread
+from threading import Lock, Thread
 from typing import Generic, TypeVar
 
 import torch
@@ -50,6 +50,36 @@ def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Seque
     finally:
         for future in waiting:
             future.cancel()
+
+
+class Together(Generic[T, R]):
+    """Calls of several threads as one, for what does many at once better than one after another: who comes while a call is under way waits,
+    and what waited by its end makes up the next one, in the order in which it came."""
+
+    def __init__(self, function: Callable[[Sequence[T]], Sequence[R]]) -> None:
+        self._function = function
+        self._waiting: list[tuple[T, Future[R]]] = []
+        self._coming, self._working = Lock(), Lock()
+
+    def __call__(self, item: T) -> R:
+        """What the function makes of the item; an error of it is one of all that it was to do."""
+        result: Future[R] = Future()
+        with self._coming:
+            self._waiting.append((item, result))
+        with self._working:
+            if not result.done():  # another call has taken it along
+                self._work()
+        return result.result()
+
+    def _work(self) -> None:
+        with self._coming:
+            taken, self._waiting = self._waiting, []
+        try:
+            for (_, future), result in zip(taken, self._function([item for item, _ in taken]), strict=True):
+                future.set_result(result)
+        except BaseException as error:  # who waits is told
+            for _, future in taken:
+                future.set_exception(error)
 
 
 class Begun(Generic[K, R]):

@@ -62,6 +62,11 @@ class SideStream:
         """What the thread queues within the block goes there."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
+    @property
+    def handle(self) -> int:
+        """As other libraries take it; 0, their default stream, where there is none."""
+        return 0 if self._stream is None else self._stream.cuda_stream
+
     def take(
         self,
         tensors: Iterable[Tensor],  # made by the present stream, or by one that it has waited for

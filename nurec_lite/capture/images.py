@@ -2,6 +2,7 @@
 """Decoding of images, and reduction by the mean of blocks of pixels."""
 
 import io
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from PIL.PngImagePlugin import PngImageFile
 from torch import Tensor
 
 from nurec_lite.capture.files import read_bytes, short
-from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.types import CaptureError, Encoded
 
 CALIBRATION = "calib_cam_to_cam.txt"  # where KITTI states the size of images
+_BASELINE, _SCAN, _ADOBE = 0xFFC0, 0xFFDA, 0xFFEE  # markers of a JPEG's segments (ITU-T T.81, table B.1)
 
 
 def block_mean(
@@ -33,36 +35,50 @@ def block_mean(
     return ((2 * total + factor * factor) // (2 * factor * factor)).to(torch.uint8)
 
 
-def decode_image(
-    data: bytes,  # a PNG or JPEG file
-    name: str,  # for messages
-    size: tuple[int, int],  # width, height that the calibration demands
-    downscale: int,
-    calibration: str = "the calibration",  # for messages
-) -> Tensor:  # [H // downscale, W // downscale, 3] uint8
-    with _decoding(name):
-        check_header(data, name, size, calibration)
-        pixels = np.array(_open(data).convert("RGB"))
-    return block_mean(torch.from_numpy(pixels), downscale)
+def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 3] uint8
+    with _decoding(image.name):
+        check_header(image)
+        pixels = np.array(_open(image.data).convert("RGB"))
+    return block_mean(torch.from_numpy(pixels), image.downscale)
 
 
-def check_header(
-    data: bytes,  # a PNG or JPEG file
-    name: str,  # for messages
-    size: tuple[int, int],  # width, height that the calibration demands
-    calibration: str = "the calibration",  # for messages
-) -> None:
+def check_header(image: Encoded) -> None:
     """Everything that can be told without decoding pixels, so that a file that claims a huge image takes no memory."""
-    with _decoding(name):
-        picture = _open(data)
-        if picture.size != size:
+    with _decoding(image.name):
+        picture = _open(image.data)
+        if picture.size != image.size:
             raise CaptureError(
-                f"{name} is {picture.width}x{picture.height} pixels, but {calibration} is for {size[0]}x{size[1]}; "
-                "use the images that belong to this calibration, or correct the size there"
+                f"{image.name} is {picture.width}x{picture.height} pixels, but {image.calibration} is for "
+                f"{image.size[0]}x{image.size[1]}; use the images that belong to this calibration, or correct the size there"
             )
         if picture.mode not in ("RGB", "L"):
-            raise CaptureError(f"{name} holds pixels of the kind {picture.mode}; save it with 8 bits of RGB or grey")
+            raise CaptureError(
+                f"{image.name} holds pixels of the kind {picture.mode}; save it with 8 bits of RGB or grey"
+            )
         picture.verify()  # checksums of a PNG: Pillow decodes damaged pixels without a word
+
+
+def plain_jpeg(image: Encoded) -> bool:
+    """Whether it is a whole baseline JPEG of the size that is demanded, luma and two chromas in one scan: what all decoders give alike up
+    to rounding. Anything else, damage above all, is for `decode_image`, which says what is wrong with it or reads it.
+
+    Grey, CMYK and progressive files are none, nor is a file with Adobe's segment, which may say that its three components are RGB.
+    """
+    if not (image.data.startswith(b"\xff\xd8") and image.data.endswith(b"\xff\xd9")):  # another file, or cut off
+        return False
+    found, (width, height) = dict(_segments(image.data)), image.size
+    frame, scan = found.get(_BASELINE, b""), found.get(_SCAN, b"")
+    sized = len(frame) == 15 and struct.unpack(">BHHB", frame[:6]) == (8, height, width, 3)
+    return sized and frame[6::3] == b"\1\2\3" and scan[:1] == b"\3" and _ADOBE not in found
+
+
+def _segments(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Marker and content of those of a JPEG before its pixels."""
+    at, marker = 2, 0
+    while marker != _SCAN and at + 4 <= len(data):
+        marker, length = struct.unpack_from(">HH", data, at)
+        yield marker, data[at + 4 : at + 2 + length]
+        at += 2 + length
 
 
 def _open(data: bytes) -> Picture:
@@ -93,11 +109,13 @@ class ImageFile:
     downscale: int = 1
 
     def __call__(self) -> Tensor:  # [H, W, 3] uint8
-        return decode_image(self._read(), str(self.path), self.size, self.downscale, CALIBRATION)
+        return decode_image(self.encoded())
 
     def check(self) -> None:
         """What can be told without decoding."""
-        check_header(self._read(), str(self.path), self.size, CALIBRATION)
+        check_header(self.encoded())
 
-    def _read(self) -> bytes:
-        return read_bytes(self.path, "restore the file")
+    def encoded(self) -> Encoded:
+        return Encoded(
+            read_bytes(self.path, "restore the file"), str(self.path), self.size, self.downscale, CALIBRATION
+        )

@@ -7,6 +7,7 @@ in double precision from the start of the capture. Poses are 4x4 float64 `T_to_f
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -42,10 +43,32 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Encoded:
+    """An image as its file holds it, and what decoding it must know."""
+
+    data: bytes  # a PNG or JPEG file
+    name: str  # for messages
+    size: tuple[int, int]  # width, height that the calibration demands
+    downscale: int  # to the mean of blocks of so many pixels a side, once it is decoded
+    calibration: str = "the calibration"  # for messages
+
+
+@runtime_checkable
+class Stored(Protocol):
+    """What loads an image that lies encoded in a file."""
+
+    def encoded(self) -> Encoded: ...
+
+
+@dataclass(frozen=True)
 class ImageFrame(Frame):
     """`load()` decodes the image: uint8 [H, W, 3], of the camera's size. It pickles, so that loader processes can call it."""
 
     load: Callable[[], Tensor]
+
+    def encoded(self) -> Encoded | None:
+        """Not decoded, for who decodes elsewhere; None: it does not come from an encoded file."""
+        return self.load.encoded() if isinstance(self.load, Stored) else None
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,15 @@ all rays of a sweep nothing is copied any more; where it draws some, their indic
 Source: the first 3D Gaussian splatting trainer (`--data_device cuda`) and nerfstudio (`cache_images gpu`).
 Gain: on an H200 with KITTI drive 0009 and the other options of `all` the feed takes 0.05 ms of a step instead of 15.8 in the mean, and a
 step 34.1 -> 19.2 ms of the clock (1 M Gaussians, 16 cores).
+With jpeg=gpu whole baseline JPEG files of three components are decoded on the device, by nvImageCodec or else torchvision, whichever can be
+imported; what the threads bring meanwhile goes there in one call. All other images, PNG for one, are decoded by the host as ever.
 Limits: needs memory for the whole capture: 1.4 MB an image of KITTI, 50 bytes a ray, for which it may take a share of what is free at the
 first step. If the sensors' own figures say that it does not fit, it says so and stands aside: workers, pinned and prefetch then feed as
 they do without it; otherwise they have nothing to do, and no loader process is started. Name it behind pinned and prefetch; before
 it, prefetch would go on fetching what is there. A frame that cannot be decoded ends the run at the step that needs it. Class exact:
-shots are bitwise the same.
+shots are bitwise the same. With jpeg=gpu close: decoders round and interpolate chroma each in its own way, so levels of images differ
+a little (tests: less than one in the mean), and a run is not that of the host's decoder; the library takes memory of its own, which the
+share does not count.
 """
 
 import logging
@@ -27,6 +31,8 @@ from nurec_lite.base.environment import free_memory
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.pool import Begun
 from nurec_lite.base.transfer import SideStream, upload
+from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
+from nurec_lite.capture.types import ImageFrame
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, drawn_rays, sectors_of
 from nurec_lite.training.stages import Stages
@@ -34,12 +40,14 @@ from nurec_lite.training.state import TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
+JPEG = ("host", "gpu")
 RAY_BYTES = 41  # of all tensors of a sweep and of its view,
 BUNDLED_BYTES = 9  # and of the bundles of its rays, about
 log = logging.getLogger("nurec_lite")
 Feed = Callable[[Stages, TrainState], Shots]
 Place = Callable[[Stages, TrainState, Shots], Shots]
 Bundle = Callable[[LidarView], LidarView]
+Decode = Callable[[ImageFrame], Tensor]
 Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
 
 
@@ -58,8 +66,9 @@ class KeptSweep:
 class Store:
     """The training frames of a plan on a device, those that steps need first before the others."""
 
-    def __init__(self, plan: ShotPlan, device: torch.device, first: int, bundle: Bundle) -> None:
+    def __init__(self, plan: ShotPlan, device: torch.device, first: int, bundle: Bundle, decode: Decode) -> None:
         self.device, self._plan, self._side, self._bundle = device, plan, SideStream(device), bundle
+        self._decode = decode
         self._frames: Begun[Frame, Any] = Begun(self._load, frames_from(plan, first))
 
     def image(self, index: int) -> ImageShot:
@@ -76,7 +85,8 @@ class Store:
     def _load(self, frame: Frame) -> ImageShot | KeptSweep:
         kind, index = frame
         if kind == "image":
-            return self._placed(Shots(0, (self._plan.image(index),), ())).images[0]
+            image = self._plan.decoded(index, self._decode(self._plan.capture.images[index]))
+            return self._placed(Shots(0, (image,), ())).images[0]
         shot = self._plan.sweep(index)
         some = len(shot.sweep) > self._plan.lidar_rays
         sectors = sectors_of(shot.sweep, shot.view.lidar) if some else None
@@ -139,8 +149,8 @@ def size_of(plan: ShotPlan) -> int:
 class Resident:
     """Stands around `feed`, and gives what is within a plan that decodes nothing, if the capture fits."""
 
-    def __init__(self, share: float) -> None:
-        self.share = share
+    def __init__(self, share: float, jpeg: str) -> None:
+        self.share, self.jpeg = share, jpeg
         self.store: Store | None = None
         self._plans: tuple[ShotPlan, ShotPlan] | None = None  # the plan of the run, and the one that feeds it
         self._inner: Feed | None = None
@@ -166,7 +176,8 @@ class Resident:
             )  # fmt: skip
             return plan
         log.info("resident: %s", said)
-        self.store = Store(plan, state.device, state.step, stages.bundle)
+        decode = GpuJpeg(state.device, libraries()[0]) if self.jpeg == "gpu" else by_host
+        self.store = Store(plan, state.device, state.step, stages.bundle, decode)
         return KeptPlan(**{f.name: getattr(plan, f.name) for f in fields(ShotPlan)}, store=self.store)
 
     def close(self) -> None:
@@ -174,6 +185,10 @@ class Resident:
         store, self.store, self._plans = self.store, None, None
         if store is not None:
             store.close()
+
+
+def by_host(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
+    return frame.load()
 
 
 def already_there(inner: Place) -> Place:
@@ -185,8 +200,25 @@ def already_there(inner: Place) -> Place:
     return place
 
 
-def apply(stages: Stages, *, share: float) -> Stages:
-    """`share`: of the memory that is free at the first step."""
+def apply(stages: Stages, *, share: float, jpeg: str) -> Stages:
+    """`share`: of the memory that is free at the first step; `jpeg`: who decodes files of that kind, host or gpu."""
     if not 0 < share <= 1:
         raise OptionError(f"option 'resident': share is {share}, but must be more than 0 and at most 1")
-    return stages.wrap(feed=Resident(share).around, place=already_there)
+    flaw = flaw_of(jpeg, stages.device)
+    if flaw is not None:
+        raise OptionError(f"option 'resident': jpeg is {jpeg}, but {flaw}")
+    return stages.wrap(feed=Resident(share, jpeg).around, place=already_there)
+
+
+def flaw_of(jpeg: str, device: str) -> str | None:
+    """Why these files cannot be decoded there, or None."""
+    if jpeg not in JPEG:
+        return f"must be one of {', '.join(JPEG)}"
+    if jpeg == "host":
+        return None
+    if device != "cuda":
+        return "this is no run on a GPU; use device=cuda, or opt.resident.jpeg=host"
+    missing = (
+        "neither nvImageCodec nor torchvision can be imported; pip install torchvision, or use opt.resident.jpeg=host"
+    )
+    return None if libraries() else missing

@@ -151,9 +151,17 @@ class ShotPlan:
 
     def image(self, index: int) -> ImageShot:
         """Decodes an image."""
+        return self.decoded(index, self.capture.images[index].load())
+
+    def decoded(
+        self,
+        index: int,
+        image: Tensor,  # [H, W, 3] uint8, on any device
+    ) -> ImageShot:
+        """What an image is learned as, its view on the host."""
         frame = self.capture.images[index]
         view = camera_view(self.capture, frame, "cpu")
-        return ImageShot(index, self.capture.camera_index(frame.sensor), frame.load(), view)
+        return ImageShot(index, self.capture.camera_index(frame.sensor), image, view)
 
     def sweep(
         self,

@@ -3,14 +3,14 @@
 
 import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from collections.abc import Iterator, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 
 import pytest
 import torch
 from tiny_capture import tiny_capture, tiny_config
 
-from nurec_lite.base.pool import Begun, in_parallel, in_threads
+from nurec_lite.base.pool import Begun, Together, in_parallel, in_threads
 from nurec_lite.scene.init import make_scene
 
 
@@ -91,6 +91,43 @@ def test_a_scene_is_the_same_whatever_the_number_of_threads() -> None:
         torch.set_num_threads(before)
     one, three = (scene.parameters() | {"node": scene.gaussians.node} for scene in scenes)
     assert all(torch.equal(one[name], three[name]) for name in one)
+
+
+# Together
+
+
+def test_who_comes_while_a_call_is_under_way_makes_up_the_next_one() -> None:
+    calls, begun, go = [], threading.Event(), threading.Event()
+
+    def squares(numbers: Sequence[int]) -> list[int]:
+        calls.append(list(numbers))
+        begun.set()
+        assert go.wait(60)
+        return [n * n for n in numbers]
+
+    together = Together(squares)
+    with ThreadPoolExecutor(5) as pool:
+        first = pool.submit(together, 0)
+        assert begun.wait(60)
+        others = [pool.submit(together, n) for n in range(1, 5)]
+        while len(together._waiting) < 4:
+            time.sleep(0.001)
+        go.set()
+        assert [f.result() for f in (first, *others)] == [0, 1, 4, 9, 16]
+    assert calls[0] == [0] and sorted(calls[1]) == [1, 2, 3, 4] and len(calls) == 2
+
+
+def test_an_error_is_one_of_all_that_the_call_was_to_do_and_of_none_after_it() -> None:
+    def picky(numbers: Sequence[int]) -> Sequence[int]:
+        if 5 in numbers:
+            raise ValueError("not five")
+        return numbers
+
+    together = Together(picky)
+    assert together(4) == 4
+    with pytest.raises(ValueError, match="not five"):
+        together(5)
+    assert together(6) == 6
 
 
 # Begun

@@ -176,7 +176,7 @@ def test_training_with_others_is_bitwise_the_same(tmp_path: Path, order: str, ra
     """By what they do on a CPU."""
     applied: dict[str, Callable[[Stages], Stages]] = {
         "workers": lambda s: workers.apply(s, count=1, ahead=2), "pinned": pinned.apply, "prefetch": apply,
-        "resident": lambda s: resident.apply(s, share=0.5),
+        "resident": lambda s: resident.apply(s, share=0.5, jpeg="host"),
     }  # fmt: skip
 
     def trained(names: list[str]) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def test_training_with_others_is_bitwise_the_same(tmp_path: Path, order: str, ra
 
 def test_named_before_resident_it_fetches_nothing(loading: Loading) -> None:
     main = threading.current_thread().name.partition("_")[0]
-    stages = resident.apply(apply(replace(reference_stages(), next_batch=loading)), share=0.5)
+    stages = resident.apply(apply(replace(reference_stages(), next_batch=loading)), share=0.5, jpeg="host")
     for step in range(20):
         assert_same(fed(stages, step), PLAN.load(step))
     assert loading.asked == [(step, main) for step in range(20)]

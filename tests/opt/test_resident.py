@@ -57,7 +57,7 @@ def state_of(plan: ShotPlan, step: int = 0) -> TrainState:
 
 @pytest.fixture
 def stages() -> Iterator[Stages]:
-    made = build_stages({"resident": {"share": 1.0}})
+    made = build_stages({"resident": {"share": 1.0, "jpeg": "host"}})
     yield made
     made.close()
 
@@ -250,7 +250,7 @@ def test_it_stands_aside_and_says_so_when_the_capture_does_not_fit(
 ) -> None:
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
     monkeypatch.setattr(resident, "free_memory", lambda device: 2 * size_of(plan) - 1)
-    stages = build_stages({"resident": {"share": 0.5}})
+    stages = build_stages({"resident": {"share": 0.5, "jpeg": "host"}})
     caplog.set_level(logging.WARNING)
     assert_same(fed(stages, plan, 0), plan.load(0))
     assert isinstance(stages.feed, Resident) and stages.feed.store is None
@@ -267,7 +267,7 @@ def test_it_stands_aside_and_says_so_when_the_capture_does_not_fit(
 @pytest.mark.parametrize("share", [0, -1, 1.01])
 def test_a_share_is_one(share: float) -> None:
     with pytest.raises(OptionError, match=f"'resident': share is {share}"):
-        build_stages({"resident": {"share": share}})
+        build_stages({"resident": {"share": share, "jpeg": "host"}})
 
 
 # Beside others
@@ -283,7 +283,7 @@ def test_the_option_stands_around_two_stages() -> None:
 def test_what_is_there_is_not_placed_again() -> None:
     uploads: list[torch.Tensor] = []
     base = replace(reference_stages(), upload=lambda tensor, device: uploads.append(tensor) or tensor)  # type: ignore[func-returns-value]
-    stages = resident.apply(base, share=1.0)
+    stages = resident.apply(base, share=1.0, jpeg="host")
     fed(stages, ShotPlan(tiny_capture(), seed=3, lidar_rays=128), 0)
     assert uploads == []
     stages.close()
@@ -293,7 +293,7 @@ def test_who_chooses_other_steps_is_obeyed() -> None:
     """As several processes that train together would."""
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
     third = reference_stages().wrap(next_batch=lambda inner: lambda plan, number: inner(plan, 3 * number + 1))
-    stages = resident.apply(third, share=1.0)
+    stages = resident.apply(third, share=1.0, jpeg="host")
     for step in range(20):
         assert_same(fed(stages, plan, step), plan.load(3 * step + 1))
     stages.close()

@@ -41,7 +41,7 @@ from nurec_lite.training.step import render_frame, step
 CPU = torch.device("cpu")
 LENS = (-0.2, 0.05, 0.002, -0.003, 0.01)
 OPTIONS: dict[str, Callable[[Stages], Stages]] = {
-    "resident": lambda s: resident.apply(s, share=0.5), "pinned": pinned.apply, "prefetch": prefetch.apply,
+    "resident": lambda s: resident.apply(s, share=0.5, jpeg="host"), "pinned": pinned.apply, "prefetch": prefetch.apply,
     "workers": lambda s: workers.apply(s, count=1, ahead=2),
 }  # fmt: skip
 FEEDING = ("prefetch", "resident", "pinned", "workers", "workers pinned prefetch", "workers pinned prefetch resident")

@@ -21,7 +21,7 @@ from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.images import decode_image
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
 from nurec_lite.capture.pack.sweep import decode_sweep
-from nurec_lite.capture.types import Capture, CaptureError, Frame, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, CaptureError, Encoded, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
@@ -111,7 +111,10 @@ class PackImage:
     encoding: str  # for people: JPEG, quality 95
 
     def __call__(self) -> Tensor:  # [H, W, 3] uint8
-        return decode_image(self.member.read(), str(self.member), self.size, self.downscale)
+        return decode_image(self.encoded())
+
+    def encoded(self) -> Encoded:
+        return Encoded(self.member.read(), str(self.member), self.size, self.downscale)
 
 
 @dataclass(frozen=True)
