@@ -76,7 +76,7 @@ def device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize("bits", [1, 6, 8, 13, 14, 17, 32])
+@pytest.mark.parametrize("bits", [1, 6, 8, 13, 14, 16, 17, 24, 32])
 @pytest.mark.parametrize("n", SIZES)
 def test_pairs_are_sorted_by_the_lowest_bits_and_stay_in_order(n: int, bits: int, device: str) -> None:
     keys, values = random(n, device), random(n + 1, device)[:-1]
@@ -106,7 +106,7 @@ def test_so_many_as_the_device_knows(there: int, device: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999, 1.0])
-@pytest.mark.parametrize("bits", [8, 32])
+@pytest.mark.parametrize("bits", [8, 16, 24, 32])
 def test_unwanted_pairs_are_left_out(bits: int, share: float, device: str) -> None:
     keys = random(9_001, device, 0, 2**31 - 1)
     unwanted = torch.rand(9_001, generator=torch.Generator().manual_seed(1)).to(device) < share
