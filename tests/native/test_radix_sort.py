@@ -10,21 +10,10 @@ import torch
 from parity import DEVICES
 from torch import Tensor
 
+from benchmarks.opt.radix_sort import NAME, Allocate, Pairs, Queue
 from nurec_lite.native import ops
 
-NAME = "_ZN5nurec4cuda10sort_pairsERKNS0_5PairsEiRKNS0_5QueueE"  # sort_pairs(Pairs const&, int, Queue const&)
 SIZES = (1, 31, 4096, 4097, 40_001)  # a tile has 4096 pairs
-Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-
-
-class Pairs(ctypes.Structure):
-    _fields_ = [("n", ctypes.c_int64)] + [
-        (name, ctypes.c_void_p) for name in ("keys", "values", "sorted_keys", "sorted", "there", "kept")
-    ]
-
-
-class Queue(ctypes.Structure):
-    _fields_ = [("stream", ctypes.c_void_p), ("allocate", Allocate), ("owner", ctypes.c_void_p)]
 
 
 @dataclass
