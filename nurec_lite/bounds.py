@@ -45,13 +45,13 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    choices: tuple[str, ...]
+    choices: tuple[str | int, ...]
 
     def holds(self, value: Any) -> bool:
         return value in self.choices
 
     def __str__(self) -> str:
-        return f"be one of {', '.join(self.choices)}"
+        return f"be one of {', '.join(map(str, self.choices))}"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ BOUNDS: dict[str, Bound] = {
     "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),
     "opt.no_sync.slack": Between(1, 100), "opt.balanced_tiles.part": Between(1, 2**20),
     "opt.resident.share": Between(0, 1, above=True), "opt.resident.jpeg": OneOf(("host", "gpu")),
-    "opt.fused_adam.touched_only": _FLAG,
+    "opt.short_keys.bits": OneOf((16, 24)), "opt.fused_adam.touched_only": _FLAG,
     "opt.batch.images": Between(1, 64), "opt.batch.sweeps": Between(1, 64), "opt.batch.scale_rates": _FLAG,
     "opt.batch.one_launch": _FLAG,
 }  # fmt: skip

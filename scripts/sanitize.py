@@ -74,7 +74,7 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     ("model.sh_degree=1", "rolling"),
     ("model.sh_degree=0 data.downscale=5", "rolling"),
     (
-        f"model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,{FUSED}]",
+        f"model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,short_keys,{FUSED}]",
         "global",
     ),  # one pose
     (
@@ -111,7 +111,7 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
             (
                 (0, f"+opt=[{TOGETHER},batch]"),
                 (1, f"model.calibrate=true +opt=[{TOGETHER},batch]"),
-                (2, f"+opt=[{TOGETHER},no_sync,batch]"),
+                (2, f"+opt=[{TOGETHER},no_sync,short_keys,batch]"),
                 (3, f"+opt=[{TOGETHER},no_sync,fused_adam,fused_colour,fused_sky,fused_range,batch]"),
             ),
             ("rolling", "global"),

@@ -8,10 +8,10 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def("rays(Tensor view, Tensor directions, Tensor fractions) -> (Tensor origins, Tensor world, Tensor delays)");
     // `grid` and `columns` are not looked at for a camera. `all`: as many rows as Gaussians, the last of them with
     // bounds that hold nothing and index 0: what depends on no number that only the device knows. seen [N]: not 0 for
-    // those that are not hidden.
+    // those that are not hidden. `depth_bits`: 32, or 24 or 16 of a coarser depth by which they are ordered.
     m.def(
-        "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False) "
-        "-> (Tensor index, Tensor low, Tensor high, Tensor seen)");
+        "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False, "
+        "int depth_bits=32) -> (Tensor index, Tensor low, Tensor high, Tensor seen)");
     // Lists of at most `room` entries, of which `needed` [1] says how many there are; -1: all, and `needed` is empty.
     m.def(
         "tile_camera(Tensor[] projection, int width, int height, int tile, int room=-1) "
@@ -45,12 +45,12 @@ TORCH_LIBRARY(nurec_lite, m) {
     // The same for a training (views/learn.h), also of several cameras with images of one size, which bring their
     // pixels each. `turned`: rotations of the nodes [V, K, 4], whose frames `scene` has, and which node is a
     // Gaussian's; `targets` and `length` as render_parts has them; `nudges` [V, 6] get a gradient and say nothing else,
-    // or [0, 6]; `room`: for entries, -1: as many as there are. `needed` [V]: entries by view, whose sum is at least
-    // what all need. What comes behind is for the backward pass, whose `d_scene` is empty where `scene` says nothing to
-    // the sensor.
+    // or [0, 6]; `room`: for entries, -1: as many as there are; `depth_bits` as project has them. `needed` [V]: entries
+    // by view, whose sum is at least what all need. What comes behind is for the backward pass, whose `d_scene` is
+    // empty where `scene` says nothing to the sensor.
     m.def(
         "learn_views(Tensor[] scene, Tensor[] turned, Tensor views, Tensor nudges, Tensor[] rays, Tensor targets, "
-        "int[] size, int columns, bool moving, int length, int room) -> (Tensor out, Tensor distance, "
+        "int[] size, int columns, bool moving, int length, int room, int depth_bits) -> (Tensor out, Tensor distance, "
         "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor origins, Tensor delays, "
         "Tensor table, Tensor offsets, Tensor gaussians, Tensor places, Tensor first, Tensor bundle, Tensor left, "
         "Tensor rows)");

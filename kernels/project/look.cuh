@@ -7,6 +7,7 @@
 #include "../common/launch.cuh"
 #include "../common/sort.h"
 #include "../common/warp.cuh"
+#include "../math/depth.cuh"
 #include "params.h"
 
 namespace nurec::cuda {
@@ -24,11 +25,6 @@ __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<floa
     int const* const low = table + width * int(band_of(cells, elevation - 1.2f * angle));
     int const* const high = table + width * int(band_of(cells, elevation + 1.2f * angle) + 1);
     return high[last] - low[last] - high[first] + low[first] > 0;
-}
-
-__device__ inline uint32_t sortable(float a) {
-    uint32_t const bits = __float_as_uint(a + 0.f);  // -0 and 0 alike
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
 // CAMERA: the sensor; a kernel of its own, for a camera's needs fewer registers.
@@ -50,8 +46,9 @@ __device__ inline int counted(bool mine, int* count) {
 }
 
 // Of a block's Gaussians, first to first + THREADS - 1 of n, those that may be seen are taken together, so that all
-// lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`.
-template <bool CAMERA, class Opacity>
+// lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`. SHORT: keys of fewer bits than
+// DEPTH_BITS.
+template <bool CAMERA, bool SHORT, class Opacity>
 __device__ void look_at(ProjectParams const& p, View<float> const& view, int const* occupied, Opacity const& opacity,
                         Looked const& out, int64_t number) {
     __shared__ int seen[THREADS], n_seen;
@@ -73,7 +70,8 @@ __device__ void look_at(ProjectParams const& p, View<float> const& view, int con
     float const reach = reach_of(opacity(k));
     out.bounds[number + k] = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
                                     : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
-    out.keys[number + k] = sortable(CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
+    float const depth = CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean));
+    out.keys[number + k] = SHORT ? short_depth_key(depth, out.bits) : depth_key(depth);
 }
 
 }  // namespace nurec::cuda

@@ -23,11 +23,12 @@ struct ProjectParams {
 namespace cpu {
 
 struct Projection {
-    std::vector<int64_t> index;         // [V] nearest first, ties by index
+    std::vector<int64_t> index;         // [V] nearest first, equal keys by index
     std::vector<Bounds<float>> bounds;  // [V]
 };
 
-Projection project(ProjectParams const& p);
+// `bits` of a depth's key (math/depth.cuh).
+Projection project(ProjectParams const& p, int bits);
 
 }  // namespace cpu
 
@@ -35,8 +36,9 @@ namespace cuda {
 
 struct Looked {
     uint8_t* visible;       // [N]
-    uint32_t* keys;         // [N] of depth, ascending; UNWANTED (common/sort.h) of what is hidden
+    uint32_t* keys;         // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
     Bounds<float>* bounds;  // [N]
+    int bits;               // of a key
 };
 
 void look(ProjectParams const& p, Looked const& out, Queue const& queue);
@@ -44,7 +46,7 @@ void look(ProjectParams const& p, Looked const& out, Queue const& queue);
 // [n, bands + 1, 3 columns + 1] summed-area tables of the cells that hold rays, over three turns.
 int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
 
-// Numbers of the visible Gaussians, nearest first, ties by index; how many there are goes to `count` [1].
+// Numbers of the visible Gaussians, nearest first, equal keys by index; how many there are goes to `count` [1].
 uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, Queue const& queue);
 
 struct Sorted {

@@ -50,20 +50,30 @@ __global__ void sum_bands(Sweeps sweeps, int* table) {
     for (int64_t band = 1; band <= cells.bands; ++band) table[band * width + c] += table[(band - 1) * width + c];
 }
 
+// Without and with short keys; with 64 it spills one or two where it has more.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 890
-constexpr int LIDAR_REGISTERS = 72;  // with 64 it spills one there
+constexpr int LIDAR_REGISTERS[] = {72, 72};
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1000
+constexpr int LIDAR_REGISTERS[] = {64, 72};
 #else
-constexpr int LIDAR_REGISTERS = 64;
+constexpr int LIDAR_REGISTERS[] = {64, 64};
 #endif
 
 // occupied: [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar.
-template <bool CAMERA>
-__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS)
+template <bool CAMERA, bool SHORT>
+__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[SHORT])
     project_kernel(ProjectParams p, int const* occupied, Looked out) {
     __shared__ View<float> view;  // in registers its numbers would take the place of others
     copy_numbers(view, p.view);
     __syncthreads();
-    look_at<CAMERA>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
+    look_at<CAMERA, SHORT>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
+}
+
+using Project = void (*)(ProjectParams, int const*, Looked);
+
+Project kernel_for(bool is_camera, int bits) {
+    if (bits < DEPTH_BITS) return is_camera ? project_kernel<true, true> : project_kernel<false, true>;
+    return is_camera ? project_kernel<true, false> : project_kernel<false, false>;
 }
 
 __global__ void gather_kernel(Looked looked, uint32_t const* numbers, int64_t const* count, Sorted out) {
@@ -93,14 +103,14 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
 void look(ProjectParams const& p, Looked const& out, Queue const& queue) {
     int64_t const n = p.g.n;
     int const* const occupied = p.is_camera ? nullptr : count_occupied({p.cells, 1, nullptr}, queue);
-    if (n && p.is_camera) project_kernel<true><<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
-    if (n && !p.is_camera) project_kernel<false><<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
+    Project const kernel = kernel_for(p.is_camera, out.bits);
+    if (n) kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
 }
 
 // Radix sort is stable, and the numbers ascend.
 uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, Queue const& queue) {
     auto* const sorted = queue.memory.array<uint32_t>(n);
-    sort_pairs({n, looked.keys, nullptr, nullptr, sorted, nullptr, count}, 32, queue);
+    sort_pairs({n, looked.keys, nullptr, nullptr, sorted, nullptr, count}, looked.bits, queue);
     return sorted;
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 
 #include "../common/gaussians_cpu.h"
+#include "../math/depth.cuh"
 #include "params.h"
 
 namespace nurec::cpu {
@@ -47,14 +47,6 @@ bool near_rays(Cells const& cells, Occupied const& occupied, Vec3<float> p, floa
     return occupied.any(band_of(cells, at.v - 1.2f * angle), band_of(cells, at.v + 1.2f * angle) + 1, first, last);
 }
 
-// Ascending as unsigned numbers: floats of either sign in their order, -0 and 0 alike.
-uint32_t sortable(float a) {
-    a += 0.f;
-    uint32_t bits;
-    std::memcpy(&bits, &a, sizeof(bits));
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
 struct Entry {
     uint32_t key;
     int64_t gaussian;
@@ -62,9 +54,9 @@ struct Entry {
 };
 
 // Least significant digit first, so that equal keys keep their order.
-void radix_sort(std::vector<uint32_t>& keys, std::vector<uint32_t>& order) {
+void radix_sort(std::vector<uint32_t>& keys, int bits, std::vector<uint32_t>& order) {
     std::vector<uint32_t> other_keys(keys.size()), other(order.size());
-    for (int shift = 0; shift < 33; shift += 11) {
+    for (int shift = 0; shift < bits; shift += 11) {
         std::array<uint32_t, 2049> start{};
         for (uint32_t const key : keys) ++start[(key >> shift & 2047) + 1];
         for (int d = 0; d < 2048; ++d) start[d + 1] += start[d];
@@ -77,7 +69,7 @@ void radix_sort(std::vector<uint32_t>& keys, std::vector<uint32_t>& order) {
 }
 
 // False if no ray can see the Gaussian.
-bool look(ProjectParams const& in, Occupied const* occupied, int64_t i, Entry& out) {
+bool look(ProjectParams const& in, int bits, Occupied const* occupied, int64_t i, Entry& out) {
     Gaussians const& g = in.g;
     View<float> const& view = *in.view;
     float const reach = reach_of(g.opacities[i]);
@@ -93,13 +85,14 @@ bool look(ProjectParams const& in, Occupied const* occupied, int64_t i, Entry& o
     out.gaussian = i;
     out.bounds = in.is_camera ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
                               : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
-    out.key = sortable(in.is_camera ? dot(mean, view.forward) : sqrtf(dot(mean, mean)));
+    float const depth = in.is_camera ? dot(mean, view.forward) : sqrtf(dot(mean, mean));
+    out.key = bits < DEPTH_BITS ? short_depth_key(depth, bits) : depth_key(depth);
     return true;
 }
 
 }  // namespace
 
-Projection project(ProjectParams const& in) {
+Projection project(ProjectParams const& in, int bits) {
     std::optional<Occupied> const occupied = in.is_camera ? std::nullopt : std::optional<Occupied>(in.cells);
     constexpr int64_t BLOCK = 1024;
     int64_t const n_blocks = (in.g.n + BLOCK - 1) / BLOCK;
@@ -108,13 +101,13 @@ Projection project(ProjectParams const& in) {
     for (int64_t b = 0; b < n_blocks; ++b) {
         Entry entry;
         for (int64_t i = b * BLOCK; i < std::min(in.g.n, (b + 1) * BLOCK); ++i)
-            if (look(in, occupied ? &*occupied : nullptr, i, entry)) blocks[b].push_back(entry);
+            if (look(in, bits, occupied ? &*occupied : nullptr, i, entry)) blocks[b].push_back(entry);
     }
     std::vector<Entry> all;
     for (auto const& block : blocks) all.insert(all.end(), block.begin(), block.end());
     std::vector<uint32_t> keys(all.size()), order(all.size());
     for (std::size_t i = 0; i < all.size(); ++i) keys[i] = all[i].key, order[i] = i;
-    radix_sort(keys, order);
+    radix_sort(keys, bits, order);
     Projection out;
     out.index.resize(all.size()), out.bounds.resize(all.size());
     for (std::size_t i = 0; i < all.size(); ++i)

@@ -4,11 +4,18 @@
 
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
+#include "../math/depth.cuh"
 #include "params.h"
 
 namespace nurec {
 
 using Projected = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // index, low, high, seen
+
+inline int checked_depth_bits(int64_t bits) {
+    TORCH_CHECK_VALUE(bits == 16 || bits == 24 || bits == DEPTH_BITS, "depth_bits is ", bits,
+                      ", but must be 16, 24 or ", DEPTH_BITS);
+    return int(bits);
+}
 
 inline ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, bool is_camera,
                                      at::TensorList grid, int64_t columns) {

@@ -32,9 +32,9 @@ void fill_up(int64_t n, cpu::Projection& found) {
 }
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all) {
+                  bool all, int64_t depth_bits) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
-    cpu::Projection found = cpu::project(p);
+    cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));
     std::vector<uint8_t> const seen = seen_in(p.g.n, found);
     if (all) fill_up(p.g.n, found);
     return split(found, copied(seen, at::kByte, {p.g.n}));

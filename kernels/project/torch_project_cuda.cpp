@@ -11,13 +11,14 @@ namespace {
 using at::Tensor;
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all) {
+                  bool all, int64_t depth_bits) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
+    int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
     Tensor const seen = site.empty({p.g.n}, at::kByte);
     auto const& memory = site.queue().memory;
     cuda::Looked const looked = {seen.mutable_data_ptr<uint8_t>(), memory.array<uint32_t>(p.g.n),
-                                 memory.array<Bounds<float>>(p.g.n)};
+                                 memory.array<Bounds<float>>(p.g.n), bits};
     cuda::look(p, looked, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     Tensor const count = site.empty({1}, at::kLong);

@@ -61,8 +61,8 @@ int64_t bundles_for(Views const& p);  // of all views, at most
 // Of all views, the bundles of the first view first. rays [bundles_for, 32] become those of the result.
 Bundles view_bundles(Views const& p, int64_t* rays, Queue const& queue);
 
-// Numbers of Gaussians as all views see them.
-Looked look_from_views(Views const& p, Queue const& queue);
+// Numbers of Gaussians as all views see them. `bits` of a depth's key.
+Looked look_from_views(Views const& p, int bits, Queue const& queue);
 
 struct Looks {
     int64_t most;            // room for H
@@ -70,8 +70,8 @@ struct Looks {
     int64_t const* count;    // [1] H; more than `most`: the others are left out
 };
 
-// Fills all of `work` and `rows` [most, row_floats] of what some bundle may meet, nearest first, ties by view and
-// index. Returns the number of each row [most].
+// Fills all of `work` and `rows` [most, row_floats] of what some bundle may meet, nearest first, equal keys by view
+// and index. Returns the number of each row [most].
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
                               BundleWork const& work, float* rows, Queue const& queue);
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/library.h>
 
+#include "../project/torch_project.h"
 #include "../tile/torch_tile.h"
 #include "learn.h"
 #include "torch_views.h"
@@ -64,7 +65,7 @@ void keep_lists(KeptViews& k, Views const& p, Listed const& listed, int64_t leng
 
 LearnedViews learn_views(at::TensorList scene, at::TensorList turned, Tensor const& views, Tensor const& nudges,
                          at::TensorList rays, Tensor const& targets, at::IntArrayRef size, int64_t columns, bool moving,
-                         int64_t length, int64_t room) {
+                         int64_t length, int64_t room, int64_t depth_bits) {
     check_room(room);
     check_count(length, "length", MAX_ROOM);
     Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, views)};
@@ -77,7 +78,7 @@ LearnedViews learn_views(at::TensorList scene, at::TensorList turned, Tensor con
     cuda::make_view_rays(p, made, site.queue());
     Tensor const all_need = site.empty({2}, at::kLong), needed = site.empty({views.size(0)}, at::kLong);
     int64_t const rooms[2] = {room < 0 ? -1 : MAX_ROOM, room};
-    Listed const listed = list_views(p, made, rooms, all_need, site);
+    Listed const listed = list_views(p, made, checked_depth_bits(depth_bits), rooms, all_need, site);
     keep_lists(k, p, listed, length, site);
     cuda::share_needed(p, listed.bundles.bundles, k.offsets.const_data_ptr<int64_t>(),
                        all_need.const_data_ptr<int64_t>() + 1, needed.mutable_data_ptr<int64_t>(), site.queue());

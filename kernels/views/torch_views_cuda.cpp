@@ -39,7 +39,7 @@ Rendered render_views(at::TensorList scene, Tensor const& views, at::TensorList 
     cuda::RayArrays const made = {origins.mutable_data_ptr<float>(), directions.mutable_data_ptr<float>(),
                                   delays.mutable_data_ptr<float>()};
     cuda::make_view_rays(p, made, site.queue());
-    Listed const listed = list_views(p, made, room, needed, site);
+    Listed const listed = list_views(p, made, DEPTH_BITS, room, needed, site);
     RenderOutputs const out = {features.mutable_data_ptr<float>(), distance.mutable_data_ptr<float>(),
                                transmittance.mutable_data_ptr<float>(), median.mutable_data_ptr<float>()};
     blend_views(blended_of(p, listed), out, listed, part, site);

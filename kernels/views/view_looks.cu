@@ -9,7 +9,7 @@ namespace nurec::cuda {
 namespace {
 
 // occupied: those of all sweeps (count_occupied), of a lidar.
-template <bool CAMERA>
+template <bool CAMERA, bool SHORT>
 __global__ void __maxnreg__(CAMERA ? 64 : 80) view_looks_kernel(Views p, int const* occupied, Looked out) {
     __shared__ View<float> view;
     int64_t const v = blockIdx.y;
@@ -18,21 +18,28 @@ __global__ void __maxnreg__(CAMERA ? 64 : 80) view_looks_kernel(Views p, int con
     Cells const& cells = p.rays.sweeps.cells;
     if (!CAMERA) occupied += v * (cells.bands + 1) * (3 * cells.columns + 1);
     ProjectParams const seen = {seen_from(p.scene, v), nullptr, CAMERA, cells};
-    look_at<CAMERA>(seen, view, occupied, [&](int64_t i) { return opacity_of(p.scene, v, i); }, out, p.scene.g.n * v);
+    auto const opacity = [&](int64_t i) { return opacity_of(p.scene, v, i); };
+    look_at<CAMERA, SHORT>(seen, view, occupied, opacity, out, p.scene.g.n * v);
+}
+
+using LookFrom = void (*)(Views, int const*, Looked);
+
+LookFrom kernel_for(bool is_camera, int bits) {
+    if (bits < DEPTH_BITS) return is_camera ? view_looks_kernel<true, true> : view_looks_kernel<false, true>;
+    return is_camera ? view_looks_kernel<true, false> : view_looks_kernel<false, false>;
 }
 
 }  // namespace
 
-Looked look_from_views(Views const& p, Queue const& queue) {
+Looked look_from_views(Views const& p, int bits, Queue const& queue) {
     int64_t const n = p.scene.g.n, all = p.scene.views * n;
     Looked const out = {queue.memory.array<uint8_t>(all), queue.memory.array<uint32_t>(all),
-                        queue.memory.array<Bounds<float>>(all)};
+                        queue.memory.array<Bounds<float>>(all), bits};
     if (!n) return out;
     dim3 const blocks(blocks_for(n), unsigned(p.scene.views));
-    if (p.rays.is_camera)
-        view_looks_kernel<true><<<blocks, THREADS, 0, queue.stream>>>(p, nullptr, out);
-    else
-        view_looks_kernel<false><<<blocks, THREADS, 0, queue.stream>>>(p, count_occupied(p.rays.sweeps, queue), out);
+    int const* const occupied = p.rays.is_camera ? nullptr : count_occupied(p.rays.sweeps, queue);
+    LookFrom const kernel = kernel_for(p.rays.is_camera, bits);
+    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, occupied, out);
     return out;
 }
 

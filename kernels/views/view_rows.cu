@@ -105,7 +105,7 @@ uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& 
     uint32_t *keys = array(), *sorted = array();
     if (!looks.most) return sorted;
     look_keys_kernel<<<blocks_for(looks.most), THREADS, 0, queue.stream>>>(looked, looks, keys);
-    sort_pairs({looks.most, keys, looks.chosen, nullptr, sorted, looks.count}, 32, queue);
+    sort_pairs({looks.most, keys, looks.chosen, nullptr, sorted, looks.count}, looked.bits, queue);
     return sorted;
 }
 

@@ -23,14 +23,14 @@ def native_stages(
     """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
     ops.load()
     room = bundles if plan.bundles else stages
-    planned = {f.__name__: partial(f, plan=plan) for f in (room.tile, room.render_camera, room.render_lidar)}
+    chosen = (stages.project, room.tile, room.render_camera, room.render_lidar)
+    planned = {f.__name__: partial(f, plan=plan) for f in chosen}
     together = {"render_views": Look()} if plan.views > 1 else {}
     grouped = {"bundle": bundles.bundled} if plan.bundles else {}
     alone: dict[str, Callable[..., Any]] = {
         "correct": stages.correct,
         "expose": stages.expose,
         "slice_grid": stages.slice_grid,
-        "project": stages.project,
         "footprints": stages.footprints,
     }
     return {**alone, **planned, **together, **grouped}

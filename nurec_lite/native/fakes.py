@@ -28,7 +28,13 @@ def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Ten
 
 
 def _fake_project(
-    gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False
+    gaussians: list[Tensor],
+    view: Tensor,
+    is_camera: bool,
+    grid: list[Tensor],
+    columns: int,
+    all: bool = False,
+    depth_bits: int = 32,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     known = GaussianArrays(*gaussians).scales.shape[0]
     n = known if all else torch.library.get_ctx().new_dynamic_size()
@@ -128,7 +134,7 @@ def _rays_of_views(views: Tensor, rays: list[Tensor], size: list[int]) -> tuple[
 
 def _fake_learn_views(
     scene: list[Tensor], turned: list[Tensor], views: Tensor, nudges: Tensor, rays: list[Tensor], targets: Tensor,
-    size: list[int], columns: int, moving: bool, length: int, room: int,
+    size: list[int], columns: int, moving: bool, length: int, room: int, depth_bits: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     (r, c), v, n = _rays_of_views(views, rays, size), views.shape[0], SceneArrays(*scene).scales.shape[0]
     bundles = v * -(-size[0] // size[2]) * -(-size[1] // size[3]) if size else _bundles_of_sweeps(rays, v)

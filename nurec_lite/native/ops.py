@@ -126,7 +126,7 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
 
 
 def _keep_views(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    scene, turned, views, _, _, targets, size, _, moving, ctx.length, _ = inputs
+    scene, turned, views, _, _, targets, size, _, moving, ctx.length, *_ = inputs
     outputs, others, kept = output[:3], output[3:5], output[5:]
     ctx.moving, ctx.size = moving, size
     ctx.mark_non_differentiable(*others, *kept)
@@ -149,7 +149,7 @@ def _view_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     d_each = [None if name in unasked else d for name, d in zip(SceneArrays._fields, d_scene, strict=True)]
     turns = [d_rotations if ctx.size else None, None]
     no_size: list[None] | None = None if ctx.size else []  # torch takes an empty list for one of tensors
-    return d_each, turns, None, d_nudges if nudged else None, [None] * 4, None, no_size, *[None] * 4
+    return d_each, turns, None, d_nudges if nudged else None, [None] * 4, None, no_size, *[None] * 5
 
 
 def _given(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:

@@ -51,12 +51,13 @@ def project(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
     room: int | None = None,  # entries that lists may have
+    plan: RenderPlan = CPU_PLAN,
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view. With a room, the host waits for nothing: it then need not know how
     many are seen, and behind them rows without bounds follow, up to N."""
     grid, columns = _grid(view, gaussians.means.device)
     index, low, high, seen = torch.ops.nurec_lite.project(
-        placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None
+        placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None, plan.depth_bits
     )
     return Projection(index, low, high, gaussians, seen)
 

@@ -126,9 +126,11 @@ def _sweeps(
     return Launched([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
 
 
-def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:
-    """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
-    return (plan.part, -1) if room is None else (part_of(room, plan.part, bundle, device), room)
+def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int, int]:
+    """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need. Behind
+    them bits of depth."""
+    cut = (plan.part, -1) if room is None else (part_of(room, plan.part, bundle, device), room)
+    return *cut, plan.depth_bits
 
 
 def _begins(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64

@@ -16,7 +16,7 @@ from torch.library import opcheck
 from nurec_lite.native import together
 from nurec_lite.native.groups import KeptViews, Outputs, SceneArrays, SensorRays, Turned
 
-LAST = ("targets", "size", "columns", "moving", "length", "room")
+LAST = ("targets", "size", "columns", "moving", "length", "room", "depth_bits")
 
 
 @pytest.fixture(params=DEVICES)
@@ -65,7 +65,7 @@ def backward_of(args: dict[str, Any], nudged: bool = False) -> dict[str, Any]:
 
 
 def packed_backward(args: dict[str, Any]) -> tuple[Any, ...]:
-    scene, turned, views, _, _, targets, _, _, moving, length, _ = packed(args)
+    scene, turned, views, _, _, targets, _, _, moving, length, *_ = packed(args)
     own = {"directions": "world", "gaussians": "kept_gaussians"}
     kept = [args[own.get(name, name)] for name in KeptViews._fields]
     told = [args[k] for k in ("d_out", "d_distance", "d_transmittance", "nudged")]

@@ -10,21 +10,10 @@ import torch
 from parity import DEVICES
 from torch import Tensor
 
+from benchmarks.opt.radix_sort import NAME, Allocate, Pairs, Queue
 from nurec_lite.native import ops
 
-NAME = "_ZN5nurec4cuda10sort_pairsERKNS0_5PairsEiRKNS0_5QueueE"  # sort_pairs(Pairs const&, int, Queue const&)
 SIZES = (1, 31, 4096, 4097, 40_001)  # a tile has 4096 pairs
-Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
-
-
-class Pairs(ctypes.Structure):
-    _fields_ = [("n", ctypes.c_int64)] + [
-        (name, ctypes.c_void_p) for name in ("keys", "values", "sorted_keys", "sorted", "there", "kept")
-    ]
-
-
-class Queue(ctypes.Structure):
-    _fields_ = [("stream", ctypes.c_void_p), ("allocate", Allocate), ("owner", ctypes.c_void_p)]
 
 
 @dataclass
@@ -76,7 +65,7 @@ def device(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@pytest.mark.parametrize("bits", [1, 6, 8, 13, 14, 17, 32])
+@pytest.mark.parametrize("bits", [1, 6, 8, 13, 14, 16, 17, 24, 32])
 @pytest.mark.parametrize("n", SIZES)
 def test_pairs_are_sorted_by_the_lowest_bits_and_stay_in_order(n: int, bits: int, device: str) -> None:
     keys, values = random(n, device), random(n + 1, device)[:-1]
@@ -106,7 +95,7 @@ def test_so_many_as_the_device_knows(there: int, device: str) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999, 1.0])
-@pytest.mark.parametrize("bits", [8, 32])
+@pytest.mark.parametrize("bits", [8, 16, 24, 32])
 def test_unwanted_pairs_are_left_out(bits: int, share: float, device: str) -> None:
     keys = random(9_001, device, 0, 2**31 - 1)
     unwanted = torch.rand(9_001, generator=torch.Generator().manual_seed(1)).to(device) < share

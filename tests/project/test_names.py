@@ -107,4 +107,4 @@ def launched_by(plan: RenderPlan) -> tuple[object, ...]:
     """Compiled stages of a plan and parts of them, and what of it they hand to their operators beside the size of a tile."""
     callables = (*native_stages(plan).values(), *parts_of(plan).values())
     stages = [getattr(one, "func", one) for one in callables]
-    return (*stages, *((plan.exact, plan.part) if plan.bundles else plan.backward))
+    return (*stages, plan.depth_bits, *((plan.exact, plan.part) if plan.bundles else plan.backward))

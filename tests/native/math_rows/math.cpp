@@ -9,6 +9,7 @@
 #include "../../../kernels/math/bundle.cuh"
 #include "../../../kernels/math/correct.cuh"
 #include "../../../kernels/math/covariance.cuh"
+#include "../../../kernels/math/depth.cuh"
 #include "../../../kernels/math/expose.cuh"
 #include "../../../kernels/math/footprint.cuh"
 #include "../../../kernels/math/lidar_loss.cuh"
@@ -428,6 +429,16 @@ NUREC_FN AdamValue<D> stepped(AdamValue<D> const& a, D gradient, D rate, D t, D 
     return adam_step(a, gradient, adam_betas<D>(first, second, epsilon), adam_factors<D>(rate, t, first, second));
 }
 
+// ---- depth
+
+NUREC_FN D depth_key_of(D depth) {
+    return depth_key(float(depth));
+}
+
+NUREC_FN D short_depth_key_of(D depth, D bits) {
+    return short_depth_key(float(depth), int(bits));
+}
+
 // ---- bfloat
 
 NUREC_FN D rounded_by(D x, D draw) {
@@ -697,6 +708,8 @@ NUREC_EXPORT(correct_row, corrected_row)
 NUREC_EXPORT(nudge_of, nudge_of<D>)
 
 NUREC_EXPORT(adam_step, stepped)
+NUREC_EXPORT(depth_key, depth_key_of)
+NUREC_EXPORT(short_depth_key, short_depth_key_of)
 NUREC_EXPORT(rounded, rounded_by)
 NUREC_EXPORT(mixed, mixed_bits)
 NUREC_EXPORT(start_of_draws, draws_from)

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Keys by which Gaussians are sorted from near to far, ascending as unsigned numbers.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "vec.cuh"
+
+namespace nurec {
+
+constexpr int DEPTH_BITS = 32;  // of a key that has all of a distance's
+
+// Floats of either sign in their order, -0 and 0 alike.
+NUREC_FN uint32_t depth_key(float a) {
+    a += 0.f;
+    uint32_t bits;
+    memcpy(&bits, &a, sizeof(bits));
+    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
+}
+
+// Of 2^bits keys, from 16 octaves, 1/16 m to 4096 m: those have as many exponents, and the rest is the first bits of
+// the mantissa. With 24 bits a key's distances differ by less than 2^-20 of themselves, with 16 by 2^-12. What is
+// nearer, or behind the sensor, has the first key, what is farther the last.
+NUREC_FN uint32_t short_depth_key(float a, int bits) {
+    constexpr int ONE = 127 << 23, FIRST = ONE - (4 << 23), LAST = ONE + (12 << 23) - 1, KNOWN = 27;  // as floats' bits
+    int number;
+    memcpy(&number, &a, sizeof(number));  // of what is negative, negative
+    number = number < FIRST ? FIRST : number > LAST ? LAST : number;
+    return uint32_t(number - FIRST) >> (KNOWN - bits);
+}
+
+}  // namespace nurec
