@@ -84,7 +84,7 @@ __device__ inline void blend_one(PartRow<MOVING, C> const& g, Met const& at, Tar
 #pragma unroll
     for (int c = 0; c < C; ++c) s.features[c] += weight * g.features[c];
     s.distance += weight * targets.missed(at.t);
-    s.median = kept & (before > 0.5f) & (after <= 0.5f) ? at.t : s.median;
+    if (C == 2) s.median = kept & (before > 0.5f) & (after <= 0.5f) ? at.t : s.median;  // nobody asks an image's rays
 }
 
 template <int C>
