@@ -38,6 +38,7 @@ class RenderPlan:
     views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/look.py)
 
     colour: bool = False  # it is found by one kernel, from where a Gaussian stands and is looked at
+    told: bool = False  # rays tell what they know of Gaussians, and who collected these makes gradients of it
     outer: Handover | None = None  # by which gradients of harmonics go to the update, not written
 
     @property
