@@ -3,7 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
-#include <array>
+#include <cstdint>
 
 #include "../common/torch_aligned.h"
 #include "../common/torch_site.h"
@@ -77,6 +77,7 @@ cuda::ToldViews told_views(Tensor const& rows, GivenTensors const& told, c10::Li
         std::optional<Tensor> const one = told.get(k);
         if (one) check_tensor(*one, "told", at::kFloat, {cuda::told_floats(n)}, rows.device());
         float const* const at = one ? floats_in(*one) : nullptr;
+        TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(at) % 16 == 0, "told begins in the middle of 16 bytes");
         found.view[k] = {reinterpret_cast<cuda::MomentRow const*>(at),
                          reinterpret_cast<uint8_t const*>(at ? at + cuda::MOMENT_FLOATS * n : nullptr), by_lidar[k],
                          moving[k], nudged[k]};

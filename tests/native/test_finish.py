@@ -21,11 +21,13 @@ from torch import Tensor
 from torch.library import opcheck
 
 from nurec_lite.native import finish
+from nurec_lite.native.stages import row_of
 from nurec_lite.native.told import ToldGaussians, told_floats
 from nurec_lite.opt import fused_activate
 from nurec_lite.opt.fused_project import OnePass
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import render
+from nurec_lite.splat.views import CameraView
 from nurec_lite.training.stages import Stages
 
 VIEWS: dict[str, tuple[str, ...]] = {  # of a step
@@ -45,9 +47,23 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 # ---- beside one view after another
 
 
+def scene_of(views: list[View], sensors: tuple[str, ...], n: int, device: torch.device, **options: Any) -> Scene:
+    """Which all of them see: around a sweep, if there is one."""
+    return scene_for(views[sensors.index("lidar") if "lidar" in sensors else 0], n, device, **options)
+
+
+FORWARD = torch.tensor([[0.0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 1]])  # of a camera, in a lidar's axes
+
+
 def views_for(sensors: tuple[str, ...], device: torch.device) -> list[View]:
-    """At times of their own; in the third, actors are gone."""
-    return [views_of(sensor, len(sensors), device)[k] for k, sensor in enumerate(sensors)]
+    """At times of their own; in the third, actors are gone. Beside a sweep, cameras look to its front."""
+    views = [views_of(sensor, len(sensors), device)[k] for k, sensor in enumerate(sensors)]
+    return [looking(view, FORWARD) if "lidar" in sensors and isinstance(view, CameraView) else view for view in views]
+
+
+def looking(view: View, T: Tensor) -> View:
+    start, end = (T_world @ T.to(T_world) for T_world in (view.T_world_sensor_start, view.T_world_sensor_end))
+    return replace(view, T_world_sensor_start=start, T_world_sensor_end=end, row=None)
 
 
 def with_activation(stages: Stages, stored: bool) -> Stages:
@@ -85,7 +101,7 @@ def with_own_opacities(scene: Scene) -> Scene:
 def test_gradients(sensors: str, n: int, own: bool, device: torch.device) -> None:
     """Sizes about those of a block, some of actors."""
     views = views_for(VIEWS[sensors], device)
-    scene = scene_for(views[0], n, device)
+    scene = scene_of(views, VIEWS[sensors], n, device)
     found = compare(with_own_opacities(scene) if own else scene, views, stages_for(device))
     if n > 100:
         assert found.gradients["means"].any() and found.gradients["track_translations"].any()
@@ -96,14 +112,14 @@ def test_gradients(sensors: str, n: int, own: bool, device: torch.device) -> Non
 @pytest.mark.parametrize("sensors", ["image and sweep", "two images and two sweeps"])
 def test_nothing_moves_or_everything(sensors: str, actors: float, device: torch.device) -> None:
     views = views_for(VIEWS[sensors], device)
-    compare(scene_for(views[0], 100, device, actors=actors), views, stages_for(device))
+    compare(scene_of(views, VIEWS[sensors], 100, device, actors=actors), views, stages_for(device))
 
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("sensors", VIEWS)
 def test_sensors_whose_poses_are_corrected(sensors: str, own: bool, device: torch.device) -> None:
     views = views_for(VIEWS[sensors], device)
-    scene = scene_for(views[0], 300, device)
+    scene = scene_of(views, VIEWS[sensors], 300, device)
     found = compare(with_own_opacities(scene) if own else scene, views, stages_for(device), nudged=True)
     assert all(bool(found.gradients[f"nudge {k}"].any()) for k in range(len(views)))
 
@@ -120,8 +136,9 @@ def test_no_gaussians(sensors: str, nudged: bool, device: torch.device) -> None:
 def test_views_that_see_nothing(device: torch.device) -> None:
     """The first of three; and both of two."""
     cameras, sweeps = views_of("still camera", 2, device), views_of("lidar", 2, device)
+    cameras = [looking(view, FORWARD) for view in cameras]
     away = [_turned_away(view) for view in cameras]
-    scene = scene_for(cameras[0], 100, device)
+    scene = scene_for(sweeps[0], 100, device)
     found = compare(scene, [away[0], cameras[1], sweeps[1]], stages_for(device))
     assert not found.values[0]["opacity"].any() and found.gradients["means"].any()
     found = compare(scene, away, stages_for(device))
@@ -131,7 +148,7 @@ def test_views_that_see_nothing(device: torch.device) -> None:
 def test_without_a_gradient_of_the_distance_and_with_other_colours(device: torch.device) -> None:
     """As in a training."""
     views = views_for(VIEWS["image and sweep"], device)
-    scene = scene_for(views[0], 200, device)
+    scene = scene_of(views, VIEWS["image and sweep"], 200, device)
     compare(scene, views, stages_for(device, colour=True, sky=True), distance=False)
     compare(scene, views, stages_for(device, colour=True, sky=True))
 
@@ -148,7 +165,7 @@ def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
         ]
         return tuple((half, listed) for half, (_, listed) in zip(halves, first, strict=True))
 
-    scene, stages = scene_for(views[0], 150, device), stages_for(device)
+    scene, stages = scene_of(views, VIEWS["image and sweep"], 150, device), stages_for(device)
     expected = learn(LOOP, stages, scene, views)
     one = OnePass(stages.collect, False)  # type: ignore[arg-type]
     with one.learning():
@@ -166,7 +183,7 @@ def test_the_reference_in_double_precision(sensors: str, stored: bool, device: t
     nothing."""
     views: list[Any] = views_for(VIEWS[sensors], torch.device("cpu"))
     views = [aimed(view) if "lidar" in kind else view for kind, view in zip(VIEWS[sensors], views, strict=True)]
-    scene = scene_for(views[0], 150, torch.device("cpu"))
+    scene = scene_of(views, VIEWS[sensors], 150, torch.device("cpu"))
     weights, expected, slope = [], [], 0.0
     for k, view in enumerate(views):
         case = Case(scene, view)
@@ -224,7 +241,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     a = n // 2
     told = made(2, told_floats(n))
     told.view(torch.uint8)[:, 64 * n :] = 1
-    rows = torch.stack([views_of(sensor, 1, device)[0].row for sensor in ("still camera", "lidar")])  # type: ignore[misc]
+    rows = torch.stack([row_of(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")])
     scene = [made(n, 3), made(n, 4), made(n, 3) + 0.1, made(n), made(n if own else 0), made(n, 2)]
     scene.append(made(n if stored else 0, 4))
     moved = [made(2, a, 3), made(2, a, 4), made(2, a, 3)]
@@ -232,7 +249,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     asked = [True, True, True, True, own and not stored, True]
     columns = (3 if own else 2) if stored else 0
     kinds = [False, True], [False, True], [nudged, nudged]
-    return scene, moved, rows, list(told.unbind(0)), *kinds, given, asked, columns
+    return scene, moved, rows, [one.clone() for one in told], *kinds, given, asked, columns
 
 
 @pytest.mark.parametrize("nudged", [False, True])
@@ -260,8 +277,13 @@ WRONG: dict[str, dict[int, Any]] = {
 def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
     args = list(arguments_of(device, 20, True, True, False))
     for place, value in WRONG[words].items():
-        args[place] = (
-            [v.to(device) if isinstance(v, Tensor) else v for v in value] if isinstance(value, list) else value
-        )
+        args[place] = [v.to(device) if isinstance(v, Tensor) else v for v in value] if place in (3, 7) else value
     with pytest.raises(ValueError, match=words):
+        torch.ops.nurec_lite.finish_scene(*args)
+
+
+def test_rows_that_begin_in_the_middle_of_a_vector_are_refused(device: torch.device) -> None:
+    args = list(arguments_of(device, 20, True, True, False))
+    args[3] = [torch.zeros(1 + told_floats(20), device=device)[1:], None]
+    with pytest.raises(ValueError, match="told begins in the middle"):
         torch.ops.nurec_lite.finish_scene(*args)
