@@ -109,7 +109,7 @@ def test_it_goes_with_recorded_steps(device: torch.device, monkeypatch: pytest.M
         state = state_for(stages, device)
         steps(stages, state, 8)
         runs.append(state)
-    assert stages.learn.launched >= 3  # type: ignore[attr-defined]
+    assert stages.learn.launched >= 1  # type: ignore[attr-defined]
     assert_ended_alike(runs[1], runs[0])
 
 
