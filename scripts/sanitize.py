@@ -117,6 +117,16 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
             ("rolling", "global"),
         )
     ),
+    *(
+        (
+            f"model.sh_degree=1 data.downscale=5 opt.balanced_tiles.part=16 +opt=[{TOGETHER},{more}fused_project] {own}",
+            "rolling",
+        )
+        for more, own in product(
+            ("", "fused_activate,"),
+            ("", "model.calibrate=true", "model.lidar_opacity=false", "model.calibrate=true model.lidar_opacity=false"),
+        )
+    ),
 )
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
 

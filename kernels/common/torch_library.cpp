@@ -35,6 +35,21 @@ TORCH_LIBRARY(nurec_lite, m) {
         "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
         "Tensor d_transmittance, bool ray_gradients) "
         "-> (Tensor[] d_gaussians, Tensor d_features, Tensor[] d_rays)");
+    // The backward pass of render_parts up to what rays tell of each Gaussian, 16 N numbers and behind them N bytes, 0
+    // for those of whose numbers nothing may be read (finish_scene/params.h); and of a camera, if `of_features`, the
+    // gradient of features.
+    m.def(
+        "tell_parts(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
+        "int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, "
+        "bool of_features) -> (Tensor told, Tensor d_features)");
+    // From what the rays of all views tell, and gradients that come from elsewhere, to those of activations, or of what
+    // is stored of Gaussians: then `scene` has stored_quats, and the last gradient `columns` logits. What is not
+    // `asked` for is empty; means and quats of Gaussians that move are not written. A given gradient of scales,
+    // opacities, lidar_opacities or lidar may be one number for all.
+    m.def(
+        "finish_scene(Tensor[] scene, Tensor[] moved, Tensor views, Tensor?[] told, bool[] by_lidar, bool[] moving, "
+        "bool[] nudged, Tensor?[] given, bool[] asked, int columns) "
+        "-> (Tensor[] found, Tensor[] d_moved, Tensor d_nudges)");
     // Several views of one sensor at once, without gradients (views/params.h). `size` as list_bundles has it; `part`:
     // entries of a part of a list, 0: lists are not cut; `room`: for Gaussians that some view sees and for entries, -1:
     // as many as there are. `directions` are in the world's axes; `needed` [2]: as `room`, what there is.

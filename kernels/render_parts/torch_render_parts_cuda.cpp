@@ -2,32 +2,13 @@
 // nurec_lite::render_parts and ::render_parts_backward, which CUDA alone has.
 #include <torch/library.h>
 
-#include "../common/torch_site.h"
-#include "../render/torch_render.h"
-#include "params.h"
+#include "torch_render_parts.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
-using Kept = std::tuple<Tensor, Tensor, Tensor, Tensor>;  // first, bundle, left, rows
 using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
-
-void check_bundles(RenderTensors const& in) {
-    check_render(in);
-    int const rays = cuda::rays_with(in.features.size(1));
-    TORCH_CHECK_VALUE(in.rays.size(1) == rays, "rays has ", in.rays.size(1), " rays a tile, but a bundle has ", rays);
-}
-
-cuda::Parts parts_of(Kept const& kept, int64_t length) {
-    auto const& [first, bundle, left, rows] = kept;
-    return {bundle.size(0),
-            length,
-            first.mutable_data_ptr<int64_t>(),
-            bundle.mutable_data_ptr<int>(),
-            left.mutable_data_ptr<float>(),
-            rows.mutable_data_ptr<float>()};
-}
 
 BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::TensorList rays, at::TensorList lists,
                           Tensor const& view, bool moving, int64_t length) {

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nurec_lite.native import bundles, ops, stages
+from nurec_lite.native import bundles, ops, stages, told
 from nurec_lite.native.look import Look
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
 
@@ -23,7 +23,8 @@ def native_stages(
     """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
     ops.load()
     room = bundles if plan.bundles else stages
-    chosen = (stages.project, room.tile, room.render_camera, room.render_lidar)
+    by = told if plan.told else room
+    chosen = (stages.project, room.tile, by.render_camera, by.render_lidar)
     planned = {f.__name__: partial(f, plan=plan) for f in chosen}
     together = {"render_views": Look()} if plan.views > 1 else {}
     grouped = {"bundle": bundles.bundled} if plan.bundles else {}

@@ -123,7 +123,7 @@ def warps_of(device: torch.device) -> int:
     return 1 if device.type != "cuda" else RESIDENT * torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def _kernels(plan: RenderPlan) -> Kernels:
+def kernels_of(plan: RenderPlan) -> Kernels:
     return replace(CUDA_KERNELS, blend=partial(blend, plan=plan), **parts_of(plan))
 
 
@@ -136,7 +136,7 @@ def render_camera(
     plan: RenderPlan,
 ) -> CameraImage:
     """As nurec_lite.splat.render has it, which says what it computes."""
-    return render.render_camera(gaussians, view, pairs, sky, _kernels(plan))
+    return render.render_camera(gaussians, view, pairs, sky, kernels_of(plan))
 
 
 def render_lidar(
@@ -147,4 +147,4 @@ def render_lidar(
     plan: RenderPlan,
 ) -> LidarReturns:
     """Likewise."""
-    return render.render_lidar(gaussians, view, pairs, _kernels(plan))
+    return render.render_lidar(gaussians, view, pairs, kernels_of(plan))

@@ -19,6 +19,7 @@ from nurec_lite.native.groups import (
     SceneArrays,
     SeenArrays,
     SensorRays,
+    ToldArrays,
 )
 from nurec_lite.scene.gaussians import LIDAR_VALUES
 
@@ -117,6 +118,25 @@ def _fake_render_parts_backward(
     return _fake_render_backward(
         gaussians, features, rays, lists, view, moving, outputs, d_out, d_distance, d_transmittance, ray_gradients
     )
+
+
+def _fake_tell_parts(
+    gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
+    length: int, kept: list[Tensor], outputs: list[Tensor], d_out: Tensor, d_distance: Tensor | None,
+    d_transmittance: Tensor, of_features: bool,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    n, c = features.shape
+    return view.new_empty(16 * n + (n + 3) // 4), view.new_empty(n if of_features else 0, c)
+
+
+def _fake_finish_scene(
+    scene: list[Tensor], moved: list[Tensor], views: Tensor, told: list[Tensor | None], by_lidar: list[bool],
+    moving: list[bool], nudged: list[bool], given: list[Tensor | None], asked: list[bool], columns: int,
+) -> tuple[list[Tensor], list[Tensor], Tensor]:  # fmt: skip
+    n = ToldArrays(*scene).means.shape[0]
+    shapes = (n, 3), (n, 4), (n, 3), (n,), (n,), (n, columns or LIDAR_VALUES)
+    found = [views.new_empty(shape if wanted else 0) for shape, wanted in zip(shapes, asked, strict=True)]
+    return found, [torch.empty_like(t) for t in moved], views.new_empty(len(nudged) if any(nudged) else 0, 6)
 
 
 def _fake_render_views(
@@ -343,6 +363,8 @@ FAKES: dict[str, Callable] = {
     "list_bundles": _fake_list_bundles,
     "render_parts": _fake_render_parts,
     "render_parts_backward": _fake_render_parts_backward,
+    "tell_parts": _fake_tell_parts,
+    "finish_scene": _fake_finish_scene,
     "render_views": _fake_render_views,
     "learn_views": _fake_learn_views,
     "learn_views_backward": _fake_learn_views_backward,

@@ -187,3 +187,38 @@ class MovedGrads(NamedTuple):
     d_quats: Tensor  # [Q, A, 4]
     d_velocities: Tensor  # [Q, A, 3]
     d_rotations: Tensor  # [Q, K, 4]
+
+
+class ToldArrays(NamedTuple):
+    """Of a scene, what makes gradients of what rays tell: S Gaussians that stand still and A that move, N = S + A, at the times of V
+    views."""
+
+    means: Tensor  # [N, 3] metres, of which the first S are read
+    quats: Tensor  # [N, 4] unit, likewise
+    scales: Tensor  # [N, 3]
+    opacities: Tensor  # [N] for cameras
+    lidar_opacities: Tensor  # [N] for lidars, or [0]: they have none of their own
+    lidar: Tensor  # [N, 2]
+    stored_quats: Tensor  # [N, 4] of any length, or [0, 4]: gradients are those of activations
+
+
+class MovedArrays(NamedTuple):
+    """Of those that move, in the world."""
+
+    means: Tensor  # [V, A, 3]
+    quats: Tensor  # [V, A, 4] unit
+    velocities: Tensor  # [V, A, 3]
+
+
+class GivenArrays(NamedTuple):
+    """Gradients that come by other ways than rays."""
+
+    still_means: Tensor | None  # [S, 3]
+    still_quats: Tensor | None  # [S, 4]
+    scales: Tensor | None  # [3 N], or [1] that stands for all, as of the next three
+    opacities: Tensor | None  # [N]
+    lidar_opacities: Tensor | None  # [N]
+    lidar: Tensor | None  # [2 N]
+    means: Tensor | None  # as MovedArrays has them
+    quats: Tensor | None
+    velocities: Tensor | None

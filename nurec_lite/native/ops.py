@@ -42,6 +42,8 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::render_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::render_parts", _parts_gradients, setup_context=_keep_parts)
     torch.library.register_autograd("nurec_lite::render_parts_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::tell_parts", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::finish_scene", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::sh_colour", _sh_gradients, setup_context=_keep_inputs)
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::view_colour", _colour_gradients, setup_context=_keep_seen)
@@ -94,7 +96,7 @@ def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         next(saved), Outputs(*saved),
     )  # fmt: skip
     wants_rays = any(ctx.needs_input_grad[_RAYS])
-    given = _given(grads, outputs)
+    given = given_of(grads, outputs)
     with span("render", within=BACKWARD):
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_backward(
             gaussians, features, rays, lists, view, ctx.moving, outputs, *given, wants_rays, *ctx.plan
@@ -117,7 +119,7 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         next(saved), Outputs(*islice(saved, 3)), Parts(*saved),
     )  # fmt: skip
     wants_rays = any(ctx.needs_input_grad[_RAYS])
-    given = _given(grads, outputs)
+    given = given_of(grads, outputs)
     with span("render", within=BACKWARD):
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_parts_backward(
             gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
@@ -140,7 +142,7 @@ def _view_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         SceneArrays(*islice(saved, 12)), Turned(*islice(saved, 2)), next(saved), next(saved),
         Outputs(*islice(saved, 3)), KeptViews(*saved),
     )  # fmt: skip
-    nudged, given = ctx.needs_input_grad[3], _given(grads, outputs)
+    nudged, given = ctx.needs_input_grad[3], given_of(grads, outputs)
     with span("render", within=BACKWARD):
         d_scene, d_rotations, d_nudges = torch.ops.nurec_lite.learn_views_backward(
             scene, turned, views, targets, ctx.moving, ctx.length, kept, outputs, *given, nudged
@@ -152,7 +154,7 @@ def _view_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     return d_each, turns, None, d_nudges if nudged else None, [None] * 4, None, no_size, *[None] * 5
 
 
-def _given(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:
+def given_of(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:
     """Of the outputs; None for a distance that nothing depends on."""
     d_out, d_distance, d_transmittance = (None if grad is None else grad.contiguous() for grad in grads[:3])
     return _or_zeros(d_out, outputs.out), d_distance, _or_zeros(d_transmittance, outputs.transmittance)

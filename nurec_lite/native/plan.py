@@ -38,6 +38,7 @@ class RenderPlan:
     views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/look.py)
     depth_bits: int = 32  # of the keys by which a step sorts Gaussians from near to far; 24 or 16 of a coarser depth
     colour: bool = False  # it is found by one kernel, from where a Gaussian stands and is looked at
+    told: bool = False  # rays tell what they know of Gaussians, and who collected these makes gradients of it
     outer: Handover | None = None  # by which gradients of harmonics go to the update, not written
 
     @property

@@ -15,6 +15,7 @@ would need their number on the host. Class exact: the same formulas, single prec
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +39,24 @@ def unavailable(stages: Stages) -> str | None:
     return None
 
 
+class Moving(NamedTuple):
+    """Gaussians behind the first, which stand still."""
+
+    still: int
+    tracks: tuple[Tensor, ...]  # starts and what follows in ActorArrays
+
+
+class Placed(NamedTuple):
+    """S Gaussians that stand still and A that move, at Q times; K nodes."""
+
+    still_means: Tensor  # [S, 3]
+    still_quats: Tensor  # [S, 4] unit
+    means: Tensor  # [Q, A, 3] world
+    quats: Tensor  # [Q, A, 4] unit
+    velocities: Tensor  # [Q, A, 3] metres a second
+    rotations: Tensor  # [Q, K, 4] unit, world from node
+
+
 class FusedCollect:
     """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes. The first rows are the
     background's, and stay where they are; those of its rows that follow are moved like all others, by a track that stands at the origin.
@@ -59,15 +78,33 @@ class FusedCollect:
         local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
         by_lidar: Sequence[bool] | None = None,  # [Q] whether a lidar looks at each time; None: cameras do
     ) -> tuple[PartedGaussians, ...]:  # Q
-        self._remember(scene)
-        g, tracks, s = scene.gaussians, with_origin(scene.learned_tracks()), self._still or 0
-        local = activate(g) if local is None else local
+        g = scene.gaussians
+        moving, local = self.moving(scene, times), activate(g) if local is None else local
         # by splitting: that gradient is put together at once, while slices' are as large as the whole each, and added
-        (means, places), (quats, turns) = (local[name].split([s, len(g) - s]) for name in ("means", "quats"))
-        starts, present = (self._begins - s).clamp(min=0), F.pad(exist(scene.tracks, times), (1, 0), value=1)
+        (means, places), (quats, turns) = (
+            local[name].split([moving.still, len(g) - moving.still]) for name in ("means", "quats")
+        )
+        moved = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, *moving.tracks))
+        return self.parted(scene, Placed(means, quats, *moved), times, local, by_lidar)
+
+    def moving(self, scene: Scene, times: Tensor) -> Moving:
+        """Which Gaussians move, and by which tracks."""
+        self._remember(scene)
+        tracks, s = with_origin(scene.learned_tracks()), self._still or 0
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
-        moved = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, starts, *keys, times))
-        values = (*moved, present)
+        return Moving(s, ((self._begins - s).clamp(min=0), *keys, times))
+
+    def parted(
+        self,
+        scene: Scene,
+        placed: Placed,
+        times: Tensor,  # [Q] float64, seconds
+        local: Mapping[str, Tensor],  # as `activate` gives it
+        by_lidar: Sequence[bool] | None = None,
+    ) -> tuple[PartedGaussians, ...]:  # Q
+        """At each time, as it is seen then."""
+        g, (means, quats, *moved) = scene.gaussians, placed
+        values = (*moved, F.pad(exist(scene.tracks, times), (1, 0), value=1))
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         looks = [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}

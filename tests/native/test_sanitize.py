@@ -83,7 +83,7 @@ def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str)
     kind, _, more = cameras.partition(", ")
     assert kind in ("rolling", "global", "learned", "distant") and more in ("", "many tiles", "together")
     assert (config.device, config.density.every, config.density.start) == ("cuda", 1, 0)
-    alone = {"split_backward", "warp_cull"} & set(config.opt) and "batch" not in config.opt
+    alone = {"split_backward", "warp_cull"} & set(config.opt) and not {"batch", "fused_project"} & set(config.opt)
     assert config.train.steps == (1 if alone else 2) and ("together" in cameras) == (
         {"warp_cull", "batch"} <= set(config.opt)
     )

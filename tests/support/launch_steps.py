@@ -37,10 +37,12 @@ def stages_with(device: torch.device, names: tuple[str, ...], **own: Any) -> Sta
     return stages
 
 
-def state_for(stages: Stages, device: torch.device, calibrate: bool = False, rays: int = 128) -> TrainState:
-    """Without relocations."""
+def state_for(
+    stages: Stages, device: torch.device, calibrate: bool = False, rays: int = 128, own_opacities: bool = True
+) -> TrainState:
+    """Without relocations; `own_opacities`: the lidar's."""
     config = tiny_config(density=DensityConfig(every=1000))
-    config.model.calibrate = calibrate
+    config.model.calibrate, config.model.lidar_opacity = calibrate, own_opacities
     config = replace(config, train=replace(config.train, lidar_rays=rays))
     state = tiny_state(config)
     state.plan = stages.frames(state.plan)

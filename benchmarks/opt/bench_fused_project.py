@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to come from what the rays of an image and of a sweep tell to the gradients of what is stored of all Gaussians: a view by
+itself and added up by autograd (plain), and with the option fused_project.
+
+    python benchmarks/opt/bench_fused_project.py --out benchmarks/results/NAME.json
+    python benchmarks/opt/bench_fused_project.py --sizes 1000000x3 --seen 44,5
+
+A size is Gaussians x percent of them that belong to an actor; --seen: percent of them that the image and the sweep see. Of these a few
+hundred are in the list of the one bundle of rays that each view has, so that rays take next to no time and nearly all rows are zeros; what
+is done for a Gaussian does not depend on its numbers. Colours and regularisers ask for gradients as in a step. First the gradients of the
+two ways are compared, to 1e-4 of the largest; what disagrees is not timed. Then backward passes take turns, on a GPU each as a graph, so
+that the host's time does not count. Bytes are the least that must move.
+"""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import argparse
+import sys
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from benchmarks.opt import kernel_times
+from benchmarks.opt.bench_fused_colour import size_of, sized
+from benchmarks.opt.kernel_times import Call, Report
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.native import bundles, finish, ops, told
+from nurec_lite.native import stages as native
+from nurec_lite.native.groups import ActorArrays
+from nurec_lite.native.plan import CUDA_PLAN
+from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.view_row import view_row
+from nurec_lite.splat.views import CameraView, LidarView
+
+VERSIONS = ("plain", "fused")
+SIZES, SEEN = ("1000000x3",), ("44,50", "44,20", "20,5")
+TOLERANCE = 1e-4
+LISTED = 256  # Gaussians in the list of a bundle
+PLAN = replace(CUDA_PLAN, bundles=True, exact=True, told=True)
+View = CameraView | LidarView
+Problem = tuple[dict[str, Tensor], Any]  # what is stored, and what is made of it
+
+
+def views_of(device: torch.device) -> tuple[CameraView, LidarView]:
+    """Of eight by four pixels, and of sixteen rays, both with 0.1 s from their first to their last."""
+    T = torch.eye(4, device=device)
+    camera = Camera("image", bundles.WIDTH, bundles.HEIGHT, 8.0, 8.0, 4.0, 2.0, torch.eye(4))
+    lidar = Lidar("sweep", torch.eye(4), torch.linspace(-0.1, 0.1, 16))
+    directions = F.normalize(torch.stack([0.1 * torch.rand(16), 0.1 * torch.rand(16), torch.ones(16)], dim=1), dim=1)
+    rays = directions.to(device), torch.linspace(0, 1, 16, device=device)
+    made = CameraView(T, T, 0.0, 0.1, camera), LidarView(T, T, 0.0, 0.1, lidar, *rays)
+    return tuple(replace(view, row=view_row(view).to(device)) for view in made)  # type: ignore[return-value]
+
+
+def stored_for(n: int, device: torch.device) -> dict[str, Tensor]:
+    """In front of both; by the names of finish.Values."""
+    seed = torch.Generator().manual_seed(0)
+    made = {
+        "means": torch.randn(n, 3, generator=seed) + torch.tensor([0.0, 0.0, 8.0]), "quats": torch.randn(n, 4, generator=seed),
+        "scales": 0.3 * torch.randn(n, 3, generator=seed) - 1, "opacities": torch.randn(n, generator=seed),
+        "lidar": torch.randn(n, 3, generator=seed),
+    }  # fmt: skip
+    return {name: t.to(device).requires_grad_() for name, t in made.items()}
+
+
+def listed(means: Tensor, share: int, rays: int, seed: int) -> PairList:
+    """A bundle's list of what is seen, nearest first."""
+    visible = torch.rand(len(means), generator=torch.Generator().manual_seed(seed)) < share / 100
+    near = torch.argsort(means.detach()[:, 2].cpu(), stable=True)
+    some = near[visible[near]][:LISTED]
+    table, offsets = torch.arange(rays)[None], torch.tensor([0, len(some)])
+    table, offsets, some, seen = (t.to(means.device) for t in (table, offsets, some, visible.byte()))
+    return PairList(table, offsets, some, visible=seen)
+
+
+def tracks_for(moving: int, device: torch.device) -> tuple[Tensor, ...]:
+    """One that stands, for all that moves; starts and what follows in ActorArrays."""
+    counts = torch.tensor([0, moving], device=device), torch.tensor([0, 2], device=device)
+    times = torch.tensor([0.0, 1.0], dtype=torch.float64, device=device)
+    q = torch.tensor([[1.0, 0, 0, 0]], device=device).repeat(2, 1)
+    return *counts, times, torch.zeros(2, 3, device=device), q, times.clone()
+
+
+def gathered(version: str, stored: dict[str, Tensor], views: tuple[View, ...], still: int) -> tuple[Any, ...]:
+    """What views have in common; what each of them sees, with a slip if it is to tell."""
+    n, values = len(stored["means"]), finish.Values(**stored, lidar_opacities=None)
+    tracks = tracks_for(n - still, stored["means"].device)
+    if version == "fused":
+        scene = finish.scene_for(views, values, True, still, tracks)
+        shared, moved, papers = scene
+    else:
+        unit, scales, opacities, lidar, own = torch.ops.nurec_lite.activate(
+            values.quats, values.scales, values.opacities, values.lidar
+        )
+        (means, places), (quats, turns) = (t.split([still, n - still]) for t in (values.means, unit))
+        moved = finish.Moved(*torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, *tracks)))
+        shared = finish.Shared(means, quats, scales, opacities, own, lidar)
+    seen = [parted(shared, moved, k, isinstance(view, LidarView)) for k, view in enumerate(views)]
+    return shared, [
+        told.with_slip(g, paper) for g, paper in zip(seen, papers, strict=True)
+    ] if version == "fused" else seen
+
+
+def parted(shared: finish.Shared, moved: finish.Moved, k: int, by_lidar: bool) -> PartedGaussians:
+    """As fused_interp has it: opacities of what moves depend on whether its track is there."""
+    opacities, still = shared.lidar_opacities if by_lidar else shared.opacities, len(shared.still_means)
+    assert opacities is not None
+    stand, moving = opacities.split([still, len(opacities) - still])
+    none = opacities.new_empty(0)
+    means, quats, velocities, rotations = (t.unbind(0)[k] for t in moved)
+    return PartedGaussians(
+        shared.still_means, shared.still_quats, means, quats, velocities, rotations, none.long(), shared.scales,
+        torch.cat([stand, moving * torch.ones_like(moving)]), none, none, shared.lidar,
+    )  # fmt: skip
+
+
+def problem_of(size: str, seen: str, device: torch.device) -> Problem:
+    """Of each version the outputs whose gradients are given, and these."""
+    (n, moving), shares = size_of(size), [int(share) for share in seen.split(",")]
+    stored, views = stored_for(n, device), views_of(device)
+    colours = torch.rand(n, 3, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
+    made = {}
+    for version in VERSIONS:
+        shared, gaussians = gathered(version, stored, views, n - moving)
+        outputs = [shared.still_means, shared.scales, shared.opacities, shared.lidar_opacities]
+        for k, (g, view) in enumerate(zip(gaussians, views, strict=True)):
+            rays = bundles.WARP if k == 0 else bundles.WARP // bundles.LISTS
+            pairs = listed(stored["means"], shares[k], rays, k)
+            features = colours if k == 0 else shared.lidar
+            found = told.blend(g, features, native.rays(view), pairs, view, PLAN)
+            outputs += [found.features, found.transmittance, *([] if k == 0 else [found.distance])]
+        made[version] = outputs, [given_for(k, t) for k, t in enumerate(outputs)]
+    return {**stored, "colours": colours}, made
+
+
+def given_for(k: int, output: Tensor) -> Tensor:
+    """Of what colours know of means; of regularisers, one number for all; of what rays give."""
+    if 1 <= k <= 3:
+        return torch.full((1,), 1e-3, device=output.device).expand_as(output)
+    return torch.randn(output.shape, generator=torch.Generator().manual_seed(k)).to(output.device)
+
+
+def backward(version: str, leaves: dict[str, Tensor], made: Any) -> list[Tensor]:
+    outputs, given = made[version]
+    return list(torch.autograd.grad(outputs, list(leaves.values()), given, retain_graph=True))
+
+
+def error_of(version: str, leaves: dict[str, Tensor], made: Any) -> float:
+    """Of the largest number of each; the worst one."""
+    truth = [t.double() for t in backward("plain", leaves, made)]
+    return kernel_times.worst_error(backward(version, leaves, made), truth)
+
+
+def calls_of(version: str, leaves: dict[str, Tensor], made: Any) -> dict[str, Call]:
+    return {"backward": lambda: backward(version, leaves, made)}
+
+
+def least_bytes(size: str, what: str) -> int:
+    """Rows of what is seen, zeroed and read; of all, values and gradients of what is stored, and of colours."""
+    name, seen = size.split(" seen ")
+    n, _ = size_of(name)
+    rows = sum(int(share) * n // 100 for share in seen.split(","))
+    return 2 * 64 * rows + n * 4 * (3 + 4 + 3 + 4 + 2 + 3 + 3 + 4 + 3 + 4 + 3)
+
+
+def bench(args: argparse.Namespace, device: torch.device) -> Report:
+    ops.load()
+    cases = {f"{size} seen {seen}": (size, seen) for size in args.sizes for seen in args.seen}
+    problems = {name: problem_of(size, seen, device) for name, (size, seen) in cases.items()}
+    return kernel_times.compared(VERSIONS, problems, error_of, calls_of, least_bytes, TOLERANCE, args, device)
+
+
+def shares(text: str) -> str:
+    found = text.split(",")
+    if len(found) != 2 or not all(part.isdigit() and int(part) <= 100 for part in found):
+        raise argparse.ArgumentTypeError(f"'{text}' is no pair of percents such as 44,20")
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    p = kernel_times.parser(__doc__)
+    p.add_argument("--sizes", nargs="+", type=sized, default=list(SIZES), metavar="NxPERCENT", help="(%(default)s)")
+    p.add_argument("--seen", nargs="+", type=shares, default=list(SEEN), metavar="IMAGE,SWEEP", help="(%(default)s)")
+    return kernel_times.main("benchmarks/opt/bench_fused_project.py", p, arguments, bench)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// One thread a Gaussian, which goes through the views that saw it: each number is written once, whatever the number of
+// views, and of what a view did not see its byte is all that is read.
+#include "../common/flat.cuh"
+#include "../common/gaussians.cuh"
+#include "../common/warp.cuh"
+#include "../math/activate.cuh"
+#include "../math/turned.cuh"
+#include "../render/moment_row.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int WARPS = THREADS / 32;
+constexpr int BLOCKS = 3;  // that fit on a multiprocessor, without spilling on any architecture
+
+struct Found {  // of one view
+    GaussianGrad<float> g;
+    float opacity, features[2];  // features of a lidar
+};
+
+// Over the views, in shared memory: in registers they would be more than there are. Their number is odd, so that no two
+// threads share a bank.
+struct Sums {
+    Vec3<float> mean, s;
+    float lidar[2], lidar_opacity, opacity;
+    Quat<float> q;
+    float none;
+};
+constexpr int NUMBERS = sizeof(Sums) / sizeof(float), MEAN = 0, SCALES = 3, LIDAR = 6;  // and where these begin
+static_assert(NUMBERS % 2 == 1);
+
+__device__ void add(Quat<float> const& one, Quat<float>& sum) {
+    sum.w += one.w, sum.x += one.x, sum.y += one.y, sum.z += one.z;
+}
+
+struct Seen {  // a Gaussian, from the centre of a view
+    Vec3<float> mean, s, v;
+    Quat<float> q;
+};
+
+__device__ int64_t place_of(ToldScene const& scene, int view, int64_t i) {
+    return view * (scene.n - scene.still) + i - scene.still;
+}
+
+__device__ Seen seen_by(ToldScene const& scene, ToldViews const& told, int view, int64_t i) {
+    Vec3<float> const centre = told.rows[view].centre, s = load3(scene.scales, i);
+    if (i < scene.still) return {load3(scene.means, i) - centre, s, {0, 0, 0}, load_quat(scene.quats, i)};
+    int64_t const place = place_of(scene, view, i);
+    return {load3(scene.moved_means, place) - centre, s, load3(scene.velocities, place),
+            load_quat(scene.moved_quats, place)};
+}
+
+__device__ Found found_of(ToldScene const& scene, ToldViews const& told, int v, int64_t i, Seen const& g) {
+    ToldView const& view = told.view[v];
+    MomentRow const& sum = view.moments[i];
+    Frame<float> const f = make_frame(g.mean, g.q, g.s, g.v);
+    Turn<float> const turn = turn_of(view.moving ? seen_on(told.rows[v].path, f) : f);
+    Moments<float> const m =
+        turned_back(turn, (view.by_lidar ? scene.lidar_opacities : scene.opacities)[i], sum.moments);
+    return {moments_backward(g.q, g.s, f, m), m.opacity, {sum.features[0], sum.features[1]}};
+}
+
+// `own`: the lidar's opacities are its own.
+__device__ void add(Found const& one, bool by_lidar, bool own, Sums& sum) {
+    sum.mean = sum.mean + one.g.mean, sum.s = sum.s + one.g.s;
+    add(one.g.q, sum.q);
+    if (by_lidar && own)
+        sum.lidar_opacity += one.opacity;
+    else
+        sum.opacity += one.opacity;
+    if (by_lidar) sum.lidar[0] += one.features[0], sum.lidar[1] += one.features[1];
+}
+
+// By a block: the six sums of a view, to `row`.
+__device__ void add_up(Correction<float> const& c, float (&of_warps)[WARPS][NUDGES], float* row) {
+    float values[NUDGES] = {c.turn.x, c.turn.y, c.turn.z, c.shift.x, c.shift.y, c.shift.z};
+    int const lane = int(threadIdx.x) % 32, value = summed_value<NUDGES>(lane);
+    float const sum = sums_by_halves(values, lane);
+    __syncthreads();  // those of the view before have been read
+    if (value >= 0) of_warps[threadIdx.x / 32][value] = sum;
+    __syncthreads();
+    if (threadIdx.x >= NUDGES) return;
+    float total = 0;
+    for (int warp = 0; warp < WARPS; ++warp) total += of_warps[warp][threadIdx.x];
+    row[threadIdx.x] = total;
+}
+
+__device__ Vec3<float> or_zeros3(float const* a, int64_t i) {
+    return a ? load3(a, i) : Vec3<float>{0, 0, 0};
+}
+
+__device__ Quat<float> or_zeros4(float const* a, int64_t i) {
+    return a ? load_quat(a, i) : Quat<float>{0, 0, 0, 0};
+}
+
+__device__ float number_of(GivenNumbers const& given, int64_t i) {
+    return given.at ? given.at[given.one ? 0 : i] : 0.f;
+}
+
+__device__ void store_moved(GivenGrads const& given, FoundGrads const& out, int64_t place, GaussianGrad<float> g) {
+    add(or_zeros4(given.moved_quats, place), g.q);
+    store3(out.moved_means, place, g.mean + or_zeros3(given.moved_means, place));
+    store_quat(out.moved_quats, place, g.q);
+    store3(out.velocities, place, g.v + or_zeros3(given.velocities, place));
+}
+
+// What comes from elsewhere, of all but what moves.
+__device__ void add_given(ToldScene const& scene, GivenGrads const& given, int64_t i, Sums& sum) {
+    if (i < scene.still) {
+        sum.mean = sum.mean + or_zeros3(given.still_means, i);
+        add(or_zeros4(given.still_quats, i), sum.q);
+    }
+    sum.s.x += number_of(given.scales, 3 * i), sum.s.y += number_of(given.scales, 3 * i + 1);
+    sum.s.z += number_of(given.scales, 3 * i + 2);
+    sum.opacity += number_of(given.opacities, i), sum.lidar_opacity += number_of(given.lidar_opacities, i);
+    sum.lidar[0] += number_of(given.lidar, 2 * i), sum.lidar[1] += number_of(given.lidar, 2 * i + 1);
+}
+
+// On to what is stored. `own` as above.
+__device__ void to_stored(ToldScene const& scene, int64_t i, bool own, Sums& sum) {
+    Vec3<float> const s = load3(scene.scales, i);
+    sum.q = normalized_backward(load_quat(scene.stored_quats, i), sum.q);
+    sum.s = {s.x * sum.s.x, s.y * sum.s.y, s.z * sum.s.z};
+    sum.opacity = sigmoid_backward(scene.opacities[i], sum.opacity);
+    if (own) sum.lidar_opacity = sigmoid_backward(scene.lidar_opacities[i], sum.lidar_opacity);
+    Vec2<float> const lidar = load2(scene.lidar, i);
+    sum.lidar[0] = sigmoid_backward(lidar.x, sum.lidar[0]), sum.lidar[1] = sigmoid_backward(lidar.y, sum.lidar[1]);
+}
+
+// By a block: rows of ROW of the sums, in the order in which they lie in memory.
+template <int ROW>
+__device__ void store_rows(float* to, int64_t n, Sums const* sums, int first) {
+    if (!to) return;
+    float flat[ROW];
+    auto const* numbers = reinterpret_cast<float const*>(sums);
+#pragma unroll
+    for (int k = 0; k < ROW; ++k) flat[k] = numbers[NUMBERS * (own_number(k) / ROW) + first + own_number(k) % ROW];
+    store_flat(to, n, flat);
+}
+
+template <int C>
+__device__ void store_sums(FoundGrads const& out, int64_t n, Sums const* sums) {
+    store_rows<3>(out.means, n, sums, MEAN);
+    store_rows<3>(out.scales, n, sums, SCALES);
+    store_rows<C == 3 ? 3 : 2>(out.lidar, n, sums, LIDAR);
+    int64_t const i = first_row() + threadIdx.x;
+    if (i >= n) return;
+    Sums const& mine = sums[threadIdx.x];
+    if (out.quats) store4(out.quats, i, mine.q);
+    if (out.opacities) out.opacities[i] = mine.opacity;
+    if (out.lidar_opacities) out.lidar_opacities[i] = mine.lidar_opacity;
+}
+
+// C: columns of logits; 0: gradients are those of activations. `rows` [V, blocks, 6], of views that are nudged.
+template <int C, bool NUDGED>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    finish_scene_kernel(ToldScene scene, ToldViews told, GivenGrads given, FoundGrads out, float* rows) {
+    __shared__ Sums sums[THREADS];
+    __shared__ float of_warps[NUDGED ? WARPS : 1][NUDGES];
+    int64_t const i = first_row() + threadIdx.x;
+    bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
+    Sums& sum = sums[threadIdx.x];
+    sum = {};
+#pragma unroll 1  // else registers spill
+    for (int v = 0; v < told.n; ++v) {
+        ToldView const& view = told.view[v];
+        bool const seen = there && view.moments && view.seen[i];
+        Found one = {};
+        Correction<float> c = {};
+        if (seen) {
+            Seen const g = seen_by(scene, told, v, i);
+            one = found_of(scene, told, v, i, g);
+            if (NUDGED && view.nudged) c = nudge_of(g.mean, g.q, one.g.mean, one.g.q);
+        }
+        if constexpr (NUDGED)
+            if (view.nudged) add_up(c, of_warps, rows + NUDGES * (int64_t(gridDim.x) * v + blockIdx.x));
+        if (there && i >= scene.still) store_moved(given, out, place_of(scene, v, i), one.g);
+        if (seen) add(one, view.by_lidar, own, sum);
+    }
+    if (there) add_given(scene, given, i, sum);
+    if (C && there) to_stored(scene, i, own, sum);
+    __syncthreads();
+    store_sums<C>(out, scene.n, sums);
+}
+
+// A block a view, in an order that never changes.
+__global__ void __launch_bounds__(THREADS) add_nudges_kernel(ToldViews told, float const* rows, int n, float* nudges) {
+    __shared__ float of_warps[WARPS][NUDGES];
+    Correction<float> sum = {};
+    float const* const mine = rows + NUDGES * int64_t(n) * blockIdx.x;
+    for (int row = int(threadIdx.x); told.view[blockIdx.x].nudged && row < n; row += THREADS) {
+        sum.turn = sum.turn + load3(mine, 2 * row), sum.shift = sum.shift + load3(mine, 2 * row + 1);
+    }
+    add_up(sum, of_warps, nudges + NUDGES * blockIdx.x);
+}
+
+template <int C>
+void launch(ToldScene const& scene, ToldViews const& told, GivenGrads const& given, FoundGrads const& out,
+            Queue const& queue) {
+    unsigned const blocks = blocks_for(scene.n);
+    if (!out.nudges) {
+        if (blocks)
+            finish_scene_kernel<C, false><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, nullptr);
+        return;
+    }
+    float* const rows = queue.memory.array<float>(NUDGES * told.n * blocks);
+    if (blocks) finish_scene_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, rows);
+    add_nudges_kernel<<<unsigned(told.n), THREADS, 0, queue.stream>>>(told, rows, int(blocks), out.nudges);
+}
+
+}  // namespace
+
+void finish_scene(ToldScene const& scene, ToldViews const& told, GivenGrads const& given, FoundGrads const& out,
+                  Queue const& queue) {
+    auto* const by_columns = out.columns == 0 ? launch<0> : out.columns == 2 ? launch<2> : launch<3>;
+    by_columns(scene, told, given, out, queue);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the rays of a view tell, where nothing is read or written of Gaussians that it does not see but a byte that says
+// so.
+#include "../common/launch.cuh"
+#include "../render/moment_row.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int VECTORS = sizeof(MomentRow) / sizeof(float4);
+
+// A thread a vector.
+__global__ void open_rows_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
+    int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, i = k / VECTORS;
+    if (i >= n) return;
+    bool const there = !visible || visible[i];
+    if (k % VECTORS == 0) seen[i] = there;
+    if (there) vectors[k] = make_float4(0, 0, 0, 0);
+}
+
+// A thread a number.
+__global__ void told_features_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen, float* d_features) {
+    int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, i = k / MAX_FEATURES;
+    if (i < n) d_features[k] = seen[i] ? moments[i].features[k % MAX_FEATURES] : 0.f;
+}
+
+}  // namespace
+
+void tell_parts(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, Parts const& parts,
+                MomentRow* moments, uint8_t* seen, Queue const& queue) {
+    int64_t const n = p.g.n;
+    if (!n) return;
+    auto* const vectors = reinterpret_cast<float4*>(moments);
+    open_rows_kernel<<<blocks_for(VECTORS * n), THREADS, 0, queue.stream>>>(n, p.visible, vectors, seen);
+    add_up_parts(p, out, d, parts, moments, queue);
+    if (!d.features) return;
+    told_features_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen, d.features);
+}
+
+}  // namespace nurec::cuda

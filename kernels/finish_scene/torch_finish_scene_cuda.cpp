@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::finish_scene, which CUDA alone has.
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include <cstdint>
+
+#include "../common/torch_aligned.h"
+#include "../common/torch_site.h"
+#include "params.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+using GivenTensors = c10::List<std::optional<Tensor>>;
+using FoundTensors = std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor>;
+
+constexpr int64_t LIDAR_COLUMNS = 2;  // of a lidar's logits without its opacity
+
+float const* floats_in(Tensor const& t) {
+    return t.numel() ? t.const_data_ptr<float>() : nullptr;
+}
+
+float* floats_to(Tensor const& t) {
+    return t.numel() ? t.mutable_data_ptr<float>() : nullptr;
+}
+
+void check_floats_of(Tensor const& t, char const* name, std::initializer_list<int64_t> shape, at::Device device) {
+    check_tensor(t, name, at::kFloat, shape, device);
+    check_finite(t, name);
+}
+
+// As nurec_lite.native.groups.ToldArrays and .MovedArrays list them.
+cuda::ToldScene told_scene(at::TensorList t, at::TensorList moved, int64_t views) {
+    check_group(t, "scene", 7, "means, quats, scales, opacities, lidar_opacities, lidar, stored_quats");
+    check_group(moved, "moved", 3, "means, quats, velocities");
+    auto const device = t[0].device();
+    check_floats_of(t[0], "means", {-1, 3}, device);
+    int64_t const n = t[0].size(0), own = t[4].size(0) ? n : 0, stored = t[6].size(0) ? n : 0;
+    check_floats_of(t[1], "quats", {n, 4}, device);
+    check_floats_of(t[2], "scales", {n, 3}, device);
+    check_positive(t[2], "scales");
+    check_floats_of(t[3], "opacities", {n}, device);
+    check_floats_of(t[4], "lidar_opacities", {own}, device);
+    check_floats_of(t[5], "lidar", {n, 2}, device);
+    check_floats_of(t[6], "stored_quats", {stored, 4}, device);
+    check_floats_of(moved[0], "moved means", {views, -1, 3}, device);
+    int64_t const a = moved[0].size(1);
+    TORCH_CHECK_VALUE(a <= n, "moved means has ", a, " Gaussians, but there are ", n);
+    check_floats_of(moved[1], "moved quats", {views, a, 4}, device);
+    check_floats_of(moved[2], "velocities", {views, a, 3}, device);
+    return {n,
+            n - a,
+            floats_in(t[0]),
+            floats_in(t[1]),
+            floats_in(moved[0]),
+            floats_in(moved[1]),
+            floats_in(moved[2]),
+            floats_in(t[2]),
+            floats_in(t[3]),
+            own ? floats_in(t[4]) : floats_in(t[3]),
+            floats_in(t[5]),
+            floats_in(t[6])};
+}
+
+cuda::ToldViews told_views(Tensor const& rows, GivenTensors const& told, c10::List<bool> const& by_lidar,
+                           c10::List<bool> const& moving, c10::List<bool> const& nudged, int64_t n) {
+    check_floats_of(rows, "views", {-1, VIEW_NUMBERS}, rows.device());
+    std::size_t const v = std::size_t(rows.size(0));
+    check_count(rows.size(0), "rows of views", cuda::MOST_TOLD);
+    TORCH_CHECK_VALUE(told.size() == v && by_lidar.size() == v && moving.size() == v && nudged.size() == v,
+                      "there are ", v, " views, but told, by_lidar, moving and nudged have ", told.size(), ", ",
+                      by_lidar.size(), ", ", moving.size(), " and ", nudged.size());
+    cuda::ToldViews found = {rows.size(0), reinterpret_cast<ViewRow<float> const*>(rows.const_data_ptr<float>()), {}};
+    for (std::size_t k = 0; k < v; ++k) {
+        std::optional<Tensor> const one = told.get(k);
+        if (one) check_tensor(*one, "told", at::kFloat, {cuda::told_floats(n)}, rows.device());
+        float const* const at = one ? floats_in(*one) : nullptr;
+        TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(at) % 16 == 0, "told begins in the middle of 16 bytes");
+        found.view[k] = {reinterpret_cast<cuda::MomentRow const*>(at),
+                         reinterpret_cast<uint8_t const*>(at ? at + cuda::MOMENT_FLOATS * n : nullptr), by_lidar[k],
+                         moving[k], nudged[k]};
+    }
+    return found;
+}
+
+float const* given_array(GivenTensors const& given, std::size_t k, char const* name,
+                         std::initializer_list<int64_t> shape, at::Device device) {
+    std::optional<Tensor> const t = given.get(k);
+    if (!t) return nullptr;
+    check_tensor(*t, name, at::kFloat, shape, device);
+    return floats_in(*t);
+}
+
+// An array of so many rows, or one number.
+cuda::GivenNumbers given_numbers(GivenTensors const& given, std::size_t k, char const* name, int64_t numbers,
+                                 at::Device device) {
+    std::optional<Tensor> const t = given.get(k);
+    if (!t) return {nullptr, false};
+    bool const one = t->numel() == 1;
+    TORCH_CHECK_VALUE(one || t->numel() == numbers, name, " has ", t->numel(), " numbers, but must have ", numbers,
+                      ", or one for all");
+    check_tensor(*t, name, at::kFloat,
+                 one ? std::initializer_list<int64_t>{1} : std::initializer_list<int64_t>{numbers}, device);
+    return {floats_in(*t), one};
+}
+
+// As nurec_lite.native.groups.GivenArrays lists them.
+cuda::GivenGrads given_grads(GivenTensors const& t, cuda::ToldScene const& scene, int64_t views, at::Device device) {
+    TORCH_CHECK_VALUE(t.size() == 9, "given has ", t.size(), " tensors, but must have 9");
+    int64_t const n = scene.n, s = scene.still, a = n - s;
+    return {given_array(t, 0, "given still_means", {s, 3}, device),
+            given_array(t, 1, "given still_quats", {s, 4}, device),
+            given_numbers(t, 2, "given scales", 3 * n, device),
+            given_numbers(t, 3, "given opacities", n, device),
+            given_numbers(t, 4, "given lidar_opacities", n, device),
+            given_numbers(t, 5, "given lidar", 2 * n, device),
+            given_array(t, 6, "given means", {views, a, 3}, device),
+            given_array(t, 7, "given quats", {views, a, 4}, device),
+            given_array(t, 8, "given velocities", {views, a, 3}, device)};
+}
+
+FoundTensors finish_scene(at::TensorList arrays, at::TensorList moved, Tensor const& rows, GivenTensors const& told,
+                          c10::List<bool> const& by_lidar, c10::List<bool> const& moving, c10::List<bool> const& nudged,
+                          GivenTensors const& given, c10::List<bool> const& asked, int64_t columns) {
+    Tensor const turns = aligned(arrays[6]);
+    std::vector<Tensor> kept(arrays.begin(), arrays.end());
+    kept[6] = turns;
+    cuda::ToldScene const scene = told_scene(kept, moved, rows.size(0));
+    cuda::ToldViews const views = told_views(rows, told, by_lidar, moving, nudged, scene.n);
+    bool const own = arrays[4].size(0) > 0, stored = scene.stored_quats != nullptr;
+    TORCH_CHECK_VALUE(asked.size() == 6, "asked has ", asked.size(), " values, but must have 6");
+    TORCH_CHECK_VALUE(!scene.n || columns == (stored ? LIDAR_COLUMNS + own : 0), "columns is ", columns,
+                      ", but must be ", stored ? LIDAR_COLUMNS + own : 0);
+    Site site(rows.device());
+    auto const made = [&](std::size_t k, at::IntArrayRef shape) {
+        return site.empty(asked[k] ? shape : at::IntArrayRef({0}), at::kFloat);
+    };
+    int64_t const n = scene.n;
+    std::vector<Tensor> const found = {made(0, {n, 3}), made(1, {n, 4}),
+                                       made(2, {n, 3}), made(3, {n}),
+                                       made(4, {n}),    made(5, {n, columns ? columns : LIDAR_COLUMNS})};
+    std::vector<Tensor> const d_moved = {at::empty_like(moved[0]), at::empty_like(moved[1]), at::empty_like(moved[2])};
+    bool any = false;
+    for (bool const one : nudged) any = any || one;
+    Tensor const nudges = site.empty({any ? views.n : 0, NUDGES}, at::kFloat);
+    cuda::FoundGrads const out = {columns,
+                                  floats_to(found[0]),
+                                  floats_to(found[1]),
+                                  floats_to(found[2]),
+                                  floats_to(found[3]),
+                                  floats_to(found[4]),
+                                  floats_to(found[5]),
+                                  floats_to(d_moved[0]),
+                                  floats_to(d_moved[1]),
+                                  floats_to(d_moved[2]),
+                                  floats_to(nudges)};
+    cuda::finish_scene(scene, views, given_grads(given, scene, views.n, rows.device()), out, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {found, d_moved, nudges};
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
+    m.impl("finish_scene", &finish_scene);
+}
+
+}  // namespace nurec

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What operators of parts take, and what is kept of them.
+#pragma once
+
+#include <tuple>
+
+#include "../common/torch_site.h"
+#include "../render/torch_render.h"
+#include "params.h"
+
+namespace nurec {
+
+using Kept = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // first, bundle, left, rows
+
+inline void check_bundles(RenderTensors const& in) {
+    check_render(in);
+    int const rays = cuda::rays_with(in.features.size(1));
+    TORCH_CHECK_VALUE(in.rays.size(1) == rays, "rays has ", in.rays.size(1), " rays a tile, but a bundle has ", rays);
+}
+
+inline cuda::Parts parts_of(Kept const& kept, int64_t length) {
+    auto const& [first, bundle, left, rows] = kept;
+    return {bundle.size(0),
+            length,
+            first.mutable_data_ptr<int64_t>(),
+            bundle.mutable_data_ptr<int>(),
+            left.mutable_data_ptr<float>(),
+            rows.mutable_data_ptr<float>()};
+}
+
+}  // namespace nurec

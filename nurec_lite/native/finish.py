@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gaussians as the views of a step see them, whose gradients are made in one pass over all of them, of what the views tell
+(nurec_lite/native/told.py, kernels/finish_scene). On CUDA alone.
+
+Letters: N Gaussians, of which S stand still and A move; V views, each at a time of its own; K nodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from nurec_lite.base.ranges import BACKWARD, span
+from nurec_lite.native.groups import ActorArrays, GivenArrays, MovedArrays, MovedGrads, ToldArrays
+from nurec_lite.native.stages import learned, moves, row_of
+from nurec_lite.native.told import told_floats
+from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
+from nurec_lite.splat.views import CameraView, LidarView
+
+MOST_VIEWS = 16  # of a step, as the operator takes them
+AnyView = CameraView | LidarView
+Maybe = Tensor | None
+
+
+class Values(NamedTuple):
+    """Of N Gaussians, activated or as they are stored."""
+
+    means: Tensor  # [N, 3]
+    quats: Tensor  # [N, 4] unit, or of any length
+    scales: Tensor  # [N, 3], or their logarithms
+    opacities: Tensor  # [N], or their logits
+    lidar_opacities: Maybe  # [N]; None: the lidar has none of its own, or they are a column of the next
+    lidar: Tensor  # [N, 2], or [N, C] logits
+
+
+class Shared(NamedTuple):
+    """What the views have in common, and the regularisers look at."""
+
+    still_means: Tensor  # [S, 3]
+    still_quats: Tensor  # [S, 4] unit
+    scales: Tensor  # [N, 3]
+    opacities: Tensor  # [N]
+    lidar_opacities: Maybe  # [N]; None: the lidar has none of its own
+    lidar: Tensor  # [N, 2]
+
+
+class Moved(NamedTuple):
+    """Gaussians that move, in the world, at the times of V views."""
+
+    means: Tensor  # [V, A, 3]
+    quats: Tensor  # [V, A, 4] unit
+    velocities: Tensor  # [V, A, 3] metres a second
+    rotations: Tensor  # [V, K, 4] unit, world from node
+
+
+class SceneForViews(NamedTuple):
+    shared: Shared
+    moved: Moved
+    papers: tuple[Tensor, ...]  # [told_floats(N)] of each view
+
+
+def as_stored(g: Gaussians) -> Values:
+    return Values(g.means, g.quats, g.log_scales, g.opacity_logits, None, g.lidar_logits)
+
+
+def hindrance(views: Sequence[AnyView]) -> str | None:
+    """Why what these tell cannot be finished together; None: it can."""
+    if len(views) > MOST_VIEWS:
+        return f"a step has {len(views)} views, more than {MOST_VIEWS}"
+    return "poses ask for gradients of rays" if any(map(learned, views)) else None
+
+
+def scene_for(
+    views: Sequence[AnyView],  # as `hindrance` allows
+    values: Values,
+    stored: bool,  # they are activated here
+    still: int,  # S
+    tracks: tuple[Tensor, ...],  # starts and what follows in ActorArrays, with the time of each view
+) -> SceneForViews:
+    asked = [view.nudge is not None and view.nudge.requires_grad for view in views]
+    by_lidar, moving = [isinstance(view, LidarView) for view in views], [moves(view) for view in views]
+    way = _Way(stored, still, by_lidar, moving, asked)
+    rows = torch.stack([row_of(view) for view in views])
+    nudges = [view.nudge if wanted else None for view, wanted in zip(views, asked, strict=True)]
+    found = _SceneForViews.apply(way, rows, *tracks, *values, *nudges)
+    n = len(Shared._fields)
+    return SceneForViews(Shared(*found[:n]), Moved(*found[n : n + 4]), found[n + 4 :])
+
+
+@dataclass(frozen=True)
+class _Way:
+    """What the host knows; of each view."""
+
+    stored: bool
+    still: int
+    by_lidar: list[bool]
+    moving: list[bool]
+    nudged: list[bool]
+
+
+_TRACKS, _SHARED = len(ActorArrays._fields) - 2, len(Shared._fields)
+
+
+class _SceneForViews(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, way: _Way, rows: Tensor, *tensors: Any) -> tuple[Maybe, ...]:
+        tracks, values = tensors[:_TRACKS], Values(*tensors[_TRACKS : _TRACKS + len(Values._fields)])
+        arrays, still = (_activated if way.stored else _alias)(values), way.still
+        moved = Moved(*torch.ops.nurec_lite.move_actors(_actors(arrays, still, tracks)))
+        ctx.set_materialize_grads(False)
+        ctx.way, ctx.columns = way, values.lidar.shape[1] if way.stored else 0
+        ctx.own = ctx.columns > LIDAR_VALUES or values.lidar_opacities is not None
+        ctx.save_for_backward(rows, *tracks, *arrays, *moved)
+        papers = [rows.new_empty_strided((told_floats(len(values.means)),), (0,)) for _ in way.moving]
+        shared = Shared(
+            arrays.means[:still], arrays.quats[:still], arrays.scales, arrays.opacities,
+            arrays.lidar_opacities if ctx.own else None, arrays.lidar,
+        )  # fmt: skip
+        return *shared, *moved, *papers
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Maybe) -> tuple[Maybe, ...]:
+        rows, *saved = ctx.saved_tensors
+        n = len(ToldArrays._fields)
+        tracks, arrays, moved = saved[:_TRACKS], ToldArrays(*saved[_TRACKS : _TRACKS + n]), Moved(*saved[_TRACKS + n :])
+        shared, of_moved, told = Shared(*grads[:_SHARED]), Moved(*grads[_SHARED : _SHARED + 4]), grads[_SHARED + 4 :]  # type: ignore[arg-type]
+        with span("finish", within=BACKWARD):
+            asked = _asked(ctx, shared, of_moved, told)
+            found, d_moved, d_nudges = _finished(ctx, rows, arrays, moved, (shared, of_moved, told), asked)
+        d_tracks: Sequence[Maybe] = (None,) * _TRACKS
+        if asked[0]:
+            d_tracks = _move_back(ctx, arrays, tracks, found, d_moved, _or_zeros(of_moved.rotations, moved.rotations))
+        d_values = [d if wanted else None for d, wanted in zip(found, asked, strict=True)]
+        nudges = [d_nudges[v] if wanted else None for v, wanted in enumerate(ctx.way.nudged)]
+        return None, None, *d_tracks, *d_values, *nudges
+
+
+def _activated(values: Values) -> ToldArrays:
+    unit, scales, opacities, lidar, own = torch.ops.nurec_lite.activate(
+        values.quats, values.scales, values.opacities, values.lidar
+    )
+    return ToldArrays(values.means, unit, scales, opacities, own, lidar, values.quats)
+
+
+def _alias(values: Values) -> ToldArrays:
+    """The same numbers as tensors of their own, whose gradients come here."""
+    of_all = values.scales, values.opacities, values.lidar
+    own = values.means.new_empty(0) if values.lidar_opacities is None else values.lidar_opacities
+    scales, opacities, lidar, own = (t.view_as(t) for t in (*of_all, own))
+    return ToldArrays(values.means, values.quats, scales, opacities, own, lidar, values.quats.new_empty(0, 4))
+
+
+def _actors(arrays: ToldArrays, still: int, tracks: Sequence[Tensor]) -> ActorArrays:
+    return ActorArrays(arrays.means[still:], arrays.quats[still:], *tracks)
+
+
+def _asked(ctx: Any, shared: Shared, moved: Moved, told: Sequence[Maybe]) -> list[bool]:
+    """What anything depends on, by the names of Values: else Adam would go on with its momentum."""
+    by_lidar = any(d is not None and lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
+    by_camera = any(d is not None and not lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
+    seen = by_lidar or by_camera
+    placed = seen or any(d is not None for d in (*shared[:2], *moved))
+    opacities = by_camera or (by_lidar and not ctx.own) or shared.opacities is not None
+    own = ctx.own and (by_lidar or shared.lidar_opacities is not None)
+    lidar = by_lidar or shared.lidar is not None
+    if ctx.way.stored:
+        lidar, own = lidar or own, False
+    return [placed, placed, seen or shared.scales is not None, opacities, own, lidar]
+
+
+def _finished(
+    ctx: Any,
+    rows: Tensor,  # [V, 62]
+    arrays: ToldArrays,
+    moved: Moved,
+    grads: tuple[Shared, Moved, Sequence[Maybe]],
+    asked: list[bool],
+) -> tuple[list[Tensor], list[Tensor], Tensor]:
+    (still_means, still_quats, *numbers), of_moved, told = grads
+    given = GivenArrays(
+        *(None if d is None else d.contiguous() for d in (still_means, still_quats)),
+        *map(_numbers, numbers),
+        *(None if d is None else d.contiguous() for d in of_moved[:3]),
+    )
+    way = ctx.way
+    found: tuple[list[Tensor], list[Tensor], Tensor] = torch.ops.nurec_lite.finish_scene(
+        arrays,
+        MovedArrays(*moved[:3]),
+        rows,
+        list(told),
+        way.by_lidar,
+        way.moving,
+        way.nudged,
+        given,
+        asked,
+        ctx.columns,
+    )
+    return found
+
+
+def _numbers(d: Maybe) -> Maybe:
+    """One after another; or one that stands for all, as regularisers give it."""
+    if d is None or not d.numel():
+        return d if d is None else d.flatten()
+    return d[(0,) * d.dim()].view(1) if not any(d.stride()) else d.contiguous().view(-1)
+
+
+def _move_back(
+    ctx: Any,
+    arrays: ToldArrays,
+    tracks: Sequence[Tensor],
+    found: Sequence[Tensor],  # whose rows of what moves are filled in
+    d_moved: Sequence[Tensor],
+    d_rotations: Tensor,
+) -> tuple[Maybe, ...]:
+    """Through the tracks; of these, the gradients."""
+    still = ctx.way.still
+    d_means, d_quats, *d_keys = torch.ops.nurec_lite.move_actors_backward(
+        _actors(arrays, still, tracks), MovedGrads(d_moved[0], d_moved[1], d_moved[2], d_rotations)
+    )
+    if len(d_means):
+        found[0][still:] = d_means
+        found[1][still:] = _stored(ctx, arrays, d_quats) if ctx.way.stored else d_quats
+    return None, None, None, *d_keys, None
+
+
+def _stored(ctx: Any, arrays: ToldArrays, d_unit: Tensor) -> Tensor:
+    """Gradients of quaternions as they are stored, of those that move."""
+    of_all = arrays.stored_quats, arrays.scales, arrays.opacities, arrays.lidar, arrays.lidar_opacities
+    moving = [t[ctx.way.still :] if len(t) else t for t in of_all]
+    found: tuple[Tensor, ...] = torch.ops.nurec_lite.activate_backward(
+        *moving, ctx.columns, d_unit, None, None, None, None
+    )
+    return found[0]
+
+
+def _or_zeros(d: Maybe, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if d is None else d.contiguous()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""fused_project: the backward pass of a step's views is finished in one pass over the Gaussians, which reads of a view only what it saw.
+
+Idea: what rays tell of a Gaussian adds up to 16 numbers a view. Each view made its own gradients of places, shapes and opacities of all
+Gaussians of them, zeros for those that it does not see, and autograd added these up, view by view, and put together what stands still
+and what moves. Here a view only zeroes and fills the rows of what it sees, and one kernel makes of the rows of all views the gradients,
+each written once; behind fused_activate it goes on to those of what is stored, with what regularisers and colours ask for added on the
+way. Where a view is nudged, by corrections of poses, the same kernel adds up what its six numbers get.
+Source: none that we know of; as the views of one launch of `batch` do it (kernels/views/learn.h). Formulas in kernels/math/moments.cuh.
+Gain: to be measured. In its place there were, in us of GPU time a step, finish_parts_kernel (43 of an image, 75 of a sweep), zeros for
+two times 64 bytes a Gaussian (40), what autograd adds up (80, of which colours keep a part), concatenations (41, of which opacities
+keep theirs) and activate_backward (36; H200, KITTI drive 0009, 1 M Gaussians).
+Limits: on a GPU alone, within a step. Where poses ask for gradients of rays, or a step has more than 16 views, each view goes the plain
+way, which a line of the log says; so it does in one launch of `batch`, which finishes by itself. Colours still go to their gradients by
+themselves. Class exact: the same formulas; sums are taken in another order.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.ranges import span
+from nurec_lite.native import finish, ops
+from nurec_lite.native.told import with_slip
+from nurec_lite.opt.fused_interp import FusedCollect, Placed
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.views import LidarView
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import AnyView, Stages, without_gpu
+from nurec_lite.training.state import Gathered, StepResult, TrainState
+
+CLASS = "exact"
+REQUIRES: tuple[str, ...] = ("warp_cull", "fused_interp", "collect_once")
+log = logging.getLogger("nurec_lite")
+Learn = Callable[[Stages, TrainState, Shots], StepResult]
+Gather = Callable[[Stages, Scene, Sequence[AnyView]], Gathered]
+
+
+def unavailable(stages: Stages) -> str | None:
+    return without_gpu(stages)
+
+
+class OnePass:
+    """Stands around `learn` and `gather`: Gaussians that are gathered for a step come with slips."""
+
+    def __init__(self, collect: FusedCollect, stored: bool) -> None:
+        self._collect = collect
+        self._stored = stored  # gradients go on to what is stored
+        self._learning = False
+        self._said: set[str] = set()
+
+    def learn(self, inner: Learn) -> Learn:
+        def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+            with self.learning():
+                return inner(stages, state, shots)
+
+        return learn
+
+    @contextmanager
+    def learning(self) -> Iterator[None]:
+        """What is gathered meanwhile is learned from, once."""
+        self._learning = True
+        try:
+            yield
+        finally:
+            self._learning = False
+
+    def gather(self, inner: Gather) -> Gather:
+        def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
+            if not self._learning or self._hindered(views):
+                return inner(stages, scene, views)
+            return self._gathered(stages, scene, views)
+
+        return gather
+
+    def _hindered(self, views: Sequence[AnyView]) -> bool:
+        why = finish.hindrance(views)
+        if why is not None and why not in self._said:
+            self._said.add(why)
+            log.info("fused_project: gradients of each view are made by itself: %s", why)
+        return why is not None
+
+    def _gathered(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
+        times = torch.stack([view.moment() for view in views])
+        with span("activate"):
+            values = finish.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
+        with span("collect"):
+            moving = self._collect.moving(scene, times)
+            found = finish.scene_for(views, values, self._stored, moving.still, moving.tracks)
+            known = _by_name(found.shared)
+            placed = Placed(*found.shared[:2], *found.moved)
+            by_lidar = [isinstance(view, LidarView) for view in views]
+            gaussians = self._collect.parted(scene, placed, times, known, by_lidar)
+        return Gathered(tuple(map(with_slip, gaussians, found.papers)), known)
+
+
+def _activated(stages: Stages, scene: Scene) -> finish.Values:
+    known = stages.activate(scene.gaussians)
+    own = known["lidar_opacities"] if known["lidar_opacities"] is not known["opacities"] else None
+    return finish.Values(known["means"], known["quats"], known["scales"], known["opacities"], own, known["lidar"])
+
+
+def _by_name(shared: finish.Shared) -> dict[str, Any]:
+    """As nurec_lite.scene.gaussians.activate names them, the opacities one tensor where the lidar has none of its own."""
+    own = shared.opacities if shared.lidar_opacities is None else shared.lidar_opacities
+    values = {"scales": shared.scales, "opacities": shared.opacities, "lidar": shared.lidar}
+    return values | {"lidar_opacities": own}
+
+
+def apply(stages: Stages) -> Stages:
+    collect = stages.collect
+    if not isinstance(collect, FusedCollect) or stages.claims.get("gather") != "collect_once":
+        raise OptionError(
+            "option 'fused_project' goes on from what 'fused_interp' and 'collect_once' gather; name these first"
+        )
+    ops.load()
+    one = OnePass(collect, stored=stages.claims.get("activate") == "fused_activate")
+    return stages.planned("fused_project", told=True).wrap(learn=one.learn, gather=one.gather)

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients that are made of what all views of a step tell, in one pass (nurec_lite/native/finish.py, kernels/finish_scene), which the CUDA
+drivers alone have: they are those of one view after another, and those of the plain torch reference in double precision. Steps of a
+training: tests/opt/test_fused_project.py."""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from bundle_scenes import driven
+from look_scenes import View, scene_for, views_of
+from parity import DEVICES, Case, aimed, cast_view, rounding, run
+from parity import random_weights as weights_of
+from splat_scenes import F64
+from test_parity_render import SUMS
+from test_together import _turned_away, assert_learned_alike, listed_by_bundles, moved
+from together_scenes import LOOP, Learned, learn, stages_for
+from torch import Tensor
+from torch.library import opcheck
+
+from nurec_lite.native import finish
+from nurec_lite.native.stages import row_of
+from nurec_lite.native.told import ToldGaussians, told_floats
+from nurec_lite.opt import fused_activate
+from nurec_lite.opt.fused_project import OnePass
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat import render
+from nurec_lite.splat.views import CameraView
+from nurec_lite.training.stages import Stages
+
+VIEWS: dict[str, tuple[str, ...]] = {  # of a step
+    "image": ("still camera",),
+    "rolling image": ("moving camera",),
+    "sweep": ("lidar",),
+    "image and sweep": ("still camera", "lidar"),
+    "two images and two sweeps": ("moving camera", "lidar", "moving camera", "lidar"),
+}
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+# ---- beside one view after another
+
+
+def scene_of(views: list[View], sensors: tuple[str, ...], n: int, device: torch.device, **options: Any) -> Scene:
+    """Which all of them see: around a sweep, if there is one."""
+    return scene_for(views[sensors.index("lidar") if "lidar" in sensors else 0], n, device, **options)
+
+
+FORWARD = torch.tensor([[0.0, 0, 1, 0], [-1, 0, 0, 0], [0, -1, 0, 0], [0, 0, 0, 1]])  # of a camera, in a lidar's axes
+
+
+def views_for(sensors: tuple[str, ...], device: torch.device) -> list[View]:
+    """At times of their own; in the third, actors are gone. Beside a sweep, cameras look to its front."""
+    views = [views_of(sensor, len(sensors), device)[k] for k, sensor in enumerate(sensors)]
+    return [looking(view, FORWARD) if "lidar" in sensors and isinstance(view, CameraView) else view for view in views]
+
+
+def looking(view: View, T: Tensor) -> View:
+    start, end = (T_world @ T.to(T_world) for T_world in (view.T_world_sensor_start, view.T_world_sensor_end))
+    return replace(view, T_world_sensor_start=start, T_world_sensor_end=end, row=None)
+
+
+def with_activation(stages: Stages, stored: bool) -> Stages:
+    """Whether by fused_activate."""
+    return fused_activate.apply(stages) if stored else stages
+
+
+def by_one_pass(stages: Stages, stored: bool, scene: Scene, views: list[View], *weights: Any, **how: Any) -> Learned:
+    """`stored`: behind fused_activate."""
+    stages = with_activation(stages, stored)
+    one = OnePass(stages.collect, stored)  # type: ignore[arg-type]
+    with one.learning():
+        own = stages.planned("fused_project", told=True).wrap(gather=one.gather)
+        return learn(LOOP, own, scene, views, *weights, **how)
+
+
+def compare(scene: Scene, views: list[View], stages: Stages, **how: Any) -> Learned:
+    for stored in (False, True):
+        expected = learn(LOOP, with_activation(stages, stored), scene, views, **how)
+        found = by_one_pass(stages, stored, scene, views, **how)
+        assert_learned_alike(found, expected)
+    return found
+
+
+def with_own_opacities(scene: Scene) -> Scene:
+    """The lidar's."""
+    g = scene.gaussians
+    own = torch.randn(len(g), 1, generator=torch.Generator().manual_seed(5)).to(g.means)
+    return replace(scene, gaussians=replace(g, lidar_logits=torch.cat([g.lidar_logits[:, :2], own], dim=1)))
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["", "own opacities"])
+@pytest.mark.parametrize("n", [1, 33, 300])
+@pytest.mark.parametrize("sensors", VIEWS)
+def test_gradients(sensors: str, n: int, own: bool, device: torch.device) -> None:
+    """Sizes about those of a block, some of actors."""
+    views = views_for(VIEWS[sensors], device)
+    scene = scene_of(views, VIEWS[sensors], n, device)
+    found = compare(with_own_opacities(scene) if own else scene, views, stages_for(device))
+    if n > 100:
+        assert found.gradients["means"].any() and found.gradients["track_translations"].any()
+        assert bool(found.gradients["lidar_logits"].any()) == any("lidar" in s for s in VIEWS[sensors])
+
+
+@pytest.mark.parametrize("actors", [0.0, 1.0])
+@pytest.mark.parametrize("sensors", ["image and sweep", "two images and two sweeps"])
+def test_nothing_moves_or_everything(sensors: str, actors: float, device: torch.device) -> None:
+    views = views_for(VIEWS[sensors], device)
+    compare(scene_of(views, VIEWS[sensors], 100, device, actors=actors), views, stages_for(device))
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("sensors", VIEWS)
+def test_sensors_whose_poses_are_corrected(sensors: str, own: bool, device: torch.device) -> None:
+    views = views_for(VIEWS[sensors], device)
+    scene = scene_of(views, VIEWS[sensors], 300, device)
+    found = compare(with_own_opacities(scene) if own else scene, views, stages_for(device), nudged=True)
+    assert all(bool(found.gradients[f"nudge {k}"].any()) for k in range(len(views)))
+
+
+@pytest.mark.parametrize("nudged", [False, True])
+@pytest.mark.parametrize("sensors", VIEWS)
+def test_no_gaussians(sensors: str, nudged: bool, device: torch.device) -> None:
+    views = views_for(VIEWS[sensors], device)
+    scene = scene_for(views[0], 0, device, actors=0.0)
+    compare(scene, views, stages_for(device), nudged=nudged)
+    compare(with_own_opacities(scene), views, stages_for(device))
+
+
+def test_views_that_see_nothing(device: torch.device) -> None:
+    """The first of three; and both of two."""
+    cameras, sweeps = views_of("still camera", 2, device), views_of("lidar", 2, device)
+    cameras = [looking(view, FORWARD) for view in cameras]
+    away = [_turned_away(view) for view in cameras]
+    scene = scene_for(sweeps[0], 100, device)
+    found = compare(scene, [away[0], cameras[1], sweeps[1]], stages_for(device))
+    assert not found.values[0]["opacity"].any() and found.gradients["means"].any()
+    found = compare(scene, away, stages_for(device))
+    assert not found.gradients["means"].any() and found.gradients["sky"].any()
+
+
+def test_without_a_gradient_of_the_distance_and_with_other_colours(device: torch.device) -> None:
+    """As in a training."""
+    views = views_for(VIEWS["image and sweep"], device)
+    scene = scene_of(views, VIEWS["image and sweep"], 200, device)
+    compare(scene, views, stages_for(device, colour=True, sky=True), distance=False)
+    compare(scene, views, stages_for(device, colour=True, sky=True))
+
+
+def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
+    """Of the same Gaussians: a slip is written on once."""
+    views = views_for(VIEWS["image and sweep"], device)
+
+    def twice(*given: Any) -> Any:
+        first, second = LOOP(*given), LOOP(*given)
+        halves = [
+            type(a)(**{k: None if v is None else (v + vars(b)[k]) / 2 for k, v in vars(a).items()})
+            for (a, _), (b, _) in zip(first, second, strict=True)
+        ]
+        return tuple((half, listed) for half, (_, listed) in zip(halves, first, strict=True))
+
+    scene, stages = scene_of(views, VIEWS["image and sweep"], 150, device), stages_for(device)
+    expected = learn(LOOP, stages, scene, views)
+    one = OnePass(stages.collect, False)  # type: ignore[arg-type]
+    with one.learning():
+        own = stages.planned("fused_project", told=True).wrap(gather=one.gather)
+        assert_learned_alike(learn(twice, own, scene, views), expected)
+
+
+# ---- beside the reference
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("sensors", ["rolling image", "sweep", "image and sweep"])
+def test_the_reference_in_double_precision(sensors: str, stored: bool, device: torch.device) -> None:
+    """Within the limits of tests/native/test_parity_render.py; the gradient is the sum over views. Rays that decide within rounding weigh
+    nothing."""
+    views: list[Any] = views_for(VIEWS[sensors], torch.device("cpu"))
+    views = [aimed(view) if "lidar" in kind else view for kind, view in zip(VIEWS[sensors], views, strict=True)]
+    scene = scene_of(views, VIEWS[sensors], 150, torch.device("cpu"))
+    weights, expected, slope = [], [], 0.0
+    for k, view in enumerate(views):
+        case = Case(scene, view)
+        projection, pairs = listed_by_bundles(case, device)
+        limits = rounding(case, projection, pairs)
+        shares = {name: w * limits.clear.view(-1, *[1] * (w.dim() - 1)) for name, w in weights_of(view, 9.0, k).items()}
+        weights.append(shares)
+        expected.append(run(render, case, pairs, shares, F64, torch.device("cpu"), learn_poses=False))
+        slope = max(slope, limits.slope)
+    there = [cast_view(view, torch.float32, device) for view in views]
+    found = by_one_pass(stages_for(device), stored, moved(scene, device), there, weights)
+    for name, gradient in found.gradients.items():
+        each = [one.gradients[name] for one in expected if name in one.gradients]
+        total = torch.stack(each).sum(0)
+        off = float((gradient.cpu().double() - total).norm())
+        share = (5 if name in SUMS else 1) * (1e-4 + slope)
+        assert off <= share * float(total.norm()), f"gradient of {name}: {off}"
+
+
+# ---- where each view goes the plain way
+
+
+def test_outside_of_a_step_gradients_are_written_as_ever(device: torch.device) -> None:
+    views, base = views_of("lidar", 2, device), stages_for(device)
+    one = OnePass(base.collect, False)  # type: ignore[arg-type]
+    stages = base.planned("fused_project", told=True).wrap(gather=one.gather)
+    scene = scene_for(views[0], 50, device)
+    gathered = stages.gather(stages, scene, views)
+    assert not any(isinstance(g, ToldGaussians) for g in gathered.gaussians)
+    assert_learned_alike(learn(LOOP, stages, scene, views), learn(LOOP, base, scene, views))
+
+
+def test_what_hinders_is_said_once(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    views = views_of("still camera", 2, device)
+    start = views[0].T_world_sensor_start.clone().requires_grad_()
+    assert finish.hindrance(views) is None
+    assert "gradients of rays" in str(finish.hindrance([replace(views[0], T_world_sensor_start=start)]))
+    monkeypatch.setattr(finish, "MOST_VIEWS", 1)
+    stages, scene = stages_for(device), scene_for(views[0], 60, device)
+    with caplog.at_level(logging.INFO, "nurec_lite"):
+        compare(scene, views, stages)
+    told = [r.message for r in caplog.records if "a step has 2 views, more than 1" in r.message]
+    assert len(told) == 2  # once an object
+
+
+# ---- the operators
+
+
+def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: bool) -> tuple[Any, ...]:
+    """Of an image and a sweep; half move."""
+    seed = torch.Generator().manual_seed(n)
+    made = lambda *shape: torch.rand(shape, generator=seed).to(device)  # noqa: E731
+    a = n // 2
+    told = made(2, told_floats(n))
+    told.view(torch.uint8)[:, 64 * n :] = 1
+    rows = torch.stack([row_of(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")])
+    scene = [made(n, 3), made(n, 4), made(n, 3) + 0.1, made(n), made(n if own else 0), made(n, 2)]
+    scene.append(made(n if stored else 0, 4))
+    moved = [made(2, a, 3), made(2, a, 4), made(2, a, 3)]
+    given = [made(n - a, 3), made(n - a, 4), made(1), made(n), made(n) if own else None, made(2 * n), *moved]
+    asked = [True, True, True, True, own and not stored, True]
+    columns = (3 if own else 2) if stored else 0
+    kinds = [False, True], [False, True], [nudged, nudged]
+    return scene, moved, rows, [one.clone() for one in told], *kinds, given, asked, columns
+
+
+@pytest.mark.parametrize("nudged", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize("n", [0, 20])
+def test_torch_s_own_checks(n: int, stored: bool, own: bool, nudged: bool, device: torch.device) -> None:
+    """Rows of what moves are not written, so that outputs of two calls need not be equal."""
+    some = ("test_schema", "test_autograd_registration", "test_faketensor")
+    args = arguments_of(device, n, stored, own, nudged)
+    opcheck(torch.ops.nurec_lite.finish_scene.default, args, test_utils=some)
+
+
+WRONG: dict[str, dict[int, Any]] = {
+    "told has shape": {3: [torch.zeros(7), None]},
+    "there are 2 views, but told, by_lidar": {4: [True]},
+    "given has 3 tensors": {7: [None, None, None]},
+    "given scales has 5 numbers": {7: [None, None, torch.zeros(5), *6 * [None]]},
+    "columns is 0, but must be 3": {9: 0},
+    "asked has 2 values": {8: [True, True]},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
+    args = list(arguments_of(device, 20, True, True, False))
+    for place, value in WRONG[words].items():
+        args[place] = [v.to(device) if isinstance(v, Tensor) else v for v in value] if place in (3, 7) else value
+    with pytest.raises(ValueError, match=words):
+        torch.ops.nurec_lite.finish_scene(*args)
+
+
+def test_rows_that_begin_in_the_middle_of_a_vector_are_refused(device: torch.device) -> None:
+    args = list(arguments_of(device, 20, True, True, False))
+    args[3] = [torch.zeros(1 + told_floats(20), device=device)[1:], None]
+    with pytest.raises(ValueError, match="told begins in the middle"):
+        torch.ops.nurec_lite.finish_scene(*args)

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The option `fused_project`, as a training runs it: steps learn what they do without. CUDA's drivers alone have it: on a CPU these are
+the emulated ones. Single views and their gradients: tests/native/test_finish.py."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from bundle_scenes import PLAN, driven
+from launch_steps import assert_ended_alike, assert_learned_alike, learned, state_for
+from parity import DEVICES
+from recorder_standin import install
+from stepping import cramped, everything, no_sync_of, steps
+from tiny_capture import tiny_shots, tiny_state
+from torch import Tensor
+
+from benchmarks.opt import bench_fused_project
+from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.errors import OptionError
+from nurec_lite.base.options import parameters_of
+from nurec_lite.native.bind import native_stages
+from nurec_lite.opt import fused_project
+from nurec_lite.training.stages import Stages
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+# ---- steps
+
+NEEDED = ("fused_interp", "collect_once", "warp_cull")
+ALL = (
+    "fused_interp", "collect_once", "no_sync", "warp_cull", "tile_cull", "balanced_tiles", "fused_adam", "fused_ssim", "fused_sky",
+    "fused_colour", "fused_activate", "fused_range", "fused_harmonics",
+)  # fmt: skip
+FORMS = {"": NEEDED, "activated": (*NEEDED, "fused_activate"), "all": ALL}
+
+
+def stages_with(device: torch.device, names: tuple[str, ...], **own: dict[str, Any]) -> Stages:
+    """As on a machine with a GPU."""
+    base = replace(base_stages("native", device), device="cuda", plan=PLAN_OF_A_GPU, bind=native_stages)
+    given = {name: parameters_of(name) | own.get(name, {}) for name in names}
+    return build_stages(given, replace(base, **native_stages(PLAN_OF_A_GPU)))
+
+
+PLAN_OF_A_GPU = replace(PLAN, bundles=False, exact=False)
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["", "own opacities"])
+@pytest.mark.parametrize("calibrate", [False, True])
+@pytest.mark.parametrize("form", FORMS)
+def test_a_step_learns_what_it_does_without(form: str, calibrate: bool, own: bool, device: torch.device) -> None:
+    """Regularisers, corrected sensors, actors; and what has no gradient has none."""
+    names = tuple(name for name in FORMS[form] if name not in ("fused_harmonics", "no_sync"))
+    found, expected = (
+        learned(stages, state_for(stages, device, calibrate, own_opacities=own))
+        for stages in (stages_with(device, (*names, *more)) for more in (("fused_project",), ()))
+    )
+    assert_learned_alike(found, expected, device)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("images", "sweeps"), [((0,), ()), ((), (0,)), ((0, 1), (0, 1))], ids=str)
+def test_steps_of_other_views(
+    images: tuple[int, ...], sweeps: tuple[int, ...], form: str, device: torch.device
+) -> None:
+    """And what has no gradient has none: else Adam would go on with its momentum."""
+    if device.type == "cuda":
+        pytest.skip("these shots lie on the CPU")
+    names, found = tuple(name for name in FORMS[form] if name != "fused_harmonics"), []
+    for more in (("fused_project",), ()):
+        stages, state = stages_with(device, (*names, *more)), tiny_state()
+        stages = replace(stages, optimize=lambda state: None, noise=lambda state: None)
+        stages.learn(stages, state, tiny_shots(images, sweeps))
+        found.append(state.scene.parameters())
+    for name, plain in found[1].items():
+        own, expected = found[0][name].grad, plain.grad
+        assert (own is None) == (expected is None), name
+        if own is not None and expected is not None:
+            assert float((own - expected).norm()) <= 3e-5 * float(expected.norm()) + 1e-9, name
+
+
+def test_steps_that_grow_and_that_are_done_again(device: torch.device) -> None:
+    """With all that goes before it, relocation and growth."""
+    runs = {}
+    for name, more in (("plain", ()), ("own", ("fused_project",)), ("cramped", ("fused_project",))):
+        stages = stages_with(device, (*ALL, *more), balanced_tiles={"part": 64})
+        state = state_for(stages, device)
+        state.config.density.every = 4
+        steps(cramped(stages, {3}) if name == "cramped" else stages, state, 10)
+        runs[name] = state
+        assert no_sync_of(stages).redone >= (name == "cramped")
+    assert len(runs["own"].scene.gaussians) == len(runs["plain"].scene.gaussians) > len(tiny_state().scene.gaussians)
+    for name in ("own", "cramped"):
+        assert all(value.isfinite().all() for value in everything(runs[name]).values())
+
+
+def test_it_goes_with_recorded_steps(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    if device.type == "cpu":
+        install(monkeypatch)
+    runs = []
+    for more in ((), ("cuda_graph",)):
+        stages = stages_with(device, (*ALL, "fused_project", *more))
+        state = state_for(stages, device)
+        steps(stages, state, 8)
+        runs.append(state)
+    assert stages.learn.launched >= 1  # type: ignore[attr-defined]
+    assert_ended_alike(runs[1], runs[0])
+
+
+@pytest.mark.gpu
+def test_it_goes_with_side_streams() -> None:
+    device, runs = driven("cuda"), []
+    for more in ((), ("side_streams",), ("side_streams", "cuda_graph")):
+        stages = stages_with(device, (*ALL, "fused_project", *more))
+        state = state_for(stages, device)
+        steps(stages, state, 8)
+        runs.append(state)
+    assert_ended_alike(runs[1], runs[0])
+    assert_ended_alike(runs[2], runs[0])
+
+
+def test_one_launch_of_batch_finishes_by_itself(device: torch.device) -> None:
+    own = {"images": 2, "sweeps": 2}
+    found, expected = (
+        learned(stages, state_for(stages, device))
+        for stages in (stages_with(device, (*NEEDED, *more, "batch"), batch=own) for more in (("fused_project",), ()))
+    )
+    assert_learned_alike(found, expected, device)
+
+
+def test_it_needs_three_others_before_it(device: torch.device) -> None:
+    stages = stages_with(device, (*NEEDED, "fused_project"))
+    assert stages.plan is not None and stages.plan.told
+    with pytest.raises(OptionError, match="requires 'collect_once'"):
+        stages_with(device, ("fused_interp", "warp_cull", "fused_project"))
+    with pytest.raises(OptionError, match="name these first"):
+        stages_with(device, ("fused_interp", "warp_cull", "fused_project", "collect_once"))
+
+
+def test_a_cpu_does_not_have_it() -> None:
+    assert "use device=cuda" in str(fused_project.unavailable(base_stages("native", torch.device("cpu"))))
+
+
+# ---- its benchmark
+
+SMALL = ["--device", "cpu", "--sizes", "300x10", "--seen", "44,20", "--rounds", "2", "--warmup", "1", "--copy-mib", "1"]
+
+
+def test_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    driven("cpu")
+    out = tmp_path / "out.json"
+    assert bench_fused_project.main([*SMALL, "--out", str(out)]) == 0
+    report = json.loads(out.read_text())
+    assert {row["version"] for row in report["rows"]} == {"plain", "fused"}
+    assert "fused" in capsys.readouterr().out
+
+
+def test_the_benchmark_does_not_time_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    driven("cpu")
+    backward = bench_fused_project.backward
+
+    def wrong(version: str, *rest: Any) -> list[Tensor]:
+        return [1.01 * t if version == "fused" else t for t in backward(version, *rest)]
+
+    monkeypatch.setattr(bench_fused_project, "backward", wrong)
+    assert bench_fused_project.main([*SMALL, "--out", str(tmp_path / "out.json")]) == 1
