@@ -8,8 +8,9 @@ itself and added up by autograd (plain), and with the option fused_project.
 A size is Gaussians x percent of them that belong to an actor; --seen: percent of them that the image and the sweep see. Of these a few
 hundred are in the list of the one bundle of rays that each view has, so that rays take next to no time and nearly all rows are zeros; what
 is done for a Gaussian does not depend on its numbers. Colours and regularisers ask for gradients as in a step. First the gradients of the
-two ways are compared, to 1e-4 of the largest; what disagrees is not timed. Then backward passes take turns, on a GPU each as a graph, so
-that the host's time does not count. Bytes are the least that must move.
+two ways are compared, to 1e-4 of the largest; what disagrees is not timed. Then forward passes, and these with the backward passes, take
+turns, on a GPU each as a graph, so that the host's time does not count: what the backward passes take is the difference. Bytes are the least
+that must move.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -121,22 +122,23 @@ def parted(shared: finish.Shared, moved: finish.Moved, k: int, by_lidar: bool) -
 
 
 def problem_of(size: str, seen: str, device: torch.device) -> Problem:
-    """Of each version the outputs whose gradients are given, and these."""
+    """What is stored, and of each version the forward pass and the gradients that are given of its outputs."""
     (n, moving), shares = size_of(size), [int(share) for share in seen.split(",")]
     stored, views = stored_for(n, device), views_of(device)
     colours = torch.rand(n, 3, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
-    made = {}
-    for version in VERSIONS:
+    rays = bundles.WARP, bundles.WARP // bundles.LISTS
+    lists = [listed(stored["means"], shares[k], rays[k], k) for k in range(len(views))]
+
+    def forward(version: str) -> list[Tensor]:
         shared, gaussians = gathered(version, stored, views, n - moving)
         outputs = [shared.still_means, shared.scales, shared.opacities, shared.lidar_opacities]
         for k, (g, view) in enumerate(zip(gaussians, views, strict=True)):
-            rays = bundles.WARP if k == 0 else bundles.WARP // bundles.LISTS
-            pairs = listed(stored["means"], shares[k], rays, k)
-            features = colours if k == 0 else shared.lidar
-            found = told.blend(g, features, native.rays(view), pairs, view, PLAN)
-            outputs += [found.features, found.transmittance, *([] if k == 0 else [found.distance])]
-        made[version] = outputs, [given_for(k, t) for k, t in enumerate(outputs)]
-    return {**stored, "colours": colours}, made
+            found = told.blend(g, shared.lidar if k else colours, native.rays(view), lists[k], view, PLAN)
+            outputs += [found.features, found.transmittance, *([found.distance] if k else [])]
+        return outputs
+
+    given = [given_for(k, t) for k, t in enumerate(forward("plain"))]
+    return {**stored, "colours": colours}, (forward, given)
 
 
 def given_for(k: int, output: Tensor) -> Tensor:
@@ -147,8 +149,8 @@ def given_for(k: int, output: Tensor) -> Tensor:
 
 
 def backward(version: str, leaves: dict[str, Tensor], made: Any) -> list[Tensor]:
-    outputs, given = made[version]
-    return list(torch.autograd.grad(outputs, list(leaves.values()), given, retain_graph=True))
+    forward, given = made
+    return list(torch.autograd.grad(forward(version), list(leaves.values()), given))
 
 
 def error_of(version: str, leaves: dict[str, Tensor], made: Any) -> float:
@@ -158,7 +160,7 @@ def error_of(version: str, leaves: dict[str, Tensor], made: Any) -> float:
 
 
 def calls_of(version: str, leaves: dict[str, Tensor], made: Any) -> dict[str, Call]:
-    return {"backward": lambda: backward(version, leaves, made)}
+    return {"forward": lambda: made[0](version), "with gradients": lambda: backward(version, leaves, made)}
 
 
 def least_bytes(size: str, what: str) -> int:

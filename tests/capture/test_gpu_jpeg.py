@@ -26,6 +26,9 @@ from nurec_lite.capture.types import CaptureError, Encoded, ImageFrame
 CPU, SIZE = torch.device("cpu"), (33, 17)
 
 
+LUMA = (0.299, 0.587, 0.114)  # of red, green and blue (JFIF)
+
+
 def jpeg(seed: int = 0, mode: str = "RGB", size: tuple[int, int] = SIZE, **save: Any) -> bytes:
     """Smooth, so that decoders differ by rounding alone."""
     u, v = np.meshgrid(np.arange(size[0]), np.arange(size[1]))
@@ -206,6 +209,7 @@ def test_a_library_that_decodes_nothing_is_an_error(calls: Calls, library: str) 
 def test_on_a_gpu_images_are_those_of_the_host_up_to_rounding(
     library: str, save: dict[str, Any], downscale: int
 ) -> None:
+    """Where chroma has half the resolution, libraries repeat or interpolate it: luma is what they have in common."""
     if library not in libraries():
         pytest.skip(f"needs {library}")
     decode, device = GpuJpeg(torch.device("cuda"), library), torch.device("cuda")
@@ -214,5 +218,6 @@ def test_on_a_gpu_images_are_those_of_the_host_up_to_rounding(
         found = list(pool.map(decode, map(frame, files)))
     assert decode.decoded == 20 and all(image.device.type == device.type for image in found)
     for image, file in zip(found, files, strict=True):
-        apart = (image.cpu().int() - file().int()).abs().float()
-        assert apart.mean() < 1 and 10 * torch.log10(255**2 / apart.square().mean()) > 40
+        apart = image.cpu().float() - file().float()
+        apart = apart if save.get("subsampling") == 0 else apart @ torch.tensor(LUMA)
+        assert apart.abs().mean() < 1 and 10 * torch.log10(255**2 / apart.square().mean()) > 40
