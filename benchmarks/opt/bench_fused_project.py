@@ -9,8 +9,8 @@ A size is Gaussians x percent of them that belong to an actor; --seen: percent o
 hundred are in the list of the one bundle of rays that each view has, so that rays take next to no time and nearly all rows are zeros; what
 is done for a Gaussian does not depend on its numbers. Colours and regularisers ask for gradients as in a step. First the gradients of the
 two ways are compared, to 1e-4 of the largest; what disagrees is not timed. Then forward passes, and these with the backward passes, take
-turns, on a GPU each as a graph, so that the host's time does not count: what the backward passes take is the difference. Bytes are the least
-that must move.
+turns, on a GPU each as a graph, so that the host's time does not count: backward passes take the difference. Bytes are the least that
+must move.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -88,10 +88,11 @@ def tracks_for(moving: int, device: torch.device) -> tuple[Tensor, ...]:
     return *counts, times, torch.zeros(2, 3, device=device), q, times.clone()
 
 
-def gathered(version: str, stored: dict[str, Tensor], views: tuple[View, ...], still: int) -> tuple[Any, ...]:
+def gathered(
+    version: str, stored: dict[str, Tensor], views: tuple[View, ...], still: int, tracks: tuple[Tensor, ...]
+) -> tuple[Any, ...]:
     """What views have in common; what each of them sees, with a slip if it is to tell."""
     n, values = len(stored["means"]), finish.Values(**stored, lidar_opacities=None)
-    tracks = tracks_for(n - still, stored["means"].device)
     if version == "fused":
         scene = finish.scene_for(views, values, True, still, tracks)
         shared, moved, papers = scene
@@ -126,14 +127,15 @@ def problem_of(size: str, seen: str, device: torch.device) -> Problem:
     (n, moving), shares = size_of(size), [int(share) for share in seen.split(",")]
     stored, views = stored_for(n, device), views_of(device)
     colours = torch.rand(n, 3, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
-    rays = bundles.WARP, bundles.WARP // bundles.LISTS
-    lists = [listed(stored["means"], shares[k], rays[k], k) for k in range(len(views))]
+    tracks, rays = tracks_for(moving, device), [native.rays(view) for view in views]
+    lanes = bundles.WARP, bundles.WARP // bundles.LISTS
+    lists = [listed(stored["means"], shares[k], lanes[k], k) for k in range(len(views))]
 
     def forward(version: str) -> list[Tensor]:
-        shared, gaussians = gathered(version, stored, views, n - moving)
+        shared, gaussians = gathered(version, stored, views, n - moving, tracks)
         outputs = [shared.still_means, shared.scales, shared.opacities, shared.lidar_opacities]
         for k, (g, view) in enumerate(zip(gaussians, views, strict=True)):
-            found = told.blend(g, shared.lidar if k else colours, native.rays(view), lists[k], view, PLAN)
+            found = told.blend(g, shared.lidar if k else colours, rays[k], lists[k], view, PLAN)
             outputs += [found.features, found.transmittance, *([found.distance] if k else [])]
         return outputs
 

@@ -105,6 +105,7 @@ class ShotPlan:
     images_a_step: int = field(default=1, kw_only=True)  # if there are as many; those of one moment first
     sweeps_a_step: int = field(default=1, kw_only=True)  # likewise, if there are any
     sweeps_every: int = field(default=1, kw_only=True)  # steps from one with sweeps to the next
+    sector: int = field(default=SECTOR_COLUMNS, kw_only=True)  # columns of cells that are drawn together
 
     @property
     def decodes(self) -> bool:
@@ -172,7 +173,8 @@ class ShotPlan:
         frame = self.capture.sweeps[index]
         sweep = frame.load()
         if number is not None:
-            sweep = draw_sectors(sweep, self.capture.lidar(frame.sensor), self.lidar_rays, self.draw(number))
+            lidar = self.capture.lidar(frame.sensor)
+            sweep = draw_sectors(sweep, lidar, self.lidar_rays, self.draw(number), self.sector)
         return SweepShot(index, sweep, lidar_view(self.capture, frame, sweep, "cpu"))
 
 
@@ -191,15 +193,16 @@ def draw_sectors(
     lidar: Lidar,
     n_rays: int,
     generator: torch.Generator,
+    columns: int = SECTOR_COLUMNS,  # of a sector
 ) -> Sweep:
     """All rays of random sectors of azimuth, as many sectors as hold about n_rays (at least one)."""
     if len(sweep) <= n_rays:
         return sweep
-    return sweep.select(drawn_rays(sectors_of(sweep, lidar), lidar, n_rays, generator))
+    return sweep.select(drawn_rays(sectors_of(sweep, lidar, columns), lidar, n_rays, generator, columns))
 
 
-def sectors_of(sweep: Sweep, lidar: Lidar) -> Tensor:  # [R] int64
-    return torch.div(lidar.cells().of(sweep.directions) % lidar.cells().columns, SECTOR_COLUMNS, rounding_mode="floor")
+def sectors_of(sweep: Sweep, lidar: Lidar, columns: int) -> Tensor:  # [R] int64
+    return torch.div(lidar.cells().of(sweep.directions) % lidar.cells().columns, columns, rounding_mode="floor")
 
 
 def drawn_rays(
@@ -207,8 +210,9 @@ def drawn_rays(
     lidar: Lidar,
     n_rays: int,  # less than R
     generator: torch.Generator,
+    columns: int,  # of a sector
 ) -> Tensor:  # [n] int64 ascending
-    n_sectors = -(-lidar.cells().columns // SECTOR_COLUMNS)
+    n_sectors = -(-lidar.cells().columns // columns)
     chosen = torch.zeros(n_sectors, dtype=torch.bool)
     n_chosen = max(1, round(n_rays / len(sectors) * n_sectors))
     chosen[torch.randperm(n_sectors, generator=generator)[:n_chosen]] = True

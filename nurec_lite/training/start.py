@@ -41,7 +41,8 @@ def make_state(
     """A fresh state, or that of the checkpoint `train.resume`."""
     check_coarse(config, capture)
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
-    plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=config.train.lidar_every))
+    t = config.train
+    plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sector=t.lidar_sector))
     generator = torch.Generator(device).manual_seed(config.seed)
     two_opacities = config.model.lidar_opacity and plan.has_sweeps  # what no ray teaches would only fade
     if config.train.resume is None:

@@ -82,6 +82,12 @@ def test_shots_of_the_street_are_bitwise_those_of_the_baseline(stages: Stages, s
     assert isinstance(stages.feed, Resident) and stages.feed.store is not None
 
 
+def test_wide_sectors_are_those_of_the_baseline(stages: Stages, street: Capture) -> None:
+    plan = ShotPlan(street, seed=3, lidar_rays=2048, sector=32)
+    for step in (0, 1, 7):
+        assert_same(fed(stages, plan, step), plan.load(step))
+
+
 def test_one_ray_is_a_sector_as_in_the_baseline(stages: Stages) -> None:
     plan = ShotPlan(tiny_capture(), seed=1, lidar_rays=1)
     for step in range(10):

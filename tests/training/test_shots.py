@@ -238,6 +238,22 @@ def test_the_number_of_rays_follows_the_number_asked_for() -> None:
         assert len(drawn) == pytest.approx(n_rays, abs=n / 64)
 
 
+@pytest.mark.parametrize(("columns", "runs"), [(4, 16), (16, 4), (64, 1), (512, 1)])
+def test_wider_sectors_are_fewer(columns: int, runs: int) -> None:
+    """An eighth of a turn of 512 columns, in as many runs of neighbours as it has sectors, if no two of them touch."""
+    lidar = replace(tiny_capture().lidars[0], azimuth_steps=2048)
+    angles = torch.linspace(-torch.pi, torch.pi, 8193)[:-1] + 1e-4
+    directions = torch.stack([angles.cos(), angles.sin(), torch.zeros_like(angles)], dim=-1)
+    n = len(directions)
+    sweep = Sweep(
+        directions, torch.ones(n), torch.ones(n), torch.arange(n).float(), torch.zeros(n).long(), torch.ones(n).bool()
+    )
+    number = draw_sectors(sweep, lidar, n // 8, torch.Generator().manual_seed(0), columns).times.long()
+    assert len(number) == (n if columns == 512 else n // 8)
+    found = 1 + int((number.diff() != 1).sum())
+    assert found <= runs and (columns > 16 or found > runs // 2)
+
+
 @pytest.mark.parametrize("n_rays", [512, 513, 10**9])
 def test_all_rays_in_their_order_when_no_more_are_wanted_than_there_are(n_rays: int) -> None:
     _, sweep = lidar_and_sweep()
