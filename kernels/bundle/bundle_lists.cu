@@ -65,6 +65,7 @@ struct Candidate {
 };
 
 // Of those that own this word and the next, or lie between them, the last Gaussian that begins at the number or before.
+template <bool CAMERA>
 __device__ Candidate candidate_at(BundleParams const& p, BundleWork const& work, Search const& all, int64_t words,
                                   int64_t number) {
     int64_t const word = number / 32;
@@ -76,7 +77,7 @@ __device__ Candidate candidate_at(BundleParams const& p, BundleWork const& work,
         else
             high = middle - 1;
     }
-    return {low, bundle_at(p.bundles, work.bins, work.candidates[low], int(number - work.begins[low]))};
+    return {low, bundle_at<CAMERA>(p.bundles, work.bins, work.candidates[low], int(number - work.begins[low]))};
 }
 
 // Of the lists of the candidate's bundle, those whose rays it may meet, the first one's the lowest bit.
@@ -112,7 +113,7 @@ __device__ Hit test_word(BundleParams const& p, BundleWork const& work, Search c
                          int64_t word) {
     int64_t const number = 32 * word + threadIdx.x % 32;
     if (word >= words || number >= work.begins[p.v]) return {};
-    Candidate const c = candidate_at(p, work, all, words, number);
+    Candidate const c = candidate_at<CAMERA>(p, work, all, words, number);
     unsigned const lists = lists_met<CAMERA>(p, work, c);
     if (!lists) return {};
     return {uint32_t(p.index ? p.index[c.i] : c.i), uint32_t(c.bundle) << 2 | lists};

@@ -85,52 +85,81 @@ __device__ inline uint32_t end_of(Candidates const& c, int k) {
     return c.numbers[k / 2] >> (16 * (k % 2)) & MANY;
 }
 
-// Of a lidar; leaves the ends of the first rows.
+// Of a lidar; leaves the ends of the first rows, and for rows that there are not the end of the last.
 __device__ inline int count_rows(Bundles const& b, int const* bins, Candidates& c) {
     int n = 0, row = c.row0;
 #pragma unroll
     for (int k = 0; k < ENDS; ++k, ++row) {
-        if (row > c.row1) return n;
-        n += span_of(b, bins, c, row).size();
+        if (row <= c.row1) n += span_of(b, bins, c, row).size();
         c.numbers[k / 2] |= smaller(uint32_t(n), MANY) << (16 * (k % 2));
     }
     for (; row <= c.row1; ++row) n += span_of(b, bins, c, row).size();
     return n;
 }
 
-__device__ inline int count_of(Bundles const& b, int const* bins, Candidates& c) {
-    if (c.row1 < c.row0) return 0;
-    return b.is_camera ? (c.row1 - c.row0 + 1) * int(c.numbers[1]) : count_rows(b, bins, c);
+// Of an image; leaves the first bundle in place of its column.
+__device__ inline int count_in_image(Bundles const& b, Candidates& c) {
+    c.numbers[0] += uint32_t(c.row0 * b.columns);
+    return (c.row1 - c.row0 + 1) * int(c.numbers[1]);
 }
 
-// Of a lidar: the row that holds the k-th of them, or one before it, and how many lie in the rows before that.
+// Once: it leaves in `c` what its candidates are found by.
+__device__ inline int count_of(Bundles const& b, int const* bins, Candidates& c) {
+    if (c.row1 < c.row0) return 0;
+    return b.is_camera ? count_in_image(b, c) : count_rows(b, bins, c);
+}
+
+__device__ inline int image_bundle(Bundles const& b, Candidates const& c, int k) {
+    uint32_t const columns = c.numbers[1];
+    return int(c.numbers[0]) + k + int(uint32_t(k) / columns) * (b.columns - int(columns));
+}
+
+// Of a lidar: a row, and how many candidates lie in the rows before it.
 struct RowOf {
     int row, before;
 };
 
-__device__ inline RowOf row_of(Candidates const& c, int k) {
-    RowOf at = {c.row0, 0};
-#pragma unroll
-    for (int j = 0; j < ENDS; ++j) {
-        uint32_t const end = end_of(c, j);
-        if (c.row0 + j < c.row1 && end < MANY && uint32_t(k) >= end) at = {c.row0 + j + 1, int(end)};
-    }
-    return at;
+// The row of the k-th of them, which ends before the last of the ends: by halves, as ends grow.
+__device__ inline RowOf row_of(Candidates const& c, uint32_t k) {
+    static_assert(ENDS == 8);
+    bool const second = k >= end_of(c, 3);
+    uint32_t const low = second ? c.numbers[2] : c.numbers[0], high = second ? c.numbers[3] : c.numbers[1];
+    bool const later = k >= low >> 16;
+    uint32_t const pair = later ? high : low, end = pair & MANY;
+    uint32_t const before = later ? low >> 16 : second ? end_of(c, 3) : 0;
+    bool const behind = k >= end;
+    return {c.row0 + 4 * second + 2 * later + behind, int(behind ? end : before)};
 }
 
-// The k-th of them; -1 if there are fewer.
-__device__ inline int bundle_at(Bundles const& b, int const* bins, Candidates const& c, int k) {
-    if (b.is_camera) {
-        int const first = int(c.numbers[0]), columns = int(c.numbers[1]);
-        return (c.row0 + k / columns) * b.columns + first + k % columns;
-    }
-    RowOf at = row_of(c, k);
+constexpr int WALK = -1;  // no bundle: it takes a walk along rows to find it
+
+// Most candidates of a lidar lie in one of the first rows, in an interval that does not go over the seam.
+__device__ inline int near_bundle(int const* bins, Candidates const& c, int k) {
+    bool const whole = c.to <= float(PI) - SPARE && c.from >= -float(PI) + SPARE;
+    if (!whole || uint32_t(k) >= end_of(c, ENDS - 1)) return WALK;
+    RowOf const at = row_of(c, uint32_t(k));
+    return bins[2 * (BINS * at.row + bin_of(c.from))] + k - at.before;
+}
+
+// Any other; of fewer than k + 1 there is none, -1.
+__device__ inline int far_bundle(Bundles const& b, int const* bins, Candidates const& c, int k) {
+    uint32_t const end = end_of(c, ENDS - 1);
+    bool const later = end < MANY && uint32_t(k) >= end;
+    RowOf at = {c.row0 + (later ? ENDS : 0), later ? int(end) : 0};
     for (; at.row <= c.row1; ++at.row) {
         Span const span = span_of(b, bins, c, at.row);
         if (k - at.before < span.size()) return span.at(k - at.before);
         at.before += span.size();
     }
     return -1;
+}
+
+// The k-th of them; -1 if there are fewer.
+template <bool CAMERA>
+__device__ int bundle_at(Bundles const& b, int const* bins, Candidates const& c, int k) {
+    if (CAMERA) return image_bundle(b, c, k);
+    int const near = near_bundle(bins, c, k);
+    return near == WALK ? far_bundle(b, bins, c, k) : near;
 }
 
 }  // namespace nurec::cuda

@@ -73,11 +73,12 @@ void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuth
 struct alignas(16) Candidates {
     int row0, row1;       // inclusive
     float from, to;       // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
-    uint32_t numbers[4];  // of an image: its first column, and columns; of a lidar: two ends each
+    uint32_t numbers[4];  // see below
 };
 
-// Of a lidar's first rows, from row0 on: how many candidates lie in each and those before, in 16 bits; MANY where that
-// is not enough.
+// Numbers of an image: its first column, and columns; once its candidates are counted, its first bundle instead of the
+// column. Of a lidar, two ends each: of its first rows, from row0 on, how many candidates lie in each and those before,
+// in 16 bits; MANY where that is not enough.
 constexpr int ENDS = 8;
 constexpr uint32_t MANY = 0xffff;
 
