@@ -8,6 +8,7 @@
 #include "../common/warp.cuh"
 #include "../math/project.cuh"
 #include "bounds.cuh"
+#include "search.cuh"
 
 namespace nurec::cuda {
 namespace {
@@ -30,20 +31,12 @@ __global__ void look_kernel(BundleParams p, BundleWork work, int64_t* counts) {
 // Tiles of words are handed out in their order, and a block that has one is running: so whoever waits for those before
 // its own waits for blocks that run. A tile's state is 0, then OWN with the hits of the tile, then ALL with those of
 // all tiles up to it (decoupled look-back, Merrill and Garland 2016).
-constexpr int WARP_WORDS = 4, WARPS = THREADS / 32, TILE_WORDS = WARPS * WARP_WORDS;
+constexpr int WARPS = THREADS / 32, TILE_WORDS = WARPS * WARP_WORDS;
 constexpr uint64_t OWN = uint64_t(1) << 62, ALL = uint64_t(2) << 62, COUNT = OWN - 1;
 
-struct Search {
-    int64_t words;            // W, enough for all candidates or not
-    uint32_t* owners;         // [W] the Gaussian that has a word's first candidate
-    uint64_t* states;         // [tiles] zeros at first
-    unsigned int* next;       // [1] likewise: the tile that nobody has
-    int64_t *found, *needed;  // [1] hits, and what `needed` of find_entries is
-};
-
-__device__ int64_t words_of(BundleParams const& p, BundleWork const& work, Search const& all) {
-    int64_t const words = (work.begins[p.v] + 31) / 32;
-    return words < all.words ? words : all.words;
+// Candidates that have words.
+__device__ int64_t candidates_in(BundleParams const& p, BundleWork const& work, Search const& all) {
+    return smaller(work.begins[p.v], 32 * all.words);
 }
 
 // A warp says together what each of its Gaussians owns: one may own all words.
@@ -59,64 +52,59 @@ __global__ void own_kernel(BundleParams p, BundleWork work, Search all) {
     }
 }
 
-struct Candidate {
-    int64_t i;  // a Gaussian
-    int bundle;
-};
-
-// Of those that own this word and the next, or lie between them, the last Gaussian that begins at the number or before.
-template <bool CAMERA>
-__device__ Candidate candidate_at(BundleParams const& p, BundleWork const& work, Search const& all, int64_t words,
-                                  int64_t number) {
-    int64_t const word = number / 32;
-    int64_t low = all.owners[word], high = word + 1 < words ? int64_t(all.owners[word + 1]) : p.v - 1;
-    while (low < high) {
-        int64_t const middle = (low + high + 1) / 2;
-        if (work.begins[middle] <= number)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return {low, bundle_at<CAMERA>(p.bundles, work.bins, work.candidates[low], int(number - work.begins[low]))};
-}
-
-// Of the lists of the candidate's bundle, those whose rays it may meet, the first one's the lowest bit.
-template <bool CAMERA>
-__device__ unsigned lists_met(BundleParams const& p, BundleWork const& work, Candidate const& c) {
-    constexpr unsigned ALL_LISTS = CAMERA ? 1 : 3;
-    Bundle<float> const b = work.bounds[c.bundle];
-    if (!(b.known > 0)) return 0;
-    if (!p.exact || b.known > 1) return ALL_LISTS;
-    Seen<float> const s = work.seen[c.i];
-    Facing<float> const f = facing<!CAMERA>(s, b);
-    if (!meets(f)) return 0;
-    if (CAMERA) return ALL_LISTS;
-    unsigned met = 0;
-#pragma unroll
-    for (int k = 0; k < FANS; ++k) {
-        Fan<float> const fan = work.fans[FANS * c.bundle + k];
-        if (meets(f, fan)) met |= 1u << (2 * k / FANS);
-    }
-    return met;
-}
-
+// First a candidate that may be in all lists of its bundle, then what the test leaves of it.
 struct Hit {
-    uint32_t gaussian, where;  // 4 times the bundle, and which of its lists; 0: no hit
+    uint32_t gaussian, where;  // 4 times the bundle, and which of its lists, the first one's the lowest bit; 0: no hit
 
     __device__ bool has(int list) const { return where >> list & 1; }
     __device__ uint32_t bundle() const { return where >> 2; }
 };
 
-// One lane a candidate.
 template <bool CAMERA>
-__device__ Hit test_word(BundleParams const& p, BundleWork const& work, Search const& all, int64_t words,
-                         int64_t word) {
-    int64_t const number = 32 * word + threadIdx.x % 32;
-    if (word >= words || number >= work.begins[p.v]) return {};
-    Candidate const c = candidate_at<CAMERA>(p, work, all, words, number);
-    unsigned const lists = lists_met<CAMERA>(p, work, c);
+constexpr uint32_t ALL_LISTS = CAMERA ? 1 : 3;
+
+// Of the lists of the candidate's bundle, those whose rays it may meet.
+template <bool CAMERA>
+__device__ uint32_t lists_met(BundleParams const& p, BundleWork const& work, uint32_t i, uint32_t bundle) {
+    Bundle<float> const b = work.bounds[bundle];
+    if (!p.exact) return b.known > 0 ? ALL_LISTS<CAMERA> : 0;
+    Seen<float> const s = work.seen[i];
+    Facing<float> const f = facing<!CAMERA>(s, b);
+    if (!(b.known > 0)) return 0;
+    if (b.known > 1) return ALL_LISTS<CAMERA>;
+    if (!meets(f)) return 0;
+    if (CAMERA) return ALL_LISTS<CAMERA>;
+    uint32_t met = 0;
+#pragma unroll
+    for (int k = 0; k < FANS; ++k) {
+        Fan<float> const fan = work.fans[FANS * bundle + k];
+        if (meets(f, fan)) met |= 1u << (2 * k / FANS);
+    }
+    return met;
+}
+
+template <bool CAMERA>
+__device__ Hit tested(BundleParams const& p, BundleWork const& work, Hit const& hit) {
+    if (!hit.where) return {};
+    uint32_t const lists = lists_met<CAMERA>(p, work, hit.gaussian, hit.bundle());
     if (!lists) return {};
-    return {uint32_t(p.index ? p.index[c.i] : c.i), uint32_t(c.bundle) << 2 | lists};
+    return {uint32_t(p.index ? p.index[hit.gaussian] : hit.gaussian), hit.bundle() << 2 | lists};
+}
+
+// A warp's words, each lane its own candidates of them. In shared memory, so that code does not grow with the words.
+using Hits = Hit[WARP_WORDS][32];
+
+template <bool CAMERA>
+__device__ void keep_candidates(BundleParams const& p, BundleWork const& work, Search const& all, Words const& words,
+                                Hits& hits) {
+    Candidate found[WARP_WORDS];
+    int bundles[WARP_WORDS];
+    find_candidates<CAMERA>(p, work, all, words, found, bundles);
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k) {
+        uint32_t const where = bundles[k] == NONE ? 0 : uint32_t(bundles[k]) << 2 | ALL_LISTS<CAMERA>;
+        hits[k][threadIdx.x % 32] = {found[k].i, where};
+    }
 }
 
 // Of a word.
@@ -184,20 +172,23 @@ template <bool CAMERA>
 __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written out, int64_t room) {
     __shared__ unsigned tile_of_block, counts[WARPS];
     __shared__ uint64_t before;
+    __shared__ Hit hits_of_block[WARPS][WARP_WORDS][32];
     int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    int64_t const words = words_of(p, work, all), tiles = (words + TILE_WORDS - 1) / TILE_WORDS;
+    Hits& hits = hits_of_block[warp];
+    int64_t const end = candidates_in(p, work, all), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
     while (true) {
         if (threadIdx.x == 0) tile_of_block = atomicAdd(all.next, 1u);
         __syncthreads();
         int64_t const tile = tile_of_block;
         if (tile == tiles && threadIdx.x == 0) tell(p, work, all, tiles);
         if (tile >= tiles) return;
-        Hit hits[WARP_WORDS];
+        Words const mine = words_from(TILE_WORDS * tile + WARP_WORDS * warp, end);
+        if (mine.there > 0) keep_candidates<CAMERA>(p, work, all, mine, hits);
         unsigned own = 0;
-#pragma unroll
-        for (int k = 0; k < WARP_WORDS; ++k) {
-            hits[k] = test_word<CAMERA>(p, work, all, words, TILE_WORDS * tile + WARP_WORDS * warp + k);
-            own += entries_of<CAMERA>(hits[k]);
+#pragma unroll 1
+        for (int k = 0; 32 * k < mine.there; ++k) {
+            Hit const hit = tested<CAMERA>(p, work, hits[k][lane]);
+            hits[k][lane] = hit, own += entries_of<CAMERA>(hit);
         }
         if (lane == 0) counts[warp] = own;
         __syncthreads();
@@ -209,8 +200,8 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
         }
         __syncthreads();
         int64_t at = int64_t(before) + place;
-#pragma unroll
-        for (int k = 0; k < WARP_WORDS; ++k) at = write_word<CAMERA>(hits[k], out, at, room);
+#pragma unroll 1
+        for (int k = 0; 32 * k < mine.there; ++k) at = write_word<CAMERA>(hits[k][lane], out, at, room);
     }
 }
 

@@ -131,7 +131,7 @@ __device__ inline RowOf row_of(Candidates const& c, uint32_t k) {
     return {c.row0 + 4 * second + 2 * later + behind, int(behind ? end : before)};
 }
 
-constexpr int WALK = -1;  // no bundle: it takes a walk along rows to find it
+constexpr int NONE = -1, WALK = -2;  // no bundles: there is none; it takes a walk along rows to find it
 
 // Most candidates of a lidar lie in one of the first rows, in an interval that does not go over the seam.
 __device__ inline int near_bundle(int const* bins, Candidates const& c, int k) {
@@ -141,7 +141,7 @@ __device__ inline int near_bundle(int const* bins, Candidates const& c, int k) {
     return bins[2 * (BINS * at.row + bin_of(c.from))] + k - at.before;
 }
 
-// Any other; of fewer than k + 1 there is none, -1.
+// Any other; NONE if there are fewer.
 __device__ inline int far_bundle(Bundles const& b, int const* bins, Candidates const& c, int k) {
     uint32_t const end = end_of(c, ENDS - 1);
     bool const later = end < MANY && uint32_t(k) >= end;
@@ -151,15 +151,7 @@ __device__ inline int far_bundle(Bundles const& b, int const* bins, Candidates c
         if (k - at.before < span.size()) return span.at(k - at.before);
         at.before += span.size();
     }
-    return -1;
-}
-
-// The k-th of them; -1 if there are fewer.
-template <bool CAMERA>
-__device__ int bundle_at(Bundles const& b, int const* bins, Candidates const& c, int k) {
-    if (CAMERA) return image_bundle(b, c, k);
-    int const near = near_bundle(bins, c, k);
-    return near == WALK ? far_bundle(b, bins, c, k) : near;
+    return NONE;
 }
 
 }  // namespace nurec::cuda

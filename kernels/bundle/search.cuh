@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// From numbers of candidates to Gaussians and bundles, for the words of a warp, one candidate of each word a lane. A
+// step is taken for all words before the next one, so that what is read for one does not wait for what is read for
+// another.
+#pragma once
+
+#include "../common/warp.cuh"
+#include "candidates.cuh"
+
+namespace nurec::cuda {
+
+constexpr int WARP_WORDS = 4;  // one after another
+
+struct Search {
+    int64_t words;            // W, enough for all candidates or not
+    uint32_t* owners;         // [W] the Gaussian that has a word's first candidate
+    uint64_t* states;         // [tiles] zeros at first
+    unsigned int* next;       // [1] likewise: the tile that nobody has
+    int64_t *found, *needed;  // [1] hits, and what `needed` of find_entries is
+};
+
+struct Candidate {
+    uint32_t i;  // a Gaussian
+    int k;       // which of its candidates
+};
+
+// The words of a warp. Places count from the first one's first candidate.
+struct Words {
+    int64_t first;
+    int there;  // candidates, 32 * WARP_WORDS at most
+    __device__ int64_t begin() const { return 32 * first; }
+    __device__ int last() const { return (there - 1) / 32; }
+};
+
+__device__ inline Words words_from(int64_t first, int64_t end) {  // which all candidates that have words lie before
+    return {first, int(smaller(end - 32 * first, int64_t(32 * WARP_WORDS)))};
+}
+
+// A word's Gaussians, from the one that has its first candidate to the last that may have one.
+struct Owners {
+    uint32_t first, last;
+    int begin;  // the place where Gaussian first + 1 + lane begins, or one beyond all words
+};
+
+// Lane k returns the place where the first Gaussian of word k begins, 32 k or before. In place of words that there are
+// not comes the last one.
+__device__ inline int load_owners(BundleParams const& p, BundleWork const& work, Search const& all, Words const& words,
+                                  Owners (&owners)[WARP_WORDS]) {
+    int const lane = int(threadIdx.x) % 32;
+    int64_t const word = words.first + smaller(lane % WARP_WORDS, words.last()) + lane / WARP_WORDS % 2;  // or the next
+    bool const owned = word < all.words && 32 * word < work.begins[p.v];
+    uint32_t const owner = owned ? all.owners[word] : uint32_t(p.v - 1);
+    int const begin = int(work.begins[owner] - words.begin());
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k) {
+        uint32_t const first = __shfl_sync(ALL_LANES, owner, k), last = __shfl_sync(ALL_LANES, owner, WARP_WORDS + k);
+        uint32_t const i = first + 1 + uint32_t(lane);
+        int64_t const far = 32 * WARP_WORDS, place = i <= last ? work.begins[i] - words.begin() : far;
+        owners[k] = {first, last, int(smaller(place, far))};
+    }
+    return begin;
+}
+
+// How many lanes' numbers, which grow from lane to lane, are `most` or less: by halves, without memory.
+__device__ inline int lanes_up_to(int most, int number) {
+    int n = 0;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2)
+        if (__shfl_sync(ALL_LANES, number, n + step - 1) <= most) n += step;
+    return n + (__shfl_sync(ALL_LANES, number, n) <= most);
+}
+
+// Where a word has more Gaussians than that: the last that begins at the number or before, in memory.
+__device__ inline Candidate far_candidate(BundleWork const& work, int64_t low, int64_t high, int64_t number) {
+    while (low < high) {
+        int64_t const middle = (low + high + 1) / 2;
+        if (work.begins[middle] <= number)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return {uint32_t(low), int(number - work.begins[low])};
+}
+
+// Where Gaussians begin at the same place, only the last has candidates.
+__device__ inline void gaussians_of(BundleWork const& work, Words const& words, Owners const (&owners)[WARP_WORDS],
+                                    int begins, Candidate (&found)[WARP_WORDS]) {
+    int const lane = int(threadIdx.x) % 32;
+    bool far[WARP_WORDS];
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k) {
+        int const place = smaller(32 * smaller(k, words.last()) + lane, words.there - 1);
+        int const n = lanes_up_to(place, owners[k].begin), begin = __shfl_sync(ALL_LANES, begins, k);
+        int const own = __shfl_sync(ALL_LANES, owners[k].begin, n - 1);
+        found[k] = {owners[k].first + n, place - (n ? own : begin)};
+        far[k] = n == 32 && found[k].i < owners[k].last;
+    }
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k) {
+        int const place = smaller(32 * smaller(k, words.last()) + lane, words.there - 1);
+        if (far[k]) found[k] = far_candidate(work, found[k].i, owners[k].last, words.begin() + place);
+    }
+}
+
+template <bool CAMERA>
+__device__ void bundles_of(BundleParams const& p, BundleWork const& work, Candidate const (&found)[WARP_WORDS],
+                           int (&bundles)[WARP_WORDS]) {
+    Candidates c[WARP_WORDS];
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k) c[k] = work.candidates[found[k].i];
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k)
+        bundles[k] = CAMERA ? image_bundle(p.bundles, c[k], found[k].k) : near_bundle(work.bins, c[k], found[k].k);
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k)
+        if (!CAMERA && bundles[k] == WALK)
+            bundles[k] = far_bundle(p.bundles, work.bins, work.candidates[found[k].i], found[k].k);
+}
+
+// Lanes without a candidate of their own look for the last there is, and then have none.
+template <bool CAMERA>
+__device__ void find_candidates(BundleParams const& p, BundleWork const& work, Search const& all, Words const& words,
+                                Candidate (&found)[WARP_WORDS], int (&bundles)[WARP_WORDS]) {
+    Owners owners[WARP_WORDS];
+    int const begins = load_owners(p, work, all, words, owners);
+    gaussians_of(work, words, owners, begins, found);
+    bundles_of<CAMERA>(p, work, found, bundles);
+#pragma unroll
+    for (int k = 0; k < WARP_WORDS; ++k)
+        if (32 * k + int(threadIdx.x) % 32 >= words.there) bundles[k] = NONE;
+}
+
+}  // namespace nurec::cuda
