@@ -96,7 +96,7 @@ def blend(
     view: CameraView | LidarView,
     plan: RenderPlan,
 ) -> Blend:
-    """Blends the Gaussians of each bundle's list over its rays."""
+    """Blends the Gaussians of each bundle's list over its rays. Of an image, whose medians nobody asks for, these are zeros."""
     part = part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
     out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_parts(
         placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part

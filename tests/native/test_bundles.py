@@ -116,14 +116,14 @@ def test_patches_of_an_image(size: tuple[int, int], device: torch.device) -> Non
 
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_exact_lists_render_the_same(sensor: str, device: torch.device) -> None:
-    """To the last bit: what is left out has no response on any ray of the bundle, and all else stays in its order."""
+    """To the last bit: what is left out has no response on any ray of the bundle, and all else keeps its order. Images have no medians."""
     view = view_of(sensor, device)
     g = scene(view, device)
     exact, boxes = lists_of(g, view, True), lists_of(g, view, False)
     assert not (listed(exact, len(g)) & ~listed(boxes, len(g))).any()
     assert 0 < len(exact.gaussians) < 0.95 * len(boxes.gaussians)
-    for one, two in zip(rendered(g, view, exact), rendered(g, view, boxes), strict=True):
-        assert one.equal(two) and bool(one.any())
+    for k, (one, two) in enumerate(zip(rendered(g, view, exact), rendered(g, view, boxes), strict=True)):
+        assert one.equal(two) and bool(one.any()) == (k < 3 or sensor == "lidar")
 
 
 @pytest.mark.parametrize("exact", [False, True])
