@@ -23,10 +23,8 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles, Rays
 
 WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
-RESIDENT, LEAST = (
-    32,
-    64,
-)  # warps of a multiprocessor; entries of a part, below which its beginning costs more than it saves
+RESIDENT = 32  # warps of a multiprocessor
+LEAST = 64  # entries of a part, below which its beginning costs more than it saves
 WARP = 32  # rays that a warp takes
 LISTS = 2  # of a sweep's bundle
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle

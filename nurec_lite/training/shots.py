@@ -17,9 +17,7 @@ from nurec_lite.splat.views import CameraView, LidarView, RayBundles, camera_vie
 from nurec_lite.training.order import Order, generator
 from nurec_lite.training.parcel import Slot
 
-SECTOR_COLUMNS = (
-    8  # columns of cells that are drawn together: neighbouring rays share Gaussians, which makes a step cheaper
-)
+SECTOR_COLUMNS = 8  # columns of cells that are drawn together: neighbouring rays share Gaussians, so a step is cheaper
 Copy = Callable[[Any], Any]  # of a tensor
 
 

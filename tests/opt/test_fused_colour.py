@@ -149,7 +149,7 @@ def stages_of(options: dict[str, dict], device: str = "cpu") -> Stages:
 def test_it_sets_the_plan_and_needs_fused_interp() -> None:
     stages = stages_of(OPTIONS)
     assert stages.plan is not None and stages.plan.colour
-    for kernels in (native._planned, lambda _, plan: bundles._kernels(plan)):
+    for kernels in (native._planned, lambda _, plan: bundles.kernels_of(plan)):
         g = scene_of(1, 1)
         assert kernels(g, replace(CPU_PLAN, colour=True)).seen_colour is native.seen_colour
         assert kernels(g, CPU_PLAN).seen_colour is None

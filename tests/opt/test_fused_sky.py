@@ -272,12 +272,12 @@ def test_the_option_sets_the_plan() -> None:
 def test_both_renderers_take_it(compiled: bool) -> None:
     """Those of tiles and of bundles; what directions with a gradient get is what the plan has without the option."""
     plan = replace(CUDA_PLAN, bundles=True, compiled=compiled)
-    otherwise = bundles._kernels(plan).over_sky
+    otherwise = bundles.kernels_of(plan).over_sky
     assert (otherwise is plain.over_sky) is not compiled
-    chosen = native._planned(no_gaussians(), plan), bundles._kernels(plan)
+    chosen = native._planned(no_gaussians(), plan), bundles.kernels_of(plan)
     assert all(kernels.over_sky is otherwise for kernels in chosen)
     with_it = replace(plan, sky=True)
-    for kernels in (native._planned(no_gaussians(), with_it), bundles._kernels(with_it)):
+    for kernels in (native._planned(no_gaussians(), with_it), bundles.kernels_of(with_it)):
         assert isinstance(kernels.over_sky, partial) and kernels.over_sky.func is native.over_sky
         assert kernels.over_sky.keywords == {"otherwise": otherwise}
 
