@@ -13,7 +13,7 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int BLOCKS = 2048;  // that go through words
+constexpr int BLOCKS = 2048;  // that go through words, at most
 
 __global__ void look_kernel(BundleParams p, BundleWork work, int64_t* counts) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -214,7 +214,8 @@ void find(BundleParams const& p, BundleWork const& work, int64_t words, Written 
         words, memory.array<uint32_t>(words), states, reinterpret_cast<unsigned int*>(states + tiles), found, needed};
     if (p.v) own_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, work, all);
     auto* const kernel = p.bundles.is_camera ? find_kernel<true> : find_kernel<false>;
-    kernel<<<BLOCKS, THREADS, 0, queue.stream>>>(p, work, all, out, room);
+    auto const blocks = unsigned(larger<int64_t>(smaller<int64_t>(tiles, BLOCKS), 1));
+    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, work, all, out, room);
 }
 
 }  // namespace

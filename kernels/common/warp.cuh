@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums and maxima over the 32 lanes of a warp, of one value or of several at once.
+// Sums and maxima over the 32 lanes of a warp, of one value or of several at once, and sums over a block.
 #pragma once
 
 namespace nurec::cuda {
@@ -70,6 +70,21 @@ __device__ __forceinline__ int summed_value(int lane) {
         int const k = summed_value<HALF, STEP / 2>(lane);
         return k < 0 || (upper && k + HALF >= N) ? -1 : k + (upper ? HALF : 0);
     }
+}
+
+// Over a block of WARPS warps, all of which call it: thread k returns the sum of value k, those behind N zero. `values`
+// are used up; `of_warps` may serve call after call.
+template <int N, int WARPS>
+__device__ __forceinline__ float sums_of_block(float (&values)[N], float (&of_warps)[N][WARPS]) {
+    int const lane = int(threadIdx.x) % 32, value = summed_value<N>(lane);
+    float const sum = sums_by_halves(values, lane);
+    __syncthreads();  // those of the call before have been read
+    if (value >= 0) of_warps[value][threadIdx.x / 32] = sum;
+    __syncthreads();
+    float total = 0;
+    if (threadIdx.x < N)
+        for (float const one : of_warps[threadIdx.x]) total += one;
+    return total;
 }
 
 }  // namespace nurec::cuda

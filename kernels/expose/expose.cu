@@ -55,18 +55,12 @@ __device__ Exposure<float> column_backward(ExposedImage const& in, ExposedGrads 
 // `sums` [9, blocks].
 __global__ void __launch_bounds__(COLUMNS) expose_backward_kernel(ExposedImage in, ExposedGrads d, float* sums) {
     __shared__ float of_warps[EXPOSURE_NUMBERS][WARPS];
-    int const t = int(threadIdx.x), lane = t % 32, column = own_column();
+    int const column = own_column();
     float numbers[EXPOSURE_NUMBERS] = {};
     add_channel(column_backward(in, d, column, int(blockIdx.y) * ROWS), column % EXPOSED_CHANNELS, numbers);
-    float const sum = sums_by_halves(numbers, lane);
-    int const number = summed_value<EXPOSURE_NUMBERS>(lane);
-    if (number >= 0) of_warps[number][t / 32] = sum;
-    __syncthreads();
-    if (t >= EXPOSURE_NUMBERS) return;
-    float total = 0;
-    for (float const one : of_warps[t]) total += one;
-    int64_t const blocks = int64_t(gridDim.x) * gridDim.y;
-    sums[t * blocks + int64_t(blockIdx.y) * gridDim.x + blockIdx.x] = total;
+    float const sum = sums_of_block(numbers, of_warps);
+    int64_t const blocks = int64_t(gridDim.x) * gridDim.y, block = int64_t(blockIdx.y) * gridDim.x + blockIdx.x;
+    if (threadIdx.x < EXPOSURE_NUMBERS) sums[threadIdx.x * blocks + block] = sum;
 }
 
 // A block a number.

@@ -74,17 +74,10 @@ __device__ void add(Found const& one, bool by_lidar, bool own, Sums& sum) {
 }
 
 // By a block: the six sums of a view, to `row`.
-__device__ void add_up(Correction<float> const& c, float (&of_warps)[WARPS][NUDGES], float* row) {
+__device__ void add_up(Correction<float> const& c, float (&of_warps)[NUDGES][WARPS], float* row) {
     float values[NUDGES] = {c.turn.x, c.turn.y, c.turn.z, c.shift.x, c.shift.y, c.shift.z};
-    int const lane = int(threadIdx.x) % 32, value = summed_value<NUDGES>(lane);
-    float const sum = sums_by_halves(values, lane);
-    __syncthreads();  // those of the view before have been read
-    if (value >= 0) of_warps[threadIdx.x / 32][value] = sum;
-    __syncthreads();
-    if (threadIdx.x >= NUDGES) return;
-    float total = 0;
-    for (int warp = 0; warp < WARPS; ++warp) total += of_warps[warp][threadIdx.x];
-    row[threadIdx.x] = total;
+    float const sum = sums_of_block(values, of_warps);
+    if (threadIdx.x < NUDGES) row[threadIdx.x] = sum;
 }
 
 __device__ Vec3<float> or_zeros3(float const* a, int64_t i) {
@@ -158,7 +151,7 @@ template <int C, bool NUDGED>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
     finish_scene_kernel(ToldScene scene, ToldViews told, GivenGrads given, FoundGrads out, float* rows) {
     __shared__ Sums sums[THREADS];
-    __shared__ float of_warps[NUDGED ? WARPS : 1][NUDGES];
+    __shared__ float of_warps[NUDGES][NUDGED ? WARPS : 1];
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
     Sums& sum = sums[threadIdx.x];
@@ -187,7 +180,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 // A block a view, in an order that never changes.
 __global__ void __launch_bounds__(THREADS) add_nudges_kernel(ToldViews told, float const* rows, int n, float* nudges) {
-    __shared__ float of_warps[WARPS][NUDGES];
+    __shared__ float of_warps[NUDGES][WARPS];
     Correction<float> sum = {};
     float const* const mine = rows + NUDGES * int64_t(n) * blockIdx.x;
     for (int row = int(threadIdx.x); told.view[blockIdx.x].nudged && row < n; row += THREADS) {

@@ -15,16 +15,8 @@ __global__ void __launch_bounds__(THREADS) lidar_loss_kernel(LidarRays in, float
     int64_t const i = first_row() + threadIdx.x;
     float sums[SUMS] = {};
     if (i < in.n) add_ray(in, i, sums);
-#pragma unroll
-    for (int k = 0; k < SUMS; ++k) {
-        float const sum = warp_sum(sums[k]);
-        if (threadIdx.x % 32 == 0) of_warps[k][threadIdx.x / 32] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x >= SUMS) return;
-    float total = 0;
-    for (float const sum : of_warps[threadIdx.x]) total += sum;
-    rows[SUMS * int64_t(blockIdx.x) + threadIdx.x] = total;
+    float const sum = sums_of_block(sums, of_warps);
+    if (threadIdx.x < SUMS) rows[SUMS * int64_t(blockIdx.x) + threadIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(THREADS) lidar_means_kernel(float const* rows, int64_t blocks, LidarTerms out) {

@@ -26,15 +26,9 @@ __device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[NUDGES
 
 // Of the block, to `row` of six.
 __device__ void add_up(float (&sums)[NUDGES], float* row) {
-    __shared__ float of_warps[WARPS][NUDGES];
-    int const lane = int(threadIdx.x) % 32, value = summed_value<NUDGES>(lane);
-    float const sum = sums_by_halves(sums, lane);
-    if (value >= 0) of_warps[threadIdx.x / 32][value] = sum;
-    __syncthreads();
-    if (threadIdx.x >= NUDGES) return;
-    float total = 0;
-    for (int warp = 0; warp < WARPS; ++warp) total += of_warps[warp][threadIdx.x];
-    row[threadIdx.x] = total;
+    __shared__ float of_warps[NUDGES][WARPS];
+    float const sum = sums_of_block(sums, of_warps);
+    if (threadIdx.x < NUDGES) row[threadIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(THREADS) nudge_gradient_kernel(NudgedGaussians in, float* rows) {

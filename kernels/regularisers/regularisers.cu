@@ -23,16 +23,8 @@ __global__ void __launch_bounds__(THREADS) regularisers_kernel(RegularisedGaussi
         int64_t const at = 3 * BLOCK * blockIdx.x + own_number(k);
         if (at < 3 * in.n) sums[1] += in.scales[at];
     }
-#pragma unroll
-    for (int term = 0; term < TERMS; ++term) {
-        float const sum = warp_sum(sums[term]);
-        if (threadIdx.x % 32 == 0) of_warps[term][threadIdx.x / 32] = sum;
-    }
-    __syncthreads();
-    if (threadIdx.x >= TERMS) return;
-    float total = 0;
-    for (float const sum : of_warps[threadIdx.x]) total += sum;
-    rows[TERMS * blockIdx.x + threadIdx.x] = total;
+    float const sum = sums_of_block(sums, of_warps);
+    if (threadIdx.x < TERMS) rows[TERMS * blockIdx.x + threadIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(THREADS) means_kernel(float const* rows, int blocks, int64_t n, Terms out) {

@@ -5,6 +5,7 @@ has a list, a sweep's two, one for its lower and one for its upper beams. On CUD
 Letters: A bundles, L entries, R rays.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -132,9 +133,10 @@ def render_camera(
     sky: Tensor,  # [3, H, W] logits of the environment map
     *,
     plan: RenderPlan,
+    kernels: Callable[[RenderPlan], Kernels] = kernels_of,
 ) -> CameraImage:
     """As nurec_lite.splat.render has it, which says what it computes."""
-    return render.render_camera(gaussians, view, pairs, sky, kernels_of(plan))
+    return render.render_camera(gaussians, view, pairs, sky, kernels(plan))
 
 
 def render_lidar(
@@ -143,6 +145,7 @@ def render_lidar(
     pairs: PairList,
     *,
     plan: RenderPlan,
+    kernels: Callable[[RenderPlan], Kernels] = kernels_of,
 ) -> LidarReturns:
     """Likewise."""
-    return render.render_lidar(gaussians, view, pairs, kernels_of(plan))
+    return render.render_lidar(gaussians, view, pairs, kernels(plan))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages render_camera and render_lidar for bundles of rays that only tell, backward, what they know of each Gaussian: who collected
-the Gaussians makes gradients of what all views tell (nurec_lite/native/finish.py). On CUDA alone.
+"""Kernels of the stages render_camera and render_lidar for bundles of rays that only tell, backward, what they know of each Gaussian:
+who collected the Gaussians makes gradients of what all views tell (nurec_lite/native/finish.py). On CUDA alone.
 
 What is told stands where autograd expects the gradient of a tensor that holds nothing, a slip that each view gets with its Gaussians:
 so autograd orders the work, and streams, as ever. Of Gaussians that a view does not see it holds anything.
@@ -24,9 +24,9 @@ from nurec_lite.native.ops import given_of
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import arrays_of, felt, moves, placed, row_of
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.splat import nudge, render
+from nurec_lite.splat import nudge
 from nurec_lite.splat.reference import Blend
-from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
+from nurec_lite.splat.render import Kernels
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
@@ -133,22 +133,5 @@ class _Groups:
         return [list(row[end - size : end]) for end, size in zip(ends, self.sizes, strict=True)]
 
 
-def _kernels(plan: RenderPlan) -> Kernels:
+def kernels_of(plan: RenderPlan) -> Kernels:
     return replace(bundles.kernels_of(plan), blend=partial(blend, plan=plan), nudged=nudged)
-
-
-def render_camera(
-    gaussians: AnyGaussians,
-    view: CameraView,
-    pairs: PairList,
-    sky: Tensor,  # [3, H, W] logits of the environment map
-    *,
-    plan: RenderPlan,
-) -> CameraImage:
-    """As nurec_lite.native.bundles has it."""
-    return render.render_camera(gaussians, view, pairs, sky, _kernels(plan))
-
-
-def render_lidar(gaussians: AnyGaussians, view: LidarView, pairs: PairList, *, plan: RenderPlan) -> LidarReturns:
-    """Likewise."""
-    return render.render_lidar(gaussians, view, pairs, _kernels(plan))
