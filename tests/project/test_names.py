@@ -106,5 +106,5 @@ def test_a_field_of_the_plan_chooses_another_instance_of_a_kernel(name: str) -> 
 def launched_by(plan: RenderPlan) -> tuple[object, ...]:
     """Compiled stages of a plan and parts of them, and what of it they hand to their operators beside the size of a tile."""
     callables = (*native_stages(plan).values(), *parts_of(plan).values())
-    stages = [getattr(one, "func", one) for one in callables]
+    stages = [(getattr(one, "func", one), getattr(one, "keywords", {}).get("kernels")) for one in callables]
     return (*stages, plan.depth_bits, *((plan.exact, plan.part) if plan.bundles else plan.backward))
