@@ -70,64 +70,34 @@ TOGETHER = f"fused_interp,collect_once,{BUNDLES}"  # with which views of a step 
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/render/backward_table.h has it
+SMALL, SHORT = "data.downscale=5", "opt.balanced_tiles.part=16"
+TOLD = f"{SHORT} +opt=[{TOGETHER},"  # and what else
+LAUNCHES = (  # of several views each
+    (0, f"+opt=[{TOGETHER},batch]"),
+    (1, f"model.calibrate=true +opt=[{TOGETHER},batch]"),
+    (2, f"+opt=[{TOGETHER},no_sync,short_keys,batch]"),
+    (3, f"+opt=[{TOGETHER},no_sync,fused_adam,fused_colour,fused_sky,fused_range,batch]"),
+)
+OWN = ("", "model.calibrate=true", "model.lidar_opacity=false", "model.calibrate=true model.lidar_opacity=false")
 VARIANTS = (  # overrides and cameras (distant: distances have gradients): degree 1 at 192 x 96, the others at 38 x 19 pixels
     ("model.sh_degree=1", "rolling"),
-    ("model.sh_degree=0 data.downscale=5", "rolling"),
-    (
-        f"model.sh_degree=2 data.downscale=5 +opt=[fused_interp,collect_once,no_sync,short_keys,{FUSED}]",
-        "global",
-    ),  # one pose
-    (
-        "model.sh_degree=1 data.downscale=5 model.calibrate=true model.bilateral_grid=[3,2,2] +opt=[fused_interp,fused_colour]",
-        "rolling",
-    ),
-    ("model.sh_degree=3 data.downscale=5", "learned"),  # gradients of all poses, by those of the rays
-    *(
-        (
-            f"model.sh_degree={degree} data.downscale=5 +opt=[{HARMONICS}{amp}]",
-            "global",
-        )
-        for amp, degree in product(("", ",amp"), range(4))
-    ),
+    (f"model.sh_degree=0 {SMALL}", "rolling"),
+    (f"model.sh_degree=2 {SMALL} +opt=[fused_interp,collect_once,no_sync,short_keys,{FUSED}]", "global"),  # one pose
+    (f"model.sh_degree=1 {SMALL} model.calibrate=true model.bilateral_grid=[3,2,2] +opt=[fused_interp,fused_colour]", "rolling"),
+    (f"model.sh_degree=3 {SMALL}", "learned"),  # gradients of all poses, by those of the rays
+    *((f"model.sh_degree={degree} {SMALL} +opt=[{HARMONICS}{amp}]", "global") for amp, degree in product(("", ",amp"), range(4))),
     (f"model.sh_degree=1 data.downscale=4 +opt=[{HARMONICS},amp,batch]", "global"),  # gradients that are written
-    *(
-        (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
-        for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))
-    ),
-    *(
-        (f"model.sh_degree=0 data.downscale=5 train.steps=1 +opt=[{options}]", cameras)
-        for options, cameras in product((BACKWARD[1], BACKWARD[3]), ("rolling, many tiles", "global, many tiles"))
-    ),
-    *(
-        (f"model.sh_degree=0 train.steps=1 +opt=[{BUNDLES}] opt.balanced_tiles.part=16 {size}", cameras)
-        for size, cameras in product(("", "data.downscale=5"), ("rolling", "global", "learned", "distant"))
-    ),
-    *(
-        (
-            f"model.sh_degree={degree} data.downscale=5 opt.balanced_tiles.part=16 opt.batch.images=3 opt.batch.sweeps=2 {more}",
-            f"{cameras}, together",
-        )
-        for (degree, more), cameras in product(
-            (
-                (0, f"+opt=[{TOGETHER},batch]"),
-                (1, f"model.calibrate=true +opt=[{TOGETHER},batch]"),
-                (2, f"+opt=[{TOGETHER},no_sync,short_keys,batch]"),
-                (3, f"+opt=[{TOGETHER},no_sync,fused_adam,fused_colour,fused_sky,fused_range,batch]"),
-            ),
-            ("rolling", "global"),
-        )
-    ),
-    *(
-        (
-            f"model.sh_degree=1 data.downscale=5 opt.balanced_tiles.part=16 +opt=[{TOGETHER},{more}fused_project] {own}",
-            "rolling",
-        )
-        for more, own in product(
-            ("", "fused_activate,"),
-            ("", "model.calibrate=true", "model.lidar_opacity=false", "model.calibrate=true model.lidar_opacity=false"),
-        )
-    ),
-)
+    *((f"model.sh_degree=0 {SMALL} train.steps=1 +opt=[{options}]", cameras)
+      for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))),
+    *((f"model.sh_degree=0 {SMALL} train.steps=1 +opt=[{options}]", cameras)
+      for options, cameras in product((BACKWARD[1], BACKWARD[3]), ("rolling, many tiles", "global, many tiles"))),
+    *((f"model.sh_degree=0 train.steps=1 +opt=[{BUNDLES}] {SHORT} {size}", cameras)
+      for size, cameras in product(("", SMALL), ("rolling", "global", "learned", "distant"))),
+    *((f"model.sh_degree={degree} {SMALL} {SHORT} opt.batch.images=3 opt.batch.sweeps=2 {more}", f"{cameras}, together")
+      for (degree, more), cameras in product(LAUNCHES, ("rolling", "global"))),
+    *((f"model.sh_degree=1 {SMALL} {TOLD}{more}fused_project] {own}", "rolling")
+      for more, own in product(("", "fused_activate,"), OWN)),
+)  # fmt: skip
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name
 
 
