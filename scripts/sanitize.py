@@ -71,7 +71,6 @@ FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
 MANY_TILES = 3000  # as kernels/render/backward_table.h has it
 SMALL, SHORT = "data.downscale=5", "opt.balanced_tiles.part=16"
-TOLD = f"{SHORT} +opt=[{TOGETHER},"  # and what else
 LAUNCHES = (  # of several views each
     (0, f"+opt=[{TOGETHER},batch]"),
     (1, f"model.calibrate=true +opt=[{TOGETHER},batch]"),
@@ -95,7 +94,7 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
       for size, cameras in product(("", SMALL), ("rolling", "global", "learned", "distant"))),
     *((f"model.sh_degree={degree} {SMALL} {SHORT} opt.batch.images=3 opt.batch.sweeps=2 {more}", f"{cameras}, together")
       for (degree, more), cameras in product(LAUNCHES, ("rolling", "global"))),
-    *((f"model.sh_degree=1 {SMALL} {TOLD}{more}fused_project] {own}", "rolling")
+    *((f"model.sh_degree=1 {SMALL} {SHORT} +opt=[{TOGETHER},{more}fused_project] {own}", "rolling")
       for more, own in product(("", "fused_activate,"), OWN)),
 )  # fmt: skip
 OURS = re.compile(r"\bnurec::|(?<!at_cuda_detail::)\bcub::")  # in a demangled name

@@ -172,7 +172,7 @@ template <bool CAMERA>
 __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written out, int64_t room) {
     __shared__ unsigned tile_of_block, counts[WARPS];
     __shared__ uint64_t before;
-    __shared__ Hit hits_of_block[WARPS][WARP_WORDS][32];
+    __shared__ Hits hits_of_block[WARPS];
     int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     Hits& hits = hits_of_block[warp];
     int64_t const end = candidates_in(p, work, all), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);

@@ -17,6 +17,7 @@ constexpr int BLOCKS = 8, BLOCKS_MOVING = 6;
 #endif
 
 constexpr int AHEAD = 4;
+
 template <class N>
 struct Batch {
     BatchRows<N> rows;

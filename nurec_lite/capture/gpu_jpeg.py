@@ -65,9 +65,8 @@ _LIBRARIES = {
 
 def libraries() -> list[str]:
     """Those that can be imported, in the order in which they are chosen."""
-    os.environ.setdefault(
-        "PYNVIMGCODEC_VERBOSITY", "0"
-    )  # nvImageCodec would tell of all formats that it lacks a library for
+    # or nvImageCodec would tell of all formats that it lacks a library for
+    os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")
     return [name for name, (module, _) in _LIBRARIES.items() if _importable(module)]
 
 
@@ -86,9 +85,7 @@ class GpuJpeg:
     def __init__(self, device: torch.device, library: str) -> None:
         self.decoded = 0  # by the library
         self._library, self._told = library, False
-        self._side = SideStream(
-            device
-        )  # of one thread at a time, so that memory which is free there is in nobody's use
+        self._side = SideStream(device)  # of one thread at a time: memory that is free there is in nobody's use
         with self._side.inside():
             self._decoder = _LIBRARIES[library][1](device, self._side.handle)
         self._together: Together[Encoded, Tensor | None] = Together(self._decode)

@@ -23,9 +23,9 @@ def native_stages(
     """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
     ops.load()
     room = bundles if plan.bundles else stages
-    renderers = room.render_camera, room.render_lidar
-    planned = {f.__name__: partial(f, plan=plan) for f in (stages.project, room.tile, *renderers)}
-    telling = {f.__name__: partial(f, plan=plan, kernels=told.kernels_of) for f in renderers} if plan.told else {}
+    kernels = {"kernels": told.kernels_of} if plan.told else {}
+    planned = {f.__name__: partial(f, plan=plan) for f in (stages.project, room.tile)}
+    renderers = {f.__name__: partial(f, plan=plan, **kernels) for f in (room.render_camera, room.render_lidar)}
     together = {"render_views": Look()} if plan.views > 1 else {}
     grouped = {"bundle": bundles.bundled} if plan.bundles else {}
     alone: dict[str, Callable[..., Any]] = {
@@ -34,4 +34,4 @@ def native_stages(
         "slice_grid": stages.slice_grid,
         "footprints": stages.footprints,
     }
-    return {**alone, **planned, **telling, **together, **grouped}
+    return {**alone, **planned, **renderers, **together, **grouped}

@@ -95,8 +95,9 @@ def _images(
     )
     size = [camera.width, camera.height, WIDTH, HEIGHT]
     out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.learn_views(
-        *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving, *_cut(room, plan, WIDTH * HEIGHT, sky.device)
-    )
+        *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving,
+        *_cut(room, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
+    )  # fmt: skip
     image = parts_of(plan).get("over_sky", over_sky)(out, transmittance, sky, world)
     shape = len(views), camera.height, camera.width
     of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
@@ -120,17 +121,16 @@ def _sweeps(
         cells.columns,
         True,
         *_cut(room, plan, WARP // LISTS, directions.device),
+        plan.depth_bits,
     )
     features, distance, transmittance, median, needed = found[:5]
     returns = (t.split(sizes) for t in (distance, median, features, transmittance))
     return Launched([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
 
 
-def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int, int]:
-    """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need. Behind
-    them bits of depth."""
-    cut = (plan.part, -1) if room is None else (part_of(room, plan.part, bundle, device), room)
-    return *cut, plan.depth_bits
+def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:
+    """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
+    return (plan.part, -1) if room is None else (part_of(room, plan.part, bundle, device), room)
 
 
 def _begins(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64
