@@ -22,10 +22,12 @@ __global__ void look_kernel(BundleParams p, BundleWork work, int64_t* counts) {
     int const n = count_of(p.bundles, work.bins, c);
     counts[i] = n;
     if (n != 0) work.candidates[i] = c;
-    if (n == 0 || !p.exact) return;
-    int64_t const k = p.index[i];
-    Frame<float> const f = frame_of(p.g, k);
-    work.seen[i] = seen_within(f, reach_of(p.g.opacities[k]));
+}
+
+// In the order in which Gaussians lie in memory.
+__global__ void see_kernel(BundleParams p, Seen<float>* seen) {
+    int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (k < p.g.n && (!p.visible || p.visible[k])) seen[k] = seen_within(frame_of(p.g, k), reach_of(p.g.opacities[k]));
 }
 
 // Tiles of words are handed out in their order, and a block that has one is running: so whoever waits for those before
@@ -65,10 +67,10 @@ constexpr uint32_t ALL_LISTS = CAMERA ? 1 : 3;
 
 // Of the lists of the candidate's bundle, those whose rays it may meet.
 template <bool CAMERA>
-__device__ uint32_t lists_met(BundleParams const& p, BundleWork const& work, uint32_t i, uint32_t bundle) {
+__device__ uint32_t lists_met(BundleParams const& p, BundleWork const& work, uint32_t gaussian, uint32_t bundle) {
     Bundle<float> const b = work.bounds[bundle];
     if (!p.exact) return b.known > 0 ? ALL_LISTS<CAMERA> : 0;
-    Seen<float> const s = work.seen[i];
+    Seen<float> const s = work.seen[gaussian];
     Facing<float> const f = facing<!CAMERA>(s, b);
     if (!(b.known > 0)) return 0;
     if (b.known > 1) return ALL_LISTS<CAMERA>;
@@ -88,7 +90,7 @@ __device__ Hit tested(BundleParams const& p, BundleWork const& work, Hit const& 
     if (!hit.where) return {};
     uint32_t const lists = lists_met<CAMERA>(p, work, hit.gaussian, hit.bundle());
     if (!lists) return {};
-    return {uint32_t(p.index ? p.index[hit.gaussian] : hit.gaussian), hit.bundle() << 2 | lists};
+    return {hit.gaussian, hit.bundle() << 2 | lists};
 }
 
 // A warp's words, each lane its own candidates of them. In shared memory, so that code does not grow with the words.
@@ -103,7 +105,7 @@ __device__ void keep_candidates(BundleParams const& p, BundleWork const& work, S
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k) {
         uint32_t const where = bundles[k] == NONE ? 0 : uint32_t(bundles[k]) << 2 | ALL_LISTS<CAMERA>;
-        hits[k][threadIdx.x % 32] = {found[k].i, where};
+        hits[k][threadIdx.x % 32] = {uint32_t(p.index ? p.index[found[k].i] : found[k].i), where};
     }
 }
 
@@ -227,7 +229,9 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queu
             memory.array<Fan<float>>(p.bundles.is_camera ? 0 : FANS * p.bundles.n),
             memory.array<int>(bins),
             memory.array<Candidates>(p.v),
-            memory.array<Seen<float>>(p.exact ? p.v : 0),
+            memory.array<Seen<float>>(!p.exact  ? 0
+                                      : p.index ? p.g.n
+                                                : p.v),
             begins};
 }
 
@@ -235,6 +239,7 @@ void number_candidates(BundleParams const& p, BundleWork const& work, Queue cons
     auto* counts = queue.memory.array<int64_t>(p.v + 1);
     bound_bundles(p, work, queue);
     look_kernel<<<blocks_for(p.v + 1), THREADS, 0, queue.stream>>>(p, work, counts);
+    if (p.exact && p.g.n) see_kernel<<<blocks_for(p.g.n), THREADS, 0, queue.stream>>>(p, work.seen);
     exclusive_sum(counts, work.begins, p.v + 1, queue);
 }
 

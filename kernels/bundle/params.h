@@ -52,6 +52,7 @@ struct BundleParams {
     float const* directions;  // [R, 3] unit
     float const* delays;      // [R] seconds after the Gaussians' time
     bool exact;               // lists leave out what no ray of the bundle meets, though the bounds touch it
+    uint8_t const* visible;   // [N] 0: not among the V; null: not known
 };
 
 namespace cuda {
@@ -89,7 +90,7 @@ struct BundleWork {
     Fan<float>* fans;        // [A, FANS] of a lidar
     int* bins;               // [B, BINS, 2] of a lidar, see candidates.cuh
     Candidates* candidates;  // [V]
-    Seen<float>* seen;       // [V] where there are candidates
+    Seen<float>* seen;       // [N] of those that are visible; without index [V]
     int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all
 };
 

@@ -48,13 +48,15 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
     return b;
 }
 
-Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection, at::TensorList rays,
-                   at::TensorList bundles, at::TensorList grid, at::IntArrayRef size, bool exact, int64_t room) {
+Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection,
+                   std::optional<Tensor> const& visible, at::TensorList rays, at::TensorList bundles,
+                   at::TensorList grid, at::IntArrayRef size, bool exact, int64_t room) {
     check_room(room);
     GaussianTensors const g = gaussians_of(gaussians, view);
     check_gaussians(g);
     TileParams const bounds = projection_of(projection);
     check_group(rays, "rays", 3, "origins, directions, delays");
+    if (visible) check_tensor(*visible, "visible", at::kByte, {arrays_of(g).n}, view.device());
     BundleParams const p = {arrays_of(g),
                             bounds.v,
                             bounds.index,
@@ -64,7 +66,8 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
                             rays[0].const_data_ptr<float>(),
                             rays[1].const_data_ptr<float>(),
                             rays[2].const_data_ptr<float>(),
-                            exact};
+                            exact,
+                            visible ? visible->const_data_ptr<uint8_t>() : nullptr};
     Site site(view.device());
     Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);
     cuda::BundleWork const work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), site.queue());
@@ -74,10 +77,11 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
     auto* const most = needed.mutable_data_ptr<int64_t>();
     if (room < 0) cuda::count_entries(p, work, words, most, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    int64_t const n = room < 0 ? checked_needed(read_back(needed, 0)) : room;
-    Tensor const offsets = site.empty({p.bundles.lists() + 1}, at::kLong), listed = site.empty({n}, at::kLong);
-    cuda::list_entries(p, work, words, {n, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
-                       most, site.queue());
+    int64_t const entries = room < 0 ? checked_needed(read_back(needed, 0)) : room;
+    Tensor const offsets = site.empty({p.bundles.lists() + 1}, at::kLong), listed = site.empty({entries}, at::kLong);
+    cuda::list_entries(p, work, words,
+                       {entries, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()}, most,
+                       site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : needed};
 }

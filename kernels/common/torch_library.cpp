@@ -23,8 +23,9 @@ TORCH_LIBRARY(nurec_lite, m) {
     // pixels; empty of a lidar, and `grid` is not looked at for an image.
     m.def("bundle_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor azimuths)");
     m.def(
-        "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor[] rays, Tensor[] bundles, "
-        "Tensor[] grid, int[] size, bool exact, int room=-1) -> (Tensor offsets, Tensor gaussians, Tensor needed)");
+        "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor? visible, Tensor[] rays, "
+        "Tensor[] bundles, Tensor[] grid, int[] size, bool exact, int room=-1) -> (Tensor offsets, Tensor gaussians, "
+        "Tensor needed)");
     // Lists of bundles in parts of `length` entries at most; what is kept of them is for the backward pass.
     m.def(
         "render_parts(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "

@@ -10,13 +10,22 @@ namespace {
 
 constexpr int VECTORS = sizeof(MomentRow) / sizeof(float4);
 
-// A thread a vector.
+constexpr int EACH = 4;  // vectors of a thread, so that the bytes that it waits for come together
+
 __global__ void open_rows_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
-    int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, i = k / VECTORS;
-    if (i >= n) return;
-    bool const there = !visible || visible[i];
-    if (k % VECTORS == 0) seen[i] = there;
-    if (there) vectors[k] = make_float4(0, 0, 0, 0);
+    int64_t const first = EACH * THREADS * int64_t(blockIdx.x) + threadIdx.x;
+    bool there[EACH];
+#pragma unroll
+    for (int u = 0; u < EACH; ++u) {
+        int64_t const i = (first + u * THREADS) / VECTORS;
+        there[u] = i < n && (!visible || visible[i]);
+    }
+#pragma unroll
+    for (int u = 0; u < EACH; ++u) {
+        int64_t const k = first + u * THREADS, i = k / VECTORS;
+        if (k % VECTORS == 0 && i < n) seen[i] = there[u];
+        if (there[u]) vectors[k] = make_float4(0, 0, 0, 0);
+    }
 }
 
 // A thread a number.
@@ -32,7 +41,8 @@ void tell_parts(RenderParams const& p, RenderOutputs const& out, RenderGrads con
     int64_t const n = p.g.n;
     if (!n) return;
     auto* const vectors = reinterpret_cast<float4*>(moments);
-    open_rows_kernel<<<blocks_for(VECTORS * n), THREADS, 0, queue.stream>>>(n, p.visible, vectors, seen);
+    open_rows_kernel<<<blocks_for((VECTORS * n + EACH - 1) / EACH), THREADS, 0, queue.stream>>>(n, p.visible, vectors,
+                                                                                                seen);
     add_up_parts(p, out, d, parts, moments, queue);
     if (!d.features) return;
     told_features_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen, d.features);

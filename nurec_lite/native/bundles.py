@@ -45,7 +45,7 @@ def tile(
     bundles, grid, size = image_bundles(view) if isinstance(view, CameraView) else sweep_bundles(view)
     offsets, listed, needed = torch.ops.nurec_lite.list_bundles(
         placed(projection.gaussians), row_of(view), Bounds(projection.index, projection.low, projection.high),
-        (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
+        projection.seen, (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
     )  # fmt: skip
     shared = None if learned(view) else seen  # whose gradients these rays have not
     rays_of_lists = bundles.rays.view(-1, WARP if isinstance(view, CameraView) else WARP // LISTS)

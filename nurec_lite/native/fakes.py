@@ -89,8 +89,8 @@ def _fake_bundle_rays(grid: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _fake_list_bundles(
-    gaussians: list[Tensor], view: Tensor, projection: list[Tensor], rays: list[Tensor], bundles: list[Tensor],
-    grid: list[Tensor], size: list[int], exact: bool, room: int = -1,
+    gaussians: list[Tensor], view: Tensor, projection: list[Tensor], visible: Tensor | None, rays: list[Tensor],
+    bundles: list[Tensor], grid: list[Tensor], size: list[int], exact: bool, room: int = -1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     table = Bundles(*bundles).rays
     return table.new_empty(table.shape[0] * (1 if size else 2) + 1), *_fake_entries(table, room)

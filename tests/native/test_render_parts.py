@@ -210,7 +210,10 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     if not is_camera:
         opcheck(torch.ops.nurec_lite.bundle_rays.default, (list(grid),))
     for room in (-1, 50):
-        args = list(native.placed(g)), native.row_of(view), list(bounds), rays, list(made), list(grid), size, True, room
+        args = (
+            list(native.placed(g)), native.row_of(view), list(bounds), projection.seen, rays, list(made), list(grid), size,
+            True, room,
+        )  # fmt: skip
         opcheck(torch.ops.nurec_lite.list_bundles.default, args)
     pairs = lists_of(g, view, True)
     gaussians, features, of_rays, lists, row, moving = given(g, view, pairs)
