@@ -84,7 +84,7 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     (f"model.sh_degree=2 {SMALL} +opt=[fused_interp,collect_once,no_sync,short_keys,{FUSED}]", "global"),  # one pose
     (f"model.sh_degree=1 {SMALL} model.calibrate=true model.bilateral_grid=[3,2,2] +opt=[fused_interp,fused_colour]", "rolling"),
     (f"model.sh_degree=3 {SMALL}", "learned"),  # gradients of all poses, by those of the rays
-    *((f"model.sh_degree={degree} {SMALL} +opt=[{HARMONICS}{amp}]", "global") for amp, degree in product(("", ",amp"), range(4))),
+    *((f"model.sh_degree={degree} {SMALL} +opt=[{HARMONICS}{more}]", "global") for more, degree in product(("", ",amp", ",lazy_harmonics"), range(4))),
     (f"model.sh_degree=1 data.downscale=4 +opt=[{HARMONICS},amp,batch]", "global"),  # gradients that are written
     *((f"model.sh_degree=0 {SMALL} train.steps=1 +opt=[{options}]", cameras)
       for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))),
@@ -126,11 +126,16 @@ def steps(share: str = ALL) -> None:
         if "global" in cameras:
             capture = replace(capture, cameras=tuple(replace(c, shutter="global") for c in capture.cameras))
         stages = _stages(config, device, cameras)
-        same = (*(o for o in overrides.split() if "opt" not in o), str("global" in cameras))
+        same = _same(overrides, cameras)
         if same not in states:
             states[same] = _state(config, capture, device, stages)
         _steps(config, stages, states[same])
         print(f"{overrides}, {cameras}: {time.monotonic() - begin:.1f} s", flush=True)
+
+
+def _same(overrides: str, cameras: str) -> tuple[str, ...]:
+    """Variants of which it is equal go on from one another: options matter where one changes the type of Adam's moments."""
+    return (*(o for o in overrides.split() if "opt" not in o), str("global" in cameras), str(",amp" in overrides))
 
 
 def _state(config: Any, capture: Capture, device: torch.device, stages: Stages) -> TrainState:

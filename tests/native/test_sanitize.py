@@ -89,6 +89,14 @@ def test_steps_are_a_configuration_with_relocation(overrides: str, cameras: str)
     )
 
 
+def test_variants_that_go_on_from_one_another_keep_moments_of_one_type() -> None:
+    kept: dict[tuple[str, ...], set[bool]] = {}
+    for overrides, cameras in VARIANTS:
+        amp = "amp" in composed("train", [*SIZE.split(), *overrides.split()]).opt
+        kept.setdefault(sanitize._same(overrides, cameras), set()).add(amp)
+    assert max(map(len, kept.values())) == 1 and {True} in kept.values()
+
+
 def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU in plain torch: every kind of camera, and gradients reach the poses of both sensors."""
     small = (
