@@ -4,6 +4,7 @@
     python scripts/sanitize.py                  memcheck, racecheck, synccheck, initcheck
     python scripts/sanitize.py memcheck         one of them
     python scripts/sanitize.py racecheck --share 2/4    the second quarter of the steps: four side by side take a quarter of the time
+    python scripts/sanitize.py --only fused_project     steps with this in their options or sizes alone
 
 The steps: the bundled street with about 3000 Gaussians, one image and some lidar rays, two steps with relocation for each degree of
 the spherical harmonics, at an image size that fills its tiles and at one that does not, with a rolling and a global shutter, with
@@ -112,7 +113,7 @@ class Verdict:
     elsewhere: int = 0  # in kernels that are not ours
 
 
-def steps(share: str = ALL) -> None:
+def steps(share: str = ALL, only: str = "") -> None:
     """What is checked, a line each; in a process of its own."""
     from nurec_lite.cli.command import composed
     from nurec_lite.readers import open_capture
@@ -120,7 +121,7 @@ def steps(share: str = ALL) -> None:
     states: dict[
         tuple[str, ...], TrainState
     ] = {}  # made anew only where more than kernels differs: half of the launches
-    for overrides, cameras in shared(VARIANTS, share):
+    for overrides, cameras in shared(those_with(only), share):
         config, begin = composed("train", [*SIZE.split(), *overrides.split()]), time.monotonic()
         device, capture = choose_device(config.device), open_capture(config.data)
         if "global" in cameras:
@@ -185,6 +186,14 @@ def _look(stages: Stages, state: TrainState) -> None:
             stages.render_views(stages, state.scene, [*images, *sweeps])
 
 
+def those_with(only: str) -> Sequence[tuple[str, str]]:
+    """Variants whose overrides hold this text."""
+    found = tuple(variant for variant in VARIANTS if only in variant[0])
+    if not found:
+        raise SanitizeError(f"--only is '{only}', which none of the steps has; name an option that has kernels of its own")
+    return found
+
+
 def shared(all_: Sequence[Any], share: str) -> Sequence[Any]:
     """Of "K/N" every N-th, from the K-th on."""
     match = re.fullmatch(r"([1-9]\d?)/([1-9]\d?)", share)
@@ -240,18 +249,18 @@ def filled_up(pairs: Any, tiles: int) -> Any:  # PairList
     return replace(pairs, rays=torch.cat([pairs.rays, empty]), offsets=offsets)
 
 
-def launches(share: str = ALL) -> None:
+def launches(share: str = ALL, only: str = "") -> None:
     """Prints how often the steps launch each of our kernels, as JSON in the last line."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
-        steps(share)
+        steps(share, only)
     print(json.dumps({k.key: k.count for k in profiler.key_averages() if OURS.search(k.key)}))
 
 
-def launched(share: str = ALL) -> dict[str, int]:
+def launched(share: str = ALL, only: str = "") -> dict[str, int]:
     """How often each of our kernels runs, by its demangled name; compiles the kernels if need be."""
-    ran = _run([], "launches", share)
+    ran = _run([], "launches", share, only)
     if ran.returncode:
         raise SanitizeError(f"the steps do not run here: {(ran.stdout.strip().splitlines() or ['?'])[-1]}")
     found: dict[str, int] = json.loads(ran.stdout.strip().splitlines()[-1])
@@ -260,10 +269,10 @@ def launched(share: str = ALL) -> dict[str, int]:
     return found
 
 
-def _run(before: list[str], what: str, share: str = ALL) -> subprocess.CompletedProcess[str]:
+def _run(before: list[str], what: str, share: str, only: str) -> subprocess.CompletedProcess[str]:
     """This file in a process of its own, behind a command."""
     environment = os.environ | {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    command = [*before, sys.executable, __file__, what, share]
+    command = [*before, sys.executable, __file__, what, share, only]
     return subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, check=False
     )
@@ -290,10 +299,10 @@ def verdict(tool: str, report: str, code: int) -> Verdict:
     return Verdict(None if code and not errors else errors, elsewhere)
 
 
-def check(tool: str, sanitizer: str, kernels: dict[str, int], share: str = ALL) -> bool:
+def check(tool: str, sanitizer: str, kernels: dict[str, int], share: str = ALL, only: str = "") -> bool:
     """Runs one tool and prints its line; its report, too, unless all is clean."""
     begin = time.monotonic()
-    ran = _run([sanitizer, "--tool", tool, *COMMON.split(), *TOOLS[tool].split()], "steps", share)
+    ran = _run([sanitizer, "--tool", tool, *COMMON.split(), *TOOLS[tool].split()], "steps", share, only)
     seconds, found = time.monotonic() - begin, verdict(tool, ran.stdout, ran.returncode)
     checked = {name: n for name, n in kernels.items() if "nurec::" in name or tool in ("memcheck", "initcheck")}
     errors = "no result" if found.errors is None else f"{found.errors} errors"
@@ -317,17 +326,18 @@ def main(arguments: list[str]) -> int:
     parser = Parser(__doc__)
     parser.add_argument("tools", nargs="*", metavar="TOOL", help=", ".join(TOOLS))
     parser.add_argument("--share", default=ALL, metavar="K/N", help="the K-th of N shares of the steps (all)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="steps whose options or sizes hold it (all)")
     args = parser.parse_args(arguments)
     tools = args.tools or list(TOOLS)
-    shared(VARIANTS, args.share)  # says so if it is no share
+    shared(those_with(args.only), args.share)  # says so if it is no share
     if unknown := [tool for tool in tools if tool not in TOOLS]:
         raise SanitizeError(f"'{unknown[0]}' is no tool of compute-sanitizer; take {', '.join(TOOLS)}")
     sanitizer = find_sanitizer()
     choose_device("cuda")  # says so if there is none
-    kernels = launched(args.share)
-    if args.share == ALL:
+    kernels = launched(args.share, args.only)
+    if args.share == ALL and not args.only:
         print(f"not launched, so not checked: {', '.join(unchecked(kernels)) or 'none'}", flush=True)
-    return 0 if all([check(tool, sanitizer, kernels, args.share) for tool in tools]) else 1
+    return 0 if all([check(tool, sanitizer, kernels, args.share, args.only) for tool in tools]) else 1
 
 
 if __name__ == "__main__":

@@ -97,6 +97,13 @@ def test_variants_that_go_on_from_one_another_keep_moments_of_one_type() -> None
     assert max(map(len, kept.values())) == 1 and {True} in kept.values()
 
 
+def test_steps_with_an_option_alone() -> None:
+    """None is a sentence, not an empty run that finds no error."""
+    assert 0 < len(sanitize.those_with("fused_project")) < len(VARIANTS) and sanitize.those_with("") == VARIANTS
+    with pytest.raises(SanitizeError, match="--only is 'fused_projekt', which none of the steps has"):
+        sanitize.main(["--only", "fused_projekt"])
+
+
 def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU in plain torch: every kind of camera, and gradients reach the poses of both sensors."""
     small = (
