@@ -85,7 +85,7 @@ VARIANTS = (  # overrides and cameras (distant: distances have gradients): degre
     (f"model.sh_degree=2 {SMALL} +opt=[fused_interp,collect_once,no_sync,short_keys,{FUSED}]", "global"),  # one pose
     (f"model.sh_degree=1 {SMALL} model.calibrate=true model.bilateral_grid=[3,2,2] +opt=[fused_interp,fused_colour]", "rolling"),
     (f"model.sh_degree=3 {SMALL}", "learned"),  # gradients of all poses, by those of the rays
-    *((f"model.sh_degree={degree} {SMALL} +opt=[{HARMONICS}{more}]", "global") for more, degree in product(("", ",amp", ",lazy_harmonics"), range(4))),
+    *((f"model.sh_degree={degree} {SMALL} +opt=[{HARMONICS}{more}]", "global") for more, degree in product(("", ",amp"), range(4))),
     (f"model.sh_degree=1 data.downscale=4 +opt=[{HARMONICS},amp,batch]", "global"),  # gradients that are written
     *((f"model.sh_degree=0 {SMALL} train.steps=1 +opt=[{options}]", cameras)
       for options, cameras in product(BACKWARD, ("rolling", "global", "learned", "distant"))),

@@ -102,22 +102,6 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "view_colour_outer(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor directions, Tensor colours)");
-    // The same where Gaussians take Adam's steps as they are seen (lazy_colour/params.h). `harmonics`: sh0, sh_rest and
-    // their moments; `steps`: what each Gaussian has still to take. lazy_colour_outer leaves directions and colours of
-    // those seen, and those of others as they are; end_lazy_step counts a step, unless it `failed`, with rates number
-    // `sh` and `rest`.
-    m.def(
-        "lazy_colour(Tensor[] placements, Tensor eye, Tensor? seen, Tensor(a!)[] harmonics, Tensor(b!)[] steps, "
-        "float beta_1, float beta_2, float epsilon) -> Tensor");
-    m.def(
-        "lazy_colour_outer(Tensor[] placements, Tensor sh, Tensor rest, Tensor eye, Tensor? seen, Tensor d_colour, "
-        "Tensor(a!) directions, Tensor(b!) colours) -> (Tensor d_still_means, Tensor d_means, Tensor d_rotations)");
-    m.def(
-        "settle_harmonics(Tensor(a!)[] harmonics, Tensor(b!)[] steps, float beta_1, float beta_2, float epsilon) "
-        "-> ()");
-    m.def(
-        "end_lazy_step(Tensor(a!)[] steps, Tensor rates, int sh, int rest, Tensor? failed, float beta_1, float beta_2) "
-        "-> ()");
     m.def("move_actors(Tensor[] actors) -> (Tensor means, Tensor quats, Tensor velocities, Tensor rotations)");
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "

@@ -34,8 +34,7 @@ struct SeenHarmonicsGrads {
     Coefficients<float> sh;
 };
 
-// The same before the product: basis(directions) x colours is the gradient of the coefficients. On CUDA those of
-// Gaussians that nobody asks for stay as they are.
+// The same before the product: basis(directions) x colours is the gradient of the coefficients.
 struct SeenOuter {
     float const* d_colour;  // [N, 3]
     float* directions;      // [N, 3] unit, in the axes of the node

@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
         Vec3<float> const direction = direction_of(sight);
         ShOuter<float> found = {};
         if (is_some(d_colour)) found = sh_colour_outer<S>(rows.mine(), direction, d_colour);
-        if (!sh.seen || sh.seen[i]) store3(outer.directions, i, direction), store3(outer.colours, i, found.colour);
+        store3(outer.directions, i, direction), store3(outer.colours, i, found.colour);
         d_rotation = direction_backward(in, d, sight, i, found.direction);
         if (sight.moves) node = int(in.node[i - in.still]);
     }

@@ -41,7 +41,6 @@ FLAGS = {  # by kind, or by file where one needs its own
     "bundle/bundle_lists.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack
     "count_pairs/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
     "finish_scene/finish_scene.cu": f"{_CUDA} --use_fast_math",
-    "lazy_colour/lazy_colour.cu": f"{_CUDA} --use_fast_math",  # roots and quotients of steps, to two units in the last place
     "project/project.cu": f"{_CUDA} --use_fast_math",  # bounds, too
     "render_parts/parts_forward.cu": f"{_CUDA} --use_fast_math",
     "render_parts/parts_backward.cu": f"{_CUDA} --use_fast_math",

@@ -233,14 +233,6 @@ def _fake_view_colour_outer(
     return *(torch.empty_like(t) for t in placements[:3]), torch.empty_like(d_colour), torch.empty_like(d_colour)
 
 
-def _fake_lazy_colour(placements: list[Tensor], eye: Tensor, *rest: Any) -> Tensor:
-    return eye.new_empty(placements[0].shape[0] + placements[1].shape[0], 3)
-
-
-def _fake_lazy_colour_outer(placements: list[Tensor], *rest: Any) -> tuple[Tensor, ...]:
-    return tuple(torch.empty_like(t) for t in placements[:3])
-
-
 def _fake_move_actors(actors: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     g = ActorArrays(*actors)
     means, a, k, q = g.means, g.means.shape[0], g.starts.shape[0] - 1, g.times.shape[0]
@@ -382,10 +374,6 @@ FAKES: dict[str, Callable] = {
     "view_colour": _fake_view_colour,
     "view_colour_backward": _fake_view_colour_backward,
     "view_colour_outer": _fake_view_colour_outer,
-    "lazy_colour": _fake_lazy_colour,
-    "lazy_colour_outer": _fake_lazy_colour_outer,
-    "settle_harmonics": _fake_in_place,
-    "end_lazy_step": _fake_in_place,
     "move_actors": _fake_move_actors,
     "move_actors_backward": _fake_move_actors_backward,
     "image_loss": _fake_image_loss,

@@ -159,28 +159,6 @@ class PlacementArrays(NamedTuple):
     node: Tensor  # [A] int64 row of these
 
 
-class LazyArrays(NamedTuple):
-    """Harmonics with Adam's moments, float32 all."""
-
-    sh0: Tensor  # [N, 1, 3]
-    sh_rest: Tensor  # [N, S - 1, 3]
-    first_sh0: Tensor
-    first_sh_rest: Tensor
-    second_sh0: Tensor
-    second_sh_rest: Tensor
-
-
-class LazySteps(NamedTuple):
-    """What each Gaussian has still to take of Adam's steps (kernels/lazy_colour/params.h)."""
-
-    taken: Tensor  # [N] int32 steps
-    directions: Tensor  # [N, 3] unit; of the step behind these
-    colours: Tensor  # [N, 3]
-    factors: Tensor  # [128, 4]
-    of_sh0: Tensor  # [] how many steps there are
-    of_sh_rest: Tensor  # []
-
-
 class Outputs(NamedTuple):
     """What the backward pass needs of what the forward pass gave."""
 

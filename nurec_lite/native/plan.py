@@ -4,7 +4,6 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from nurec_lite.native.lazy import Lag
 from nurec_lite.native.outer import Handover
 
 WHOLE = 1 << 30  # entries of a part where lists are not cut
@@ -41,7 +40,6 @@ class RenderPlan:
     colour: bool = False  # it is found by one kernel, from where a Gaussian stands and is looked at
     told: bool = False  # rays tell what they know of Gaussians, and who collected these makes gradients of it
     outer: Handover | None = None  # by which gradients of harmonics go to the update, not written
-    lag: Lag | None = None  # harmonics take the update's steps when they are seen
 
     @property
     def backward(self) -> BackwardPlan:

@@ -16,7 +16,7 @@ from nurec_lite.base.transfer import upload
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.native import lazy, outer
+from nurec_lite.native import outer
 from nurec_lite.native.groups import (
     Bounds,
     GaussianArrays,
@@ -273,10 +273,8 @@ def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
 
 def _colour_parts(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
     if plan.outer is not None:  # the update knows the store's own tensors, not what was gathered of them
-        found = partial(outer.seen_colour, handover=plan.outer, otherwise=seen_colour)
-        if plan.lag is not None:
-            found = partial(lazy.seen_colour, lag=plan.lag, otherwise=found)
-        return {"seen_colour": found, "listed": all_of}
+        by_outer = partial(outer.seen_colour, handover=plan.outer, otherwise=seen_colour)
+        return {"seen_colour": by_outer, "listed": all_of}
     return {"seen_colour": seen_colour} if plan.colour else {}
 
 

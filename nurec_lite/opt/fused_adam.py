@@ -8,10 +8,11 @@ harmonics of what a step does not see.
 Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of what is seen alone are those of Taming
 3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
 Gain: 1 M Gaussians on an H200: 651 -> 410 us, which is all that copies reach; touched_only 210 us with a tenth seen.
-Limits: class exact means dense. Every step reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, so these
-may not lag behind, and the regularisers give every size and every opacity a gradient in every step; harmonics can catch up later
-(lazy_harmonics). `touched_only` is of class quality: momentum waits for the next sight, and moments of what is seen rarely decay by
-sights instead of by steps. 20 parameters at most, single precision.
+Limits: class exact means dense. To leave out what has no gradient and to catch up later cannot be the same numbers here: every step
+reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, and all colours with them, so nothing may lag
+behind; the regularisers give every size and every opacity a gradient in every step; and the sum of missed updates has no closed form,
+because epsilon stands beside a root that decays while rates and bias corrections change. `touched_only` is of class quality: momentum
+waits for the next sight, and moments of what is seen rarely decay by sights instead of by steps. 20 parameters at most, single precision.
 """
 
 import logging
@@ -71,7 +72,7 @@ def update(
             torch.tensor([g["lr"] for g in optimizer.param_groups], dtype=torch.float32), parameters[0].device
         )
     asked = rates if len(places) == len(rates) else torch.stack([rates[k] for k in places])
-    kept = [moments_of(optimizer, parameter) for parameter in parameters]
+    kept = [_moments(optimizer, parameter) for parameter in parameters]
     torch.ops.nurec_lite.adam(
         parameters, [p.grad for p in parameters], *([k[name] for k in kept] for name in ("exp_avg", "exp_avg_sq", "step")),
         asked, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
@@ -91,7 +92,7 @@ def _has_gradient(parameter: Tensor, outer: OuterGradient | None) -> bool:
     return parameter.grad is not None or (outer is not None and any(parameter is p for p in outer.harmonics))
 
 
-def moments_of(optimizer: torch.optim.Adam, parameter: Tensor) -> dict[str, Any]:
+def _moments(optimizer: torch.optim.Adam, parameter: Tensor) -> dict[str, Any]:
     """Those that are there, or zeros, as torch begins."""
     kept: dict[str, Any] = optimizer.state[parameter]
     if not kept:

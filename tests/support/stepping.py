@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps as the loop takes them, all that they change, and lists that overflow within them."""
 
-from functools import partial
-
 import pytest
 import torch
 from torch import Tensor
@@ -43,10 +41,7 @@ def assert_close(a: TrainState, b: TrainState, rtol: float = 0, atol: float = 0)
 
 def no_sync_of(stages: Stages) -> NoSync:
     """The object behind the stages."""
-    settle = stages.settle
-    while isinstance(settle, partial):  # what stands around it
-        settle = settle.args[0]
-    found = settle.__self__  # type: ignore[attr-defined]
+    found = stages.settle.__self__  # type: ignore[attr-defined]
     assert isinstance(found, NoSync)
     return found
 
