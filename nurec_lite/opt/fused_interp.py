@@ -13,8 +13,8 @@ Limits: Gaussians of actors that are absent are not left out but transparent (op
 would need their number on the host. Class exact: the same formulas, single precision, rounded in another order.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.geometry.tracks import TrackPoses, Tracks, exist, key_rows
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
 from nurec_lite.native import ops
 from nurec_lite.native.groups import ActorArrays
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate, seen
@@ -57,6 +57,37 @@ class Placed(NamedTuple):
     rotations: Tensor  # [Q, K, 4] unit, world from node
 
 
+class Origin(NamedTuple):
+    """A track that stands at the origin, not turned, before all others: what of these a training leaves as it is."""
+
+    times: Tensor  # [1 + F] float64 seconds of all keys
+    keys: Tensor  # [K + 2] rows of the keys of each track
+    place: Tensor  # [1, 3]
+    turn: Tensor  # [1, 4]
+    first: Tensor  # [1 + K] seconds between which each is there, the origin always
+    last: Tensor  # [1 + K]
+
+    @staticmethod
+    def before(tracks: Tracks) -> "Origin":
+        t, q, (first, last) = tracks.translations, tracks.quaternions, end_times(tracks)
+        return Origin(
+            F.pad(tracks.times, (1, 0)), key_rows((0, *(1 + offset for offset in tracks.offsets)), tracks.times.device),
+            t.new_zeros(1, 3), F.pad(q.new_ones(1, 1), (0, 3)),
+            F.pad(first - tracks.margin, (1, 0), value=-math.inf), F.pad(last + tracks.margin, (1, 0), value=math.inf),
+        )  # fmt: skip
+
+    def rows(self, translations: Tensor, quaternions: Tensor) -> tuple[Tensor, ...]:
+        """As ActorArrays has them."""
+        return self.keys, self.times, torch.cat([self.place, translations]), torch.cat([self.turn, quaternions])
+
+    def present(
+        self,
+        times: Tensor,  # [Q] float64, seconds
+    ) -> Tensor:  # [Q, 1 + K] 1 where the track is there, else 0
+        at = times[:, None]
+        return (at.clamp(self.first, self.last) == at).to(self.place.dtype)
+
+
 class FusedCollect:
     """Stands in for `collect_at`. Remembers where the rows of each track begin until the store changes. The first rows are the
     background's, and stay where they are; those of its rows that follow are moved like all others, by a track that stands at the origin.
@@ -69,6 +100,8 @@ class FusedCollect:
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
         self._coming: Arrival | None = None  # number of the background's, and whether some node comes too early
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
+        self._tracks: Tracks | None = None  # before which the origin stands
+        self._before: Origin | None = None
 
     def __call__(
         self,
@@ -90,9 +123,14 @@ class FusedCollect:
     def moving(self, scene: Scene, times: Tensor) -> Moving:
         """Which Gaussians move, and by which tracks."""
         self._remember(scene)
-        tracks, s = with_origin(scene.learned_tracks()), self._still or 0
-        keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
+        s, keys = self._still or 0, self._origin(scene).rows(scene.track_translations, scene.track_quaternions)
         return Moving(s, ((self._begins - s).clamp(min=0), *keys, times))
+
+    def _origin(self, scene: Scene) -> Origin:
+        """Made once of a scene's tracks: of a step's first kernels a dozen are these."""
+        if scene.tracks is not self._tracks or self._before is None:
+            self._tracks, self._before = scene.tracks, Origin.before(scene.tracks)
+        return self._before
 
     def parted(
         self,
@@ -104,7 +142,7 @@ class FusedCollect:
     ) -> tuple[PartedGaussians, ...]:  # Q
         """At each time, as it is seen then."""
         g, (means, quats, *moved) = scene.gaussians, placed
-        values = (*moved, F.pad(exist(scene.tracks, times), (1, 0), value=1))
+        values = (*moved, self._origin(scene).present(times))
         by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
         looks = [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
@@ -174,18 +212,6 @@ def _count(*nodes: Tensor) -> Arrival:
     each = [torch.stack([-(node == BACKGROUND).sum(), (node.diff() < 0).sum()]) for node in nodes]
     worst = torch.stack(each).amax(0)
     return Arrival(worst)
-
-
-def with_origin(tracks: Tracks) -> Tracks:
-    """Before all others, one that stands at the origin, not turned."""
-    t, q = tracks.translations, tracks.quaternions
-    return replace(
-        tracks,
-        offsets=(0, *(1 + offset for offset in tracks.offsets)),
-        times=F.pad(tracks.times, (1, 0)),
-        translations=torch.cat([t.new_zeros(1, 3), t]),
-        quaternions=torch.cat([F.pad(q.new_ones(1, 1), (0, 3)), q]),
-    )
 
 
 def apply(stages: Stages) -> Stages:
