@@ -89,7 +89,8 @@ class Store:
             return self._placed(Shots(0, (image,), ())).images[0]
         shot = self._plan.sweep(index)
         some = len(shot.sweep) > self._plan.lidar_rays
-        sectors = sectors_of(shot.sweep, shot.view.lidar, self._plan.sector) if some else None
+        columns = self._plan.columns(shot.view.lidar, len(shot.sweep)) if some else 0
+        sectors = sectors_of(shot.sweep, shot.view.lidar, columns) if some else None
         return KeptSweep(self._placed(Shots(0, (), (shot,)), grouped=not some).sweeps[0], sectors)
 
     def _placed(self, shots: Shots, grouped: bool = False) -> Shots:
@@ -120,7 +121,9 @@ class KeptPlan(ShotPlan):
         kept = self.store.sweep(index)
         if number is None or kept.sectors is None:
             return kept.shot
-        drawn = drawn_rays(kept.sectors, kept.shot.view.lidar, self.lidar_rays, self.draw(number), self.sector)
+        lidar = kept.shot.view.lidar
+        columns = self.columns(lidar, len(kept.sectors))
+        drawn = drawn_rays(kept.sectors, lidar, self.lidar_rays, self.draw(number), columns)
         chosen = upload(drawn, self.store.device)
         rays = kept.shot.sweep.select(chosen)
         view = replace(kept.shot.view, directions=rays.directions, fractions=kept.shot.view.fractions[chosen])

@@ -2,6 +2,7 @@
 """Which images and which lidar rays each step trains on, and their decoding. Everything depends on (seed, step) alone, so that a
 resumed run and loader processes get the same shots."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -17,7 +18,6 @@ from nurec_lite.splat.views import CameraView, LidarView, RayBundles, camera_vie
 from nurec_lite.training.order import Order, generator
 from nurec_lite.training.parcel import Slot
 
-SECTOR_COLUMNS = 8  # columns of cells that are drawn together: neighbouring rays share Gaussians, so a step is cheaper
 Copy = Callable[[Any], Any]  # of a tensor
 
 
@@ -103,7 +103,7 @@ class ShotPlan:
     images_a_step: int = field(default=1, kw_only=True)  # if there are as many; those of one moment first
     sweeps_a_step: int = field(default=1, kw_only=True)  # likewise, if there are any
     sweeps_every: int = field(default=1, kw_only=True)  # steps from one with sweeps to the next
-    sector: int = field(default=SECTOR_COLUMNS, kw_only=True)  # columns of cells that are drawn together
+    sectors: int = field(default=2, kw_only=True)  # that rays of a sweep come in, about
 
     @property
     def decodes(self) -> bool:
@@ -170,10 +170,17 @@ class ShotPlan:
         """Decodes rays of a sweep."""
         frame = self.capture.sweeps[index]
         sweep = frame.load()
-        if number is not None:
+        if number is not None and len(sweep) > self.lidar_rays:
             lidar = self.capture.lidar(frame.sensor)
-            sweep = draw_sectors(sweep, lidar, self.lidar_rays, self.draw(number), self.sector)
+            columns = self.columns(lidar, len(sweep))
+            sweep = draw_sectors(sweep, lidar, self.lidar_rays, self.draw(number), columns)
         return SweepShot(index, sweep, lidar_view(self.capture, frame, sweep, "cpu"))
+
+    def columns(self, lidar: Lidar, rays: int) -> int:
+        """Columns of cells in a sector of a sweep of so many rays. Neighbours share Gaussians, so wide sectors are cheap. A power of two,
+        so that sweeps of nearly the same number of rays have equal ones."""
+        wanted = self.lidar_rays / rays * lidar.cells().columns / self.sectors
+        return 1 << max(0, round(math.log2(wanted)))
 
 
 def as_planned(plan: ShotPlan) -> ShotPlan:
@@ -191,7 +198,7 @@ def draw_sectors(
     lidar: Lidar,
     n_rays: int,
     generator: torch.Generator,
-    columns: int = SECTOR_COLUMNS,  # of a sector
+    columns: int,  # of cells in a sector
 ) -> Sweep:
     """All rays of random sectors of azimuth, as many sectors as hold about n_rays (at least one)."""
     if len(sweep) <= n_rays:

@@ -12,9 +12,10 @@ from tiny_capture import tiny_capture, tiny_shots
 
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.training.shots import SECTOR_COLUMNS, ShotPlan, Shots, draw_sectors
+from nurec_lite.training.shots import ShotPlan, Shots, draw_sectors
 
 PLAN = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
+COLUMNS = 8  # of a sector
 
 
 def same(a: Shots, b: Shots) -> bool:
@@ -51,13 +52,13 @@ def lidar_and_sweep() -> tuple[Lidar, Sweep]:
 
 def sectors(lidar: Lidar, sweep: Sweep) -> torch.Tensor:
     """[R] number of each ray's sector, from its azimuth alone."""
-    width = 2 * torch.pi / lidar.cells().columns * SECTOR_COLUMNS
+    width = 2 * torch.pi / lidar.cells().columns * COLUMNS
     return torch.floor((azimuth_elevation(sweep.directions)[:, 0] + torch.pi) / width).long()
 
 
 def draw(n_rays: int, seed: int = 0) -> Sweep:
     lidar, sweep = lidar_and_sweep()
-    return draw_sectors(sweep, lidar, n_rays, torch.Generator().manual_seed(seed))
+    return draw_sectors(sweep, lidar, n_rays, torch.Generator().manual_seed(seed), COLUMNS)
 
 
 # Shots
@@ -234,7 +235,7 @@ def test_the_number_of_rays_follows_the_number_asked_for() -> None:
     n = len(directions)
     sweep = Sweep(directions, torch.ones(n), torch.ones(n), torch.zeros(n), torch.zeros(n).long(), torch.ones(n).bool())
     for n_rays in (500, 1000, 4000, 7000):
-        drawn = draw_sectors(sweep, lidar, n_rays, torch.Generator().manual_seed(0))
+        drawn = draw_sectors(sweep, lidar, n_rays, torch.Generator().manual_seed(0), COLUMNS)
         assert len(drawn) == pytest.approx(n_rays, abs=n / 64)
 
 
@@ -252,6 +253,17 @@ def test_wider_sectors_are_fewer(columns: int, runs: int) -> None:
     assert len(number) == (n if columns == 512 else n // 8)
     found = 1 + int((number.diff() != 1).sum())
     assert found <= runs and (columns > 16 or found > runs // 2)
+
+
+@pytest.mark.parametrize(
+    ("n_rays", "sectors", "columns"),
+    [(4096, 2, 8), (16384, 2, 32), (16384, 1, 64), (16384, 8, 8), (129000, 1, 512), (129000, 1000, 1), (1, 2, 1)],
+)
+def test_rays_come_in_about_as_many_sectors_as_are_asked_for(n_rays: int, sectors: int, columns: int) -> None:
+    """Of a sweep like KITTI's, and of one with some rays less."""
+    lidar = replace(tiny_capture().lidars[0], azimuth_steps=2048)
+    plan = ShotPlan(tiny_capture(), 0, n_rays, sectors=sectors)
+    assert plan.columns(lidar, 129184) == plan.columns(lidar, 125000) == columns
 
 
 @pytest.mark.parametrize("n_rays", [512, 513, 10**9])
