@@ -8,10 +8,9 @@ harmonics of what a step does not see.
 Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of what is seen alone are those of Taming
 3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
 Gain: 1 M Gaussians on an H200: 651 -> 410 us, which is all that copies reach; touched_only 210 us with a tenth seen.
-Limits: class exact means dense. To leave out what has no gradient and to catch up later cannot be the same numbers here: every step
-reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, and all colours with them, so nothing may lag
-behind; the regularisers give every size and every opacity a gradient in every step; and the sum of missed updates has no closed form,
-because epsilon stands beside a root that decays while rates and bias corrections change. `touched_only` is of class quality: momentum
+Limits: class exact means dense. Every step reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, so these
+may not lag behind, and the regularisers give every size and every opacity a gradient in every step. Harmonics can catch up when they are
+seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336 (benchmarks/LOG.md). `touched_only` is of class quality: momentum
 waits for the next sight, and moments of what is seen rarely decay by sights instead of by steps. 20 parameters at most, single precision.
 """
 

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the option morton_order gains: whole steps of `+opt=all`, as graphs, without it and with it, relocation included.
+
+    python benchmarks/opt/bench_morton_order.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
+
+Arguments are those of nurec_lite.train. How both sets are run and compared: benchmarks/opt/bench_cuda_graph.py.
+"""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import sys
+
+from benchmarks.opt.bench_cuda_graph import Sets, below, main
+
+OPTION = "morton_order"
+
+
+def sets() -> Sets:
+    """With relocation, which makes the order, in either."""
+    others = tuple(name for name in below() if name != OPTION)
+    return (*others, "cuda_graph"), (*others, OPTION, "cuda_graph")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:], sets(), f"bench_{OPTION}", __doc__)
