@@ -31,7 +31,8 @@ RUNS = {  # files, which of their tests, and how many must have passed; all of R
     "render": ([RENDER], "not cpu-split or test_cameras or test_lidars or odd_sizes or few_rays or hundreds", 350),
     "others": (  # of whole trainings few: each kernel has tests of its own
         sorted(FILES - {RENDER}),
-        "not (recorded_steps or steps_with_relocations or steps_are_those_without_it or graph_is_recorded and (row or seldom))", 600,
+        "not (recorded_steps or steps_with_relocations or steps_are_those_without_it or graph_is_recorded and (row or seldom)"
+        " or its_turns_of_one_launch)", 600,
     ),
     "in a random order": (
         [RENDER, *(f"native/test_{name}.py" for name in ("parity_project", "parity_tiles", "move_actors")),
