@@ -190,7 +190,9 @@ def those_with(only: str) -> Sequence[tuple[str, str]]:
     """Variants whose overrides hold this text."""
     found = tuple(variant for variant in VARIANTS if only in variant[0])
     if not found:
-        raise SanitizeError(f"--only is '{only}', which none of the steps has; name an option that has kernels of its own")
+        raise SanitizeError(
+            f"--only is '{only}', which none of the steps has; name an option that has kernels of its own"
+        )
     return found
 
 

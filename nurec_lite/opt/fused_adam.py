@@ -10,8 +10,9 @@ Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skip
 Gain: 1 M Gaussians on an H200: 651 -> 410 us, which is all that copies reach; touched_only 210 us with a tenth seen.
 Limits: class exact means dense. Every step reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, so these
 may not lag behind, and the regularisers give every size and every opacity a gradient in every step. Harmonics can catch up when they are
-seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336 (benchmarks/LOG.md). `touched_only` is of class quality: momentum
-waits for the next sight, and moments of what is seen rarely decay by sights instead of by steps. 20 parameters at most, single precision.
+seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336 (benchmarks/LOG.md).
+`touched_only` is of class quality: momentum waits for the next sight, and moments of what is seen rarely decay by sights instead of by
+steps. 20 parameters at most, single precision.
 """
 
 import logging

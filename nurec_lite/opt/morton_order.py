@@ -56,7 +56,9 @@ def ordered(inner: Relocate) -> Relocate:
 
     def relocate(*given: Any) -> Relocation | None:
         moved = inner(*given)
-        return None if moved is None else in_order(moved, torch.argsort(morton_codes(moved.values["means"]), stable=True))
+        return (
+            None if moved is None else in_order(moved, torch.argsort(morton_codes(moved.values["means"]), stable=True))
+        )
 
     return relocate
 
