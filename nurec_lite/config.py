@@ -128,7 +128,7 @@ class TrainConfig:
     steps: int | None = None  # budget: alone in place of seconds; with both, the first that is reached ends the run
     seconds: float | None = None  # budget of training, not counting reading, initialisation and evaluation
     lidar_rays: int = 4096  # rays of a sweep that a step renders, about
-    lidar_sectors: int = 2  # of azimuth that these come in, about, where a step takes some of a sweep
+    lidar_sector: int | None = None  # columns of four steps of azimuth that these come in; null: in two sectors
     lidar_every: int = 1  # steps from one that learns from sweeps to the next: those between are images' alone
     coarse: float = 0.0  # share of the run, from its start, in which images have half of their width and height
     checkpoint_seconds: float = 60.0  # between checkpoints

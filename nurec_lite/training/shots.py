@@ -103,7 +103,7 @@ class ShotPlan:
     images_a_step: int = field(default=1, kw_only=True)  # if there are as many; those of one moment first
     sweeps_a_step: int = field(default=1, kw_only=True)  # likewise, if there are any
     sweeps_every: int = field(default=1, kw_only=True)  # steps from one with sweeps to the next
-    sectors: int = field(default=2, kw_only=True)  # that rays of a sweep come in, about
+    sector: int | None = field(default=None, kw_only=True)  # columns of cells in a sector; None: as `columns` says
 
     @property
     def decodes(self) -> bool:
@@ -177,9 +177,11 @@ class ShotPlan:
         return SweepShot(index, sweep, lidar_view(self.capture, frame, sweep, "cpu"))
 
     def columns(self, lidar: Lidar, rays: int) -> int:
-        """Columns of cells in a sector of a sweep of so many rays. Neighbours share Gaussians, so wide sectors are cheap. A power of two,
-        so that sweeps of nearly the same number of rays have equal ones."""
-        wanted = self.lidar_rays / rays * lidar.cells().columns / self.sectors
+        """Columns of cells in a sector of a sweep of so many rays. Neighbours share Gaussians, so wide sectors are cheap: where none is
+        given, two hold about what is drawn. Then a power of two, so that sweeps of nearly the same number of rays have equal ones."""
+        if self.sector is not None:
+            return self.sector
+        wanted = self.lidar_rays / rays * lidar.cells().columns / 2
         return 1 << max(0, round(math.log2(wanted)))
 
 

@@ -42,7 +42,7 @@ def make_state(
     check_coarse(config, capture)
     rays = config.train.lidar_rays if config.render == "own" else 0  # the peer renders none
     t = config.train
-    plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sectors=t.lidar_sectors))
+    plan = frames(ShotPlan(capture, config.seed, rays, sweeps_every=t.lidar_every, sector=t.lidar_sector))
     generator = torch.Generator(device).manual_seed(config.seed)
     two_opacities = config.model.lidar_opacity and plan.has_sweeps  # what no ray teaches would only fade
     if config.train.resume is None:

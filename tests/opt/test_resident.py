@@ -83,7 +83,7 @@ def test_shots_of_the_street_are_bitwise_those_of_the_baseline(stages: Stages, s
 
 
 def test_wide_sectors_are_those_of_the_baseline(stages: Stages, street: Capture) -> None:
-    plan = ShotPlan(street, seed=3, lidar_rays=2048, sectors=1)
+    plan = ShotPlan(street, seed=3, lidar_rays=2048, sector=32)
     for step in (0, 1, 7):
         assert_same(fed(stages, plan, step), plan.load(step))
 

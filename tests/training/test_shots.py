@@ -256,13 +256,13 @@ def test_wider_sectors_are_fewer(columns: int, runs: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_rays", "sectors", "columns"),
-    [(4096, 2, 8), (16384, 2, 32), (16384, 1, 64), (16384, 8, 8), (129000, 1, 512), (129000, 1000, 1), (1, 2, 1)],
+    ("n_rays", "sector", "columns"),
+    [(4096, None, 8), (16384, None, 32), (129000, None, 256), (1, None, 1), (16384, 8, 8), (16384, 600, 600)],
 )
-def test_rays_come_in_about_as_many_sectors_as_are_asked_for(n_rays: int, sectors: int, columns: int) -> None:
+def test_rays_come_in_two_sectors_unless_their_width_is_given(n_rays: int, sector: int | None, columns: int) -> None:
     """Of a sweep like KITTI's, and of one with some rays less."""
     lidar = replace(tiny_capture().lidars[0], azimuth_steps=2048)
-    plan = ShotPlan(tiny_capture(), 0, n_rays, sectors=sectors)
+    plan = ShotPlan(tiny_capture(), 0, n_rays, sector=sector)
     assert plan.columns(lidar, 129184) == plan.columns(lidar, 125000) == columns
 
 
