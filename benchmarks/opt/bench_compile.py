@@ -12,13 +12,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import sys
 
-from benchmarks.opt.bench_cuda_graph import Sets, below, main
-
-
-def sets() -> Sets:
-    """The option's place is before that of cuda_graph, which records what it compiled."""
-    return (*below(), "cuda_graph"), (*below(), "compile", "cuda_graph")
-
+from benchmarks.opt.bench_cuda_graph import main, without_and_with
 
 if __name__ == "__main__":
-    main(sys.argv[1:], sets(), "bench_compile", __doc__)
+    main(sys.argv[1:], without_and_with("compile"), "bench_compile", __doc__)

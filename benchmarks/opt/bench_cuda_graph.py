@@ -39,6 +39,12 @@ def below(kind: str = "cuda") -> tuple[str, ...]:
     return tuple(name for name in listed if name != OPTION)
 
 
+def without_and_with(option: str) -> Sets:
+    """Of all options; steps are recorded in either, with what the option changes."""
+    others = tuple(name for name in below() if name != option)
+    return (*others, OPTION), (*others, option, OPTION)
+
+
 def losses(variant: Variant, steps: int) -> Row:
     """Running means of all terms after these steps; those of the history's rows may be of an earlier one."""
     last: Row | None = None

@@ -11,16 +11,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import sys
 
-from benchmarks.opt.bench_cuda_graph import Sets, below, main
-
-OPTION = "morton_order"
-
-
-def sets() -> Sets:
-    """With relocation, which makes the order, in either."""
-    others = tuple(name for name in below() if name != OPTION)
-    return (*others, "cuda_graph"), (*others, OPTION, "cuda_graph")
-
+from benchmarks.opt.bench_cuda_graph import main, without_and_with
 
 if __name__ == "__main__":
-    main(sys.argv[1:], sets(), f"bench_{OPTION}", __doc__)
+    main(sys.argv[1:], without_and_with("morton_order"), "bench_morton_order", __doc__)

@@ -144,13 +144,26 @@ def end_times(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds of each t
     return tracks.times.index_select(0, bounds[:-1]), tracks.times.index_select(0, bounds[1:] - 1)
 
 
+def spans(tracks: Tracks) -> tuple[Tensor, Tensor]:  # [K] seconds between which each track exists
+    first, last = end_times(tracks)
+    return first - tracks.margin, last + tracks.margin
+
+
+def within(
+    first: Tensor,  # [K] seconds
+    last: Tensor,  # [K] seconds
+    times: Tensor,  # [Q] seconds
+    dtype: torch.dtype,
+) -> Tensor:  # [Q, K] 1 from the first to the last, else 0
+    at = times[:, None]
+    return (at.clamp(first, last) == at).to(dtype)
+
+
 def exist(
     tracks: Tracks,
     times: Tensor,  # [Q] seconds
 ) -> Tensor:  # [Q, K] 1 where the track exists, else 0
-    first, last = end_times(tracks)
-    at = times[:, None]
-    return ((at >= first - tracks.margin) & (at <= last + tracks.margin)).to(tracks.translations.dtype)
+    return within(*spans(tracks), times, tracks.translations.dtype)
 
 
 def _rows(

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.geometry.tracks import TrackPoses, Tracks, end_times, key_rows
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, key_rows, spans, within
 from nurec_lite.native import ops
 from nurec_lite.native.groups import ActorArrays
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate, seen
@@ -69,11 +69,11 @@ class Origin(NamedTuple):
 
     @staticmethod
     def before(tracks: Tracks) -> "Origin":
-        t, q, (first, last) = tracks.translations, tracks.quaternions, end_times(tracks)
+        t, q, (first, last) = tracks.translations, tracks.quaternions, spans(tracks)
         return Origin(
             F.pad(tracks.times, (1, 0)), key_rows((0, *(1 + offset for offset in tracks.offsets)), tracks.times.device),
             t.new_zeros(1, 3), F.pad(q.new_ones(1, 1), (0, 3)),
-            F.pad(first - tracks.margin, (1, 0), value=-math.inf), F.pad(last + tracks.margin, (1, 0), value=math.inf),
+            F.pad(first, (1, 0), value=-math.inf), F.pad(last, (1, 0), value=math.inf),
         )  # fmt: skip
 
     def rows(self, translations: Tensor, quaternions: Tensor) -> tuple[Tensor, ...]:
@@ -84,8 +84,7 @@ class Origin(NamedTuple):
         self,
         times: Tensor,  # [Q] float64, seconds
     ) -> Tensor:  # [Q, 1 + K] 1 where the track is there, else 0
-        at = times[:, None]
-        return (at.clamp(self.first, self.last) == at).to(self.place.dtype)
+        return within(self.first, self.last, times, self.place.dtype)
 
 
 class FusedCollect:

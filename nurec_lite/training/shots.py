@@ -170,7 +170,7 @@ class ShotPlan:
         """Decodes rays of a sweep."""
         frame = self.capture.sweeps[index]
         sweep = frame.load()
-        if number is not None and len(sweep) > self.lidar_rays:
+        if number is not None:
             lidar = self.capture.lidar(frame.sensor)
             columns = self.columns(lidar, len(sweep))
             sweep = draw_sectors(sweep, lidar, self.lidar_rays, self.draw(number), columns)
@@ -181,7 +181,7 @@ class ShotPlan:
         given, two hold about what is drawn. Then a power of two, so that sweeps of nearly the same number of rays have equal ones."""
         if self.sector is not None:
             return self.sector
-        wanted = self.lidar_rays / rays * lidar.cells().columns / 2
+        wanted = self.lidar_rays / max(rays, 1) * lidar.cells().columns / 2
         return 1 << max(0, round(math.log2(wanted)))
 
 

@@ -11,7 +11,7 @@ from stepping import steps
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 from torch import Tensor
 
-from benchmarks.opt import bench_compile
+from benchmarks.opt import bench_cuda_graph
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base import compiled as compiling
 from nurec_lite.base.compiled import compiled
@@ -113,7 +113,7 @@ def test_what_it_changes() -> None:
 
 
 def test_the_benchmark_compiles_what_is_recorded() -> None:
-    without, those = bench_compile.sets()
+    without, those = bench_cuda_graph.without_and_with("compile")
     assert tuple(name for name in those if name != "compile") == without
     assert those.index("compile") < those.index("cuda_graph")
 

@@ -15,7 +15,7 @@ from tiny_capture import tiny_capture, tiny_config, tiny_shots, tiny_state
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.opt import bench_side_streams
+from benchmarks.opt import bench_cuda_graph
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
@@ -155,7 +155,7 @@ def test_it_may_be_named_behind_others() -> None:
 
 
 def test_the_benchmark_compares_what_is_recorded() -> None:
-    without, those = bench_side_streams.sets()
+    without, those = bench_cuda_graph.without_and_with("side_streams")
     assert tuple(name for name in those if name != "side_streams") == without
     assert "cuda_graph" in without and "side_streams" not in without
     assert those.index("side_streams") < those.index("cuda_graph")
