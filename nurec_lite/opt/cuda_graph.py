@@ -12,11 +12,11 @@ Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with
 Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
 of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
 Limits: on a GPU alone. Where train.coarse changes the size of images, recordings are made anew; those before stay until others need their
-place or Gaussians are added. Relocation, reading of losses and checkpoints stay outside; after a relocation that adds Gaussians, whose
-tensors are new ones, the step is recorded again; others write where the recording reads. With train.timing=true one step of twenty runs
-without the graph, which has no ranges inside. The recording holds memory of its own beside that of steps without it. Needs no_sync, since
-the host may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class exact: the same kernels, whose sums have
-some more zeros.
+place or Gaussians are added. Reading of losses and checkpoints stay outside; after a relocation that adds Gaussians, whose tensors are
+new ones, the step is recorded again; others are a graph of their own, and what they made is written where the step's reads. With
+train.timing=true one step of twenty runs without the graph, which has no ranges inside. The recording holds memory of its own beside that
+of steps without it. Needs no_sync, since the host may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class
+exact: the same kernels, whose sums have some more zeros.
 """
 
 import logging
@@ -30,6 +30,7 @@ from torch import Tensor
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.base.ranges import GRAPH, RECORD, span
 from nurec_lite.base.recordable import looked_at
+from nurec_lite.training.recorded_relocation import RecordedRelocation
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.standing import Standing, copy_all, room_for_rays
@@ -94,6 +95,10 @@ class CudaGraph:
             return self._learn(stages, state, shots)
         with span(GRAPH):
             return self._launch(record, state)
+
+    def recorder(self) -> Recorder | None:
+        """Once a step was there, and as long as steps are recorded."""
+        return None if self._off else self._recorder
 
     def _recorded_now(self, record: Recorded, stages: Stages, state: TrainState) -> bool:
         with span(RECORD):
@@ -212,4 +217,5 @@ def stored(state: TrainState) -> tuple[Tensor | None, ...]:
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.wrap(learn=CudaGraph().around)
+    own = CudaGraph()
+    return stages.wrap(learn=own.around, relocate=lambda inner: RecordedRelocation(inner, own.recorder))

@@ -12,20 +12,16 @@ Limits: none of the step's numbers change, but relocation and noise draw for Gau
 first relocation the order is that of the start. Class exact: the same numbers, but for these draws.
 """
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from nurec_lite.training.density import Relocation, in_order
+from nurec_lite.training.density import Relocation
 from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 CELL = 0.25  # metres
 BITS = 21  # of each axis: 524 km
-Relocate = Callable[..., Relocation | None]
 _SPREAD = (  # a shift, and the bits that stay: each of the 21 bits gets two places before the next
     (32, 0x1F00000000FFFF),
     (16, 0x1F0000FF0000FF),
@@ -51,17 +47,11 @@ def morton_codes(
     return x | y << 1 | z << 2
 
 
-def ordered(inner: Relocate) -> Relocate:
-    """Stands around `relocate`; the order of nodes is made behind it, and keeps this one within each."""
-
-    def relocate(*given: Any) -> Relocation | None:
-        moved = inner(*given)
-        return (
-            None if moved is None else in_order(moved, torch.argsort(morton_codes(moved.values["means"]), stable=True))
-        )
-
-    return relocate
+def by_place(moved: Relocation) -> Tensor:  # [M] int64
+    """By node, and within each by code."""
+    order = torch.argsort(morton_codes(moved.changed["means"]), stable=True)
+    return order[torch.argsort(moved.node[order], stable=True)]
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.wrap(relocate=ordered)
+    return stages.swap("morton_order", order=by_place)

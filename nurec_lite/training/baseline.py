@@ -169,9 +169,9 @@ def density(stages: Stages, state: TrainState) -> None:
         n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
         weights = _pixels(stages, state) if config.footprint else None
         lost = None if config.box is None else outside_boxes(state.scene, config.box)
-        moved = stages.relocate(g, n_new, state.generator, weights, config.jitter, lost)
+        moved = stages.relocate(g, n_new, state.generator, weights, config.jitter, lost, stages.order)
         if moved is not None:
-            _store(stages, state, by_node(moved))
+            _store(stages, state, moved)
 
 
 def _store(stages: Stages, state: TrainState, moved: Relocation) -> None:
@@ -208,5 +208,5 @@ def reference_stages(device: str = "cpu") -> Stages:
         render_all=render_all, render_views=render_views,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
         loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
-        footprints=footprints, relocate=relocate, density=density, attempt=attempt, settle=settle, device=device,
+        footprints=footprints, relocate=relocate, order=by_node, density=density, attempt=attempt, settle=settle, device=device,
     )  # fmt: skip

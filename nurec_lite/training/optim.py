@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from nurec_lite.config import LearningRates
+from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.density import Relocation
+from nurec_lite.training.density import Relocation, rows_of
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 
@@ -63,13 +64,13 @@ def set_memory(optimizer: torch.optim.Adam, steps: int) -> None:
 def replace_gaussians(scene: Scene, optimizer: torch.optim.Adam, moved: Relocation) -> None:
     """Puts the values of a relocation into the store, in new tensors, and carries Adam's moments along; Gaussians that begin anew have
     none."""
-    for group in _groups(optimizer, moved):
+    for group in _groups(optimizer):
         old = group["params"][0]
-        parameter = moved.values[group["name"]].clone().requires_grad_()
+        parameter = moved.value(group["name"], old.detach()).clone().requires_grad_()
         moments = optimizer.state.pop(old, None)
         if moments:
             for key in MOMENTS:
-                moments[key] = _follow(moments[key], moved.source)
+                moments[key] = _follow(moments[key], moved.source, moved.anew)
             optimizer.state[parameter] = moments
         group["params"][0] = parameter
         setattr(scene.gaussians, group["name"], parameter)
@@ -84,23 +85,28 @@ def overwrite_gaussians(
     void: Tensor | None = None,  # [] bool: all stays as it is; None: it does not
 ) -> None:
     """The same where the tensors lie, so that what reads them there, such as a recorded step, goes on."""
-
-    def write(to: Tensor, new: Tensor) -> None:
-        to.copy_(new if void is None else torch.where(void, to, new))
-
-    for group in _groups(optimizer, moved):
+    if void is not None:
+        moved = _unless(void, moved, scene)
+    for group in _groups(optimizer):
         parameter = group["params"][0]
-        write(parameter, moved.values[group["name"]])
+        parameter.copy_(moved.value(group["name"], parameter))
         for key, moment in optimizer.state.get(parameter, {}).items():
             if key in MOMENTS:
-                write(moment, _follow(moment, moved.source))
-    write(scene.gaussians.node, moved.node)
+                moment.copy_(_follow(moment, moved.source, moved.anew))
+    scene.gaussians.node.copy_(moved.node)
 
 
-def _groups(optimizer: torch.optim.Adam, moved: Relocation) -> list[dict[str, Any]]:
-    return [group for group in optimizer.param_groups if group["name"] in moved.values]
+def _unless(void: Tensor, moved: Relocation, scene: Scene) -> Relocation:
+    """One that leaves all as it is, if it is void."""
+    changed = {k: torch.where(void, getattr(scene.gaussians, k), value) for k, value in moved.changed.items()}
+    source = torch.where(void, torch.arange(len(moved.source), device=void.device), moved.source)
+    return Relocation(changed, torch.where(void, scene.gaussians.node, moved.node), source, moved.anew & ~void)
 
 
-def _follow(moment: Tensor, source: Tensor) -> Tensor:
-    known = (source >= 0).view(-1, *[1] * (moment.dim() - 1))
-    return torch.where(known, moment[source.clamp(min=0)], torch.zeros_like(moment[:1]))
+def _groups(optimizer: torch.optim.Adam) -> list[dict[str, Any]]:
+    """Of what Gaussians have."""
+    return [group for group in optimizer.param_groups if group["name"] in Gaussians.trained()]
+
+
+def _follow(moment: Tensor, source: Tensor, anew: Tensor) -> Tensor:
+    return rows_of(moment, source).masked_fill_(anew.view(-1, *[1] * (moment.dim() - 1)), 0)

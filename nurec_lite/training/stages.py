@@ -83,7 +83,8 @@ class Stages:
     learn: Callable[["Stages", TrainState, Shots], StepResult]  # all of these
     # density
     footprints: Callable[[Scene, Capture, Sequence[int]], Tensor]  # of Gaussians, in images of these numbers
-    relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter)
+    relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter, lost, order)
+    order: Callable[[Relocation], Tensor]  # [M] in which it leaves Gaussians, those of a node one behind another
     density: Callable[["Stages", TrainState], None]
     # around them
     attempt: Callable[["Stages", TrainState, Shots], StepResult]  # schedule, learn, density: what can be done again

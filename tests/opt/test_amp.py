@@ -112,9 +112,9 @@ def test_moments_follow_a_relocation() -> None:
     old = state.optimizer.state[state.scene.gaussians.sh_rest]["exp_avg_sq"].clone()
     moved = relocate(state.scene.gaussians, 7, torch.Generator().manual_seed(0))
     assert moved is not None
-    moved = by_node(moved)
+    moved = moved.in_order(by_node(moved))
     replace_gaussians(state.scene, state.optimizer, moved)
-    new, known = state.optimizer.state[state.scene.gaussians.sh_rest]["exp_avg_sq"], moved.source >= 0
+    new, known = state.optimizer.state[state.scene.gaussians.sh_rest]["exp_avg_sq"], ~moved.anew
     assert new.dtype == SHORT and torch.equal(new[known], old[moved.source[known]]) and not new[~known].any()
 
 

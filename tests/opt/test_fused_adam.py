@@ -268,7 +268,7 @@ def test_updates_of_a_step_with_relocations_are_torch_s() -> None:
             moved = relocate(g, 7, generator)
             assert moved is not None
             for state in (ours, plain):
-                replace_gaussians(state.scene, state.optimizer, by_node(moved))
+                replace_gaussians(state.scene, state.optimizer, moved.in_order(by_node(moved)))
     theirs = moments_of(plain)
     for name, value in moments_of(ours).items():
         near(value, theirs[name].double(), 1e-5)

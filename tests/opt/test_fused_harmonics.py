@@ -241,7 +241,7 @@ def test_updates_behind_a_relocation_find_the_new_tensors() -> None:
             moved = relocate(plain.scene.gaussians, 7, torch.Generator().manual_seed(0))
             assert moved is not None
             for state in (ours, plain):
-                replace_gaussians(state.scene, state.optimizer, by_node(moved))
+                replace_gaussians(state.scene, state.optimizer, moved.in_order(by_node(moved)))
     assert len(ours.scene.gaussians) == len(plain.scene.gaussians) == len(tiny_state().scene.gaussians) + 7
     assert_close(ours, plain, 1e-3, 1e-3)
 

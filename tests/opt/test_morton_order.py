@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `morton_order`: Gaussians near one another lie near one another, with all that belongs to them."""
 
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
@@ -12,10 +10,9 @@ from stepping import cramped, everything, no_sync_of, steps
 from tiny_capture import tiny_state
 
 from nurec_lite.backends import base_stages, build_stages
-from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.opt.morton_order import BITS, CELL, morton_codes, ordered
-from nurec_lite.training.density import Relocation, by_node, relocate
+from nurec_lite.opt.morton_order import BITS, CELL, by_place, morton_codes
+from nurec_lite.training.density import Order, Relocation, relocate
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -52,36 +49,28 @@ def test_what_is_too_far_lies_in_the_outermost_cells() -> None:
 # ---- relocations
 
 
-def relocated(state: TrainState, stage: Any, n_new: int = 0) -> Relocation:
-    moved = stage(state.scene.gaussians, n_new, torch.Generator().manual_seed(3), None, 0.1, None)
+def relocated(state: TrainState, n_new: int, order: Order | None = None) -> Relocation:
+    moved = relocate(state.scene.gaussians, n_new, torch.Generator().manual_seed(3), None, 0.1, None, order)
     assert moved is not None
-    return by_node(moved)
+    return moved
 
 
 @pytest.mark.parametrize("n_new", [0, 9])
 def test_a_relocation_has_the_same_gaussians_in_order(n_new: int) -> None:
     state = tiny_state()
-    plain, own = relocated(state, relocate, n_new), relocated(state, ordered(relocate), n_new)
-    codes = morton_codes(own.values["means"])
+    plain, own = relocated(state, n_new), relocated(state, n_new, by_place)
+    codes = morton_codes(own.changed["means"])
     assert bool((own.node.diff() >= 0).all()) and len(own.node.unique()) > 1
     assert bool((codes.diff() >= 0)[own.node.diff() == 0].all()) and not bool((codes.diff() >= 0).all())
-    order = torch.argsort(morton_codes(plain.values["means"]), stable=True)
+    order = torch.argsort(morton_codes(plain.changed["means"]), stable=True)
     order = order[torch.argsort(plain.node[order], stable=True)]
-    assert torch.equal(own.source, plain.source[order]) and torch.equal(own.node, plain.node[order])
-    for name, value in own.values.items():
-        assert torch.equal(value, plain.values[name][order]), name
-
-
-def test_nothing_stays_nothing() -> None:
-    assert ordered(lambda *given: None)() is None
+    for name in ("source", "node", "anew"):
+        assert torch.equal(getattr(own, name), getattr(plain, name)[order]), name
+    for name, value in own.changed.items():
+        assert torch.equal(value, plain.changed[name][order]), name
 
 
 # ---- the option
-
-
-def test_it_is_named_behind_what_replaces_the_stage() -> None:
-    with pytest.raises(OptionError, match="name 'no_sync' first"):
-        stages_of("morton_order", "fused_interp", "no_sync")
 
 
 @pytest.mark.parametrize("below", [(), ("fused_interp", "fused_colour", "no_sync", "fused_adam", "fused_harmonics")])

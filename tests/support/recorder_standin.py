@@ -19,8 +19,10 @@ class Again:
         self._work = work
         self._made: StepResult | None = None
 
-    def launch(self) -> StepResult:
+    def launch(self) -> Any:
         found = self._work()
+        if not isinstance(found, StepResult):
+            return found
         self._made = self._made or found
         self._made.figures.values.copy_(found.figures.values)
         if found.report is not None and self._made.report is not None:

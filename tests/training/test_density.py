@@ -71,6 +71,11 @@ def moved(g: Gaussians, n_new: int = 0, seed: int = 0, **more: Any) -> Relocatio
     return relocation
 
 
+def values(moved_: Relocation, g: Gaussians) -> dict[str, Tensor]:
+    """Of the new store."""
+    return {name: moved_.value(name, getattr(g, name)) for name in Gaussians.trained()}
+
+
 def adapt(state: TrainState) -> None:
     """Density control with either relocation."""
     stages = replace(reference_stages(), relocate=chosen)
@@ -147,51 +152,51 @@ def test_the_dead_land_on_the_living() -> None:
     moved_ = moved(g)
     dead = [1, 3, 5]
     assert len(moved_.node) == len(g)
-    where = torch.cdist(moved_.values["means"][dead], g.means).argmin(1)
+    where = torch.cdist(values(moved_, g)["means"][dead], g.means).argmin(1)
     assert set(where.tolist()) <= {0, 2, 4}
     for name in ("means", "quats", "sh0", "sh_rest", "lidar_logits"):
-        assert torch.equal(moved_.values[name][dead], getattr(g, name)[where])
+        assert torch.equal(values(moved_, g)[name][dead], getattr(g, name)[where])
     assert torch.equal(moved_.node[dead], g.node[where])
     living = [0, 2, 4]
     for name in ("means", "quats", "sh0", "sh_rest", "lidar_logits"):
-        assert torch.equal(moved_.values[name][living], getattr(g, name)[living])
-    assert (torch.sigmoid(moved_.values["opacity_logits"]) >= 0.99 * DEAD_OPACITY).all()
+        assert torch.equal(values(moved_, g)[name][living], getattr(g, name)[living])
+    assert (torch.sigmoid(values(moved_, g)["opacity_logits"]) >= 0.99 * DEAD_OPACITY).all()
 
 
 def test_copies_share_the_opacity_and_shrink() -> None:
     g = gaussians([0.6, 0.001, 0.001])
     moved_ = moved(g)
     shared, factor = split_opacity(torch.tensor([0.6]), torch.tensor([3]))
-    torch.testing.assert_close(torch.sigmoid(moved_.values["opacity_logits"]), shared.expand(3))
+    torch.testing.assert_close(torch.sigmoid(values(moved_, g)["opacity_logits"]), shared.expand(3))
     expected = (g.log_scales[0] + factor.log()).expand(3, 3)
-    torch.testing.assert_close(moved_.values["log_scales"], expected)
+    torch.testing.assert_close(values(moved_, g)["log_scales"], expected)
 
 
 def test_who_is_opaque_is_copied_more_often() -> None:
     g = gaussians([0.9, 0.1, *[0.001] * 2000])
     moved_ = moved(g)
-    on_first = (moved_.values["means"][2:] == g.means[0]).all(-1).float().mean()
+    on_first = (values(moved_, g)["means"][2:] == g.means[0]).all(-1).float().mean()
     assert on_first == pytest.approx(0.9, abs=0.03)
 
 
 def test_very_many_copies_stay_finite() -> None:
     g = gaussians([0.9, *[0.001] * 500])
-    values = moved(g, n_new=300).values
-    assert all(value.isfinite().all() and len(value) == 801 for value in values.values())
+    found = values(moved(g, n_new=300), g)
+    assert all(value.isfinite().all() and len(value) == 801 for value in found.values())
 
 
 def test_new_ones_are_appended_and_follow_their_parent_s_node() -> None:
     g = gaussians([0.5, 0.7, 0.2, 0.9])
     moved_ = moved(g, n_new=3)
-    assert all(len(value) == 7 for value in moved_.values.values()) and len(moved_.source) == 7
-    parent = torch.cdist(moved_.values["means"][4:], g.means).argmin(1)
+    assert all(len(value) == 7 for value in values(moved_, g).values()) and len(moved_.source) == 7
+    parent = torch.cdist(values(moved_, g)["means"][4:], g.means).argmin(1)
     assert torch.equal(moved_.node, torch.cat([g.node, g.node[parent]]))
 
 
 def test_nothing_dead_and_nothing_new_changes_nothing() -> None:
     g = gaussians([0.5, 0.7, 0.2])
     moved_ = moved(g)
-    assert all(torch.equal(value, getattr(g, name)) for name, value in moved_.values.items())
+    assert all(torch.equal(value, getattr(g, name)) for name, value in values(moved_, g).items())
     assert torch.equal(moved_.node, g.node) and torch.equal(moved_.source, torch.arange(3))
 
 
@@ -202,9 +207,9 @@ def test_all_dead_is_none() -> None:
 def test_all_dead_stay_where_none_would_have_to_be_told() -> None:
     g = gaussians([0.001, 0.004])
     relocation = relocate_masked(g, 2, generator())
-    assert torch.equal(relocation.values["means"][:2], g.means) and relocation.source[0] == 0
-    assert torch.equal(relocation.values["means"][2:], g.means[1:].expand(2, 3))
-    assert all(value.isfinite().all() and len(value) == 4 for value in relocation.values.values())
+    assert torch.equal(values(relocation, g)["means"][:2], g.means) and relocation.source[0] == 0
+    assert torch.equal(values(relocation, g)["means"][2:], g.means[1:].expand(2, 3))
+    assert all(value.isfinite().all() and len(value) == 4 for value in values(relocation, g).values())
 
 
 def test_images_decide_where_copies_go_and_the_lidar_keeps_its_own_alive() -> None:
@@ -212,7 +217,7 @@ def test_images_decide_where_copies_go_and_the_lidar_keeps_its_own_alive() -> No
     g = gaussians([0.8] * 200 + [1e-5] * 200)
     g.lidar_logits = torch.cat([g.lidar_logits, torch.full((400, 1), 3.0)], dim=1)
     found = chosen(g, 300, generator())
-    copied = found.source == -1
+    copied = found.anew
     assert int(copied[:200].sum()) > 100 and not copied[200:400].any() and len(found.source) == 700
 
 
@@ -220,7 +225,7 @@ def test_no_training_makes_a_gaussian_thinner_than_float_holds() -> None:
     state = tiny_state(tiny_config())
     state.scene.gaussians.log_scales.data[:7, 1] = -60.0
     step(reference_stages(), state)
-    assert float(state.scene.gaussians.log_scales.min()) == pytest.approx(math.log(THINNEST))
+    assert float(state.scene.gaussians.log_scales.detach().min()) == pytest.approx(math.log(THINNEST))
 
 
 def test_weights_decide_together_with_opacity_whom_copies_follow() -> None:
@@ -228,7 +233,7 @@ def test_weights_decide_together_with_opacity_whom_copies_follow() -> None:
     g = gaussians([0.9, 0.3, 0.5, *[0.001] * n])
     weights = torch.tensor([1.0, 6.0, 0.0, *[50.0] * n])  # 0.9 : 1.8 : 0, and dead ones never
     relocation = moved(g, weights=weights)
-    parent = torch.cdist(relocation.values["means"][3:], g.means[:3]).argmin(1)
+    parent = torch.cdist(values(relocation, g)["means"][3:], g.means[:3]).argmin(1)
     share = torch.bincount(parent, minlength=3) / n
     assert torch.allclose(share, torch.tensor([1 / 3, 2 / 3, 0]), atol=0.03)  # 4 standard deviations
 
@@ -237,7 +242,7 @@ def test_jitter_moves_copies_by_their_parent_s_spread_and_nothing_else() -> None
     n = 3000
     g = gaussians([0.9, 0.8, *[0.001] * n])
     relocation = moved(g, weights=torch.tensor([1.0, 0.0, *[1.0] * n]), jitter=0.5)
-    means = relocation.values["means"]
+    means = values(relocation, g)["means"]
     assert torch.equal(means[1], g.means[1])  # nobody copied it
     around = quat_rotate(quat_conjugate(quat_normalize(g.quats[0])), torch.cat([means[:1], means[2:]]) - g.means[0])
     assert torch.allclose(around.std(0), 0.5 * g.log_scales[0].exp(), rtol=0.06)
@@ -247,12 +252,14 @@ def test_jitter_moves_copies_by_their_parent_s_spread_and_nothing_else() -> None
 def test_the_store_stays_in_the_order_of_the_nodes() -> None:
     g = gaussians([0.5, 0.7, 0.2, 0.9, 0.001, 0.3])
     before = moved(g, n_new=4)
-    after = by_node(before)
+    after = before.in_order(by_node(before))
     assert after.node.tolist() == sorted(before.node.tolist())
     for node in range(3):  # within a node as they were
         own = before.node == node
-        assert all(torch.equal(after.values[n][after.node == node], before.values[n][own]) for n in before.values)
+        new, old = values(after, g), values(before, g)
+        assert all(torch.equal(new[n][after.node == node], old[n][own]) for n in old)
         assert torch.equal(after.source[after.node == node], before.source[own])
+        assert torch.equal(after.anew[after.node == node], before.anew[own])
 
 
 def test_training_keeps_the_store_in_order() -> None:
@@ -267,16 +274,16 @@ def test_training_keeps_the_store_in_order() -> None:
 def test_unchanged_gaussians_are_their_own_source_and_changed_ones_begin_anew() -> None:
     g = gaussians([0.5, 0.001, 0.4, 0.3, 0.2, 0.1])
     moved_ = moved(g)
-    changed = (moved_.values["log_scales"] != g.log_scales).any(-1)
+    changed = (values(moved_, g)["log_scales"] != g.log_scales).any(-1)
     assert changed.sum() == 2  # the dead one and the one it landed on
-    assert torch.equal(moved_.source, torch.where(changed, -1, torch.arange(6)))
+    assert torch.equal(moved_.anew, changed) and torch.equal(moved_.source[~changed], torch.arange(6)[~changed])
 
 
 def test_relocation_is_reproducible() -> None:
     g = gaussians([0.5, 0.001, 0.8, 0.3] * 20)
     first, again, other = moved(g, 9, 4), moved(g, 9, 4), moved(g, 9, 5)
-    assert all(torch.equal(first.values[name], again.values[name]) for name in first.values)
-    assert not torch.equal(first.values["means"], other.values["means"])
+    assert all(torch.equal(value, values(again, g)[name]) for name, value in values(first, g).items())
+    assert not torch.equal(first.changed["means"], other.changed["means"])
 
 
 # With the optimizer
@@ -307,11 +314,11 @@ def test_moments_are_kept_for_the_unchanged_and_zero_for_the_changed() -> None:
     before = {name: moments(state, name) for name in Gaussians.trained()}
     moved_ = moved(g, n_new=5)
     replace_gaussians(state.scene, state.optimizer, moved_)
-    kept, new = moved_.source >= 0, moved_.source < 0
+    kept, new = ~moved_.anew, moved_.anew
     assert kept.any() and new.sum() > 5
     for name, old in before.items():
         for m, m_old in zip(moments(state, name), old, strict=True):
-            assert m.shape == moved_.values[name].shape
+            assert m.shape == getattr(g, name).shape
             assert torch.equal(m[kept], m_old[moved_.source[kept]]) and not m[new].any()
 
 
@@ -459,7 +466,7 @@ def test_who_is_lost_counts_as_dead() -> None:
     g = gaussians([0.9, 0.8, 0.7, 0.001])
     lost = torch.tensor([False, True, False, False])
     relocation = moved(g, lost=lost)
-    changed = (relocation.source < 0).tolist()
+    changed = relocation.anew.tolist()
     assert changed[1] and changed[3]
     parents = g.node[torch.tensor([0, 2])].tolist()
     assert relocation.node[1] in parents and relocation.node[3] in parents

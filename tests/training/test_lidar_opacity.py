@@ -65,14 +65,14 @@ def opacities_of(values: dict[str, Tensor]) -> Tensor:  # [N, 2]
 def test_dead_is_who_is_dead_for_both(chosen: Callable) -> None:
     g = gaussians([(0.5, 0.001), (0.001, 0.5), (0.001, 0.002), (0.6, 0.7)])
     moved = chosen(g, 0, generator())
-    stays = (moved.values["means"] == g.means).all(-1)
+    stays = (moved.changed["means"] == g.means).all(-1)
     assert stays.tolist() == [True, True, False, True]
 
 
 @BOTH
 def test_all_are_dead_only_where_no_sensor_sees_any(chosen: Callable) -> None:
     moved = chosen(gaussians([(0.001, 0.3), (0.001, 0.001)]), 0, generator())
-    assert moved is not None and bool((moved.values["means"][0] == moved.values["means"][1]).all())
+    assert moved is not None and bool((moved.changed["means"][0] == moved.changed["means"][1]).all())
 
 
 @BOTH
@@ -80,7 +80,7 @@ def test_all_are_dead_only_where_no_sensor_sees_any(chosen: Callable) -> None:
 def test_copies_share_both_opacities(chosen: Callable, opacities: tuple[float, float]) -> None:
     """A ray through the mean passes three copies as it passed the one, for either sensor; values of the lidar are kept."""
     g = gaussians([opacities, (0.001, 0.001), (0.001, 0.001)])
-    values = chosen(g, 0, generator()).values
+    values = chosen(g, 0, generator()).changed
     found = opacities_of(values)
     torch.testing.assert_close(1 - (1 - found) ** 3, torch.tensor(opacities).expand(3, 2), rtol=1e-4, atol=1e-6)
     assert torch.equal(values["lidar_logits"][:, :LIDAR_VALUES], g.lidar_logits[:1, :LIDAR_VALUES].expand(3, 2))

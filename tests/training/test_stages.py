@@ -20,7 +20,7 @@ from nurec_lite.training.step import step
 NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
 # For the camera and for the lidar.
 TWICE = ("correct", "interpolate", "collect", "room", "project", "tile", "render_all")
-APART = ("slice_grid", "footprints", "relocate", "settle", "render_views")  # not in every step
+APART = ("slice_grid", "footprints", "relocate", "order", "settle", "render_views")  # not in every step
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
@@ -49,10 +49,10 @@ def test_the_stages_are_those_of_the_design() -> None:
     design = (
         "next_batch upload place feed resize schedule branches beside join correct expose slice_grid activate interpolate collect gather "
         "room project tile render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
-        "footprints relocate density attempt settle render_views"
+        "footprints relocate order density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 36 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 37 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 

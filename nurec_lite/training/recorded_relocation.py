@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Relocations that are recorded: hundreds of small kernels, which only read the store, as one launch."""
+
+import logging
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.base.recordable import looked_at
+from nurec_lite.scene.gaussians import Gaussians
+from nurec_lite.training.density import Order, Relocation
+
+Relocate = Callable[..., Relocation | None]
+Given = dict[str, Tensor]  # weights and lost, where they are given
+log = logging.getLogger("nurec_lite")
+
+
+class RecordedRelocation:
+    """Stands around `relocate`. While a store stays where it is and keeps its number, the first runs as it is and is looked at; what it
+    makes once is no reason against recording, so that the second may be looked at as well. The next is recorded, and it and all that
+    follow are launched. What they leave holds until anything is launched of the same recorder."""
+
+    def __init__(
+        self,
+        inner: Relocate,
+        recorder: Callable[[], Recorder | None],  # None: nothing is recorded, not yet or no longer
+    ) -> None:
+        self._inner, self._recorder = inner, recorder
+        self.launched = 0
+        self._off = False  # something cannot be recorded
+        self._doubted = self._clean = False  # of the store's first: something could not be, or all can be
+        self._store: tuple[object, ...] = ()  # what the recording reads, and what it has of the host
+        self._given: Given = {}  # where the recording reads these
+        self._recording: Recording[Relocation | None] | None = None
+
+    def __call__(
+        self,
+        g: Gaussians,
+        n_new: int,
+        generator: torch.Generator,
+        weights: Tensor | None,
+        jitter: float,
+        lost: Tensor | None,
+        order: Order | None,
+    ) -> Relocation | None:
+        recorder = self._recorder()
+        given = {name: value for name, value in (("weights", weights), ("lost", lost)) if value is not None}
+
+        def work(given: Given) -> Relocation | None:
+            return self._inner(g, n_new, generator, given.get("weights"), jitter, given.get("lost"), order)
+
+        if n_new or self._off or recorder is None:
+            return work(given)
+        self._follow((*(getattr(g, name) for name in Gaussians.trained()), g.node, order, jitter, *given))
+        if not self._clean:
+            return self._looked_at(work, given, g.means.device)
+        for name, value in given.items():
+            self._given[name].copy_(value)
+        if self._recording is None and not self._record(recorder, work, generator):
+            return work(given)
+        assert self._recording is not None
+        self.launched += 1
+        return self._recording.launch()
+
+    def close(self) -> None:
+        """Gives the recording's memory back."""
+        self._store, self._given, self._recording = (), {}, None
+        self._doubted = self._clean = False
+
+    def _follow(self, store: tuple[object, ...]) -> None:
+        """Of a store that is not the last one nothing is known."""
+        known = len(store) == len(self._store) and all(
+            a is b or (not isinstance(a, Tensor) and a == b) for a, b in zip(store, self._store, strict=True)
+        )
+        if not known:
+            self.close()
+            self._store = store
+
+    def _looked_at(
+        self, work: Callable[[Given], Relocation | None], given: Given, device: torch.device
+    ) -> Relocation | None:
+        with looked_at(device) as unsafe:
+            moved = work(given)
+        if unsafe and self._doubted:
+            self._stand_aside("; ".join(unsafe))
+        self._doubted, self._clean = bool(unsafe), not unsafe
+        self._given = {name: torch.empty_like(value) for name, value in given.items()}
+        return moved
+
+    def _record(
+        self, recorder: Recorder, work: Callable[[Given], Relocation | None], generator: torch.Generator
+    ) -> bool:
+        """Whether it could be done. Nothing is computed yet."""
+        try:
+            self._recording = recorder.record(lambda: work(self._given), (generator,))
+        except RuntimeError as error:
+            self._stand_aside(str(error).splitlines()[0])
+        return self._recording is not None
+
+    def _stand_aside(self, why: str) -> None:
+        self._off = True
+        log.warning("relocations run without a graph, since they cannot be recorded: %s", why)
