@@ -76,7 +76,7 @@ class Stages:
         ..., dict[str, Tensor]
     ]  # (returns, sweep, which rays count | None, whether it was aimed) -> [] each
     regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]  # (opacities, the lidar's, scales) -> [] each
-    loss: Callable[["Stages", TrainState, Shots, Rendered], tuple[Tensor, dict[str, Tensor]]]  # all terms, weighted
+    loss: Callable[["Stages", TrainState, Shots, Rendered], dict[str, Tensor]]  # [] of all terms
     reduce: Callable[[TrainState], None]  # gradients and `failed`, over the processes that train together
     optimize: Callable[[TrainState], None]
     noise: Callable[[TrainState], None]  # behind an update: disks keep their thickness, transparent ones explore
