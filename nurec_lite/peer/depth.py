@@ -76,6 +76,7 @@ class DepthLoss:
 
     def __call__(self, stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
         terms = baseline.loss(stages, state, shots, rendered)
+        stages.join()
         pairs = zip(shots.images, rendered.images, strict=True)
         errors = [error for shot, image in pairs if (error := self._error(state, shot, image)) is not None]
         if errors:

@@ -49,8 +49,9 @@ class Stages:
     schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
     branches: Callable[[torch.device], AbstractContextManager[None]]  # around all work of a step that has branches
-    # (branch, work, all that it reads and others made) -> what it makes. Works of a branch come one after another; between branches, and
-    # beside what the step does itself, there is no order until `join`, or the end of `branches`: only then others look at what they made
+    # (branch, work, all that it reads and others made) -> what it makes. Works of a branch come one after another, behind those of other
+    # branches that made what they read; else there is no order between branches, and none beside what the step does itself until `join`,
+    # or the end of `branches`: only then the step looks at what they made
     beside: Callable[..., Any]
     join: Callable[[], None]
     correct: Callable[[Any, Calibration | None], Any]  # a view, to where its sensor is believed to have been
