@@ -91,8 +91,7 @@ def check(config: Config, capture: Capture) -> None:
 
 def _image_term(stages: Stages, state: TrainState, shots: Shots) -> torch.Tensor:
     with torch.no_grad():
-        _, terms = stages.loss(stages, state, shots, render(stages, state.scene, shots))
-    return terms["image"]
+        return stages.loss(stages, state, shots, render(stages, state.scene, shots))["image"]
 
 
 def run(config: Config, capture: Capture, images: int) -> Report:

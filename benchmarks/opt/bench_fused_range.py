@@ -66,12 +66,13 @@ def in_double(returns: LidarReturns, sweep: Sweep) -> tuple[LidarReturns, Sweep]
 
 
 def with_gradients(loss: Callable[..., dict[str, Tensor]], problem: Problem) -> list[Tensor]:
-    """The weighted terms, and gradients of what the renderer gives."""
+    """The terms, and gradients of what the renderer gives."""
     returns, *others = problem
     leaves = [t.detach().requires_grad_() for t in (returns.distance, returns.features, returns.transmittance)]
     terms = loss(LidarReturns(leaves[0], returns.median, *leaves[1:]), *others)
-    value = losses.weighted_sum(terms, LossWeights())
-    return [value.detach(), *torch.autograd.grad(value, leaves)]
+    losses.backward(terms, LossWeights())
+    grads = [torch.zeros_like(leaf) if leaf.grad is None else leaf.grad for leaf in leaves]
+    return [torch.stack([term.detach() for term in terms.values()]), *grads]
 
 
 def error_of(version: str, *problem: *Problem) -> float:

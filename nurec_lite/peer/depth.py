@@ -74,16 +74,14 @@ class DepthLoss:
     def __init__(self) -> None:
         self._kept: dict[tuple[int, str], ImagedReturns | None] = {}  # by the image's index and the kind of its view
 
-    def __call__(
-        self, stages: Stages, state: TrainState, shots: Shots, rendered: Rendered
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        loss, terms = baseline.loss(stages, state, shots, rendered)
+    def __call__(self, stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
+        terms = baseline.loss(stages, state, shots, rendered)
+        stages.join()
         pairs = zip(shots.images, rendered.images, strict=True)
         errors = [error for shot, image in pairs if (error := self._error(state, shot, image)) is not None]
         if errors:
             terms["range"] = mean(errors)
-            loss = loss + state.config.loss.range * terms["range"]
-        return loss, terms
+        return terms
 
     def _error(self, state: TrainState, shot: ImageShot, image: CameraImage) -> Tensor | None:
         """Of one image, metres; None without a sweep to compare with."""

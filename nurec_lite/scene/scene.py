@@ -55,6 +55,17 @@ def exposed_by(
     return image * torch.exp(log_gain) + offset
 
 
+def exposure(
+    scene: Scene,
+    camera: int,
+    drift: Tensor | None,  # as `exposed` takes it
+) -> tuple[Tensor, Tensor]:  # [3] log gain, [3] offset
+    """The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
+    own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift
+    log_gain, offset = own.unbind()
+    return log_gain - scene.exposure[:, 0].mean(0), offset
+
+
 def exposed(
     scene: Scene,
     camera: int,
@@ -63,13 +74,11 @@ def exposed(
     moment: Tensor,  # [] float64 seconds
     expose: Callable[..., Tensor] = exposed_by,
     slice_grid: Callable[[Tensor, Tensor], Tensor] = sliced,
+    known: tuple[Tensor, Tensor] | None = None,  # exposure(scene, camera, drift), if it is
 ) -> Tensor:  # [H, W, 3] as the camera sees it
     """Gain and offset of one camera at one time, and its vignetting where sensors are corrected; then what its bilateral grid of that
-    moment, if there is one, makes of these colours, as a camera maps tones after it has exposed. The mean log gain of all cameras is
-    zero: otherwise the scene could trade brightness with it."""
-    own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift
-    log_gain, offset = own.unbind()
-    log_gain = log_gain - scene.exposure[:, 0].mean(0)
+    moment, if there is one, makes of these colours, as a camera maps tones after it has exposed."""
+    log_gain, offset = exposure(scene, camera, drift) if known is None else known
     vignetting = None if scene.calibration is None else scene.calibration.vignetting[camera]
     seen = expose(image, log_gain, offset, vignetting)
     grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)

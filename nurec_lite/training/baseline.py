@@ -31,7 +31,6 @@ from nurec_lite.training.losses import (
     image_loss,
     lidar_loss,
     regularisers,
-    weighted_sum,
 )
 from nurec_lite.training.optim import means_rate, overwrite_gaussians, replace_gaussians, set_rates
 from nurec_lite.training.shots import ShotPlan, Shots
@@ -94,8 +93,8 @@ def room(view: AnyView) -> Room:
     return None
 
 
-def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> tuple[Tensor, dict[str, Tensor]]:
-    """Weighted sum of all terms, and the terms; several images or sweeps count by their mean."""
+def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
+    """All terms; several images or sweeps count by their mean."""
     weights = state.config.loss
     image, sweep = partial(stages.beside, IMAGES, stages.image_loss), partial(stages.beside, SWEEPS, stages.lidar_loss)
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
@@ -103,11 +102,11 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
     rays = zip(rendered.returns, shots.sweeps, strict=True)
     sweeps = [sweep(returns, shot.sweep, shot.counted, weights.reach > 0) for returns, shot in rays]
     of_scene = _scene_terms(stages, state.scene, rendered.activated)
-    stages.join()
+    if max(len(images), len(sweeps)) > 1:
+        stages.join()
     terms = {"image": mean(images)} if images else {}
     terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
-    terms |= of_scene
-    return weighted_sum(terms, weights), terms
+    return terms | of_scene
 
 
 def _scene_terms(stages: Stages, scene: Scene, activated: Mapping[str, Tensor] | None) -> dict[str, Tensor]:

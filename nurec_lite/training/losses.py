@@ -28,18 +28,22 @@ _ALIKE = (
 )
 
 
-def weighted_sum(
+def backward(
     terms: dict[str, Tensor],  # scalars, by the names of LossWeights
     weights: LossWeights,
-) -> Tensor:  # scalar
-    values = torch.stack(list(terms.values()))
-    return torch.dot(values, _factors(tuple(getattr(weights, name) for name in terms), values.dtype, values.device))
+) -> None:
+    """Of the weighted sum of all terms. Nobody adds them up, so that each begins as soon as it is there, on the stream on which it is."""
+    learned = {name: term for name, term in terms.items() if term.requires_grad}
+    if learned:
+        any_ = next(iter(learned.values()))
+        factors = _factors(tuple(getattr(weights, name) for name in learned), any_.dtype, any_.device)
+        torch.autograd.backward(list(learned.values()), factors)
 
 
 @lru_cache(maxsize=32)
-def _factors(weights: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Copied to the device once, so that the sum of all terms is one launch, and so are their gradients."""
-    return upload(torch.tensor(weights, dtype=dtype), device)
+def _factors(weights: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> tuple[Tensor, ...]:
+    """[] each, copied to the device once. Nothing may be written into them."""
+    return upload(torch.tensor(weights, dtype=dtype), device).unbind()
 
 
 def ssim(

@@ -49,8 +49,9 @@ class Stages:
     schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
     # learn: from the scene to its update
     branches: Callable[[torch.device], AbstractContextManager[None]]  # around all work of a step that has branches
-    # (branch, work, all that it reads and others made) -> what it makes. Works of a branch come one after another; between branches, and
-    # beside what the step does itself, there is no order until `join`, or the end of `branches`: only then others look at what they made
+    # (branch, work, all that it reads and others made) -> what it makes. Works of a branch come one after another, behind those of other
+    # branches that made what they read; else there is no order between branches, and none beside what the step does itself until `join`,
+    # or the end of `branches`: only then the step looks at what they made
     beside: Callable[..., Any]
     join: Callable[[], None]
     correct: Callable[[Any, Calibration | None], Any]  # a view, to where its sensor is believed to have been
@@ -76,7 +77,7 @@ class Stages:
         ..., dict[str, Tensor]
     ]  # (returns, sweep, which rays count | None, whether it was aimed) -> [] each
     regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]  # (opacities, the lidar's, scales) -> [] each
-    loss: Callable[["Stages", TrainState, Shots, Rendered], tuple[Tensor, dict[str, Tensor]]]  # all terms, weighted
+    loss: Callable[["Stages", TrainState, Shots, Rendered], dict[str, Tensor]]  # [] of all terms
     reduce: Callable[[TrainState], None]  # gradients and `failed`, over the processes that train together
     optimize: Callable[[TrainState], None]
     noise: Callable[[TrainState], None]  # behind an update: disks keep their thickness, transparent ones explore

@@ -21,13 +21,13 @@ from torch.nn.functional import mse_loss
 
 from nurec_lite.base.ranges import span
 from nurec_lite.scene.gaussians import AnyGaussians
-from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.scene.scene import Scene, exposed, exposure
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
-from nurec_lite.training.losses import aim
-from nurec_lite.training.shots import ImageShot, Shots
+from nurec_lite.training.losses import aim, backward
+from nurec_lite.training.shots import ImageShot, Shots, SweepShot
 from nurec_lite.training.stages import FIGURES, IMAGES, SWEEPS, AnyView, Room, Stages
 from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
 
@@ -61,13 +61,13 @@ def feed(stages: Stages, state: TrainState) -> Shots:
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
     with stages.branches(state.device):
-        rendered = render(stages, state.scene, _aimed(shots, state.config.loss.reach))
+        rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):
-            loss, terms = stages.loss(stages, state, shots, rendered)
-        errors: list[Tensor] = stages.beside(FIGURES, _square_errors, rendered.exposed, rendered.targets)
+            terms = stages.loss(stages, state, shots, rendered)
+        told: Any = stages.beside(FIGURES, _told, rendered.exposed, rendered.targets, state.failed, rendered.lists)
         with span("backward"):
-            loss.backward()
-    state.failed = failed(state.failed, rendered.lists)
+            backward(terms, state.config.loss)
+    errors, state.failed = told
     stages.reduce(state)
     with span("optimize"):
         stages.optimize(state)
@@ -83,19 +83,22 @@ def _report(lists: tuple[Listed, ...], failed: Tensor | None) -> Tensor | None:
     return None if failed is None else torch.cat([*needed, failed.ne(0).to(torch.int64)[None]])
 
 
-def _aimed(shots: Shots, reach: float) -> Shots:
-    return replace(shots, sweeps=tuple(replace(s, view=aim(s.view, s.sweep, reach)) for s in shots.sweeps))
-
-
-def render(stages: Stages, scene: Scene, shots: Shots) -> Rendered:
+def render(
+    stages: Stages,
+    scene: Scene,
+    shots: Shots,
+    reach: float = 0.0,  # as nurec_lite.training.losses.aim takes it
+) -> Rendered:
     """Every view of the shots, from the scene to its sensor; images and sweeps are branches."""
     shots = _corrected(stages, shots, scene)
     gathered = stages.gather(stages, scene, shots.views)
     n = len(shots.images)
     image = partial(stages.beside, IMAGES, partial(_images, stages), scene)
-    sweep = partial(stages.beside, SWEEPS, partial(_sweeps, stages, scene))
-    images = image(shots.images, gathered.gaussians[:n]) if n else ()
-    sweeps = sweep(tuple(s.view for s in shots.sweeps), gathered.gaussians[n:]) if shots.sweeps else ()
+    sweep = partial(stages.beside, SWEEPS, partial(_sweeps, stages, scene, reach))
+    # here, so that gradients of exposures are found on the step's stream, while images go on to those of Gaussians
+    exposures = tuple(exposure(scene, shot.camera, shot.view.drift) for shot in shots.images)
+    images = image(shots.images, gathered.gaussians[:n], exposures) if n else ()
+    sweeps = sweep(shots.sweeps, gathered.gaussians[n:]) if shots.sweeps else ()
     return Rendered(
         images=tuple(image for image, *_ in images),
         exposed=tuple(seen for _, seen, *_ in images),
@@ -121,21 +124,25 @@ def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
 
 
 def _images(
-    stages: Stages, scene: Scene, shots: Sequence[ImageShot], gaussians: Sequence[AnyGaussians]
+    stages: Stages,
+    scene: Scene,
+    shots: Sequence[ImageShot],
+    gaussians: Sequence[AnyGaussians],
+    exposures: Sequence[tuple[Tensor, Tensor]],
 ) -> list[tuple[CameraImage, Tensor, Tensor, Listed]]:
     """Each image, as its camera sees it, and what that saw."""
     found: Any = stages.render_all(stages, scene, [shot.view for shot in shots], gaussians)
     return [
-        (image, _exposed(stages, scene, shot, image), shot.image / 255, listed)  # uint8 to float32
-        for shot, (image, listed) in zip(shots, found, strict=True)
+        (image, _exposed(stages, scene, shot, image, known), shot.image / 255, listed)  # uint8 to float32
+        for shot, (image, listed), known in zip(shots, found, exposures, strict=True)
     ]
 
 
 def _sweeps(
-    stages: Stages, scene: Scene, views: Sequence[LidarView], gaussians: Sequence[AnyGaussians]
+    stages: Stages, scene: Scene, reach: float, shots: Sequence[SweepShot], gaussians: Sequence[AnyGaussians]
 ) -> tuple[tuple[LidarReturns, Listed], ...]:
     """What the lidar sees, who needs nothing of the scene but the Gaussians."""
-    found: Any = stages.render_all(stages, scene, views, gaussians)
+    found: Any = stages.render_all(stages, scene, [aim(shot.view, shot.sweep, reach) for shot in shots], gaussians)
     return tuple(found)
 
 
@@ -152,9 +159,11 @@ def _seen(
     return found, Listed(view.kind, len(pairs.gaussians), pairs.needed)
 
 
-def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage) -> Tensor:
+def _exposed(
+    stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, known: tuple[Tensor, Tensor]
+) -> Tensor:
     view, by = shot.view, (stages.expose, stages.slice_grid)
-    return exposed(scene, shot.camera, image.colour, view.drift, view.moment(), *by)
+    return exposed(scene, shot.camera, image.colour, view.drift, view.moment(), *by, known)
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:
@@ -198,5 +207,9 @@ def mean(
     return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 
-def _square_errors(exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> list[Tensor]:
-    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in zip(exposed, targets, strict=True)]
+def _told(
+    exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...], before: Tensor | None, lists: tuple[Listed, ...]
+) -> tuple[list[Tensor], Tensor | None]:
+    """Mean square errors of images, and whether the step failed."""
+    pairs = zip(exposed, targets, strict=True)
+    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in pairs], failed(before, lists)

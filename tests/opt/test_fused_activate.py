@@ -22,7 +22,7 @@ from nurec_lite.opt import fused_activate
 from nurec_lite.scene.gaussians import Gaussians, activate
 from nurec_lite.training import baseline
 from nurec_lite.training.density import explored
-from nurec_lite.training.losses import regularisers, weighted_sum
+from nurec_lite.training.losses import backward, regularisers
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
 
@@ -214,7 +214,7 @@ def test_equal_weights_of_tie_and_opacity_leave_the_lesser_exactly_where_it_is(n
     camera, lidar = (torch.randn(n, device=device).requires_grad_() for _ in range(2))
     opacities = torch.sigmoid(camera), torch.sigmoid(lidar)
     terms = fused_activate.regularisers(*opacities, torch.ones(n, 3, device=device))
-    weighted_sum(terms, LossWeights(opacity=0.01, tie=0.01)).backward()
+    backward(terms, LossWeights(opacity=0.01, tie=0.01))
     apart = (opacities[0] - opacities[1]).abs() > 0.011
     for logits, lesser in ((camera, camera < lidar), (lidar, lidar < camera)):
         assert logits.grad is not None and not logits.grad[lesser & apart].any()

@@ -96,6 +96,21 @@ def test_works_of_a_branch_share_a_stream_and_branches_do_not(notes: list[str]) 
     assert [note for note in notes if note.startswith("step waits")] == [*waits, *waits]
 
 
+def test_a_branch_waits_for_others_that_made_what_it_reads(notes: list[str]) -> None:
+    own, two = SideStreams(), noted(2, notes)
+    with own.branches(CPU):
+        for branch in ("images", "sweeps"):
+            own.beside(branch, lambda made: made, torch.zeros(()))
+        own.beside("images", lambda: {"a": two})
+        notes.clear()
+        own.beside("figures", lambda given: None, ([two],))
+        own.beside("images", lambda given: None, two)
+    forked = ["step records", "side 3 waits for event of step", "2 is used on side 3", "into side 3"]
+    waits = ["side records", "side 3 waits for event of side", "out of side 3"]
+    assert notes[:7] == forked + waits
+    assert not [note for note in notes[7:] if note.startswith("side waits for event of side")]
+
+
 def test_streams_stay_and_those_of_another_step_are_not_waited_for(notes: list[str]) -> None:
     """A recording would end with an error."""
     own = SideStreams()

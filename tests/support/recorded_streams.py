@@ -41,16 +41,21 @@ def recorded_streams(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Notes of what follows; torch.cuda knows the stream `step`, and makes `side`, `side 2` and so on."""
     notes: list[str] = []
     names = chain(["side"], map("side {}".format, count(2)))
+    entered = [RecordedStream("step", notes)]
 
     @contextmanager
     def inside(stream: RecordedStream) -> Iterator[None]:
         notes.append(f"into {stream.name}")
-        yield
+        entered.append(stream)
+        try:
+            yield
+        finally:
+            entered.pop()
         notes.append(f"out of {stream.name}")
 
     fakes: dict[str, Any] = {
         "Stream": lambda device, priority: RecordedStream(next(names), notes),
-        "current_stream": lambda device: RecordedStream("step", notes),
+        "current_stream": lambda device: entered[-1],
         "stream": inside,
     }
     for name, fake in fakes.items():

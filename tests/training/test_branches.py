@@ -132,7 +132,7 @@ def test_what_is_not_joined_is_seen() -> None:
     watch = Watch()
     stages = replace(watch.around(base_stages("native", CPU)), join=lambda: None)
     with watch:
-        stages.learn(stages, tiny_state(), tiny_shots((0,), (0,)))
+        stages.learn(stages, tiny_state(), tiny_shots((0, 1), (0, 1)))  # whose terms are means
     assert {
         f"aten.stack.default: step reads what {branch} made" for branch in ("images", "sweeps")
     } <= watch.found.keys()

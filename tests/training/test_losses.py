@@ -17,6 +17,7 @@ from nurec_lite.splat.views import LidarView
 from nurec_lite.training.losses import (
     LossWeights,
     aim,
+    backward,
     calibration_terms,
     drop_loss,
     exposure_regulariser,
@@ -24,7 +25,6 @@ from nurec_lite.training.losses import (
     lidar_loss,
     regularisers,
     ssim,
-    weighted_sum,
 )
 
 F64 = torch.float64
@@ -154,7 +154,7 @@ def test_a_mean_range_may_be_right_where_no_surface_is() -> None:
 
 def test_lidar_loss_has_no_gradient_where_nothing_returned() -> None:
     returns, sweep = rays([True, False, True])
-    weighted_sum(lidar_loss(returns, sweep), LossWeights()).backward()
+    backward(lidar_loss(returns, sweep), LossWeights())
     assert returns.distance.grad is not None and returns.features.grad is not None
     torch.testing.assert_close(returns.distance.grad, 0.1 * torch.tensor([-0.5, 0, 0.5]))
     assert returns.features.grad[1, 0] == 0
@@ -165,7 +165,7 @@ def test_lidar_loss_without_returns_is_zero_not_nan() -> None:
     terms = lidar_loss(returns, sweep)
     assert terms["range"].item() == 0 and terms["intensity"].item() == 0
     assert terms["drop"].item() == pytest.approx(-(math.log(0.2) + math.log(0.6) + math.log(0.5)) / 3)
-    weighted_sum(terms, LossWeights()).backward()
+    backward(terms, LossWeights())
     assert returns.distance.grad is not None and (returns.distance.grad == 0).all()
 
 
@@ -191,8 +191,17 @@ def test_regularisers_and_weights() -> None:
     terms["exposure"] = exposure_regulariser(torch.tensor([[[0.0, 0, 0], [3.0, 0, 0]]]))
     assert terms["opacity"].item() == pytest.approx(0.4) and terms["scale"].item() == pytest.approx(3.5)
     assert terms["exposure"].item() == pytest.approx(1.5)
-    weights = LossWeights(opacity=10, scale=100, exposure=1000)
-    assert float(weighted_sum(terms, weights)) == pytest.approx(4 + 350 + 1500)
+
+
+def test_each_term_goes_backward_by_its_weight() -> None:
+    """And what nothing is learned from goes nowhere."""
+    terms = {name: torch.tensor(2.0, requires_grad=True) for name in ("opacity", "scale", "exposure")}
+    backward(terms | {"tie": torch.tensor(1.0)}, LossWeights(opacity=10, scale=100, exposure=1000))
+    assert [float(term.grad) for term in terms.values()] == [10, 100, 1000]  # type: ignore[arg-type]
+    both = torch.tensor(3.0, requires_grad=True)
+    backward({"opacity": both * both, "scale": 2 * both}, LossWeights(opacity=10, scale=100))
+    assert both.grad is not None and float(both.grad) == 10 * 6 + 100 * 2
+    backward({"tie": torch.tensor(1.0)}, LossWeights())
 
 
 def test_two_opacities_are_pressed_alike_and_tied() -> None:
@@ -213,7 +222,7 @@ def test_equal_weights_of_tie_and_opacity_leave_the_lesser_exactly_where_it_is(n
     """Adam divides by the size of a gradient: what rounding left would move Gaussians that no ray tells of as fast as any."""
     camera, lidar = (torch.randn(n).requires_grad_() for _ in range(2))
     opacities = torch.sigmoid(camera), torch.sigmoid(lidar)
-    weighted_sum(regularisers(*opacities, torch.ones(n, 3)), LossWeights(opacity=0.01, tie=0.01)).backward()
+    backward(regularisers(*opacities, torch.ones(n, 3)), LossWeights(opacity=0.01, tie=0.01))
     apart = (opacities[0] - opacities[1]).abs() > 0.011
     for logits, lesser in ((camera, camera < lidar), (lidar, lidar < camera)):
         assert logits.grad is not None and not logits.grad[lesser & apart].any()
@@ -229,7 +238,7 @@ def test_losses_do_not_wait_for_the_gpu() -> None:
     image_loss(image, target).backward()  # loads the libraries
     torch.cuda.set_sync_debug_mode("error")
     try:
-        weighted_sum({"image": image_loss(image, target)} | lidar_loss(returns, sweep), LossWeights()).backward()
+        backward({"image": image_loss(image, target)} | lidar_loss(returns, sweep), LossWeights())
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
