@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """side_streams: images, sweeps and what belongs to neither are worked on side by side, on CUDA streams of their own.
 
-Idea: what a camera sees of the gathered Gaussians and what a lidar sees of them need nothing of one another, forward to their losses and from
-there back to the gradients of what was gathered. One after another, small kernels and the ends of large ones leave multiprocessors idle.
-Here images and sweeps have a stream each, figures a third, and regularisers stay on the step's own. A branch waits for an event of the
-step's stream before each of its works, and of other branches that made what it reads, as figures do; the step's waits for events of the
-branches before it updates, and where it takes means over several images or sweeps. The loss is never summed up, so that each goes back
+Idea: what a camera sees of the gathered Gaussians and what a lidar sees of them need nothing of one another, forward to their losses and
+from there back to the gradients of what was gathered. One after another, small kernels and the ends of large ones leave multiprocessors
+idle. Here images and sweeps have a stream each, figures a third, and regularisers stay on the step's own. A branch waits for an event of
+the step's stream before each of its works, and of other branches that made what it reads, as figures do; the step's waits for events of
+the branches before it updates, and where it takes means over several images or sweeps. The loss is never summed up, so that each goes back
 when its own losses are there: autograd runs each node on the stream of its forward pass and lets nodes on other streams wait. In a graph
 of cuda_graph such streams are branches that run side by side.
 Source: streams within a capture, as CUDA's programming guide has them (cross-stream dependencies); torch's notes on stream semantics of

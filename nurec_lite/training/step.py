@@ -159,9 +159,7 @@ def _seen(
     return found, Listed(view.kind, len(pairs.gaussians), pairs.needed)
 
 
-def _exposed(
-    stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, known: tuple[Tensor, Tensor]
-) -> Tensor:
+def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, known: tuple[Tensor, Tensor]) -> Tensor:
     view, by = shot.view, (stages.expose, stages.slice_grid)
     return exposed(scene, shot.camera, image.colour, view.drift, view.moment(), *by, known)
 

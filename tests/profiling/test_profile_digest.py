@@ -43,7 +43,12 @@ def test_the_step(summary: Summary) -> None:
     assert (summary.steps, summary.step_ms, summary.step_times_ms) == (2, pytest.approx(1), pytest.approx((1, 1)))
     assert (summary.gpu_busy, summary.idle_ms) == (pytest.approx(0.365), pytest.approx(0.635))
     assert (summary.launches, summary.syncs, summary.copies, summary.copied_bytes) == (4, 1, 1, 8)
-    assert (summary.graph_launches, summary.allocations, summary.peak_bytes) == (0, 0, 3 << 20)
+    assert (summary.graph_launches, summary.single_launches, summary.allocations, summary.peak_bytes) == (
+        0,
+        4,
+        0,
+        3 << 20,
+    )
 
 
 def test_ranges(summary: Summary) -> None:
@@ -140,6 +145,18 @@ def test_every_kind_of_wait() -> None:
         "cudaMemcpyAsync (device to host, pageable)",
     }  # fmt: skip
     assert (digest.count_allocations(calls), digest.count_graphs(calls)) == (1, 1)
+
+
+def test_kernels_of_a_graph_are_not_launched_one_by_one() -> None:
+    """They share the correlation of the call that launched it."""
+    main = thread(MAIN)
+    calls = (Call("cudaGraphLaunch", 10, 20, main, 1), Call("cudaLaunchKernel", 30, 40, main, 2))
+    works = tuple(
+        Work(kind, "a", 50 + k, 51 + k, c)
+        for k, (kind, c) in enumerate([(KERNEL, 1), (KERNEL, 1), (KERNEL, 2), (COPY, 3)])
+    )
+    trace = Trace((Range("step", 0, 100, main),), calls, works)
+    assert digest.count_single(trace, digest.started(trace)) == 1
 
 
 def test_calls_after_the_last_step_do_not_count() -> None:

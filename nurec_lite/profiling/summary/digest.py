@@ -16,6 +16,7 @@ _WAITS = (
     "cuEventSynchronize", "cudaMemcpy", "cudaMemcpy2D", "cudaMemcpy3D", "cudaMemcpyToSymbol", "cudaMemcpyFromSymbol",
     "cudaThreadSynchronize",
 )  # fmt: skip
+_GRAPHS = ("cudaGraphLaunch", "cuGraphLaunch")
 _ALLOCATIONS = (
     "cudaMalloc", "cudaFree", "cudaMallocHost", "cudaHostAlloc", "cudaFreeHost", "cudaMallocManaged", "cuMemAlloc",
     "cuMemFree", "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap",
@@ -205,4 +206,10 @@ def count_allocations(calls: list[Call]) -> int:
 
 
 def count_graphs(calls: list[Call]) -> int:
-    return sum(call.name in ("cudaGraphLaunch", "cuGraphLaunch") for call in calls)
+    return sum(call.name in _GRAPHS for call in calls)
+
+
+def count_single(trace: Trace, found: list[Started]) -> int:
+    """Kernels that the host launched one by one, and not in a graph."""
+    graphs = {call.correlation for call in trace.calls if call.name in _GRAPHS}
+    return sum(item.work.kind == KERNEL and item.work.correlation not in graphs for item in found)

@@ -117,6 +117,7 @@ def _figures(s: Summary) -> list[tuple[str, str]]:
             "GPU idle, ms": number(s.idle_ms),
             "kernels": number(s.launches),
             "CUDA graph launches": number(s.graph_launches),
+            "kernels in no graph": number(s.single_launches),
             "host synchronisations": number(s.syncs),
             "copies": number(s.copies),
             "copied, bytes": size(s.copied_bytes),

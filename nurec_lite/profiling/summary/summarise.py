@@ -84,6 +84,7 @@ def _with_gpu(summary: Summary, trace: Trace, found: list[digest.Started], lines
         copy_kinds=digest.copy_kinds(trace, found),
         gaps=digest.gaps(trace),
         graph_launches=digest.count_graphs(calls) / n,
+        single_launches=digest.count_single(trace, found) / n,
         allocations=digest.count_allocations(calls) / n,
         notes=(*summary.notes, BY_THREAD, *counted, *_unplaced(found)),
     )

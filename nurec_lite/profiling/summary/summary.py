@@ -95,6 +95,7 @@ class Summary:
     copy_kinds: tuple[Copy, ...] = ()
     gaps: tuple[Gap, ...] = ()  # the longest of the window, the longest first
     graph_launches: float | None = None  # CUDA graphs a step; the kernels in them count as launches
+    single_launches: float | None = None  # kernels a step that are launched one by one, in no graph
     allocations: float | None = None  # calls a step that take memory from the driver or give it back
     estimates: tuple[str, ...] = ()  # names of figures that the tool estimates
     notes: tuple[str, ...] = field(default=())  # what the reader must know, one sentence each
