@@ -178,7 +178,7 @@ graph() {
 cameras() {
     local status=0 six=(data=pack "data.root=$out/six.pack" +size=large train.seconds=null train.steps=20000 density.growth=2)
     "$PYTHON" -m nurec_lite.capture.simulate --out "$out/six.pack" --frames "${FRAMES:-12}" --cameras 6 --width 1920 --height 1080 --beams 128 \
-        --azimuth-steps 1800 --moving-cars 9 --parked-cars 50 --image-format jpeg || return 1
+        --azimuth-steps 1800 --moving-cars 9 --parked-cars 20 --image-format jpeg || return 1
     "$PYTHON" benchmarks/step/bench_step.py "${six[@]}" +opt=all --steps 200 --warmup 300 --profiled 3 --out "$out/six_1.json" || status=1
     "$PYTHON" benchmarks/step/bench_step.py "${six[@]}" '+opt=[all,batch]' opt.batch.images=6 --steps 200 --warmup 300 --profiled 3 \
         --out "$out/six_6.json" || status=1
