@@ -96,9 +96,9 @@ class CudaGraph:
         with span(GRAPH):
             return self._launch(record, state)
 
-    def recorder(self) -> Recorder | None:
+    def records(self) -> bool:
         """Once a step was there, and as long as steps are recorded."""
-        return None if self._off else self._recorder
+        return self._recorder is not None and not self._off
 
     def _recorded_now(self, record: Recorded, stages: Stages, state: TrainState) -> bool:
         with span(RECORD):
@@ -218,4 +218,4 @@ def stored(state: TrainState) -> tuple[Tensor | None, ...]:
 
 def apply(stages: Stages) -> Stages:
     own = CudaGraph()
-    return stages.wrap(learn=own.around, relocate=lambda inner: RecordedRelocation(inner, own.recorder))
+    return stages.wrap(learn=own.around, relocate=lambda inner: RecordedRelocation(inner, own.records))

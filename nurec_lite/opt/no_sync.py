@@ -34,7 +34,7 @@ from nurec_lite.training.step import attempt
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_interp",)
-AHEAD = 16  # steps under way at most; the GPU's own queue is full before
+AHEAD = 24  # steps under way at most: the GPU goes on while the host records one anew. Without graphs its own queue is full before
 log = logging.getLogger("nurec_lite")
 Attempt = Callable[[Stages, TrainState, Shots], StepResult]
 

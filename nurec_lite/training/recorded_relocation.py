@@ -20,15 +20,17 @@ log = logging.getLogger("nurec_lite")
 class RecordedRelocation:
     """Stands around `relocate`. While a store stays where it is and keeps its number, the first runs as it is and is looked at; what it
     makes once is no reason against recording, so that the second may be looked at as well. The next is recorded, and it and all that
-    follow are launched. What they leave holds until anything is launched of the same recorder."""
+    follow are launched. What they leave holds until the next is launched. The recorder is their own: work of one that a step is recorded
+    with as well would be launched between that and the copy of its report, and write where this lies."""
 
     def __init__(
         self,
         inner: Relocate,
-        recorder: Callable[[], Recorder | None],  # None: nothing is recorded, not yet or no longer
+        wanted: Callable[[], bool],  # whether work is recorded, and not too early or no longer
     ) -> None:
-        self._inner, self._recorder = inner, recorder
+        self._inner, self._wanted = inner, wanted
         self.launched = 0
+        self._recorder: Recorder | None = None
         self._off = False  # something cannot be recorded
         self._doubted = self._clean = False  # of the store's first: something could not be, or all can be
         self._store: tuple[object, ...] = ()  # what the recording reads, and what it has of the host
@@ -45,20 +47,19 @@ class RecordedRelocation:
         lost: Tensor | None,
         order: Order | None,
     ) -> Relocation | None:
-        recorder = self._recorder()
         given = {name: value for name, value in (("weights", weights), ("lost", lost)) if value is not None}
 
         def work(given: Given) -> Relocation | None:
             return self._inner(g, n_new, generator, given.get("weights"), jitter, given.get("lost"), order)
 
-        if n_new or self._off or recorder is None:
+        if n_new or self._off or not self._wanted():
             return work(given)
         self._follow((*(getattr(g, name) for name in Gaussians.trained()), g.node, order, jitter, *given))
         if not self._clean:
             return self._looked_at(work, given, g.means.device)
         for name, value in given.items():
             self._given[name].copy_(value)
-        if self._recording is None and not self._record(recorder, work, generator):
+        if self._recording is None and not self._record(work, generator):
             return work(given)
         assert self._recording is not None
         self.launched += 1
@@ -66,6 +67,10 @@ class RecordedRelocation:
 
     def close(self) -> None:
         """Gives the recording's memory back."""
+        self._forget()
+        self._recorder = None
+
+    def _forget(self) -> None:
         self._store, self._given, self._recording = (), {}, None
         self._doubted = self._clean = False
 
@@ -75,7 +80,7 @@ class RecordedRelocation:
             a is b or (not isinstance(a, Tensor) and a == b) for a, b in zip(store, self._store, strict=True)
         )
         if not known:
-            self.close()
+            self._forget()
             self._store = store
 
     def _looked_at(
@@ -89,12 +94,11 @@ class RecordedRelocation:
         self._given = {name: torch.empty_like(value) for name, value in given.items()}
         return moved
 
-    def _record(
-        self, recorder: Recorder, work: Callable[[Given], Relocation | None], generator: torch.Generator
-    ) -> bool:
+    def _record(self, work: Callable[[Given], Relocation | None], generator: torch.Generator) -> bool:
         """Whether it could be done. Nothing is computed yet."""
+        self._recorder = self._recorder or Recorder(generator.device)
         try:
-            self._recording = recorder.record(lambda: work(self._given), (generator,))
+            self._recording = self._recorder.record(lambda: work(self._given), (generator,))
         except RuntimeError as error:
             self._stand_aside(str(error).splitlines()[0])
         return self._recording is not None

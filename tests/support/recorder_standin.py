@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from nurec_lite.opt import cuda_graph
+from nurec_lite.training import recorded_relocation
 from nurec_lite.training.state import StepResult
 
 
@@ -41,7 +42,8 @@ class StandIn:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU everything is the host's, so nothing is unsafe."""
-    monkeypatch.setattr(cuda_graph, "Recorder", StandIn)
+    for module in (cuda_graph, recorded_relocation):
+        monkeypatch.setattr(module, "Recorder", StandIn)
     monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)
     monkeypatch.setattr(
         "nurec_lite.base.recordable.Findings.__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {}))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relocations that are recorded: those without a recording, wherever the store keeps its place and its number, whatever they are given."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder
 from nurec_lite.base.recordable import Findings
+from nurec_lite.training import recorded_relocation
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.density import Relocation, by_node, relocate, relocate_masked
 from nurec_lite.training.optim import make_optimizer, overwrite_gaussians
@@ -19,7 +21,9 @@ from nurec_lite.training.recorded_relocation import RecordedRelocation
 
 
 @pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest) -> torch.device:
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    if request.param == "cpu":
+        monkeypatch.setattr(recorded_relocation, "Recorder", StandIn)
     return torch.device(request.param)
 
 
@@ -59,14 +63,13 @@ class Store:
         return sources
 
 
-def recorded(device: torch.device, inner: Any = relocate_masked) -> RecordedRelocation:
-    recorder: Any = StandIn(device) if device.type == "cpu" else Recorder(device)
-    return RecordedRelocation(inner, lambda: recorder)
+def recorded(inner: Any = relocate_masked) -> RecordedRelocation:
+    return RecordedRelocation(inner, lambda: True)
 
 
 @pytest.mark.usefixtures("safe")
 def test_they_are_those_without_a_recording(device: torch.device) -> None:
-    own, plain, stage = Store(device), Store(device), recorded(device)
+    own, plain, stage = Store(device), Store(device), recorded()
     sources = own.moved(stage, 6)
     assert stage.launched >= 4
     for found, expected in zip(sources, plain.moved(relocate_masked, 6), strict=True):
@@ -79,7 +82,7 @@ def test_they_are_those_without_a_recording(device: torch.device) -> None:
 
 @pytest.mark.usefixtures("safe")
 def test_growth_runs_as_it_is_and_another_store_begins_anew(device: torch.device) -> None:
-    one, other, stage = Store(device), Store(device), recorded(device)
+    one, other, stage = Store(device), Store(device), recorded()
     one.moved(stage, 3)
     before = stage.launched
     grown = one.move(stage, n_new=5)
@@ -95,15 +98,15 @@ def test_growth_runs_as_it_is_and_another_store_begins_anew(device: torch.device
     assert stage.launched >= before + 2 and stage._recording is None
 
 
-def test_nothing_is_recorded_before_there_is_a_recorder() -> None:
-    stage = RecordedRelocation(relocate_masked, lambda: None)
+def test_nothing_is_recorded_where_it_is_not_wanted() -> None:
+    stage = RecordedRelocation(relocate_masked, lambda: False)
     Store(torch.device("cpu")).moved(stage, 4)
     assert stage.launched == 0 and not stage._store
 
 
 def test_what_waits_stands_aside(device: torch.device, caplog: pytest.LogCaptureFixture) -> None:
     """`relocate` counts the dead: its second time tells. On a CPU all is the host's."""
-    stage = recorded(device, relocate)
+    stage = recorded(relocate)
     with caplog.at_level("WARNING"):
         Store(device).moved(stage, 4)
     assert stage.launched == 0 and stage._off
@@ -117,8 +120,23 @@ def test_a_recording_that_fails_stands_aside(
     def fails(*_: Any) -> Any:
         raise RuntimeError("operation not permitted\nwhen stream is capturing")
 
-    stage, store = recorded(device), Store(device)
-    monkeypatch.setattr(type(stage._recorder()), "record", fails)
+    stage, store = recorded(), Store(device)
+    monkeypatch.setattr(StandIn if device.type == "cpu" else Recorder, "record", fails)
     with caplog.at_level("WARNING"):
         assert len(store.moved(stage, 4)) == 4
     assert stage.launched == 0 and caplog.text.count("operation not permitted") == 1
+
+
+@pytest.mark.gpu
+def test_what_a_step_left_outlasts_a_relocation() -> None:
+    """Recorded before that step was, and launched behind it, before anybody has read what it left."""
+    device = torch.device("cuda")
+    stage, store = recorded(), Store(device)
+    store.moved(stage, 4)
+    work: Recorder = Recorder(device)
+    left = [work.record(partial(torch.arange, n, device=device), ()) for n in (3, 1000, 100_000)]
+    told = [recording.launch() for recording in left]
+    store.moved(stage, 1)
+    assert stage.launched >= 3
+    for values in told:
+        assert torch.equal(values, torch.arange(len(values), device=device))
