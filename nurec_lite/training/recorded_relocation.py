@@ -96,8 +96,8 @@ class RecordedRelocation:
 
     def _record(self, work: Callable[[Given], Relocation | None], generator: torch.Generator) -> bool:
         """Whether it could be done. Nothing is computed yet."""
-        self._recorder = self._recorder or Recorder(generator.device)
         try:
+            self._recorder = self._recorder or Recorder(generator.device)
             self._recording = self._recorder.record(lambda: work(self._given), (generator,))
         except RuntimeError as error:
             self._stand_aside(str(error).splitlines()[0])

@@ -148,15 +148,17 @@ def test_every_kind_of_wait() -> None:
 
 
 def test_kernels_of_a_graph_are_not_launched_one_by_one() -> None:
-    """They share the correlation of the call that launched it. Of what was launched before the window nobody knows how."""
+    """They share the correlation of the call that launched it, or the tool says which are nodes."""
     main = thread(MAIN)
     calls = (Call("cudaGraphLaunch", 10, 20, main, 1), Call("cudaLaunchKernel", 30, 40, main, 2))
     works = tuple(
         Work(kind, "a", 50 + k, 51 + k, c)
-        for k, (kind, c) in enumerate([(KERNEL, 1), (KERNEL, 1), (KERNEL, 2), (COPY, 2), (KERNEL, 9)])
+        for k, (kind, c) in enumerate([(KERNEL, 1), (KERNEL, 1), (KERNEL, 2), (COPY, 2)])
     )
     trace = Trace((Range("step", 0, 100, main),), calls, works)
     assert digest.count_single(trace, digest.started(trace)) == 1
+    told = replace(trace, works=tuple(replace(work, node=work.correlation == 2) for work in works))
+    assert digest.count_single(told, digest.started(told)) == 0
 
 
 def test_calls_after_the_last_step_do_not_count() -> None:

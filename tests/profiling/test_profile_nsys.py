@@ -40,6 +40,16 @@ def test_tables_of_another_version(database: Path) -> None:
     assert read_nsys(database) == sorted_trace(two_steps())
 
 
+def test_kernels_of_a_graph(database: Path) -> None:
+    trace = sorted_trace(two_steps())
+    told = replace(
+        trace, works=tuple(replace(work, node=work.kind == KERNEL and k % 2 == 0) for k, work in enumerate(trace.works))
+    )
+    assert read_nsys(NsysFile(told).write(database)) == told
+    NsysFile(told).write(database, renamed=[(KERNEL_TABLE, "graphNodeId", "")])
+    assert read_nsys(database) == trace
+
+
 @pytest.mark.parametrize("registered", [False, True])
 def test_ranges_in_our_domain(database: Path, registered: bool) -> None:
     """Those of the package nvtx. CUB has a domain of its own, and another process numbers its domains by itself."""

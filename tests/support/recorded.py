@@ -140,7 +140,14 @@ class NsysFile:
         if work.kind == KERNEL:
             name = {"demangledName": self.string(KERNELS.get(work.name, work.name)), "shortName": self.string("short")}
             shared = {"staticSharedMemory": work.shared_static, "dynamicSharedMemory": work.shared_dynamic}
-            self.add("CUPTI_ACTIVITY_KIND_KERNEL", **row, **name, **shared, registersPerThread=work.registers)
+            self.add(
+                "CUPTI_ACTIVITY_KIND_KERNEL",
+                **row,
+                **name,
+                **shared,
+                registersPerThread=work.registers,
+                graphNodeId=7 if work.node else None,
+            )
         elif work.kind == COPY:
             kind, _, memory = work.name.partition(", ")
             host = {"srcKind" if kind.startswith("host") else "dstKind": _MEMORY.get(memory, 2)}

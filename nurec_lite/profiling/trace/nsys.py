@@ -113,6 +113,7 @@ def _works(export: Export, strings: dict[int, str], pid: int) -> list[Work]:
         "registersPerThread?",
         "staticSharedMemory?",
         "dynamicSharedMemory?",
+        "graphNodeId?",
     )
     copies = export.rows("CUPTI_ACTIVITY_KIND_MEMCPY", *_WORK, "bytes?", "copyKind", "srcKind?", "dstKind?")
     memsets = export.rows("CUPTI_ACTIVITY_KIND_MEMSET", *_WORK, "bytes?")
@@ -143,6 +144,7 @@ def _kernel(row: dict[str, Any], strings: dict[int, str]) -> Work:
         shared_static=static,
         shared_dynamic=dynamic,
         shared=None if static is None or dynamic is None else static + dynamic,
+        node=bool(row["graphNodeId"]),
     )
 
 

@@ -44,6 +44,7 @@ class Work:
     shared_dynamic: int | None = None
     shared: int | None = None  # both together
     occupancy: float | None = None  # achieved, percent
+    node: bool = False  # of a graph, as far as the tool says so
 
 
 @dataclass(frozen=True)
