@@ -2,7 +2,7 @@
 """Registers, stack, spills and shared memory of every kernel for five architectures, as ptxas counts them: without a GPU.
 
     python scripts/resources.py [--out FILE.json] [--fast-math]    the table, and what exceeds kernels/budget.json
-    python scripts/resources.py --write                            makes the present figures the budget
+    python scripts/resources.py --write                            makes the present figures the budget (and scripts/measured.py)
 
 Files that include CUB hold no kernels of ours and are left out. Flags are those of the build, nurec_lite/native/build.py.
 """
@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from nurec_lite.base.paths import resource
 from nurec_lite.base.program import Parser, told
 from nurec_lite.native.build import find_tools, flags_of
 from nurec_lite.profiling import names
+from scripts import measured
 
 ARCHITECTURES = ("80", "89", "90", "100", "120")
 BUDGET = "kernels/budget.json"
@@ -43,11 +45,18 @@ Limits = dict[
 def measure(
     nvcc: str,
     extra: str = "",  # flags
+    files: Sequence[str] | None = None,  # relative to kernels/; None: all
 ) -> Table:
-    sources = [path for path in cuda_sources() if "#include <cub/" not in path.read_text()]
-    names = [str(path.relative_to(resource("kernels"))) for path in sources]
+    files = own_files() if files is None else files
     with ThreadPoolExecutor() as pool:
-        return dict(zip(names, pool.map(lambda p: _measure_file(nvcc, p, extra), sources), strict=True))
+        found = pool.map(lambda file: _measure_file(nvcc, resource("kernels") / file, extra), files)
+        return dict(zip(files, found, strict=True))
+
+
+def own_files() -> list[str]:
+    """Those with kernels of ours."""
+    own = [path for path in cuda_sources() if "#include <cub/" not in path.read_text()]
+    return [str(path.relative_to(resource("kernels"))) for path in own]
 
 
 def cuda_sources() -> list[Path]:
@@ -193,7 +202,9 @@ def main() -> int:
     if args.out:
         write_table(args.out, table)
     if args.write:
-        (resource("kernels") / "budget.json").write_text(budget_text(budget_of(table)))
+        limits = budget_of(table)
+        (resource("kernels") / "budget.json").write_text(budget_text(limits))
+        (resource("kernels") / "measured.json").write_text(measured.text_of(nvcc, table, limits))
         return 0
     sentences = excess(table, read_budget())
     print(*sentences, sep="\n")

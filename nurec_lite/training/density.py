@@ -28,9 +28,7 @@ MAX_COPIES = 51  # of one Gaussian in one relocation; the sums below stay exact 
 class Relocation:
     """The store after a relocation: M Gaussians."""
 
-    changed: dict[
-        str, Tensor
-    ]  # M rows each: means, and those trained tensors whose rows are not all rows of the old store
+    changed: dict[str, Tensor]  # M rows each: means, and what else is not only rows of the old store
     node: Tensor  # [M] int64
     source: Tensor  # [M] int64 row of the old store that a Gaussian continues, or is a copy of
     anew: Tensor  # [M] bool: it begins anew, without moments

@@ -4,9 +4,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nurec_lite.base.transfer import upload
@@ -35,9 +37,25 @@ def backward(
     """Of the weighted sum of all terms. Nobody adds them up, so that each begins as soon as it is there, on the stream on which it is."""
     learned = {name: term for name, term in terms.items() if term.requires_grad}
     if learned:
-        any_ = next(iter(learned.values()))
-        factors = _factors(tuple(getattr(weights, name) for name in learned), any_.dtype, any_.device)
-        torch.autograd.backward(list(learned.values()), factors)
+        first = next(iter(learned.values()))
+        factors = _factors(tuple(getattr(weights, name) for name in learned), first.dtype, first.device)
+        whole: Tensor = _Whole.apply(factors, *learned.values())
+        whole.backward()
+
+
+class _Whole(torch.autograd.Function):
+    """What the sum of all terms, times their factors, would be to autograd; nothing is read, and the number is none. torch's own way, the
+    gradients of several roots, imports sympy, which takes a second."""
+
+    @staticmethod
+    def forward(ctx: Any, factors: tuple[Tensor, ...], *terms: Tensor) -> Tensor:
+        ctx.factors = factors
+        return torch.empty_like(factors[0])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        return None, *ctx.factors
 
 
 @lru_cache(maxsize=32)

@@ -52,6 +52,8 @@ class RecordedRelocation:
         def work(given: Given) -> Relocation | None:
             return self._inner(g, n_new, generator, given.get("weights"), jitter, given.get("lost"), order)
 
+        if n_new:
+            self._forget()  # the store will be another
         if n_new or self._off or not self._wanted():
             return work(given)
         self._follow((*(getattr(g, name) for name in Gaussians.trained()), g.node, order, jitter, *given))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Registers without a GPU: what every kernel takes on five architectures, against kernels/budget.json.
 
-$NUREC_RESOURCES is where the table is written to. Without nvcc these tests skip, or fail if CI is set.
+Files that are as they were when the budget was made are not compiled again (scripts/measured.py). With $NUREC_RESOURCES all are, and the
+table is written there. Without nvcc these tests skip, or fail if CI is set.
 """
 
 import os
@@ -13,7 +14,8 @@ import pytest
 from kernel_math import ROWS
 
 from nurec_lite.base.paths import resource
-from nurec_lite.native.build import BuildError, find_tools
+from nurec_lite.native.build import BuildError, find_tools, flags_of
+from scripts import measured
 from scripts.resources import (
     ARCHITECTURES,
     Table,
@@ -23,6 +25,7 @@ from scripts.resources import (
     cuda_sources,
     excess,
     measure,
+    own_files,
     parse,
     read_budget,
     short_name,
@@ -57,11 +60,14 @@ def nvcc() -> str:
 
 
 @pytest.fixture(scope="session")
-def table(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> Table:
-    measured = measure(nvcc)
+def table(nvcc: str) -> Table:
+    """Of what is not as it was when the budget was made; of all, if NUREC_RESOURCES asks for the table."""
     own = os.environ.get("NUREC_RESOURCES")
-    write_table(Path(own) if own else tmp_path_factory.mktemp("registers") / "resources.json", measured)
-    return measured
+    known = set() if own else measured.unchanged(nvcc, read_budget())
+    found = measure(nvcc, files=[file for file in own_files() if file not in known])
+    if own:
+        write_table(Path(own), found)
+    return found
 
 
 # ---- the kernels
@@ -69,7 +75,8 @@ def table(nvcc: str, tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 @pytest.mark.slow
 def test_kernels_stay_within_their_budget(table: Table) -> None:
-    sentences = excess(table, read_budget())
+    files = {*table, *(file for file in read_budget() if file not in own_files())}
+    sentences = excess(table, {file: entry for file, entry in read_budget().items() if file in files})
     assert not sentences, "\n".join([*sentences, "if that is meant: python scripts/resources.py --write"])
 
 
@@ -80,7 +87,7 @@ def test_kernels_are_measured_on_every_architecture(table: Table) -> None:
         for path in resource("kernels").glob("*/*")
         if path.suffix in (".cu", ".cuh")
     )
-    kernels = {kernel.split("<")[0] for kernels in table.values() for kernel in kernels}
+    kernels = {kernel.split("<")[0] for kernels in (read_budget() | table).values() for kernel in kernels}
     assert len(kernels) == declared
     assert all(set(usages) == set(ARCHITECTURES) for kernels in table.values() for usages in kernels.values())
 
@@ -168,3 +175,52 @@ def test_kernels_without_entry_and_entries_without_kernel() -> None:
 def test_the_budget_is_written_as_it_is_kept() -> None:
     path = resource("kernels/budget.json")
     assert budget_text(read_budget()) == path.read_text()
+
+
+# ---- what was measured
+
+
+@pytest.fixture
+def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """a.cu and b.cu, of which a.cu includes a header by way of another; measured."""
+    for name, text in {
+        "one/a.cu": '#include <math.h>\n#include "a.cuh"\n',
+        "one/a.cuh": ' # include "../two/far.cuh"\n',
+        "two/far.cuh": '#include "../one/a.cuh"\n',
+        "two/b.cu": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(measured, "resource", lambda name: tmp_path)
+    monkeypatch.setattr(measured, "version", lambda nvcc: f"version of {nvcc}")
+    limits = {"one/a.cu": {"k": {"registers": 8}}}
+    (tmp_path / "measured.json").write_text(measured.text_of("nvcc", ["one/a.cu", "two/b.cu"], limits))
+    return tmp_path
+
+
+LIMITS = {"one/a.cu": {"k": {"registers": 8}}}
+
+
+def test_what_is_as_it_was_is_known(kernels: Path) -> None:
+    assert measured.unchanged("nvcc", LIMITS) == {"one/a.cu", "two/b.cu"}
+
+
+@pytest.mark.parametrize("name", ["one/a.cu", "one/a.cuh", "two/far.cuh"])
+def test_what_a_file_includes_counts(kernels: Path, name: str) -> None:
+    (kernels / name).write_text((kernels / name).read_text() + "//\n")
+    assert measured.unchanged("nvcc", LIMITS) == {"two/b.cu"}
+
+
+def test_flags_the_budget_and_the_compiler_count(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measured.unchanged("nvcc", {"one/a.cu": {"k": {"registers": 16}}}) == {"two/b.cu"}
+    assert measured.unchanged("nvcc", {}) == {"two/b.cu"}
+    assert measured.unchanged("another", LIMITS) == set()
+    monkeypatch.setattr(measured, "flags_of", lambda path: "-G" if path.name == "b.cu" else flags_of(path))
+    assert measured.unchanged("nvcc", LIMITS) == {"one/a.cu"}
+
+
+def test_files_that_are_no_more_and_no_file_at_all(kernels: Path) -> None:
+    (kernels / "two/b.cu").unlink()
+    assert measured.unchanged("nvcc", LIMITS) == {"one/a.cu"}
+    (kernels / "measured.json").unlink()
+    assert measured.unchanged("nvcc", LIMITS) == set()
