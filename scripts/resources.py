@@ -49,7 +49,7 @@ def measure(
 ) -> Table:
     files = own_files() if files is None else files
     with ThreadPoolExecutor() as pool:
-        found = pool.map(lambda file: _measure_file(nvcc, resource("kernels") / file, extra), files)
+        found = pool.map(lambda file: _measure_file(nvcc, file, extra), files)
         return dict(zip(files, found, strict=True))
 
 
@@ -63,12 +63,20 @@ def cuda_sources() -> list[Path]:
     return sorted(resource("kernels").glob("*/*.cu"))
 
 
-def _measure_file(nvcc: str, source: Path, extra: str) -> dict[str, dict[str, Usage]]:
-    flags = f"{flags_of(source.relative_to(resource('kernels')))} {extra}".split()
+def asked(
+    file: str,  # relative to kernels/
+    extra: str = "",  # flags
+) -> list[str]:
+    """What nvcc is told to do with it."""
     targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
+    return [*f"{flags_of(Path(file))} {extra}".split(), *targets, "--resource-usage"]
+
+
+def _measure_file(nvcc: str, file: str, extra: str) -> dict[str, dict[str, Usage]]:
+    source = resource("kernels") / file
     with tempfile.TemporaryDirectory() as folder:
         out = ["-fatbin", "-o", f"{folder}/out.fatbin", str(source)]
-        ran = subprocess.run([nvcc, *flags, *targets, "--resource-usage", *out], capture_output=True, text=True)
+        ran = subprocess.run([nvcc, *asked(file, extra), *out], capture_output=True, text=True)
     if ran.returncode:
         raise RuntimeError(f"nvcc does not compile {source.name}:\n{ran.stdout}{ran.stderr}")
     return parse(ran.stdout + ran.stderr)
@@ -197,14 +205,16 @@ def main() -> int:
     with told():
         nvcc = find_tools(ARCHITECTURES[0]).nvcc
     assert nvcc is not None
-    table = measure(nvcc, "--use_fast_math" if args.fast_math else "")
+    extra = "--use_fast_math" if args.fast_math else ""
+    table = measure(nvcc, extra)
     print_table(table)
     if args.out:
         write_table(args.out, table)
     if args.write:
         limits = budget_of(table)
         (resource("kernels") / "budget.json").write_text(budget_text(limits))
-        (resource("kernels") / "measured.json").write_text(measured.text_of(nvcc, table, limits))
+        known = measured.text_of(nvcc, lambda file: asked(file, extra), table, limits)
+        (resource("kernels") / measured.MEASURED).write_text(known)
         return 0
     sentences = excess(table, read_budget())
     print(*sentences, sep="\n")

@@ -4,7 +4,7 @@ memory that is not the recording's."""
 
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -98,3 +98,25 @@ def looked_at(device: torch.device) -> Iterator[list[str]]:
 def _uncompiled() -> AbstractContextManager[Any]:
     """Nothing is compiled before torch's compiler is imported, and to import it takes seconds."""
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
+
+
+class Looks:
+    """At works of several kinds, before they are recorded. What the first of a kind makes once is no reason against that: the second
+    tells."""
+
+    def __init__(self) -> None:
+        self._clean: set[Hashable] = set()  # kinds that can be recorded
+        self._doubted: set[Hashable] = set()  # of whose first something could not be
+
+    def clean(self, kind: Hashable) -> bool:
+        return kind in self._clean
+
+    def judge(
+        self,
+        kind: Hashable,
+        unsafe: list[str],  # in a work of it
+    ) -> str | None:  # why none of it can be recorded, in words; None: it can, or the next will tell
+        if unsafe and kind in self._doubted:
+            return "; ".join(unsafe)
+        (self._doubted if unsafe else self._clean).add(kind)
+        return None

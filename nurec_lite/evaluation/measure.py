@@ -16,7 +16,7 @@ from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMe
 from nurec_lite.evaluation.pictures import comparison, range_picture, save_png, to_picture
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.peer.depth import DepthMetrics
-from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.scene.scene import Scene, exposed, exposure
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.training.look import looked_at
@@ -245,7 +245,7 @@ def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraIma
     for eye in eyes:
         by = None if known is None else known.of(capture.cameras[eye], moment)
         drift, when = (None, moment) if by is None else (by.drift, by.moment)
-        seen.append(exposed(scene, eye, image.colour, drift, when))
+        seen.append(exposed(scene, eye, image.colour, exposure(scene, eye, drift), when))
     return torch.stack(seen).mean(0).clamp(0, 1).cpu()
 
 

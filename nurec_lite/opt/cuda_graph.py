@@ -12,7 +12,7 @@ Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with
 Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
 of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
 Limits: on a GPU alone. Where train.coarse changes the size of images, recordings are made anew; those before stay until others need their
-place or Gaussians are added. Reading of losses and checkpoints stay outside; after a relocation that adds Gaussians, whose tensors are
+place or Gaussians are added. Reading of losses and checkpoints stays outside; after a relocation that adds Gaussians, whose tensors are
 new ones, the step is recorded again; others are a graph of their own, and what they made is written where the step's reads. With
 train.timing=true one step of twenty runs without the graph, which has no ranges inside. The recording holds memory of its own beside that
 of steps without it. Needs no_sync, since the host may not wait in what is recorded, and fused_adam, whose rates lie on the device. Class
@@ -29,7 +29,7 @@ from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.base.ranges import GRAPH, RECORD, span
-from nurec_lite.base.recordable import looked_at
+from nurec_lite.base.recordable import Looks, looked_at
 from nurec_lite.training.recorded_relocation import RecordedRelocation
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
@@ -69,8 +69,7 @@ class CudaGraph:
         self._learn: Learn | None = None
         self._off = False  # something cannot be recorded
         self._recorder: Recorder | None = None
-        self._seen: set[Hashable] = set()  # sensors of which a step was looked at
-        self._clean: set[Hashable] = set()  # of these, those whose steps can be recorded
+        self._looks = Looks()  # at steps, by their sensors
         self._records: dict[Key, Recorded] = {}  # by key, the least recently used first
         self._store: tuple[Any, ...] = ()  # tensors that recordings update
         self._rays: dict[str, list[int]] = {}  # rooms for rays, by lidar
@@ -158,7 +157,7 @@ class CudaGraph:
 
     def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
         """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if that is not known of its sensors."""
-        if key[0] in self._clean:
+        if self._looks.clean(key[0]):
             result, record.ran = self._work(stages, state, record.standing), True
         else:
             with looked_at(state.device) as unsafe:
@@ -168,12 +167,10 @@ class CudaGraph:
         return result
 
     def _judged(self, sensors: Hashable, unsafe: list[str]) -> bool:
-        """Whether the next step may be recorded. What the first of its sensors makes once is no reason against it: the second tells."""
-        if unsafe and sensors in self._seen:
-            self._stand_aside(f", since a step cannot be recorded: {'; '.join(unsafe)}")
-        if not unsafe:
-            self._clean.add(sensors)
-        self._seen.add(sensors)
+        """Whether the next step may be recorded."""
+        why = self._looks.judge(sensors, unsafe)
+        if why is not None:
+            self._stand_aside(f", since a step cannot be recorded: {why}")
         return not unsafe
 
     def _record(self, record: Recorded, stages: Stages, state: TrainState) -> bool:

@@ -58,7 +58,7 @@ def exposed_by(
 def exposure(
     scene: Scene,
     camera: int,
-    drift: Tensor | None,  # as `exposed` takes it
+    drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
 ) -> tuple[Tensor, Tensor]:  # [3] log gain, [3] offset
     """The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
     own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift
@@ -70,17 +70,15 @@ def exposed(
     scene: Scene,
     camera: int,
     image: Tensor,  # [H, W, 3] linear in what the scene emits
-    drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
+    gains: tuple[Tensor, Tensor],  # [3] log gain, [3] offset, as `exposure` has them
     moment: Tensor,  # [] float64 seconds
     expose: Callable[..., Tensor] = exposed_by,
     slice_grid: Callable[[Tensor, Tensor], Tensor] = sliced,
-    known: tuple[Tensor, Tensor] | None = None,  # exposure(scene, camera, drift), if it is
 ) -> Tensor:  # [H, W, 3] as the camera sees it
     """Gain and offset of one camera at one time, and its vignetting where sensors are corrected; then what its bilateral grid of that
     moment, if there is one, makes of these colours, as a camera maps tones after it has exposed."""
-    log_gain, offset = exposure(scene, camera, drift) if known is None else known
     vignetting = None if scene.calibration is None else scene.calibration.vignetting[camera]
-    seen = expose(image, log_gain, offset, vignetting)
+    seen = expose(image, *gains, vignetting)
     grid = None if scene.calibration is None else scene.calibration.grid(camera, moment)
     return seen if grid is None else slice_grid(grid, seen)
 

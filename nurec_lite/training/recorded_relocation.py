@@ -8,20 +8,21 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
-from nurec_lite.base.recordable import looked_at
+from nurec_lite.base.recordable import Looks, looked_at
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.density import Order, Relocation
 
 Relocate = Callable[..., Relocation | None]
 Given = dict[str, Tensor]  # weights and lost, where they are given
+RELOCATION = "relocation"  # the one kind of work that is looked at here
 log = logging.getLogger("nurec_lite")
 
 
 class RecordedRelocation:
-    """Stands around `relocate`. While a store stays where it is and keeps its number, the first runs as it is and is looked at; what it
-    makes once is no reason against recording, so that the second may be looked at as well. The next is recorded, and it and all that
-    follow are launched. What they leave holds until the next is launched. The recorder is their own: work of one that a step is recorded
-    with as well would be launched between that and the copy of its report, and write where this lies."""
+    """Stands around `relocate`. While a store stays where it is and keeps its number, the first runs as it is and is looked at, or two are
+    (Looks). The next is recorded, and it and all that follow are launched. What they leave holds until the next is launched. The recorder
+    is their own: work of one that a step is recorded with as well would be launched between that and the copy of its report, and write
+    where this lies."""
 
     def __init__(
         self,
@@ -32,7 +33,7 @@ class RecordedRelocation:
         self.launched = 0
         self._recorder: Recorder | None = None
         self._off = False  # something cannot be recorded
-        self._doubted = self._clean = False  # of the store's first: something could not be, or all can be
+        self._looks = Looks()  # at those of the store
         self._store: tuple[object, ...] = ()  # what the recording reads, and what it has of the host
         self._given: Given = {}  # where the recording reads these
         self._recording: Recording[Relocation | None] | None = None
@@ -57,7 +58,7 @@ class RecordedRelocation:
         if n_new or self._off or not self._wanted():
             return work(given)
         self._follow((*(getattr(g, name) for name in Gaussians.trained()), g.node, order, jitter, *given))
-        if not self._clean:
+        if not self._looks.clean(RELOCATION):
             return self._looked_at(work, given, g.means.device)
         for name, value in given.items():
             self._given[name].copy_(value)
@@ -73,8 +74,7 @@ class RecordedRelocation:
         self._recorder = None
 
     def _forget(self) -> None:
-        self._store, self._given, self._recording = (), {}, None
-        self._doubted = self._clean = False
+        self._store, self._given, self._recording, self._looks = (), {}, None, Looks()
 
     def _follow(self, store: tuple[object, ...]) -> None:
         """Of a store that is not the last one nothing is known."""
@@ -90,9 +90,9 @@ class RecordedRelocation:
     ) -> Relocation | None:
         with looked_at(device) as unsafe:
             moved = work(given)
-        if unsafe and self._doubted:
-            self._stand_aside("; ".join(unsafe))
-        self._doubted, self._clean = bool(unsafe), not unsafe
+        why = self._looks.judge(RELOCATION, unsafe)
+        if why is not None:
+            self._stand_aside(why)
         self._given = {name: torch.empty_like(value) for name, value in given.items()}
         return moved
 

@@ -133,8 +133,8 @@ def _images(
     """Each image, as its camera sees it, and what that saw."""
     found: Any = stages.render_all(stages, scene, [shot.view for shot in shots], gaussians)
     return [
-        (image, _exposed(stages, scene, shot, image, known), shot.image / 255, listed)  # uint8 to float32
-        for shot, (image, listed), known in zip(shots, found, exposures, strict=True)
+        (image, _exposed(stages, scene, shot, image, gains), shot.image / 255, listed)  # uint8 to float32
+        for shot, (image, listed), gains in zip(shots, found, exposures, strict=True)
     ]
 
 
@@ -159,9 +159,9 @@ def _seen(
     return found, Listed(view.kind, len(pairs.gaussians), pairs.needed)
 
 
-def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, known: tuple[Tensor, Tensor]) -> Tensor:
-    view, by = shot.view, (stages.expose, stages.slice_grid)
-    return exposed(scene, shot.camera, image.colour, view.drift, view.moment(), *by, known)
+def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, gains: tuple[Tensor, Tensor]) -> Tensor:
+    by = stages.expose, stages.slice_grid
+    return exposed(scene, shot.camera, image.colour, gains, shot.view.moment(), *by)
 
 
 def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:

@@ -14,12 +14,13 @@ import pytest
 from kernel_math import ROWS
 
 from nurec_lite.base.paths import resource
-from nurec_lite.native.build import BuildError, find_tools, flags_of
-from scripts import measured
+from nurec_lite.native.build import BuildError, find_tools
+from scripts import measured, resources
 from scripts.resources import (
     ARCHITECTURES,
     Table,
     Usage,
+    asked,
     budget_of,
     budget_text,
     cuda_sources,
@@ -63,7 +64,7 @@ def nvcc() -> str:
 def table(nvcc: str) -> Table:
     """Of what is not as it was when the budget was made; of all, if NUREC_RESOURCES asks for the table."""
     own = os.environ.get("NUREC_RESOURCES")
-    known = set() if own else measured.unchanged(nvcc, read_budget())
+    known = set() if own else measured.unchanged(nvcc, asked, read_budget())
     found = measure(nvcc, files=[file for file in own_files() if file not in known])
     if own:
         write_table(Path(own), found)
@@ -194,33 +195,38 @@ def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(measured, "resource", lambda name: tmp_path)
     monkeypatch.setattr(measured, "version", lambda nvcc: f"version of {nvcc}")
     limits = {"one/a.cu": {"k": {"registers": 8}}}
-    (tmp_path / "measured.json").write_text(measured.text_of("nvcc", ["one/a.cu", "two/b.cu"], limits))
+    (tmp_path / "measured.json").write_text(measured.text_of("nvcc", asked, ["one/a.cu", "two/b.cu"], limits))
     return tmp_path
 
 
 LIMITS = {"one/a.cu": {"k": {"registers": 8}}}
 
 
+def known(limits: measured.Entries = LIMITS, nvcc: str = "nvcc", asked: measured.Asked = asked) -> set[str]:
+    return measured.unchanged(nvcc, asked, limits)
+
+
 def test_what_is_as_it_was_is_known(kernels: Path) -> None:
-    assert measured.unchanged("nvcc", LIMITS) == {"one/a.cu", "two/b.cu"}
+    assert known() == {"one/a.cu", "two/b.cu"}
 
 
 @pytest.mark.parametrize("name", ["one/a.cu", "one/a.cuh", "two/far.cuh"])
 def test_what_a_file_includes_counts(kernels: Path, name: str) -> None:
     (kernels / name).write_text((kernels / name).read_text() + "//\n")
-    assert measured.unchanged("nvcc", LIMITS) == {"two/b.cu"}
+    assert known() == {"two/b.cu"}
 
 
-def test_flags_the_budget_and_the_compiler_count(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert measured.unchanged("nvcc", {"one/a.cu": {"k": {"registers": 16}}}) == {"two/b.cu"}
-    assert measured.unchanged("nvcc", {}) == {"two/b.cu"}
-    assert measured.unchanged("another", LIMITS) == set()
-    monkeypatch.setattr(measured, "flags_of", lambda path: "-G" if path.name == "b.cu" else flags_of(path))
-    assert measured.unchanged("nvcc", LIMITS) == {"one/a.cu"}
+def test_flags_architectures_the_budget_and_the_compiler_count(kernels: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert known({"one/a.cu": {"k": {"registers": 16}}}) == {"two/b.cu"}
+    assert known({}) == {"two/b.cu"}
+    assert known(nvcc="another") == set()
+    assert known(asked=lambda file: asked(file, "-G" if "b.cu" in file else "")) == {"one/a.cu"}
+    monkeypatch.setattr(resources, "ARCHITECTURES", ("90",))
+    assert known() == set()
 
 
 def test_files_that_are_no_more_and_no_file_at_all(kernels: Path) -> None:
     (kernels / "two/b.cu").unlink()
-    assert measured.unchanged("nvcc", LIMITS) == {"one/a.cu"}
+    assert known() == {"one/a.cu"}
     (kernels / "measured.json").unlink()
-    assert measured.unchanged("nvcc", LIMITS) == set()
+    assert known() == set()

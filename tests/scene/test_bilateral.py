@@ -18,7 +18,7 @@ from nurec_lite.config import Config, TrainConfig
 from nurec_lite.evaluation.measure import corrections, image_of
 from nurec_lite.scene.bilateral import sliced, variation
 from nurec_lite.scene.calibration import Calibration, none_known
-from nurec_lite.scene.scene import Scene, exposed
+from nurec_lite.scene.scene import Scene, exposed, exposure
 from nurec_lite.training.baseline import next_batch, reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.training.loop import train
@@ -140,7 +140,7 @@ def fitted(cells: list[int] | None) -> float:
     adam = torch.optim.Adam(learned, lr=0.02)
     for _ in range(150):
         drift = scene.calibration.exposure_drift[0, 0]
-        error = (exposed(scene, 0, image, drift, moment) - target).square().mean()
+        error = (exposed(scene, 0, image, exposure(scene, 0, drift), moment) - target).square().mean()
         adam.zero_grad()
         error.backward()
         adam.step()
