@@ -86,6 +86,8 @@ def window(stages: Stages, state: TrainState, steps: int) -> dict[str, Any]:
         pair, rays = timed_iteration(stages, state, host)
         marks.append(pair)
         n_rays += rays
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)  # the host may be many steps ahead
     wall = 1e3 * (time.perf_counter() - begin)
     step_ms = [milliseconds(first, last) for first, last in marks]
     return {
