@@ -237,12 +237,18 @@ def footprints(scene: Scene, capture: Capture, images: Sequence[int]) -> Tensor:
 
 
 def _pixels_a_metre(scene: Scene, sights: footprint.Sights) -> Tensor:
-    g, poses, T = scene.gaussians, sights.poses, sights.to_camera
-    models = torch.tensor([camera_numbers(c) for c in sights.cameras], dtype=torch.float32).view(-1, len(CAMERA_FIELDS))
-    lookouts = torch.cat([T[:, :3, :3].flatten(1), T[:, :3, 3], upload(models, T.device)], dim=1)
+    g, poses = scene.gaussians, sights.poses
     of_tracks = poses.valid.contiguous(), poses.quaternions.contiguous(), poses.translations.contiguous()
-    seen = SeenArrays(g.means, g.node, lookouts, *of_tracks)
+    seen = SeenArrays(g.means, g.node, _rows_of(sights.lookouts), *of_tracks)
     return torch.ops.nurec_lite.footprints(seen, footprint.NEAREST, footprint.MARGIN)
+
+
+@lru_cache(maxsize=4)
+def _rows_of(lookouts: footprint.Lookouts) -> Tensor:
+    """As the operator takes them."""
+    T, numbers = lookouts.to_camera, [camera_numbers(c) for c in lookouts.cameras]
+    models = torch.tensor(numbers, dtype=torch.float32).view(-1, len(CAMERA_FIELDS))
+    return torch.cat([T[:, :3, :3].flatten(1), T[:, :3, 3], upload(models, T.device)], dim=1)
 
 
 def all_of(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:

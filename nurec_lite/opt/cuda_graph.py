@@ -25,11 +25,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.base.ranges import GRAPH, RECORD, span
 from nurec_lite.base.recordable import Looks, looked_at
+from nurec_lite.training.optim import stored
 from nurec_lite.training.recorded_relocation import RecordedRelocation
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
@@ -119,7 +119,7 @@ class CudaGraph:
 
     def _key(self, stages: Stages, state: TrainState, shots: Shots) -> Key | None:
         """All by which the step's launches may differ from those of another; None: the host does not know yet."""
-        store = stored(state)
+        store = stored(state.scene, state.optimizer)
         if len(store) != len(self._store) or any(a is not b for a, b in zip(store, self._store, strict=True)):
             self._records.clear()
             self._store = store
@@ -204,15 +204,6 @@ class CudaGraph:
         return replace(result, figures=result.figures.kept())  # the next launch writes where these stand
 
 
-def stored(state: TrainState) -> tuple[Tensor | None, ...]:
-    """Tensors that a step updates where they are: parameters and their moments, and the Gaussians' nodes."""
-    found: list[Tensor | None] = [state.scene.gaussians.node]
-    for group in state.optimizer.param_groups:
-        (parameter,) = group["params"]
-        found += parameter, state.optimizer.state.get(parameter, {}).get("exp_avg")
-    return tuple(found)
-
-
 def apply(stages: Stages) -> Stages:
     own = CudaGraph()
-    return stages.wrap(learn=own.around, relocate=lambda inner: RecordedRelocation(inner, own.records))
+    return stages.wrap(learn=own.around, rearrange=lambda inner: RecordedRelocation(inner, own.records))

@@ -97,7 +97,8 @@ class FusedCollect:
         self._node = torch.zeros(0, dtype=torch.int64)  # [N] for which the rows below hold
         self._version = -1  # of what is written into it
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
-        self._coming: Arrival | None = None  # number of the background's, and whether some node comes too early
+        self._coming: Arrival | None = None  # what `counted` says, of what is stored and of what was to be
+        self._counted = torch.zeros(2, dtype=torch.int64)  # likewise, of what was to be stored last
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
         self._tracks: Tracks | None = None  # before which the origin stands
         self._before: Origin | None = None
@@ -155,8 +156,9 @@ class FusedCollect:
         return self._still
 
     def veto(self, scene: Scene, node: Tensor) -> Tensor:
-        """Whether one of the rows that stay where they are would be an actor's; then fewer will stay after the next steps."""
-        self._coming = _count(scene.gaussians.node, node)  # either may be what is there after this
+        """Whether one of the rows that stay where they are would be an actor's; then fewer will stay after the next steps. Recorded, it
+        counts anew at each launch."""
+        self._counted.copy_(counted(node))
         s = self._still or 0
         return node[s - 1] != BACKGROUND if s else torch.zeros((), dtype=torch.bool, device=node.device)
 
@@ -185,9 +187,12 @@ class FusedCollect:
         node = scene.gaussians.node
         if node is not self._node:
             self._begins, self._still, self._node = scene.first_rows(), None, node
-            self._coming = _count(node)
+            self._counted = self._counted.to(node.device)  # where a recorded relocation writes
+            self._counted.copy_(counted(node))
+            self._coming = Arrival(self._counted)
         elif node._version != self._version:
             self._begins.copy_(scene.first_rows())  # where a recorded step reads them
+            self._coming = Arrival(torch.maximum(counted(node), self._counted))
         self._version = node._version
         if self._coming is not None and self._coming.there():
             less, early = map(int, self._coming.numbers())
@@ -206,11 +211,10 @@ class FusedCollect:
             self._still = max(0, background - spare)
 
 
-def _count(*nodes: Tensor) -> Arrival:
-    """The background's rows in each of them at least, and whether some node comes too early."""
-    each = [torch.stack([-(node == BACKGROUND).sum(), (node.diff() < 0).sum()]) for node in nodes]
-    worst = torch.stack(each).amax(0)
-    return Arrival(worst)
+def counted(
+    node: Tensor,  # [N]
+) -> Tensor:  # [2] int64: less rows of the background, and how many come too early, the more, the worse
+    return torch.stack([-(node == BACKGROUND).sum(), (node.diff() < 0).sum()])
 
 
 def apply(stages: Stages) -> Stages:

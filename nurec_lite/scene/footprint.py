@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -19,12 +20,20 @@ NEAREST = 0.5  # metres; nearer ones count as not seen
 MARGIN = 10.0  # pixels beyond the border that still count as seen
 
 
+@dataclass(frozen=True, eq=False)  # the very same: what is made of it once is found again by it
+class Lookouts:
+    """From where F images look, and when."""
+
+    cameras: tuple[Camera, ...]
+    to_camera: Tensor  # [F, 4, 4] camera from world, in the scene's precision, on its device
+    times: Tensor  # [F] float64, seconds, there as well
+
+
 @dataclass(frozen=True)
 class Sights:
-    """What F images see the scene with."""
+    """What they see the scene with."""
 
-    cameras: list[Camera]
-    to_camera: Tensor  # [F, 4, 4] camera from world, in the scene's precision, on its device
+    lookouts: Lookouts
     poses: TrackPoses  # of the tracks when the images were taken
 
 
@@ -43,19 +52,25 @@ def footprints(
 
 
 def sights(scene: Scene, capture: Capture, images: Sequence[int]) -> Sights:
-    frames, like = [capture.images[i] for i in images], scene.gaussians.means
-    cameras = [capture.camera(f.sensor) for f in frames]
+    like = scene.gaussians.means
+    lookouts = _lookouts(capture, tuple(images), like.dtype, like.device)
+    return Sights(lookouts, interpolate(scene.learned_tracks(), lookouts.times))
+
+
+@lru_cache(maxsize=4)  # the same images again and again
+def _lookouts(capture: Capture, images: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Lookouts:
+    frames = [capture.images[i] for i in images]
+    cameras = tuple(capture.camera(f.sensor) for f in frames)
     times = torch.tensor([f.time_mid for f in frames], dtype=torch.float64)
-    poses = interpolate(scene.learned_tracks(), upload(times, like.device))
-    return Sights(cameras, upload(_cameras_from_world(frames, cameras).to(like.dtype), like.device), poses)
+    return Lookouts(cameras, upload(_cameras_from_world(frames, cameras).to(dtype), device), upload(times, device))
 
 
 def most_pixels_a_metre(scene: Scene, sights: Sights) -> Tensor:
     """[N] pixels a metre in the image that sees a Gaussian from nearest, or 0."""
     most = torch.zeros_like(scene.gaussians.opacity_logits)
-    for q, camera in enumerate(sights.cameras):
+    for q, camera in enumerate(sights.lookouts.cameras):
         means, present = _world_means(scene, sights.poses, q)
-        scale = _pixels_a_metre(camera, transform(sights.to_camera[q], means))
+        scale = _pixels_a_metre(camera, transform(sights.lookouts.to_camera[q], means))
         most = torch.maximum(most, torch.where(present, scale, torch.zeros_like(scale)))
     return most
 

@@ -165,12 +165,21 @@ def density(stages: Stages, state: TrainState) -> None:
     config, g = state.config.density, state.scene.gaussians
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
-        n_new = max(0, min(config.cap, int(len(g) * config.growth)) - len(g))
-        weights = _pixels(stages, state) if config.footprint else None
-        lost = None if config.box is None else outside_boxes(state.scene, config.box)
-        moved = stages.relocate(g, n_new, state.generator, weights, config.jitter, lost, stages.order)
-        if moved is not None:
-            _store(stages, state, moved)
+        stages.rearrange(stages, state, max(0, min(config.cap, int(len(g) * config.growth)) - len(g)))
+
+
+def rearrange(
+    stages: Stages,
+    state: TrainState,
+    n_new: int,  # Gaussians to add
+) -> None:
+    """A relocation, from what images see of each Gaussian to what is stored."""
+    config = state.config.density
+    weights = _pixels(stages, state) if config.footprint else None
+    lost = None if config.box is None else outside_boxes(state.scene, config.box)
+    moved = stages.relocate(state.scene.gaussians, n_new, state.generator, weights, config.jitter, lost, stages.order)
+    if moved is not None:
+        _store(stages, state, moved)
 
 
 def _store(stages: Stages, state: TrainState, moved: Relocation) -> None:
@@ -207,5 +216,6 @@ def reference_stages(device: str = "cpu") -> Stages:
         render_all=render_all, render_views=render_views,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
         loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
-        footprints=footprints, relocate=relocate, order=by_node, density=density, attempt=attempt, settle=settle, device=device,
+        footprints=footprints, relocate=relocate, order=by_node, rearrange=rearrange,
+        density=density, attempt=attempt, settle=settle, device=device,
     )  # fmt: skip

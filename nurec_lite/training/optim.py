@@ -61,6 +61,15 @@ def set_memory(optimizer: torch.optim.Adam, steps: int) -> None:
         group["betas"] = first**steps, second**steps
 
 
+def stored(scene: Scene, optimizer: torch.optim.Adam) -> tuple[Tensor | None, ...]:
+    """What an update changes where it lies: parameters and their moments, and the Gaussians' nodes."""
+    found: list[Tensor | None] = [scene.gaussians.node]
+    for group in optimizer.param_groups:
+        (parameter,) = group["params"]
+        found += parameter, optimizer.state.get(parameter, {}).get("exp_avg")
+    return tuple(found)
+
+
 def replace_gaussians(scene: Scene, optimizer: torch.optim.Adam, moved: Relocation) -> None:
     """Puts the values of a relocation into the store, in new tensors, and carries Adam's moments along; Gaussians that begin anew have
     none."""

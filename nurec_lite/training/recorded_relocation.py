@@ -1,32 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relocations that are recorded: hundreds of small kernels, which only read the store, as one launch."""
+"""Relocations that are recorded: hundreds of small kernels, which only read the store and write into it, as one launch."""
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.base.recordable import Looks, looked_at
-from nurec_lite.scene.gaussians import Gaussians
-from nurec_lite.training.density import Order, Relocation
+from nurec_lite.training.optim import stored
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.state import TrainState
 
-Relocate = Callable[..., Relocation | None]
-Given = dict[str, Tensor]  # weights and lost, where they are given
+Rearrange = Callable[[Stages, TrainState, int], None]
 RELOCATION = "relocation"  # the one kind of work that is looked at here
 log = logging.getLogger("nurec_lite")
 
 
 class RecordedRelocation:
-    """Stands around `relocate`. While a store stays where it is and keeps its number, the first runs as it is and is looked at, or two are
-    (Looks). The next is recorded, and it and all that follow are launched. What they leave holds until the next is launched. The recorder
-    is their own: work of one that a step is recorded with as well would be launched between that and the copy of its report, and write
-    where this lies."""
+    """Stands around `rearrange`. While a store stays where it is and keeps its number, the first relocation runs as it is and is looked
+    at, or two are (Looks). The next is recorded, and it and all that follow are launched. The recorder is their own: work of one that a
+    step is recorded with as well would be launched between that and the copy of its report, and write where this lies."""
 
     def __init__(
         self,
-        inner: Relocate,
+        inner: Rearrange,
         wanted: Callable[[], bool],  # whether work is recorded, and not too early or no longer
     ) -> None:
         self._inner, self._wanted = inner, wanted
@@ -35,38 +36,23 @@ class RecordedRelocation:
         self._off = False  # something cannot be recorded
         self._looks = Looks()  # at those of the store
         self._store: tuple[object, ...] = ()  # what the recording reads, and what it has of the host
-        self._given: Given = {}  # where the recording reads these
-        self._recording: Recording[Relocation | None] | None = None
+        self._failed: Tensor | None = None  # where the recording reads whether the step failed
+        self._recording: Recording[None] | None = None
 
-    def __call__(
-        self,
-        g: Gaussians,
-        n_new: int,
-        generator: torch.Generator,
-        weights: Tensor | None,
-        jitter: float,
-        lost: Tensor | None,
-        order: Order | None,
-    ) -> Relocation | None:
-        given = {name: value for name, value in (("weights", weights), ("lost", lost)) if value is not None}
-
-        def work(given: Given) -> Relocation | None:
-            return self._inner(g, n_new, generator, given.get("weights"), jitter, given.get("lost"), order)
-
+    def __call__(self, stages: Stages, state: TrainState, n_new: int) -> None:
+        known = tuple(knows(state.scene) for knows in stages.knowledge)
         if n_new:
             self._forget()  # the store will be another
-        if n_new or self._off or not self._wanted():
-            return work(given)
-        self._follow((*(getattr(g, name) for name in Gaussians.trained()), g.node, order, jitter, *given))
+        if n_new or self._off or None in known or not self._wanted():
+            return self._inner(stages, state, n_new)
+        self._follow((*stored(state.scene, state.optimizer), state.config.density, state.failed is None, *known))
         if not self._looks.clean(RELOCATION):
-            return self._looked_at(work, given, g.means.device)
-        for name, value in given.items():
-            self._given[name].copy_(value)
-        if self._recording is None and not self._record(work, generator):
-            return work(given)
-        assert self._recording is not None
-        self.launched += 1
-        return self._recording.launch()
+            return self._looked_at(stages, state)
+        if self._failed is not None and state.failed is not None:
+            self._failed.copy_(state.failed)
+        if self._recording is None and not self._record(stages, state):
+            return self._inner(stages, state, 0)
+        return self._launch(state)
 
     def close(self) -> None:
         """Gives the recording's memory back."""
@@ -74,7 +60,7 @@ class RecordedRelocation:
         self._recorder = None
 
     def _forget(self) -> None:
-        self._store, self._given, self._recording, self._looks = (), {}, None, Looks()
+        self._store, self._failed, self._recording, self._looks = (), None, None, Looks()
 
     def _follow(self, store: tuple[object, ...]) -> None:
         """Of a store that is not the last one nothing is known."""
@@ -85,25 +71,29 @@ class RecordedRelocation:
             self._forget()
             self._store = store
 
-    def _looked_at(
-        self, work: Callable[[Given], Relocation | None], given: Given, device: torch.device
-    ) -> Relocation | None:
-        with looked_at(device) as unsafe:
-            moved = work(given)
+    def _looked_at(self, stages: Stages, state: TrainState) -> None:
+        with looked_at(state.device) as unsafe:
+            self._inner(stages, state, 0)
         why = self._looks.judge(RELOCATION, unsafe)
         if why is not None:
             self._stand_aside(why)
-        self._given = {name: torch.empty_like(value) for name, value in given.items()}
-        return moved
+        self._failed = None if state.failed is None else torch.empty_like(state.failed)
 
-    def _record(self, work: Callable[[Given], Relocation | None], generator: torch.Generator) -> bool:
+    def _record(self, stages: Stages, state: TrainState) -> bool:
         """Whether it could be done. Nothing is computed yet."""
+        standing = replace(state, failed=self._failed)
         try:
-            self._recorder = self._recorder or Recorder(generator.device)
-            self._recording = self._recorder.record(lambda: work(self._given), (generator,))
+            self._recorder = self._recorder or Recorder(state.device)
+            self._recording = self._recorder.record(lambda: self._inner(stages, standing, 0), (state.generator,))
         except RuntimeError as error:
             self._stand_aside(str(error).splitlines()[0])
         return self._recording is not None
+
+    def _launch(self, state: TrainState) -> None:
+        assert self._recording is not None
+        self.launched += 1
+        self._recording.launch()
+        increment_version(state.scene.gaussians.node)  # who remembers where nodes begin looks for that
 
     def _stand_aside(self, why: str) -> None:
         self._off = True

@@ -29,7 +29,7 @@ from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
 from nurec_lite.training.state import Gathered, Listed, Rendered, StepResult, TrainState
 
 PEER = "render=gsplat"  # under which name the peer claims stages
-IMAGES, SWEEPS, FIGURES = "images", "sweeps", "figures"  # branches of a step
+IMAGES, SWEEPS, LISTS, FIGURES = "images", "sweeps", "lists", "figures"  # branches of a step
 AnyView = CameraView | LidarView
 Room = int | None  # entries that a view's lists may have; None: as many as they need, which the host waits to know
 
@@ -86,7 +86,8 @@ class Stages:
     footprints: Callable[[Scene, Capture, Sequence[int]], Tensor]  # of Gaussians, in images of these numbers
     relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter, lost, order)
     order: Callable[[Relocation], Tensor]  # [M] in which it leaves Gaussians, those of a node one behind another
-    density: Callable[["Stages", TrainState], None]
+    rearrange: Callable[["Stages", TrainState, int], None]  # by these three, what is stored, with so many new ones
+    density: Callable[["Stages", TrainState], None]  # that, now and then
     # around them
     attempt: Callable[["Stages", TrainState, Shots], StepResult]  # schedule, learn, density: what can be done again
     settle: Callable[
@@ -106,7 +107,8 @@ class Stages:
     wrapped: frozenset[str] = frozenset()  # stages that something stands around
     # what of the host's knowledge decides what stages launch, beside sizes; None: it is still changing
     knowledge: tuple[Callable[[Scene], Hashable | None], ...] = ()
-    # whether a relocation that keeps the number of Gaussians, with these nodes [N], must be left out: [] bool, on the device
+    # whether a relocation that keeps the number of Gaussians, with these nodes [N], must be left out: [] bool, on the device. May be
+    # recorded, so it leaves what it finds on the device as well
     vetoes: tuple[Callable[[Scene, Tensor], Tensor], ...] = ()
     closers: tuple[Callable[[], None], ...] = ()  # end what stages have started, such as loader processes
 

@@ -220,6 +220,7 @@ def test_a_store_that_would_take_rows_which_stay_is_refused_until_fewer_do(devic
     collect(scene, time)
     still, changed = collect.known(scene), taken_from_the_background(node, len(node) // SPARE + 1)
     assert bool(collect.veto(scene, changed))
+    node.copy_(node.clone())  # what a relocation that is refused writes
     collect(scene, time)
     fewer = collect.known(scene)
     assert still is not None and fewer is not None and fewer < still

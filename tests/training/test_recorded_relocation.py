@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relocations that are recorded: those without a recording, wherever the store keeps its place and its number, whatever they are given."""
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -8,16 +10,21 @@ import pytest
 import torch
 from parity import DEVICES
 from recorder_standin import StandIn
-from tiny_capture import tiny_config, tiny_state
+from stepping import everything
+from tiny_capture import tiny_capture, tiny_config
 from torch import Tensor
 
+from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.graphs import Recorder
+from nurec_lite.base.options import parameters_of
 from nurec_lite.base.recordable import Findings
 from nurec_lite.training import recorded_relocation
-from nurec_lite.training.checkpoint import scene_to
-from nurec_lite.training.density import Relocation, by_node, relocate, relocate_masked
-from nurec_lite.training.optim import make_optimizer, overwrite_gaussians
+from nurec_lite.training.baseline import rearrange
+from nurec_lite.training.density import relocate, relocate_masked
 from nurec_lite.training.recorded_relocation import RecordedRelocation
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.start import make_state
+from nurec_lite.training.state import TrainState
 
 
 @pytest.fixture(params=DEVICES)
@@ -34,82 +41,105 @@ def safe(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(Findings, "__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {})))
 
 
-class Store:
+def store(device: torch.device) -> TrainState:
     """A tenth of its Gaussians is dead."""
+    config = tiny_config(device=device.type)
+    density = replace(config.density, jitter=0.3, box=1.5)
+    state = make_state(replace(config, density=density), tiny_capture(), device)
+    with torch.no_grad():
+        state.scene.gaussians.opacity_logits[::10] = state.scene.gaussians.lidar_logits[::10, 2:] = -9
+    state.generator.manual_seed(1)
+    return state
 
-    def __init__(self, device: torch.device) -> None:
-        state = tiny_state()
+
+def stages_for(
+    device: torch.device, inner: Any = relocate_masked, wanted: Callable[[], bool] = lambda: True
+) -> tuple[Stages, RecordedRelocation]:
+    own = RecordedRelocation(rearrange, wanted)
+    return replace(base_stages("native", device), relocate=inner, rearrange=own), own
+
+
+def moved(stages: Stages, state: TrainState, times: int, failed: tuple[int, ...] = ()) -> list[Tensor]:
+    """The means after each of so many relocations, behind which more are dead; some come after a step that failed."""
+    means = []
+    for k in range(times):
+        state.failed = torch.full((), float(k in failed), device=state.device)
+        stages.rearrange(stages, state, 0)
+        means.append(state.scene.gaussians.means.detach().clone())
         with torch.no_grad():
-            state.scene.gaussians.opacity_logits[::10] = state.scene.gaussians.lidar_logits[::10, 2:] = -9
-        self.scene, self.generator = scene_to(state.scene, device), torch.Generator(device).manual_seed(1)
-        self.optimizer = make_optimizer(self.scene, tiny_config().lr)
-
-    def move(self, stage: Any, k: int = 0, n_new: int = 0, jitter: float = 0.3) -> Relocation | None:
-        """Not written into the store yet."""
-        g, device = self.scene.gaussians, self.generator.device
-        weights = torch.rand(len(g), generator=torch.Generator().manual_seed(k)).to(device)
-        lost = (torch.arange(len(g)) % (7 + k) == 0).to(device)
-        moved: Relocation | None = stage(g, n_new, self.generator, weights, jitter, lost, by_node)
-        return moved
-
-    def moved(self, stage: Any, times: int) -> list[Tensor]:
-        """The sources of as many relocations, each of which is written into the store."""
-        sources = []
-        for k in range(times):
-            relocation = self.move(stage, k)
-            assert relocation is not None
-            sources.append(relocation.source.clone())
-            overwrite_gaussians(self.scene, self.optimizer, relocation)
-        return sources
-
-
-def recorded(inner: Any = relocate_masked) -> RecordedRelocation:
-    return RecordedRelocation(inner, lambda: True)
+            state.scene.gaussians.opacity_logits[k::7] = state.scene.gaussians.lidar_logits[k::7, 2:] = -9
+    return means
 
 
 @pytest.mark.usefixtures("safe")
 def test_they_are_those_without_a_recording(device: torch.device) -> None:
-    own, plain, stage = Store(device), Store(device), recorded()
-    sources = own.moved(stage, 6)
-    assert stage.launched >= 4
-    for found, expected in zip(sources, plain.moved(relocate_masked, 6), strict=True):
-        assert torch.equal(found, expected)
-    for name, value in plain.scene.parameters().items():
-        assert torch.equal(own.scene.parameters()[name], value), name
+    own, plain, (stages, recorded) = store(device), store(device), stages_for(device)
+    found, wanted = moved(stages, own, 8, (5,)), moved(replace(stages, rearrange=rearrange), plain, 8, (5,))
+    assert recorded.launched >= 5
+    for one, other in zip(found, wanted, strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(found[5], found[4]) and not torch.equal(found[6], found[5])
+    mine, theirs = everything(own), everything(plain)
+    for name, value in theirs.items():
+        assert torch.equal(mine[name], value), name
     assert torch.equal(own.scene.gaussians.node, plain.scene.gaussians.node)
     assert torch.equal(own.generator.get_state(), plain.generator.get_state())
 
 
 @pytest.mark.usefixtures("safe")
+def test_who_remembers_where_nodes_begin_is_told(device: torch.device) -> None:
+    state, (stages, recorded) = store(device), stages_for(device)
+    moved(stages, state, 4)
+    before, launched = state.scene.gaussians.node._version, recorded.launched
+    moved(stages, state, 1)
+    assert recorded.launched == launched + 1 and state.scene.gaussians.node._version > before
+
+
+@pytest.mark.usefixtures("safe")
 def test_growth_runs_as_it_is_and_another_store_begins_anew(device: torch.device) -> None:
-    one, other, stage = Store(device), Store(device), recorded()
-    one.moved(stage, 3)
-    before = stage.launched
-    grown = one.move(stage, n_new=5)
-    assert grown is not None and len(grown.source) == len(one.scene.gaussians) + 5 and stage.launched == before
-    assert not stage._store  # which keeps no tensors that are replaced
-    one.moved(stage, 3)
-    assert stage.launched > before
-    before = stage.launched
-    for store in (other, one):
-        store.move(stage)
-        assert stage.launched == before and stage._recording is None
-    one.move(stage, jitter=0.1)
-    assert stage.launched == before and stage._recording is None
+    one, other, (stages, recorded) = store(device), store(device), stages_for(device)
+    moved(stages, one, 4)
+    before, n = recorded.launched, len(one.scene.gaussians)
+    stages.rearrange(stages, one, 5)
+    assert len(one.scene.gaussians) == n + 5 and recorded.launched == before
+    assert not recorded._store  # which keeps no tensors that are replaced
+    moved(stages, one, 4)
+    assert recorded.launched > before
+    before = recorded.launched
+    for state in (other, one):
+        moved(stages, state, 1)
+        assert recorded.launched == before and recorded._recording is None
+    one.config = replace(one.config, density=replace(one.config.density, jitter=0.1))
+    moved(stages, one, 1)
+    assert recorded.launched == before and recorded._recording is None
+
+
+@pytest.mark.usefixtures("safe")
+def test_what_stages_know_of_the_store_is_part_of_it(device: torch.device) -> None:
+    state, (stages, recorded) = store(device), stages_for(device)
+    known: list[int | None] = [3]
+    stages = replace(stages, knowledge=(lambda scene: known[0],))
+    moved(stages, state, 4)
+    before = recorded.launched
+    for known[0] in (None, 4):
+        moved(stages, state, 1)
+        assert before == recorded.launched
+    moved(stages, state, 3)
+    assert recorded.launched > before >= 1
 
 
 def test_nothing_is_recorded_where_it_is_not_wanted() -> None:
-    stage = RecordedRelocation(relocate_masked, lambda: False)
-    Store(torch.device("cpu")).moved(stage, 4)
-    assert stage.launched == 0 and not stage._store
+    stages, recorded = stages_for(torch.device("cpu"), wanted=lambda: False)
+    moved(stages, store(torch.device("cpu")), 4)
+    assert recorded.launched == 0 and not recorded._store
 
 
 def test_what_waits_stands_aside(device: torch.device, caplog: pytest.LogCaptureFixture) -> None:
     """`relocate` counts the dead: its second time tells. On a CPU all is the host's."""
-    stage = recorded(relocate)
+    stages, recorded = stages_for(device, relocate)
     with caplog.at_level("WARNING"):
-        Store(device).moved(stage, 4)
-    assert stage.launched == 0 and stage._off
+        moved(stages, store(device), 4)
+    assert recorded.launched == 0 and recorded._off
     assert "relocations run without a graph, since they cannot be recorded: the host" in caplog.text
 
 
@@ -120,23 +150,38 @@ def test_a_recording_that_fails_stands_aside(
     def fails(*_: Any) -> Any:
         raise RuntimeError("operation not permitted\nwhen stream is capturing")
 
-    stage, store = recorded(), Store(device)
+    (stages, recorded), state = stages_for(device), store(device)
     monkeypatch.setattr(StandIn if device.type == "cpu" else Recorder, "record", fails)
     with caplog.at_level("WARNING"):
-        assert len(store.moved(stage, 4)) == 4
-    assert stage.launched == 0 and caplog.text.count("operation not permitted") == 1
+        moved(stages, state, 5)
+    assert recorded.launched == 0 and caplog.text.count("operation not permitted") == 1
+
+
+@pytest.mark.gpu
+def test_with_all_that_a_gpu_runs_nothing_forbids_it() -> None:
+    """What images see of Gaussians, boxes, vetoes and the order of morton_order are part of it."""
+    device, names = torch.device("cuda"), ("fused_interp", "collect_once", "no_sync", "morton_order")
+    stages = build_stages({name: parameters_of(name) for name in names}, base_stages("native", device))
+    own = RecordedRelocation(stages.rearrange, lambda: True)
+    stages, state = replace(stages, rearrange=own), store(device)
+    for known in stages.knowledge:
+        known(state.scene)
+    torch.cuda.synchronize()
+    moved(stages, state, 8)
+    assert own.launched >= 4 and not own._off
+    assert all(value.isfinite().all() for value in state.scene.parameters().values())
 
 
 @pytest.mark.gpu
 def test_what_a_step_left_outlasts_a_relocation() -> None:
     """Recorded before that step was, and launched behind it, before anybody has read what it left."""
     device = torch.device("cuda")
-    stage, store = recorded(), Store(device)
-    store.moved(stage, 4)
+    (stages, recorded), state = stages_for(device), store(device)
+    moved(stages, state, 4)
     work: Recorder = Recorder(device)
     left = [work.record(partial(torch.arange, n, device=device), ()) for n in (3, 1000, 100_000)]
     told = [recording.launch() for recording in left]
-    store.moved(stage, 1)
-    assert stage.launched >= 3
+    moved(stages, state, 1)
+    assert recorded.launched >= 2
     for values in told:
         assert torch.equal(values, torch.arange(len(values), device=device))

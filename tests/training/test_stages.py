@@ -20,7 +20,7 @@ from nurec_lite.training.step import step
 NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
 # For the camera and for the lidar.
 TWICE = ("correct", "interpolate", "collect", "room", "project", "tile", "render_all")
-APART = ("slice_grid", "join", "footprints", "relocate", "order", "settle", "render_views")  # not in every step
+APART = ("slice_grid", "join", "footprints", "relocate", "order", "rearrange", "settle", "render_views")  # not in every step
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
@@ -49,10 +49,10 @@ def test_the_stages_are_those_of_the_design() -> None:
     design = (
         "next_batch upload place feed resize schedule branches beside join correct expose slice_grid activate interpolate collect gather "
         "room project tile render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
-        "footprints relocate order density attempt settle render_views"
+        "footprints relocate order rearrange density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 37 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 38 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 
@@ -173,7 +173,7 @@ def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
     assert calls.pop("upload") == 7 + 11  # those of a sweep whose directions are the view's, too
-    assert calls.pop("beside") == 2 * 2 + 1  # each is rendered and compared; figures
+    assert calls.pop("beside") == 2 * 2 + 2  # each is rendered and compared; what lists tell, and figures
     assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", "beside", *APART)}
 
 
@@ -181,7 +181,7 @@ def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
     assert calls.pop("upload") == 7  # image, poses at start and end, time, velocity, row; rates
-    assert calls.pop("beside") == 2 + 1
+    assert calls.pop("beside") == 2 + 2
     assert calls == {
         name: 1 for name in NAMES if name not in ("upload", "beside", "render_lidar", "lidar_loss", *APART)
     }
