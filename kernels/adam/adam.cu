@@ -20,7 +20,7 @@ __global__ void count_steps_kernel(AdamParams p, AdamFactors<float>* factors) {
     if (k >= p.count || has_failed(p)) return;
     float const step = *p.tensors[k].step + 1;
     *p.tensors[k].step = step;
-    factors[k] = adam_factors<float>(p.rates[k], step, p.first, p.second);
+    factors[k] = adam_factors<float>(*p.tensors[k].rate, step, p.first, p.second);
 }
 
 template <class M>

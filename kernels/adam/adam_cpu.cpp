@@ -115,7 +115,7 @@ void adam(AdamParams const& p) {
     for (int k = 0; k < p.count; ++k) {
         AdamTensor const& t = p.tensors[k];
         *t.step += 1;
-        by[k] = adam_factors<float>(p.rates[k], *t.step, p.first, p.second);
+        by[k] = adam_factors<float>(*t.rate, *t.step, p.first, p.second);
         if (t.gradient) update(p, k, by[k]);
     }
     update_harmonics(p, by);

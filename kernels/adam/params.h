@@ -16,7 +16,8 @@ struct AdamTensor {
     float* value;
     void* first;  // moments: BFloat where `narrow`, else float
     void* second;
-    float* step;  // [] how many steps it has taken
+    float* step;        // [] how many steps it has taken
+    float const* rate;  // []
     bool narrow;
     bool touched_only;  // values whose gradient is exactly 0 stay as they are, and so do their moments
 };
@@ -50,7 +51,6 @@ struct AdamParams {
     int count;  // of the tensors
     AdamTensor tensors[MOST_TENSORS];
     AdamHarmonics harmonics;
-    float const* rates;    // [count]
     float const* failed;   // [] not 0: nothing is to be changed; null: 0
     double first, second;  // betas
     AdamBetas<float> betas;

@@ -23,6 +23,7 @@ struct AdamArguments {
     c10::List<bool> const& touched_only;
     double beta_1, beta_2, epsilon;
     MaybeTensor const &directions, &colours;
+    at::OptionalIntArrayRef places;  // of the rates, a tensor's own each; none: as they come
 };
 
 // Whether the same place in memory is the same element of both, of equal shapes.
@@ -58,6 +59,21 @@ inline void check_moments(AdamArguments const& a, std::size_t k) {
     check_like(a.second[k], "second", k, a.parameters[k], dtype);
 }
 
+inline void check_rates(AdamArguments const& a) {
+    int64_t const n = int64_t(a.parameters.size());
+    check_tensor(a.rates, "rates", at::kFloat, {a.places ? -1 : n}, a.rates.device());
+    if (!a.places) return;
+    TORCH_CHECK_VALUE(int64_t(a.places->size()) == n, "places has ", a.places->size(),
+                      " elements, but must have as many as parameters, ", n);
+    for (int64_t const place : *a.places)
+        TORCH_CHECK_VALUE(place >= 0 && place < a.rates.size(0), "places has a ", place, ", but rates has ",
+                          a.rates.size(0), " elements");
+}
+
+inline float const* rate_of(AdamArguments const& a, std::size_t k) {
+    return a.rates.const_data_ptr<float>() + (a.places ? (*a.places)[k] : int64_t(k));
+}
+
 inline void check_adam(AdamArguments const& a) {
     auto const n = a.parameters.size();
     TORCH_CHECK_VALUE(n <= std::size_t(MOST_TENSORS), "parameters has ", n, " tensors, but must have ", MOST_TENSORS,
@@ -66,7 +82,7 @@ inline void check_adam(AdamArguments const& a) {
                           a.touched_only.size() == n,
                       "gradients, first, second, steps and touched_only must have as many elements as parameters, ", n);
     auto const device = a.rates.device();
-    check_tensor(a.rates, "rates", at::kFloat, {int64_t(n)}, device);
+    check_rates(a);
     if (a.failed) check_scalar(*a.failed, "failed", device);
     for (std::size_t k = 0; k < n; ++k) {
         check_scalar(a.steps[k], "a tensor of steps", device);
@@ -120,7 +136,6 @@ inline AdamParams checked_adam(AdamArguments const& a) {
     AdamParams p = {int(a.parameters.size()),
                     {},
                     harmonics_of_step(a),
-                    a.rates.const_data_ptr<float>(),
                     a.failed ? a.failed->const_data_ptr<float>() : nullptr,
                     a.beta_1,
                     a.beta_2,
@@ -133,6 +148,7 @@ inline AdamParams checked_adam(AdamArguments const& a) {
                         a.first[k].mutable_data_ptr(),
                         a.second[k].mutable_data_ptr(),
                         a.steps[k].mutable_data_ptr<float>(),
+                        rate_of(a, k),
                         narrow_moments(a, k),
                         a.touched_only.get(k)};
     }

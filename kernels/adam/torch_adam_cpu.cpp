@@ -10,9 +10,9 @@ namespace {
 void adam(at::TensorList parameters, MaybeTensors const& gradients, at::TensorList first, at::TensorList second,
           at::TensorList steps, at::Tensor const& rates, std::optional<at::Tensor> const& failed,
           c10::List<bool> const& touched_only, double beta_1, double beta_2, double epsilon,
-          MaybeTensor const& directions, MaybeTensor const& colours) {
+          MaybeTensor const& directions, MaybeTensor const& colours, at::OptionalIntArrayRef places) {
     AdamParams const p = checked_adam({parameters, gradients, first, second, steps, rates, failed, touched_only, beta_1,
-                                       beta_2, epsilon, directions, colours});
+                                       beta_2, epsilon, directions, colours, places});
     cpu::adam(p);
 }
 

@@ -174,5 +174,5 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "
-        "float epsilon, Tensor? directions=None, Tensor? colours=None) -> ()");
+        "float epsilon, Tensor? directions=None, Tensor? colours=None, int[]? places=None) -> ()");
 }

@@ -36,37 +36,62 @@ class OuterGradient:
             p.grad = gradient.contiguous() if p.grad is None else p.grad + gradient
 
 
+Update = Callable[[OuterGradient], None]
+
+
 class Handover:
-    """Where the backward pass leaves an outer product, and the update takes it from. While no step is learning, and for all that is not
-    the parameters of the step, gradients are written as ever."""
+    """Where the backward pass leaves an outer product, and the update takes it from, or which updates at once. While no step is learning,
+    and for all that is not the parameters of the step, gradients are written as ever."""
 
     def __init__(self) -> None:
         self._harmonics: tuple[Tensor, Tensor] | None = None  # parameters of the step that is learning
+        self._update: Update | None = None
+        self._uses = 0  # of the parameters, each of which leaves a gradient
+        self._updated = False
         self._left: OuterGradient | None = None
 
     @contextmanager
-    def awaiting(self, *harmonics: Tensor) -> Iterator[None]:
+    def awaiting(
+        self,
+        *harmonics: Tensor,
+        update: Update | None = None,  # at once, of what is the whole gradient; None: who takes it does it
+    ) -> Iterator[None]:
         """While a step learns these two parameters."""
         sh0, sh_rest = harmonics
-        self._harmonics = sh0, sh_rest
+        self._harmonics, self._update, self._uses, self._updated = (sh0, sh_rest), update, 0, False
         try:
             yield
             assert self._left is None, "nobody took the gradient of harmonics"
         finally:
-            self._harmonics = self._left = None
+            self._harmonics = self._update = self._left = None
+
+    def use(self, *harmonics: Tensor) -> None:
+        """Somebody asks for colours of these."""
+        self._uses += self._are_those(*harmonics) and torch.is_grad_enabled()
 
     def awaits(self, *harmonics: Tensor) -> bool:
         """Whether these are the parameters, and have left nothing yet: two products make no product."""
-        if self._harmonics is None or self._left is not None:
+        return self._left is None and self._are_those(*harmonics)
+
+    def _are_those(self, *harmonics: Tensor) -> bool:
+        if self._harmonics is None:
             return False
         return all(a is b and a.requires_grad for a, b in zip(self._harmonics, harmonics, strict=True))
 
     def leave(self, directions: Tensor, colours: Tensor) -> None:
         assert self._harmonics is not None and self._left is None
-        self._left = OuterGradient(self._harmonics, directions, colours)
+        left = OuterGradient(self._harmonics, directions, colours)
+        if self._update is not None and self._uses == 1:
+            self._update(left)
+            self._updated = True
+        else:
+            self._left = left
 
     def take(self) -> OuterGradient | None:
         left, self._left = self._left, None
+        if self._harmonics is not None and self._updated:
+            written = any(p.grad is not None for p in self._harmonics)
+            assert not written, "harmonics were updated before all of their gradient was there"
         return left
 
 
@@ -106,6 +131,7 @@ def seen_colour(
 ) -> Tensor:  # [N, 3] at least 0
     """As nurec_lite.native.stages.seen_colour."""
     g = gaussians
+    handover.use(g.sh0, g.sh_rest)
     if eye.requires_grad or not handover.awaits(g.sh0, g.sh_rest):
         return otherwise(g, eye, seen)
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)

@@ -22,7 +22,6 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.opt.fused_adam import FusedAdam
 from nurec_lite.training.optim import MOMENTS
 from nurec_lite.training.stages import Stages, uncompiled
-from nurec_lite.training.state import TrainState
 
 CLASS = "quality"
 REQUIRES: tuple[str, ...] = ("fused_harmonics",)
@@ -36,9 +35,8 @@ def unavailable(stages: Stages) -> str | None:
 class ShortMoments(FusedAdam):
     """The update, whose kernels take moments of either type."""
 
-    def __call__(self, state: TrainState) -> None:
-        shorten(state.optimizer)
-        super().__call__(state)
+    def prepare(self, optimizer: torch.optim.Adam) -> None:
+        shorten(optimizer)
 
 
 def shorten(optimizer: torch.optim.Adam) -> None:

@@ -47,9 +47,24 @@ class FusedAdam:
 
     def __call__(self, state: TrainState) -> None:
         assert state.pace is not None
+        self.prepare(state.optimizer)
         outer = None if self.handover is None else self.handover.take()
         update(state.optimizer, state.failed, self.touched_only, state.pace[:-1], outer)
         state.optimizer.zero_grad(set_to_none=True)
+
+    def early(
+        self,
+        state: TrainState,
+        outer: OuterGradient,
+        failed: Tensor | None,  # as `update` takes it
+    ) -> None:
+        """Of the parameters that have no other gradient, before those of others are there."""
+        assert state.pace is not None
+        self.prepare(state.optimizer)
+        update_outer(state.optimizer, outer, failed, self.touched_only, state.pace[:-1])
+
+    def prepare(self, optimizer: torch.optim.Adam) -> None:
+        """Before any update."""
 
 
 @torch.no_grad()
@@ -63,20 +78,43 @@ def update(
     """optimizer.step(), of the parameters that have a gradient; the state is that of torch."""
     outer = _alone(outer)
     places = [k for k, group in enumerate(optimizer.param_groups) if _has_gradient(group["params"][0], outer)]
-    if not places:
-        return
+    if places:
+        _launch(optimizer, places, failed, touched_only, rates, outer)
+
+
+@torch.no_grad()
+def update_outer(
+    optimizer: torch.optim.Adam,
+    outer: OuterGradient,
+    failed: Tensor | None = None,  # all as above
+    touched_only: tuple[str, ...] = (),
+    rates: Tensor | None = None,
+) -> None:
+    """Of these parameters alone, whatever gradients others have by then."""
+    groups = enumerate(optimizer.param_groups)
+    places = [k for k, group in groups if any(group["params"][0] is p for p in outer.harmonics)]
+    _launch(optimizer, places, failed, touched_only, rates, outer)
+
+
+def _launch(
+    optimizer: torch.optim.Adam,
+    places: list[int],  # of the groups whose parameter changes
+    failed: Tensor | None,
+    touched_only: tuple[str, ...],
+    rates: Tensor | None,
+    outer: OuterGradient | None,
+) -> None:
     groups = [optimizer.param_groups[k] for k in places]
     parameters = [group["params"][0] for group in groups]
     if rates is None:
         rates = upload(
             torch.tensor([g["lr"] for g in optimizer.param_groups], dtype=torch.float32), parameters[0].device
         )
-    asked = rates if len(places) == len(rates) else torch.stack([rates[k] for k in places])
     kept = [_moments(optimizer, parameter) for parameter in parameters]
     torch.ops.nurec_lite.adam(
         parameters, [p.grad for p in parameters], *([k[name] for k in kept] for name in ("exp_avg", "exp_avg_sq", "step")),
-        asked, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
-        *((None, None) if outer is None else (outer.directions, outer.colours)),
+        rates, failed, [group["name"] in touched_only for group in groups], *groups[0]["betas"], groups[0]["eps"],
+        *((None, None) if outer is None else (outer.directions, outer.colours)), places,
     )  # fmt: skip
 
 

@@ -3,11 +3,12 @@
 
 Idea: what a camera sees of the gathered Gaussians and what a lidar sees of them need nothing of one another, forward to their losses and
 from there back to the gradients of what was gathered. One after another, small kernels and the ends of large ones leave multiprocessors
-idle. Here images and sweeps have a stream each, figures a third, and regularisers stay on the step's own. A branch waits for an event of
-the step's stream before each of its works, and of other branches that made what it reads, as figures do; the step's waits for events of
-the branches before it updates, and where it takes means over several images or sweeps. The loss is never summed up, so that each goes back
-when its own losses are there: autograd runs each node on the stream of its forward pass and lets nodes on other streams wait. In a graph
-of cuda_graph such streams are branches that run side by side.
+idle. Here images and sweeps have a stream each, figures and what lists tell two more, and regularisers stay on the step's own. Images come
+first where several have work: their way is the longest, since the update of harmonics follows on it (fused_harmonics). A branch waits for
+an event of the step's stream before each of its works, and of other branches that made what it reads, as figures do; the step's waits for
+events of the branches before it updates, and where it takes means over several images or sweeps. The loss is never summed up, so that each
+goes back when its own losses are there: autograd runs each node on the stream of its forward pass and lets nodes on other streams wait. In
+a graph of cuda_graph such streams are branches that run side by side, and its kernels have their priorities.
 Source: streams within a capture, as CUDA's programming guide has them (cross-stream dependencies); torch's notes on stream semantics of
 backward passes.
 Gain: behind all other options a step takes 4.10 -> 3.69 ms (H200, KITTI drive 0009, 1 M Gaussians), more in docs/options.md.
@@ -28,13 +29,14 @@ from torch import Tensor
 from torch.autograd.graph import set_warn_on_accumulate_grad_stream_mismatch
 
 from nurec_lite.base.transfer import SideStream, tensors_of
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stages import IMAGES, LISTS, Stages
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
-# Streams of a priority come from 32 that are given out in turns. Nobody else asks for this one: a branch that were the stream of copies
-# (0) or of the recorder (-1) would wait for itself, or record what is none of the step.
-PRIORITY = -2
+# The lower, the sooner. Streams of a priority come from 32 that are given out in turns. Nobody else asks for these: a branch that were the
+# stream of copies (0) or of the recorder (-1) would wait for itself, or record what is none of the step.
+FIRST, LATER = -3, -2
+PRIORITIES = {IMAGES: FIRST, LISTS: FIRST}
 T = TypeVar("T")
 
 
@@ -84,7 +86,7 @@ class SideStreams:
     def _stream(self, device: torch.device, branch: str) -> SideStream:
         if (device, branch) not in self._streams:
             set_warn_on_accumulate_grad_stream_mismatch(False)  # a camera's exposure is the images' and the step's
-            self._streams[device, branch] = SideStream(device, PRIORITY)
+            self._streams[device, branch] = SideStream(device, PRIORITIES.get(branch, LATER))
         return self._streams[device, branch]
 
 

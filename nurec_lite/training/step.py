@@ -28,7 +28,7 @@ from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import aim, backward
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
-from nurec_lite.training.stages import FIGURES, IMAGES, SWEEPS, AnyView, Room, Stages
+from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Room, Stages
 from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
 
 
@@ -64,10 +64,10 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):
             terms = stages.loss(stages, state, shots, rendered)
-        told: Any = stages.beside(FIGURES, _told, rendered.exposed, rendered.targets, state.failed, rendered.lists)
+        state.failed = stages.beside(LISTS, failed, state.failed, rendered.lists)
+        errors = stages.beside(FIGURES, _errors, rendered.exposed, rendered.targets)
         with span("backward"):
             backward(terms, state.config.loss)
-    errors, state.failed = told
     stages.reduce(state)
     with span("optimize"):
         stages.optimize(state)
@@ -205,9 +205,6 @@ def mean(
     return values[0] if len(values) == 1 else torch.stack(values).mean()
 
 
-def _told(
-    exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...], before: Tensor | None, lists: tuple[Listed, ...]
-) -> tuple[list[Tensor], Tensor | None]:
-    """Mean square errors of images, and whether the step failed."""
-    pairs = zip(exposed, targets, strict=True)
-    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in pairs], failed(before, lists)
+def _errors(exposed: tuple[Tensor, ...], targets: tuple[Tensor, ...]) -> list[Tensor]:
+    """Mean square errors of images."""
+    return [mse_loss(seen.detach().clamp(0, 1), target) for seen, target in zip(exposed, targets, strict=True)]

@@ -42,14 +42,33 @@ def test_the_operator_is_a_whole_one(device: str) -> None:
         ({"failed": torch.zeros(1)}, ValueError, "failed has shape"),
         ({"touched_only": [True, False]}, ValueError, "must have as many elements as parameters, 1"),
         ({"parameters": [torch.zeros(1)] * 21}, ValueError, "parameters has 21 tensors, but must have 20 at most"),
+        ({"places": [0, 1]}, ValueError, "places has 2 elements, but must have as many as parameters, 1"),
+        ({"places": [1]}, ValueError, "places has a 1, but rates has 1 elements"),
+        ({"places": [-1]}, ValueError, "places has a -1, but rates has 1 elements"),
     ],
 )
 def test_what_does_not_fit_is_refused(changed: dict, error: type[Exception], sentence: str) -> None:
     one = [torch.zeros(5, 3)]
     args = {"parameters": one, "gradients": one, "first": one, "second": one, "steps": [torch.zeros(())]}
     args |= {"rates": torch.zeros(1), "failed": None, "touched_only": [False]}
+    places = changed.pop("places", None)
     with pytest.raises(error, match=sentence):
-        torch.ops.nurec_lite.adam(*(args | changed).values(), *BETAS, EPSILON)
+        torch.ops.nurec_lite.adam(*(args | changed).values(), *BETAS, EPSILON, None, None, places)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rates_may_be_those_of_more_than_these(device: str) -> None:
+    def updated(*given: object) -> list[torch.Tensor]:
+        values, moments = [torch.zeros(5, device=device) for _ in range(2)], torch.zeros(4, 5, device=device)
+        gradients, steps = [torch.ones(5, device=device)] * 2, [torch.zeros((), device=device) for _ in range(2)]
+        rates, *places = given
+        args = values, gradients, list(moments[:2]), list(moments[2:]), steps, rates, None, [False] * 2
+        torch.ops.nurec_lite.adam(*args, *BETAS, EPSILON, None, None, *places)
+        return values
+
+    rates = torch.tensor([0.5, 0.1, 0.2, 0.3], device=device)
+    for one, other in zip(updated(rates, [3, 1]), updated(rates[[3, 1]].contiguous()), strict=True):
+        assert torch.equal(one, other) and one[0] != 0
 
 
 @pytest.mark.gpu

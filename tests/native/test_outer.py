@@ -141,6 +141,27 @@ def test_a_second_product_is_written_and_both_count() -> None:
         assert_near(one, other)
 
 
+def test_what_is_the_whole_gradient_is_handed_on_at_once() -> None:
+    """And what is not waits for the rest, which is written."""
+    g, handover, found = learned(), Handover(), []
+    with handover.awaiting(g.sh0, g.sh_rest, update=found.append):
+        with torch.no_grad():
+            seen_colour(by(handover), g, EYE)
+        seen_colour(by(handover), g, EYE).sum().backward()
+        assert len(found) == 1 and handover.take() is None and g.sh0.grad is None
+    with handover.awaiting(g.sh0, g.sh_rest, update=found.append):
+        torch.stack([seen_colour(by(handover), g, eye) for eye in (EYE, EYE + 3)]).sum().backward()
+        assert len(found) == 1 and handover.take() is not None and g.sh0.grad is not None
+
+
+def test_a_gradient_besides_what_was_handed_on_is_noticed() -> None:
+    g, handover = learned(), Handover()
+    with handover.awaiting(g.sh0, g.sh_rest, update=lambda _: None):
+        (seen_colour(by(handover), g, EYE).sum() + g.sh0.sum()).backward()
+        with pytest.raises(AssertionError, match="before all of their gradient was there"):
+            handover.take()
+
+
 def test_an_eye_that_learns_goes_the_plain_way() -> None:
     g, handover, eye = learned(), Handover(), EYE.clone().requires_grad_()
     with handover.awaiting(g.sh0, g.sh_rest):

@@ -143,15 +143,29 @@ def test_outside_of_a_step_all_is_in_one_row(notes: list[str]) -> None:
 @pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize(
     ("sweeps", "begun"),
-    [((0,), ["side", "side 2", "side", "side 2", "side 3"]), ((), ["side", "side", "side 2"])],
+    [((0,), ["side", "side 2", "side", "side 2", "side 3", "side 4"]), ((), ["side", "side", "side 2", "side 3"])],
     ids=["with a sweep", "without one"],
 )
 def test_a_step_has_a_branch_for_what_it_has(notes: list[str], sweeps: tuple[int, ...], begun: list[str]) -> None:
-    """Rendered, compared, and the figures' own."""
+    """Rendered, compared, what lists tell, and the figures' own."""
     stages = stages_of("side_streams")
     stages.learn(stages, tiny_state(), tiny_shots((0,), sweeps))
     assert [note.removeprefix("into ") for note in notes if note.startswith("into")] == begun
     assert notes[-1] == f"step waits for event of side {len(set(begun))}"
+
+
+@pytest.mark.usefixtures("anywhere")
+def test_harmonics_are_updated_beside_the_backward_pass_behind_what_lists_tell(notes: list[str]) -> None:
+    """On the stream of the images, which are the first branch; lists are the third."""
+    stages, state = stages_of(*BELOW, *FUSED, "side_streams"), tiny_state()
+    state.failed = torch.zeros(())
+    stages.schedule(stages, state)
+    stages.learn(stages, state, tiny_shots((0,), (0,)))
+    last = len(notes) - notes[::-1].index("into side") - 1
+    assert last > notes.index("into side 4") and notes[last + 1 : last + 3] == [
+        "side 3 records",
+        "side waits for event of side 3",
+    ]
 
 
 @pytest.mark.usefixtures("anywhere")
@@ -321,7 +335,7 @@ def test_steps_on_a_gpu_are_those_without_it(graph: tuple[str, ...], grid: list[
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("who", ["nobody", "step", "images", "sweeps"])
+@pytest.mark.parametrize("who", ["nobody", "step", "images", "sweeps", "lists"])
 @pytest.mark.parametrize("graph", [(), ("cuda_graph",)], ids=["eager", "recorded"])
 def test_many_steps_with_relocation(graph: tuple[str, ...], who: str) -> None:
     """With growth, too, and a sweep in every second step alone."""
