@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from nurec_lite.base.transfer import Arrival
 from nurec_lite.config import Config
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
@@ -75,8 +76,8 @@ class StepResult:
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[Listed, ...] = ()
     # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step changed nothing and will be done
-    # again; None where it cannot fail
-    report: Tensor | None = None
+    # again; None where it cannot fail. Or, where these are on their way already, what arrives on the host
+    report: Tensor | Arrival | None = None
 
     @property
     def terms(self) -> dict[str, Tensor]:  # [] each
