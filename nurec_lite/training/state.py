@@ -32,7 +32,8 @@ class TrainState:
     progress: float = 0.0  # 0 at the start, 1 at the end of the budget
     history: History = field(default_factory=History)
     watch: Watch = field(default_factory=Watch)
-    # [groups of the optimizer + 1] of the present step, on the device: the groups' rates, and how many standard deviations of noise
+    # [groups of the optimizer + 1] float32 of the present step: the groups' rates, and how many standard deviations of noise. `schedule`
+    # leaves it on the host, `learn` brings it to the device
     pace: Tensor | None = None
     whole: bool = True  # False while a step changes it: what is there then must not be saved
     # [] not 0 since a list had not enough room: until somebody sets it back, optimizing and density control change nothing.
