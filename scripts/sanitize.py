@@ -42,6 +42,7 @@ from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.stages import Stages
+from nurec_lite.training.standing import Standing, copy_all
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
@@ -162,7 +163,7 @@ def _stages(config: Any, device: torch.device, cameras: str) -> Stages:
 
 
 def _steps(config: Any, stages: Stages, state: TrainState) -> None:
-    """A variant's steps, and looks where its options render without gradients."""
+    """A variant's steps, and what its kernels do besides."""
     from nurec_lite.training.loop import spent
 
     state.step = 0
@@ -170,8 +171,17 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
         state.progress = progress
         step(stages, state).mse.item()
         state.step += 1
+    if stages.plan is not None:
+        _stand(stages, state)
     if stages.plan is not None and stages.plan.views > 1:
         _look(stages, state)
+
+
+def _stand(stages: Stages, state: TrainState) -> None:
+    """Shots at fixed places, as cuda_graph brings them there: it cannot record where every tensor is an allocation of its own."""
+    shots = stages.feed(stages, state)
+    standing = Standing(shots, [len(shot.sweep) + 5 for shot in shots.sweeps])
+    copy_all(standing.pairs(shots), torch.empty(2, device=state.device), (1.0, 2.0))
 
 
 def _look(stages: Stages, state: TrainState) -> None:

@@ -175,4 +175,7 @@ TORCH_LIBRARY(nurec_lite, m) {
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "
         "float epsilon, Tensor? directions=None, Tensor? colours=None, int[]? places=None) -> ()");
+    // The bytes of each of `values` into `into`, which on CUDA may lie in page-locked memory of the host, too, and
+    // `numbers`, 64 at most, as they are now, into `numbers_at`.
+    m.def("copy_all(Tensor(a!)[] into, Tensor[] values, Tensor(b!)? numbers_at=None, float[] numbers=[]) -> ()");
 }

@@ -24,17 +24,25 @@ def upload(
 
 
 class Arrival:
-    """Numbers on their way to the host."""
+    """Numbers on their way to the host. Who no longer wants them may drop it before they are there: what queued the writing has told torch
+    of the memory that is written."""
 
     def __init__(
         self,
         values: Tensor,  # [n], as they are now
     ) -> None:
-        self._event: torch.cuda.Event | None = None
         self._host = values.detach().to("cpu", non_blocking=True, copy=True)  # page-locked if it comes from a GPU
-        if values.is_cuda:
-            self._event = torch.cuda.Event()
-            self._event.record(torch.cuda.current_stream(values.device))
+        self._event = _mark(values.device)
+
+    @classmethod
+    def under_way(
+        cls,
+        host: Tensor,  # [n] on the host, where work that is queued on the present stream writes them
+        device: torch.device,  # of that work
+    ) -> "Arrival":
+        found = cls.__new__(cls)
+        found._host, found._event = host, _mark(device)
+        return found
 
     def there(self) -> bool:
         """Not yet, whoever asks while work of the GPU is recorded: to ask the device would end the recording, and what is recorded must not
@@ -46,6 +54,20 @@ class Arrival:
         while self._event is not None and not self._event.query():
             time.sleep(NAP)
         return self._host.tolist()
+
+
+def locked(like: Tensor) -> Tensor:
+    """Memory of the host for as many numbers, where work of the tensor's device can write."""
+    return torch.empty_like(like, device="cpu", pin_memory=like.is_cuda)
+
+
+def _mark(device: torch.device) -> torch.cuda.Event | None:
+    """Passed when what is queued on the device's present stream by now is done; None: it is done when it returns."""
+    if device.type != "cuda":
+        return None
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(device))
+    return event
 
 
 class SideStream:

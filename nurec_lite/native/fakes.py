@@ -396,4 +396,5 @@ FAKES: dict[str, Callable] = {
     "regularisers_backward": _fake_regularisers_backward,
     "explore": _fake_in_place,
     "adam": _fake_in_place,
+    "copy_all": _fake_in_place,
 }

@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable
 
 import torch
+from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival, upload
@@ -77,8 +78,10 @@ class NoSync:
         finally:
             self._training = False
         self._note(result)
-        assert result.report is not None
-        flight = Flight(state.step, state.progress, shots, before, result.lists, Arrival(result.report))
+        report = result.report
+        assert report is not None
+        arrival = Arrival(report) if isinstance(report, Tensor) else report
+        flight = Flight(state.step, state.progress, shots, before, result.lists, arrival)
         self._flights.append(flight)
         return result
 

@@ -121,12 +121,12 @@ def reduce(state: TrainState) -> None:
 
 
 def schedule(stages: Stages, state: TrainState) -> None:
-    """Rates of the present progress; noise fades as the means' rate does."""
+    """Rates of the present progress, on the host; noise fades as the means' rate does."""
     lr = state.config.lr
     set_rates(state.optimizer, lr, state.progress)
     noise = state.config.density.noise * means_rate(lr, state.progress) / lr.means
     numbers = [*(group["lr"] for group in state.optimizer.param_groups), noise]
-    state.pace = stages.upload(torch.tensor(numbers, dtype=torch.float32), state.device)
+    state.pace = torch.tensor(numbers, dtype=torch.float32)
 
 
 def optimize(state: TrainState) -> None:

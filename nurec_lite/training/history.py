@@ -42,10 +42,6 @@ class Figures:
         named |= {} if failed is None else {_FAILED: failed.float()}
         return Figures(tuple(named), torch.stack([value.detach() for value in named.values()]))
 
-    def kept(self) -> "Figures":
-        """By copying."""
-        return Figures(self.names, self.values.clone())
-
     @property
     def terms(self) -> dict[str, Tensor]:  # [] each
         found = dict(zip(self.names, self.values.unbind(), strict=True))

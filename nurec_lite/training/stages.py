@@ -46,7 +46,7 @@ class Stages:
     resize: Callable[
         ["Stages", TrainState, Shots], Shots
     ]  # on the device, to the resolution at which images are learned by now
-    schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host and on the device
+    schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host
     # learn: from the scene to its update
     branches: Callable[[torch.device], AbstractContextManager[None]]  # around all work of a step that has branches
     # (branch, work, all that it reads and others made) -> what it makes. Works of a branch come one after another, behind those of other

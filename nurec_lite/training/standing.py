@@ -72,14 +72,17 @@ class Standing:
         yield into.rays[n:], self._nobody[n : len(into.rays)]
 
 
-def copy_all(pairs: Iterable[Pair]) -> None:
-    """As bytes, so that one kernel copies them all."""
-    flat = [(_bytes(into), _bytes(values)) for into, values in pairs if values.numel()]
-    torch._foreach_copy_([into for into, _ in flat], [values for _, values in flat])
-
-
-def _bytes(tensor: Tensor) -> Tensor:  # [n] uint8
-    return tensor.reshape(-1).view(torch.uint8)
+def copy_all(
+    pairs: Iterable[Pair],
+    numbers_at: Tensor | None = None,  # [n] float32
+    numbers: Sequence[float] = (),  # [n] that are to lie there
+) -> None:
+    """As bytes, in one launch; `nurec_lite.native.ops.load` comes before. On a GPU a place may be page-locked memory of the host."""
+    places, values = [], []
+    for into, value in pairs:
+        places.append(into)
+        values.append(value.contiguous())
+    torch.ops.nurec_lite.copy_all(places, values, numbers_at, numbers)
 
 
 def room_for_rays(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from nurec_lite.base.transfer import Arrival
 from nurec_lite.config import Config
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
@@ -31,7 +32,8 @@ class TrainState:
     progress: float = 0.0  # 0 at the start, 1 at the end of the budget
     history: History = field(default_factory=History)
     watch: Watch = field(default_factory=Watch)
-    # [groups of the optimizer + 1] of the present step, on the device: the groups' rates, and how many standard deviations of noise
+    # [groups of the optimizer + 1] float32 of the present step: the groups' rates, and how many standard deviations of noise. `schedule`
+    # leaves it on the host, `learn` brings it to the device
     pace: Tensor | None = None
     whole: bool = True  # False while a step changes it: what is there then must not be saved
     # [] not 0 since a list had not enough room: until somebody sets it back, optimizing and density control change nothing.
@@ -75,8 +77,8 @@ class StepResult:
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[Listed, ...] = ()
     # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step changed nothing and will be done
-    # again; None where it cannot fail
-    report: Tensor | None = None
+    # again; None where it cannot fail. Or, where these are on their way already, what arrives on the host
+    report: Tensor | Arrival | None = None
 
     @property
     def terms(self) -> dict[str, Tensor]:  # [] each

@@ -60,6 +60,8 @@ def feed(stages: Stages, state: TrainState) -> Shots:
 
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
+    assert state.pace is not None
+    state.pace = stages.upload(state.pace, state.device)
     with stages.branches(state.device):
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):

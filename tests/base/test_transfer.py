@@ -3,9 +3,10 @@
 
 import pytest
 import torch
-from recorded_streams import RecordedTensor, recorded_streams
+from recorded_streams import RecordedStream, RecordedTensor, recorded_streams
 
-from nurec_lite.base.transfer import SideStream, tensors_of, upload
+from nurec_lite.base.transfer import Arrival, SideStream, locked, tensors_of, upload
+from nurec_lite.native import ops
 from nurec_lite.splat.tiles import PairList
 
 CUDA, CPU = torch.device("cuda"), torch.device("cpu")
@@ -84,3 +85,51 @@ def test_memory_is_not_written_again_while_the_step_reads_it() -> None:
         with side.inside():
             torch.full((size,), -1.0, device="cuda")
         assert bool(whole)
+
+
+# ---- numbers on their way to the host
+
+
+def test_what_other_work_writes_is_there_when_that_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, done = recorded_streams(monkeypatch), [False, False, True]
+
+    class Event:
+        def record(self, stream: RecordedStream) -> None:
+            notes.append(f"an event behind what {stream.name} has")
+
+        def query(self) -> bool:
+            return done.pop(0)
+
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    host = torch.zeros(2)
+    arrival = Arrival.under_way(host, CUDA)
+    assert notes == ["an event behind what step has"] and not arrival.there()
+    host.copy_(torch.tensor([3.0, 4.0]))
+    assert arrival.numbers() == [3, 4] and not done  # having waited once
+
+
+def test_on_a_cpu_what_other_work_wrote_is_there() -> None:
+    values = torch.arange(3)
+    host = locked(values)
+    host.copy_(values)
+    arrival = Arrival.under_way(host, CPU)
+    assert arrival.there() and arrival.numbers() == [0, 1, 2] and host.dtype == values.dtype
+
+
+@pytest.mark.gpu
+def test_what_a_kernel_writes_arrives_whoever_was_dropped_meanwhile() -> None:
+    """Numbers of several launches under way, half of which nobody wants any more."""
+    ops.load()
+    kept = []
+    for turn in range(40):
+        values = torch.full((5,), float(turn), device="cuda")
+        torch.cuda._sleep(1_000_000)
+        host = locked(values)
+        assert host.is_pinned()
+        torch.ops.nurec_lite.copy_all([host], [values])
+        arrival = Arrival.under_way(host, CUDA)
+        if turn % 2:
+            kept.append((turn, arrival))
+        del arrival, host
+    assert all(arrival.numbers() == [turn] * 5 for turn, arrival in kept)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from graph_steps import BELOW, CPU, gpu_state, own, stages_of
 from recorder_standin import Again, StandIn, install
 from stepping import assert_close, cramped, everything, no_sync_of, steps
 from tiny_capture import tiny_capture, tiny_config, tiny_state
@@ -17,7 +18,6 @@ from tiny_capture import tiny_capture, tiny_config, tiny_state
 from benchmarks.opt import bench_cuda_graph
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
-from nurec_lite.base.options import parameters_of
 from nurec_lite.base.ranges import switch
 from nurec_lite.base.timing import Timing
 from nurec_lite.capture.pack import write_pack
@@ -25,27 +25,12 @@ from nurec_lite.config import DensityConfig
 from nurec_lite.opt import cuda_graph
 from nurec_lite.opt.cuda_graph import CudaGraph
 from nurec_lite.training.loop import one_step
-from nurec_lite.training.stages import Stages
-from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
-from nurec_lite.training.step import step
-
-BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_range")
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch)
-
-
-def stages_of(*names: str, device: torch.device = CPU) -> Stages:
-    return build_stages({name: parameters_of(name) for name in (*BELOW, *names)}, base_stages("native", device))
-
-
-def own(stages: Stages) -> CudaGraph:
-    assert isinstance(stages.learn, CudaGraph)
-    return stages.learn
 
 
 # ---- what it is
@@ -116,20 +101,6 @@ def test_a_step_is_recorded_once_for_all_that_have_its_sizes(
     with caplog.at_level("INFO"):
         stages.close()
     assert f"cuda_graph: {own(stages).launched} of 20 steps were launched, of {len(keys)} recordings" in caplog.text
-
-
-@pytest.mark.usefixtures("stand_in")
-def test_what_a_launch_tells_is_not_written_over_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
-    stages = stages_of("cuda_graph")
-    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
-    told = []
-    for _ in range(20):
-        figures = step(stages, state).figures
-        told.append((figures, figures.values.clone()))
-        state.step += 1
-    assert own(stages).launched >= 4
-    assert all(torch.equal(figures.values, then) for figures, then in told)
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -227,14 +198,6 @@ def test_ranges_are_timed_in_steps_between_those_of_the_graph(monkeypatch: pytes
 
 
 # ---- on a GPU
-
-
-def gpu_state(rays: int = 128, every: int = 4, calibrate: bool = False, grid: list[int] | None = None) -> TrainState:
-    config = tiny_config(device="cuda")
-    config = replace(config, model=replace(config.model, calibrate=calibrate, bilateral_grid=grid))
-    config = replace(config, density=replace(config.density, every=every))
-    config = replace(config, train=replace(config.train, lidar_rays=rays))
-    return make_state(config, tiny_capture(), torch.device("cuda"))
 
 
 @pytest.mark.gpu

@@ -3,14 +3,21 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from tiny_capture import tiny_capture
 
+from nurec_lite.native import ops
 from nurec_lite.splat.views import RayBundles
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.standing import BUNDLE, Standing, copy_all
 
 BANDS = 3
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kernels() -> None:
+    ops.load()
 
 
 def with_bundles(shots: Shots, n: int) -> Shots:
@@ -44,3 +51,14 @@ def test_views_without_bundles_have_none() -> None:
     standing = Standing(shots, [len(shots.sweeps[0].sweep)])
     copy_all(standing.pairs(shots))
     assert standing.shots.sweeps[0].view.bundles is None
+
+
+def test_what_is_given_in_another_order_lies_row_by_row() -> None:
+    """As a reduced image may; the rates come along."""
+    shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
+    (shot,) = shots.images
+    turned = replace(shots, images=(replace(shot, image=shot.image.transpose(0, 1).contiguous().transpose(0, 1)),))
+    assert not turned.images[0].image.is_contiguous()
+    standing, rates = Standing(turned, [len(shots.sweeps[0].sweep)]), torch.zeros(2)
+    copy_all(standing.pairs(turned), rates, [0.5, 0.25])
+    assert torch.equal(standing.shots.images[0].image, shot.image) and rates.tolist() == [0.5, 0.25]

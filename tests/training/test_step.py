@@ -34,6 +34,18 @@ def learnt(shots: Shots) -> tuple[StepResult, dict[str, Tensor]]:
     return stages.learn(stages, tiny_state(), shots), found
 
 
+def test_rates_come_to_the_device_with_what_is_learned() -> None:
+    """Not before: until then somebody may have another way there for them."""
+    brought: list[Tensor] = []
+    stages = replace(reference_stages(), upload=lambda t, device: brought.append(t) or t.clone())  # type: ignore[func-returns-value]
+    state = tiny_state()
+    stages.schedule(stages, state)
+    scheduled = state.pace
+    assert not brought
+    stages.learn(stages, state, tiny_shots((0,), ()))
+    assert [id(t) for t in brought] == [id(scheduled)] and state.pace is not scheduled
+
+
 def changed(stages: Stages, state: TrainState, shots: Shots) -> set[str]:
     """Names of the parameters that learning and density control write into."""
     before = {name: value.detach().clone() for name, value in state.scene.parameters().items()}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copies of many arrays, byte by byte, and a few numbers that are arguments. Pointers are those of the driver's device,
+// or `into` those of page-locked memory of the host, into which a kernel can write.
+#pragma once
+
+#include "../common/device.h"
+
+namespace nurec {
+
+constexpr int MOST_COPIES = 64;   // of a launch, a power of two: what the arguments of a kernel have room for
+constexpr int MOST_NUMBERS = 64;  // likewise
+
+struct Copy {
+    void* into;
+    void const* values;
+    int64_t bytes;  // at least 1
+};
+
+struct CopyParams {
+    int count;  // of the copies
+    Copy copies[MOST_COPIES];
+    int numbers;
+    float* numbers_at;           // [numbers]
+    float values[MOST_NUMBERS];  // which are to lie there
+};
+
+namespace cpu {
+
+void copy_all(CopyParams const& p);
+
+}  // namespace cpu
+
+namespace cuda {
+
+void copy_all(CopyParams const& p, Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

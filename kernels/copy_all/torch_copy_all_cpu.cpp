@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::copy_all on the CPU.
+#include <torch/library.h>
+
+#include "torch_copy_all.h"
+
+namespace nurec {
+namespace {
+
+void copy_all(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at, at::ArrayRef<double> numbers) {
+    CopyArguments const a = {into, values, numbers_at, numbers};
+    check_copies(a, at::kCPU);
+    copy_all_by(a, &cpu::copy_all);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
+    m.impl("copy_all", &copy_all);
+}
+
+}  // namespace nurec
