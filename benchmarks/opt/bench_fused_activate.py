@@ -7,14 +7,15 @@
 A size is Gaussians x columns of lidar logits, of which a third one is the lidar's own opacity. First values, terms, gradients and moved
 means are compared with those of torch in float64, to 1e-5 of the largest; what disagrees is not timed. Then both take turns. On a GPU each
 is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a loss
-weighs them. Noise is timed behind its random numbers, which are the same. Bytes are the least that must move: what is stored or given
-read, what is asked for written, and values read again for gradients.
+weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, by which both are
+compared. Bytes are the least that must move: what is stored or given read, what is asked for written, and values read again for gradients.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import argparse
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.opt import fused_activate
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians, activate
-from nurec_lite.training.density import explored
+from nurec_lite.training.density import DEAD_OPACITY, explored
 from nurec_lite.training.losses import regularisers
 
 SIZES = ("100000x3", "1000000x2", "1000000x3")
@@ -35,25 +36,35 @@ TOLERANCE = 1e-5  # of the largest number
 STORED = ("quats", "log_scales", "opacity_logits", "lidar_logits")
 WEIGHTS = {"opacity": 0.01, "scale": 0.02, "tie": 0.01}  # of the regularisers
 AMOUNT = 0.05  # standard deviations, of the noise
+SEED = 0  # of its draws
 
 
-def plain_noise(g: Gaussians, eta: Tensor, amount: Tensor, failed: Tensor) -> None:
+def plain_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, failed: Tensor) -> None:
+    """Without given numbers it draws some."""
     g.keep_thickness_()
-    g.means += explored(g.quats, g.log_scales, g.greatest_opacity(), amount * (1 - failed), eta)
+    drawn = torch.randn_like(g.log_scales) if eta is None else eta
+    g.means += explored(g.quats, g.log_scales, g.greatest_opacity(), amount * (1 - failed), drawn)
+
+
+def fused_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, failed: Tensor) -> None:
+    """Draws in any case."""
+    fused_activate.explore(g, step, SEED, amount, failed)
 
 
 @dataclass(frozen=True)
 class Version:
     activate: Callable[[Gaussians], dict[str, Tensor]]
     regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]
-    noise: Callable[[Gaussians, Tensor, Tensor, Tensor], None]
+    noise: Callable[[Gaussians, Tensor | None, Tensor, Tensor, Tensor], None]
 
 
 VERSIONS = {
     "plain": Version(activate, regularisers, plain_noise),
-    "fused": Version(fused_activate.activate, fused_activate.regularisers, fused_activate.explore),
+    "fused": Version(fused_activate.activate, fused_activate.regularisers, fused_noise),
 }
-Problem = tuple[Gaussians, dict[str, Tensor], Tensor]  # what is stored, gradients of its values, normal numbers [N, 3]
+Problem = tuple[
+    Gaussians, dict[str, Tensor], Tensor
+]  # what is stored, gradients of its values, what fused_noise draws [N, 3]
 
 
 def size_of(size: str) -> tuple[int, int]:
@@ -79,7 +90,20 @@ def problem_of(size: str, device: torch.device) -> Problem:
         node=torch.zeros(n, dtype=torch.int64, device=device),
     )  # fmt: skip
     given = {"quats": made(n, 4), "scales": made(n, 3), "opacities": made(n), "lidar": made(n, LIDAR_VALUES)}
-    return g, given | ({"lidar_opacities": made(n)} if columns > LIDAR_VALUES else {}), made(n, 3)
+    return g, given | ({"lidar_opacities": made(n)} if columns > LIDAR_VALUES else {}), drawn_for(g)
+
+
+def drawn_for(g: Gaussians) -> Tensor:  # [N, 3] normal
+    """By how much fused_noise moves upright ones of a metre, at the amount that leaves one of opacity 0 a standard deviation of 1."""
+    upright = torch.zeros_like(g.quats)
+    upright[:, 0] = 1
+    zero, unseen = torch.zeros_like(g.means), torch.full_like(g.opacity_logits, -math.inf)
+    plain = replace(
+        g, means=zero, log_scales=zero.clone(), quats=upright, opacity_logits=unseen, lidar_logits=unseen[:, None]
+    )
+    step, amount, failed = scalars(g.means)
+    fused_noise(plain, None, step, amount.fill_(1 + math.exp(-100 * DEAD_OPACITY)), failed)
+    return plain.means
 
 
 def differentiated(version: Version, g: Gaussians, given: dict[str, Tensor]) -> list[Tensor]:
@@ -107,9 +131,10 @@ def moved(version: Version, g: Gaussians, eta: Tensor) -> Tensor:
     return own.means
 
 
-def scalars(like: Tensor) -> tuple[Tensor, Tensor]:
-    """The amount of noise, and whether the step failed."""
-    return like.new_full((), AMOUNT), like.new_zeros(())
+def scalars(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The number of the step, the amount of noise, and whether the step failed."""
+    step = torch.ones((), device=like.device)  # in single precision, whatever the rest is in
+    return step, like.new_full((), AMOUNT), like.new_zeros(())
 
 
 def everything(version: Version, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> list[Tensor]:
@@ -128,7 +153,7 @@ def error_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) 
 def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> dict[str, Call]:
     v, own = VERSIONS[version], replace(g, means=g.means.clone(), log_scales=g.log_scales.clone())
     values = activate(g)
-    seen, (amount, failed) = [values[name] for name in ("opacities", "lidar_opacities", "scales")], scalars(g.means)
+    seen, numbers = [values[name] for name in ("opacities", "lidar_opacities", "scales")], scalars(g.means)
 
     def forward() -> dict[str, Tensor]:
         with torch.no_grad():
@@ -138,7 +163,7 @@ def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) 
         "forward": forward,
         "and backward": lambda: differentiated(v, g, given),
         "regularisers": lambda: regularised(v, *seen),
-        "noise": lambda: v.noise(own, eta, amount, failed),
+        "noise": lambda: v.noise(own, None, *numbers),
     }
 
 
@@ -149,7 +174,7 @@ def least_bytes(size: str, what: str) -> int:
         "forward": 2 * stored,
         "and backward": 2 * stored + 3 * stored,
         "regularisers": 4 + own + 4 * own,  # gradients that are the same for all are one number
-        "noise": 4 + 3 + 1 + own + 3 + 2 * 3,
+        "noise": 4 + 3 + 1 + own + 2 * 3,
     }
     return 4 * n * numbers[what]
 

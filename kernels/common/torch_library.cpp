@@ -163,10 +163,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "regularisers_backward(Tensor opacities, Tensor? lidar_opacities, Tensor scales, Tensor? d_opacity, "
         "Tensor? d_scale, Tensor? d_tie) -> (Tensor d_opacities, Tensor d_lidar_opacities, Tensor d_scales)");
-    // Moves means in place, and keeps log scales above `least`. `failed` not 0: nothing moves.
+    // Moves means in place, by normal numbers that follow from row, step and seed, and keeps log scales above `least`.
+    // `failed` not 0: nothing moves.
     m.def(
         "explore(Tensor(a!) means, Tensor(b!) log_scales, Tensor quats, Tensor opacity_logits, Tensor lidar_logits, "
-        "Tensor eta, Tensor amount, Tensor? failed, float least) -> ()");
+        "Tensor step, int seed, Tensor amount, Tensor? failed, float least) -> ()");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments. With directions and colours,
     // as view_colour_outer gives them, two gradients are None: of the first coefficients, and of the rest. Moments of

@@ -5,6 +5,7 @@
 
 #include "../common/device.h"
 #include "../math/activate.cuh"
+#include "../math/random.cuh"
 
 namespace nurec {
 
@@ -15,11 +16,14 @@ struct ExploringGaussians {
     float const* quats;           // [N, 4] any length
     float const* opacity_logits;  // [N]
     float const* lidar_logits;    // [N, C]; with three columns, the last one is the lidar's own opacity
-    float const* eta;             // [N, 3] normal
+    float const* step;            // [] a whole number, which is another one at every draw
     float const* amount;          // [] standard deviations at opacity 0
     float const* failed;          // [] not 0: nothing moves; null: 0
-    float least;                  // of a log scale
+    uint32_t seed;
+    float least;  // of a log scale
 };
+
+constexpr uint32_t NOISE = 1;  // stream of its random numbers
 
 NUREC_FN float amount_of(ExploringGaussians const& in) {
     return in.failed ? *in.amount * (1 - *in.failed) : *in.amount;
@@ -31,6 +35,11 @@ NUREC_FN float wandering_of(ExploringGaussians const& in, int64_t i) {
     bool const own = in.columns > 2;
     float const logit = own ? larger(seen, in.lidar_logits[in.columns * i + 2]) : seen;
     return amount_of(in) * restless(sigmoid(logit));
+}
+
+// Normal numbers of a Gaussian: those of the step, wherever the launch was recorded.
+NUREC_FN Vec3<float> eta_of(ExploringGaussians const& in, int64_t i) {
+    return drawn<float>(uint32_t(i), uint32_t(*in.step), in.seed, NOISE);
 }
 
 // What is no number stays that.

@@ -9,7 +9,9 @@
 namespace nurec {
 
 struct ExploreArguments {
-    at::Tensor const &means, &log_scales, &quats, &opacity_logits, &lidar_logits, &eta, &amount;
+    at::Tensor const &means, &log_scales, &quats, &opacity_logits, &lidar_logits, &step;
+    int64_t seed;
+    at::Tensor const& amount;
     MaybeTensor const& failed;
     double least;
 };
@@ -22,7 +24,8 @@ inline ExploringGaussians checked_explore(ExploreArguments const& a) {
     check_tensor(a.quats, "quats", at::kFloat, {n, 4}, device);
     check_tensor(a.opacity_logits, "opacity_logits", at::kFloat, {n}, device);
     check_tensor(a.lidar_logits, "lidar_logits", at::kFloat, {n, -1}, device);
-    check_tensor(a.eta, "eta", at::kFloat, {n, 3}, device);
+    check_tensor(a.step, "step", at::kFloat, {}, device);
+    TORCH_CHECK_VALUE(a.seed >= 0 && a.seed <= UINT32_MAX, "seed is ", a.seed, ", which has not 32 bits");
     check_tensor(a.amount, "amount", at::kFloat, {}, device);
     if (a.failed) check_tensor(*a.failed, "failed", at::kFloat, {}, device);
     return {n,
@@ -32,9 +35,10 @@ inline ExploringGaussians checked_explore(ExploreArguments const& a) {
             a.quats.const_data_ptr<float>(),
             a.opacity_logits.const_data_ptr<float>(),
             a.lidar_logits.const_data_ptr<float>(),
-            a.eta.const_data_ptr<float>(),
+            a.step.const_data_ptr<float>(),
             a.amount.const_data_ptr<float>(),
             a.failed ? a.failed->const_data_ptr<float>() : nullptr,
+            uint32_t(a.seed),
             float(a.least)};
 }
 
@@ -43,7 +47,7 @@ template <class Driver>
 void explore_by(Driver const& driver, ExploreArguments const& a) {
     at::Tensor const quats = aligned(a.quats);
     driver(checked_explore(
-        {a.means, a.log_scales, quats, a.opacity_logits, a.lidar_logits, a.eta, a.amount, a.failed, a.least}));
+        {a.means, a.log_scales, quats, a.opacity_logits, a.lidar_logits, a.step, a.seed, a.amount, a.failed, a.least}));
 }
 
 }  // namespace nurec

@@ -10,9 +10,10 @@ namespace {
 using at::Tensor;
 
 void explore(Tensor const& means, Tensor const& log_scales, Tensor const& quats, Tensor const& opacity_logits,
-             Tensor const& lidar_logits, Tensor const& eta, Tensor const& amount, MaybeTensor const& failed,
-             double least) {
-    explore_by(&cpu::explore, {means, log_scales, quats, opacity_logits, lidar_logits, eta, amount, failed, least});
+             Tensor const& lidar_logits, Tensor const& step, int64_t seed, Tensor const& amount,
+             MaybeTensor const& failed, double least) {
+    explore_by(&cpu::explore,
+               {means, log_scales, quats, opacity_logits, lidar_logits, step, seed, amount, failed, least});
 }
 
 }  // namespace

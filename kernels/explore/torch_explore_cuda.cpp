@@ -11,14 +11,14 @@ namespace {
 using at::Tensor;
 
 void explore(Tensor const& means, Tensor const& log_scales, Tensor const& quats, Tensor const& opacity_logits,
-             Tensor const& lidar_logits, Tensor const& eta, Tensor const& amount, MaybeTensor const& failed,
-             double least) {
+             Tensor const& lidar_logits, Tensor const& step, int64_t seed, Tensor const& amount,
+             MaybeTensor const& failed, double least) {
     Site site(means.device());
     auto const launch = [&](ExploringGaussians const& in) {
         cuda::explore(in, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    explore_by(launch, {means, log_scales, quats, opacity_logits, lidar_logits, eta, amount, failed, least});
+    explore_by(launch, {means, log_scales, quats, opacity_logits, lidar_logits, step, seed, amount, failed, least});
 }
 
 }  // namespace

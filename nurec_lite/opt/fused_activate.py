@@ -4,14 +4,18 @@
 Idea: torch makes a kernel of each operation, and each goes through a million rows: unit quaternions are three kernels, and fourteen on the
 way back; sigmoids and exp are one each way; noise is twenty, with cross products in memory of their own. Here activation is one kernel
 each way, which writes every value once; regularisers are two, whose sums have an order that never changes, and one for their gradients,
-which are one number for all scales; noise and the least thickness of disks are one behind the random numbers, which stay the same.
-Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise); formulas in kernels/math/activate.cuh.
-Gain: values of 1 M Gaussians with their gradients 268 -> 65 us, regularisers 94 -> 33, noise 169 -> 26 us on an H200; behind all other
-options a step of KITTI drive 0009 takes 5.25 -> 4.87 ms. Torch's operators of a step with collect_once, the lidar's own opacities and
-no_sync: activation 7 and 20 for its gradients, regularisers 6 and 8, thickness and noise 22 beside the random numbers; 63 in all, which
-become six kernels.
+which are one number for all scales; noise and the least thickness of disks are one. That one draws its random numbers, too: from a
+generator that counts, by the Gaussian's row and by Adam's own count of updates, so that none are written and read again, and a recorded
+step draws anew without anybody telling it.
+Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise), formulas in kernels/math/activate.cuh; Salmon et al.
+2011 (random numbers), in kernels/math/random.cuh.
+Gain: values of 1 M Gaussians with their gradients 268 -> 65 us, regularisers 94 -> 33, noise 169 -> 26 us on an H200, both when random
+numbers were given; behind all other options a step of KITTI drive 0009 takes 5.25 -> 4.87 ms. Torch's operators of a step with
+collect_once, the lidar's own opacities and no_sync: activation 7 and 20 for its gradients, regularisers 6 and 8, thickness and noise 22
+and one for the random numbers; 64 in all, which become six kernels.
 Limits: single precision. Without collect_once the collection goes on to activate by itself, in the plain way. The option compile
-leaves these stages as they are here. Class exact: the same functions, up to rounding; sums are those of torch, in another order.
+leaves these stages as they are here. Draws of noise are other ones than torch's, whose generator stays where it is. Class exact: the same
+functions, up to rounding and but for these draws; sums are those of torch, in another order.
 """
 
 import math
@@ -21,7 +25,6 @@ from torch import Tensor
 
 from nurec_lite.native import ops
 from nurec_lite.scene.gaussians import LIDAR_VALUES, THINNEST, Gaussians
-from nurec_lite.training.density import normal_like
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -62,22 +65,29 @@ def regularisers(
 @torch.no_grad()
 def explore(
     g: Gaussians,  # whose means and log_scales change
-    eta: Tensor,  # [N, 3] normal
+    step: Tensor,  # [] float32, a whole number: another one draws others
+    seed: int,  # of 32 bits
     amount: Tensor,  # [] standard deviations at opacity 0
     failed: Tensor | None,  # [] not 0: no mean moves
 ) -> None:
-    """keep_thickness_, and by eta what nurec_lite.training.density.add_noise does."""
-    torch.ops.nurec_lite.explore(
-        g.means, g.log_scales, g.quats, g.opacity_logits, g.lidar_logits, eta, amount, failed, math.log(THINNEST)
-    )
+    """keep_thickness_, and what nurec_lite.training.density.add_noise does, with draws of its own."""
+    stored = g.means, g.log_scales, g.quats, g.opacity_logits, g.lidar_logits
+    torch.ops.nurec_lite.explore(*stored, step, seed, amount, failed, math.log(THINNEST))
+
+
+def updates(state: TrainState) -> Tensor:  # [] float32, on the device of the means
+    """How often Adam has changed the means, as it counts that there; steps that failed do not count, and are done again alike."""
+    means = state.scene.gaussians.means
+    kept = state.optimizer.state.get(means)
+    return kept["step"] if kept else torch.zeros((), device=means.device)
 
 
 def noise(state: TrainState) -> None:
-    """As nurec_lite.training.baseline.noise."""
+    """As nurec_lite.training.baseline.noise, with draws of its own, of the update that was made last."""
     assert state.pace is not None
     g = state.scene.gaussians
     if state.config.density.noise > 0:
-        explore(g, normal_like(g.log_scales, state.generator), state.pace[-1], state.failed)
+        explore(g, updates(state), state.config.seed, state.pace[-1], state.failed)
     else:
         g.keep_thickness_()
 

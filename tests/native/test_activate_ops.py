@@ -50,7 +50,7 @@ def test_torch_s_own_checks(columns: int, device: str) -> None:
         plain.log_scales,
         *(getattr(plain, k) for k in ("quats", "opacity_logits", "lidar_logits")),
     )
-    opcheck(torch.ops.nurec_lite.explore.default, (*own_arrays, torch.randn(7, 3, device=device), one, None, -9.0))
+    opcheck(torch.ops.nurec_lite.explore.default, (*own_arrays, one, 3, one, None, -9.0))
 
 
 WRONG = {
@@ -79,23 +79,27 @@ def test_wrong_scalars_and_gradients_are_refused() -> None:
     with pytest.raises(ValueError, match="d_scales has shape"):
         torch.ops.nurec_lite.activate_backward(*values, 3, None, torch.ones(7), None, None, None)
     g = gaussians_of(7)
-    with pytest.raises(ValueError, match="eta has shape"):
-        fused_activate.explore(g, torch.randn(3, 7), torch.ones(()), None)
+    one = torch.ones(())
+    with pytest.raises(ValueError, match="step has shape"):
+        fused_activate.explore(g, torch.ones(7), 0, one, None)
+    for seed in (-1, 1 << 32):
+        with pytest.raises(ValueError, match=f"seed is {seed}, which has not 32 bits"):
+            fused_activate.explore(g, one, seed, one, None)
     with pytest.raises(ValueError, match="failed has shape"):
-        fused_activate.explore(g, torch.randn(7, 3), torch.ones(()), torch.zeros(1))
+        fused_activate.explore(g, one, 0, one, torch.zeros(1))
 
 
 @pytest.mark.gpu
 def test_a_graph_of_it_goes_by_what_lies_there() -> None:
-    g, eta = on(gaussians_of(1000), "cuda"), torch.randn(1000, 3, device="cuda")
+    g = on(gaussians_of(1000), "cuda")
     leaves = [getattr(g, name).requires_grad_() for name in STORED]
-    amount, failed = torch.tensor(0.0, device="cuda"), torch.tensor(0.0, device="cuda")
+    step, amount, failed = (torch.tensor(0.0, device="cuda") for _ in range(3))
 
     def work() -> tuple[Tensor, ...]:
         values = fused_activate.activate(g)
         terms = fused_activate.regularisers(values["opacities"], values["lidar_opacities"], values["scales"])
         grads = torch.autograd.grad(sum(terms.values(), values["quats"][:, 0].sum()) + values["lidar"].sum(), leaves)
-        fused_activate.explore(g, eta, amount, failed)
+        fused_activate.explore(g, step, 0, amount, failed)
         return grads
 
     side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
@@ -112,3 +116,10 @@ def test_a_graph_of_it_goes_by_what_lies_there() -> None:
     for a, b in zip(found, work(), strict=True):
         torch.testing.assert_close(a, b)
     assert not torch.equal(g.means, before)
+    moves = []
+    for number in (1.0, 2.0, 1.0):  # of updates, by which the same launch draws
+        step.fill_(number)
+        g.means.zero_()
+        graph.replay()
+        moves.append(g.means.clone())
+    assert torch.equal(moves[0], moves[2]) and not torch.equal(moves[0], moves[1])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `fused_activate`: activations, regularisers, noise and their gradients are those of plain torch, which is asked in float64."""
+"""The option `fused_activate`: activations, regularisers, and their gradients are those of plain torch, which is asked in float64.
+Noise: test_fused_activate_noise.py."""
 
 import json
 from collections.abc import Callable
@@ -10,18 +11,17 @@ from typing import Any
 import pytest
 import torch
 from stored_gaussians import STORED, gaussians_of, on, opacities_of
-from tiny_capture import tiny_config, tiny_state
+from test_fused_activate_noise import plain_noise
+from tiny_capture import tiny_state
 from torch import Tensor
 
 from benchmarks.opt import bench_fused_activate
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.config import DensityConfig, LossWeights
+from nurec_lite.config import LossWeights
 from nurec_lite.native import ops
 from nurec_lite.opt import fused_activate
 from nurec_lite.scene.gaussians import Gaussians, activate
-from nurec_lite.training import baseline
-from nurec_lite.training.density import explored
 from nurec_lite.training.losses import backward, regularisers
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
@@ -221,59 +221,6 @@ def test_equal_weights_of_tie_and_opacity_leave_the_lesser_exactly_where_it_is(n
         assert bool((logits.grad[~lesser & apart] > 0).all())
 
 
-# ---- noise
-
-
-@pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("columns", [2, 3])
-@pytest.mark.parametrize("n", SIZES)
-def test_noise_with_given_numbers(n: int, columns: int, device: str) -> None:
-    g, eta = gaussians_of(n, columns), torch.randn(n, 3)
-    g.means.zero_(), g.opacity_logits.sub_(4), g.lidar_logits.sub_(4)  # transparent ones
-    found, thin = on(g, device), on(g, device)
-    fused_activate.explore(found, eta.to(device), torch.tensor(0.7, device=device), None)
-    thin.keep_thickness_()
-    assert torch.equal(found.log_scales, thin.log_scales) and (
-        n < 20 or not torch.equal(thin.log_scales.cpu(), g.log_scales)
-    )
-    exact = on(thin, "cpu", torch.float64)
-    wanted = explored(exact.quats, exact.log_scales, exact.greatest_opacity(), 0.7, eta.double())
-    size = (exact.log_scales.exp() * eta).norm(dim=1, keepdim=True)  # rounding of an opacity counts a hundred times
-    assert bool(((found.means.cpu().double() - wanted).abs() <= 2e-5 * size).all())
-    assert n < 20 or bool((wanted.norm(dim=1) > 0.1 * size.squeeze(1)).any())
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_a_step_that_failed_moves_nothing_and_keeps_the_thickness(device: str) -> None:
-    g = on(gaussians_of(300), device)
-    before = g.means.clone()
-    scalars = [torch.tensor(value, device=device) for value in (0.7, 1.0)]
-    fused_activate.explore(g, torch.randn(300, 3, device=device), *scalars)
-    assert torch.equal(g.means, before)
-    assert bool((g.log_scales >= -9.2104).all())
-
-
-@pytest.mark.parametrize("amount", [0.0, 0.5])
-def test_the_stage_draws_as_the_plain_one_does(amount: float) -> None:
-    """After it, both have the same numbers to come."""
-    config = tiny_config(density=DensityConfig(noise=amount))
-    states = []
-    for stage in (baseline.noise, fused_activate.noise):
-        state = tiny_state(config)
-        assert state.pace is not None
-        state.pace[-1], state.failed = 2 * amount, torch.zeros(())
-        with torch.no_grad():
-            state.scene.gaussians.opacity_logits.sub_(8)
-            state.scene.gaussians.log_scales[::3] = -12
-        stage(state)
-        states.append(state)
-    (a, b), start = states, tiny_state(config).scene.gaussians.means
-    assert torch.equal(a.generator.get_state(), b.generator.get_state())
-    for name, value in a.scene.parameters().items():
-        torch.testing.assert_close(b.scene.parameters()[name], value, rtol=1e-5, atol=1e-6)
-    assert torch.equal(b.scene.gaussians.means, start) == (amount == 0)
-
-
 # ---- the option
 
 
@@ -313,7 +260,8 @@ def test_a_step_is_that_without_it(opacity: bool, device: str) -> None:
                 p = getattr(state.scene.gaussians, name)
                 grads[name] = torch.zeros_like(p) if p.grad is None else p.grad.clone()
 
-        result = step(replace(stages, optimize=keep, density=lambda stages, state: None), state)
+        drawn = {} if options is OPTIONS else {"noise": plain_noise}  # as the option draws
+        result = step(replace(stages, optimize=keep, density=lambda stages, state: None, **drawn), state)
         found.append((result.terms, grads, state.scene.gaussians.means.detach()))
     assert list(found[0][0]) == list(found[1][0]) and ("tie" in found[0][0]) == opacity
     for name, term in found[1][0].items():

@@ -16,6 +16,7 @@
 #include "../../../kernels/math/moments.cuh"
 #include "../../../kernels/math/pose.cuh"
 #include "../../../kernels/math/project.cuh"
+#include "../../../kernels/math/random.cuh"
 #include "../../../kernels/math/rays.cuh"
 #include "../../../kernels/math/sh.cuh"
 #include "../../../kernels/math/sky.cuh"
@@ -453,6 +454,39 @@ NUREC_FN D draws_from(D step, D tensor) {
     return start_of_draws(uint32_t(step), uint32_t(tensor));
 }
 
+// ---- random
+
+NUREC_FN Words words_of(Array<4> const& w) {
+    return {uint32_t(w.a[0]), uint32_t(w.a[1]), uint32_t(w.a[2]), uint32_t(w.a[3])};
+}
+
+NUREC_FN Array<4> numbers_of(Words w) {
+    return {{D(w.a), D(w.b), D(w.c), D(w.d)}};
+}
+
+NUREC_FN Array<4> round_of(Array<4> const& w, D key_0, D key_1) {
+    return numbers_of(philox_round(words_of(w), uint32_t(key_0), uint32_t(key_1)));
+}
+
+NUREC_FN Array<4> philox_of(Array<4> const& w, D key_0, D key_1) {
+    return numbers_of(philox(words_of(w), uint32_t(key_0), uint32_t(key_1)));
+}
+
+template <class T>
+NUREC_FN D uniform_by(D word) {
+    return uniform_of<T>(uint32_t(word));
+}
+
+NUREC_FN Vec2<D> normals_by(D far, D around) {
+    return normals_of<D>(uint32_t(far), uint32_t(around));
+}
+
+template <class T>
+NUREC_FN V drawn_by(D row, D step, D seed, D stream) {
+    Vec3<T> const found = drawn<T>(uint32_t(row), uint32_t(step), uint32_t(seed), uint32_t(stream));
+    return {found.x, found.y, found.z};
+}
+
 // ---- sensor
 
 NUREC_FN V motion_at(Motion<D> const& motion, V p, V v, D fraction) {
@@ -713,6 +747,15 @@ NUREC_EXPORT(short_depth_key, short_depth_key_of)
 NUREC_EXPORT(rounded, rounded_by)
 NUREC_EXPORT(mixed, mixed_bits)
 NUREC_EXPORT(start_of_draws, draws_from)
+
+NUREC_EXPORT(philox_round, round_of)
+NUREC_EXPORT(philox, philox_of)
+NUREC_EXPORT(uniform_of, uniform_by<D>)
+NUREC_EXPORT(uniform_of_float, uniform_by<float>)
+NUREC_EXPORT(on_circle, on_circle<D>)
+NUREC_EXPORT(normals_of, normals_by)
+NUREC_EXPORT(drawn, drawn_by<D>)
+NUREC_EXPORT(drawn_float, drawn_by<float>)
 
 NUREC_EXPORT(clamp01, clamp01<D>)
 NUREC_EXPORT(positive_remainder, positive_remainder<D>)
