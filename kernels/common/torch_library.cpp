@@ -171,7 +171,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments. With directions and colours,
     // as view_colour_outer gives them, two gradients are None: of the first coefficients, and of the rest. Moments of
-    // a tensor may be bfloat16 both, which are rounded by chance.
+    // a tensor may be bfloat16 both, which are rounded by chance. `places` [n]: of more rates, those of these tensors.
     m.def(
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.base.ranges import GRAPH, RECORD, span

@@ -20,7 +20,16 @@ from nurec_lite.training.step import step
 NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
 # For the camera and for the lidar.
 TWICE = ("correct", "interpolate", "collect", "room", "project", "tile", "render_all")
-APART = ("slice_grid", "join", "footprints", "relocate", "order", "rearrange", "settle", "render_views")  # not in every step
+APART = (
+    "slice_grid",
+    "join",
+    "footprints",
+    "relocate",
+    "order",
+    "rearrange",
+    "settle",
+    "render_views",
+)  # not in every step
 
 
 def counted(calls: Counter[str], name: str) -> Callable[[Callable], Callable]:
