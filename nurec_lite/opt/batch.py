@@ -38,7 +38,7 @@ from nurec_lite.splat.views import CameraView
 from nurec_lite.training.optim import scaled_rates, set_memory
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import AnyView, Stages
-from nurec_lite.training.state import Listed, TrainState
+from nurec_lite.training.state import Listed, TrainState, lacking
 
 CLASS = "quality"
 REQUIRES: tuple[str, ...] = ()
@@ -136,10 +136,10 @@ def _launched(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians:
     with span("render_camera" if isinstance(views[0], CameraView) else "render_lidar"):
         launched = render_together(gaussians, views, scene.sky, room, stages.plan)
     if room is None:
-        listed = [Listed(v.kind, n, None) for v, n in zip(views, launched.needed.tolist(), strict=True)]
+        listed = [Listed(v.kind, n, None, None) for v, n in zip(views, launched.needed.tolist(), strict=True)]
     else:
         needed = launched.needed.split(1)
-        listed = [Listed(v.kind, n, need) for v, n, need in zip(views, known, needed, strict=True)]
+        listed = [Listed(v.kind, n, need, lacking(need, n)) for v, n, need in zip(views, known, needed, strict=True)]
     return list(zip(launched.seen, listed, strict=True))
 
 

@@ -69,7 +69,8 @@ class SideStreams:
         with side.inside():
             self._await(side, {id(tensor) for tensor in read})
             made = work(*given)
-        self._made.setdefault(side, []).extend(tensors_of(made))
+        known = {id(tensor) for others in self._made.values() for tensor in others}  # made beside this work, within it
+        self._made.setdefault(side, []).extend(tensor for tensor in tensors_of(made) if id(tensor) not in known)
         return made
 
     def _await(self, side: SideStream, read: set[int]) -> None:

@@ -68,6 +68,14 @@ class Listed:
     kind: str  # of the view
     room: int  # entries that they hold
     needed: Tensor | None  # [1] int64 entries that they would have to hold; None: they hold all
+    lacks: Tensor | None  # [] 1 if those are more than the room, else 0; None likewise
+
+
+def lacking(
+    needed: Tensor,  # [1] int64
+    room: int,
+) -> Tensor:  # [] as Listed has it
+    return (needed[0] > room).float()
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import aim, backward
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
 from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Room, Stages
-from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState
+from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState, lacking
 
 
 def step(stages: Stages, state: TrainState) -> StepResult:
@@ -66,7 +66,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):
             terms = stages.loss(stages, state, shots, rendered)
-        state.failed = stages.beside(LISTS, failed, state.failed, rendered.lists)
+        state.failed = stages.beside(LISTS, failed, state.failed, [listed.lacks for listed in rendered.lists])
         errors = stages.beside(FIGURES, _errors, rendered.exposed, rendered.targets)
         with span("backward"):
             backward(terms, state.config.loss)
@@ -151,14 +151,17 @@ def _sweeps(
 def _seen(
     stages: Stages, scene: Scene, view: AnyView, gaussians: AnyGaussians
 ) -> tuple[CameraImage | LidarReturns, Listed]:
-    room, found = stages.room(view), None  # type: Room, CameraImage | LidarReturns | None
+    found: CameraImage | LidarReturns
     with span("render_camera" if isinstance(view, CameraView) else "render_lidar"):
-        pairs = list_pairs(stages, gaussians, view, room)
+        pairs = list_pairs(stages, gaussians, view, stages.room(view))
+        room = len(pairs.gaussians)
+        # beside what follows, so that it is known before this is through
+        lacks = None if pairs.needed is None else stages.beside(LISTS, lacking, pairs.needed, room)
         if isinstance(view, CameraView):
             found = stages.render_camera(gaussians, view, pairs, scene.sky)
         else:
             found = stages.render_lidar(gaussians, view, pairs)
-    return found, Listed(view.kind, len(pairs.gaussians), pairs.needed)
+    return found, Listed(view.kind, room, pairs.needed, lacks)
 
 
 def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, gains: tuple[Tensor, Tensor]) -> Tensor:
@@ -192,12 +195,11 @@ def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
 
 def failed(
     before: Tensor | None,  # [] not 0: an earlier step failed
-    lists: tuple[Listed, ...],
+    lacks: Sequence[Tensor | None],  # of the step's lists, as Listed has it
 ) -> Tensor | None:  # [] likewise, with these lists; None where none was given a room
-    for listed in lists:
-        if listed.needed is not None:
-            lacks = listed.needed[0] > listed.room
-            before = lacks.float() if before is None else torch.maximum(before, lacks)
+    for short in lacks:
+        if short is not None:
+            before = short if before is None else torch.maximum(before, short)
     return before
 
 

@@ -358,5 +358,5 @@ def test_named_behind_the_graph_it_is_recorded_as_well() -> None:
         steps(stages, state, 16)
         assert stages.learn.launched >= 4  # type: ignore[attr-defined]
         own = stages.branches.__self__  # type: ignore[attr-defined]
-    assert {branch for _, branch in own._streams} == {"images", "sweeps", "figures"}
+    assert {branch for _, branch in own._streams} == {"images", "sweeps", "lists", "figures"}
     assert all(value.isfinite().all() for value in state.scene.parameters().values())

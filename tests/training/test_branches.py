@@ -72,13 +72,14 @@ def test_no_branch_reads_what_it_was_not_given(
     ops: str, names: tuple[str, ...], n: tuple[int, int], grid: list[int] | None
 ) -> None:
     stages, state = stages_of(ops, names), state_of(grid)
-    kinds = [kind for kind, count in zip(("images", "sweeps"), n, strict=True) if count]
+    kinds = [(kind, count) for kind, count in zip(("images", "sweeps"), n, strict=True) if count]
     views = ["images"] * n[0] + ["sweeps"] * n[1]
     early = ["images"] if "fused_harmonics" in names and n[0] == 1 else []
-    for _ in range(2):  # lists of the first step have all the room that they need
+    for told in (False, "no_sync" in names):  # lists of a first step have all the room that they need, and tell of none
         watch = watched(stages, state, tiny_shots(tuple(range(n[0])), tuple(range(n[1]))))
         assert not watch.found
-        assert watch.begun == [*kinds, *views, "lists", "figures", *early]  # rendered, all of a kind, and compared
+        rendered = [branch for kind, count in kinds for branch in (kind, *["lists"] * (count * told))]
+        assert watch.begun == [*rendered, *views, "lists", "figures", *early]  # all of a kind rendered, each compared
 
 
 @GRIDS
@@ -97,10 +98,10 @@ def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
     device, config = torch.device("cuda"), tiny_config(device="cuda")
     config = replace(config, model=replace(config.model, calibrate=grid is not None, bilateral_grid=grid))
     stages, state = stages_of("native", (*MOST, *BUNDLES), device), make_state(config, tiny_capture(), device)
-    for _ in range(3):
+    for told in ([], ["lists"], ["lists"]):
         watch = watched(stages, state, stages.feed(stages, state))
         assert not watch.found
-        assert watch.begun == ["images", "sweeps", "images", "sweeps", "lists", "figures", "images"]
+        assert watch.begun == ["images", *told, "sweeps", *told, "images", "sweeps", "lists", "figures", "images"]
         state.step += 1
 
 

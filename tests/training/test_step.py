@@ -16,7 +16,7 @@ from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.state import Listed, StepResult, TrainState
+from nurec_lite.training.state import StepResult, TrainState, lacking
 from nurec_lite.training.step import failed, render, render_frame, render_sweep, step
 
 IMAGE_TERMS, SWEEP_TERMS = {"image"}, {"range", "intensity", "drop"}
@@ -188,8 +188,8 @@ def test_compiled_kernels_take_any_number_too() -> None:
 def test_a_step_failed_if_a_list_needs_more_than_its_room_of_ten(
     before: float | None, needed: tuple[int | None, ...], expected: float | None
 ) -> None:
-    lists = tuple(Listed(f"s{i}", 10, None if n is None else torch.tensor([n])) for i, n in enumerate(needed))
-    found = failed(None if before is None else torch.tensor(before), lists)
+    lacks = [None if n is None else lacking(torch.tensor([n]), 10) for n in needed]
+    found = failed(None if before is None else torch.tensor(before), lacks)
     assert found is None if expected is None else float(found) == expected  # type: ignore[arg-type]
 
 
