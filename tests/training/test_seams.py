@@ -26,7 +26,7 @@ from nurec_lite.training.step import step
 STEPS = 5  # with a relocation in them
 ORDER = (
     "workers", "batch", "several_gpus", "pinned", "prefetch", "resident", "fused_interp", "collect_once", "no_sync", "morton_order",
-    "split_backward", "launch_bounds", "warp_cull", "tile_cull", "balanced_tiles", "fused_adam", "fused_ssim",
+    "split_backward", "launch_bounds", "warp_cull", "tile_cull", "balanced_tiles", "short_keys", "fused_adam", "fused_ssim",
     "fused_sky", "fused_colour", "fused_activate", "fused_range", "fused_harmonics", "fused_project", "amp", "compile",
     "side_streams", "cuda_graph",
 )  # fmt: skip
