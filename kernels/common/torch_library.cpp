@@ -106,6 +106,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "
         "-> (Tensor d_means, Tensor d_quats, Tensor d_translations, Tensor d_quaternions)");
+    // At each time the opacities that belong to it, 0 of Gaussians behind the first `still` whose node is not there
+    // then: it is from `first` to `last` [K].
+    m.def(
+        "present_opacities(Tensor[] opacities, Tensor[] times, Tensor node, int still, Tensor first, Tensor last) "
+        "-> Tensor[]");
     // (1 - w) L1 + w (1 - SSIM) of images [H, W, 3], w the weight; `slopes` [3, H, W, 3] are for the backward pass.
     m.def("image_loss(Tensor rendered, Tensor target, float ssim_weight) -> (Tensor loss, Tensor slopes)");
     m.def(
