@@ -130,13 +130,15 @@ def _fake_tell_parts(
 
 
 def _fake_finish_scene(
-    scene: list[Tensor], moved: list[Tensor], views: Tensor, told: list[Tensor | None], by_lidar: list[bool],
-    moving: list[bool], nudged: list[bool], given: list[Tensor | None], asked: list[bool], columns: int,
+    scene: list[Tensor], moved: list[Tensor], views: list[Tensor], told: list[Tensor | None], by_lidar: list[bool],
+    moving: list[bool], nudged: list[bool], given: list[Tensor | None], given_moved: list[Tensor | None],
+    asked: list[bool], columns: int,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:  # fmt: skip
-    n = ToldArrays(*scene).means.shape[0]
+    means = ToldArrays(*scene).means
+    n = means.shape[0]
     shapes = (n, 3), (n, 4), (n, 3), (n,), (n,), (n, columns or LIDAR_VALUES)
-    found = [views.new_empty(shape if wanted else 0) for shape, wanted in zip(shapes, asked, strict=True)]
-    return found, [torch.empty_like(t) for t in moved], views.new_empty(len(nudged) if any(nudged) else 0, 6)
+    found = [means.new_empty(shape if wanted else 0) for shape, wanted in zip(shapes, asked, strict=True)]
+    return found, [torch.empty_like(t) for t in moved], means.new_empty(len(nudged) if any(nudged) else 0, 6)
 
 
 def _fake_render_views(
