@@ -101,23 +101,23 @@ def gathered(
             values.quats, values.scales, values.opacities, values.lidar
         )
         (means, places), (quats, turns) = (t.split([still, n - still]) for t in (values.means, unit))
-        moved = finish.Moved(*torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, *tracks)))
+        arrays = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, *tracks))
+        moved = tuple(finish.Moved(*values) for values in zip(*(t.unbind(0) for t in arrays), strict=True))
         shared = finish.Shared(means, quats, scales, opacities, own, lidar)
-    seen = [parted(shared, moved, k, isinstance(view, LidarView)) for k, view in enumerate(views)]
+    seen = [parted(shared, own, isinstance(view, LidarView)) for own, view in zip(moved, views, strict=True)]
     return shared, [
         told.with_slip(g, paper) for g, paper in zip(seen, papers, strict=True)
     ] if version == "fused" else seen
 
 
-def parted(shared: finish.Shared, moved: finish.Moved, k: int, by_lidar: bool) -> PartedGaussians:
+def parted(shared: finish.Shared, moved: finish.Moved, by_lidar: bool) -> PartedGaussians:
     """As fused_interp has it: opacities of what moves depend on whether its track is there."""
     opacities, still = shared.lidar_opacities if by_lidar else shared.opacities, len(shared.still_means)
     assert opacities is not None
     stand, moving = opacities.split([still, len(opacities) - still])
     none = opacities.new_empty(0)
-    means, quats, velocities, rotations = (t.unbind(0)[k] for t in moved)
     return PartedGaussians(
-        shared.still_means, shared.still_quats, means, quats, velocities, rotations, none.long(), shared.scales,
+        shared.still_means, shared.still_quats, *moved, none.long(), shared.scales,
         torch.cat([stand, moving * torch.ones_like(moving)]), none, none, shared.lidar,
     )  # fmt: skip
 

@@ -46,10 +46,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     // From what the rays of all views tell, and gradients that come from elsewhere, to those of activations, or of what
     // is stored of Gaussians: then `scene` has stored_quats, and the last gradient `columns` logits. What is not
     // `asked` for is empty; means and quats of Gaussians that move are not written. A given gradient of scales,
-    // opacities, lidar_opacities or lidar may be one number for all.
+    // opacities, lidar_opacities or lidar may be one number for all; `given_moved` are four of each view, of what
+    // moves.
     m.def(
-        "finish_scene(Tensor[] scene, Tensor[] moved, Tensor views, Tensor?[] told, bool[] by_lidar, bool[] moving, "
-        "bool[] nudged, Tensor?[] given, bool[] asked, int columns) "
+        "finish_scene(Tensor[] scene, Tensor[] moved, Tensor[] views, Tensor?[] told, bool[] by_lidar, bool[] moving, "
+        "bool[] nudged, Tensor?[] given, Tensor?[] given_moved, bool[] asked, int columns) "
         "-> (Tensor[] found, Tensor[] d_moved, Tensor d_nudges)");
     // Several views of one sensor at once, without gradients (views/params.h). `size` as list_bundles has it; `part`:
     // entries of a part of a list, 0: lists are not cut; `room`: for Gaussians that some view sees and for entries, -1:
@@ -106,6 +107,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "
         "-> (Tensor d_means, Tensor d_quats, Tensor d_translations, Tensor d_quaternions)");
+    // At each time the opacities that belong to it, 0 of Gaussians behind the first `still` whose node is not there
+    // then: it is from `first` to `last` [K].
+    m.def(
+        "present_opacities(Tensor[] opacities, Tensor[] times, Tensor node, int still, Tensor first, Tensor last) "
+        "-> Tensor[]");
     // (1 - w) L1 + w (1 - SSIM) of images [H, W, 3], w the weight; `slopes` [3, H, W, 3] are for the backward pass.
     m.def("image_loss(Tensor rendered, Tensor target, float ssim_weight) -> (Tensor loss, Tensor slopes)");
     m.def(

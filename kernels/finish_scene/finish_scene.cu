@@ -45,7 +45,7 @@ __device__ int64_t place_of(ToldScene const& scene, int view, int64_t i) {
 }
 
 __device__ Seen seen_by(ToldScene const& scene, ToldViews const& told, int view, int64_t i) {
-    Vec3<float> const centre = told.rows[view].centre, s = load3(scene.scales, i);
+    Vec3<float> const centre = told.view[view].row->centre, s = load3(scene.scales, i);
     if (i < scene.still) return {load3(scene.means, i) - centre, s, {0, 0, 0}, load_quat(scene.quats, i)};
     int64_t const place = place_of(scene, view, i);
     return {load3(scene.moved_means, place) - centre, s, load3(scene.velocities, place),
@@ -56,7 +56,7 @@ __device__ Found found_of(ToldScene const& scene, ToldViews const& told, int v, 
     ToldView const& view = told.view[v];
     MomentRow const& sum = view.moments[i];
     Frame<float> const f = make_frame(g.mean, g.q, g.s, g.v);
-    Turn<float> const turn = turn_of(view.moving ? seen_on(told.rows[v].path, f) : f);
+    Turn<float> const turn = turn_of(view.moving ? seen_on(view.row->path, f) : f);
     Moments<float> const m =
         turned_back(turn, (view.by_lidar ? scene.lidar_opacities : scene.opacities)[i], sum.moments);
     return {moments_backward(g.q, g.s, f, m), m.opacity, {sum.features[0], sum.features[1]}};
@@ -92,11 +92,20 @@ __device__ float number_of(GivenNumbers const& given, int64_t i) {
     return given.at ? given.at[given.one ? 0 : i] : 0.f;
 }
 
-__device__ void store_moved(GivenGrads const& given, FoundGrads const& out, int64_t place, GaussianGrad<float> g) {
-    add(or_zeros4(given.moved_quats, place), g.q);
-    store3(out.moved_means, place, g.mean + or_zeros3(given.moved_means, place));
+// Of moving Gaussian `a` of the view.
+__device__ void store_moved(GivenMoved const& given, FoundGrads const& out, int64_t place, int64_t a,
+                            GaussianGrad<float> g) {
+    add(or_zeros4(given.quats, a), g.q);
+    store3(out.moved_means, place, g.mean + or_zeros3(given.means, a));
     store_quat(out.moved_quats, place, g.q);
-    store3(out.velocities, place, g.v + or_zeros3(given.velocities, place));
+    store3(out.velocities, place, g.v + or_zeros3(given.velocities, a));
+}
+
+// Of all views, by all threads of the launch together: what moves Gaussians back takes them in one array.
+__device__ void store_rotations(GivenGrads const& given, int64_t views, int64_t nodes, float* to) {
+    for (int64_t v = 0; v < views; ++v)
+        for (int64_t k = first_row() + threadIdx.x; k < nodes; k += gridDim.x * int64_t(THREADS))
+            store_quat(to, v * nodes + k, or_zeros4(given.view[v].rotations, k));
 }
 
 // What comes from elsewhere, of all but what moves.
@@ -156,6 +165,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
     bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
     Sums& sum = sums[threadIdx.x];
     sum = {};
+    store_rotations(given, told.n, scene.nodes, out.rotations);
 #pragma unroll 1  // else registers spill
     for (int v = 0; v < told.n; ++v) {
         ToldView const& view = told.view[v];
@@ -169,7 +179,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
         if constexpr (NUDGED)
             if (view.nudged) add_up(c, of_warps, rows + NUDGES * (int64_t(gridDim.x) * v + blockIdx.x));
-        if (there && i >= scene.still) store_moved(given, out, place_of(scene, v, i), one.g);
+        if (there && i >= scene.still) store_moved(given.view[v], out, place_of(scene, v, i), i - scene.still, one.g);
         if (seen) add(one, view.by_lidar, own, sum);
     }
     if (there) add_given(scene, given, i, sum);
@@ -192,14 +202,13 @@ __global__ void __launch_bounds__(THREADS) add_nudges_kernel(ToldViews told, flo
 template <int C>
 void launch(ToldScene const& scene, ToldViews const& told, GivenGrads const& given, FoundGrads const& out,
             Queue const& queue) {
-    unsigned const blocks = blocks_for(scene.n);
+    unsigned const blocks = blocks_for(larger<int64_t>(scene.n, 1));  // rotations are there without Gaussians, too
     if (!out.nudges) {
-        if (blocks)
-            finish_scene_kernel<C, false><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, nullptr);
+        finish_scene_kernel<C, false><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, nullptr);
         return;
     }
     float* const rows = queue.memory.array<float>(NUDGES * told.n * blocks);
-    if (blocks) finish_scene_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, rows);
+    finish_scene_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, rows);
     add_nudges_kernel<<<unsigned(told.n), THREADS, 0, queue.stream>>>(told, rows, int(blocks), out.nudges);
 }
 

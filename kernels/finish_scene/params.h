@@ -2,7 +2,8 @@
 // The end of the backward pass of a step's views, in one pass over the Gaussians: from what rays told of them
 // (../render_parts) to the gradients of what is stored. All pointers are the device's.
 //
-// Letters: N Gaussians, S that stand still and behind them A that move, N = S + A; V views, each at a time of its own.
+// Letters: N Gaussians, S that stand still and behind them A that move, N = S + A; V views, each at a time of its own;
+// K nodes.
 #pragma once
 
 #include "../common/device.h"
@@ -21,6 +22,7 @@ constexpr int64_t told_floats(int64_t n) {
 }
 
 struct ToldView {
+    ViewRow<float> const* row;
     MomentRow const* moments;  // [N], of which those not seen hold anything; null: nothing depends on the view
     uint8_t const* seen;       // [N]
     bool by_lidar, moving;     // moving: as RenderParams has it
@@ -28,13 +30,12 @@ struct ToldView {
 };
 
 struct ToldViews {
-    int64_t n;                   // V
-    ViewRow<float> const* rows;  // [V]
+    int64_t n;  // V
     ToldView view[MOST_TOLD];
 };
 
 struct ToldScene {
-    int64_t n, still;              // N, S
+    int64_t n, still, nodes;       // N, S, K
     float const* means;            // [N, 3] metres, of which the first S are read
     float const* quats;            // [N, 4] unit, likewise
     float const* moved_means;      // [V, A, 3] world
@@ -53,10 +54,16 @@ struct GivenNumbers {
     bool one;
 };
 
+// Of what moves, as one view sees it.
+struct GivenMoved {
+    float const *means, *quats, *velocities;  // [A, 3], [A, 4], [A, 3]
+    float const* rotations;                   // [K, 4] of the nodes
+};
+
 struct GivenGrads {
     float const *still_means, *still_quats;                  // [S, 3], [S, 4]
     GivenNumbers scales, opacities, lidar_opacities, lidar;  // [N, 3], [N], [N], [N, 2]
-    float const *moved_means, *moved_quats, *velocities;     // as ToldScene has them
+    GivenMoved view[MOST_TOLD];
 };
 
 // Null: nothing depends on it. Of means and quats those that move are left to who knows how they were moved.
@@ -69,7 +76,8 @@ struct FoundGrads {
     float* lidar_opacities;  // [N]; null, too, where they are a column of the next, and where they are the camera's
     float* lidar;            // [N, 2], or of logits [N, columns]
     float *moved_means, *moved_quats, *velocities;
-    float* nudges;  // [V, 6]; null: there are none
+    float* rotations;  // [V, K, 4], which are what is given
+    float* nudges;     // [V, 6]; null: there are none
 };
 
 void finish_scene(ToldScene const& scene, ToldViews const& told, GivenGrads const& given, FoundGrads const& out,

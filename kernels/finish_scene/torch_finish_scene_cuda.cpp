@@ -34,7 +34,7 @@ void check_floats_of(Tensor const& t, char const* name, std::initializer_list<in
 // As nurec_lite.native.groups.ToldArrays and .MovedArrays list them.
 cuda::ToldScene told_scene(at::TensorList t, at::TensorList moved, int64_t views) {
     check_group(t, "scene", 7, "means, quats, scales, opacities, lidar_opacities, lidar, stored_quats");
-    check_group(moved, "moved", 3, "means, quats, velocities");
+    check_group(moved, "moved", 4, "means, quats, velocities, rotations");
     auto const device = t[0].device();
     check_floats_of(t[0], "means", {-1, 3}, device);
     int64_t const n = t[0].size(0), own = t[4].size(0) ? n : 0, stored = t[6].size(0) ? n : 0;
@@ -50,8 +50,10 @@ cuda::ToldScene told_scene(at::TensorList t, at::TensorList moved, int64_t views
     TORCH_CHECK_VALUE(a <= n, "moved means has ", a, " Gaussians, but there are ", n);
     check_floats_of(moved[1], "moved quats", {views, a, 4}, device);
     check_floats_of(moved[2], "velocities", {views, a, 3}, device);
+    check_floats_of(moved[3], "rotations", {views, -1, 4}, device);
     return {n,
             n - a,
+            moved[3].size(1),
             floats_in(t[0]),
             floats_in(t[1]),
             floats_in(moved[0]),
@@ -64,23 +66,26 @@ cuda::ToldScene told_scene(at::TensorList t, at::TensorList moved, int64_t views
             floats_in(t[6])};
 }
 
-cuda::ToldViews told_views(Tensor const& rows, GivenTensors const& told, c10::List<bool> const& by_lidar,
-                           c10::List<bool> const& moving, c10::List<bool> const& nudged, int64_t n) {
-    check_floats_of(rows, "views", {-1, VIEW_NUMBERS}, rows.device());
-    std::size_t const v = std::size_t(rows.size(0));
-    check_count(rows.size(0), "rows of views", cuda::MOST_TOLD);
+cuda::ToldViews told_views(at::TensorList rows, GivenTensors const& told, c10::List<bool> const& by_lidar,
+                           c10::List<bool> const& moving, c10::List<bool> const& nudged, int64_t n, at::Device device) {
+    std::size_t const v = rows.size();
+    check_count(int64_t(v), "number of views", cuda::MOST_TOLD);
     TORCH_CHECK_VALUE(told.size() == v && by_lidar.size() == v && moving.size() == v && nudged.size() == v,
                       "there are ", v, " views, but told, by_lidar, moving and nudged have ", told.size(), ", ",
                       by_lidar.size(), ", ", moving.size(), " and ", nudged.size());
-    cuda::ToldViews found = {rows.size(0), reinterpret_cast<ViewRow<float> const*>(rows.const_data_ptr<float>()), {}};
+    cuda::ToldViews found = {int64_t(v), {}};
     for (std::size_t k = 0; k < v; ++k) {
+        check_floats_of(rows[k], "a row of views", {VIEW_NUMBERS}, device);
         std::optional<Tensor> const one = told.get(k);
-        if (one) check_tensor(*one, "told", at::kFloat, {cuda::told_floats(n)}, rows.device());
+        if (one) check_tensor(*one, "told", at::kFloat, {cuda::told_floats(n)}, device);
         float const* const at = one ? floats_in(*one) : nullptr;
         TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(at) % 16 == 0, "told begins in the middle of 16 bytes");
-        found.view[k] = {reinterpret_cast<cuda::MomentRow const*>(at),
-                         reinterpret_cast<uint8_t const*>(at ? at + cuda::MOMENT_FLOATS * n : nullptr), by_lidar[k],
-                         moving[k], nudged[k]};
+        found.view[k] = {reinterpret_cast<ViewRow<float> const*>(floats_in(rows[k])),
+                         reinterpret_cast<cuda::MomentRow const*>(at),
+                         reinterpret_cast<uint8_t const*>(at ? at + cuda::MOMENT_FLOATS * n : nullptr),
+                         by_lidar[k],
+                         moving[k],
+                         nudged[k]};
     }
     return found;
 }
@@ -106,34 +111,46 @@ cuda::GivenNumbers given_numbers(GivenTensors const& given, std::size_t k, char 
     return {floats_in(*t), one};
 }
 
+// As nurec_lite.native.groups.MovedArrays lists them, one view after another.
+void set_moved(cuda::GivenGrads& given, GivenTensors const& t, cuda::ToldScene const& scene, int64_t views,
+               at::Device device) {
+    TORCH_CHECK_VALUE(int64_t(t.size()) == 4 * views, "given_moved has ", t.size(),
+                      " tensors, but must have 4 of each of ", views, " views");
+    int64_t const a = scene.n - scene.still;
+    for (std::size_t v = 0; v < std::size_t(views); ++v)
+        given.view[v] = {given_array(t, 4 * v, "given means", {a, 3}, device),
+                         given_array(t, 4 * v + 1, "given quats", {a, 4}, device),
+                         given_array(t, 4 * v + 2, "given velocities", {a, 3}, device),
+                         given_array(t, 4 * v + 3, "given rotations", {scene.nodes, 4}, device)};
+}
+
 // As nurec_lite.native.groups.GivenArrays lists them.
-cuda::GivenGrads given_grads(GivenTensors const& t, cuda::ToldScene const& scene, int64_t views, at::Device device) {
-    TORCH_CHECK_VALUE(t.size() == 9, "given has ", t.size(), " tensors, but must have 9");
-    int64_t const n = scene.n, s = scene.still, a = n - s;
+cuda::GivenGrads given_grads(GivenTensors const& t, cuda::ToldScene const& scene, at::Device device) {
+    TORCH_CHECK_VALUE(t.size() == 6, "given has ", t.size(), " tensors, but must have 6");
+    int64_t const n = scene.n, s = scene.still;
     return {given_array(t, 0, "given still_means", {s, 3}, device),
             given_array(t, 1, "given still_quats", {s, 4}, device),
             given_numbers(t, 2, "given scales", 3 * n, device),
             given_numbers(t, 3, "given opacities", n, device),
             given_numbers(t, 4, "given lidar_opacities", n, device),
             given_numbers(t, 5, "given lidar", 2 * n, device),
-            given_array(t, 6, "given means", {views, a, 3}, device),
-            given_array(t, 7, "given quats", {views, a, 4}, device),
-            given_array(t, 8, "given velocities", {views, a, 3}, device)};
+            {}};
 }
 
-FoundTensors finish_scene(at::TensorList arrays, at::TensorList moved, Tensor const& rows, GivenTensors const& told,
+FoundTensors finish_scene(at::TensorList arrays, at::TensorList moved, at::TensorList rows, GivenTensors const& told,
                           c10::List<bool> const& by_lidar, c10::List<bool> const& moving, c10::List<bool> const& nudged,
-                          GivenTensors const& given, c10::List<bool> const& asked, int64_t columns) {
+                          GivenTensors const& given, GivenTensors const& given_moved, c10::List<bool> const& asked,
+                          int64_t columns) {
     Tensor const turns = aligned(arrays[6]);
     std::vector<Tensor> kept(arrays.begin(), arrays.end());
     kept[6] = turns;
-    cuda::ToldScene const scene = told_scene(kept, moved, rows.size(0));
-    cuda::ToldViews const views = told_views(rows, told, by_lidar, moving, nudged, scene.n);
+    cuda::ToldScene const scene = told_scene(kept, moved, int64_t(rows.size()));
+    cuda::ToldViews const views = told_views(rows, told, by_lidar, moving, nudged, scene.n, turns.device());
     bool const own = arrays[4].size(0) > 0, stored = scene.stored_quats != nullptr;
     TORCH_CHECK_VALUE(asked.size() == 6, "asked has ", asked.size(), " values, but must have 6");
     TORCH_CHECK_VALUE(!scene.n || columns == (stored ? LIDAR_COLUMNS + own : 0), "columns is ", columns,
                       ", but must be ", stored ? LIDAR_COLUMNS + own : 0);
-    Site site(rows.device());
+    Site site(turns.device());
     auto const made = [&](std::size_t k, at::IntArrayRef shape) {
         return site.empty(asked[k] ? shape : at::IntArrayRef({0}), at::kFloat);
     };
@@ -141,7 +158,8 @@ FoundTensors finish_scene(at::TensorList arrays, at::TensorList moved, Tensor co
     std::vector<Tensor> const found = {made(0, {n, 3}), made(1, {n, 4}),
                                        made(2, {n, 3}), made(3, {n}),
                                        made(4, {n}),    made(5, {n, columns ? columns : LIDAR_COLUMNS})};
-    std::vector<Tensor> const d_moved = {at::empty_like(moved[0]), at::empty_like(moved[1]), at::empty_like(moved[2])};
+    std::vector<Tensor> d_moved;
+    for (Tensor const& one : moved) d_moved.push_back(at::empty_like(one));
     bool any = false;
     for (bool const one : nudged) any = any || one;
     Tensor const nudges = site.empty({any ? views.n : 0, NUDGES}, at::kFloat);
@@ -155,8 +173,11 @@ FoundTensors finish_scene(at::TensorList arrays, at::TensorList moved, Tensor co
                                   floats_to(d_moved[0]),
                                   floats_to(d_moved[1]),
                                   floats_to(d_moved[2]),
+                                  floats_to(d_moved[3]),
                                   floats_to(nudges)};
-    cuda::finish_scene(scene, views, given_grads(given, scene, views.n, rows.device()), out, site.queue());
+    cuda::GivenGrads elsewhere = given_grads(given, scene, turns.device());
+    set_moved(elsewhere, given_moved, scene, views.n, turns.device());
+    cuda::finish_scene(scene, views, elsewhere, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {found, d_moved, nudges};
 }

@@ -54,6 +54,11 @@ NUREC_FN Keys keys_around(double const* key_times, int64_t begin, int64_t end, i
     return {before, after, (clamped - key_times[before]) / span, moves ? 1 / span : 0};
 }
 
+// 1 from the first to the last, else 0.
+NUREC_FN float present(double first, double last, double time) {
+    return time >= first && time <= last ? 1.f : 0.f;
+}
+
 template <class T>
 struct MovingPose {
     Quat<T> q;         // unit

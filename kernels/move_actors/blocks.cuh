@@ -128,6 +128,7 @@ __device__ inline Pose<float> key_pose(Actors const& in, int64_t key) {
 
 // This warp's pose of the queries from `first` on.
 __device__ inline MovingPose<float> find_pose(Actors const& in, int64_t track, int64_t first) {
+    if (in.key_offsets[track] == in.key_offsets[track + 1]) return {{1, 0, 0, 0}, {}, {}, {}};
     Keys const keys = find_keys(in, track, first + warp());
     return pose_at(key_pose(in, keys.before), key_pose(in, keys.after), float(keys.fraction), float(keys.rate));
 }

@@ -122,6 +122,7 @@ __global__ void __launch_bounds__(MOVERS)
     keyframes_backward_kernel(Actors in, ActorGrads d, int64_t size, float const* sums) {
     __shared__ KeyGrads found[WARPS];
     int64_t const track = blockIdx.x, begin = in.key_offsets[track], end = in.key_offsets[track + 1];
+    if (begin == end) return;
     for (int64_t i = 4 * begin + threadIdx.x; i < 4 * end; i += MOVERS) d.quaternions[i] = 0;
     for (int64_t i = 3 * begin + threadIdx.x; i < 3 * end; i += MOVERS) d.translations[i] = 0;
     for (int64_t first = 0; first < in.queries; first += WARPS) {

@@ -49,12 +49,19 @@ Pose<float> key_pose(Actors const& in, int64_t key) {
     return {load4(in.quaternions, key), load3(in.translations, key)};
 }
 
+bool has_keys(Actors const& in, int64_t track) {
+    return in.key_offsets[track] < in.key_offsets[track + 1];
+}
+
+MovingPose<float> find_pose(Actors const& in, int64_t track, int64_t query) {
+    if (!has_keys(in, track)) return {{1, 0, 0, 0}, {}, {}, {}};
+    Keys const keys = find_keys(in, track, query);
+    return pose_at(key_pose(in, keys.before), key_pose(in, keys.after), float(keys.fraction), float(keys.rate));
+}
+
 Poses find_poses(Actors const& in) {  // [Q, K]
     Poses poses(in.queries * in.tracks);
-    for (int64_t i = 0; i < in.queries * in.tracks; ++i) {
-        Keys const keys = find_keys(in, i % in.tracks, i / in.tracks);
-        poses[i] = pose_at(key_pose(in, keys.before), key_pose(in, keys.after), float(keys.fraction), float(keys.rate));
-    }
+    for (int64_t i = 0; i < in.queries * in.tracks; ++i) poses[i] = find_pose(in, i % in.tracks, i / in.tracks);
     return poses;
 }
 
@@ -99,7 +106,7 @@ void finish_track(Actors const& in, int64_t k, Poses const& sums, ActorGrads con
     int64_t const blocks = blocks_with_rows(begin, in.starts[k + 1], SIZE);
     for (int64_t key = in.key_offsets[k]; key < in.key_offsets[k + 1]; ++key)
         store3(d.translations, key, {0, 0, 0}), store4(d.quaternions, key, {0, 0, 0, 0});
-    for (int64_t q = 0; q < in.queries; ++q) {
+    for (int64_t q = 0; q < in.queries && has_keys(in, k); ++q) {
         MovingPose<float> sum = {load4(d.d_rotations, q * in.tracks + k), {}, {}, {}};
         for (int64_t b = first; b < first + blocks; ++b) sum = sum + sums[b * in.queries + q];
         Keys const keys = find_keys(in, k, q);

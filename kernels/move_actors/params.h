@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gaussians moved with their tracks. Pointers are those of the driver's device. Letters: A Gaussians, K tracks, M
-// keyframes, Q query times.
+// keyframes, Q query times. A track without keyframes stands at the origin, not turned.
 #pragma once
 
 #include "../common/device.h"
@@ -12,11 +12,11 @@ struct Actors {
     float const* means;                // [A, 3] in the frames of their tracks
     float const* quats;                // [A, 4] unit, on a multiple of 16 bytes (CUDA)
     int64_t const* starts;             // [K + 1] rows of track k: starts[k] to starts[k + 1]
-    int64_t const* key_offsets;  // [K + 1] keyframes of track k: key_offsets[k] to key_offsets[k + 1], at least one
-    double const* key_times;     // [M] seconds, ascending in each track
-    float const* translations;   // [M, 3]
-    float const* quaternions;    // [M, 4] of any length, on a multiple of 16 bytes (CUDA)
-    double const* times;         // [Q] seconds
+    int64_t const* key_offsets;        // [K + 1] keyframes of track k: key_offsets[k] to key_offsets[k + 1]
+    double const* key_times;           // [M] seconds, ascending in each track
+    float const* translations;         // [M, 3]
+    float const* quaternions;          // [M, 4] of any length, on a multiple of 16 bytes (CUDA)
+    double const* times;               // [Q] seconds
 };
 
 struct MovedActors {

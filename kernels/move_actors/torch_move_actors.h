@@ -12,8 +12,8 @@
 
 namespace nurec {
 
-// Row numbers 0 = offsets[0] <= offsets[1] <= ... <= offsets[K] = n; each track has at least `least` rows.
-inline void check_rows(at::Tensor const& offsets, char const* name, int64_t n, int64_t least) {
+// Row numbers 0 = offsets[0] <= offsets[1] <= ... <= offsets[K] = n.
+inline void check_rows(at::Tensor const& offsets, char const* name, int64_t n) {
     auto const host = values_of(offsets);
     if (!host) return;
     auto const* rows = host->const_data_ptr<int64_t>();
@@ -21,8 +21,8 @@ inline void check_rows(at::Tensor const& offsets, char const* name, int64_t n, i
     TORCH_CHECK_VALUE(rows[0] == 0 && rows[last] == n, name, " goes from ", rows[0], " to ", rows[last],
                       ", but must go from 0 to ", n);
     for (int64_t k = 0; k < last; ++k)
-        TORCH_CHECK_VALUE(rows[k + 1] - rows[k] >= least, name, " gives track ", k, " ", rows[k + 1] - rows[k],
-                          " rows, but it must have at least ", least);
+        TORCH_CHECK_VALUE(rows[k + 1] >= rows[k], name, " gives track ", k, " ", rows[k + 1] - rows[k],
+                          " rows, but it must have at least 0");
 }
 
 inline void check_times(at::Tensor const& times, char const* name) {
@@ -75,8 +75,8 @@ inline void check_actors(ActorTensors const& a) {
     check_shapes(a);
     check_finite(a.means, "means");
     check_finite(a.quats, "quats");
-    check_rows(a.starts, "starts", a.means.size(0), 0);
-    check_rows(a.key_offsets, "key_offsets", a.key_times.size(0), 1);
+    check_rows(a.starts, "starts", a.means.size(0));
+    check_rows(a.key_offsets, "key_offsets", a.key_times.size(0));
     check_key_times(a.key_times, a.key_offsets);
     check_finite(a.translations, "translations");
     check_finite(a.quaternions, "quaternions");

@@ -130,13 +130,15 @@ def _fake_tell_parts(
 
 
 def _fake_finish_scene(
-    scene: list[Tensor], moved: list[Tensor], views: Tensor, told: list[Tensor | None], by_lidar: list[bool],
-    moving: list[bool], nudged: list[bool], given: list[Tensor | None], asked: list[bool], columns: int,
+    scene: list[Tensor], moved: list[Tensor], views: list[Tensor], told: list[Tensor | None], by_lidar: list[bool],
+    moving: list[bool], nudged: list[bool], given: list[Tensor | None], given_moved: list[Tensor | None],
+    asked: list[bool], columns: int,
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:  # fmt: skip
-    n = ToldArrays(*scene).means.shape[0]
+    means = ToldArrays(*scene).means
+    n = means.shape[0]
     shapes = (n, 3), (n, 4), (n, 3), (n,), (n,), (n, columns or LIDAR_VALUES)
-    found = [views.new_empty(shape if wanted else 0) for shape, wanted in zip(shapes, asked, strict=True)]
-    return found, [torch.empty_like(t) for t in moved], views.new_empty(len(nudged) if any(nudged) else 0, 6)
+    found = [means.new_empty(shape if wanted else 0) for shape, wanted in zip(shapes, asked, strict=True)]
+    return found, [torch.empty_like(t) for t in moved], means.new_empty(len(nudged) if any(nudged) else 0, 6)
 
 
 def _fake_render_views(
@@ -246,14 +248,12 @@ def _fake_move_actors_backward(actors: list[Tensor], d_moved: list[Tensor]) -> t
     return tuple(torch.empty_like(t) for t in (g.means, g.quats, g.translations, g.quaternions))
 
 
+def _fake_present_opacities(opacities: list[Tensor], *rest: Any) -> list[Tensor]:
+    return [torch.empty_like(t) for t in opacities]
+
+
 def _fake_image_loss(rendered: Tensor, target: Tensor, ssim_weight: float) -> tuple[Tensor, Tensor]:
     return rendered.new_empty(()), rendered.new_empty(3, *rendered.shape)
-
-
-def _fake_image_loss_backward(
-    rendered: Tensor, target: Tensor, ssim_weight: float, slopes: Tensor, d_loss: Tensor
-) -> Tensor:
-    return torch.empty_like(rendered)
 
 
 def _fake_lidar_loss(distance: Tensor, *rest: Any) -> tuple[Tensor, ...]:
@@ -266,18 +266,10 @@ def _fake_lidar_loss_backward(
     return torch.empty_like(distance), torch.empty_like(features), torch.empty_like(transmittance)
 
 
-def _fake_over_sky(features: Tensor, transmittance: Tensor, sky: Tensor, directions: Tensor) -> Tensor:
-    return torch.empty_like(features)
-
-
 def _fake_over_sky_backward(
     transmittance: Tensor, sky: Tensor, directions: Tensor, d_image: Tensor
 ) -> tuple[Tensor, Tensor]:
     return torch.empty_like(transmittance), torch.empty_like(sky)
-
-
-def _fake_expose(image: Tensor, log_gain: Tensor, offset: Tensor, vignetting: Tensor | None) -> Tensor:
-    return torch.empty_like(image)
 
 
 def _fake_expose_backward(
@@ -348,6 +340,10 @@ def _fake_regularisers_backward(
     return opacities.new_empty(n if own else 1), opacities.new_empty(n if own else 0), scales.new_empty(1)
 
 
+def _fake_like_the_first(first: Tensor, *rest: Any) -> Tensor:
+    return torch.empty_like(first)
+
+
 def _fake_in_place(changed: Any, *rest: Any) -> None:
     """Changes what it is given."""
 
@@ -376,13 +372,14 @@ FAKES: dict[str, Callable] = {
     "view_colour_outer": _fake_view_colour_outer,
     "move_actors": _fake_move_actors,
     "move_actors_backward": _fake_move_actors_backward,
+    "present_opacities": _fake_present_opacities,
     "image_loss": _fake_image_loss,
-    "image_loss_backward": _fake_image_loss_backward,
+    "image_loss_backward": _fake_like_the_first,
     "lidar_loss": _fake_lidar_loss,
     "lidar_loss_backward": _fake_lidar_loss_backward,
-    "over_sky": _fake_over_sky,
+    "over_sky": _fake_like_the_first,
     "over_sky_backward": _fake_over_sky_backward,
-    "expose": _fake_expose,
+    "expose": _fake_like_the_first,
     "expose_backward": _fake_expose_backward,
     "slice_grid": _fake_slice_grid,
     "slice_grid_backward": _fake_slice_grid_backward,

@@ -7,6 +7,7 @@ Letters: N Gaussians, of which S stand still and A move; V views, each at a time
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -48,17 +49,17 @@ class Shared(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Gaussians that move, in the world, at the times of V views."""
+    """Gaussians that move, in the world, at the time of a view."""
 
-    means: Tensor  # [V, A, 3]
-    quats: Tensor  # [V, A, 4] unit
-    velocities: Tensor  # [V, A, 3] metres a second
-    rotations: Tensor  # [V, K, 4] unit, world from node
+    means: Tensor  # [A, 3]
+    quats: Tensor  # [A, 4] unit
+    velocities: Tensor  # [A, 3] metres a second
+    rotations: Tensor  # [K, 4] unit, world from node
 
 
 class SceneForViews(NamedTuple):
     shared: Shared
-    moved: Moved
+    moved: tuple[Moved, ...]  # V
     papers: tuple[Tensor, ...]  # [told_floats(N)] of each view
 
 
@@ -83,11 +84,11 @@ def scene_for(
     asked = [view.nudge is not None and view.nudge.requires_grad for view in views]
     by_lidar, moving = [isinstance(view, LidarView) for view in views], [moves(view) for view in views]
     way = _Way(stored, still, by_lidar, moving, asked)
-    rows = torch.stack([row_of(view) for view in views])
     nudges = [view.nudge if wanted else None for view, wanted in zip(views, asked, strict=True)]
-    found = _SceneForViews.apply(way, rows, *tracks, *values, *nudges)
-    n = len(Shared._fields)
-    return SceneForViews(Shared(*found[:n]), Moved(*found[n : n + 4]), found[n + 4 :])
+    found = _SceneForViews.apply(way, *map(row_of, views), *tracks, *values, *nudges)
+    shared, of_views, papers = _parts_of(found)
+    moved = tuple(Moved(*of_views[k : k + _MOVED]) for k in range(0, len(of_views), _MOVED))
+    return SceneForViews(Shared(*shared), moved, papers)
 
 
 @dataclass(frozen=True)
@@ -101,42 +102,52 @@ class _Way:
     nudged: list[bool]
 
 
-_TRACKS, _SHARED = len(ActorArrays._fields) - 2, len(Shared._fields)
+_TRACKS, _SHARED, _MOVED = len(ActorArrays._fields) - 2, len(Shared._fields), len(Moved._fields)
+
+
+def _parts_of(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """What views have in common, four of each view, and one of each view."""
+    end = len(values) - (len(values) - _SHARED) // (_MOVED + 1)
+    return values[:_SHARED], values[_SHARED:end], values[end:]
 
 
 class _SceneForViews(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, way: _Way, rows: Tensor, *tensors: Any) -> tuple[Maybe, ...]:
-        tracks, values = tensors[:_TRACKS], Values(*tensors[_TRACKS : _TRACKS + len(Values._fields)])
+    def forward(ctx: Any, way: _Way, *tensors: Any) -> tuple[Maybe, ...]:
+        rest = iter(tensors)
+        rows, tracks = list(islice(rest, len(way.moving))), list(islice(rest, _TRACKS))
+        values = Values(*islice(rest, len(Values._fields)))
         arrays, still = (_activated if way.stored else _alias)(values), way.still
-        moved = Moved(*torch.ops.nurec_lite.move_actors(_actors(arrays, still, tracks)))
+        moved = torch.ops.nurec_lite.move_actors(_actors(arrays, still, tracks))
         ctx.set_materialize_grads(False)
         ctx.way, ctx.columns = way, values.lidar.shape[1] if way.stored else 0
         ctx.own = ctx.columns > LIDAR_VALUES or values.lidar_opacities is not None
-        ctx.save_for_backward(rows, *tracks, *arrays, *moved)
-        papers = [rows.new_empty_strided((told_floats(len(values.means)),), (0,)) for _ in way.moving]
+        ctx.save_for_backward(*rows, *tracks, *arrays, *moved)
+        papers = [values.means.new_empty_strided((told_floats(len(values.means)),), (0,)) for _ in way.moving]
         shared = Shared(
             arrays.means[:still], arrays.quats[:still], arrays.scales, arrays.opacities,
             arrays.lidar_opacities if ctx.own else None, arrays.lidar,
         )  # fmt: skip
-        return *shared, *moved, *papers
+        each = (t[v] for v in range(len(papers)) for t in moved)  # one by one: else autograd puts gradients together
+        return *shared, *each, *papers
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Maybe) -> tuple[Maybe, ...]:
-        rows, *saved = ctx.saved_tensors
-        n = len(ToldArrays._fields)
-        tracks, arrays, moved = saved[:_TRACKS], ToldArrays(*saved[_TRACKS : _TRACKS + n]), Moved(*saved[_TRACKS + n :])
-        shared, of_moved, told = Shared(*grads[:_SHARED]), Moved(*grads[_SHARED : _SHARED + 4]), grads[_SHARED + 4 :]  # type: ignore[arg-type]
+        saved = iter(ctx.saved_tensors)
+        rows, tracks = list(islice(saved, len(ctx.way.moving))), list(islice(saved, _TRACKS))
+        arrays, moved = ToldArrays(*islice(saved, len(ToldArrays._fields))), MovedArrays(*saved)
+        shared, of_moved, told = _parts_of(grads)
+        given = Shared(*shared), of_moved, told
         with span("finish", within=BACKWARD):
-            asked = _asked(ctx, shared, of_moved, told)
-            found, d_moved, d_nudges = _finished(ctx, rows, arrays, moved, (shared, of_moved, told), asked)
+            asked = _asked(ctx, *given)
+            found, d_moved, d_nudges = _finished(ctx, rows, arrays, moved, given, asked)
         d_tracks: Sequence[Maybe] = (None,) * _TRACKS
         if asked[0]:
-            d_tracks = _move_back(ctx, arrays, tracks, found, d_moved, _or_zeros(of_moved.rotations, moved.rotations))
+            d_tracks = _move_back(ctx, arrays, tracks, found, MovedGrads(*d_moved))
         d_values = [d if wanted else None for d, wanted in zip(found, asked, strict=True)]
         nudges = [d_nudges[v] if wanted else None for v, wanted in enumerate(ctx.way.nudged)]
-        return None, None, *d_tracks, *d_values, *nudges
+        return None, *[None] * len(rows), *d_tracks, *d_values, *nudges
 
 
 def _activated(values: Values) -> ToldArrays:
@@ -158,7 +169,7 @@ def _actors(arrays: ToldArrays, still: int, tracks: Sequence[Tensor]) -> ActorAr
     return ActorArrays(arrays.means[still:], arrays.quats[still:], *tracks)
 
 
-def _asked(ctx: Any, shared: Shared, moved: Moved, told: Sequence[Maybe]) -> list[bool]:
+def _asked(ctx: Any, shared: Shared, moved: Sequence[Maybe], told: Sequence[Maybe]) -> list[bool]:
     """What anything depends on, by the names of Values: else Adam would go on with its momentum."""
     by_lidar = any(d is not None and lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
     by_camera = any(d is not None and not lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
@@ -174,32 +185,33 @@ def _asked(ctx: Any, shared: Shared, moved: Moved, told: Sequence[Maybe]) -> lis
 
 def _finished(
     ctx: Any,
-    rows: Tensor,  # [V, 62]
+    rows: list[Tensor],  # [62] of each view
     arrays: ToldArrays,
-    moved: Moved,
-    grads: tuple[Shared, Moved, Sequence[Maybe]],
+    moved: MovedArrays,
+    grads: tuple[Shared, Sequence[Maybe], Sequence[Maybe]],  # the second four of each view
     asked: list[bool],
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     (still_means, still_quats, *numbers), of_moved, told = grads
-    given = GivenArrays(
-        *(None if d is None else d.contiguous() for d in (still_means, still_quats)),
-        *map(_numbers, numbers),
-        *(None if d is None else d.contiguous() for d in of_moved[:3]),
-    )
+    given = GivenArrays(*map(_contiguous, (still_means, still_quats)), *map(_numbers, numbers))
     way = ctx.way
     found: tuple[list[Tensor], list[Tensor], Tensor] = torch.ops.nurec_lite.finish_scene(
         arrays,
-        MovedArrays(*moved[:3]),
+        moved,
         rows,
         list(told),
         way.by_lidar,
         way.moving,
         way.nudged,
         given,
+        list(map(_contiguous, of_moved)),
         asked,
         ctx.columns,
     )
     return found
+
+
+def _contiguous(d: Maybe) -> Maybe:
+    return None if d is None else d.contiguous()
 
 
 def _numbers(d: Maybe) -> Maybe:
@@ -214,14 +226,11 @@ def _move_back(
     arrays: ToldArrays,
     tracks: Sequence[Tensor],
     found: Sequence[Tensor],  # whose rows of what moves are filled in
-    d_moved: Sequence[Tensor],
-    d_rotations: Tensor,
+    d_moved: MovedGrads,
 ) -> tuple[Maybe, ...]:
     """Through the tracks; of these, the gradients."""
     still = ctx.way.still
-    d_means, d_quats, *d_keys = torch.ops.nurec_lite.move_actors_backward(
-        _actors(arrays, still, tracks), MovedGrads(d_moved[0], d_moved[1], d_moved[2], d_rotations)
-    )
+    d_means, d_quats, *d_keys = torch.ops.nurec_lite.move_actors_backward(_actors(arrays, still, tracks), d_moved)
     if len(d_means):
         found[0][still:] = d_means
         found[1][still:] = _stored(ctx, arrays, d_quats) if ctx.way.stored else d_quats
@@ -236,7 +245,3 @@ def _stored(ctx: Any, arrays: ToldArrays, d_unit: Tensor) -> Tensor:
         *moving, ctx.columns, d_unit, None, None, None, None
     )
     return found[0]
-
-
-def _or_zeros(d: Maybe, like: Tensor) -> Tensor:
-    return torch.zeros_like(like) if d is None else d.contiguous()

@@ -173,7 +173,9 @@ class ActorArrays(NamedTuple):
     means: Tensor  # [A, 3] metres
     quats: Tensor  # [A, 4] unit
     starts: Tensor  # [K + 1] int64 rows of track k: starts[k] to starts[k + 1]
-    key_offsets: Tensor  # [K + 1] int64 keyframes of track k likewise, at least one
+    key_offsets: (
+        Tensor  # [K + 1] int64 keyframes of track k likewise; one that has none stands at the origin, not turned
+    )
     key_times: Tensor  # [M] float64 seconds, ascending in each track
     translations: Tensor  # [M, 3] metres
     quaternions: Tensor  # [M, 4] of any length
@@ -208,6 +210,7 @@ class MovedArrays(NamedTuple):
     means: Tensor  # [V, A, 3]
     quats: Tensor  # [V, A, 4] unit
     velocities: Tensor  # [V, A, 3]
+    rotations: Tensor  # [V, K, 4] unit, of K nodes
 
 
 class GivenArrays(NamedTuple):
@@ -219,6 +222,3 @@ class GivenArrays(NamedTuple):
     opacities: Tensor | None  # [N]
     lidar_opacities: Tensor | None  # [N]
     lidar: Tensor | None  # [2 N]
-    means: Tensor | None  # as MovedArrays has them
-    quats: Tensor | None
-    velocities: Tensor | None

@@ -51,6 +51,7 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::view_colour_outer", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_actors)
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::present_opacities", _present_gradients, setup_context=_keep_present)
     torch.library.register_autograd("nurec_lite::image_loss", _image_gradients, setup_context=_keep_images)
     torch.library.register_autograd("nurec_lite::image_loss_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::lidar_loss", _lidar_gradients, setup_context=_keep_lidar)
@@ -203,6 +204,23 @@ def _move_gradients(ctx: Any, *grads: Tensor) -> list[Tensor | None]:
         found = torch.ops.nurec_lite.move_actors_backward(ActorArrays(*ctx.saved_tensors), d_moved)
     d_means, d_quats, d_translations, d_quaternions = found
     return [d_means, d_quats, None, None, None, d_translations, d_quaternions, None]
+
+
+def _keep_present(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    _, times, node, ctx.still, first, last = inputs
+    ctx.set_materialize_grads(False)  # of what is told (nurec_lite/native/told.py) none comes
+    ctx.save_for_backward(*times, node, first, last)
+
+
+def _present_gradients(ctx: Any, d_present: list[Tensor | None]) -> tuple[Any, ...]:
+    """The operator is linear, and each value depends on its own alone: gradients go the same way."""
+    *times, node, first, last = ctx.saved_tensors
+    asked = [q for q, d in enumerate(d_present) if d is not None]
+    given = [d.contiguous() for d in d_present if d is not None]
+    with span("present_opacities", within=BACKWARD):
+        own = torch.ops.nurec_lite.present_opacities(given, [times[q] for q in asked], node, ctx.still, first, last)
+    found = dict(zip(asked, own, strict=True))
+    return [found.get(q) for q in range(len(times))], [None] * len(times), None, None, None, None
 
 
 def _keep_images(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: tuple[Tensor, Tensor]) -> None:

@@ -5,7 +5,7 @@ Idea: `interpolate` is over a hundred tiny kernels on a few poses, and `collect`
 The store is ordered by node, so the Gaussians of a track are consecutive rows: one kernel finds a block's track, its two keyframes and
 its pose, and writes world means, rotations and velocities of these rows alone. The renderer reads the background where it is stored.
 Backward, a block adds up what its rows tell of the pose, and a second kernel adds the blocks of a track in a fixed order, without
-atomics, and goes on to the keyframes.
+atomics, and goes on to the keyframes. Opacities at all query times, 0 of actors that are not there, are one kernel, too.
 Source: NVIDIA's Nsight post on Omniverse NuRec (interpolate: 4.184 ms -> 83.81 us); formulas in kernels/math/actors.cuh.
 Gain: collecting 9.2 -> 1.7 ms of a step of 56.2 ms, which becomes 43.8 ms (H200, KITTI drive 0009, 1 M Gaussians); on 64 tracks,
 3 query times and 600 k Gaussians of actors 33 us forward, 64.5 % of copy bandwidth. More in docs/story-1-timeline.md.
@@ -23,8 +23,9 @@ from torch.nn import functional as F
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.geometry.tracks import TrackPoses, Tracks, key_rows, spans, within
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, key_rows, spans
 from nurec_lite.native import ops
+from nurec_lite.native.finish import Moved
 from nurec_lite.native.groups import ActorArrays
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate, seen
 from nurec_lite.scene.scene import Scene
@@ -47,44 +48,24 @@ class Moving(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """S Gaussians that stand still and A that move, at Q times; K nodes."""
+    """S Gaussians that stand still, and those that move, at Q times."""
 
     still_means: Tensor  # [S, 3]
     still_quats: Tensor  # [S, 4] unit
-    means: Tensor  # [Q, A, 3] world
-    quats: Tensor  # [Q, A, 4] unit
-    velocities: Tensor  # [Q, A, 3] metres a second
-    rotations: Tensor  # [Q, K, 4] unit, world from node
+    moved: Sequence[Moved]  # Q
 
 
 class Origin(NamedTuple):
     """A track that stands at the origin, not turned, before all others: what of these a training leaves as it is."""
 
-    times: Tensor  # [1 + F] float64 seconds of all keys
-    keys: Tensor  # [K + 2] rows of the keys of each track
-    place: Tensor  # [1, 3]
-    turn: Tensor  # [1, 4]
-    first: Tensor  # [1 + K] seconds between which each is there, the origin always
+    keys: Tensor  # [K + 2] rows of the keys of each track, of which the origin has none
+    first: Tensor  # [1 + K] float64 seconds between which each is there, the origin always
     last: Tensor  # [1 + K]
 
     @staticmethod
     def before(tracks: Tracks) -> "Origin":
-        t, q, (first, last) = tracks.translations, tracks.quaternions, spans(tracks)
-        return Origin(
-            F.pad(tracks.times, (1, 0)), key_rows((0, *(1 + offset for offset in tracks.offsets)), tracks.times.device),
-            t.new_zeros(1, 3), F.pad(q.new_ones(1, 1), (0, 3)),
-            F.pad(first, (1, 0), value=-math.inf), F.pad(last, (1, 0), value=math.inf),
-        )  # fmt: skip
-
-    def rows(self, translations: Tensor, quaternions: Tensor) -> tuple[Tensor, ...]:
-        """As ActorArrays has them."""
-        return self.keys, self.times, torch.cat([self.place, translations]), torch.cat([self.turn, quaternions])
-
-    def present(
-        self,
-        times: Tensor,  # [Q] float64, seconds
-    ) -> Tensor:  # [Q, 1 + K] 1 where the track is there, else 0
-        return within(self.first, self.last, times, self.place.dtype)
+        keys, (first, last) = key_rows((0, *tracks.offsets), tracks.times.device), spans(tracks)
+        return Origin(keys, F.pad(first, (1, 0), value=-math.inf), F.pad(last, (1, 0), value=math.inf))
 
 
 class FusedCollect:
@@ -97,6 +78,7 @@ class FusedCollect:
         self._node = torch.zeros(0, dtype=torch.int64)  # [N] for which the rows below hold
         self._version = -1  # of what is written into it
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
+        self._starts: dict[int, Tensor] = {}  # [K + 2] the same behind so many rows that stay: a recorded step reads it
         self._coming: Arrival | None = None  # what `counted` says, of what is stored and of what was to be
         self._counted = torch.zeros(2, dtype=torch.int64)  # likewise, of what was to be stored last
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
@@ -118,16 +100,19 @@ class FusedCollect:
             local[name].split([moving.still, len(g) - moving.still]) for name in ("means", "quats")
         )
         moved = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, *moving.tracks))
-        return self.parted(scene, Placed(means, quats, *moved), times, local, by_lidar)
+        # unbound: an index's gradient would be all Q again
+        each = [Moved(*values) for values in zip(*(v.unbind(0) for v in moved), strict=True)]
+        return self.parted(scene, Placed(means, quats, each), times, local, by_lidar)
 
     def moving(self, scene: Scene, times: Tensor) -> Moving:
         """Which Gaussians move, and by which tracks."""
         self._remember(scene)
-        s, keys = self._still or 0, self._origin(scene).rows(scene.track_translations, scene.track_quaternions)
-        return Moving(s, ((self._begins - s).clamp(min=0), *keys, times))
+        keys = self._origin(scene).keys, scene.tracks.times, scene.track_translations, scene.track_quaternions
+        still = self._still or 0
+        return Moving(still, (self._starts[still], *keys, times))
 
     def _origin(self, scene: Scene) -> Origin:
-        """Made once of a scene's tracks: of a step's first kernels a dozen are these."""
+        """Made once of a scene's tracks: else each step would begin with the kernels that make it."""
         if scene.tracks is not self._tracks or self._before is None:
             self._tracks, self._before = scene.tracks, Origin.before(scene.tracks)
         return self._before
@@ -141,14 +126,14 @@ class FusedCollect:
         by_lidar: Sequence[bool] | None = None,
     ) -> tuple[PartedGaussians, ...]:  # Q
         """At each time, as it is seen then."""
-        g, (means, quats, *moved) = scene.gaussians, placed
-        values = (*moved, self._origin(scene).present(times))
-        by_query = zip(*(v.unbind(0) for v in values), strict=True)  # unbound: an index's gradient would be all Q again
-        looks = [False] * len(times) if by_lidar is None else by_lidar
+        g, looks = scene.gaussians, [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
-        return tuple(
-            self._parted(seen(known, lidar), means, quats, *own) for lidar, own in zip(looks, by_query, strict=True)
+        views, (_, first, last) = [seen(known, lidar) for lidar in looks], self._origin(scene)
+        present = torch.ops.nurec_lite.present_opacities(
+            [view["opacities"] for view in views], times.unbind(0), self._node, len(placed.still_means), first, last
         )
+        each = zip(views, present, placed.moved, strict=True)
+        return tuple(self._parted(view | {"opacities": own}, placed, moved) for view, own, moved in each)
 
     def known(self, scene: Scene) -> int | None:
         """Rows that stay where they are, by which sizes of what it makes follow; None while their number is coming."""
@@ -162,36 +147,23 @@ class FusedCollect:
         s = self._still or 0
         return node[s - 1] != BACKGROUND if s else torch.zeros((), dtype=torch.bool, device=node.device)
 
-    def _parted(
-        self,
-        local: Mapping[str, Tensor],
-        still_means: Tensor,  # [S, 3]
-        still_quats: Tensor,  # [S, 4] unit
-        means: Tensor,  # [A, 3] world
-        quats: Tensor,  # [A, 4]
-        velocities: Tensor,  # [A, 3]
-        rotations: Tensor,  # [K, 4]
-        present: Tensor,  # [1 + K] 1 where the track exists, the background before all, else 0
-    ) -> PartedGaussians:
-        nodes = self._node[len(still_means) :]
-        still, moving = local["opacities"].split([len(still_means), len(nodes)])
-        opacities = torch.cat([still, moving * present.index_select(0, nodes)])
-        return PartedGaussians(
-            still_means=still_means, still_quats=still_quats,
-            means=means, quats=quats, velocities=velocities, rotations=rotations, nodes=nodes,
-            scales=local["scales"], opacities=opacities, sh0=local["sh0"], sh_rest=local["sh_rest"], lidar=local["lidar"],
-        )  # fmt: skip
+    def _parted(self, view: Mapping[str, Tensor], placed: Placed, moved: Moved) -> PartedGaussians:
+        of_all = {name: view[name] for name in ("scales", "opacities", "sh0", "sh_rest", "lidar")}
+        return PartedGaussians(*placed[:2], *moved, self._node[len(placed.still_means) :], **of_all)
 
     def _remember(self, scene: Scene) -> None:
         """Where each node's rows begin. Nothing here waits."""
         node = scene.gaussians.node
         if node is not self._node:
             self._begins, self._still, self._node = scene.first_rows(), None, node
+            self._starts = {0: self._begins}
             self._counted = self._counted.to(node.device)  # where a recorded relocation writes
             self._counted.copy_(counted(node))
             self._coming = Arrival(self._counted)
         elif node._version != self._version:
-            self._begins.copy_(scene.first_rows())  # where a recorded step reads them
+            self._begins.copy_(scene.first_rows())
+            for still, starts in self._starts.items():
+                starts.copy_(self._behind(still))
             self._coming = Arrival(torch.maximum(counted(node), self._counted))
         self._version = node._version
         if self._coming is not None and self._coming.there():
@@ -209,6 +181,10 @@ class FusedCollect:
         spare = len(self._node) // SPARE
         if self._still is None or not spare // 2 <= background - self._still <= 3 * spare:
             self._still = max(0, background - spare)
+            self._starts.setdefault(self._still, self._behind(self._still))
+
+    def _behind(self, still: int) -> Tensor:
+        return (self._begins - still).clamp(min=0)
 
 
 def counted(

@@ -92,7 +92,7 @@ class OnePass:
             moving = self._collect.moving(scene, times)
             found = finish.scene_for(views, values, self._stored, moving.still, moving.tracks)
             known = _by_name(found.shared)
-            placed = Placed(*found.shared[:2], *found.moved)
+            placed = Placed(*found.shared[:2], found.moved)
             by_lidar = [isinstance(view, LidarView) for view in views]
             gaussians = self._collect.parted(scene, placed, times, known, by_lidar)
         return Gathered(tuple(map(with_slip, gaussians, found.papers)), known)

@@ -241,15 +241,24 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     a = n // 2
     told = made(2, told_floats(n))
     told.view(torch.uint8)[:, 64 * n :] = 1
-    rows = torch.stack([row_of(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")])
+    rows = [row_of(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")]
     scene = [made(n, 3), made(n, 4), made(n, 3) + 0.1, made(n), made(n if own else 0), made(n, 2)]
     scene.append(made(n if stored else 0, 4))
-    moved = [made(2, a, 3), made(2, a, 4), made(2, a, 3)]
-    given = [made(n - a, 3), made(n - a, 4), made(1), made(n), made(n) if own else None, made(2 * n), *moved]
+    moved = [made(2, a, 3), made(2, a, 4), made(2, a, 3), made(2, 3, 4)]
+    given = [made(n - a, 3), made(n - a, 4), made(1), made(n), made(n) if own else None, made(2 * n)]
+    given_moved = [*(t[0] for t in moved[:3]), *4 * [None], made(3, 4)]
     asked = [True, True, True, True, own and not stored, True]
     columns = (3 if own else 2) if stored else 0
     kinds = [False, True], [False, True], [nudged, nudged]
-    return scene, moved, rows, [one.clone() for one in told], *kinds, given, asked, columns
+    return scene, moved, rows, [one.clone() for one in told], *kinds, given, given_moved, asked, columns
+
+
+@pytest.mark.parametrize("n", [0, 20])
+def test_rotations_get_what_views_give_of_them(n: int, device: torch.device) -> None:
+    """Of those that give nothing, zeros; also without Gaussians."""
+    args = arguments_of(device, n, True, True, False)
+    *_, found = torch.ops.nurec_lite.finish_scene(*args)[1]
+    assert not found[0].any() and found[1].equal(args[8][7])
 
 
 @pytest.mark.parametrize("nudged", [False, True])
@@ -264,12 +273,15 @@ def test_torch_s_own_checks(n: int, stored: bool, own: bool, nudged: bool, devic
 
 
 WRONG: dict[str, dict[int, Any]] = {
+    "a row of views has shape": {2: [torch.zeros(62), torch.zeros(61)]},
     "told has shape": {3: [torch.zeros(7), None]},
     "there are 2 views, but told, by_lidar": {4: [True]},
     "given has 3 tensors": {7: [None, None, None]},
-    "given scales has 5 numbers": {7: [None, None, torch.zeros(5), *6 * [None]]},
-    "columns is 0, but must be 3": {9: 0},
-    "asked has 2 values": {8: [True, True]},
+    "given scales has 5 numbers": {7: [None, None, torch.zeros(5), *3 * [None]]},
+    "given_moved has 4 tensors, but must have 4 of each of 2 views": {8: 4 * [None]},
+    "given rotations has shape": {8: [*3 * [None], torch.zeros(2, 4), *4 * [None]]},
+    "columns is 0, but must be 3": {10: 0},
+    "asked has 2 values": {9: [True, True]},
 }
 
 
@@ -277,7 +289,7 @@ WRONG: dict[str, dict[int, Any]] = {
 def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
     args = list(arguments_of(device, 20, True, True, False))
     for place, value in WRONG[words].items():
-        args[place] = [v.to(device) if isinstance(v, Tensor) else v for v in value] if place in (3, 7) else value
+        args[place] = [v.to(device) if isinstance(v, Tensor) else v for v in value] if place in (2, 3, 7, 8) else value
     with pytest.raises(ValueError, match=words):
         torch.ops.nurec_lite.finish_scene(*args)
 

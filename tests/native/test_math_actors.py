@@ -83,6 +83,13 @@ def test_one_keyframe_stands_still(time: float) -> None:
     close(call("keys_around", keys, 1, 2, int(time >= 1), time), torch.tensor([[1, 1, 0, 0]], dtype=F64))
 
 
+def test_who_is_present() -> None:
+    """Its ends belong to a span."""
+    first, last, time = column(1, 1, 1, 1, -math.inf), column(2, 2, 2, 1, math.inf), column(1, 2, 2.5, 1, 7)
+    close(call("present", first, last, time), column(1, 1, 0, 1, 1), 0)
+    close(call("present", first, last, column(0.5, math.nan, 1.5, math.inf, -9)), column(0, 0, 1, 0, 1), 0)
+
+
 # ---- poses and Gaussians
 
 

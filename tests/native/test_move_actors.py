@@ -184,6 +184,30 @@ def test_a_hand_computed_case(device: str) -> None:
         torch.testing.assert_close(value[0].cpu(), torch.tensor(numbers), atol=1e-6, rtol=1e-6)
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("times", QUERIES, ids=("Q=1", "Q=3", "Q=11"))
+@pytest.mark.parametrize("keys", [(0, 4, 0, 2), (0, 0, 0, 0)], ids=str)
+def test_a_track_without_keyframes_stands_at_the_origin(
+    keys: tuple[int, ...], times: tuple[float, ...], device: str
+) -> None:
+    """As one does with a keyframe there."""
+    rows, args = (300, 33, 0, 5), make_inputs((300, 33, 0, 5), keys, times, device)
+    own = torch.repeat_interleave(torch.tensor(keys) > 0, torch.tensor([max(n, 1) for n in keys])).to(device)
+    placed = make_inputs(rows, tuple(max(n, 1) for n in keys), times, device) | {k: args[k] for k in ("means", "quats")}
+    placed["translations"][~own], placed["quaternions"][~own] = 0, torch.tensor([1.0, 0, 0, 0], device=device)
+    for name in ("key_times", "translations", "quaternions"):
+        placed[name][own] = args[name]
+    for a, b in zip(moved(args), moved(placed), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
+    slopes = slopes_of(args)
+    found, expected = gradients(args, slopes, op=True), gradients(placed, slopes, op=True)
+    for name in LEAVES:
+        of_keys = name in ("translations", "quaternions")
+        torch.testing.assert_close(
+            found[name], expected[name][own] if of_keys else expected[name], rtol=1e-5, atol=1e-5
+        )
+
+
 # ---- as an operator
 
 
@@ -295,10 +319,10 @@ def test_rows_that_cannot_be_loaded_as_vectors(device: str) -> None:
         assert a.equal(b)
 
 
-def test_a_track_without_keyframes_and_rows_of_no_track_are_refused() -> None:
+def test_rows_of_no_track_are_refused() -> None:
     args = make_inputs((3, 4), (2, 1), (0.2,), "cpu")
-    with pytest.raises(ValueError, match="key_offsets gives track 1 0 rows, but it must have at least 1"):
-        moved(args | {"key_offsets": torch.tensor([0, 3, 3])})
+    with pytest.raises(ValueError, match="key_offsets gives track 1 -1 rows, but it must have at least 0"):
+        moved(args | {"key_offsets": torch.tensor([0, 4, 3])})
     with pytest.raises(ValueError, match="starts gives track 1 -1 rows"):
         moved(args | {"starts": torch.tensor([0, 8, 7])})
     none = torch.zeros(1, dtype=torch.int64)

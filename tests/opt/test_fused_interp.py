@@ -7,12 +7,13 @@ import pytest
 import torch
 from tiny_capture import tiny_state
 from torch import Tensor
+from torch.nn import functional as F
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import Arrival
-from nurec_lite.geometry.tracks import exist
+from nurec_lite.geometry.tracks import exist, spans
 from nurec_lite.opt.fused_interp import SPARE, FusedCollect
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
 from nurec_lite.scene.gaussians import LIDAR_VALUES, WorldGaussians, activate
@@ -151,6 +152,26 @@ def test_gradients(device: str) -> None:
         assert_close(gradient, found[1][name])
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("own", [False, True], ids=["", "own opacities"])
+def test_opacities_of_actors_that_come_and_go(own: bool, device: str) -> None:
+    """Before all tracks, among them and behind them; camera and lidar may look at the very same opacities."""
+    scene, seed = scene_on(device), torch.Generator().manual_seed(0)
+    (first, last), looks = spans(scene.tracks), (False, True, False, True)
+    times = on_device(scene, float(first.min()) - 1, middle(scene), middle(scene), float(last.max()) + 1)
+    there = F.pad(exist(scene.tracks, times), (1, 0), value=1)[:, scene.gaussians.node]
+    assert not there[0].equal(there[1])
+    camera, lidar = (torch.rand(len(scene.gaussians), generator=seed).to(device).requires_grad_() for _ in range(2))
+    local = activate(scene.gaussians) | {"opacities": camera, "lidar_opacities": lidar if own else camera}
+    slopes = torch.randn(there.shape, generator=seed).to(device)
+    expected = torch.stack([local["lidar_opacities" if lidars else "opacities"] for lidars in looks]) * there
+    found = torch.stack([g.opacities for g in FusedCollect()(scene, times, None, local, looks)])
+    assert found.equal(expected)
+    leaves = [camera, lidar] if own else [camera]
+    for a, b in zip(*(torch.autograd.grad(o, leaves, slopes) for o in (found, expected)), strict=True):
+        assert_close(a, b)
+
+
 def one_step(options: dict[str, dict], state: TrainState) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     found: dict[str, Tensor] = {}
 
@@ -201,13 +222,14 @@ def test_rows_of_tracks_follow_a_store_that_is_written_into(device: str) -> None
     scene, collect = scene_on(device), FusedCollect()
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)
-    still, begins = collect.known(scene), collect._begins.data_ptr()
+    still, starts = collect.known(scene), collect.moving(scene, time).tracks[0].data_ptr()
     assert still == int((node == 0).sum()) - len(node) // SPARE
     for changed in (taken_from_the_background(node, 2), node.clone()):
         assert not bool(collect.veto(scene, changed))
         node.copy_(changed)
         (parted,) = collect(scene, time)
-        assert collect.known(scene) == still == len(parted.still_means) and collect._begins.data_ptr() == begins
+        assert collect.known(scene) == still == len(parted.still_means)
+        assert collect.moving(scene, time).tracks[0].data_ptr() == starts
         expected, world = collect_gaussian_parameters(scene, middle(scene)), parted.whole()
         for name in FIELDS:
             assert_close(getattr(world, name), getattr(expected, name))

@@ -100,6 +100,10 @@ NUREC_FN KeyNumbers keys(Array<5> const& times, D begin, D end, D passed, D time
     return {D(found.before), D(found.after), found.fraction, found.rate};
 }
 
+NUREC_FN D is_present(D first, D last, D time) {
+    return D(present(first, last, time));
+}
+
 NUREC_FN MovingPose<D> pose_plus(MovingPose<D> const& a, MovingPose<D> const& b) {
     return a + b;
 }
@@ -627,6 +631,7 @@ NUREC_EXPORT(begins_by, block_is_not_before)
 NUREC_EXPORT(blocks_with_rows, blocks_between)
 NUREC_EXPORT(track_of_block, block_to_track)
 NUREC_EXPORT(keys_around, keys)
+NUREC_EXPORT(present, is_present)
 NUREC_EXPORT(length_of, length_of<D>)
 NUREC_EXPORT(normalized, normalized<D>)
 NUREC_EXPORT(normalized_backward, normalized_backward<D>)

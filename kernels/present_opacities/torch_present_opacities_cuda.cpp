@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::present_opacities on CUDA.
+#include <torch/library.h>
+
+#include "../common/torch_site.h"
+#include "torch_present_opacities.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+
+Tensors present_opacities(at::TensorList opacities, at::TensorList times, Tensor const& node, int64_t still,
+                          Tensor const& first, Tensor const& last) {
+    Site site(node.device());
+    auto const launch = [&](Presence const& in, OpacitiesAt const* at, int64_t n) {
+        cuda::present_opacities(in, at, n, site.queue());
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    };
+    return present_opacities_by(launch, opacities, times, node, still, first, last);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
+    m.impl("present_opacities", &present_opacities);
+}
+
+}  // namespace nurec
