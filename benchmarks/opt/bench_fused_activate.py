@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step does with all Gaussians alike: activation, regularisers and noise, in torch's kernels and in those of fused_activate.
+"""What a step does with all Gaussians alike, activation, regularisers and noise, and what a relocation makes of copies, in torch's kernels
+and in those of fused_activate.
 
     python benchmarks/opt/bench_fused_activate.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_activate.py --sizes 100000x2 --rounds 100
@@ -8,7 +9,8 @@ A size is Gaussians x columns of lidar logits, of which a third one is the lidar
 means are compared with those of torch in float64, to 1e-5 of the largest; what disagrees is not timed. Then both take turns. On a GPU each
 is captured in a graph and replayed, so that the host's time does not count. Regularisers are timed with their gradients, as a loss
 weighs them. Noise is timed with its random numbers: torch writes them first, the kernel of fused_activate draws its own, by which both are
-compared. Bytes are the least that must move: what is stored or given read, what is asked for written, and values read again for gradients.
+compared. Of copies one Gaussian in 20 has several, half of these two or three and one in 25 as many as it may. Bytes are the least that
+must move: what is stored or given read, what is asked for written, and values read again for gradients.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -28,7 +30,7 @@ from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.opt import fused_activate
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians, activate
-from nurec_lite.training.density import DEAD_OPACITY, explored
+from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, Part, explored, parted
 from nurec_lite.training.losses import regularisers
 
 SIZES = ("100000x3", "1000000x2", "1000000x3")
@@ -37,6 +39,8 @@ STORED = ("quats", "log_scales", "opacity_logits", "lidar_logits")
 WEIGHTS = {"opacity": 0.01, "scale": 0.02, "tie": 0.01}  # of the regularisers
 AMOUNT = 0.05  # standard deviations, of the noise
 SEED = 0  # of its draws
+SEVERAL = 0.05  # of the Gaussians have several copies
+TELLING = 4.0  # logit beyond which single precision tells opacities too poorly for copies to be compared
 
 
 def plain_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, failed: Tensor) -> None:
@@ -56,15 +60,16 @@ class Version:
     activate: Callable[[Gaussians], dict[str, Tensor]]
     regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]
     noise: Callable[[Gaussians, Tensor | None, Tensor, Tensor, Tensor], None]
+    part: Part
 
 
 VERSIONS = {
-    "plain": Version(activate, regularisers, plain_noise),
-    "fused": Version(fused_activate.activate, fused_activate.regularisers, fused_noise),
+    "plain": Version(activate, regularisers, plain_noise, parted),
+    "fused": Version(fused_activate.activate, fused_activate.regularisers, fused_noise, fused_activate.part),
 }
 Problem = tuple[
-    Gaussians, dict[str, Tensor], Tensor
-]  # what is stored, gradients of its values, what fused_noise draws [N, 3]
+    Gaussians, dict[str, Tensor], Tensor, Tensor
+]  # what is stored, gradients of its values, what fused_noise draws [N, 3], copies [N]
 
 
 def size_of(size: str) -> tuple[int, int]:
@@ -90,7 +95,14 @@ def problem_of(size: str, device: torch.device) -> Problem:
         node=torch.zeros(n, dtype=torch.int64, device=device),
     )  # fmt: skip
     given = {"quats": made(n, 4), "scales": made(n, 3), "opacities": made(n), "lidar": made(n, LIDAR_VALUES)}
-    return g, given | ({"lidar_opacities": made(n)} if columns > LIDAR_VALUES else {}), drawn_for(g)
+    given |= {"lidar_opacities": made(n)} if columns > LIDAR_VALUES else {}
+    return g, given, drawn_for(g), copies_of(n, generator).to(device)
+
+
+def copies_of(n: int, generator: torch.Generator) -> Tensor:  # [n] int64
+    """Mostly one; 2 of k that have several have k or more."""
+    several, more = torch.rand(2, n, generator=generator)
+    return torch.where(several < SEVERAL, (2 / more.clamp(min=1e-3)).clamp(max=MAX_COPIES).long(), 1)
 
 
 def drawn_for(g: Gaussians) -> Tensor:  # [N, 3] normal
@@ -131,27 +143,35 @@ def moved(version: Version, g: Gaussians, eta: Tensor) -> Tensor:
     return own.means
 
 
+def opacities_of_copies(version: Version, g: Gaussians, copies: Tensor) -> list[Tensor]:
+    """And the factors of their scales."""
+    logits, factor = version.part(g.all_opacity_logits().clamp(max=TELLING), copies, MAX_COPIES)
+    return [torch.sigmoid(logits.double()), factor]
+
+
 def scalars(like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The number of the step, the amount of noise, and whether the step failed."""
     step = torch.ones((), device=like.device)  # in single precision, whatever the rest is in
     return step, like.new_full((), AMOUNT), like.new_zeros(())
 
 
-def everything(version: Version, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> list[Tensor]:
+def everything(version: Version, g: Gaussians, given: dict[str, Tensor], eta: Tensor, copies: Tensor) -> list[Tensor]:
     values = activate(g)  # so that one error is not told twice
     seen = (values[name] for name in ("opacities", "lidar_opacities", "scales"))
-    return [*differentiated(version, g, given), *regularised(version, *seen), moved(version, g, eta)]
+    own = moved(version, g, eta), *opacities_of_copies(version, g, copies)
+    return [*differentiated(version, g, given), *regularised(version, *seen), *own]
 
 
-def error_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> float:
+def error_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor, copies: Tensor) -> float:
     """Of the largest number of each; the worst one."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
-    truth = everything(VERSIONS["plain"], exact, {k: d.double() for k, d in given.items()}, eta.double())
-    return kernel_times.worst_error(everything(VERSIONS[version], g, given, eta), truth)
+    truth = everything(VERSIONS["plain"], exact, {k: d.double() for k, d in given.items()}, eta.double(), copies)
+    return kernel_times.worst_error(everything(VERSIONS[version], g, given, eta, copies), truth)
 
 
-def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) -> dict[str, Call]:
+def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor, copies: Tensor) -> dict[str, Call]:
     v, own = VERSIONS[version], replace(g, means=g.means.clone(), log_scales=g.log_scales.clone())
+    logits = g.all_opacity_logits()
     values = activate(g)
     seen, numbers = [values[name] for name in ("opacities", "lidar_opacities", "scales")], scalars(g.means)
 
@@ -164,6 +184,7 @@ def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor) 
         "and backward": lambda: differentiated(v, g, given),
         "regularisers": lambda: regularised(v, *seen),
         "noise": lambda: v.noise(own, None, *numbers),
+        "part": lambda: v.part(logits, copies, MAX_COPIES),
     }
 
 
@@ -175,6 +196,7 @@ def least_bytes(size: str, what: str) -> int:
         "and backward": 2 * stored + 3 * stored,
         "regularisers": 4 + own + 4 * own,  # gradients that are the same for all are one number
         "noise": 4 + 3 + 1 + own + 2 * 3,
+        "part": 2 * (1 + own) + 1 + 2,  # a number of copies is as long as two
     }
     return 4 * n * numbers[what]
 

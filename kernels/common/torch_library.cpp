@@ -174,6 +174,9 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "explore(Tensor(a!) means, Tensor(b!) log_scales, Tensor quats, Tensor opacity_logits, Tensor lidar_logits, "
         "Tensor step, int seed, Tensor amount, Tensor? failed, float least) -> ()");
+    // Opacities, before the sigmoid, and the factor of scales [N] of the copies that stand in a Gaussian's place;
+    // logits [N, S] of S sensors, 1 or 2.
+    m.def("part(Tensor logits, Tensor copies) -> (Tensor parted, Tensor factor)");
     // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
     // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments. With directions and colours,
     // as view_colour_outer gives them, two gradients are None: of the first coefficients, and of the rest. Moments of

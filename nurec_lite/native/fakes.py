@@ -29,14 +29,9 @@ def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Ten
 
 
 def _fake_project(
-    gaussians: list[Tensor],
-    view: Tensor,
-    is_camera: bool,
-    grid: list[Tensor],
-    columns: int,
-    all: bool = False,
+    gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False,
     depth_bits: int = 32,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     known = GaussianArrays(*gaussians).scales.shape[0]
     n = known if all else torch.library.get_ctx().new_dynamic_size()
     seen = view.new_empty(known, dtype=torch.uint8)
@@ -344,6 +339,10 @@ def _fake_like_the_first(first: Tensor, *rest: Any) -> Tensor:
     return torch.empty_like(first)
 
 
+def _fake_part(logits: Tensor, copies: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(logits), logits.new_empty(logits.shape[0])
+
+
 def _fake_in_place(changed: Any, *rest: Any) -> None:
     """Changes what it is given."""
 
@@ -392,6 +391,7 @@ FAKES: dict[str, Callable] = {
     "regularisers": _fake_regularisers,
     "regularisers_backward": _fake_regularisers_backward,
     "explore": _fake_in_place,
+    "part": _fake_part,
     "adam": _fake_in_place,
     "copy_all": _fake_in_place,
 }

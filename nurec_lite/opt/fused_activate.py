@@ -1,21 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fused_activate: what a step does with all Gaussians alike, whatever it sees of them: from logits to values, regularisers, noise.
+"""fused_activate: what a step and a relocation do with all Gaussians alike, whatever they see of them: from logits to values,
+regularisers, noise, and opacities and scales of copies.
 
 Idea: torch makes a kernel of each operation, and each goes through a million rows: unit quaternions are three kernels, and fourteen on the
 way back; sigmoids and exp are one each way; noise is twenty, with cross products in memory of their own. Here activation is one kernel
 each way, which writes every value once; regularisers are two, whose sums have an order that never changes, and one for their gradients,
 which are one number for all scales; noise and the least thickness of disks are one. That one draws its random numbers, too: from a
 generator that counts, by the Gaussian's row and by Adam's own count of updates, so that none are written and read again, and a recorded
-step draws anew without anybody telling it.
-Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise), formulas in kernels/math/activate.cuh; Salmon et al.
-2011 (random numbers), in kernels/math/random.cuh.
+step draws anew without anybody telling it. A relocation that does not ask how many copies there are adds up 51 terms for every Gaussian in
+torch, two kernels each; here one kernel adds up as many as each Gaussian has copies, which is one for most.
+Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise, copies), formulas in kernels/math/activate.cuh and
+kernels/math/part.cuh; Salmon et al. 2011 (random numbers), in kernels/math/random.cuh.
 Gain: values of 1 M Gaussians with their gradients 268 -> 65 us, regularisers 94 -> 33, noise 169 -> 26 us on an H200, both when random
 numbers were given; behind all other options a step of KITTI drive 0009 takes 5.25 -> 4.87 ms. Torch's operators of a step with
 collect_once, the lidar's own opacities and no_sync: activation 7 and 20 for its gradients, regularisers 6 and 8, thickness and noise 22
-and one for the random numbers; 64 in all, which become six kernels.
+and one for the random numbers; 64 in all, which become six kernels. Of copies: not measured yet.
 Limits: single precision. Without collect_once the collection goes on to activate by itself, in the plain way. The option compile
 leaves these stages as they are here. Draws of noise are other ones than torch's, whose generator stays where it is. Class exact: the same
-functions, up to rounding and but for these draws; sums are those of torch, in another order.
+functions, up to rounding and but for these draws; sums are those of torch, in another order. Opacities of copies are found without what
+1 - (1 - o)^(1/n) loses to rounding where o is small.
 """
 
 import math
@@ -92,6 +95,16 @@ def noise(state: TrainState) -> None:
         g.keep_thickness_()
 
 
+def part(
+    logits: Tensor,  # [N, S] opacities that S sensors see, of the Gaussian that is copied
+    copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
+    most: int | None = None,  # of them, which nobody need know here
+) -> tuple[Tensor, Tensor]:  # opacities of each copy before the sigmoid [N, S], factor of its scales [N]
+    """As nurec_lite.training.density.parted."""
+    parted, factor = torch.ops.nurec_lite.part(logits, copies)
+    return parted, factor
+
+
 def apply(stages: Stages) -> Stages:
     ops.load()
-    return stages.swap("fused_activate", activate=activate, regularisers=regularisers, noise=noise)
+    return stages.swap("fused_activate", activate=activate, regularisers=regularisers, noise=noise, part=part)

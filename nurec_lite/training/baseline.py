@@ -23,7 +23,7 @@ from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.coarse import resize
-from nurec_lite.training.density import Relocation, add_noise, by_node, explored, relocate
+from nurec_lite.training.density import Relocation, add_noise, by_node, explored, parted, relocate
 from nurec_lite.training.look import render_views
 from nurec_lite.training.losses import (
     calibration_terms,
@@ -177,7 +177,8 @@ def rearrange(
     config = state.config.density
     weights = _pixels(stages, state) if config.footprint else None
     lost = None if config.box is None else outside_boxes(state.scene, config.box)
-    moved = stages.relocate(state.scene.gaussians, n_new, state.generator, weights, config.jitter, lost, stages.order)
+    g, how = state.scene.gaussians, (config.jitter, lost, stages.order, stages.part)
+    moved = stages.relocate(g, n_new, state.generator, weights, *how)
     if moved is not None:
         _store(stages, state, moved)
 
@@ -216,6 +217,6 @@ def reference_stages(device: str = "cpu") -> Stages:
         render_all=render_all, render_views=render_views,
         image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
         loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
-        footprints=footprints, relocate=relocate, order=by_node, rearrange=rearrange,
+        footprints=footprints, relocate=relocate, order=by_node, part=parted, rearrange=rearrange,
         density=density, attempt=attempt, settle=settle, device=device,
     )  # fmt: skip

@@ -50,6 +50,7 @@ class Relocation:
 
 
 Order = Callable[[Relocation], Tensor]  # [M] in which Gaussians are to lie
+Part = Callable[[Tensor, Tensor, int | None], tuple[Tensor, Tensor]]  # as `parted`
 
 
 @torch.no_grad()
@@ -61,6 +62,7 @@ def relocate(
     jitter: float = 0.0,  # standard deviations by which copies move apart
     lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
     order: Order | None = None,  # None: the old ones where they were, new ones behind
+    part: Part | None = None,  # None: parted
 ) -> Relocation | None:  # None when all are dead
     """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
     dead = _dead(g, lost)
@@ -70,7 +72,7 @@ def relocate(
     source = torch.arange(len(g) + n_new, device=dead.device)
     source[rows] = _draw(_likely(g, dead, weights), len(rows), generator)
     copies = torch.bincount(source, minlength=len(g))[source].clamp(max=MAX_COPIES)
-    return _ordered(_continued(g, source, copies, None, jitter, generator), order)
+    return _ordered(_continued(g, source, copies, None, jitter, generator, part or parted), order)
 
 
 @torch.no_grad()
@@ -82,6 +84,7 @@ def relocate_masked(
     jitter: float = 0.0,  # standard deviations by which copies move apart
     lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
     order: Order | None = None,  # None: the old ones where they were, new ones behind
+    part: Part | None = None,  # None: parted
 ) -> Relocation:
     """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
     so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
@@ -91,7 +94,7 @@ def relocate_masked(
     source = torch.where(empty, drawn, torch.arange(len(empty), device=dead.device))
     counts = torch.zeros_like(source[: len(g)]).scatter_add_(0, source, torch.ones_like(source))
     copies = counts[source].clamp(max=MAX_COPIES)
-    return _ordered(_continued(g, source, copies, MAX_COPIES, jitter, generator), order)
+    return _ordered(_continued(g, source, copies, MAX_COPIES, jitter, generator, part or parted), order)
 
 
 def _dead(g: Gaussians, lost: Tensor | None) -> Tensor:
@@ -112,10 +115,11 @@ def _continued(
     most: int | None,  # of these, or more; as split_opacity takes it
     jitter: float,  # standard deviations
     generator: torch.Generator,
+    part: Part,
 ) -> Relocation:
     """The new store: what has several copies is parted among them."""
     several = copies > 1
-    logits, shrink = parted(g.all_opacity_logits()[source], copies, most)
+    logits, shrink = part(g.all_opacity_logits()[source], copies, most)
     log_scales, lidar = g.log_scales.detach()[source], rows_of(g.lidar_logits.detach(), source)
     own = lidar[:, LIDAR_VALUES:]
     own.copy_(torch.where(several[:, None], logits[:, 1:], own))

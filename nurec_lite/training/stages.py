@@ -24,7 +24,7 @@ from nurec_lite.splat.project import Projection
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.training.density import Relocation
+from nurec_lite.training.density import Part, Relocation
 from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
 from nurec_lite.training.state import Gathered, Listed, Rendered, StepResult, TrainState
 
@@ -84,9 +84,10 @@ class Stages:
     learn: Callable[["Stages", TrainState, Shots], StepResult]  # all of these
     # density
     footprints: Callable[[Scene, Capture, Sequence[int]], Tensor]  # of Gaussians, in images of these numbers
-    relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter, lost, order)
+    relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter, lost, order, part)
     order: Callable[[Relocation], Tensor]  # [M] in which it leaves Gaussians, those of a node one behind another
-    rearrange: Callable[["Stages", TrainState, int], None]  # by these three, what is stored, with so many new ones
+    part: Part  # (opacity logits [N, S], copies [N], most of them | None) -> logits of each copy [N, S], factor of its scales [N]
+    rearrange: Callable[["Stages", TrainState, int], None]  # by these four, what is stored, with so many new ones
     density: Callable[["Stages", TrainState], None]  # that, now and then
     # around them
     attempt: Callable[["Stages", TrainState, Shots], StepResult]  # schedule, learn, density: what can be done again

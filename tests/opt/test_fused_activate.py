@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `fused_activate`: activations, regularisers, and their gradients are those of plain torch, which is asked in float64.
-Noise: test_fused_activate_noise.py."""
+Noise: test_fused_activate_noise.py. Copies: test_fused_activate_part.py."""
 
 import json
 from collections.abc import Callable
@@ -228,12 +228,13 @@ def stages_of(options: dict[str, dict], device: str = "cpu") -> Stages:
     return build_stages(options, base_stages("native", torch.device(device)))
 
 
-def test_it_takes_three_stages() -> None:
+def test_it_takes_four_stages() -> None:
     stages = stages_of({"fused_activate": {}})
     assert {name for name, by in stages.claims.items() if by == "fused_activate"} == {
         "activate",
         "regularisers",
         "noise",
+        "part",
     }
     build_stages({"fused_activate": {}}, base_stages("reference", torch.device("cpu")))  # with kernels of its own
 
@@ -280,12 +281,13 @@ def test_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     out = tmp_path / "out.json"
     assert bench_fused_activate.main([*SMALL, "--out", str(out)]) == 0
     report = json.loads(out.read_text())
-    whats = ("forward", "and backward", "regularisers", "noise")
+    whats = ("forward", "and backward", "regularisers", "noise", "part")
     assert {(row["version"], row["on"]) for row in report["rows"]} == {
         (version, f"{size} {what}") for version in ("plain", "fused") for size in ("301x3", "33x2") for what in whats
     }
     assert bench_fused_activate.least_bytes("10x3", "forward") == 10 * 4 * (11 + 11)
     assert bench_fused_activate.least_bytes("10x2", "regularisers") == 10 * 4 * 4
+    assert bench_fused_activate.least_bytes("10x3", "part") == 10 * (4 * (2 + 2 + 1) + 8)
     assert "fused" in capsys.readouterr().out
 
 

@@ -26,6 +26,7 @@ APART = (
     "footprints",
     "relocate",
     "order",
+    "part",
     "rearrange",
     "settle",
     "render_views",
@@ -58,10 +59,10 @@ def test_the_stages_are_those_of_the_design() -> None:
     design = (
         "next_batch upload place feed resize schedule branches beside join correct expose slice_grid activate interpolate collect gather "
         "room project tile render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
-        "footprints relocate order rearrange density attempt settle render_views"
+        "footprints relocate order part rearrange density attempt settle render_views"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 38 required positional arguments"):
+    with pytest.raises(TypeError, match="missing 39 required positional arguments"):
         Stages()  # type: ignore[call-arg]
 
 

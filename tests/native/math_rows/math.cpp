@@ -14,6 +14,7 @@
 #include "../../../kernels/math/footprint.cuh"
 #include "../../../kernels/math/lidar_loss.cuh"
 #include "../../../kernels/math/moments.cuh"
+#include "../../../kernels/math/part.cuh"
 #include "../../../kernels/math/pose.cuh"
 #include "../../../kernels/math/project.cuh"
 #include "../../../kernels/math/random.cuh"
@@ -491,6 +492,32 @@ NUREC_FN V drawn_by(D row, D step, D seed, D stream) {
     return {found.x, found.y, found.z};
 }
 
+// ---- copies
+
+template <int S>
+NUREC_FN Array<S + 1> parted_of(Array<S> const& logits, D copies) {
+    Parted<D, S> const found = parted(logits.a, int(copies));
+    Array<S + 1> out;
+    for (int s = 0; s < S; ++s) out.a[s] = found.logits[s];
+    out.a[S] = found.factor;
+    return out;
+}
+
+NUREC_FN D split_opacity_of(D opacity, D copies) {
+    return split_opacity(opacity, int(copies));
+}
+
+NUREC_FN D alternating_sum_of(D split, D copies) {
+    D const x[] = {split};
+    D sums[1];
+    alternating_sums(int(copies), x, sums);
+    return sums[0];
+}
+
+NUREC_FN D copy_logit_of(D opacity, D greatest) {
+    return copy_logit(opacity, greatest != 0);
+}
+
 // ---- sensor
 
 NUREC_FN V motion_at(Motion<D> const& motion, V p, V v, D fraction) {
@@ -768,6 +795,13 @@ NUREC_EXPORT(wrap_angle, wrap_angle<D>)
 NUREC_EXPORT(spherical, spherical<D>)
 NUREC_EXPORT(turn_between, turn_between<D>)
 NUREC_EXPORT(elevation_of, elevation_of<D>)
+NUREC_EXPORT(split_opacity, split_opacity_of)
+NUREC_EXPORT(alternating_sum, alternating_sum_of)
+NUREC_EXPORT(clamped, clamped<D>)
+NUREC_EXPORT(copy_logit, copy_logit_of)
+NUREC_EXPORT(parted_alone, parted_of<1>)
+NUREC_EXPORT(parted_of_both, parted_of<2>)
+
 NUREC_EXPORT(motion_at, motion_at)
 NUREC_EXPORT(moving_at, moving_at)
 NUREC_EXPORT(point_at, point_at)

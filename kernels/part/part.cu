@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread takes a Gaussian, with as many terms as that has copies.
+#include "../common/launch.cuh"
+#include "params.h"
+
+namespace nurec::cuda {
+namespace {
+
+template <int S>
+__global__ void __launch_bounds__(THREADS) part_kernel(CopiedGaussians in) {
+    int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
+    if (i < in.n) part_one<S>(in, i);
+}
+
+}  // namespace
+
+void part(CopiedGaussians const& in, Queue const& queue) {
+    if (!in.n) return;
+    auto const kernel = in.sensors == 1 ? part_kernel<1> : part_kernel<2>;
+    kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in);
+}
+
+}  // namespace nurec::cuda

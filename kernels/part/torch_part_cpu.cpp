@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// nurec_lite::part on the CPU.
+#include <torch/library.h>
+
+#include "torch_part.h"
+
+namespace nurec {
+namespace {
+
+PartedTensors part(at::Tensor const& logits, at::Tensor const& copies) {
+    return part_by(&cpu::part, logits, copies);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
+    m.impl("part", &part);
+}
+
+}  // namespace nurec
