@@ -98,11 +98,13 @@ def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
     device, config = torch.device("cuda"), tiny_config(device="cuda")
     config = replace(config, model=replace(config.model, calibrate=grid is not None, bilateral_grid=grid))
     stages, state = stages_of("native", (*MOST, *BUNDLES), device), make_state(config, tiny_capture(), device)
-    for told in ([], ["lists"], ["lists"]):
+    told = 0  # lists: those of a camera that comes for the first time have all the room that they need
+    for state.step in range(4):
         watch = watched(stages, state, stages.feed(stages, state))
-        assert not watch.found
-        assert watch.begun == ["images", *told, "sweeps", *told, "images", "sweeps", "lists", "figures", "images"]
-        state.step += 1
+        own = [branch for branch in watch.begun if branch != "lists"]
+        assert not watch.found and own == ["images", "sweeps", "images", "sweeps", "figures", "images"]
+        told += watch.begun.count("lists") - 1
+    assert told >= 3
 
 
 # ---- that it is seen
