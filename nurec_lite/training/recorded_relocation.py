@@ -22,8 +22,8 @@ log = logging.getLogger("nurec_lite")
 
 class RecordedRelocation:
     """Stands around `rearrange`. While a store stays where it is and keeps its number, the first relocation runs as it is and is looked
-    at, or two are (Looks). The next is recorded, and it and all that follow are launched. The recorder is their own: work of one that a
-    step is recorded with as well would be launched between that and the copy of its report, and write where this lies."""
+    at, or two are (Looks). The next is recorded, and it and all that follow are launched. The recorder is their own, so that what a
+    step's recording has left is not written over, whoever has read it by then."""
 
     def __init__(
         self,
