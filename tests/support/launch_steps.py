@@ -27,12 +27,12 @@ WITHOUT_WAITING = ("fused_interp", "collect_once", "no_sync", "warp_cull", "tile
 
 
 def stages_with(device: torch.device, names: tuple[str, ...], **own: Any) -> Stages:
-    """In this order, the option last, as on a machine with a GPU."""
+    """In this order, the option last, as on a machine with a GPU; parts are short, and keys tell apart what is near."""
     base = replace(base_stages("native", device), device="cuda", plan=CUDA_PLAN, bind=native_stages)
     stages = replace(base, **native_stages(CUDA_PLAN))
     for name in (*names, "batch"):
         values = parameters_of(name) | (own if name == "batch" else {})
-        values |= {"part": 64} if name == "balanced_tiles" else {}
+        values |= {"balanced_tiles": {"part": 64}, "short_keys": {"bits": 24}}.get(name, {})
         stages = import_module(f"nurec_lite.opt.{name}").apply(stages, **values)
     return stages
 
