@@ -89,9 +89,8 @@ class Handover:
 
     def take(self) -> OuterGradient | None:
         left, self._left = self._left, None
-        if self._harmonics is not None and self._updated:
-            written = any(p.grad is not None for p in self._harmonics)
-            assert not written, "harmonics were updated before all of their gradient was there"
+        written = self._updated and any(p.grad is not None for p in self._harmonics or ())
+        assert not written, "harmonics were updated before all of their gradient was there"
         return left
 
 

@@ -58,10 +58,12 @@ class FusedAdam:
         outer: OuterGradient,
         failed: Tensor | None,  # as `update` takes it
     ) -> None:
-        """Of the parameters that have no other gradient, before those of others are there."""
+        """Of the parameters that have no other gradient, whatever gradients others have by then."""
         assert state.pace is not None
         self.prepare(state.optimizer)
-        update_outer(state.optimizer, outer, failed, self.touched_only, state.pace[:-1])
+        groups = enumerate(state.optimizer.param_groups)
+        places = [k for k, group in groups if any(group["params"][0] is p for p in outer.harmonics)]
+        _launch(state.optimizer, places, failed, self.touched_only, state.pace[:-1], outer)
 
     def prepare(self, optimizer: torch.optim.Adam) -> None:
         """Before any update."""
@@ -83,19 +85,6 @@ def update(
 
 
 @torch.no_grad()
-def update_outer(
-    optimizer: torch.optim.Adam,
-    outer: OuterGradient,
-    failed: Tensor | None = None,  # all as above
-    touched_only: tuple[str, ...] = (),
-    rates: Tensor | None = None,
-) -> None:
-    """Of these parameters alone, whatever gradients others have by then."""
-    groups = enumerate(optimizer.param_groups)
-    places = [k for k, group in groups if any(group["params"][0] is p for p in outer.harmonics)]
-    _launch(optimizer, places, failed, touched_only, rates, outer)
-
-
 def _launch(
     optimizer: torch.optim.Adam,
     places: list[int],  # of the groups whose parameter changes
