@@ -12,7 +12,7 @@ on a camera's Gaussians, in the same process (benchmarks/render/peer.py). Rounds
 CUDA events (on a CPU of the host's clock); forward and backward are those of blending alone, with the gradients of the Gaussians'
 parameters. Pairs are counted by the operator count_pairs (benchmarks/render/pair_counts.py): rates are contributing pairs over the median
 time. In the table `lanes` is the lane efficiency, `longest` the
-longest part of a list over the mean, what one warp takes; `whole` is all that a step's forward pass does, project, tile and forward.
+most entries that one warp takes over the mean; `whole` is all that a step's forward pass does, project, tile and forward.
 Tiles of a CPU have 16 rays, two to a warp.
 """
 
@@ -199,7 +199,7 @@ def _line(name: str, row: dict[str, Any], width: int) -> str:
     ms = "".join(f"{row['ms'][phase]['median']:13.3f}" for phase in (*PHASES, "whole"))
     pairs = f"{c['entries'] / 1e6:10.3f}{c['contributing'] / 1e6:9.2f}{c['executed'] / 1e6:11.2f}"
     lanes = "-" if c["lane_efficiency"] is None else f"{100 * c['lane_efficiency']:.1f}%"
-    longest = "-" if c["longest_to_mean_part"] is None else f"{c['longest_to_mean_part']:.1f}x"
+    longest = "-" if c["longest_to_mean_warp"] is None else f"{c['longest_to_mean_warp']:.1f}x"
     return f"{name:{width}}{ms}{pairs}{lanes:>7}{rates['forward'] / 1e9:9.3f}{rates['backward'] / 1e9:8.3f}{longest:>9}"
 
 

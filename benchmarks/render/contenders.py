@@ -13,13 +13,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from benchmarks.render.pair_counts import PairCounts, count_pairs
+from benchmarks.render.pair_counts import WARP, PairCounts, count_pairs
 from benchmarks.render.workload import Workload
 from benchmarks.step.bench_step import Mark, mark, milliseconds
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import known_options, parameters_of, unknown_option
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.bundles import part_of
+from nurec_lite.native.bundles import part_of, warps_of
 from nurec_lite.native.plan import WHOLE
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.scene.gaussians import AnyGaussians
@@ -127,7 +127,7 @@ class Own:
 
     def counts(self) -> PairCounts:
         pairs = self.pairs()
-        return count_pairs(self.gaussians, self.view, pairs, self._part(pairs))
+        return count_pairs(self.gaussians, self.view, pairs, self._part(pairs), _warps(pairs.rays))
 
     def _part(self, pairs: PairList) -> int:
         """Entries of a part at most, where lists of a bundle are cut and have the room that `sample` gives them."""
@@ -140,6 +140,13 @@ class Own:
         assert isinstance(self.view, CameraView)
         black = torch.full_like(self._sky, -100.0)  # logits
         return self.stages.render_camera(self.gaussians, self.view, self.pairs(), black).colour
+
+
+def _warps(
+    rays: Tensor,  # of each list
+) -> int | None:
+    """Those that take an image's parts one after another (kernels/render_parts)."""
+    return warps_of(rays.device) if rays.device.type == "cuda" and rays.shape[1] == WARP else None
 
 
 def outputs_of(

@@ -3,10 +3,12 @@
 
 A block of the GPU takes a tile, a warp of 32 lanes 32 of its rays. A warp goes through the tile's list until all its rays are closed,
 and all lanes are busy as long as one ray is open. Where a tile has 16 rays (a sweep's lists, kernels/bundle), a warp takes two of them,
-or of their parts, side by side as they lie, and its lanes are busy as long as either is. Lane efficiency is the share of those
+or of their parts, side by side as they lie, and its lanes are busy as long as either is. Of an image's lists a warp of the GPU takes one
+part after another, the next that nobody has. Lane efficiency is the share of those
 lane slots whose pair contributes. Counts are the same on a CPU, whose own loop takes 16 rays together.
 """
 
+import heapq
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -37,8 +39,10 @@ class PairCounts:
     mean_list: float
     longest_tile: int
     mean_tile: float
-    longest_part: int  # of a list: what one warp takes, where lists are cut (balanced_tiles); else the list
+    longest_part: int  # of a list, where lists are cut (balanced_tiles); else the list
     mean_part: float
+    longest_warp: int  # entries that one warp takes, of all its parts
+    mean_warp: float
 
     @property
     def lane_efficiency(self) -> float | None:
@@ -49,6 +53,7 @@ class PairCounts:
             "lane_efficiency": self.lane_efficiency,
             "longest_to_mean_tile": self.longest_tile / self.mean_tile if self.mean_tile else None,
             "longest_to_mean_part": self.longest_part / self.mean_part if self.mean_part else None,
+            "longest_to_mean_warp": self.longest_warp / self.mean_warp if self.mean_warp else None,
         }
 
 
@@ -58,6 +63,7 @@ def count_pairs(
     view: CameraView | LidarView,
     pairs: PairList,  # as the tile stage has it
     part: int = WHOLE,  # entries of a part at most
+    warps: int | None = None,  # that take one part after another; None: as many as there are parts
 ) -> PairCounts:
     """Waits for the device. The kernels must be loaded (`nurec_lite.native.ops.load`)."""
     rays = view.rays()
@@ -65,7 +71,7 @@ def count_pairs(
     counts = torch.ops.nurec_lite.count_pairs(
         placed(gaussians), features, *arrays_of(rays, pairs), row_of(view), moves(view)
     )
-    return summed(counts, pairs, len(rays.delays), part)
+    return summed(counts, pairs, len(rays.delays), part, warps)
 
 
 def summed(
@@ -73,6 +79,7 @@ def summed(
     pairs: PairList,
     n_rays: int,
     part: int = WHOLE,
+    warps: int | None = None,
 ) -> PairCounts:
     tiles, lists = counts[..., 0].amax(1) if counts.numel() else counts.new_zeros(len(counts)), pairs.offsets.diff()
     _, is_open, contributing, useful = counts.sum((0, 1)).tolist()
@@ -81,19 +88,27 @@ def summed(
     return PairCounts(
         n_rays, len(counts), len(pairs.gaussians), WARP * walked, is_open, contributing, useful,
         *_longest_and_mean(lists), *_longest_and_mean(tiles), *_longest_and_mean_part(lists, part),
+        *_longest_and_mean_warp(lists, part, warps),
     )  # fmt: skip
 
 
 def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
-    """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. A list is cut as
-    `_longest_and_mean_part` says; one that is empty is a part, too."""
+    """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. One that is empty
+    is a part, too."""
+    tile, begin, end = _parts(lists, most)
+    mine = (walked[tile] - begin).clamp(min=0).minimum(end - begin)
+    more = -len(mine) % together
+    return int(torch.cat([mine, mine.new_zeros(more)]).view(-1, together).amax(1).sum())
+
+
+def _parts(lists: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each part its list, and where it begins and ends in it. A list is cut into as few parts as that takes, of equal length but for
+    one entry (kernels/render_parts)."""
     parts = (-(-lists // most)).clamp(min=1)
     tile = torch.repeat_interleave(parts)
     number = torch.arange(len(tile), device=tile.device) - (parts.cumsum(0) - parts)[tile]
     begin, end = (lists[tile] * (number + k) // parts[tile] for k in (0, 1))
-    mine = (walked[tile] - begin).clamp(min=0).minimum(end - begin)
-    more = -len(mine) % together
-    return int(torch.cat([mine, mine.new_zeros(more)]).view(-1, together).amax(1).sum())
+    return tile, begin, end
 
 
 def _longest_and_mean(lengths: Tensor) -> tuple[int, float]:
@@ -101,7 +116,17 @@ def _longest_and_mean(lengths: Tensor) -> tuple[int, float]:
 
 
 def _longest_and_mean_part(lists: Tensor, most: int) -> tuple[int, float]:
-    """A list with entries is cut into as few parts as that takes, of equal length but for one entry (kernels/render_parts)."""
-    lists = lists[lists > 0]
-    parts = -(-lists // most)
-    return (int((-(-lists // parts)).max()), int(lists.sum()) / int(parts.sum())) if len(lists) else (0, 0.0)
+    """Of lists with entries."""
+    _, begin, end = _parts(lists[lists > 0], most)
+    return _longest_and_mean(end - begin)
+
+
+def _longest_and_mean_warp(lists: Tensor, most: int, warps: int | None) -> tuple[int, float]:
+    """Each part goes to the warp that is done first, as if an entry took every warp the same time."""
+    if warps is None:
+        return _longest_and_mean_part(lists, most)
+    _, begin, end = _parts(lists[lists > 0], most)
+    taken = [0] * min(warps, len(begin))
+    for length in (end - begin).tolist():
+        heapq.heapreplace(taken, taken[0] + length)
+    return (max(taken), sum(taken) / len(taken)) if taken else (0, 0.0)

@@ -45,9 +45,17 @@ __device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t 
     if (w.bundle < 0) return w;
     w.first = all.first[w.bundle], w.parts = int(all.first[w.bundle + 1] - w.first);
     int64_t const begin = p.offsets[w.bundle], length = p.offsets[w.bundle + 1] - begin, k = w.part - w.first;
-    int64_t const from = length * k / w.parts, to = length * (k + 1) / w.parts;
+    int64_t from = 0, to = length;
+    if (w.parts > 1) from = length * k / w.parts, to = length * (k + 1) / w.parts;
     w.list = p.gaussians + begin + from, w.n = int(to - from);
     return w;
+}
+
+// By a warp: calls work(part) for parts that no other warp takes, as `next` [1] says, 0 at first.
+template <class Function>
+__device__ void take_parts(RenderParams const& p, Parts const& all, int* next, Function const& work) {
+    auto const take = [&] { return __shfl_sync(ALL_LANES, threadIdx.x % 32 == 0 ? atomicAdd(next, 1) : 0, 0); };
+    for (int64_t part; (part = take()) < all.first[p.n_tiles]; __syncwarp()) work(part);
 }
 
 // -1: none, also where there is nothing to do.
@@ -88,6 +96,12 @@ template <int C>
 unsigned blocks_of(Parts const& parts) {
     constexpr int EACH = WARPS * GROUPS<C>;
     return static_cast<unsigned>((parts.most + EACH - 1) / EACH);
+}
+
+// No more than run at once, where warps go on to parts that nobody has taken.
+template <int C>
+unsigned blocks_that_take(Parts const& parts, int resident) {
+    return std::min(blocks_of<C>(parts), unsigned(resident * multiprocessors()));
 }
 
 }  // namespace nurec::cuda

@@ -111,11 +111,6 @@ constexpr int blocks_for_needs() {
 template <class N>
 constexpr bool QUEUED = !N::DISTANCE;
 
-// By a warp: a part that no other takes.
-__device__ int64_t taken_part(int* next) {
-    return __shfl_sync(ALL_LANES, threadIdx.x % 32 == 0 ? atomicAdd(next, 1) : 0, 0);
-}
-
 template <class N>
 __device__ void differentiate_part(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts,
                                    Work const& w, Batch<N>& batch) {
@@ -138,16 +133,15 @@ __device__ void differentiate_part(RenderParams const& p, RenderOutputs const& o
     if (N::RAYS && i >= 0) add3(d.directions, i, one.d_direction), add3(d.origins, i, one.d_origin);
 }
 
-// Of images, warps go on to parts that nobody has taken, whose number `next` [1] says, 0 at first: so none waits for
-// the longest of its block.
+// Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
 template <class N>
 __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
     partBackward(RenderParams p, RenderOutputs out, Summed d, Parts parts, int* next) {
     __shared__ Batch<N> batches[WARPS];
     Batch<N>& batch = batches[threadIdx.x / 32];
     if constexpr (QUEUED<N>) {
-        for (int64_t part; (part = taken_part(next)) < parts.first[p.n_tiles]; __syncwarp())
-            differentiate_part<N>(p, out, d, parts, work_at(p, parts, part), batch);
+        take_parts(p, parts, next,
+                   [&](int64_t part) { differentiate_part<N>(p, out, d, parts, work_at(p, parts, part), batch); });
     } else {
         Work const w = work_at(p, parts, own_part<N::FEATURES>());
         if (__any_sync(ALL_LANES, w.parts)) differentiate_part<N>(p, out, d, parts, w, batch);
@@ -180,9 +174,9 @@ __global__ void finish_parts_kernel(RenderParams p, Summed d) {
 template <class N>
 void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts, Queue const& queue) {
     if (!parts.most) return;
-    unsigned const all = blocks_of<N::FEATURES>(parts), at_once = unsigned(blocks_for_needs<N>() * multiprocessors());
     int* const next = QUEUED<N> ? zeros<int>(1, queue) : nullptr;
-    unsigned const blocks = QUEUED<N> && at_once < all ? at_once : all;
+    unsigned const blocks =
+        QUEUED<N> ? blocks_that_take<N::FEATURES>(parts, blocks_for_needs<N>()) : blocks_of<N::FEATURES>(parts);
     partBackward<N><<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, d, parts, next);
 }
 

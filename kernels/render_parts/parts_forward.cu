@@ -7,10 +7,13 @@ namespace nurec::cuda {
 namespace {
 
 // Blocks that fit on a multiprocessor, without spilling on any architecture.
-constexpr int BLOCKS = 8, BLOCKS_MOVING = 7;
+constexpr int BLOCKS = 8;
+template <bool MOVING>
+constexpr int FORWARD_BLOCKS = MOVING ? 7 : BLOCKS;
 
-__global__ void count_parts(int64_t const* offsets, int64_t n_bundles, int64_t length, int64_t* counts) {
+__global__ void count_parts(int64_t const* offsets, int64_t n_bundles, int64_t length, int64_t* counts, int* next) {
     int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (b == 0) *next = 0;
     if (b > n_bundles) return;
     int64_t const n = b < n_bundles ? offsets[b + 1] - offsets[b] : 0;
     counts[b] = b == n_bundles ? 0 : n > length ? (n + length - 1) / length : 1;
@@ -22,9 +25,11 @@ __global__ void name_parts(int64_t n_bundles, Parts parts) {
     for (int64_t s = parts.first[b]; s < parts.first[b + 1]; ++s) parts.bundle[s] = int(b);
 }
 
-void cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
+// Also sets `next` to 0.
+void cut_lists(RenderParams const& p, Parts const& parts, int* next, Queue const& queue) {
     auto* counts = queue.memory.array<int64_t>(p.n_tiles + 1);
-    count_parts<<<blocks_for(p.n_tiles + 1), THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts.length, counts);
+    unsigned const blocks = blocks_for(p.n_tiles + 1);
+    count_parts<<<blocks, THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts.length, counts, next);
     exclusive_sum(counts, parts.first, p.n_tiles + 1, queue);
     cudaMemsetAsync(parts.bundle, 0xff, sizeof(int) * parts.most, queue.stream);
     if (p.n_tiles) name_parts<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.n_tiles, parts);
@@ -69,12 +74,9 @@ struct Targets {
 };
 
 template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS, MOVING ? BLOCKS_MOVING : BLOCKS)
-    partForward(RenderParams p, RenderOutputs out, Parts parts) {
-    Work const w = work_at(p, parts, own_part<C>());
-    if (!__any_sync(ALL_LANES, w.parts)) return;
+__device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Work const& w,
+                           Targets<C>& targets) {
     Sight const ray = sight_of<MOVING, C>(p, w);
-    __shared__ Targets<C> targets;
     if (C == 2) targets.keep(load_target(p, ray.i));
     State s;
     s.start = passed<C>(parts, w);
@@ -89,6 +91,20 @@ __global__ void __launch_bounds__(32 * WARPS, MOVING ? BLOCKS_MOVING : BLOCKS)
     left_of<C>(parts, w.part, END) = began ? s.start * s.q : -1.f;
 #pragma unroll
     for (int c = 0; c < C; ++c) left_of<C>(parts, w.part, FEATURES + c) = s.features[c];
+}
+
+// Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
+template <bool MOVING, int C>
+__global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
+    partForward(RenderParams p, RenderOutputs out, Parts parts, int* next) {
+    __shared__ Targets<C> targets;
+    if constexpr (C == 3) {
+        take_parts(p, parts, next,
+                   [&](int64_t part) { blend_part<MOVING, C>(p, out, parts, work_at(p, parts, part), targets); });
+    } else {
+        Work const w = work_at(p, parts, own_part<C>());
+        if (__any_sync(ALL_LANES, w.parts)) blend_part<MOVING, C>(p, out, parts, w, targets);
+    }
 }
 
 // Parts of a list, added up. P lanes a bundle.
@@ -109,9 +125,11 @@ __global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts) {
 }
 
 template <bool MOVING, int C>
-void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, cudaStream_t stream) {
-    partPasses<MOVING, C><<<blocks_of<C>(parts), 32 * WARPS, 0, stream>>>(p, parts);
-    partForward<MOVING, C><<<blocks_of<C>(parts), 32 * WARPS, 0, stream>>>(p, out, parts);
+void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, int* next, cudaStream_t stream) {
+    unsigned const blocks = blocks_of<C>(parts);
+    partPasses<MOVING, C><<<blocks, 32 * WARPS, 0, stream>>>(p, parts);
+    unsigned const taking = C == 3 ? blocks_that_take<C>(parts, FORWARD_BLOCKS<MOVING>) : blocks;
+    partForward<MOVING, C><<<taking, 32 * WARPS, 0, stream>>>(p, out, parts, next);
     add_parts<C><<<blocks_for(LANES<C> * p.n_tiles), THREADS, 0, stream>>>(p, out, parts);
 }
 
@@ -130,12 +148,11 @@ void fill_part_rows(RenderParams const& p, float* rows, Queue const& queue) {
 }
 
 void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue) {
-    cut_lists(p, parts, queue);
+    int* const next = queue.memory.array<int>(1);
+    cut_lists(p, parts, next, queue);
     if (!p.n_tiles) return;
-    if (p.n_features == 2)
-        launch<true, 2>(p, out, parts, queue.stream);
-    else
-        (p.moving ? launch<true, 3> : launch<false, 3>)(p, out, parts, queue.stream);
+    auto* const blend = p.n_features == 2 ? launch<true, 2> : p.moving ? launch<true, 3> : launch<false, 3>;
+    blend(p, out, parts, next, queue.stream);
 }
 
 }  // namespace nurec::cuda

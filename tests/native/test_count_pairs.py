@@ -122,6 +122,7 @@ def test_by_hand(device: torch.device) -> None:
     assert found == PairCounts(
         rays=3, tiles=2, entries=10, executed=32 * (5 + 3), open=(3 + 5) + 3, contributing=2 + 2, reductions=2 + 2,
         longest_list=5, mean_list=5.0, longest_tile=5, mean_tile=4.0, longest_part=5, mean_part=5.0,
+        longest_warp=5, mean_warp=5.0,
     )  # fmt: skip
     assert found.to_dict()["longest_to_mean_tile"] == 1.25
 
@@ -131,7 +132,19 @@ def test_parts_of_lists(most: int, longest: int, mean: float) -> None:
     """Lists of 9, 0 and 3 entries; one without any takes no time."""
     lists = PairList(torch.full((3, 32), -1), torch.tensor([0, 9, 9, 12]), torch.zeros(12, dtype=torch.int64))
     found = summed(torch.zeros(3, 1, 4, dtype=torch.int64), lists, 0, most)
-    assert (found.longest_part, found.mean_part) == (longest, mean)
+    assert (found.longest_part, found.mean_part) == (longest, mean) == (found.longest_warp, found.mean_warp)
+
+
+@pytest.mark.parametrize(
+    ("warps", "longest", "mean"),
+    [(1, 12, 12.0), (2, 6, 6.0), (3, 6, 4.0), (4, 3, 3.0), (9, 3, 3.0)],  # no more take parts than there are
+)
+def test_warps_that_go_on(warps: int, longest: int, mean: float) -> None:
+    """Parts of 3, 3, 3 and 3 entries, of lists of 9, 0 and 3, each to the warp that is done first."""
+    lists = PairList(torch.full((3, 32), -1), torch.tensor([0, 9, 9, 12]), torch.zeros(12, dtype=torch.int64))
+    found = summed(torch.zeros(3, 1, 4, dtype=torch.int64), lists, 0, 4, warps)
+    assert (found.longest_warp, found.mean_warp) == (longest, mean)
+    assert found.to_dict()["longest_to_mean_warp"] == longest / mean
 
 
 @pytest.mark.parametrize("tiles", [0, 2])
