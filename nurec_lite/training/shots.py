@@ -202,25 +202,29 @@ def draw_sectors(
     generator: torch.Generator,
     columns: int,  # of cells in a sector
 ) -> Sweep:
-    """All rays of random sectors of azimuth, as many sectors as hold about n_rays (at least one)."""
+    """All rays of random sectors of azimuth, sector by sector, as many sectors as hold about n_rays (at least one)."""
     if len(sweep) <= n_rays:
         return sweep
-    return sweep.select(drawn_rays(sectors_of(sweep, lidar, columns), lidar, n_rays, generator, columns))
+    sectors = sectors_of(sweep, lidar, columns)
+    drawn = torch.tensor(drawn_sectors(len(sweep), lidar, n_rays, generator, columns))
+    rays = torch.nonzero(torch.isin(sectors, drawn)).squeeze(-1)
+    return sweep.select(rays[sectors[rays].argsort(stable=True)])
 
 
 def sectors_of(sweep: Sweep, lidar: Lidar, columns: int) -> Tensor:  # [R] int64
     return torch.div(lidar.cells().of(sweep.directions) % lidar.cells().columns, columns, rounding_mode="floor")
 
 
-def drawn_rays(
-    sectors: Tensor,  # [R] of all rays of a sweep
+def count_sectors(lidar: Lidar, columns: int) -> int:
+    return -(-lidar.cells().columns // columns)
+
+
+def drawn_sectors(
+    rays: int,  # of a sweep
     lidar: Lidar,
-    n_rays: int,  # less than R
+    n_rays: int,  # less than these
     generator: torch.Generator,
     columns: int,  # of a sector
-) -> Tensor:  # [n] int64 ascending
-    n_sectors = -(-lidar.cells().columns // columns)
-    chosen = torch.zeros(n_sectors, dtype=torch.bool)
-    n_chosen = max(1, round(n_rays / len(sectors) * n_sectors))
-    chosen[torch.randperm(n_sectors, generator=generator)[:n_chosen]] = True
-    return torch.nonzero(chosen[sectors]).squeeze(-1)
+) -> list[int]:  # ascending
+    n = count_sectors(lidar, columns)
+    return sorted(torch.randperm(n, generator=generator)[: max(1, round(n_rays / rays * n))].tolist())

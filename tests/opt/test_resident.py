@@ -14,7 +14,7 @@ import torch
 from same_shots import assert_same
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 
-from nurec_lite.backends import build_stages
+from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.paths import resource
@@ -25,7 +25,7 @@ from nurec_lite.opt.resident import BUNDLED_BYTES, RAY_BYTES, KeptSweep, Residen
 from nurec_lite.splat.views import LidarView, RayBundles
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
-from nurec_lite.training.shots import ShotPlan, Shots
+from nurec_lite.training.shots import ShotPlan, Shots, SweepShot
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -62,6 +62,10 @@ def stages() -> Iterator[Stages]:
     made.close()
 
 
+def tiny_capture_shot() -> SweepShot:
+    return ShotPlan(tiny_capture(), seed=3, lidar_rays=EVERY_RAY).load(0).sweeps[0]
+
+
 def fed(stages: Stages, plan: ShotPlan, step: int) -> Shots:
     return stages.feed(stages, state_of(plan, step))
 
@@ -92,6 +96,40 @@ def test_one_ray_is_a_sector_as_in_the_baseline(stages: Stages) -> None:
     plan = ShotPlan(tiny_capture(), seed=1, lidar_rays=1)
     for step in range(10):
         assert_same(fed(stages, plan, step), plan.load(step))
+
+
+@pytest.mark.parametrize("sector", [None, 1, 3, 32])
+def test_stretches_that_one_launch_puts_together_are_the_same_rays(street: Capture, sector: int | None) -> None:
+    native = base_stages("native", torch.device("cpu"))
+    stages = build_stages({"resident": {"share": 1.0, "jpeg": "host"}}, native)
+    plan = ShotPlan(street, seed=3, lidar_rays=2048, sector=sector)
+    for step in (0, 1, 7):
+        assert_same(fed(stages, plan, step), plan.load(step))
+    stages.close()
+
+
+def test_neighbouring_sectors_are_one_stretch() -> None:
+    shot = tiny_capture_shot()
+    kept = KeptSweep(shot, (0, 3, 3, 5, 9, 12))
+    assert kept.stretches([0, 2]) == [slice(0, 5)]
+    assert kept.stretches([0, 1, 3]) == [slice(0, 3), slice(5, 9)]
+    assert kept.stretches([3, 4]) == [slice(5, 12)]
+    assert kept.stretches([1]) == [slice(0, 0)]
+
+
+def test_one_stretch_is_not_copied(stages: Stages) -> None:
+    """A sector that is all of the rays that are drawn."""
+    plan = ShotPlan(tiny_capture(), seed=1, lidar_rays=1)
+    places = set()
+    for step in range(4 * len(plan.split.train_sweeps)):
+        (shot,) = fed(stages, plan, step).sweeps
+        assert isinstance(stages.feed, Resident) and stages.feed.store is not None
+        whole = stages.feed.store.sweep(shot.index).shot.sweep
+        for f in fields(whole):
+            mine, kept = getattr(shot.sweep, f.name), getattr(whole, f.name)
+            assert mine.untyped_storage().data_ptr() == kept.untyped_storage().data_ptr()
+        places.add(shot.sweep.ranges.storage_offset())
+    assert len(places) > 1
 
 
 def test_a_sweep_without_rays_stays_one(stages: Stages) -> None:

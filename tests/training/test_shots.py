@@ -280,9 +280,12 @@ def test_every_sector_is_drawn_sooner_or_later() -> None:
     assert seen == set(sectors(lidar, sweep).tolist())
 
 
-def test_rays_keep_their_order() -> None:
-    drawn = draw(200)
+def test_rays_come_sector_by_sector_and_keep_their_order_within() -> None:
+    lidar = replace(tiny_capture().lidars[0], azimuth_steps=512)  # 16 sectors
     _, sweep = lidar_and_sweep()
+    drawn = draw_sectors(sweep, lidar, 200, torch.Generator().manual_seed(0), COLUMNS)
     place = {tuple(d.tolist()): i for i, d in enumerate(sweep.directions)}
     rows = [place[tuple(d.tolist())] for d in drawn.directions]
-    assert rows == sorted(rows)
+    keys = list(zip(sectors(lidar, drawn).tolist(), rows, strict=True))
+    assert keys == sorted(keys) and rows != sorted(rows)
+    assert len({sector for sector, _ in keys}) == 6
