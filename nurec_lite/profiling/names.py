@@ -3,7 +3,8 @@
 
 import re
 
-_SPACES = re.compile(r"\b(nurec::cuda|nurec|at_cuda_detail|at|native|c10|cuda|std|detail|CUB_\w+)::")
+_SPACES = re.compile(r"\b(at_cuda_detail|at|native|c10|cuda|std|detail|CUB_\w+)::")
+_OWN = re.compile(r"\bnurec::(?:cuda::)?")  # which ncu leaves out where all kernels that it measured have it
 _ANONYMOUS = re.compile(r"(\(anonymous namespace\)|<?\bunnamed>)::")  # ncu's CSV loses a bracket
 _CASTS = re.compile(r"\((?:bool|int|long|unsigned int|unsigned long|unsigned long long)\)(?=-?\d)")
 
@@ -11,8 +12,8 @@ _CASTS = re.compile(r"\((?:bool|int|long|unsigned int|unsigned long|unsigned lon
 def short_name(
     name: str,  # such as void blend<3>(Params, int)
 ) -> str:  # blend<3>
-    """Without result, arguments and anonymous namespaces; template arguments stay."""
-    plain = _ANONYMOUS.sub("", name.strip())
+    """Without result, arguments, our own and anonymous namespaces; template arguments stay."""
+    plain = _OWN.sub("", _ANONYMOUS.sub("", name.strip()))
     depth, end = 0, len(plain)
     for k, letter in enumerate(plain):
         depth += (letter == "<") - (letter == ">")

@@ -10,7 +10,16 @@ from ncu_page import page, write_page
 from PIL import Image
 
 from nurec_lite.profiling.draw.canvas import INK, SCALE
-from nurec_lite.profiling.draw.roofline import VERDICTS, Ceilings, LogAxis, axes, ceilings, draw_roofline, placed
+from nurec_lite.profiling.draw.roofline import (
+    VERDICTS,
+    Ceilings,
+    LogAxis,
+    axes,
+    ceilings,
+    draw_roofline,
+    longest,
+    placed,
+)
 from nurec_lite.profiling.draw.stalls import ISSUE, draw_stalls, shares
 from nurec_lite.profiling.ncu.csv import read_launches
 from nurec_lite.profiling.ncu.kernel import Kernel, kernel
@@ -69,6 +78,22 @@ def test_more_kernels_than_numbers(tmp_path: Path, blend: Kernel) -> None:
     many = [replace(blend, name=f"kernel {k} ü", intensity=5.0 + 0.01 * k) for k in range(60)]
     draw_roofline(tmp_path / "roofline.png", many)
     assert pixels(tmp_path / "roofline.png").shape == (1360, 2400, 3)
+
+
+def test_of_many_kernels_those_are_drawn_that_take_most_of_the_time(tmp_path: Path, blend: Kernel) -> None:
+    """29 kernels of a millisecond, and a thousand launches of another, which are so short that all together take one."""
+    long = [replace(blend, name=f"kernel {k}", ms=1.0) for k in range(29)]
+    short = [replace(blend, name="tiny", ms=0.001, intensity=1e-9, flop_per_s=1.0) for k in range(1000)]
+    assert longest([*long, *short]) == long  # 29 of 30 ms
+    some = [replace(s, ms=0.01) for s in short]
+    assert longest([*long, *some]) == [*long, *some]
+    assert longest([*long[:5], *short]) == [*long[:5], *short]  # few kernels
+    unknown = [*long, *short, replace(blend, ms=None)]
+    assert longest(unknown) == unknown
+    draw_roofline(tmp_path / "few.png", long)
+    draw_roofline(tmp_path / "many.png", [*long, *short])
+    few, many = (pixels(tmp_path / f"{name}.png")[140:1220, 190:1520] for name in ("few", "many"))  # the chart alone
+    assert np.array_equal(few, many)
 
 
 def test_shares_of_stalls(blend: Kernel) -> None:

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 
 from PIL import Image
@@ -24,6 +25,7 @@ _WIDTH, _HEIGHT = 1200, 680  # pixels
 _LEFT, _RIGHT, _TOP, _BOTTOM = 96, 760, 76, 606  # of the chart
 _LEGEND = 792  # left edge
 _NUMBERED = 24  # kernels with a number and a line in the legend
+_SHARE = 0.95  # of the time, that what is drawn takes
 _RADIUS, _ROOM = 6, 16.0  # of a dot, and about a number
 _AROUND = ((16, 0), (-16, 0), (0, -17), (0, 17), (15, -15), (-15, -15), (15, 15), (-15, 15), (30, 0), (-30, 0))
 
@@ -70,11 +72,23 @@ def placed(kernel: Kernel) -> tuple[float, float] | None:
     return (kernel.intensity, kernel.flop_per_s) if kernel.intensity and kernel.flop_per_s else None
 
 
+def longest(kernels: Sequence[Kernel]) -> list[Kernel]:
+    """Launches that take most of the time, in the order given: those of a microsecond lie decades below, and would press the others into a
+    corner. All, where they are few or a time is not known."""
+    times = sorted((k.ms for k in kernels if k.ms is not None), reverse=True)
+    if len(times) < len(kernels) or len(by_name(kernels)) <= _NUMBERED:
+        return list(kernels)
+    enough = next(n for n, taken in enumerate(accumulate(times)) if taken >= _SHARE * sum(times))
+    return [k for k in kernels if (k.ms or 0) >= times[enough]]
+
+
 def draw_roofline(path: Path, kernels: Sequence[Kernel]) -> None:
-    """Every launch as a dot in the colour of its verdict; kernels are numbered, the one with the longest launch first."""
-    canvas, peaks = Canvas(_WIDTH, _HEIGHT), ceilings(kernels)
+    """Each of the `longest` launches as a dot in the colour of its verdict; kernels are numbered, the one with the longest launch first."""
+    canvas, peaks, shown = Canvas(_WIDTH, _HEIGHT), ceilings(kernels), longest(kernels)
+    short, kernels = len(kernels) - len(shown), shown
+    left_out = f"; {short} short ones, {1 - _SHARE:.0%} of the time, are left out" if short else ""
     canvas.text(_LEFT, 30, "Roofline: single precision over DRAM", 20)
-    canvas.text(_LEFT, 50, "every dot a launch, numbers by the longest launch", 12, FAINT)
+    canvas.text(_LEFT, 50, f"every dot a launch, numbers by the longest launch{left_out}", 12, FAINT)
     points = [p for p in map(placed, kernels) if p is not None]
     if peaks is None or not points:
         why = "the ceilings were not measured" if peaks is None else "no kernel counted single precision operations"
