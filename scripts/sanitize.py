@@ -38,11 +38,12 @@ from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.program import Parser, told
 from nurec_lite.capture.types import Capture
+from nurec_lite.native.copies import copy_all
 from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.standing import Standing, copy_all
+from nurec_lite.training.standing import Standing
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step

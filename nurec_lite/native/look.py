@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage render_views: a scene from several views in one launch a stage, for who looks at it without training it (kernels/views). On
-CUDA alone.
+"""The stage render_views: a scene from several views in one launch a stage, or from a few in one launch of all (kernels/views,
+nurec_lite/native/recorded_look.py), for who looks at it without training it. On CUDA alone.
 
 Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
 """
@@ -13,19 +13,24 @@ from torch import Tensor
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.ranges import span
+from nurec_lite.base.rows import rows_of
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.tracks import exist, key_rows
 from nurec_lite.native.bundles import BEAMS, HEIGHT, WIDTH
 from nurec_lite.native.groups import ActorArrays, SceneArrays, SensorRays
+from nurec_lite.native.recorded_look import FEW_VIEWS, RecordedLook
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.native.stages import _pixels, moves, row_of
-from nurec_lite.scene.gaussians import BACKGROUND, activate, seen
+from nurec_lite.native.together import begins_of
+from nurec_lite.scene.gaussians import BACKGROUND, LIDAR_VALUES, Gaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
 Looked = CameraImage | LidarReturns
+Queued = tuple[Sequence[Looked], Tensor]  # what views see, and [2] int64 room that their lists need
+Room = tuple[int, int]  # Gaussians seen, and entries
 SLACK = 1.25  # room over what a launch of the same views needed
 MOST_ROOM = 1 << 31  # as the operator takes it
 ALL = (-1, -1)  # room for whatever there is, which the host waits to know
@@ -38,7 +43,8 @@ class Look:
     background ends and how much room lists need, so that the host waits once a launch."""
 
     def __init__(self) -> None:
-        self._rooms: dict[tuple[str, int, int], tuple[int, int]] = {}  # by sensor, V and N: Gaussians seen, and entries
+        self._rooms: dict[tuple[str, int, int], Room] = {}  # by sensor, V and N
+        self._recorded = RecordedLook()
         self._most: dict[str, int] = {}  # views of a sensor for which there was memory, where there was too little
         self._node: Tensor | None = None  # for which, and for what was written into it, this holds:
         self._version = -1
@@ -74,27 +80,49 @@ class Look:
         return found
 
     def _rendered(self, scene: Scene, views: Sequence[AnyView]) -> Sequence[Looked]:
+        """Again with more room where that of the last launch was too small."""
+        self._remember(scene)
+        key = views[0].sensor.name, len(views), len(scene.gaussians)
+        room = self._rooms.get(key, ALL)
+        while True:
+            found, needed = self._launched(scene, views, room)
+            there = needed.tolist()
+            enough = room == ALL or all(n <= most for n, most in zip(there, room, strict=True))
+            wanted = (min(MOST_ROOM, rounded_up(int(SLACK * n))) for n in there)
+            room = self._rooms[key] = tuple(map(max, room, wanted))  # type: ignore[assignment]
+            if enough:
+                return found
+
+    def _launched(self, scene: Scene, views: Sequence[AnyView], room: Room) -> Queued:
+        """Few views are recorded once it is clear that others follow."""
+        if len(views) <= FEW_VIEWS and room != ALL:
+            reads = scene.gaussians.node, self._begins, scene.tracks, *scene.parameters().values()
+            found = self._recorded(views, reads, room, lambda places: self._queued(scene, places, room))
+            if found is not None:
+                return found
+        return self._queued(scene, views, room)
+
+    def _queued(self, scene: Scene, views: Sequence[AnyView], room: Room) -> Queued:
         gaussians = self._gathered(scene, views)
         rows = torch.stack([row_of(view) for view in views])
         if isinstance(views[0], CameraView):
-            return self._images(gaussians, rows, views, scene.sky)  # type: ignore[arg-type]
-        return self._sweeps(gaussians, rows, views)  # type: ignore[arg-type]
+            return self._images(gaussians, rows, views, scene.sky, room)  # type: ignore[arg-type]
+        return self._sweeps(gaussians, rows, views, room)  # type: ignore[arg-type]
 
     def _gathered(self, scene: Scene, views: Sequence[AnyView]) -> SceneArrays:
         """What stands still where it is stored, and what moves at the time of each view; transparent where it is not there."""
-        self._remember(scene)
         g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
         times = torch.stack([view.moment() for view in views])
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
         starts, track = self._begins[1:] - s, g.node[s:] - 1
-        local = seen(activate(g), isinstance(views[0], LidarView))
+        local = activated(g, isinstance(views[0], LidarView))
         means, quats, velocities, rotations = torch.ops.nurec_lite.move_actors(
             ActorArrays(g.means[s:], local["quats"][s:], starts, *keys, times)
         )
-        there = exist(tracks, times).index_select(1, track)
+        there = rows_of(exist(tracks, times), track, dim=1)
         return SceneArrays(
             local["means"][:s], local["quats"][:s], means, quats, velocities, local["scales"],
-            local["opacities"][:s], local["opacities"][s:] * there, rotations.index_select(1, track),
+            local["opacities"][:s], local["opacities"][s:] * there, rows_of(rotations, track, dim=1),
             g.sh0, g.sh_rest, local["lidar"],
         )  # fmt: skip
 
@@ -105,38 +133,38 @@ class Look:
             self._still = int(self._begins[BACKGROUND + 1])
 
     def _images(
-        self, gaussians: SceneArrays, rows: Tensor, views: Sequence[CameraView], sky: Tensor
-    ) -> list[CameraImage]:
+        self, gaussians: SceneArrays, rows: Tensor, views: Sequence[CameraView], sky: Tensor, room: Room
+    ) -> Queued:
         view, v = views[0], len(views)
         camera = view.camera
         none = rows.new_empty(0)
         rays = SensorRays(*_pixels(view), none, none.long())
         size = [camera.width, camera.height, WIDTH, HEIGHT]
         bundles = v * -(-camera.width // WIDTH) * -(-camera.height // HEIGHT)
-        out, distance, transmittance, _, directions = self._launched(
-            view, gaussians, rows, rays, size, 1, moves(view), bundles
+        out, distance, transmittance, _, directions, needed = self._blended(
+            gaussians, rows, rays, size, 1, moves(view), bundles, room
         )
         image = torch.ops.nurec_lite.over_sky(out, transmittance, sky.contiguous(), directions)
         shape = v, camera.height, camera.width
         of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
-        return [CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)]
+        return [CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], needed
 
-    def _sweeps(self, gaussians: SceneArrays, rows: Tensor, views: Sequence[LidarView]) -> list[LidarReturns]:
+    def _sweeps(self, gaussians: SceneArrays, rows: Tensor, views: Sequence[LidarView], room: Room) -> Queued:
         assert all(view.targets is None for view in views), "targets are for learning ranges"
         cells = views[0].lidar.cells(BEAMS, device=rows.device)
         sizes = [len(view.directions) for view in views]
-        begins = upload(torch.tensor([0, *sizes]).cumsum(0), rows.device)
         directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
+        few = len(views) <= FEW_VIEWS  # what may be recorded copies nothing from the host
+        begins = begins_of(sizes, rows.device) if few else upload(torch.tensor([0, *sizes]).cumsum(0), rows.device)
         rays = SensorRays(directions, fractions, cells.edges, begins)
-        out, distance, transmittance, median, _ = self._launched(
-            views[0], gaussians, rows, rays, [], cells.columns, True, sum(sizes) // 32
+        out, distance, transmittance, median, _, needed = self._blended(
+            gaussians, rows, rays, [], cells.columns, True, sum(sizes) // 32, room
         )
         returns = distance, median, out, transmittance
-        return [LidarReturns(*one) for one in zip(*(t.split(sizes) for t in returns), strict=True)]
+        return [LidarReturns(*one) for one in zip(*(t.split(sizes) for t in returns), strict=True)], needed
 
-    def _launched(
+    def _blended(
         self,
-        view: AnyView,  # any of them
         gaussians: SceneArrays,
         rows: Tensor,  # [V, 62]
         rays: SensorRays,
@@ -144,18 +172,24 @@ class Look:
         columns: int,
         moving: bool,
         bundles: int,
-    ) -> tuple[Tensor, ...]:  # features [R, C], distance, transmittance, median [R], directions [R, 3] in the world
-        """Again with more room where that of the last launch was too small."""
-        key, part = (view.sensor.name, len(rows), len(gaussians.scales)), PART if bundles <= FEW else 0
-        room = self._rooms.get(key, ALL)
-        while True:
-            *found, needed = torch.ops.nurec_lite.render_views(gaussians, rows, rays, size, columns, moving, part, room)
-            there = needed.tolist()
-            enough = room == ALL or all(n <= most for n, most in zip(there, room, strict=True))
-            wanted = (min(MOST_ROOM, rounded_up(int(SLACK * n))) for n in there)
-            room = self._rooms[key] = tuple(map(max, room, wanted))  # type: ignore[assignment]
-            if enough:
-                return tuple(found)
+        room: Room,
+    ) -> tuple[
+        Tensor, ...
+    ]:  # features [R, C], distance, transmittance, median [R], directions [R, 3] in the world, needed [2]
+        part = PART if bundles <= FEW else 0  # else lists are whole
+        found: tuple[Tensor, ...] = torch.ops.nurec_lite.render_views(
+            gaussians, rows, rays, size, columns, moving, part, room
+        )
+        return found
+
+
+def activated(g: Gaussians, by_lidar: bool) -> dict[str, Tensor]:
+    """As nurec_lite.scene.gaussians has it, with the opacities that this kind of sensor sees, in one kernel."""
+    found = torch.ops.nurec_lite.activate(g.quats, g.log_scales, g.opacity_logits, g.lidar_logits)
+    quats, scales, opacities, lidar, own = found
+    if by_lidar and g.lidar_logits.shape[1] > LIDAR_VALUES:
+        opacities = own
+    return {"means": g.means, "quats": quats, "scales": scales, "opacities": opacities, "lidar": lidar}
 
 
 def _by_sensor(views: Sequence[AnyView]) -> list[list[int]]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nurec_lite.base.rows import rows_of
 from nurec_lite.native.bundles import BEAMS, HEIGHT, LISTS, WARP, WIDTH, part_of
 from nurec_lite.native.groups import SceneArrays, SensorRays, Turned
 from nurec_lite.native.plan import RenderPlan
@@ -110,7 +111,7 @@ def _sweeps(
     sizes = [len(view.directions) for view in views]
     directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
     cells = views[0].lidar.cells(BEAMS, device=directions.device)
-    rays = SensorRays(directions, fractions, cells.edges, _begins(sizes, directions.device))
+    rays = SensorRays(directions, fractions, cells.edges, begins_of(sizes, directions.device))
     aims = [view.targets for view in views if view.targets is not None]
     targets = torch.cat(aims) if aims else directions.new_empty(0, 2)
     found = torch.ops.nurec_lite.learn_views(
@@ -133,7 +134,7 @@ def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) 
     return (plan.part, -1) if room is None else (part_of(room, plan.part, bundle, device), room)
 
 
-def _begins(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64
+def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64
     """Filled in there: what is copied from the host could not be recorded."""
     begins = torch.zeros(len(sizes) + 1, dtype=torch.int64, device=device)
     for k, size in enumerate(sizes):
@@ -150,7 +151,7 @@ def _scene(
         torch.stack([getattr(one, name) for one in gaussians]) for name in ("means", "quats", "velocities", "rotations")
     )
     opacities = torch.stack([one.opacities[s:] for one in gaussians])
-    frames = rotations.detach().index_select(1, g.nodes)
+    frames = rows_of(rotations.detach(), g.nodes, dim=1)
     scene = SceneArrays(
         g.still_means, g.still_quats, means, quats, velocities, g.scales, g.opacities[:s], opacities, frames,
         g.sh0, g.sh_rest, g.lidar,

@@ -35,12 +35,13 @@ from nurec_lite.base.ranges import GRAPH, RECORD, span
 from nurec_lite.base.recordable import Looks, looked_at
 from nurec_lite.base.transfer import Arrival, locked
 from nurec_lite.native import ops
+from nurec_lite.native.copies import copy_all
 from nurec_lite.training.history import Figures
 from nurec_lite.training.optim import stored
 from nurec_lite.training.recorded_relocation import RecordedRelocation
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.standing import Standing, copy_all, room_for_rays
+from nurec_lite.training.standing import Standing, room_for_rays
 from nurec_lite.training.state import StepResult, TrainState
 
 CLASS = "exact"

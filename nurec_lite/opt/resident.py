@@ -35,10 +35,10 @@ from nurec_lite.base.transfer import SideStream
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.native.copies import copy_all
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, count_sectors, drawn_sectors, sectors_of
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.standing import copy_all
 from nurec_lite.training.state import TrainState
 
 CLASS = "exact"

@@ -8,10 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nurec_lite.base.rows import rows_of
 from nurec_lite.config import LearningRates
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.density import Relocation, rows_of
+from nurec_lite.training.density import Relocation
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 

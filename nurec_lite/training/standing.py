@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shots at fixed places in memory: work that was recorded with them learns from whatever is copied there."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.native.copies import Pair
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles
 from nurec_lite.training.shots import Shots, SweepShot
 
-Pair = tuple[Tensor, Tensor]  # where to, and what
 AnyView = TypeVar("AnyView", CameraView, LidarView)
 _POSE = ("T_world_sensor_start", "T_world_sensor_end", "row", "middle", "velocity")
 _RAYS = tuple(f.name for f in fields(Sweep))
@@ -70,19 +70,6 @@ class Standing:
         yield into.azimuths[:n], known.azimuths
         yield into.rays[:n], known.rays
         yield into.rays[n:], self._nobody[n : len(into.rays)]
-
-
-def copy_all(
-    pairs: Iterable[Pair],
-    numbers_at: Tensor | None = None,  # [n] float32
-    numbers: Sequence[float] = (),  # [n] that are to lie there
-) -> None:
-    """As bytes, in one launch; `nurec_lite.native.ops.load` comes before. On a GPU a place may be page-locked memory of the host."""
-    places, values = [], []
-    for into, value in pairs:
-        places.append(into)
-        values.append(value.contiguous())
-    torch.ops.nurec_lite.copy_all(places, values, numbers_at, numbers)
 
 
 def room_for_rays(

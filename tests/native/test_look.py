@@ -29,6 +29,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.evaluation.measure import evaluate, frames_of
 from nurec_lite.native import look
 from nurec_lite.native.bind import native_stages
+from nurec_lite.native.groups import SceneArrays
 from nurec_lite.native.look import Look
 from nurec_lite.opt import fused_interp
 from nurec_lite.scene.scene import Scene
@@ -61,9 +62,10 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def one_by_one(device: torch.device) -> Stages:
-    """As a training renders."""
+    """As a training renders, of the same activated numbers."""
     stages = replace(base_stages("native", device), device="cuda", plan=PLAN, **native_stages(PLAN))
-    return replace(build_stages({"fused_interp": {}}, stages), render_views=render_views)
+    options: dict[str, dict[str, Any]] = {"fused_interp": {}, "collect_once": {}, "fused_activate": {}}
+    return replace(build_stages(options, stages), render_views=render_views)
 
 
 def assert_same(found: Any, expected: Any, view: View) -> None:
@@ -207,12 +209,16 @@ def test_the_reference_sees_the_same(device: torch.device) -> None:
         assert float((off > 1e-3).float().mean()) < 0.02 and float(off.median()) < 1e-5
 
 
+def gathered(own: Look, scene: Scene, views: list[View]) -> SceneArrays:
+    own._remember(scene)
+    return own._gathered(scene, views)
+
+
 def test_the_scenes_are_those_of_the_views(device: torch.device) -> None:
     """Actors are there in the first two views and gone in the third."""
     views = views_of("lidar", 3, device)
     scene, own = scene_for(views[0], 50, device), Look()
-    gathered = own._gathered(scene, views)
-    there = gathered.moving_opacities.any(1).tolist()
+    there = gathered(own, scene, views).moving_opacities.any(1).tolist()
     assert there == [True, True, False] and abs(views[0].time_mid - MIDDLE) < 0.1
 
 
@@ -220,10 +226,10 @@ def test_a_store_that_a_relocation_writes_into(device: torch.device) -> None:
     """The same tensor of nodes holds others then."""
     views = views_of("lidar", 1, device)
     scene, own = scene_for(views[0], 50, device), Look()
-    before = own._gathered(scene, views)
+    before = gathered(own, scene, views)
     still = len(before.still_means)
     scene.gaussians.node[still - 3 : still] = 1
-    after = own._gathered(scene, views)
+    after = gathered(own, scene, views)
     assert len(after.still_means) == still - 3 and len(after.means[0]) == len(before.means[0]) + 3
 
 

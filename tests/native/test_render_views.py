@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from bundle_scenes import driven
-from look_scenes import SENSORS, View, scene_for, views_of
+from look_scenes import SENSORS, scene_for, views_of
 from parity import DEVICES
 from torch import Tensor
 from torch.library import opcheck
@@ -27,13 +27,13 @@ def call_of(sensor: str, device: torch.device, n: int = 20, views: int = 2) -> d
     made = views_of(sensor, views, device, width=9, height=7)
     scene, kept = scene_for(made[0], n, device, actors=0.4 if n else 0.0), {}
 
-    def launched(view: View, gaussians: Any, rows: Tensor, rays: Any, *rest: Any) -> Any:
+    def blended(gaussians: Any, rows: Tensor, rays: Any, *rest: Any) -> Any:
         names = "size", "columns", "moving"
         kept.update(gaussians._asdict() | {"views": rows} | rays._asdict() | dict(zip(names, rest[:3], strict=True)))
         raise StopIteration
 
     own = Look()
-    own._launched = launched  # type: ignore[method-assign]
+    own._blended = blended  # type: ignore[method-assign]
     with pytest.raises(StopIteration):
         own(SimpleNamespace(correct=lambda view, known: view), scene, made)
     return {k: v.detach() if isinstance(v, Tensor) else v for k, v in kept.items()} | {"part": 0, "room": [-1, -1]}

@@ -108,6 +108,19 @@ def test_stretches_that_one_launch_puts_together_are_the_same_rays(street: Captu
     stages.close()
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("sector", [None, 1, 2])
+def test_stretches_on_a_gpu(sector: int | None) -> None:
+    device = torch.device("cuda")
+    stages = build_stages({"resident": {"share": 1.0, "jpeg": "host"}}, base_stages("native", device))
+    plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=300, sector=sector)
+    for step in range(10):
+        found = stages.feed(stages, replace(state_of(plan, step), device=device))
+        assert found.sweeps[0].sweep.ranges.is_cuda
+        assert_same(found.copied(lambda t: t.cpu()), plan.load(step))
+    stages.close()
+
+
 def test_neighbouring_sectors_are_one_stretch() -> None:
     shot = tiny_capture_shot()
     kept = KeptSweep(shot, (0, 3, 3, 5, 9, 12))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nurec_lite.config import DensityConfig
 from nurec_lite.training.baseline import optimize, reference_stages
-from nurec_lite.training.density import Relocation, by_node, relocate_masked, rows_of
+from nurec_lite.training.density import Relocation, by_node, relocate_masked
 from nurec_lite.training.optim import MOMENTS, overwrite_gaussians, replace_gaussians
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
@@ -53,19 +53,6 @@ def test_it_is_what_new_tensors_would_be() -> None:
         found = everything(overwritten)[name]
         assert torch.equal(found, value) and found.data_ptr() == before[name], name
     assert not torch.equal(overwritten.scene.gaussians.means, trained_a_bit().scene.gaussians.means)
-
-
-def test_rows_of_four_numbers_are_rows() -> None:
-    values, rows = torch.randn(9, 8), torch.tensor([8, 0, 0, 3])
-    for own in (
-        values[:, :4].contiguous(),
-        values[:, 4:],
-        values.view(-1)[2:70].view(17, 4),
-        values[:0, :4],
-        values.half()[:, :4],
-    ):
-        index = rows[: 4 * bool(len(own))]
-        assert torch.equal(rows_of(own, index), own[index])
 
 
 @pytest.mark.parametrize("void", [True, False])

@@ -8,9 +8,10 @@ import torch
 from tiny_capture import tiny_capture
 
 from nurec_lite.native import ops
+from nurec_lite.native.copies import copy_all
 from nurec_lite.splat.views import RayBundles
 from nurec_lite.training.shots import ShotPlan, Shots
-from nurec_lite.training.standing import BUNDLE, Standing, copy_all
+from nurec_lite.training.standing import BUNDLE, Standing
 
 BANDS = 3
 

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views of a sensor that come one at a time, or a few, as one CUDA graph: who drives through a scene asks for a view at a time, whose sixty
+kernels take the GPU less time than the host takes to launch them. On CUDA alone.
+
+A recording reads the scene where it is stored, so that it shows what a training has made of it since, and the view from places into which
+each view is copied. Sweeps of nearly as many rays share one: what is left of its places repeats rays, which nobody sees.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.native.copies import Pair, copy_all
+from nurec_lite.native.rooms import rounded_up
+from nurec_lite.native.stages import learned, moves, row_of
+from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.splat.views import CameraView, LidarView
+
+AnyView = CameraView | LidarView
+Looked = CameraImage | LidarReturns
+Queued = tuple[Sequence[Looked], Tensor]  # what views see, and what a host must know to believe it
+Queue = Callable[[Sequence[AnyView]], Queued]
+AFTER = 2  # times that views are rendered without a recording, which takes as long as some of them
+FEW_VIEWS = 4  # that one recording may render: with more of them the GPU is the slower one
+MOST = 16  # recordings that are kept: a view of each sensor of a rig
+KIND = "cuda"  # of machine, which can record
+log = logging.getLogger("nurec_lite")
+
+
+@dataclass
+class Kept:
+    """Of views that differ by numbers alone."""
+
+    reads: tuple[ref[Any], ...]  # what a recording has the addresses of, and does not keep
+    seen: int = 0
+    refused: bool = False  # it cannot be recorded
+    views: tuple[AnyView, ...] = ()  # the places
+    recording: Recording[Queued] | None = None
+
+
+class RecordedLook:
+    """Recordings by sensor, size, and room of lists."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[Any, ...], Kept] = {}  # the least recently used first
+        self._recorder: Recorder | None = None
+
+    def __call__(
+        self,
+        views: Sequence[AnyView],  # of one sensor, alike
+        reads: tuple[Any, ...],  # all that `queue` reads and that lies at its place until it is replaced
+        sizes: tuple[Any, ...],  # by which, beside those of the views, its launches may differ
+        queue: Queue,  # queues what views see, and does not wait
+    ) -> Queued | None:
+        """None: not recorded yet, or not at all."""
+        rays, sensor = tuple(map(room_for, views)), views[0].sensor
+        if views[0].T_world_sensor_start.device.type != KIND or 0 in rays or any(map(learned, views)):
+            return None
+        kept = self._of((id(sensor), moves(views[0]), rays, *sizes), (sensor, *reads))
+        kept.seen += 1
+        if kept.seen <= AFTER or kept.refused:
+            return None
+        kept.views = kept.views or tuple(map(places_for, views, rays))
+        copy_all(pair for places, view in zip(kept.views, views, strict=True) for pair in _pairs(places, view))
+        if kept.recording is None and not self._record(kept, queue):
+            return None
+        assert kept.recording is not None
+        found, needed = kept.recording.launch()
+        return _copied(found, views), needed
+
+    def _of(self, key: tuple[Any, ...], reads: tuple[Any, ...]) -> Kept:
+        kept = self._kept.pop(key, None)
+        if kept is None or not _same(kept.reads, reads):
+            kept = Kept(tuple(map(ref, reads)))
+        self._kept[key] = kept
+        if len(self._kept) > MOST:
+            del self._kept[next(iter(self._kept))]
+        return kept
+
+    def _record(self, kept: Kept, queue: Queue) -> bool:
+        """Whether it could be done. Nothing is rendered yet."""
+        views = kept.views
+        try:
+            if self._recorder is None:
+                self._recorder = Recorder(views[0].T_world_sensor_start.device)
+            kept.recording = self._recorder.record(lambda: queue(views), ())
+        except RuntimeError as error:  # no memory, for one
+            kept.refused, kept.views = True, ()
+            log.info("views of %s are not recorded: %s", views[0].sensor.name, str(error).splitlines()[0])
+            return False
+        return True
+
+
+def _same(known: tuple[ref[Any], ...], reads: tuple[Any, ...]) -> bool:
+    return len(known) == len(reads) and all(a() is b for a, b in zip(known, reads, strict=True))
+
+
+def room_for(view: AnyView) -> int | None:  # rays that its places are for; None: those of all pixels
+    return rounded_up(len(view.directions)) if isinstance(view, LidarView) else None
+
+
+def places_for(
+    view: AnyView,
+    rays: int | None,  # of a sweep, not less than the view's
+) -> AnyView:
+    """A view of the same sensor whose row, moment and rays lie in memory of their own."""
+    own: dict[str, Any] = {"row": torch.empty_like(row_of(view)), "middle": torch.empty_like(view.moment())}
+    if isinstance(view, LidarView):
+        own |= {name: getattr(view, name).new_empty((rays, *getattr(view, name).shape[1:])) for name in _RAYS}
+        own["bundles"] = None
+    return replace(view, **own)
+
+
+_RAYS = ("directions", "fractions")
+
+
+def _pairs(places: AnyView, view: AnyView) -> Iterator[Pair]:
+    """All that is to be copied so that the places are this view."""
+    assert places.row is not None
+    yield places.row, row_of(view)
+    yield places.moment(), view.moment()
+    if isinstance(view, LidarView):
+        for name in _RAYS:
+            into, values = getattr(places, name), getattr(view, name)
+            yield into[: len(values)], values
+            yield into[len(values) :], values[: len(into) - len(values)]
+
+
+def _copied(found: Sequence[Looked], views: Sequence[AnyView]) -> list[Looked]:
+    """For the caller to keep, of the views' own rays: the next launch writes where these stand."""
+    values = [_own(one, view) for one, view in zip(found, views, strict=True)]
+    copies = [{name: torch.empty_like(value) for name, value in one.items()} for one in values]
+    copy_all((into[name], one[name]) for into, one in zip(copies, values, strict=True) for name in one)
+    return [type(one)(**own) for one, own in zip(found, copies, strict=True)]
+
+
+def _own(found: Looked, view: AnyView) -> dict[str, Tensor]:
+    n = len(view.directions) if isinstance(view, LidarView) else None
+    return {f.name: getattr(found, f.name)[:n] for f in fields(found)}

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Views that are looked at one after another, or a few at a time (nurec_lite/native/recorded_look.py): recorded as a CUDA graph on a GPU;
+elsewhere, over the emulated drivers, a stand-in does the work again and leaves what it finds where it found it first, as a graph does."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
+from typing import Any
+from weakref import ref
+
+import pytest
+import torch
+from bundle_scenes import driven
+from look_scenes import SENSORS, View, scene_for, views_of
+from parity import DEVICES
+from torch import Tensor
+
+from nurec_lite.backends import base_stages
+from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.native import recorded_look
+from nurec_lite.native.look import Look
+from nurec_lite.native.recorded_look import AFTER, FEW_VIEWS, MOST, Looked, Queued
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.stages import Stages
+
+
+class Again(Recording[Queued]):
+    """Stands in for a graph."""
+
+    def __init__(self, work: Callable[[], Queued]) -> None:
+        self.work, self.made = work, work()
+
+    def launch(self) -> Queued:
+        (found, needed), (again, now) = self.made, self.work()
+        for one, other in zip(found, again, strict=True):
+            for f in fields(one):
+                getattr(one, f.name).copy_(getattr(other, f.name))
+        needed.copy_(now)
+        return self.made
+
+
+class Counted:
+    """A recorder, and what it was asked for."""
+
+    def __init__(self) -> None:
+        self.recorded, self.flaw = 0, ""
+
+    def record(self, work: Callable[[], Any], generators: Sequence[torch.Generator]) -> Recording[Any]:
+        if self.flaw:
+            raise RuntimeError(self.flaw)
+        self.recorded += 1
+        return Again(work) if self.real is None else self.real.record(work, generators)
+
+    real: Recorder | None = None
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest) -> torch.device:
+    return driven(request.param)
+
+
+@pytest.fixture
+def recorder(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    counted = Counted()
+    counted.real = Recorder(device) if device.type == "cuda" else None
+    monkeypatch.setattr(recorded_look, "Recorder", lambda device: counted)
+    monkeypatch.setattr(recorded_look, "KIND", device.type)
+    yield counted
+
+
+def stages_of(device: torch.device) -> Stages:
+    return base_stages("native", device)
+
+
+def one_at_a_time(own: Look, stages: Stages, scene: Scene, views: Sequence[View]) -> list[Looked]:
+    return [own(stages, scene, [view])[0] for view in views]
+
+
+def plainly(stages: Stages, scene: Scene, views: Sequence[View]) -> list[Looked]:
+    """Each by who never saw another."""
+    return [Look()(stages, scene, [view])[0] for view in views]
+
+
+def assert_equal(found: Sequence[Looked], expected: Sequence[Looked]) -> None:
+    """Of sweeps nearly: where rays are repeated, others share a bundle."""
+    for one, two in zip(found, expected, strict=True):
+        for f in fields(one):
+            mine, other = getattr(one, f.name), getattr(two, f.name)
+            assert mine.shape == other.shape
+            torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_views_are_those_without_a_recording(sensor: str, device: torch.device, recorder: Counted) -> None:
+    """From places of their own, at times of their own, sweeps of 768 to 764 rays; actors go."""
+    views = views_of(sensor, 5, device)
+    scene, stages = scene_for(views[0], 120, device), stages_of(device)
+    assert_equal(one_at_a_time(Look(), stages, scene, [*views, *views]), [*plainly(stages, scene, views)] * 2)
+    assert 1 <= recorder.recorded <= 3  # rooms grow where a view needs more than the first
+
+
+def test_the_first_views_are_not_recorded(device: torch.device, recorder: Counted) -> None:
+    views = views_of("still camera", 1, device)
+    own, scene = Look(), scene_for(views[0], 50, device)
+    for k in range(AFTER + 3):  # the first finds the room
+        one_at_a_time(own, stages_of(device), scene, views)
+        assert recorder.recorded == (k > AFTER)
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_a_few_at_once(sensor: str, device: torch.device, recorder: Counted) -> None:
+    """Three, and three others; sweeps of 768, 767 and so on rays."""
+    views = views_of(sensor, 6, device)
+    scene, stages, own = scene_for(views[0], 120, device), stages_of(device), Look()
+    for some in (views[:3], views[3:], views[:3], views[3:], views[2:5], views[:3]):
+        assert_equal(own(stages, scene, some), plainly(stages, scene, some))
+    assert 1 <= recorder.recorded <= 2
+
+
+def test_many_at_once_are_not_recorded(device: torch.device, recorder: Counted) -> None:
+    views = views_of("lidar", FEW_VIEWS + 1, device)
+    own, scene = Look(), scene_for(views[0], 50, device)
+    for _ in range(AFTER + 3):
+        own(stages_of(device), scene, views)
+    assert recorder.recorded == 0
+
+
+@pytest.mark.parametrize("sensor", ["moving camera", "lidar"])
+def test_what_was_seen_stays(sensor: str, device: torch.device, recorder: Counted) -> None:
+    views = views_of(sensor, 2, device)
+    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 100, device)
+    one_at_a_time(own, stages, scene, views * 3)
+    (first,) = one_at_a_time(own, stages, scene, views[:1])
+    before = {f.name: getattr(first, f.name).clone() for f in fields(first)}
+    one_at_a_time(own, stages, scene, views[1:])
+    assert recorder.recorded and all(getattr(first, name).equal(value) for name, value in before.items())
+
+
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_a_scene_that_is_written_into(sensor: str, device: torch.device, recorder: Counted) -> None:
+    """By a training, say, whose store stays where it is."""
+    views = views_of(sensor, 1, device)
+    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 100, device)
+    one_at_a_time(own, stages, scene, views * 5)
+    assert recorder.recorded == 1
+    with torch.no_grad():
+        scene.gaussians.means += 0.1
+        scene.gaussians.opacity_logits -= 0.5
+        scene.sky += 0.3
+        scene.track_translations += 0.05
+    assert_equal(one_at_a_time(own, stages, scene, views), plainly(stages, scene, views))
+
+
+def test_another_store_is_recorded_anew(device: torch.device, recorder: Counted) -> None:
+    views = views_of("still camera", 1, device)
+    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    one_at_a_time(own, stages, scene, views * 5)
+    moved = replace(scene, gaussians=replace(scene.gaussians, means=scene.gaussians.means + 0.2))
+    assert_equal(one_at_a_time(own, stages, moved, views * 5), plainly(stages, moved, views) * 5)
+    assert recorder.recorded == 2
+
+
+def test_a_scene_that_nobody_needs_is_not_kept(device: torch.device, recorder: Counted) -> None:
+    views = views_of("still camera", 1, device)
+    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    one_at_a_time(own, stages, scene, views * 5)
+    held = ref(scene.gaussians.sh_rest)
+    assert recorder.recorded == 1
+    if recorder.real is not None:  # the stand-in holds the work, and with it the scene
+        del scene
+        assert held() is None
+
+
+def test_nodes_that_a_relocation_writes(device: torch.device, recorder: Counted) -> None:
+    """The same tensor, in which the background ends elsewhere."""
+    views = views_of("lidar", 1, device)
+    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    one_at_a_time(own, stages, scene, views * 5)
+    still = int((scene.gaussians.node == 0).sum())
+    scene.gaussians.node[still - 3 : still] = 1
+    assert_equal(one_at_a_time(own, stages, scene, views * 5), plainly(stages, scene, views) * 5)
+    assert recorder.recorded == 2
+
+
+@pytest.mark.parametrize("sensor", ["still camera", "lidar"])
+def test_a_room_that_is_too_small(sensor: str, device: torch.device, recorder: Counted) -> None:
+    views = views_of(sensor, 1, device)
+    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 100, device)
+    expected = plainly(stages, scene, views)
+    one_at_a_time(own, stages, scene, views)
+    ((key, _),) = own._rooms.items()
+    own._rooms[key] = (3, 5)
+    for _ in range(AFTER + 2):
+        assert_equal(one_at_a_time(own, stages, scene, views), expected)
+    own._rooms[key] = (3, 5)
+    assert_equal(one_at_a_time(own, stages, scene, views), expected)
+
+
+def test_what_cannot_be_recorded_is_rendered_all_the_same(device: torch.device, recorder: Counted) -> None:
+    views = views_of("still camera", 1, device)
+    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    recorder.flaw = "CUDA out of memory"
+    assert_equal(one_at_a_time(own, stages, scene, views * 6), plainly(stages, scene, views) * 6)
+    recorder.flaw = ""
+    one_at_a_time(own, stages, scene, views * 3)
+    assert recorder.recorded == 0  # nor tried again
+
+
+def test_few_recordings_are_kept(device: torch.device, recorder: Counted) -> None:
+    own, stages = Look(), stages_of(device)
+    for k in range(MOST + 3):
+        views = views_of("still camera", 1, device, width=20 + k)
+        one_at_a_time(own, stages, scene_for(views[0], 30, device), views * (AFTER + 2))
+    assert recorder.recorded == MOST + 3 and len(own._recorded._kept) == MOST
+
+
+def test_a_sweep_without_rays(device: torch.device, recorder: Counted) -> None:
+    (view,) = views_of("lidar", 1, device)
+    scene = scene_for(view, 60, device)
+    empty = replace(view, directions=view.directions[:0], fractions=view.fractions[:0])  # type: ignore[union-attr]
+    for found in one_at_a_time(Look(), stages_of(device), scene, [empty] * 5):
+        assert found.distance.shape == (0,)
+    assert recorder.recorded == 0
+
+
+def test_places_hold_what_is_copied(device: torch.device) -> None:
+    (view,) = views_of("lidar", 1, device)
+    places = recorded_look.places_for(view, 800)
+    for into, values in recorded_look._pairs(places, view):
+        assert into.shape == values.shape
+        into.copy_(values)
+    assert isinstance(places.row, Tensor) and places.row.equal(recorded_look.row_of(view))
+    assert len(places.directions) == 800  # type: ignore[union-attr]
+    assert places.directions[768:].equal(view.directions[:32])  # type: ignore[union-attr]
