@@ -173,9 +173,8 @@ class Look:
         moving: bool,
         bundles: int,
         room: Room,
-    ) -> tuple[
-        Tensor, ...
-    ]:  # features [R, C], distance, transmittance, median [R], directions [R, 3] in the world, needed [2]
+    ) -> tuple[Tensor, ...]:
+        """Features [R, C], distance, transmittance, median [R], directions [R, 3] in the world, room needed [2]."""
         part = PART if bundles <= FEW else 0  # else lists are whole
         found: tuple[Tensor, ...] = torch.ops.nurec_lite.render_views(
             gaussians, rows, rays, size, columns, moving, part, room
