@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of many tensors in one launch."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -20,3 +20,14 @@ def copy_all(
         places.append(into)
         values.append(value.contiguous())
     torch.ops.nurec_lite.copy_all(places, values, numbers_at, numbers)
+
+
+def filled(
+    place: Tensor,  # [M, ...]
+    values: Tensor,  # [N, ...] of no more rows
+    rest: Tensor,  # [at least M - N, ...]
+) -> Iterator[Pair]:
+    """The values, and behind them the first rows of the rest."""
+    n = len(values)
+    yield place[:n], values
+    yield place[n:], rest[: len(place) - n]

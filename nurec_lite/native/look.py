@@ -16,13 +16,14 @@ from nurec_lite.base.ranges import span
 from nurec_lite.base.rows import rows_of
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.tracks import exist, key_rows
+from nurec_lite.native.activations import activate
 from nurec_lite.native.bundles import BEAMS, HEIGHT, WIDTH
 from nurec_lite.native.groups import ActorArrays, SceneArrays, SensorRays
 from nurec_lite.native.recorded_look import FEW_VIEWS, RecordedLook
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.native.stages import _pixels, moves, row_of
 from nurec_lite.native.together import begins_of
-from nurec_lite.scene.gaussians import BACKGROUND, LIDAR_VALUES, Gaussians
+from nurec_lite.scene.gaussians import BACKGROUND, seen
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
@@ -115,7 +116,7 @@ class Look:
         times = torch.stack([view.moment() for view in views])
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)
         starts, track = self._begins[1:] - s, g.node[s:] - 1
-        local = activated(g, isinstance(views[0], LidarView))
+        local = seen(activate(g), isinstance(views[0], LidarView))
         means, quats, velocities, rotations = torch.ops.nurec_lite.move_actors(
             ActorArrays(g.means[s:], local["quats"][s:], starts, *keys, times)
         )
@@ -180,15 +181,6 @@ class Look:
             gaussians, rows, rays, size, columns, moving, part, room
         )
         return found
-
-
-def activated(g: Gaussians, by_lidar: bool) -> dict[str, Tensor]:
-    """As nurec_lite.scene.gaussians has it, with the opacities that this kind of sensor sees, in one kernel."""
-    found = torch.ops.nurec_lite.activate(g.quats, g.log_scales, g.opacity_logits, g.lidar_logits)
-    quats, scales, opacities, lidar, own = found
-    if by_lidar and g.lidar_logits.shape[1] > LIDAR_VALUES:
-        opacities = own
-    return {"means": g.means, "quats": quats, "scales": scales, "opacities": opacities, "lidar": lidar}
 
 
 def _by_sensor(views: Sequence[AnyView]) -> list[list[int]]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
-from nurec_lite.native.copies import Pair, copy_all
+from nurec_lite.native.copies import Pair, copy_all, filled
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.native.stages import learned, moves, row_of
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -127,9 +127,8 @@ def _pairs(places: AnyView, view: AnyView) -> Iterator[Pair]:
     yield places.moment(), view.moment()
     if isinstance(view, LidarView):
         for name in _RAYS:
-            into, values = getattr(places, name), getattr(view, name)
-            yield into[: len(values)], values
-            yield into[len(values) :], values[: len(into) - len(values)]
+            values = getattr(view, name)
+            yield from filled(getattr(places, name), values, values)
 
 
 def _copied(found: Sequence[Looked], views: Sequence[AnyView]) -> list[Looked]:

@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 from nurec_lite.native import ops
-from nurec_lite.scene.gaussians import LIDAR_VALUES, THINNEST, Gaussians
+from nurec_lite.native.activations import activate
+from nurec_lite.scene.gaussians import THINNEST, Gaussians
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -37,20 +38,6 @@ REQUIRES: tuple[str, ...] = ()
 
 def unavailable(stages: Stages) -> str | None:
     return None
-
-
-def activate(g: Gaussians) -> dict[str, Tensor]:
-    """As nurec_lite.scene.gaussians.activate."""
-    found = torch.ops.nurec_lite.activate(g.quats, g.log_scales, g.opacity_logits, g.lidar_logits)
-    quats, scales, opacities, lidar, lidar_opacities = found
-    return {
-        "means": g.means,
-        "quats": quats,
-        "scales": scales,
-        "opacities": opacities,
-        "lidar": lidar,
-        "lidar_opacities": lidar_opacities if g.lidar_logits.shape[1] > LIDAR_VALUES else opacities,
-    }
 
 
 def regularisers(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.geometry.lidar import Sweep
-from nurec_lite.native.copies import Pair
+from nurec_lite.native.copies import Pair, filled
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles
 from nurec_lite.training.shots import Shots, SweepShot
@@ -49,27 +49,22 @@ class Standing:
 
     def _rays(self, own: SweepShot, shot: SweepShot) -> Iterator[Pair]:
         """Places beyond the rays get copies of the first ones, which count for nothing."""
-        n, left = len(shot.sweep), len(own.sweep) - len(shot.sweep)
         records = ((own.sweep, shot.sweep, _RAYS), (own.view, shot.view, _VIEW_RAYS))
         for into, record, names in records:
             for name in names:
-                place, values = getattr(into, name), getattr(record, name)
-                yield place[:n], values
-                yield place[n:], self._no[:left] if name == "returned" else values[:left]
+                values = getattr(record, name)
+                yield from filled(getattr(into, name), values, self._no if name == "returned" else values)
         assert own.counted is not None
-        yield own.counted[:n], self._yes[:n]
-        yield own.counted[n:], self._no[:left]
+        yield from filled(own.counted, self._yes[: len(shot.sweep)], self._no)
 
     def _bundles(self, own: LidarView, view: LidarView) -> Iterator[Pair]:
         """Of the rays alone: what lies beyond them is in none, so nothing is rendered for it."""
         if own.bundles is None or view.bundles is None:
             return
         into, known = own.bundles, view.bundles
-        n = len(known.rays)
         yield into.first, known.first
-        yield into.azimuths[:n], known.azimuths
-        yield into.rays[:n], known.rays
-        yield into.rays[n:], self._nobody[n : len(into.rays)]
+        yield into.azimuths[: len(known.azimuths)], known.azimuths
+        yield from filled(into.rays, known.rays, self._nobody)
 
 
 def room_for_rays(
