@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bounds of bundles and of the fans within them (math/bundle.cuh), and where a lidar's bundles lie by azimuth.
+// Of a lidar: bounds of bundles and of the fans within them (math/bundle.cuh), and where bundles lie by azimuth.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
@@ -42,14 +42,8 @@ __device__ Fan<float> bound_fan(bool mine, float x, float y, float spare_x, floa
     return {0.5f * (x0 + x1), 0.5f * (x1 - x0) + spare_x, 0.5f * (y0 + y1), 0.5f * (y1 - y0) + spare_y};
 }
 
-// A ray's part in the sum that is the way along rows: of an image's, which come row by row, from the first quarter to
-// the last.
-__device__ float along_rows(bool there, int n) {
-    int const rank = __popc(__ballot_sync(ALL_LANES, there) & ((1u << (threadIdx.x % 32)) - 1));
-    return float(there && 4 * (n - 1 - rank) < n) - float(there && 4 * rank < n);
-}
-
-// Of a lidar's, by azimuth within each fan, so that it does not matter that fans lie above one another.
+// A ray's part in the sum that is the way along rows: by azimuth within each fan, so that it does not matter that fans
+// lie above one another.
 __device__ float along_fans(bool there, int fan, float azimuth) {
     float part = 0;
     for (int k = 0; k < FANS_OF_HALF; ++k) {
@@ -63,24 +57,22 @@ __device__ float along_fans(bool there, int fan, float azimuth) {
 
 struct Bounded {
     Bundle<float> bundle;
-    Fan<float> fan;  // of a lidar: the first lanes of a half have those of the half
+    Fan<float> fan;  // the first lanes of a half have those of the half
 };
 
-// By one warp, one lane a ray. The first axis goes along rows, of a lidar along its beams.
-template <bool CAMERA>
+// By one warp, one lane a ray. The first axis goes along beams.
 __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     int64_t const ray = p.bundles.rays[BUNDLE_RAYS * bundle + threadIdx.x % 32];
     bool const there = ray >= 0;
     int const n = __popc(__ballot_sync(ALL_LANES, there));
     Vec3<float> const zero = {0, 0, 0}, d = there ? load3(p.directions, ray) : zero;
     Vec3<float> const origin = there ? load3(p.origins, ray) : zero;
-    Vec3<float> const local = !CAMERA && there ? load3(p.bundles.cells.directions, ray) : zero;
+    Vec3<float> const local = there ? load3(p.bundles.cells.directions, ray) : zero;
     float const delay = there ? p.delays[ray] : 0.f, share = n ? 1.f / float(n) : 0.f, far = 1e30f;
     Vec3<float> const c = unit(sum_of(d)), r = share * sum_of(origin);
     float const dt = share * warp_sum(delay);
-    int const own = CAMERA ? 0 : fan_of_ray(there, local.z);
-    Vec3<float> const way =
-        sum_of((CAMERA ? along_rows(there, n) : along_fans(there, own, atan2f(local.y, local.x))) * d);
+    int const own = fan_of_ray(there, local.z);
+    Vec3<float> const way = sum_of(along_fans(there, own, atan2f(local.y, local.x)) * d);
     Vec3<float> across = way - dot(way, c) * c;
     if (!(dot(across, across) > 1e-16f)) across = fabsf(c.z) < 0.9f ? cross(c, {0, 0, 1}) : cross(c, {1, 0, 0});
     Vec3<float> const x = unit(across), y = cross(c, x), off = origin - r;
@@ -90,32 +82,31 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     float const ahead = -warp_max(there ? -depth : -far);
     float const um = 0.5f * (u0 + u1), vm = 0.5f * (v0 + v1), spare = 1e-6f;
     float const x_half = 0.5f * (u1 - u0) + spare, y_half = 0.5f * (v1 - v0) + spare;
-    // how origins and delays of a lidar go along x, by least squares
+    // how origins and delays go along x, by least squares
     float const place = there ? (u - um) / x_half : 0.f, middle = share * warp_sum(place);
     float const from = there ? place - middle : 0.f, inverse = 1 / larger(warp_sum(from * from), 1e-20f);
-    Vec3<float> const o = CAMERA ? zero : inverse * sum_of(from * off);
-    float const w = CAMERA ? 0.f : inverse * warp_sum(from * (delay - dt));
+    Vec3<float> const o = inverse * sum_of(from * off);
+    float const w = inverse * warp_sum(from * (delay - dt));
     Vec3<float> const left = off - from * o;
     float const rho = warp_max(there ? sqrtf(dot(left, left)) : 0.f);
     float const tau = warp_max(there ? fabsf(delay - dt - from * w) : 0.f);
     float const known = !n ? 0.f : ahead > 0.1f ? 1.f : 2.f;  // 2: too wide for a pyramid
     Bounded found = {
         {c + um * x + vm * y, x_half * x, y_half * y, r - middle * o, rho, dt - middle * w, tau, known, o, w}, {}};
-    for (int k = 0; !CAMERA && k < FANS_OF_HALF; ++k) {
+    for (int k = 0; k < FANS_OF_HALF; ++k) {
         Fan<float> const fan = bound_fan(there && own == k, place, (v - vm) / y_half, spare / x_half, spare / y_half);
         if (int(threadIdx.x % HALF) == k) found.fan = fan;
     }
     return found;
 }
 
-template <bool CAMERA>
 __global__ void bounds_kernel(BundleParams p, BundleWork work) {
     int64_t const k = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;
     if (k >= p.bundles.n) return;
-    Bounded const found = bound_of<CAMERA>(p, k);
+    Bounded const found = bound_of(p, k);
     int const lane = int(threadIdx.x % 32), place = lane % HALF;
     if (lane == 0) work.bounds[k] = found.bundle;
-    if (!CAMERA && place < FANS_OF_HALF) work.fans[FANS * k + FANS_OF_HALF * (lane / HALF) + place] = found.fan;
+    if (place < FANS_OF_HALF) work.fans[FANS * k + FANS_OF_HALF * (lane / HALF) + place] = found.fan;
 }
 
 // For each band and each of BINS azimuths: the first bundle that reaches beyond the bin's begin, and the first one that
@@ -141,9 +132,8 @@ __global__ void bins_kernel(Bundles b, int* bins) {
 void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
     Bundles const& b = p.bundles;
     if (!b.n) return;
-    auto* const bounds = b.is_camera ? bounds_kernel<true> : bounds_kernel<false>;
-    bounds<<<blocks_for(32 * b.n), THREADS, 0, queue.stream>>>(p, work);
-    if (!b.is_camera) bins_kernel<<<blocks_for(2 * BINS * b.cells.bands), THREADS, 0, queue.stream>>>(b, work.bins);
+    bounds_kernel<<<blocks_for(32 * b.n), THREADS, 0, queue.stream>>>(p, work);
+    bins_kernel<<<blocks_for(2 * BINS * b.cells.bands), THREADS, 0, queue.stream>>>(b, work.bins);
 }
 
 }  // namespace nurec::cuda

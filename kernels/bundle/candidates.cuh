@@ -11,13 +11,13 @@ namespace nurec::cuda {
 constexpr int BINS = 512;       // of azimuth, in which a lidar's bundles are looked up
 constexpr float SPARE = 1e-5f;  // radians: azimuths are rounded
 
-struct Interval {
+struct Run {  // of bundles
     int begin, end;
     __device__ int size() const { return end - begin; }
 };
 
-struct Span {  // of one row; two intervals where a lidar's goes over the seam at pi
-    Interval a, b;
+struct Span {  // of one row; two runs where a lidar's goes over the seam at pi
+    Run a, b;
     __device__ int size() const { return a.size() + b.size(); }
     __device__ int at(int k) const { return k < a.size() ? a.begin + k : b.begin + k - a.size(); }
 };
@@ -58,7 +58,7 @@ __device__ inline int bin_of(float azimuth) {
 }
 
 // A band's bundles that may have rays from one azimuth to another, both in [-pi, pi].
-__device__ inline Interval between(int const* bins, int band, float from, float to) {
+__device__ inline Run between(int const* bins, int band, float from, float to) {
     int const* const row = bins + 2 * BINS * band;
     return {row[2 * bin_of(from)], row[2 * bin_of(to) + 1]};
 }
@@ -69,7 +69,7 @@ __device__ inline Span span_of(Bundles const& b, int const* bins, Candidates con
     float const pi = float(PI);
     if (c.to - c.from >= 2 * pi - 2 * SPARE) return {{begin, end}, {0, 0}};
     if (c.to <= pi - SPARE && c.from >= -pi + SPARE) {
-        Interval const a = between(bins, row, c.from, c.to);
+        Run const a = between(bins, row, c.from, c.to);
         return {{a.begin, larger(a.begin, a.end)}, {0, 0}};
     }
     int const a = between(bins, row, c.from - SPARE < -pi ? c.from - SPARE + 2 * pi : c.from, pi).begin;
@@ -97,21 +97,9 @@ __device__ inline int count_rows(Bundles const& b, int const* bins, Candidates& 
     return n;
 }
 
-// Of an image; leaves the first bundle in place of its column.
-__device__ inline int count_in_image(Bundles const& b, Candidates& c) {
-    c.numbers[0] += uint32_t(c.row0 * b.columns);
-    return (c.row1 - c.row0 + 1) * int(c.numbers[1]);
-}
-
-// Once: it leaves in `c` what its candidates are found by.
+// Once, of a lidar: it leaves in `c` what its candidates are found by.
 __device__ inline int count_of(Bundles const& b, int const* bins, Candidates& c) {
-    if (c.row1 < c.row0) return 0;
-    return b.is_camera ? count_in_image(b, c) : count_rows(b, bins, c);
-}
-
-__device__ inline int image_bundle(Bundles const& b, Candidates const& c, int k) {
-    uint32_t const columns = c.numbers[1];
-    return int(c.numbers[0]) + k + int(uint32_t(k) / columns) * (b.columns - int(columns));
+    return c.row1 < c.row0 ? 0 : count_rows(b, bins, c);
 }
 
 // Of a lidar: a row, and how many candidates lie in the rows before it.

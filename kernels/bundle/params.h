@@ -12,6 +12,7 @@
 #include "../common/gaussians.h"
 #include "../common/lists.h"
 #include "../math/bundle.cuh"
+#include "../math/conic.cuh"
 
 namespace nurec {
 
@@ -53,6 +54,7 @@ struct BundleParams {
     float const* delays;      // [R] seconds after the Gaussians' time
     bool exact;               // lists leave out what no ray of the bundle meets, though the bounds touch it
     uint8_t const* visible;   // [N] 0: not among the V; null: not known
+    View<float> const* view;  // of a camera
 };
 
 namespace cuda {
@@ -69,29 +71,58 @@ constexpr int64_t MOST_BANDS = 1 << 12;  // of all sweeps: their number goes int
 // sweep follow those of the first.
 void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuths, Queue const& queue);
 
-// What a Gaussian's bounds touch: bundles of an image in a rectangle, bundles of a lidar in bands of elevation and an
-// interval of azimuth. A row is one of an image's grid or a band of a lidar.
+// What a Gaussian's bounds touch: a rectangle of an image's bundles, or a lidar's in bands of elevation and an interval
+// of azimuth. A row is one of an image's grid or a band of a lidar.
 struct alignas(16) Candidates {
     int row0, row1;       // inclusive
     float from, to;       // azimuth of a lidar: from in [-pi, pi), to - from at most 2 pi
     uint32_t numbers[4];  // see below
 };
 
-// Numbers of an image: its first column, and columns; once its candidates are counted, its first bundle instead of the
-// column. Of a lidar, two ends each: of its first rows, from row0 on, how many candidates lie in each and those before,
-// in 16 bits; MANY where that is not enough.
+// Numbers of an image: its first column, and columns. Of a lidar, two ends each: of its first rows, from row0 on, how
+// many candidates lie in each and those before, in 16 bits; MANY where that is not enough.
 constexpr int ENDS = 8;
 constexpr uint32_t MANY = 0xffff;
 
-// A Gaussian's candidates are these bundles, in an order of their own; those of all Gaussians are numbered one after
-// another, and a word is of 32 of them.
+// An image's rows of bundles that a Gaussian may meet, and what says which bundles of a row: all columns; its outline,
+// in pixels from the first bundle's first; or, where it has none, what was found row by row.
+struct alignas(16) ImageRows {
+    enum Kind : uint32_t { BOX, ELLIPSE, SPANS } kind;
+    int first;  // bundle
+    uint32_t columns;
+    union {
+        Outline<float> ellipse;
+        struct {
+            int begin, n;
+        } spans;  // of `Near`, one a row
+    };
+};
+static_assert(sizeof(ImageRows) == 48);
+
+// Gaussians without an outline (math/conic.cuh), a few of a view.
+struct Near {
+    int64_t room;          // of spans
+    int* counts;           // [2] Gaussians, and spans; those that want more than the room have none
+    uint32_t* which;       // [V]
+    Interval<int>* spans;  // [room] columns of a row
+};
+
+struct alignas(16) StoredOutline {
+    Outline<float> outline;
+};
+
+// A Gaussian's candidates are these bundles of a lidar, in an order of their own, or these rows of an image; those of
+// all Gaussians are numbered one after another, and a word is of 32 of them.
 struct BundleWork {
-    Bundle<float>* bounds;   // [A]
-    Fan<float>* fans;        // [A, FANS] of a lidar
-    int* bins;               // [B, BINS, 2] of a lidar, see candidates.cuh
-    Candidates* candidates;  // [V]
-    Seen<float>* seen;       // [N] of those that are visible; without index [V]
-    int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all
+    Bundle<float>* bounds;    // [A] of a lidar
+    Fan<float>* fans;         // [A, FANS] of a lidar
+    int* bins;                // [B, BINS, 2] of a lidar, see candidates.cuh
+    Candidates* candidates;   // [V] of a lidar
+    Seen<float>* seen;        // [N] of those that are visible, of a lidar; without index [V]
+    ImageRows* rows;          // [V] of an image
+    StoredOutline* outlines;  // [N] of those that are visible, of an image; without index nobody asks
+    Near near;                // of an image
+    int64_t* begins;          // [V + 1] a Gaussian's first candidate; the last is the number of all
 };
 
 constexpr int WORDS_EACH = 2, WORDS_SHARE = 4;  // candidates that there is room for: 64 a Gaussian, and 8 an entry

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From numbers of candidates to Gaussians and bundles, for the words of a warp, one candidate of each word a lane. A
-// step is taken for all words before the next one, so that what is read for one does not wait for what is read for
-// another.
+// From numbers of candidates to Gaussians, and of a lidar to bundles, for the words of a warp, one candidate of each
+// word a lane. A step is taken for all words before the next one, so that what is read for one does not wait for what
+// is read for another.
 #pragma once
 
 #include "../common/warp.cuh"
@@ -102,32 +102,25 @@ __device__ inline void gaussians_of(BundleWork const& work, Words const& words, 
     }
 }
 
-template <bool CAMERA>
-__device__ void bundles_of(BundleParams const& p, BundleWork const& work, Candidate const (&found)[WARP_WORDS],
-                           int (&bundles)[WARP_WORDS]) {
+// Of a lidar.
+__device__ inline void bundles_of(BundleParams const& p, BundleWork const& work, Candidate const (&found)[WARP_WORDS],
+                                  int (&bundles)[WARP_WORDS]) {
     Candidates c[WARP_WORDS];
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k) c[k] = work.candidates[found[k].i];
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k)
-        bundles[k] = CAMERA ? image_bundle(p.bundles, c[k], found[k].k) : near_bundle(work.bins, c[k], found[k].k);
+    for (int k = 0; k < WARP_WORDS; ++k) bundles[k] = near_bundle(work.bins, c[k], found[k].k);
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k)
-        if (!CAMERA && bundles[k] == WALK)
-            bundles[k] = far_bundle(p.bundles, work.bins, work.candidates[found[k].i], found[k].k);
+        if (bundles[k] == WALK) bundles[k] = far_bundle(p.bundles, work.bins, work.candidates[found[k].i], found[k].k);
 }
 
-// Lanes without a candidate of their own look for the last there is, and then have none.
-template <bool CAMERA>
-__device__ void find_candidates(BundleParams const& p, BundleWork const& work, Search const& all, Words const& words,
-                                Candidate (&found)[WARP_WORDS], int (&bundles)[WARP_WORDS]) {
+// Lanes without a candidate of their own look for the last there is.
+__device__ inline void find_candidates(BundleParams const& p, BundleWork const& work, Search const& all,
+                                       Words const& words, Candidate (&found)[WARP_WORDS]) {
     Owners owners[WARP_WORDS];
     int const begins = load_owners(p, work, all, words, owners);
     gaussians_of(work, words, owners, begins, found);
-    bundles_of<CAMERA>(p, work, found, bundles);
-#pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k)
-        if (32 * k + int(threadIdx.x) % 32 >= words.there) bundles[k] = NONE;
 }
 
 }  // namespace nurec::cuda

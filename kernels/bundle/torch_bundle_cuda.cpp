@@ -67,7 +67,8 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
                             rays[1].const_data_ptr<float>(),
                             rays[2].const_data_ptr<float>(),
                             exact,
-                            visible ? visible->const_data_ptr<uint8_t>() : nullptr};
+                            visible ? visible->const_data_ptr<uint8_t>() : nullptr,
+                            &row_of(view)->view};
     Site site(view.device());
     Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);
     cuda::BundleWork const work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), site.queue());

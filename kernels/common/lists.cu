@@ -8,20 +8,19 @@ namespace {
 
 constexpr int AT_ONCE = 4;  // entries of a thread, THREADS apart
 
-// offsets[t] is the first entry of tile t or of a later one.
-__global__ void offsets_kernel(Written sorted, int64_t n_tiles, Entries out) {
-    int64_t const n = min(*sorted.n, out.room), first = AT_ONCE * THREADS * int64_t(blockIdx.x) + threadIdx.x;
-    int64_t before[AT_ONCE], here[AT_ONCE], gaussian[AT_ONCE];
+// offsets[t] is the first entry of tile t or of a later one. `tiles` [room], of the n entries those of each.
+__global__ void offsets_kernel(uint32_t const* tiles, int64_t const* entries, int64_t n_tiles, Entries out) {
+    int64_t const n = min(*entries, out.room), first = AT_ONCE * THREADS * int64_t(blockIdx.x) + threadIdx.x;
+    int64_t before[AT_ONCE], here[AT_ONCE];
 #pragma unroll
     for (int k = 0; k < AT_ONCE; ++k) {
         int64_t const e = first + k * THREADS;
-        before[k] = e > 0 && e <= n ? int64_t(sorted.tiles[e - 1]) : -1;
-        here[k] = e < n ? int64_t(sorted.tiles[e]) : n_tiles, gaussian[k] = e < n ? int64_t(sorted.gaussians[e]) : 0;
+        before[k] = e > 0 && e <= n ? int64_t(tiles[e - 1]) : -1, here[k] = e < n ? int64_t(tiles[e]) : n_tiles;
     }
 #pragma unroll
     for (int k = 0; k < AT_ONCE; ++k) {
         int64_t const e = first + k * THREADS;
-        if (e < out.room) out.gaussians[e] = gaussian[k];
+        if (e >= n && e < out.room) out.gaussians[e] = 0;
         for (int64_t t = before[k] + 1; e <= n && t <= here[k]; ++t) out.offsets[t] = e;
     }
 }
@@ -34,10 +33,11 @@ Written room_for(int64_t entries, int64_t const* n, Queue const& queue) {
 
 void sort_into_lists(Written const& written, int64_t n_tiles, Entries const& out, Queue const& queue) {
     int64_t const room = out.room;
-    Written const sorted = room_for(room, written.n, queue);
-    sort_pairs({room, written.tiles, written.gaussians, sorted.tiles, sorted.gaussians, written.n}, bits_for(n_tiles),
-               queue);
-    offsets_kernel<<<blocks_for((room + AT_ONCE) / AT_ONCE), THREADS, 0, queue.stream>>>(sorted, n_tiles, out);
+    auto* const tiles = queue.memory.array<uint32_t>(room);
+    sort_pairs({room, written.tiles, written.gaussians, tiles, nullptr, written.n, nullptr, out.gaussians},
+               bits_for(n_tiles), queue);
+    auto const blocks = blocks_for((room + AT_ONCE) / AT_ONCE);
+    offsets_kernel<<<blocks, THREADS, 0, queue.stream>>>(tiles, written.n, n_tiles, out);
 }
 
 }  // namespace nurec::cuda

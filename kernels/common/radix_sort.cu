@@ -214,7 +214,10 @@ __device__ void write_sorted(Pass const& p, Shared const& s, uint32_t n) {
     for (uint32_t j = threadIdx.x; j < n; j += THREADS) {
         uint32_t const key = s.keys[j], at = s.moves[p.digits.of(key)] + j;
         if (p.pairs.sorted_keys) p.pairs.sorted_keys[at] = key;
-        p.pairs.sorted[at] = s.values[j];
+        if (p.pairs.sorted)
+            p.pairs.sorted[at] = s.values[j];
+        else
+            p.pairs.wide[at] = s.values[j];
     }
 }
 

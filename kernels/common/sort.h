@@ -14,9 +14,10 @@ struct Pairs {
     uint32_t const* keys;            // [n]
     uint32_t const* values;          // [n]; null: the numbers from 0 on
     uint32_t* sorted_keys;           // [n]; null: nobody asks
-    uint32_t* sorted;                // [n] values
+    uint32_t* sorted;                // [n] values; null: they go to `wide`
     int64_t const* there = nullptr;  // [1] so many of the n are sorted, from the first on; null: all
     int64_t* kept = nullptr;         // [1] pairs whose key is not UNWANTED: the others are left out; null: none is
+    int64_t* wide = nullptr;         // [n] the same values
 };
 
 void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);

@@ -60,8 +60,7 @@ NUREC_FN bool finite(Bounds<T> const& b) {
 // Whether a sphere about a point in the sensor's frame may reach the image.
 template <class T>
 NUREC_FN bool in_cone(CameraModel<T> const& camera, Vec3<T> p, T radius) {
-    bool const distorted = camera.k1 != 0 || camera.k2 != 0 || camera.k3 != 0 || camera.p1 != 0 || camera.p2 != 0;
-    T const margin = distorted ? T(1.3) : T(1);  // distortion widens the cone
+    T const margin = camera.bends() ? T(1.3) : T(1);  // distortion widens the cone
     T const tan_x = margin * larger(camera.cx, camera.width - camera.cx) / camera.fx;
     T const tan_y = margin * larger(camera.cy, camera.height - camera.cy) / camera.fy;
     bool const inside_x = fabs(p.x) - tan_x * p.z < radius * sqrt(1 + tan_x * tan_x);

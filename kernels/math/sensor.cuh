@@ -64,6 +64,11 @@ struct Moving {
     Course<T> place, drift;  // without its velocity, and what that adds over the view
 
     NUREC_FN Vec3<T> at(T fraction) const { return place.at(fraction) + (fraction - T(0.5)) * drift.at(fraction); }
+
+    // What `at` changes by with the fraction.
+    NUREC_FN Vec3<T> rate(T fraction) const {
+        return place.change + drift.at(fraction) + (fraction - T(0.5)) * drift.change;
+    }
 };
 
 template <class T>
@@ -87,19 +92,25 @@ struct CameraModel {
         return {x * radial + dx, y * radial + dy};
     }
 
-    // Newton's method with the Jacobian [[a, b], [b, c]]; 10 rounds reach rounding wherever the lens model still grows
+    // The Jacobian of that.
+    NUREC_FN Sym2<T> stretch(Vec2<T> at) const {
+        T const x = at.x, y = at.y, r2 = x * x + y * y;
+        T const radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3)), slope = 2 * (k1 + r2 * (2 * k2 + r2 * 3 * k3));
+        return {radial + slope * x * x + 2 * p1 * y + 6 * p2 * x, slope * x * y + 2 * p1 * x + 2 * p2 * y,
+                radial + slope * y * y + 6 * p1 * y + 2 * p2 * x};
+    }
+
+    NUREC_FN bool bends() const { return k1 != 0 || k2 != 0 || k3 != 0 || p1 != 0 || p2 != 0; }
+
+    // Newton's method; 10 rounds reach rounding wherever the lens model still grows
     // with the radius.
     NUREC_FN Vec2<T> undistort(Vec2<T> seen) const {
         Vec2<T> p = seen;
         for (int round = 0; round < 10; ++round) {
-            T const x = p.x, y = p.y, r2 = x * x + y * y;
-            T const radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3)), slope = 2 * (k1 + r2 * (2 * k2 + r2 * 3 * k3));
-            T const a = radial + slope * x * x + 2 * p1 * y + 6 * p2 * x;
-            T const b = slope * x * y + 2 * p1 * x + 2 * p2 * y;
-            T const c = radial + slope * y * y + 6 * p1 * y + 2 * p2 * x;
+            Sym2<T> const J = stretch(p);
             Vec2<T> const now = distort(p);
-            T const u = seen.x - now.x, v = seen.y - now.y, inverse = 1 / (a * c - b * b);
-            p = {x + (c * u - b * v) * inverse, y + (a * v - b * u) * inverse};
+            T const u = seen.x - now.x, v = seen.y - now.y, inverse = 1 / (J.xx * J.yy - J.xy * J.xy);
+            p = {p.x + (J.yy * u - J.xy * v) * inverse, p.y + (J.xx * v - J.xy * u) * inverse};
         }
         return p;
     }
@@ -116,6 +127,15 @@ struct CameraModel {
         bool const rows = shutter == TOP_TO_BOTTOM || shutter == BOTTOM_TO_TOP;
         T const f = ((rows ? v : u) - T(0.5)) / larger((rows ? height : width) - 1, T(1));
         return shutter == TOP_TO_BOTTOM || shutter == LEFT_TO_RIGHT ? f : 1 - f;
+    }
+
+    // What that changes by from pixel to pixel.
+    NUREC_FN Vec2<T> reading() const {
+        if (shutter == GLOBAL) return {0, 0};
+        bool const rows = shutter == TOP_TO_BOTTOM || shutter == BOTTOM_TO_TOP;
+        T const sign = shutter == TOP_TO_BOTTOM || shutter == LEFT_TO_RIGHT ? T(1) : T(-1);
+        T const each = sign / larger((rows ? height : width) - 1, T(1));
+        return rows ? Vec2<T>{0, each} : Vec2<T>{each, 0};
     }
 
     // Each point at the time at which its own row is read: three rounds of fixed-point iteration.

@@ -26,6 +26,12 @@ struct Quat {
     T w, x, y, z;
 };
 
+// A symmetric matrix.
+template <class T>
+struct Sym2 {
+    T xx, xy, yy;
+};
+
 // Rows.
 template <class T>
 struct Mat3 {
@@ -75,6 +81,23 @@ NUREC_FN Mat3<T> transposed(Mat3<T> const& m) {
 template <class T>
 NUREC_FN Mat3<T> operator*(Mat3<T> const& a, Mat3<T> const& b) {
     return {transposed_times(b, a.r0), transposed_times(b, a.r1), transposed_times(b, a.r2)};
+}
+
+template <class T>
+NUREC_FN Vec2<T> operator*(Sym2<T> const& m, Vec2<T> a) {
+    return {m.xx * a.x + m.xy * a.y, m.xy * a.x + m.yy * a.y};
+}
+
+template <class T>
+NUREC_FN T dot(Vec2<T> a, Vec2<T> b) {
+    return a.x * b.x + a.y * b.y;
+}
+
+// J S J^T.
+template <class T>
+NUREC_FN Sym2<T> stretched(Sym2<T> const& J, Sym2<T> const& S) {
+    Vec2<T> const x = S * Vec2<T>{J.xx, J.xy}, y = S * Vec2<T>{J.xy, J.yy};
+    return {J.xx * x.x + J.xy * x.y, J.xx * y.x + J.xy * y.y, J.xy * y.x + J.yy * y.y};
 }
 
 template <class T>

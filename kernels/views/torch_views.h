@@ -124,7 +124,7 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
     out.table = site.empty({lists, rays_of_list(p.rays.is_camera)}, at::kLong);
     Bundles const bundles = cuda::view_bundles(p, out.table.mutable_data_ptr<int64_t>(), queue);
     out.bundles = {p.scene.g,       0,           nullptr, nullptr, nullptr, bundles, rays.origins,
-                   rays.directions, rays.delays, true,    nullptr};
+                   rays.directions, rays.delays, true,    nullptr, nullptr};
     cuda::Looked const looked = cuda::look_from_views(p, depth_bits, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     cuda::Looks const looks = seen_by(p, looked, needed, room[0], site);

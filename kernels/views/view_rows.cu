@@ -2,6 +2,7 @@
 // What is seen, nearest first, as bundles and rays read it. Gaussians that no view sees take no room, and of those that
 // no bundle is near to nothing but their bounds is read.
 #include "../bundle/bounds.cuh"
+#include "../bundle/image_rows.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"
 #include "../math/sh.cuh"
@@ -17,12 +18,11 @@ __global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys) {
     if (r < looks.most && r < *looks.count) keys[r] = looked.keys[looks.chosen[r]];
 }
 
-// In rows or bands of the view's own.
-__device__ Candidates candidates_from(Views const& p, Bundles b, Bounds<float> const& bounds, int64_t view) {
-    Vec2<float> const low = {bounds.low_u, bounds.low_v}, high = {bounds.high_u, bounds.high_v};
+// In bands of the view's own.
+__device__ Candidates bands_from(Views const& p, Bundles b, Bounds<float> const& bounds, int64_t view) {
     b.cells.bands = p.rays.sweeps.cells.bands;
-    Candidates c = b.is_camera ? in_image(b, low, high) : on_sphere(b, low, high);
-    int const first = int(view) * (b.is_camera ? b.rows : int(b.cells.bands));
+    Candidates c = on_sphere(b, {bounds.low_u, bounds.low_v}, {bounds.high_u, bounds.high_v});
+    int const first = int(view) * int(b.cells.bands);
     c.row0 += first, c.row1 += first;
     return c;
 }
@@ -62,24 +62,80 @@ struct Prepared {
     float* rows;
 };
 
+// A look: Gaussian i of a view.
+struct Look {
+    int64_t view, i;
+};
+
+__device__ Look look_of(Views const& p, uint32_t number) {
+    int64_t const n = p.scene.g.n, view = number / n;
+    return {view, number - n * view};
+}
+
+__device__ int first_bundle(Bundles const& b, int64_t view) {
+    return int(view) * b.rows * b.columns;
+}
+
+// Rows of an image that a look may meet.
+__global__ void image_rows_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
+    int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+    if (r > looks.most) return;
+    out.counts[r] = 0;
+    if (r >= looks.most || r >= *looks.count) return;
+    Bounds<float> const bounds = looked.bounds[out.numbers[r]];
+    Candidates c = in_image(bundles, {bounds.low_u, bounds.low_v}, {bounds.high_u, bounds.high_v});
+    if (!rows_of(c)) return;
+    auto const [view, i] = look_of(p, out.numbers[r]);
+    View<float> const& seen = p.scene.rows[view].view;
+    Outline<float> const o = outline_of(seen, in_view(seen_from(p.scene, view), i, opacity_of(p.scene, view, i)));
+    ImageRows rows =
+        o.known > 0 ? outlined(bundles, c, o) : without_outline(bundles, c, seen, out.work.near, uint32_t(r));
+    rows.first += first_bundle(bundles, view);
+    out.counts[r] = rows_of(c);
+    if (rows_of(c)) out.work.rows[r] = rows;
+}
+
+__global__ void near_looks_kernel(Views p, Bundles bundles, Prepared out) {
+    __shared__ View<double> view;
+    Near const& near = out.work.near;
+    for (int n = int(blockIdx.x); n < *near.counts; n += int(gridDim.x)) {
+        uint32_t const r = near.which[n];
+        auto const [v, i] = look_of(p, out.numbers[r]);
+        __syncthreads();
+        copy_view(view, p.scene.rows[v].view);
+        __syncthreads();
+        ImageRows const rows = out.work.rows[r];
+        InView const g = in_view(seen_from(p.scene, v), i, opacity_of(p.scene, v, i));
+        for (int k = int(threadIdx.x); k < rows.spans.n; k += THREADS)
+            near.spans[rows.spans.begin + k] = near_span(bundles, view, g, rows, first_bundle(bundles, v), k);
+    }
+}
+
+// Bundles of a lidar that it may meet; what they are goes to `r`.
+__device__ int bundles_near(Views const& p, Looked const& looked, Looks const& looks, Bundles const& bundles,
+                            Prepared const& out, int64_t r) {
+    bool const there = r < looks.most && r < *looks.count;
+    int64_t const number = there ? out.numbers[r] : 0;
+    Candidates c = there ? bands_from(p, bundles, looked.bounds[number], number / p.scene.g.n) : no_candidates();
+    int const n = count_of(bundles, out.work.bins, c);
+    out.counts[r] = n;
+    if (n) out.work.candidates[r] = c;
+    return n;
+}
+
+// Of an image, whose rows are counted.
 template <bool MOVING, int S>
 __global__ void __launch_bounds__(THREADS, 4)
     prepare_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (r > looks.most) return;
-    bool const there = r < looks.most && r < *looks.count;
-    int64_t const number = there ? out.numbers[r] : 0, n = p.scene.g.n;
-    int64_t const view = there ? number / n : 0;
-    Candidates c = there ? candidates_from(p, bundles, looked.bounds[number], view) : no_candidates();
-    int const count = count_of(bundles, out.work.bins, c);
-    out.counts[r] = count;
+    int64_t const count = S ? out.counts[r] : bundles_near(p, looked, looks, bundles, out, r);
     if (count == 0) return;
-    out.work.candidates[r] = c;
-    int64_t const i = number - n * view;
+    auto const [view, i] = look_of(p, out.numbers[r]);
     Gaussians const g = seen_from(p.scene, view);
     Frame<float> const frame = frame_of(g, i);
     float const opacity = opacity_of(p.scene, view, i);
-    out.work.seen[r] = seen_within(frame, reach_of(opacity));
+    if (!S) out.work.seen[r] = seen_within(frame, reach_of(opacity));
     using Row = PartRow<MOVING, features_for<S>>;
     reinterpret_cast<Row*>(out.rows)[r] = row_from<MOVING, S>(p.scene, view, i, g, frame, opacity);
 }
@@ -109,15 +165,25 @@ uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& 
     return sorted;
 }
 
+void find_rows(Views const& p, Looked const& looked, Looks const& looks, Bundles const& bundles, Prepared const& out,
+               Queue const& queue) {
+    image_rows_kernel<<<blocks_for(looks.most + 1), THREADS, 0, queue.stream>>>(p, looked, looks, bundles, out);
+    near_looks_kernel<<<unsigned(2 * multiprocessors()), THREADS, 0, queue.stream>>>(p, bundles, out);
+}
+
 }  // namespace
 
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
                               BundleWork const& work, float* rows, Queue const& queue) {
     auto* const counts = queue.memory.array<int64_t>(looks.most + 1);
     Prepared const out = {by_depth(looked, looks, queue), counts, work, rows};
-    bound_bundles(bundles, work, queue);
+    auto const blocks = blocks_for(looks.most + 1);
+    if (p.rays.is_camera)
+        find_rows(p, looked, looks, bundles.bundles, out, queue);
+    else
+        bound_bundles(bundles, work, queue);
     Prepare const kernel = prepare_for(p);
-    kernel<<<blocks_for(looks.most + 1), THREADS, 0, queue.stream>>>(p, looked, looks, bundles.bundles, out);
+    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, looked, looks, bundles.bundles, out);
     exclusive_sum(counts, work.begins, looks.most + 1, queue);
     return out.numbers;
 }

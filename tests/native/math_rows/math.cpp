@@ -7,6 +7,7 @@
 #include "../../../kernels/math/bilateral.cuh"
 #include "../../../kernels/math/blend.cuh"
 #include "../../../kernels/math/bundle.cuh"
+#include "../../../kernels/math/conic.cuh"
 #include "../../../kernels/math/correct.cuh"
 #include "../../../kernels/math/covariance.cuh"
 #include "../../../kernels/math/depth.cuh"
@@ -14,6 +15,7 @@
 #include "../../../kernels/math/footprint.cuh"
 #include "../../../kernels/math/lidar_loss.cuh"
 #include "../../../kernels/math/moments.cuh"
+#include "../../../kernels/math/outline.cuh"
 #include "../../../kernels/math/part.cuh"
 #include "../../../kernels/math/pose.cuh"
 #include "../../../kernels/math/project.cuh"
@@ -614,6 +616,74 @@ NUREC_FN D is_in_cone(Camera const& camera, V p, D radius) {
     return in_cone(camera, p, radius);
 }
 
+// ---- outlines
+
+NUREC_FN D dot_of_three(V a, V b) {
+    return dot(a, b);
+}
+
+NUREC_FN D dot_of_two(Vec2<D> a, Vec2<D> b) {
+    return dot(a, b);
+}
+
+NUREC_FN Vec2<D> symmetric_times(Sym2<D> const& m, Vec2<D> a) {
+    return m * a;
+}
+
+NUREC_FN Sym2<D> lens_slope(Camera const& camera, Vec2<D> at) {
+    return camera.bends() ? camera.stretch(at) : Sym2<D>{1, 0, 1};
+}
+
+NUREC_FN Vec2<D> reading_of(Camera const& camera) {
+    return camera.reading();
+}
+
+NUREC_FN V rate_of(Motion<D> const& motion, V p, V v, D fraction) {
+    return moving(motion, p, v).rate(fraction);
+}
+
+struct SpotRow {
+    Vec2<D> at, speed;
+    Sym2<D> S;
+    D nearest, known;
+
+    NUREC_FN Spot<D> spot() const { return {at, speed, S, nearest, known > 0}; }
+};
+
+NUREC_FN SpotRow row_of_spot(Spot<D> const& a) {
+    return {a.at, a.speed, a.S, a.nearest, D(a.known)};
+}
+
+NUREC_FN SpotRow flat_spot(Seat<D> const& seat, V s, D reach) {
+    return row_of_spot(spot_of(seat, s, reach));
+}
+
+NUREC_FN SpotRow spot_in_pixels(Camera const& camera, SpotRow const& a) {
+    return row_of_spot(in_pixels(camera, a.spot()));
+}
+
+struct ReadSpotRow {
+    SpotRow spot;
+    D late;
+};
+
+NUREC_FN ReadSpotRow spot_by_rows(Camera const& camera, D fraction, SpotRow const& a) {
+    ReadSpot<D> const found = read_by_rows(camera, fraction, a.spot());
+    return {row_of_spot(found.spot), found.late};
+}
+
+NUREC_FN Outline<D> upright_spot(SpotRow const& a, D spare) {
+    return upright(a.spot(), spare, a.known > 0);
+}
+
+NUREC_FN Interval<D> columns_of_outline(Outline<D> const& o, D top, D bottom) {
+    return columns_within(o, top, bottom);
+}
+
+NUREC_FN Interval<D> columns_of_conic(Conic<D> const& q, D top, D bottom, D end) {
+    return columns_within(q, top, bottom, end);
+}
+
 }  // namespace
 }  // namespace nurec::testing
 
@@ -623,7 +693,10 @@ using namespace nurec::testing;
 NUREC_EXPORT(plus, plus)
 NUREC_EXPORT(minus, minus)
 NUREC_EXPORT(times, times)
-NUREC_EXPORT(dot, dot<D>)
+NUREC_EXPORT(dot, dot_of_three)
+NUREC_EXPORT(dot_of_two, dot_of_two)
+NUREC_EXPORT(symmetric_times, symmetric_times)
+NUREC_EXPORT(stretched, stretched<D>)
 NUREC_EXPORT(cross, cross<D>)
 NUREC_EXPORT(matrix_times, matrix_times)
 NUREC_EXPORT(matrix_product, matrix_product)
@@ -826,6 +899,29 @@ NUREC_EXPORT(any_nearer, is_any_nearer)
 NUREC_EXPORT(finite, is_finite)
 NUREC_EXPORT(in_cone, is_in_cone)
 NUREC_EXPORT(camera_bounds, camera_bounds<D>)
+
+NUREC_EXPORT(lens_slope, lens_slope)
+NUREC_EXPORT(bending, bending<D>)
+NUREC_EXPORT(reading, reading_of)
+NUREC_EXPORT(rate, rate_of)
+NUREC_EXPORT(seat_of, seat_of<D>)
+NUREC_EXPORT(deviations_away, deviations_away<D>)
+NUREC_EXPORT(spot_of, flat_spot)
+NUREC_EXPORT(in_pixels, spot_in_pixels)
+NUREC_EXPORT(read_by_rows, spot_by_rows)
+NUREC_EXPORT(upright, upright_spot)
+NUREC_EXPORT(outline_of, outline_of<D>)
+NUREC_EXPORT(columns_of_outline, columns_of_outline)
+NUREC_EXPORT(roots, roots<D>)
+NUREC_EXPORT(joined, joined<D>)
+NUREC_EXPORT(farthest, farthest<D>)
+NUREC_EXPORT(least_within, least_within<D>)
+NUREC_EXPORT(inside, inside<D>)
+NUREC_EXPORT(gap_of, gap_of<D>)
+NUREC_EXPORT(moves_past, moves_past<D>)
+NUREC_EXPORT(conic_of, conic_of<D>)
+NUREC_EXPORT(columns_of_conic, columns_of_conic)
+
 NUREC_EXPORT(over_the_seam, wider)
 NUREC_EXPORT(lidar_bounds, lidar_bounds<D>)
 

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// An image's rows of bundles that a Gaussian may meet, and of each the bundles.
+#pragma once
+
+#include "../common/gaussians.cuh"
+#include "../math/conic.cuh"
+#include "candidates.cuh"
+
+namespace nurec::cuda {
+
+// A Gaussian as a view sees it.
+struct InView {
+    Vec3<float> mean;
+    Quat<float> q;
+    Vec3<float> s, v;
+    float reach;
+};
+
+__device__ inline InView in_view(Gaussians const& g, int64_t i, float opacity) {
+    return {mean_of(g, i), quat_of(g, i), load3(g.scales, i), velocity_of(g, i), reach_of(opacity)};
+}
+
+__device__ inline Outline<float> outline_of(View<float> const& view, InView const& g) {
+    return outline_of(view, g.mean, g.q, g.s, g.v, g.reach);
+}
+
+// Rows and columns that its bounds touch, within the view.
+__device__ inline ImageRows boxed(Bundles const& b, Candidates const& c) {
+    ImageRows rows;
+    rows.kind = ImageRows::BOX, rows.columns = c.numbers[1];
+    rows.first = c.row0 * b.columns + int(c.numbers[0]);
+    return rows;
+}
+
+// The same with what its outline says; fewer rows where that is lower than its bounds.
+__device__ inline ImageRows outlined(Bundles const& b, Candidates& c, Outline<float> o) {
+    auto const h = float(b.height), far = o.half + o.spare;
+    c.row0 = larger(c.row0, clamped(ceilf((o.v - far - (h - 0.5f)) / h), 0, b.rows));
+    c.row1 = smaller(c.row1, clamped(floorf((o.v + far - 0.5f) / h), -1, b.rows - 1));
+    ImageRows rows = boxed(b, c);
+    o.u -= float(b.width * int(c.numbers[0])) + 0.5f, o.v -= float(b.height * c.row0) + 0.5f;
+    rows.kind = ImageRows::ELLIPSE, rows.ellipse = o;
+    return rows;
+}
+
+__device__ inline int rows_of(Candidates const& c) {
+    return c.row1 < c.row0 ? 0 : c.row1 - c.row0 + 1;
+}
+
+// Of one without an outline: what it meets of each row is to be found yet. `which`: what near_spans is told of it.
+__device__ inline ImageRows without_outline(Bundles const& b, Candidates const& c, View<float> const& view,
+                                            Near const& near, uint32_t which) {
+    ImageRows rows = boxed(b, c);
+    int const n = rows_of(c);
+    if (view.camera.bends()) return rows;
+    int const begin = atomicAdd(near.counts + 1, n);
+    if (begin < 0 || begin + n > near.room) return rows;
+    near.which[atomicAdd(near.counts, 1)] = which;
+    rows.kind = ImageRows::SPANS, rows.spans.begin = begin, rows.spans.n = n;
+    return rows;
+}
+
+// Fractions of the view at which pixels of a rectangle are read.
+__device__ inline Interval<double> read_within(CameraModel<double> const& camera, Vec2<double> corner,
+                                               Vec2<double> size) {
+    double const a = camera.fraction(corner.x, corner.y), b = camera.fraction(corner.x + size.x, corner.y + size.y);
+    return {clamp01(smaller(a, b)), clamp01(larger(a, b))};
+}
+
+__device__ inline Interval<int> columns_of(Bundles const& b, Interval<float> pixels, int columns) {
+    auto const w = float(b.width);
+    return {clamped(ceilf((pixels.low - (w - 1)) / w), 0, columns), clamped(floorf(pixels.high / w), -1, columns - 1)};
+}
+
+// By a block together, from what lies in memory.
+__device__ inline void copy_view(View<double>& to, View<float> const& from) {
+    constexpr unsigned N = sizeof(View<float>) / sizeof(float);
+    static_assert(sizeof(View<double>) == N * sizeof(double));
+    for (unsigned k = threadIdx.x; k < N; k += blockDim.x)
+        reinterpret_cast<double*>(&to)[k] = reinterpret_cast<float const*>(&from)[k];
+}
+
+__device__ inline Vec3<double> doubled(Vec3<float> a) {
+    return {a.x, a.y, a.z};
+}
+
+__device__ inline Conic<double> conic_of(View<double> const& view, InView const& g, Vec2<double> corner,
+                                         Vec2<double> size) {
+    Quat<double> const q = {g.q.w, g.q.x, g.q.y, g.q.z};
+    return conic_of(view, doubled(g.mean), q, doubled(g.s), doubled(g.v), double(g.reach), corner, size,
+                    read_within(view.camera, corner, size));
+}
+
+// Columns of the k-th row of one without an outline. `first`: the view's first bundle.
+__device__ inline Interval<int> near_span(Bundles const& b, View<double> const& view, InView const& g,
+                                          ImageRows const& rows, int first, int k) {
+    int const bundle = rows.first - first, columns = int(rows.columns);
+    Vec2<double> const corner = {bundle % b.columns * b.width + 0.5, (bundle / b.columns + k) * b.height + 0.5};
+    Vec2<double> const size = {double(b.width * columns - 1), double(b.height - 1)};
+    Interval<double> const met = columns_within(conic_of(view, g, corner, size), 0., size.y, size.x);
+    return columns_of(b, {float(met.low), float(met.high)}, columns);
+}
+
+// Of the k-th row, from `rows.first` + k b.columns on.
+__device__ inline Interval<int> bundles_met(Bundles const& b, Near const& near, ImageRows const& rows, int k) {
+    if (rows.kind == ImageRows::BOX) return {0, int(rows.columns) - 1};
+    if (rows.kind == ImageRows::SPANS) return near.spans[rows.spans.begin + k];
+    float const top = float(b.height * k), bottom = top + float(b.height - 1);
+    return columns_of(b, columns_within(rows.ellipse, top, bottom), int(rows.columns));
+}
+
+}  // namespace nurec::cuda

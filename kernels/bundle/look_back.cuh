@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a tile's entries begin, while other blocks still count theirs. Tiles are handed out in their order, and a block
+// that has one is running: so whoever waits for those before its own waits for blocks that run. A tile's state is 0,
+// then OWN with the entries of the tile, then ALL with those of all tiles up to it (decoupled look-back, Merrill and
+// Garland 2016).
+#pragma once
+
+#include "../common/warp.cuh"
+
+namespace nurec::cuda {
+
+constexpr uint64_t OWN = uint64_t(1) << 62, ALL = uint64_t(2) << 62, COUNT = OWN - 1;
+
+__device__ inline uint64_t state_of(uint64_t const* state, uint64_t least) {
+    uint64_t found;
+    do found = *static_cast<uint64_t const volatile*>(state);
+    while (found < least);
+    return found;
+}
+
+// By one warp: entries of all tiles before this one, which has `mine`.
+__device__ inline uint64_t entries_before(uint64_t* states, int64_t tile, uint64_t mine) {
+    int const lane = int(threadIdx.x) % 32;
+    auto volatile* const own = states + tile;
+    if (lane == 0) *own = (tile ? OWN : ALL) | mine;
+    uint64_t before = 0;
+    for (int64_t last = tile - 1; last >= 0; last -= 32) {
+        uint64_t const s = last >= lane ? state_of(states + last - lane, OWN) : ALL;
+        unsigned const whole = __ballot_sync(ALL_LANES, s >= ALL);
+        uint64_t sum = !whole || lane < __ffs(int(whole)) ? s & COUNT : 0;
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
+        before += sum;
+        if (whole) break;
+    }
+    if (lane == 0 && tile) *own = ALL | (before + mine);
+    return before;
+}
+
+// Where a warp's entries begin: those of all tiles before the block's, and of the warps before it. By a block together;
+// `mine`: of the warp, the same number in all its lanes.
+template <int WARPS>
+__device__ int64_t warp_begin(uint64_t* states, int64_t tile, unsigned mine) {
+    __shared__ unsigned counts[WARPS];
+    __shared__ uint64_t before;
+    int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    if (lane == 0) counts[warp] = mine;
+    __syncthreads();
+    unsigned sum = 0, place = 0;
+    for (int w = 0; w < WARPS; ++w) place += w < warp ? counts[w] : 0, sum += counts[w];
+    if (warp == 0) {
+        uint64_t const found = entries_before(states, tile, sum);
+        if (lane == 0) before = found;
+    }
+    __syncthreads();
+    return int64_t(before) + place;
+}
+
+// The next tile that no block has. By a block together.
+__device__ inline int64_t next_tile(unsigned* next) {
+    __shared__ unsigned tile;
+    if (threadIdx.x == 0) tile = atomicAdd(next, 1u);
+    __syncthreads();
+    return tile;
+}
+
+struct Placed {
+    int64_t mine, all;  // before this lane's, and behind those of all lanes
+};
+
+// Of numbers that a warp's lanes have.
+__device__ inline Placed placed_from(int64_t at, int n) {
+    int sum = n;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        int const other = __shfl_up_sync(ALL_LANES, sum, step);
+        if (int(threadIdx.x % 32) >= step) sum += other;
+    }
+    return {at + sum - n, at + __shfl_sync(ALL_LANES, sum, 31)};
+}
+
+}  // namespace nurec::cuda
