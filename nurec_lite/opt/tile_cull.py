@@ -2,12 +2,14 @@
 """tile_cull: a bundle's list holds only Gaussians that a ray of the bundle may meet, not all whose bounds touch it.
 
 Idea: bounds are boxes in the sensor's plane, of which a slanted Gaussian fills a part, and a Gaussian with a point near the sensor is
-bounded by the whole view. A bundle's rays lie in a pyramid, over which the smallest |g x e| of the response has a closed form: what
-stays above the reach is not listed. All candidates are numbered, and a lane tests one. Of a sweep also those are left out that pass
-between its beams: a beam's rays lie on a line, on which the test is that of a parabola.
-Source: bounds and derivation in kernels/math/bundle.cuh; tests of ellipses against tiles are the field's (StopThePop, Radl et al. 2024).
-Gain: entries of a sweep's lists 5.62 -> 3.61 M, of an image's 11.01 -> 4.42 M (H200, KITTI drive 0009, 1 M Gaussians), and lists
-take no longer. What passes between beams was nearly a third of a sweep's entries. docs/story-3-past-the-post.md.
+bounded by the whole view. A camera's rays that see it lie within an ellipse, of each row of bundles in an interval; where it reaches the
+camera's plane a conic says which. The bundles of a sweep are pyramids, over which the smallest |g x e| of the response has a closed form,
+and a beam's rays lie on a line, on which the test is that of a parabola: what passes between beams is left out, too. All candidates, rows
+or bundles, are numbered, and a lane tests one.
+Source: bounds and derivations in kernels/math/outline.cuh, conic.cuh and bundle.cuh; tests of ellipses against tiles and rows of them are
+the field's (StopThePop, Radl et al. 2024; Speedy-Splat, Hanson et al. 2025).
+Gain: entries of a sweep's lists 5.62 -> 3.61 M, of an image's 11.01 -> 4.42 M (H200, KITTI drive 0009, 1 M Gaussians), and
+lists take no longer. What passes between beams was nearly a third of a sweep's entries. docs/story-3-past-the-post.md.
 Limits: needs warp_cull, whose bundles it asks. Class exact: what is left out has no response above 1/255 on any of the rays.
 """
 
