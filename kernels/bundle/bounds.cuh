@@ -5,7 +5,7 @@
 
 namespace nurec::cuda {
 
-void bound_bundles(BundleParams const& p, BundleWork const& work,
-                   Queue const& queue);  // of a lidar: fills bounds, fans and bins
+// Of a lidar: fills bounds, fans and bins.
+void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -51,15 +51,10 @@ __global__ void look_at_image_kernel(BundleParams p, BundleWork work, int64_t* c
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i > p.v) return;
     Candidates c = i < p.v ? in_image(p.bundles, load2(p.low, i), load2(p.high, i)) : no_candidates();
-    if (rows_of(c)) {
-        ImageRows rows = boxed(p.bundles, c);
-        if (p.exact) {
-            Outline<float> const o = work.outlines[p.index[i]].outline;
-            rows = o.known > 0 ? outlined(p.bundles, c, o)
-                               : without_outline(p.bundles, c, *p.view, work.near, uint32_t(i));
-        }
-        work.rows[i] = rows;
-    }
+    if (rows_of(c))
+        work.rows[i] =
+            p.exact ? rows_within(p.bundles, c, work.outlines[p.index[i]].outline, *p.view, work.near, uint32_t(i))
+                    : boxed(p.bundles, c);
     counts[i] = rows_of(c);
 }
 
@@ -108,18 +103,19 @@ void number_rows(BundleParams const& p, BundleWork const& work, int64_t* counts,
 BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queue) {
     auto const& memory = queue.memory;
     Bundles const& b = p.bundles;
-    int64_t const seen = !p.exact ? 0 : p.index ? p.g.n : p.v;
     BundleWork work = {};
     work.begins = begins;
     if (b.is_camera) {
-        work.rows = memory.array<ImageRows>(p.v), work.outlines = memory.array<StoredOutline>(p.index ? seen : 0);
+        work.rows = memory.array<ImageRows>(p.v);
+        work.outlines = memory.array<StoredOutline>(p.exact && p.index ? p.g.n : 0);
         int64_t const room = p.v + SPANS;
         work.near = {room, zeros<int>(2, queue), memory.array<uint32_t>(p.v), memory.array<Interval<int>>(room)};
         return work;
     }
     work.bounds = memory.array<Bundle<float>>(b.n), work.fans = memory.array<Fan<float>>(FANS * b.n);
     work.bins = memory.array<int>(2 * BINS * b.cells.bands);
-    work.candidates = memory.array<Candidates>(p.v), work.seen = memory.array<Seen<float>>(seen);
+    work.candidates = memory.array<Candidates>(p.v);
+    work.seen = memory.array<Seen<float>>(!p.exact ? 0 : p.index ? p.g.n : p.v);
     return work;
 }
 

@@ -48,11 +48,6 @@ __device__ inline Candidates on_sphere(Bundles const& b, Vec2<float> low, Vec2<f
     return c;
 }
 
-__device__ inline Candidates candidates_of(BundleParams const& p, int64_t i) {
-    Vec2<float> const low = load2(p.low, i), high = load2(p.high, i);
-    return p.bundles.is_camera ? in_image(p.bundles, low, high) : on_sphere(p.bundles, low, high);
-}
-
 __device__ inline int bin_of(float azimuth) {
     return clamped((azimuth + float(PI)) / float(2 * PI) * float(BINS), 0, BINS - 1);
 }

@@ -43,7 +43,7 @@ __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& wo
     Bundle<float> const b = work.bounds[bundle];
     if (!p.exact) return b.known > 0 ? BOTH : 0;
     Seen<float> const s = work.seen[gaussian];
-    Facing<float> const f = facing<true>(s, b);
+    Facing<float> const f = facing(s, b);
     if (!(b.known > 0)) return 0;
     if (b.known > 1) return BOTH;
     if (!meets(f)) return 0;

@@ -60,6 +60,13 @@ __device__ inline ImageRows without_outline(Bundles const& b, Candidates const& 
     return rows;
 }
 
+// What a view's row of bundles meets of it, by its outline if it has one. Where that is lower than its bounds, so
+// become these.
+__device__ inline ImageRows rows_within(Bundles const& b, Candidates& c, Outline<float> const& o,
+                                        View<float> const& view, Near const& near, uint32_t which) {
+    return o.known > 0 ? outlined(b, c, o) : without_outline(b, c, view, near, which);
+}
+
 // Fractions of the view at which pixels of a rectangle are read.
 __device__ inline Interval<double> read_within(CameraModel<double> const& camera, Vec2<double> corner,
                                                Vec2<double> size) {

@@ -69,8 +69,7 @@ struct Facing {
     T longest;  // |e + x a + y b| at most
 };
 
-// ALONG: whether o and w may be other than 0.
-template <bool ALONG, class T>
+template <class T>
 NUREC_FN Facing<T> facing(Seen<T> const& f, Bundle<T> const& rays) {
     Vec3<T> const g = f.g + f.M * rays.r + rays.dt * f.drift;
     Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b;
@@ -79,20 +78,10 @@ NUREC_FN Facing<T> facing(Seen<T> const& f, Bundle<T> const& rays) {
         sqrt(larger(larger(dot(e + s, e + s), dot(e - s, e - s)), larger(dot(e + d, e + d), dot(e - d, e - d))));
     T const moved = rays.rho + rays.tau * sqrt(dot(f.drift, f.drift));
     T const slack = moved + T(2e-6) * sqrt(dot(g, g));  // what rounding does
-    Vec3<T> const h = ALONG ? f.M * rays.o + rays.w * f.drift : Vec3<T>{0, 0, 0};
-    T const along = ALONG ? sqrt(dot(h, h)) : T(0);
-    T const beside = ALONG ? along * (sqrt(dot(a, a)) + sqrt(dot(b, b))) : T(0);
+    Vec3<T> const h = f.M * rays.o + rays.w * f.drift;
+    T const along = sqrt(dot(h, h)), beside = along * (sqrt(dot(a, a)) + sqrt(dot(b, b)));
     T const ahead = -dot(g, e) + fabs(dot(g, a)) + fabs(dot(g, b)) + (slack + along) * longest;
-    return {e,
-            a,
-            b,
-            cross(g, e),
-            ALONG ? cross(g, a) + cross(h, e) : cross(g, a),
-            cross(g, b),
-            f.reach + slack,
-            beside,
-            ahead,
-            longest};
+    return {e, a, b, cross(g, e), cross(g, a) + cross(h, e), cross(g, b), f.reach + slack, beside, ahead, longest};
 }
 
 // May some ray of the bundle see the Gaussian?

@@ -30,12 +30,10 @@ NUREC_FN Conic<T> conic_of(View<T> const& view, Vec3<T> mean, Quat<T> q, Vec3<T>
                            Vec2<T> size, Interval<T> when) {
     CameraModel<T> const& camera = view.camera;
     T const f = T(0.5) * (when.low + when.high), late = T(0.5) * (when.high - when.low);
-    Vec3<T> const c = moving(view.motion, mean, v).at(f);
-    Mat3<T> const Rt = transposed(quat_to_matrix(q));
+    Seat<T> const seat = seat_at(view.motion, moving(view.motion, mean, v), q, f);
     T const u = smaller(s.x, smaller(s.y, s.z));
-    auto const row = [&](Vec3<T> axis, T scale) { return (u / scale) * view.motion.of_direction(axis).at(f); };
-    Mat3<T> const M = {row(Rt.r0, s.x), row(Rt.r1, s.y), row(Rt.r2, s.z)};
-    Vec3<T> const g = T(-1) * (M * c);
+    Mat3<T> const M = {(u / s.x) * seat.axes.r0, (u / s.y) * seat.axes.r1, (u / s.z) * seat.axes.r2};
+    Vec3<T> const g = T(-1) * (M * seat.c);
     Vec3<T> const d = {(corner.x - camera.cx) / camera.fx, (corner.y - camera.cy) / camera.fy, T(1)};
     Vec3<T> const e = M * d, ex = (1 / camera.fx) * (M * Vec3<T>{1, 0, 0}),
                   ey = (1 / camera.fy) * (M * Vec3<T>{0, 1, 0});

@@ -51,6 +51,13 @@ struct Seat {
     T fraction;         // of the view
 };
 
+template <class T>
+NUREC_FN Seat<T> seat_at(Motion<T> const& motion, Moving<T> const& path, Quat<T> q, T fraction) {
+    Mat3<T> const Rt = transposed(quat_to_matrix(q));
+    auto const turned = [&](Vec3<T> axis) { return motion.of_direction(axis).at(fraction); };
+    return {path.at(fraction), path.rate(fraction), {turned(Rt.r0), turned(Rt.r1), turned(Rt.r2)}, fraction};
+}
+
 // When a camera reads the row of its mean.
 template <class T>
 NUREC_FN Seat<T> seat_of(CameraModel<T> const& camera, Motion<T> const& motion, Vec3<T> mean, Quat<T> q, Vec3<T> v) {
@@ -60,9 +67,7 @@ NUREC_FN Seat<T> seat_of(CameraModel<T> const& camera, Motion<T> const& motion, 
         Place<T> const place = camera.project(path.at(f));
         f = clamp01(camera.fraction(place.u, place.v));
     }
-    Mat3<T> const Rt = transposed(quat_to_matrix(q));
-    auto const turned = [&](Vec3<T> axis) { return motion.of_direction(axis).at(f); };
-    return {path.at(f), path.rate(f), {turned(Rt.r0), turned(Rt.r1), turned(Rt.r2)}, f};
+    return seat_at(motion, path, q, f);
 }
 
 // Its mean, in standard deviations from the sensor.

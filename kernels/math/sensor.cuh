@@ -102,8 +102,7 @@ struct CameraModel {
 
     NUREC_FN bool bends() const { return k1 != 0 || k2 != 0 || k3 != 0 || p1 != 0 || p2 != 0; }
 
-    // Newton's method; 10 rounds reach rounding wherever the lens model still grows
-    // with the radius.
+    // Newton's method; 10 rounds reach rounding wherever the lens model still grows with the radius.
     NUREC_FN Vec2<T> undistort(Vec2<T> seen) const {
         Vec2<T> p = seen;
         for (int round = 0; round < 10; ++round) {
@@ -121,21 +120,22 @@ struct CameraModel {
         return {seen.x * fx + cx, seen.y * fy + cy, p.z};
     }
 
+    NUREC_FN bool reads_rows() const { return shutter == TOP_TO_BOTTOM || shutter == BOTTOM_TO_TOP; }
+    NUREC_FN bool reads_on() const { return shutter == TOP_TO_BOTTOM || shutter == LEFT_TO_RIGHT; }
+    NUREC_FN T steps() const { return larger((reads_rows() ? height : width) - 1, T(1)); }  // from first to last
+
     // 0 when the first row's (or column's) centre is read, 1 at the last one's.
     NUREC_FN T fraction(T u, T v) const {
         if (shutter == GLOBAL) return T(0.5);
-        bool const rows = shutter == TOP_TO_BOTTOM || shutter == BOTTOM_TO_TOP;
-        T const f = ((rows ? v : u) - T(0.5)) / larger((rows ? height : width) - 1, T(1));
-        return shutter == TOP_TO_BOTTOM || shutter == LEFT_TO_RIGHT ? f : 1 - f;
+        T const f = ((reads_rows() ? v : u) - T(0.5)) / steps();
+        return reads_on() ? f : 1 - f;
     }
 
     // What that changes by from pixel to pixel.
     NUREC_FN Vec2<T> reading() const {
         if (shutter == GLOBAL) return {0, 0};
-        bool const rows = shutter == TOP_TO_BOTTOM || shutter == BOTTOM_TO_TOP;
-        T const sign = shutter == TOP_TO_BOTTOM || shutter == LEFT_TO_RIGHT ? T(1) : T(-1);
-        T const each = sign / larger((rows ? height : width) - 1, T(1));
-        return rows ? Vec2<T>{0, each} : Vec2<T>{each, 0};
+        T const each = (reads_on() ? 1 : -1) / steps();
+        return reads_rows() ? Vec2<T>{0, each} : Vec2<T>{each, 0};
     }
 
     // Each point at the time at which its own row is read: three rounds of fixed-point iteration.

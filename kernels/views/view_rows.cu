@@ -88,8 +88,7 @@ __global__ void image_rows_kernel(Views p, Looked looked, Looks looks, Bundles b
     auto const [view, i] = look_of(p, out.numbers[r]);
     View<float> const& seen = p.scene.rows[view].view;
     Outline<float> const o = outline_of(seen, in_view(seen_from(p.scene, view), i, opacity_of(p.scene, view, i)));
-    ImageRows rows =
-        o.known > 0 ? outlined(bundles, c, o) : without_outline(bundles, c, seen, out.work.near, uint32_t(r));
+    ImageRows rows = rows_within(bundles, c, o, seen, out.work.near, uint32_t(r));
     rows.first += first_bundle(bundles, view);
     out.counts[r] = rows_of(c);
     if (rows_of(c)) out.work.rows[r] = rows;

@@ -16,7 +16,7 @@ from splat_scenes import (
     oracle_rays,
     uniform,
 )
-from test_math_views import camera_numbers, camera_view, make_camera, motion_numbers, points_before
+from test_math_views import LENS, camera_numbers, camera_view, make_camera, motion_numbers, points_before
 from torch import Tensor
 
 from nurec_lite.geometry import camera as cameras
@@ -27,8 +27,6 @@ from nurec_lite.splat.views import CameraView
 
 WIDTH, HEIGHT, ROWS = 96, 64, 4  # pixels of the image, and of rows that are asked for together
 SHAPES = {"any": None, "disk": (1e-3, 1, 1), "needle": (1e-2, 1e-2, 1)}
-ROLLING = ("top_to_bottom", "bottom_to_top", "left_to_right", "right_to_left")
-BENT = (-0.2, 0.06, 0.001, -0.002, -0.007)
 
 
 def view_of(shutter: str, lens: tuple[float, ...] = ()) -> CameraView:
@@ -87,7 +85,7 @@ def by_conic(view: CameraView, g: WorldGaussians) -> Tensor:
 # ---- what it is for
 
 
-@pytest.mark.parametrize("lens", [(), BENT], ids=["straight", "bent"])
+@pytest.mark.parametrize("lens", [(), LENS], ids=["straight", "bent"])
 @pytest.mark.parametrize("near", [False, True], ids=["before it", "about it"])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("shutter", SHUTTERS)
@@ -165,6 +163,8 @@ def test_how_rows_are_read(shutter: str) -> None:
     one, two = (call("camera_fraction", numbers, x[:, :1], x[:, 1:]) for x in (at, at + 1))
     close(two - one, slope.sum(1))
     assert bool((slope != 0).any()) == (shutter != "global")
+    rows, on = shutter in ("top_to_bottom", "bottom_to_top"), shutter in ("top_to_bottom", "left_to_right")
+    assert call("how_it_reads", numbers)[0].tolist() == [rows, on, 46 if rows else 60]
 
 
 def test_how_fast_it_moves() -> None:
@@ -185,6 +185,7 @@ def test_a_gaussian_s_seat(shutter: str) -> None:
     q, v = torch.nn.functional.normalize(torch.randn(n, 4, dtype=F64), dim=1), torch.randn(n, 3, dtype=F64)
     numbers, motion = camera_numbers(view.camera), motion_numbers(view)
     seat = call("seat_of", numbers, motion, p, q, v)
+    assert call("seat_at", motion, p, v, q, seat[:, 15:]).equal(seat)
     c, change, axes, f = seat[:, :3], seat[:, 3:6], seat[:, 6:15].view(n, 3, 3), seat[:, 15:]
     close(c, call("moving_at", motion, p, v, f))
     close(change, call("rate", motion, p, v, f))
@@ -237,7 +238,7 @@ def test_a_spot_in_pixels() -> None:
     close(found[:, 7:], spot[:, 7:])
 
 
-@pytest.mark.parametrize("shutter", ROLLING)
+@pytest.mark.parametrize("shutter", [s for s in SHUTTERS if s != "global"])
 def test_a_spot_that_is_read_by_rows(shutter: str) -> None:
     """Its rim, each point of it as its own row sees it, is the ellipse's of one time."""
     n = 30

@@ -205,11 +205,11 @@ NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
 }
 
 NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays) {
-    return meets(facing<true>(seen_within(f, reach), rays));
+    return meets(facing(seen_within(f, reach), rays));
 }
 
 NUREC_FN D may_meet_fan(F const& f, D reach, Bundle<D> const& rays, Fan<D> const& fan) {
-    return meets(facing<true>(seen_within(f, reach), rays), fan);
+    return meets(facing(seen_within(f, reach), rays), fan);
 }
 
 NUREC_FN D may_be_seen(D alpha, D t) {
@@ -634,6 +634,18 @@ NUREC_FN Sym2<D> lens_slope(Camera const& camera, Vec2<D> at) {
     return camera.bends() ? camera.stretch(at) : Sym2<D>{1, 0, 1};
 }
 
+struct Reading {
+    D rows, on, steps;
+};
+
+NUREC_FN Reading how_it_reads(Camera const& camera) {
+    return {D(camera.reads_rows()), D(camera.reads_on()), camera.steps()};
+}
+
+NUREC_FN Seat<D> seat_at_fraction(Motion<D> const& motion, V p, V v, Q q, D fraction) {
+    return seat_at(motion, moving(motion, p, v), q, fraction);
+}
+
 NUREC_FN Vec2<D> reading_of(Camera const& camera) {
     return camera.reading();
 }
@@ -904,6 +916,8 @@ NUREC_EXPORT(lens_slope, lens_slope)
 NUREC_EXPORT(bending, bending<D>)
 NUREC_EXPORT(reading, reading_of)
 NUREC_EXPORT(rate, rate_of)
+NUREC_EXPORT(how_it_reads, how_it_reads)
+NUREC_EXPORT(seat_at, seat_at_fraction)
 NUREC_EXPORT(seat_of, seat_of<D>)
 NUREC_EXPORT(deviations_away, deviations_away<D>)
 NUREC_EXPORT(spot_of, flat_spot)
