@@ -3,6 +3,8 @@
 #pragma once
 
 #include "../common/cells.cuh"
+#include "../common/launch.cuh"
+#include "../common/look_back.cuh"
 #include "../common/triples.cuh"
 #include "params.h"
 
@@ -95,6 +97,24 @@ __device__ inline int count_rows(Bundles const& b, int const* bins, Candidates& 
 // Once, of a lidar: it leaves in `c` what its candidates are found by.
 __device__ inline int count_of(Bundles const& b, int const* bins, Candidates& c) {
     return c.row1 < c.row0 ? 0 : count_rows(b, bins, c);
+}
+
+// A warp says together which words begin with candidates of its Gaussians, lane by lane: one may have all of them.
+__device__ inline void own_words(BundleWork const& work, int64_t i, int64_t mine, int64_t mine_end) {
+    for (unsigned left = __ballot_sync(ALL_LANES, (mine + 31) / 32 * 32 < mine_end); left; left &= left - 1) {
+        int const lane = __ffs(int(left)) - 1;
+        int64_t const begin = __shfl_sync(ALL_LANES, mine, lane), end = __shfl_sync(ALL_LANES, mine_end, lane);
+        int64_t word = (begin + 31) / 32 + threadIdx.x % 32;
+        for (; 32 * word < end && word < work.words; word += 32)
+            work.owners[word] = uint32_t(i - threadIdx.x % 32 + lane);
+    }
+}
+
+// By a block together, each thread of which has a Gaussian of the tile, or none: their candidates are n.
+__device__ inline void number(BundleWork const& work, int64_t v, int64_t tile, int n) {
+    int64_t const i = THREADS * tile + threadIdx.x, begin = begin_of<THREADS / 32>(work.states, tile, n);
+    if (i <= v) work.begins[i] = begin;
+    if (work.words) own_words(work, i, begin, begin + n);
 }
 
 // Of a lidar: a row, and how many candidates lie in the rows before it.

@@ -5,7 +5,6 @@
 #include "../common/launch.cuh"
 #include "../common/lists.h"
 #include "image_rows.cuh"
-#include "look_back.cuh"
 #include "search.cuh"
 
 namespace nurec::cuda {
@@ -14,20 +13,13 @@ constexpr int FIND_WARPS = THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
 
 // Candidates that have words.
 __device__ inline int64_t candidates_in(BundleParams const& p, BundleWork const& work, Search const& all) {
-    return smaller(work.begins[p.v], 32 * all.words);
+    return smaller(work.begins[p.v], 32 * work.words);
 }
 
-// A warp says together what each of its Gaussians owns: one may own all words.
-static __global__ void own_kernel(BundleParams p, BundleWork work, Search all) {
-    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    int64_t const mine = i < p.v ? work.begins[i] : 0, mine_end = i < p.v ? work.begins[i + 1] : 0;
-    for (unsigned left = __ballot_sync(ALL_LANES, (mine + 31) / 32 * 32 < mine_end); left; left &= left - 1) {
-        int const lane = __ffs(int(left)) - 1;
-        int64_t const begin = __shfl_sync(ALL_LANES, mine, lane), end = __shfl_sync(ALL_LANES, mine_end, lane);
-        int64_t word = (begin + 31) / 32 + threadIdx.x % 32;
-        for (; 32 * word < end && word < all.words; word += 32)
-            all.owners[word] = uint32_t(i - threadIdx.x % 32 + lane);
-    }
+// Where the room for words was not known when candidates were numbered.
+static __global__ void own_kernel(BundleParams p, BundleWork work) {
+    int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, begin = work.begins[smaller(i, p.v)];
+    own_words(work, i, begin, work.begins[smaller(i + 1, p.v)]);
 }
 
 // First a candidate, then what the test leaves of it: of a lidar's bundle its lists, the first one's the lowest bit; of
@@ -36,13 +28,17 @@ struct Hit {
     uint32_t gaussian, what, lists;  // lists 0: no hit
 };
 
+__device__ inline Seen<float> seen_at(BundleParams const& p, BundleWork const& work, uint32_t gaussian) {
+    return (p.shapes ? reinterpret_cast<Seen<float> const*>(p.shapes) : work.seen)[gaussian];
+}
+
 // Of the lists of a lidar's bundle, those whose rays it may meet.
 __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& work, uint32_t gaussian,
                                      uint32_t bundle) {
     constexpr uint32_t BOTH = 3;
     Bundle<float> const b = work.bounds[bundle];
     if (!p.exact) return b.known > 0 ? BOTH : 0;
-    Seen<float> const s = work.seen[gaussian];
+    Seen<float> const s = seen_at(p, work, gaussian);
     Facing<float> const f = facing(s, b);
     if (!(b.known > 0)) return 0;
     if (b.known > 1) return BOTH;
@@ -94,29 +90,35 @@ __device__ int entries_of(Hit const& hit) {
     return CAMERA ? int(hit.lists) : __popc(hit.lists);
 }
 
-// Both write those of a word from `at` on, as many as there is room for, and return where the next word's begin.
-__device__ inline int64_t write_bundles(Hit const& hit, Written const& out, int64_t at, int64_t room) {
+// Both write those of a word from `at` on, as many as there is room for, count their digits, and return where the next
+// word's begin.
+__device__ inline int64_t write_bundles(Hit const& hit, Written const& out, int64_t at, int64_t room,
+                                        DigitCounts& counts, Passes const& passes) {
     Placed const place = placed_from(at, __popc(hit.lists));
     int64_t mine = place.mine;
 #pragma unroll
     for (unsigned k = 0; k < 2; ++k) {
         if (!(hit.lists >> k & 1)) continue;
-        if (mine < room) out.tiles[mine] = 2 * hit.what + k, out.gaussians[mine] = hit.gaussian;
-        ++mine;
+        uint32_t const list = 2 * hit.what + k;
+        if (mine < room) out.tiles[mine] = list, out.gaussians[mine] = hit.gaussian;
+        if (mine++ < room) count_digits_of(counts, passes, list);
     }
     return place.all;
 }
 
 // Lanes take one entry after another, whoever's it is, so that neighbours are written together.
-__device__ inline int64_t write_runs(Hit const& hit, Written const& out, int64_t at, int64_t room) {
+__device__ inline int64_t write_runs(Hit const& hit, Written const& out, int64_t at, int64_t room, DigitCounts& counts,
+                                     Passes const& passes) {
     Placed const place = placed_from(at, int(hit.lists));
     int const before = int(place.mine - at), n = int(smaller(place.all, larger(room, at)) - at);
     for (int first = 0; first < n; first += 32) {
         int const e = first + int(threadIdx.x % 32), owner = lanes_up_to(e, before) - 1;
         uint32_t const run = __shfl_sync(ALL_LANES, hit.what, owner),
                        gaussian = __shfl_sync(ALL_LANES, hit.gaussian, owner);
-        int const begin = __shfl_sync(ALL_LANES, before, owner);
-        if (e < n) out.tiles[at + e] = run + uint32_t(e - begin), out.gaussians[at + e] = gaussian;
+        uint32_t const list = run + uint32_t(e - __shfl_sync(ALL_LANES, before, owner));
+        if (e >= n) continue;
+        out.tiles[at + e] = list, out.gaussians[at + e] = gaussian;
+        count_digits_of(counts, passes, list);
     }
     return place.all;
 }
@@ -125,7 +127,7 @@ __device__ inline int64_t write_runs(Hit const& hit, Written const& out, int64_t
 __device__ inline void tell(BundleParams const& p, BundleWork const& work, Search const& all, int64_t tiles) {
     int64_t const found = tiles ? int64_t(state_of(all.states + tiles - 1, ALL) & COUNT) : 0;
     int64_t const candidates = work.begins[p.v];
-    int64_t const enough = candidates > 32 * all.words ? (candidates + 31) / 32 * WORDS_SHARE : 0;
+    int64_t const enough = candidates > 32 * work.words ? (candidates + 31) / 32 * WORDS_SHARE : 0;
     *all.found = found, *all.needed = larger(found, enough);
 }
 
@@ -133,13 +135,15 @@ __device__ inline void tell(BundleParams const& p, BundleWork const& work, Searc
 template <bool CAMERA>
 __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written out, int64_t room) {
     __shared__ Hits hits_of_block[FIND_WARPS];
+    __shared__ DigitCounts counts;
     int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     Hits& hits = hits_of_block[warp];
+    begin_counting(counts, all.passes);
     int64_t const end = candidates_in(p, work, all), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
     while (true) {
         int64_t const tile = next_tile(all.next);
         if (tile == tiles && threadIdx.x == 0) tell(p, work, all, tiles);
-        if (tile >= tiles) return;
+        if (tile >= tiles) return end_counting(counts, all.passes, all.totals);
         Words const mine = words_from(TILE_WORDS * tile + WARP_WORDS * warp, end);
         if (mine.there > 0) keep_candidates<CAMERA>(p, work, all, mine, hits);
         int own = 0;
@@ -151,7 +155,8 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
         int64_t at = warp_begin<FIND_WARPS>(all.states, tile, unsigned(placed_from(0, own).all));
 #pragma unroll 1
         for (int k = 0; 32 * k < mine.there; ++k)
-            at = CAMERA ? write_runs(hits[k][lane], out, at, room) : write_bundles(hits[k][lane], out, at, room);
+            at = CAMERA ? write_runs(hits[k][lane], out, at, room, counts, all.passes)
+                        : write_bundles(hits[k][lane], out, at, room, counts, all.passes);
     }
 }
 

@@ -53,7 +53,7 @@ struct BundleParams {
     float const* directions;  // [R, 3] unit
     float const* delays;      // [R] seconds after the Gaussians' time
     bool exact;               // lists leave out what no ray of the bundle meets, though the bounds touch it
-    uint8_t const* visible;   // [N] 0: not among the V; null: not known
+    float const* shapes;      // [N, shape_floats] of the V, as nurec_lite::project tells them; null: it was not asked
     View<float> const* view;  // of a camera
 };
 
@@ -107,22 +107,21 @@ struct Near {
     Interval<int>* spans;  // [room] columns of a row
 };
 
-struct alignas(16) StoredOutline {
-    Outline<float> outline;
-};
-
 // A Gaussian's candidates are these bundles of a lidar, in an order of their own, or these rows of an image; those of
 // all Gaussians are numbered one after another, and a word is of 32 of them.
 struct BundleWork {
-    Bundle<float>* bounds;    // [A] of a lidar
-    Fan<float>* fans;         // [A, FANS] of a lidar
-    int* bins;                // [B, BINS, 2] of a lidar, see candidates.cuh
-    Candidates* candidates;   // [V] of a lidar
-    Seen<float>* seen;        // [N] of those that are visible, of a lidar; without index [V]
-    ImageRows* rows;          // [V] of an image
-    StoredOutline* outlines;  // [N] of those that are visible, of an image; without index nobody asks
-    Near near;                // of an image
-    int64_t* begins;          // [V + 1] a Gaussian's first candidate; the last is the number of all
+    Bundle<float>* bounds;   // [A] of a lidar
+    Fan<float>* fans;        // [A, FANS] of a lidar
+    int* bins;               // [B, BINS, 2] of a lidar, see candidates.cuh
+    Candidates* candidates;  // [V] of a lidar
+    Seen<float>* seen;       // [V] of a lidar, where nobody has shapes
+    ImageRows* rows;         // [V] of an image
+    Near near;               // of an image
+    int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all
+    int64_t words;           // W that there is room for, enough for all candidates or not; 0: not known yet
+    uint32_t* owners;        // [W] the Gaussian that has a word's first candidate
+    uint64_t* states;        // [tiles of Gaussians] zeros at first, see look_back.cuh
+    unsigned* next;          // [1] likewise: the tile that nobody has
 };
 
 constexpr int WORDS_EACH = 2, WORDS_SHARE = 4;  // candidates that there is room for: 64 a Gaussian, and 8 an entry
@@ -132,12 +131,14 @@ constexpr int64_t most_words(int64_t visible, int64_t room) {
 
 // Fills `work`, whose `begins` are the caller's.
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue);
-BundleWork bundle_work(BundleParams const& p, int64_t* begins, Queue const& queue);
+BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t words, Queue const& queue);
 
-// For `words` that hold all candidates or not. needed [1]: entries of all lists; where the words were not enough, more
-// than that or what would make them enough.
-void count_entries(BundleParams const& p, BundleWork const& work, int64_t words, int64_t* needed, Queue const& queue);
-void list_entries(BundleParams const& p, BundleWork const& work, int64_t words, Entries const& out, int64_t* needed,
+// Where it was not known before how many words there would be.
+void own_candidates(BundleParams const& p, BundleWork& work, int64_t words, Queue const& queue);
+
+// needed [1]: entries of all lists; where the words were not enough, more than that or what would make them enough.
+void count_entries(BundleParams const& p, BundleWork const& work, int64_t* needed, Queue const& queue);
+void list_entries(BundleParams const& p, BundleWork const& work, Entries const& out, int64_t* needed,
                   Queue const& queue);
 
 }  // namespace cuda

@@ -4,6 +4,7 @@
 // is read for another.
 #pragma once
 
+#include "../common/digits.cuh"
 #include "../common/warp.cuh"
 #include "candidates.cuh"
 
@@ -12,11 +13,11 @@ namespace nurec::cuda {
 constexpr int WARP_WORDS = 4;  // one after another
 
 struct Search {
-    int64_t words;            // W, enough for all candidates or not
-    uint32_t* owners;         // [W] the Gaussian that has a word's first candidate
     uint64_t* states;         // [tiles] zeros at first
     unsigned int* next;       // [1] likewise: the tile that nobody has
     int64_t *found, *needed;  // [1] hits, and what `needed` of find_entries is
+    Passes passes;            // by which hits will be sorted into lists
+    uint32_t* totals;         // [passes, DIGITS] zeros at first: what is written, by digits of its list
 };
 
 struct Candidate {
@@ -48,8 +49,8 @@ __device__ inline int load_owners(BundleParams const& p, BundleWork const& work,
                                   Owners (&owners)[WARP_WORDS]) {
     int const lane = int(threadIdx.x) % 32;
     int64_t const word = words.first + smaller(lane % WARP_WORDS, words.last()) + lane / WARP_WORDS % 2;  // or the next
-    bool const owned = word < all.words && 32 * word < work.begins[p.v];
-    uint32_t const owner = owned ? all.owners[word] : uint32_t(p.v - 1);
+    bool const owned = word < work.words && 32 * word < work.begins[p.v];
+    uint32_t const owner = owned ? work.owners[word] : uint32_t(p.v - 1);
     int const begin = int(work.begins[owner] - words.begin());
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k) {

@@ -5,6 +5,7 @@
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
 #include "../common/torch_site.h"
+#include "../project/params.h"
 #include "../tile/torch_tile.h"
 #include "params.h"
 
@@ -48,15 +49,21 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
     return b;
 }
 
-Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection,
-                   std::optional<Tensor> const& visible, at::TensorList rays, at::TensorList bundles,
-                   at::TensorList grid, at::IntArrayRef size, bool exact, int64_t room) {
+float const* checked_shapes(Tensor const& t, int64_t n, bool is_camera, at::Device device) {
+    check_tensor(t, "shapes", at::kFloat, {n, cuda::shape_floats(is_camera)}, device);
+    TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(t.const_data_ptr()) % 16 == 0,
+                      "shapes must begin at a multiple of 16 bytes, as those of project do");
+    return t.const_data_ptr<float>();
+}
+
+Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection, Tensor const& shapes,
+                   at::TensorList rays, at::TensorList bundles, at::TensorList grid, at::IntArrayRef size, bool exact,
+                   int64_t room) {
     check_room(room);
     GaussianTensors const g = gaussians_of(gaussians, view);
     check_gaussians(g);
     TileParams const bounds = projection_of(projection);
     check_group(rays, "rays", 3, "origins, directions, delays");
-    if (visible) check_tensor(*visible, "visible", at::kByte, {arrays_of(g).n}, view.device());
     BundleParams const p = {arrays_of(g),
                             bounds.v,
                             bounds.index,
@@ -67,22 +74,24 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
                             rays[1].const_data_ptr<float>(),
                             rays[2].const_data_ptr<float>(),
                             exact,
-                            visible ? visible->const_data_ptr<uint8_t>() : nullptr,
+                            exact ? checked_shapes(shapes, arrays_of(g).n, !size.empty(), view.device()) : nullptr,
                             &row_of(view)->view};
     Site site(view.device());
     Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);
-    cuda::BundleWork const work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), site.queue());
+    int64_t const words = room < 0 ? 0 : cuda::most_words(p.v, room);
+    cuda::BundleWork work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), words, site.queue());
     cuda::number_candidates(p, work, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    int64_t const words = room < 0 ? (read_back(begins, p.v) + 31) / 32 : cuda::most_words(p.v, room);
     auto* const most = needed.mutable_data_ptr<int64_t>();
-    if (room < 0) cuda::count_entries(p, work, words, most, site.queue());
+    if (room < 0) {
+        cuda::own_candidates(p, work, (read_back(begins, p.v) + 31) / 32, site.queue());
+        cuda::count_entries(p, work, most, site.queue());
+    }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const entries = room < 0 ? checked_needed(read_back(needed, 0)) : room;
     Tensor const offsets = site.empty({p.bundles.lists() + 1}, at::kLong), listed = site.empty({entries}, at::kLong);
-    cuda::list_entries(p, work, words,
-                       {entries, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()}, most,
-                       site.queue());
+    cuda::list_entries(p, work, {entries, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
+                       most, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : needed};
 }

@@ -8,10 +8,11 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def("rays(Tensor view, Tensor directions, Tensor fractions) -> (Tensor origins, Tensor world, Tensor delays)");
     // `grid` and `columns` are not looked at for a camera. `all`: as many rows as Gaussians, the last of them with
     // bounds that hold nothing and index 0: what depends on no number that only the device knows. seen [N]: not 0 for
-    // those that are not hidden. `depth_bits`: 32, or 24 or 16 of a coarser depth by which they are ordered.
+    // those that are not hidden. `depth_bits`: 32, or 24 or 16 of a coarser depth by which they are ordered. `shapes`:
+    // what exact lists of bundles go by, [N, 8] of an image and [N, 16] of a lidar, of those that are seen; or none.
     m.def(
         "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False, "
-        "int depth_bits=32) -> (Tensor index, Tensor low, Tensor high, Tensor seen)");
+        "int depth_bits=32, bool shapes=False) -> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes)");
     // Lists of at most `room` entries, of which `needed` [1] says how many there are; -1: all, and `needed` is empty.
     m.def(
         "tile_camera(Tensor[] projection, int width, int height, int tile, int room=-1) "
@@ -23,7 +24,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     // pixels; empty of a lidar, and `grid` is not looked at for an image.
     m.def("bundle_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor azimuths)");
     m.def(
-        "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor? visible, Tensor[] rays, "
+        "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor shapes, Tensor[] rays, "
         "Tensor[] bundles, Tensor[] grid, int[] size, bool exact, int room=-1) -> (Tensor offsets, Tensor gaussians, "
         "Tensor needed)");
     // Lists of bundles in parts of `length` entries at most; what is kept of them is for the backward pass.

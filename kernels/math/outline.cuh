@@ -21,7 +21,7 @@ struct Interval {
 
 // Pixels, of u to the right and v downwards.
 template <class T>
-struct Outline {
+struct alignas(16) Outline {
     T u, v;   // its middle
     T half;   // of its height
     T lean;   // so far below the middle it reaches farthest to the right, so far above it to the left

@@ -7,7 +7,9 @@
 #include "../common/launch.cuh"
 #include "../common/sort.h"
 #include "../common/warp.cuh"
+#include "../math/bundle.cuh"
 #include "../math/depth.cuh"
+#include "../math/outline.cuh"
 #include "params.h"
 
 namespace nurec::cuda {
@@ -45,10 +47,20 @@ __device__ inline int counted(bool mine, int* count) {
     return __shfl_sync(ALL_LANES, before, 0) + __popc(all & ((1u << lane) - 1));
 }
 
+// What lists of bundles go by.
+template <bool CAMERA>
+__device__ void keep_shape(View<float> const& view, Vec3<float> mean, Quat<float> q, Vec3<float> s, Vec3<float> v,
+                           float reach, float* shapes, int64_t k) {
+    if constexpr (CAMERA)
+        reinterpret_cast<Outline<float>*>(shapes)[k] = outline_of(view, mean, q, s, v, reach);
+    else
+        reinterpret_cast<Seen<float>*>(shapes)[k] = seen_within(make_frame(mean, q, s, v), reach);
+}
+
 // Of a block's Gaussians, first to first + THREADS - 1 of n, those that may be seen are taken together, so that all
 // lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`. SHORT: keys of fewer bits than
-// DEPTH_BITS.
-template <bool CAMERA, bool SHORT, class Opacity>
+// DEPTH_BITS. SHAPES: they are asked for.
+template <bool CAMERA, bool SHORT, bool SHAPES, class Opacity>
 __device__ void look_at(ProjectParams const& p, View<float> const& view, int const* occupied, Opacity const& opacity,
                         Looked const& out, int64_t number) {
     __shared__ int seen[THREADS], n_seen;
@@ -68,6 +80,7 @@ __device__ void look_at(ProjectParams const& p, View<float> const& view, int con
     Vec3<float> const mean = mean_of(p.g, k), s = load3(p.g.scales, k), v = velocity_of(p.g, k);
     Quat<float> const q = quat_of(p.g, k);
     float const reach = reach_of(opacity(k));
+    if (SHAPES) keep_shape<CAMERA>(view, mean, q, s, v, reach, out.shapes, number + k);
     out.bounds[number + k] = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
                                     : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
     float const depth = CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean));

@@ -34,11 +34,17 @@ Projection project(ProjectParams const& p, int bits);
 
 namespace cuda {
 
+// Of an Outline (math/outline.cuh) or of a lidar's Seen (math/bundle.cuh).
+constexpr int64_t shape_floats(bool is_camera) {
+    return is_camera ? 8 : 16;
+}
+
 struct Looked {
     uint8_t* visible;       // [N]
     uint32_t* keys;         // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
     Bounds<float>* bounds;  // [N]
     int bits;               // of a key
+    float* shapes;          // [N, shape_floats] what lists go by; null: nobody asks
 };
 
 void look(ProjectParams const& p, Looked const& out, Queue const& queue);

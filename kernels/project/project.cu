@@ -40,40 +40,52 @@ __global__ void sum_columns(Cells cells, int const* there, int* table) {
     }
 }
 
+constexpr int AT_ONCE = 8;  // bands that a thread reads before it writes
+
 __global__ void sum_bands(Sweeps sweeps, int* table) {
     Cells const& cells = sweeps.cells;
     int64_t const width = 3 * cells.columns + 1, i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= sweeps.n * width) return;
     int64_t const c = i % width;
     table += i / width * (cells.bands + 1) * width;
-    table[c] = 0;
-    for (int64_t band = 1; band <= cells.bands; ++band) table[band * width + c] += table[(band - 1) * width + c];
+    int sum = table[c] = 0;
+    for (int64_t band = 1; band <= cells.bands; band += AT_ONCE) {
+        int mine[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) mine[k] = band + k <= cells.bands ? table[(band + k) * width + c] : 0;
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k)
+            if (band + k <= cells.bands) table[(band + k) * width + c] = sum += mine[k];
+    }
 }
 
-// Without and with short keys; with 64 it spills one or two where it has more.
+// By SHAPES, without and with short keys; with 64 it spills one or two where it has more.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 890
-constexpr int LIDAR_REGISTERS[] = {72, 72};
+constexpr int LIDAR_REGISTERS[][2] = {{72, 72}, {72, 72}};
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
+constexpr int LIDAR_REGISTERS[][2] = {{64, 64}, {72, 64}};
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1000
-constexpr int LIDAR_REGISTERS[] = {64, 72};
+constexpr int LIDAR_REGISTERS[][2] = {{64, 72}, {64, 72}};
 #else
-constexpr int LIDAR_REGISTERS[] = {64, 64};
+constexpr int LIDAR_REGISTERS[][2] = {{64, 64}, {64, 64}};
 #endif
 
 // occupied: [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar.
-template <bool CAMERA, bool SHORT>
-__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[SHORT])
+template <bool CAMERA, bool SHORT, bool SHAPES>
+__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[SHAPES][SHORT])
     project_kernel(ProjectParams p, int const* occupied, Looked out) {
     __shared__ View<float> view;  // in registers its numbers would take the place of others
     copy_numbers(view, p.view);
     __syncthreads();
-    look_at<CAMERA, SHORT>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
+    look_at<CAMERA, SHORT, SHAPES>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
 }
 
 using Project = void (*)(ProjectParams, int const*, Looked);
 
+template <bool SHAPES>
 Project kernel_for(bool is_camera, int bits) {
-    if (bits < DEPTH_BITS) return is_camera ? project_kernel<true, true> : project_kernel<false, true>;
-    return is_camera ? project_kernel<true, false> : project_kernel<false, false>;
+    if (bits < DEPTH_BITS) return is_camera ? project_kernel<true, true, SHAPES> : project_kernel<false, true, SHAPES>;
+    return is_camera ? project_kernel<true, false, SHAPES> : project_kernel<false, false, SHAPES>;
 }
 
 __global__ void gather_kernel(Looked looked, uint32_t const* numbers, int64_t const* count, Sorted out) {
@@ -103,7 +115,8 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
 void look(ProjectParams const& p, Looked const& out, Queue const& queue) {
     int64_t const n = p.g.n;
     int const* const occupied = p.is_camera ? nullptr : count_occupied({p.cells, 1, nullptr}, queue);
-    Project const kernel = kernel_for(p.is_camera, out.bits);
+    Project const kernel =
+        out.shapes ? kernel_for<true>(p.is_camera, out.bits) : kernel_for<false>(p.is_camera, out.bits);
     if (n) kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // nurec_lite::project on the CPU.
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include "../common/torch_copied.h"
@@ -17,7 +18,7 @@ Projected split(cpu::Projection const& p, Tensor const& seen) {
     auto const columns = [&](int64_t first) {
         return bounds.slice(1, first, first + 2).clone(at::MemoryFormat::Contiguous);
     };
-    return {copied(p.index, at::kLong, {n}), columns(0), columns(2), seen};
+    return {copied(p.index, at::kLong, {n}), columns(0), columns(2), seen, at::empty({0}, bounds.options())};
 }
 
 std::vector<uint8_t> seen_in(int64_t n, cpu::Projection const& found) {
@@ -32,7 +33,8 @@ void fill_up(int64_t n, cpu::Projection& found) {
 }
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all, int64_t depth_bits) {
+                  bool all, int64_t depth_bits, bool shapes) {
+    TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists bundles: leave them out");
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));
     std::vector<uint8_t> const seen = seen_in(p.g.n, found);

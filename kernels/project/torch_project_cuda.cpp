@@ -11,14 +11,16 @@ namespace {
 using at::Tensor;
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all, int64_t depth_bits) {
+                  bool all, int64_t depth_bits, bool shapes) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
     Tensor const seen = site.empty({p.g.n}, at::kByte);
+    Tensor const kept = site.empty({shapes ? p.g.n : 0, cuda::shape_floats(is_camera)}, at::kFloat);
     auto const& memory = site.queue().memory;
     cuda::Looked const looked = {seen.mutable_data_ptr<uint8_t>(), memory.array<uint32_t>(p.g.n),
-                                 memory.array<Bounds<float>>(p.g.n), bits};
+                                 memory.array<Bounds<float>>(p.g.n), bits,
+                                 shapes ? kept.mutable_data_ptr<float>() : nullptr};
     cuda::look(p, looked, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     Tensor const count = site.empty({1}, at::kLong);
@@ -32,7 +34,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
                               high.mutable_data_ptr<float>()};
     cuda::gather_bounds(looked, numbers, visible, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {index, low, high, seen};
+    return {index, low, high, seen, kept};
 }
 
 }  // namespace

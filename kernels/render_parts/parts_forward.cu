@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of the lists of bundles, one lane a ray.
-#include "../common/sort.h"
+#include "../common/look_back.cuh"
 #include "blend_rays.cuh"
 
 namespace nurec::cuda {
@@ -11,28 +11,31 @@ constexpr int BLOCKS = 8;
 template <bool MOVING>
 constexpr int FORWARD_BLOCKS = MOVING ? 7 : BLOCKS;
 
-__global__ void count_parts(int64_t const* offsets, int64_t n_bundles, int64_t length, int64_t* counts, int* next) {
-    int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (b == 0) *next = 0;
-    if (b > n_bundles) return;
-    int64_t const n = b < n_bundles ? offsets[b + 1] - offsets[b] : 0;
-    counts[b] = b == n_bundles ? 0 : n > length ? (n + length - 1) / length : 1;
+__device__ int parts_of(int64_t entries, int64_t length) {
+    return entries > length ? int((entries + length - 1) / length) : 1;
 }
 
-__global__ void name_parts(int64_t n_bundles, Parts parts) {
-    int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (b >= n_bundles) return;
-    for (int64_t s = parts.first[b]; s < parts.first[b + 1]; ++s) parts.bundle[s] = int(b);
+// A thread has a list, and the last one what lies behind all parts.
+__global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, uint64_t* states, unsigned* next) {
+    __shared__ int64_t end;
+    int64_t const tile = next_tile(next), b = THREADS * tile + threadIdx.x;
+    int const n = b < lists ? parts_of(offsets[b + 1] - offsets[b], parts.length) : 0;
+    int64_t const first = begin_of<THREADS / 32>(states, tile, n);
+    if (b <= lists) parts.first[b] = first;
+    for (int k = 0; k < n; ++k) parts.bundle[first + k] = int(b);
+    if (tile + 1 < gridDim.x) return;
+    if (b == lists) end = first;
+    __syncthreads();
+    for (int64_t s = end + threadIdx.x; s < parts.most; s += THREADS) parts.bundle[s] = -1;
 }
 
-// Also sets `next` to 0.
-void cut_lists(RenderParams const& p, Parts const& parts, int* next, Queue const& queue) {
-    auto* counts = queue.memory.array<int64_t>(p.n_tiles + 1);
-    unsigned const blocks = blocks_for(p.n_tiles + 1);
-    count_parts<<<blocks, THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts.length, counts, next);
-    exclusive_sum(counts, parts.first, p.n_tiles + 1, queue);
-    cudaMemsetAsync(parts.bundle, 0xff, sizeof(int) * parts.most, queue.stream);
-    if (p.n_tiles) name_parts<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.n_tiles, parts);
+// Returns a zero, the part that nobody has taken.
+int* cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
+    unsigned const tiles = blocks_for(p.n_tiles + 1);
+    auto* const states = zeros<uint64_t>(tiles + 1, queue);
+    auto* const next = reinterpret_cast<unsigned*>(states + tiles);
+    cut_lists_kernel<<<tiles, THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts, states, next);
+    return reinterpret_cast<int*>(next + 1);
 }
 
 template <bool MOVING, int C>
@@ -113,6 +116,7 @@ __global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts) {
     int64_t const b = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / LANES<C>;
     if (b >= p.n_tiles || parts.first[b + 1] - parts.first[b] < 2) return;
     State s;
+#pragma unroll 4
     for (int64_t j = parts.first[b]; j < parts.first[b + 1]; ++j) {
         s.distance += left_of<C>(parts, j, DISTANCE);
         s.median = larger(s.median, left_of<C>(parts, j, MEDIAN));  // of one part, if of any
@@ -148,8 +152,7 @@ void fill_part_rows(RenderParams const& p, float* rows, Queue const& queue) {
 }
 
 void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue) {
-    int* const next = queue.memory.array<int>(1);
-    cut_lists(p, parts, next, queue);
+    int* const next = cut_lists(p, parts, queue);
     if (!p.n_tiles) return;
     auto* const blend = p.n_features == 2 ? launch<true, 2> : p.moving ? launch<true, 3> : launch<false, 3>;
     blend(p, out, parts, next, queue.stream);

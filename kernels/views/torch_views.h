@@ -131,20 +131,22 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
     out.bundles.v = looks.most;
     out.begins = site.empty({looks.most + 1}, at::kLong);
     out.rows = site.empty({looks.most, cuda::row_floats(p.rays.moving, p.rays.is_camera ? 3 : 2)}, at::kFloat);
-    cuda::BundleWork const work = cuda::bundle_work(out.bundles, out.begins.mutable_data_ptr<int64_t>(), queue);
+    int64_t const words = room[1] < 0 ? 0 : cuda::most_words(looks.most, room[1]);
+    cuda::BundleWork work = cuda::bundle_work(out.bundles, out.begins.mutable_data_ptr<int64_t>(), words, queue);
     auto* const rows = out.rows.mutable_data_ptr<float>();
     out.numbers = cuda::prepare_looks(p, looked, looks, out.bundles, work, rows, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    int64_t const words =
-        room[1] < 0 ? (read_back(out.begins, looks.most) + 31) / 32 : cuda::most_words(looks.most, room[1]);
     auto* const most = needed.mutable_data_ptr<int64_t>() + 1;
-    if (room[1] < 0) cuda::count_entries(out.bundles, work, words, most, queue);
+    if (room[1] < 0) {
+        cuda::own_candidates(out.bundles, work, (read_back(out.begins, looks.most) + 31) / 32, queue);
+        cuda::count_entries(out.bundles, work, most, queue);
+    }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     out.room = room[1] < 0 ? read_back(needed, 1) : room[1];
     out.offsets = site.empty({lists + 1}, at::kLong), out.gaussians = site.empty({out.room}, at::kLong);
     cuda::Entries const entries = {out.room, out.offsets.mutable_data_ptr<int64_t>(),
                                    out.gaussians.mutable_data_ptr<int64_t>()};
-    cuda::list_entries(out.bundles, work, words, entries, most, queue);
+    cuda::list_entries(out.bundles, work, entries, most, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }

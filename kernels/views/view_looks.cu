@@ -19,7 +19,7 @@ __global__ void __maxnreg__(CAMERA ? 64 : 80) view_looks_kernel(Views p, int con
     if (!CAMERA) occupied += v * (cells.bands + 1) * (3 * cells.columns + 1);
     ProjectParams const seen = {seen_from(p.scene, v), nullptr, CAMERA, cells};
     auto const opacity = [&](int64_t i) { return opacity_of(p.scene, v, i); };
-    look_at<CAMERA, SHORT>(seen, view, occupied, opacity, out, p.scene.g.n * v);
+    look_at<CAMERA, SHORT, false>(seen, view, occupied, opacity, out, p.scene.g.n * v);
 }
 
 using LookFrom = void (*)(Views, int const*, Looked);
@@ -34,7 +34,7 @@ LookFrom kernel_for(bool is_camera, int bits) {
 Looked look_from_views(Views const& p, int bits, Queue const& queue) {
     int64_t const n = p.scene.g.n, all = p.scene.views * n;
     Looked const out = {queue.memory.array<uint8_t>(all), queue.memory.array<uint32_t>(all),
-                        queue.memory.array<Bounds<float>>(all), bits};
+                        queue.memory.array<Bounds<float>>(all), bits, nullptr};
     if (!n) return out;
     dim3 const blocks(blocks_for(n), unsigned(p.scene.views));
     int const* const occupied = p.rays.is_camera ? nullptr : count_occupied(p.rays.sweeps, queue);

@@ -57,7 +57,6 @@ __device__ PartRow<MOVING, features_for<S>> row_from(ViewedScene const& scene, i
 
 struct Prepared {
     uint32_t const* numbers;  // [most] nearest first
-    int64_t* counts;          // [most + 1] candidates
     BundleWork work;
     float* rows;
 };
@@ -76,22 +75,25 @@ __device__ int first_bundle(Bundles const& b, int64_t view) {
     return int(view) * b.rows * b.columns;
 }
 
-// Rows of an image that a look may meet.
-__global__ void image_rows_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
-    int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (r > looks.most) return;
-    out.counts[r] = 0;
-    if (r >= looks.most || r >= *looks.count) return;
+// Rows of an image that a look may meet; returns how many.
+__device__ int rows_seen(Views const& p, Looked const& looked, Looks const& looks, Bundles const& bundles,
+                         Prepared const& out, int64_t r) {
+    if (r >= looks.most || r >= *looks.count) return 0;
     Bounds<float> const bounds = looked.bounds[out.numbers[r]];
     Candidates c = in_image(bundles, {bounds.low_u, bounds.low_v}, {bounds.high_u, bounds.high_v});
-    if (!rows_of(c)) return;
+    if (!rows_of(c)) return 0;
     auto const [view, i] = look_of(p, out.numbers[r]);
     View<float> const& seen = p.scene.rows[view].view;
     Outline<float> const o = outline_of(seen, in_view(seen_from(p.scene, view), i, opacity_of(p.scene, view, i)));
     ImageRows rows = rows_within(bundles, c, o, seen, out.work.near, uint32_t(r));
     rows.first += first_bundle(bundles, view);
-    out.counts[r] = rows_of(c);
     if (rows_of(c)) out.work.rows[r] = rows;
+    return rows_of(c);
+}
+
+__global__ void image_rows_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
+    int64_t const tile = next_tile(out.work.next), r = THREADS * tile + threadIdx.x;
+    number(out.work, looks.most, tile, rows_seen(p, looked, looks, bundles, out, r));
 }
 
 __global__ void near_looks_kernel(Views p, Bundles bundles, Prepared out) {
@@ -117,19 +119,25 @@ __device__ int bundles_near(Views const& p, Looked const& looked, Looks const& l
     int64_t const number = there ? out.numbers[r] : 0;
     Candidates c = there ? bands_from(p, bundles, looked.bounds[number], number / p.scene.g.n) : no_candidates();
     int const n = count_of(bundles, out.work.bins, c);
-    out.counts[r] = n;
     if (n) out.work.candidates[r] = c;
     return n;
 }
 
-// Of an image, whose rows are counted.
+// Of an image, whose rows are numbered; a lidar's bundles are numbered here.
+template <int S>
+__device__ int64_t candidates_of(Views const& p, Looked const& looked, Looks const& looks, Bundles const& bundles,
+                                 Prepared const& out, int64_t tile, int64_t r) {
+    if (S) return r < looks.most ? out.work.begins[r + 1] - out.work.begins[r] : 0;
+    int const n = bundles_near(p, looked, looks, bundles, out, r);
+    number(out.work, looks.most, tile, n);
+    return n;
+}
+
 template <bool MOVING, int S>
 __global__ void __launch_bounds__(THREADS, 4)
     prepare_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
-    int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    if (r > looks.most) return;
-    int64_t const count = S ? out.counts[r] : bundles_near(p, looked, looks, bundles, out, r);
-    if (count == 0) return;
+    int64_t const tile = S ? blockIdx.x : next_tile(out.work.next), r = THREADS * tile + threadIdx.x;
+    if (candidates_of<S>(p, looked, looks, bundles, out, tile, r) == 0) return;
     auto const [view, i] = look_of(p, out.numbers[r]);
     Gaussians const g = seen_from(p.scene, view);
     Frame<float> const frame = frame_of(g, i);
@@ -174,8 +182,7 @@ void find_rows(Views const& p, Looked const& looked, Looks const& looks, Bundles
 
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
                               BundleWork const& work, float* rows, Queue const& queue) {
-    auto* const counts = queue.memory.array<int64_t>(looks.most + 1);
-    Prepared const out = {by_depth(looked, looks, queue), counts, work, rows};
+    Prepared const out = {by_depth(looked, looks, queue), work, rows};
     auto const blocks = blocks_for(looks.most + 1);
     if (p.rays.is_camera)
         find_rows(p, looked, looks, bundles.bundles, out, queue);
@@ -183,7 +190,6 @@ uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const&
         bound_bundles(bundles, work, queue);
     Prepare const kernel = prepare_for(p);
     kernel<<<blocks, THREADS, 0, queue.stream>>>(p, looked, looks, bundles.bundles, out);
-    exclusive_sum(counts, work.begins, looks.most + 1, queue);
     return out.numbers;
 }
 

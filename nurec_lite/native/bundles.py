@@ -40,12 +40,12 @@ def tile(
     plan: RenderPlan,
 ) -> PairList:
     """As nurec_lite.native.stages.tile, with a bundle for a tile."""
-    assert projection.gaussians is not None
+    assert projection.gaussians is not None and projection.shapes is not None
     seen, most = rays(view), -1 if room is None else room
     bundles, grid, size = image_bundles(view) if isinstance(view, CameraView) else sweep_bundles(view)
     offsets, listed, needed = torch.ops.nurec_lite.list_bundles(
         placed(projection.gaussians), row_of(view), Bounds(projection.index, projection.low, projection.high),
-        projection.seen, (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
+        projection.shapes, (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
     )  # fmt: skip
     shared = None if learned(view) else seen  # whose gradients these rays have not
     rays_of_lists = bundles.rays.view(-1, WARP if isinstance(view, CameraView) else WARP // LISTS)

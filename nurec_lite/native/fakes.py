@@ -30,12 +30,13 @@ def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Ten
 
 def _fake_project(
     gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False,
-    depth_bits: int = 32,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    depth_bits: int = 32, shapes: bool = False,
+) -> tuple[Tensor, ...]:  # fmt: skip
     known = GaussianArrays(*gaussians).scales.shape[0]
     n = known if all else torch.library.get_ctx().new_dynamic_size()
     seen = view.new_empty(known, dtype=torch.uint8)
-    return view.new_empty(n, dtype=torch.int64), view.new_empty(n, 2), view.new_empty(n, 2), seen
+    kept = view.new_empty(known if shapes else 0, 8 if is_camera else 16)
+    return view.new_empty(n, dtype=torch.int64), view.new_empty(n, 2), view.new_empty(n, 2), seen, kept
 
 
 def _fake_tile_camera(
@@ -84,7 +85,7 @@ def _fake_bundle_rays(grid: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _fake_list_bundles(
-    gaussians: list[Tensor], view: Tensor, projection: list[Tensor], visible: Tensor | None, rays: list[Tensor],
+    gaussians: list[Tensor], view: Tensor, projection: list[Tensor], shapes: Tensor, rays: list[Tensor],
     bundles: list[Tensor], grid: list[Tensor], size: list[int], exact: bool, room: int = -1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     table = Bundles(*bundles).rays

@@ -56,10 +56,11 @@ def project(
     """Bounds of all Gaussians that may reach a ray of the view. With a room, the host waits for nothing: it then need not know how
     many are seen, and behind them rows without bounds follow, up to N."""
     grid, columns = _grid(view, gaussians.means.device)
-    index, low, high, seen = torch.ops.nurec_lite.project(
-        placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None, plan.depth_bits
-    )
-    return Projection(index, low, high, gaussians, seen)
+    index, low, high, seen, shapes = torch.ops.nurec_lite.project(
+        placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None, plan.depth_bits,
+        plan.bundles and plan.exact,
+    )  # fmt: skip
+    return Projection(index, low, high, gaussians, seen, shapes)
 
 
 def placed(gaussians: AnyGaussians) -> GaussianArrays:

@@ -161,7 +161,7 @@ def in_bundles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     def choose(part: int) -> None:
         plan = replace(PLAN, part=part)
         render = {f.__name__: partial(f, plan=plan) for f in (bundles.render_camera, bundles.render_lidar)}
-        stages = SimpleNamespace(project=native.project, tile=bundles.tile, **render)
+        stages = SimpleNamespace(project=partial(native.project, plan=PLAN), tile=bundles.tile, **render)
         monkeypatch.setattr("parity.native", stages)
         monkeypatch.setattr("parity.plan_of", lambda _: plan)
 
@@ -202,7 +202,7 @@ def test_a_sensor_that_moves_in_no_time(sensor: str, device: torch.device, in_bu
 def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     view = view_of(sensor, device)
     g = scene(view, device, n)
-    projection, seen = native.project(g, view), native.rays(view)
+    projection, seen = native.project(g, view, plan=PLAN), native.rays(view)
     is_camera = isinstance(view, CameraView)
     made, grid, size = bundles.image_bundles(view) if is_camera else bundles.sweep_bundles(view)  # type: ignore[arg-type]
     bounds = Bounds(projection.index, projection.low, projection.high)
@@ -211,7 +211,7 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
         opcheck(torch.ops.nurec_lite.bundle_rays.default, (list(grid),))
     for room in (-1, 50):
         args = (
-            list(native.placed(g)), native.row_of(view), list(bounds), projection.seen, rays, list(made), list(grid), size,
+            list(native.placed(g)), native.row_of(view), list(bounds), projection.shapes, rays, list(made), list(grid), size,
             True, room,
         )  # fmt: skip
         opcheck(torch.ops.nurec_lite.list_bundles.default, args)

@@ -272,7 +272,7 @@ def listed_by_bundles(case: Case, device: torch.device) -> tuple[Any, Any]:
     with torch.no_grad():
         g = case.world(torch.float32)
         view = cast_view(case.view, torch.float32, device)
-        projection = native.project(on(g, device), view)
+        projection = native.project(on(g, device), view, plan=PLAN)
         pairs = bundles.tile(projection, view, plan=PLAN)
         return on(projection, torch.device("cpu")), on(pairs, torch.device("cpu"))
 

@@ -62,7 +62,8 @@ def on(device: torch.device, g: WorldGaussians) -> WorldGaussians:
 
 
 def lists_of(g: AnyGaussians, view: View, exact: bool, room: int | None = None) -> PairList:
-    return bundles.tile(native.project(g, view, room), view, room, plan=replace(PLAN, exact=exact))
+    plan = replace(PLAN, exact=exact)
+    return bundles.tile(native.project(g, view, room, plan), view, room, plan=plan)
 
 
 def listed(pairs: PairList, n: int) -> Tensor:  # [A, n] bool

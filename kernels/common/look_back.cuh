@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a tile's entries begin, while other blocks still count theirs. Tiles are handed out in their order, and a block
+// Sums over all threads of all blocks before, in one launch: where a tile's entries begin, while other blocks still
+// count theirs. Tiles are handed out in their order, and a block
 // that has one is running: so whoever waits for those before its own waits for blocks that run. A tile's state is 0,
 // then OWN with the entries of the tile, then ALL with those of all tiles up to it (decoupled look-back, Merrill and
 // Garland 2016).
 #pragma once
 
-#include "../common/warp.cuh"
+#include <cstdint>
+
+#include "warp.cuh"
 
 namespace nurec::cuda {
 
@@ -76,6 +79,14 @@ __device__ inline Placed placed_from(int64_t at, int n) {
         if (int(threadIdx.x % 32) >= step) sum += other;
     }
     return {at + sum - n, at + __shfl_sync(ALL_LANES, sum, 31)};
+}
+
+// The sum of n over all threads of the tiles before, and of the block's before this one. By a block together, which has
+// this tile.
+template <int WARPS>
+__device__ int64_t begin_of(uint64_t* states, int64_t tile, int n) {
+    Placed const place = placed_from(0, n);
+    return warp_begin<WARPS>(states, tile, unsigned(place.all)) + place.mine;
 }
 
 }  // namespace nurec::cuda
