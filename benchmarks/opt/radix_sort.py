@@ -19,8 +19,7 @@ class Pairs(ctypes.Structure):
     """As kernels/common/sort.h has it."""
 
     _fields_ = [("n", ctypes.c_int64)] + [
-        (name, ctypes.c_void_p)
-        for name in ("keys", "values", "sorted_keys", "sorted", "there", "kept", "wide", "totals")
+        (name, ctypes.c_void_p) for name in ("keys", "values", "sorted_keys", "sorted", "there", "kept", "wide")
     ]
 
 

@@ -55,18 +55,14 @@ __global__ void near_spans_kernel(BundleParams p, BundleWork work) {
 
 // ---- both
 
-// Returns how many are written, by digits of their list.
-uint32_t const* find(BundleParams const& p, BundleWork const& work, Written const& out, int64_t room, int64_t* found,
-                     int64_t* needed, Queue const& queue) {
+void find(BundleParams const& p, BundleWork const& work, Written const& out, int64_t room, int64_t* found,
+          int64_t* needed, Queue const& queue) {
     int64_t const tiles = (work.words + TILE_WORDS - 1) / TILE_WORDS;
-    Passes const passes = passes_of(bits_for(p.bundles.lists()));
-    auto* const states = zeros<uint64_t>(tiles + 1 + passes.n * DIGITS / 2, queue);
-    auto* const next = reinterpret_cast<unsigned*>(states + tiles);
-    Search const all = {states, next, found, needed, passes, next + 2};
+    auto* const states = zeros<uint64_t>(tiles + 1, queue);  // the last is the next tile's number
+    Search const all = {states, reinterpret_cast<unsigned*>(states + tiles), found, needed};
     auto* const kernel = p.bundles.is_camera ? find_kernel<true> : find_kernel<false>;
     auto const blocks = unsigned(larger<int64_t>(smaller<int64_t>(tiles, BLOCKS), 1));
     kernel<<<blocks, THREADS, 0, queue.stream>>>(p, work, all, out, room);
-    return all.totals;
 }
 
 void number_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
@@ -120,8 +116,8 @@ void count_entries(BundleParams const& p, BundleWork const& work, int64_t* neede
 void list_entries(BundleParams const& p, BundleWork const& work, Entries const& out, int64_t* needed,
                   Queue const& queue) {
     auto* const found = queue.memory.array<int64_t>(1);
-    Written written = room_for(out.room, found, queue);
-    written.totals = find(p, work, written, out.room, found, needed, queue);
+    Written const written = room_for(out.room, found, queue);
+    find(p, work, written, out.room, found, needed, queue);
     sort_into_lists(written, p.bundles.lists(), out, queue);
 }
 

@@ -90,35 +90,29 @@ __device__ int entries_of(Hit const& hit) {
     return CAMERA ? int(hit.lists) : __popc(hit.lists);
 }
 
-// Both write those of a word from `at` on, as many as there is room for, count their digits, and return where the next
-// word's begin.
-__device__ inline int64_t write_bundles(Hit const& hit, Written const& out, int64_t at, int64_t room,
-                                        DigitCounts& counts, Passes const& passes) {
+// Both write those of a word from `at` on, as many as there is room for, and return where the next word's begin.
+__device__ inline int64_t write_bundles(Hit const& hit, Written const& out, int64_t at, int64_t room) {
     Placed const place = placed_from(at, __popc(hit.lists));
     int64_t mine = place.mine;
 #pragma unroll
     for (unsigned k = 0; k < 2; ++k) {
         if (!(hit.lists >> k & 1)) continue;
-        uint32_t const list = 2 * hit.what + k;
-        if (mine < room) out.tiles[mine] = list, out.gaussians[mine] = hit.gaussian;
-        if (mine++ < room) count_digits_of(counts, passes, list);
+        if (mine < room) out.tiles[mine] = 2 * hit.what + k, out.gaussians[mine] = hit.gaussian;
+        ++mine;
     }
     return place.all;
 }
 
 // Lanes take one entry after another, whoever's it is, so that neighbours are written together.
-__device__ inline int64_t write_runs(Hit const& hit, Written const& out, int64_t at, int64_t room, DigitCounts& counts,
-                                     Passes const& passes) {
+__device__ inline int64_t write_runs(Hit const& hit, Written const& out, int64_t at, int64_t room) {
     Placed const place = placed_from(at, int(hit.lists));
     int const before = int(place.mine - at), n = int(smaller(place.all, larger(room, at)) - at);
     for (int first = 0; first < n; first += 32) {
         int const e = first + int(threadIdx.x % 32), owner = lanes_up_to(e, before) - 1;
         uint32_t const run = __shfl_sync(ALL_LANES, hit.what, owner),
                        gaussian = __shfl_sync(ALL_LANES, hit.gaussian, owner);
-        uint32_t const list = run + uint32_t(e - __shfl_sync(ALL_LANES, before, owner));
-        if (e >= n) continue;
-        out.tiles[at + e] = list, out.gaussians[at + e] = gaussian;
-        count_digits_of(counts, passes, list);
+        int const begin = __shfl_sync(ALL_LANES, before, owner);
+        if (e < n) out.tiles[at + e] = run + uint32_t(e - begin), out.gaussians[at + e] = gaussian;
     }
     return place.all;
 }
@@ -135,15 +129,13 @@ __device__ inline void tell(BundleParams const& p, BundleWork const& work, Searc
 template <bool CAMERA>
 __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written out, int64_t room) {
     __shared__ Hits hits_of_block[FIND_WARPS];
-    __shared__ DigitCounts counts;
     int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     Hits& hits = hits_of_block[warp];
-    begin_counting(counts, all.passes);
     int64_t const end = candidates_in(p, work, all), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
     while (true) {
         int64_t const tile = next_tile(all.next);
         if (tile == tiles && threadIdx.x == 0) tell(p, work, all, tiles);
-        if (tile >= tiles) return end_counting(counts, all.passes, all.totals);
+        if (tile >= tiles) return;
         Words const mine = words_from(TILE_WORDS * tile + WARP_WORDS * warp, end);
         if (mine.there > 0) keep_candidates<CAMERA>(p, work, all, mine, hits);
         int own = 0;
@@ -155,8 +147,7 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
         int64_t at = warp_begin<FIND_WARPS>(all.states, tile, unsigned(placed_from(0, own).all));
 #pragma unroll 1
         for (int k = 0; 32 * k < mine.there; ++k)
-            at = CAMERA ? write_runs(hits[k][lane], out, at, room, counts, all.passes)
-                        : write_bundles(hits[k][lane], out, at, room, counts, all.passes);
+            at = CAMERA ? write_runs(hits[k][lane], out, at, room) : write_bundles(hits[k][lane], out, at, room);
     }
 }
 

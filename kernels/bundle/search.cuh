@@ -4,7 +4,6 @@
 // is read for another.
 #pragma once
 
-#include "../common/digits.cuh"
 #include "../common/warp.cuh"
 #include "candidates.cuh"
 
@@ -16,8 +15,6 @@ struct Search {
     uint64_t* states;         // [tiles] zeros at first
     unsigned int* next;       // [1] likewise: the tile that nobody has
     int64_t *found, *needed;  // [1] hits, and what `needed` of find_entries is
-    Passes passes;            // by which hits will be sorted into lists
-    uint32_t* totals;         // [passes, DIGITS] zeros at first: what is written, by digits of its list
 };
 
 struct Candidate {

@@ -28,15 +28,14 @@ __global__ void offsets_kernel(uint32_t const* tiles, int64_t const* entries, in
 }  // namespace
 
 Written room_for(int64_t entries, int64_t const* n, Queue const& queue) {
-    return {queue.memory.array<uint32_t>(entries), queue.memory.array<uint32_t>(entries), n, nullptr};
+    return {queue.memory.array<uint32_t>(entries), queue.memory.array<uint32_t>(entries), n};
 }
 
 void sort_into_lists(Written const& written, int64_t n_tiles, Entries const& out, Queue const& queue) {
     int64_t const room = out.room;
     auto* const tiles = queue.memory.array<uint32_t>(room);
-    sort_pairs(
-        {room, written.tiles, written.gaussians, tiles, nullptr, written.n, nullptr, out.gaussians, written.totals},
-        bits_for(n_tiles), queue);
+    sort_pairs({room, written.tiles, written.gaussians, tiles, nullptr, written.n, nullptr, out.gaussians},
+               bits_for(n_tiles), queue);
     auto const blocks = blocks_for((room + AT_ONCE) / AT_ONCE);
     offsets_kernel<<<blocks, THREADS, 0, queue.stream>>>(tiles, written.n, n_tiles, out);
 }

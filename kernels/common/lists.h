@@ -8,10 +8,9 @@
 namespace nurec::cuda {
 
 struct Written {
-    uint32_t* tiles;         // [L] whose list
-    uint32_t* gaussians;     // [L]
-    int64_t const* n;        // [1] so many are written, or would be if there was room for them
-    uint32_t const* totals;  // of `tiles`, as Pairs has them; null: nobody counts
+    uint32_t* tiles;      // [L] whose list
+    uint32_t* gaussians;  // [L]
+    int64_t const* n;     // [1] so many are written, or would be if there was room for them
 };
 
 // With room for so many, of which the device will know how many there are.

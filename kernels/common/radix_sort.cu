@@ -5,15 +5,37 @@
 // stays on the device, and pairs that are not wanted are left out by the first pass, not sorted behind the others.
 #include <algorithm>
 
-#include "digits.cuh"
+#include "launch.cuh"
 #include "sort.h"
 #include "warp.cuh"
 
 namespace nurec::cuda {
 namespace {
 
+constexpr int BITS = 8, DIGITS = 1 << BITS;  // of a pass
 constexpr int WARPS = THREADS / 32, ITEMS = 16, TILE = THREADS * ITEMS;
 static_assert(DIGITS == THREADS, "a thread has a digit");
+
+struct Digits {
+    int first, bits;  // the lowest bit
+
+    __device__ uint32_t of(uint32_t key) const { return key >> first & ((1u << bits) - 1); }
+};
+
+// `bits` of a key, in passes of nearly equal ones.
+struct Passes {
+    int bits, n, each;
+
+    __host__ __device__ Digits of(int pass) const {
+        int const first = pass * each, left = bits - first;
+        return {first, left < each ? left : each};
+    }
+};
+
+Passes passes_of(int bits) {
+    int const n = std::max(1, (bits + BITS - 1) / BITS);
+    return {bits, n, (bits + n - 1) / n};
+}
 
 // Keys are handed from pass to pass; the number of those that are left after the first is `kept`.
 struct Pass {
@@ -32,12 +54,12 @@ __device__ uint32_t number_of(Pairs const& p) {
 
 // --- how many keys have each digit of each pass ---
 
-constexpr int COPIES = 4, BATCH = 4;  // lanes of a warp often have the same high digits: they share a copy
+constexpr int MOST = 4, COPIES = 4, BATCH = 4;  // lanes of a warp often have the same high digits: they share a copy
 
 __global__ void count_digits(Pairs p, bool choose, Passes passes, uint32_t* totals) {
-    __shared__ DigitCounts counts[COPIES];
+    __shared__ uint32_t counts[COPIES][MOST][DIGITS];
     uint32_t* const all = counts[0][0];
-    for (int k = int(threadIdx.x); k < COPIES * MOST_PASSES * DIGITS; k += THREADS) all[k] = 0;
+    for (int k = int(threadIdx.x); k < COPIES * MOST * DIGITS; k += THREADS) all[k] = 0;
     __syncthreads();
     uint32_t const n = number_of(p), step = gridDim.x * THREADS;
     for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < n; i += BATCH * step) {
@@ -47,13 +69,14 @@ __global__ void count_digits(Pairs p, bool choose, Passes passes, uint32_t* tota
 #pragma unroll
         for (int k = 0; k < BATCH; ++k) {
             if (i + k * step >= n || (choose && keys[k] == UNWANTED)) continue;
-            count_digits_of(counts[threadIdx.x % COPIES], passes, keys[k]);
+            for (int pass = 0; pass < passes.n; ++pass)
+                atomicAdd(&counts[threadIdx.x % COPIES][pass][passes.of(pass).of(keys[k])], 1u);
         }
     }
     __syncthreads();
     for (int k = int(threadIdx.x); k < passes.n * DIGITS; k += THREADS) {
         uint32_t sum = 0;
-        for (int copy = 0; copy < COPIES; ++copy) sum += all[copy * MOST_PASSES * DIGITS + k];
+        for (int copy = 0; copy < COPIES; ++copy) sum += all[copy * MOST * DIGITS + k];
         if (sum) atomicAdd(totals + k, sum);
     }
 }
@@ -258,18 +281,11 @@ void sort_pairs(Pairs const& p, int bits, Queue const& queue) {
     int64_t const tiles = (p.n + TILE - 1) / TILE;
     uint32_t* const totals = zeros<uint32_t>(passes.n * (DIGITS * (tiles + 1) + 1), queue);
     uint32_t *const states = totals + passes.n * DIGITS, *const next = states + passes.n * DIGITS * tiles;
-    bool const counted = p.totals;
     auto const array = [&] { return passes.n > 1 ? memory.array<uint32_t>(p.n) : nullptr; };
     uint32_t *const keys[] = {array(), array()}, *const values[] = {array(), array()};
     auto const blocks = unsigned(std::min<int64_t>(blocks_for(p.n), 2 * multiprocessors()));
-    if (!counted) count_digits<<<blocks, THREADS, 0, queue.stream>>>(p, p.kept, passes, totals);
-    Pass pass = {p,
-                 {},
-                 p.kept != nullptr,
-                 counted ? p.totals : totals,
-                 states,
-                 next,
-                 p.kept ? p.kept : memory.array<int64_t>(1)};
+    count_digits<<<blocks, THREADS, 0, queue.stream>>>(p, p.kept, passes, totals);
+    Pass pass = {p, {}, p.kept != nullptr, totals, states, next, p.kept ? p.kept : memory.array<int64_t>(1)};
     for (int k = 0; k < passes.n; ++k) {
         bool const last = k + 1 == passes.n;
         pass.digits = passes.of(k);

@@ -11,14 +11,13 @@ constexpr uint32_t UNWANTED = ~uint32_t(0);
 // By the lowest `bits` bits of the keys; stable. Fewer than 2^30.
 struct Pairs {
     int64_t n;
-    uint32_t const* keys;              // [n]
-    uint32_t const* values;            // [n]; null: the numbers from 0 on
-    uint32_t* sorted_keys;             // [n]; null: nobody asks
-    uint32_t* sorted;                  // [n] values; null: they go to `wide`
-    int64_t const* there = nullptr;    // [1] so many of the n are sorted, from the first on; null: all
-    int64_t* kept = nullptr;           // [1] pairs whose key is not UNWANTED: the others are left out; null: none is
-    int64_t* wide = nullptr;           // [n] the same values
-    uint32_t const* totals = nullptr;  // [passes, DIGITS] how many there are of each digit (digits.cuh), if it is known
+    uint32_t const* keys;            // [n]
+    uint32_t const* values;          // [n]; null: the numbers from 0 on
+    uint32_t* sorted_keys;           // [n]; null: nobody asks
+    uint32_t* sorted;                // [n] values; null: they go to `wide`
+    int64_t const* there = nullptr;  // [1] so many of the n are sorted, from the first on; null: all
+    int64_t* kept = nullptr;         // [1] pairs whose key is not UNWANTED: the others are left out; null: none is
+    int64_t* wide = nullptr;         // [n] the same values
 };
 
 void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);

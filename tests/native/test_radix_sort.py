@@ -33,19 +33,13 @@ def library(device: str) -> ctypes.CDLL:
 
 
 def sort(
-    keys: Tensor,
-    bits: int,
-    values: Tensor | None = None,
-    there: int | None = None,
-    choose: bool = False,
-    totals: Tensor | None = None,
+    keys: Tensor, bits: int, values: Tensor | None = None, there: int | None = None, choose: bool = False
 ) -> Sorted:
     n, device = len(keys), keys.device
     out = Sorted(torch.full_like(keys, -7), torch.full_like(keys, -7), torch.full((1,), -7, device=device))
     number = None if there is None else torch.tensor([there], device=device)
     of = [t.data_ptr() if t is not None else None for t in (keys, values, out.keys, out.values, number)]
-    counted = None if totals is None else totals.data_ptr()
-    pairs = Pairs(n, *of, out.kept.data_ptr() if choose else None, None, counted)
+    pairs = Pairs(n, *of, out.kept.data_ptr() if choose else None)
     allocate = Allocate(out.allocate)
     library(device.type)[NAME](ctypes.byref(pairs), bits, ctypes.byref(Queue(None, allocate, None)))
     if device.type == "cuda":
@@ -77,15 +71,6 @@ def test_pairs_are_sorted_by_the_lowest_bits_and_stay_in_order(n: int, bits: int
     keys, values = random(n, device), random(n + 1, device)[:-1]
     order, found = order_of(keys, bits), sort(keys, bits, values)
     assert torch.equal(found.keys, keys[order]) and torch.equal(found.values, values[order])
-
-
-@pytest.mark.parametrize("bits", [5, 8, 13, 20])
-def test_digits_that_somebody_has_counted(bits: int, device: str) -> None:
-    keys, passes = random(9_000, device, 0, 1 << bits), -(-bits // 8)
-    each = -(-bits // passes)
-    digits = [keys >> k * each & (1 << min(each, bits - k * each)) - 1 for k in range(passes)]
-    totals = torch.cat([torch.bincount(digit, minlength=256) for digit in digits]).int()
-    assert torch.equal(sort(keys, bits, totals=totals).values.long(), order_of(keys, bits))
 
 
 @pytest.mark.parametrize("bits", [13, 32])
