@@ -37,6 +37,7 @@ __device__ int64_t own_part() {
     return blockIdx.x * int64_t(WARPS * GROUPS<C>) + threadIdx.x / LANES<C>;
 }
 
+// Nothing where there is no such part.
 __device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t part) {
     Work w = {};
     w.part = part;
@@ -51,11 +52,15 @@ __device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t 
     return w;
 }
 
-// By a warp: calls work(part) for parts that no other warp takes, as `next` [1] says, 0 at first.
+// By a warp: a number that no other warp takes, as `next` [1] says, 0 at first.
+__device__ inline int take_next(int* next) {
+    return __shfl_sync(ALL_LANES, threadIdx.x % 32 == 0 ? atomicAdd(next, 1) : 0, 0);
+}
+
+// By a warp: calls work(part) for parts that no other warp takes.
 template <class Function>
 __device__ void take_parts(RenderParams const& p, Parts const& all, int* next, Function const& work) {
-    auto const take = [&] { return __shfl_sync(ALL_LANES, threadIdx.x % 32 == 0 ? atomicAdd(next, 1) : 0, 0); };
-    for (int64_t part; (part = take()) < all.first[p.n_tiles]; __syncwarp()) work(part);
+    for (int64_t part; (part = take_next(next)) < all.first[p.n_tiles]; __syncwarp()) work(part);
 }
 
 // -1: none, also where there is nothing to do.

@@ -11,31 +11,55 @@ constexpr int BLOCKS = 8;
 template <bool MOVING>
 constexpr int FORWARD_BLOCKS = MOVING ? 7 : BLOCKS;
 
+// Lists that have several parts, and these parts but the last of each list, in any order.
+struct Cut {
+    int* lists;   // [A]
+    int* before;  // [most]
+    int *n_lists, *n_before;
+    int *next, *next_before;  // 0 at first: the part of all, and the one of `before`, that nobody has
+};
+
 __device__ int parts_of(int64_t entries, int64_t length) {
     return entries > length ? int((entries + length - 1) / length) : 1;
 }
 
+// By a warp, of a list each.
+__device__ void note_cut(Cut const& cut, int64_t list, int64_t first, int parts) {
+    unsigned const several = __ballot_sync(ALL_LANES, parts > 1);
+    if (!several) return;
+    Placed const own = placed_from(0, parts > 1 ? parts - 1 : 0);
+    int const lane = int(threadIdx.x) % 32, before = __popc(several & ((1u << lane) - 1));
+    int const lists = __shfl_sync(ALL_LANES, lane ? 0 : atomicAdd(cut.n_lists, __popc(several)), 0);
+    int const begin = __shfl_sync(ALL_LANES, lane ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
+    if (parts > 1) cut.lists[lists + before] = int(list);
+    for (int k = 0; k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
+}
+
 // A thread has a list, and the last one what lies behind all parts.
-__global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, uint64_t* states, unsigned* next) {
+__global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, Cut cut, uint64_t* states,
+                                 unsigned* next) {
     __shared__ int64_t end;
     int64_t const tile = next_tile(next), b = THREADS * tile + threadIdx.x;
     int const n = b < lists ? parts_of(offsets[b + 1] - offsets[b], parts.length) : 0;
     int64_t const first = begin_of<THREADS / 32>(states, tile, n);
     if (b <= lists) parts.first[b] = first;
     for (int k = 0; k < n; ++k) parts.bundle[first + k] = int(b);
+    note_cut(cut, b, first, n);
     if (tile + 1 < gridDim.x) return;
     if (b == lists) end = first;
     __syncthreads();
     for (int64_t s = end + threadIdx.x; s < parts.most; s += THREADS) parts.bundle[s] = -1;
 }
 
-// Returns a zero, the part that nobody has taken.
-int* cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
+Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
     unsigned const tiles = blocks_for(p.n_tiles + 1);
-    auto* const states = zeros<uint64_t>(tiles + 1, queue);
-    auto* const next = reinterpret_cast<unsigned*>(states + tiles);
-    cut_lists_kernel<<<tiles, THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts, states, next);
-    return reinterpret_cast<int*>(next + 1);
+    auto* const states = zeros<uint64_t>(tiles + 3, queue);
+    auto* const counts = reinterpret_cast<int*>(states + tiles);
+    auto const array = [&](int64_t n) { return queue.memory.array<int>(n); };
+    Cut const cut = {array(p.n_tiles), array(parts.most), counts, counts + 1, counts + 2, counts + 3};
+    auto* const next = reinterpret_cast<unsigned*>(counts + 4);
+    cut_lists_kernel<<<tiles, THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts, cut, states, next);
+    return cut;
 }
 
 template <bool MOVING, int C>
@@ -48,19 +72,28 @@ __global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
     rows[i] = part_row<MOVING>(frame_on<MOVING>(p.path, frame_of(p.g, i)), p.g.opacities[i], features);
 }
 
-// What passes through a part. The last of a list need not say.
+// What passes through a part.
 template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS, BLOCKS) partPasses(RenderParams p, Parts parts) {
-    Work w = work_at(p, parts, own_part<C>());
-    bool const last = !w.parts || w.part + 1 == w.first + w.parts;
-    if (GROUPS<C> == 1 ? last : __all_sync(ALL_LANES, last)) return;
-    if (GROUPS<C> > 1 && last) w.n = 0;
+__device__ void pass_part(RenderParams const& p, Parts const& parts, int64_t part) {
+    Work const w = work_at(p, parts, part);
     Sight const ray = sight_of<MOVING, C>(p, w);
     float q = 1;
     for_rows<MOVING, C, 4>(
         parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
         [&](auto const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
     if (GROUPS<C> == 1 || w.n) left_of<C>(parts, w.part, PASSES) = q;
+}
+
+// The last part of a list need not say.
+template <bool MOVING, int C>
+__global__ void __launch_bounds__(32 * WARPS, BLOCKS) partPasses(RenderParams p, Parts parts, Cut cut) {
+    if constexpr (C == 3) {
+        for (int k; (k = take_next(cut.next_before)) < *cut.n_before; __syncwarp())
+            pass_part<MOVING, C>(p, parts, cut.before[k]);
+    } else {
+        int64_t const k = own_part<C>(), part = k < *cut.n_before ? cut.before[k] : parts.most;
+        if (__any_sync(ALL_LANES, part < parts.most)) pass_part<MOVING, C>(p, parts, part);
+    }
 }
 
 // Of the rays of a block, in shared memory and read where they count: in registers they would be two more than there
@@ -110,11 +143,9 @@ __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
     }
 }
 
-// Parts of a list, added up. P lanes a bundle.
+// Parts of a list, added up. P lanes a list.
 template <int C>
-__global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts) {
-    int64_t const b = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / LANES<C>;
-    if (b >= p.n_tiles || parts.first[b + 1] - parts.first[b] < 2) return;
+__device__ void add_list(RenderParams const& p, RenderOutputs const& out, Parts const& parts, int64_t b) {
     State s;
 #pragma unroll 4
     for (int64_t j = parts.first[b]; j < parts.first[b + 1]; ++j) {
@@ -128,13 +159,21 @@ __global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts) {
     store_ray<C>(out, p.rays[LANES<C> * b + lane_of_group<C>()], s);
 }
 
+template <int C>
+__global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts, Cut cut) {
+    unsigned const first = (blockIdx.x * THREADS + threadIdx.x) / LANES<C>, step = gridDim.x * THREADS / LANES<C>;
+    for (unsigned k = first; k < unsigned(*cut.n_lists); k += step) add_list<C>(p, out, parts, cut.lists[k]);
+}
+
 template <bool MOVING, int C>
-void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, int* next, cudaStream_t stream) {
-    unsigned const blocks = blocks_of<C>(parts);
-    partPasses<MOVING, C><<<blocks, 32 * WARPS, 0, stream>>>(p, parts);
-    unsigned const taking = C == 3 ? blocks_that_take<C>(parts, FORWARD_BLOCKS<MOVING>) : blocks;
-    partForward<MOVING, C><<<taking, 32 * WARPS, 0, stream>>>(p, out, parts, next);
-    add_parts<C><<<blocks_for(LANES<C> * p.n_tiles), THREADS, 0, stream>>>(p, out, parts);
+void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Cut const& cut, cudaStream_t stream) {
+    auto const blocks = [&](int resident) {
+        return C == 3 ? blocks_that_take<C>(parts, resident) : blocks_of<C>(parts);
+    };
+    partPasses<MOVING, C><<<blocks(BLOCKS), 32 * WARPS, 0, stream>>>(p, parts, cut);
+    partForward<MOVING, C><<<blocks(FORWARD_BLOCKS<MOVING>), 32 * WARPS, 0, stream>>>(p, out, parts, cut.next);
+    unsigned const adding = std::min(blocks_for(LANES<C> * p.n_tiles), unsigned(BLOCKS * multiprocessors()));
+    add_parts<C><<<adding, THREADS, 0, stream>>>(p, out, parts, cut);
 }
 
 template <bool MOVING, int C>
@@ -152,10 +191,10 @@ void fill_part_rows(RenderParams const& p, float* rows, Queue const& queue) {
 }
 
 void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue) {
-    int* const next = cut_lists(p, parts, queue);
+    Cut const cut = cut_lists(p, parts, queue);
     if (!p.n_tiles) return;
     auto* const blend = p.n_features == 2 ? launch<true, 2> : p.moving ? launch<true, 3> : launch<false, 3>;
-    blend(p, out, parts, next, queue.stream);
+    blend(p, out, parts, cut, queue.stream);
 }
 
 }  // namespace nurec::cuda

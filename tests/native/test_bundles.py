@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from bundle_scenes import VIEWS, View, driven, in_bundles, listed, lists_of, on, rendered, scene, view_of
+from bundle_scenes import PLAN, VIEWS, View, driven, in_bundles, listed, lists_of, on, rendered, scene, view_of
 from parity import DEVICES, cast_view
 from splat_scenes import (
     CAMERA_MOTION,
@@ -137,6 +137,17 @@ def test_lists_are_in_the_order_of_the_projection(sensor: str, exact: bool, devi
     pairs = lists_of(g, view, exact)
     for begin, end in zip(pairs.offsets.tolist(), pairs.offsets.tolist()[1:], strict=False):
         assert (place[pairs.gaussians[begin:end].cpu()].diff() > 0).all()
+
+
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_exact_lists_go_by_what_projection_tells(sensor: str, device: torch.device) -> None:
+    view = view_of(sensor, device)
+    g = scene(view, device, 20)
+    told = native.project(g, view, plan=PLAN)
+    assert told.shapes is not None and told.shapes.shape == (20, 16 if sensor == "lidar" else 8)
+    assert told.seen is not None and bool(told.shapes[told.seen != 0].isfinite().all())
+    with pytest.raises(ValueError, match="shapes has shape"):
+        bundles.tile(native.project(g, view), view, plan=PLAN)
 
 
 def wide_view(sensor: str, device: torch.device) -> View:

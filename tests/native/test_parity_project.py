@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from parity import DEVICES, EPS, cast_view, in_parts
+from parity import DEVICES, EPS, cast_view, drivers_of, in_parts
 from splat_scenes import (
     CAMERA_MOTION,
     F64,
@@ -336,3 +336,12 @@ def test_gaussians_that_stand_still_may_come_apart(sensor: str, still: int, devi
     found, expected = native.project(in_parts(on_device, still), view), native.project(on_device, view)
     assert len(found.index) > 100
     assert all(torch.equal(getattr(found, k), getattr(expected, k)) for k in ("index", "low", "high"))
+
+
+def test_only_a_gpu_tells_shapes() -> None:
+    if drivers_of(torch.device("cpu")) != "cpu":
+        pytest.skip("over the emulation the CPU has the drivers of a GPU")
+    ops.load()
+    g, view = to_float32(make_gaussians(around(5, 3, 8))), view_float32(make_lidar_view(make_lidar(4, 16)))
+    with pytest.raises(ValueError, match="only a GPU lists bundles"):
+        native.project(g, view, plan=replace(native.CPU_PLAN, bundles=True, exact=True))
