@@ -50,7 +50,7 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
 }
 
 float const* checked_shapes(Tensor const& t, int64_t n, bool is_camera, at::Device device) {
-    check_tensor(t, "shapes", at::kFloat, {n, cuda::shape_floats(is_camera)}, device);
+    check_tensor(t, "shapes", at::kFloat, {n, shape_floats(is_camera)}, device);
     TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(t.const_data_ptr()) % 16 == 0,
                       "shapes must begin at a multiple of 16 bytes, as those of project do");
     return t.const_data_ptr<float>();

@@ -20,6 +20,11 @@ struct ProjectParams {
     Cells cells;     // of a lidar
 };
 
+// Of an Outline (math/outline.cuh) or of a lidar's Seen (math/bundle.cuh).
+constexpr int64_t shape_floats(bool is_camera) {
+    return is_camera ? 8 : 16;
+}
+
 namespace cpu {
 
 struct Projection {
@@ -33,11 +38,6 @@ Projection project(ProjectParams const& p, int bits);
 }  // namespace cpu
 
 namespace cuda {
-
-// Of an Outline (math/outline.cuh) or of a lidar's Seen (math/bundle.cuh).
-constexpr int64_t shape_floats(bool is_camera) {
-    return is_camera ? 8 : 16;
-}
 
 struct Looked {
     uint8_t* visible;       // [N]

@@ -11,14 +11,15 @@ namespace {
 
 using at::Tensor;
 
-Projected split(cpu::Projection const& p, Tensor const& seen) {
+Projected split(cpu::Projection const& p, Tensor const& seen, bool is_camera) {
     auto const n = static_cast<int64_t>(p.index.size());
     Tensor const bounds = copied(p.bounds, at::kFloat, {n, 4});
     // copies: without Gaussians a slice counts as contiguous, and the two would share memory
     auto const columns = [&](int64_t first) {
         return bounds.slice(1, first, first + 2).clone(at::MemoryFormat::Contiguous);
     };
-    return {copied(p.index, at::kLong, {n}), columns(0), columns(2), seen, at::empty({0}, bounds.options())};
+    return {copied(p.index, at::kLong, {n}), columns(0), columns(2), seen,
+            at::empty({0, shape_floats(is_camera)}, bounds.options())};
 }
 
 std::vector<uint8_t> seen_in(int64_t n, cpu::Projection const& found) {
@@ -39,7 +40,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
     cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));
     std::vector<uint8_t> const seen = seen_in(p.g.n, found);
     if (all) fill_up(p.g.n, found);
-    return split(found, copied(seen, at::kByte, {p.g.n}));
+    return split(found, copied(seen, at::kByte, {p.g.n}), is_camera);
 }
 
 }  // namespace

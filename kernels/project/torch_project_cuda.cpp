@@ -16,7 +16,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
     int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
     Tensor const seen = site.empty({p.g.n}, at::kByte);
-    Tensor const kept = site.empty({shapes ? p.g.n : 0, cuda::shape_floats(is_camera)}, at::kFloat);
+    Tensor const kept = site.empty({shapes ? p.g.n : 0, shape_floats(is_camera)}, at::kFloat);
     auto const& memory = site.queue().memory;
     cuda::Looked const looked = {seen.mutable_data_ptr<uint8_t>(), memory.array<uint32_t>(p.g.n),
                                  memory.array<Bounds<float>>(p.g.n), bits,
