@@ -74,8 +74,8 @@ def test_which_kernels_are_ours() -> None:
 
 
 def test_kernels_that_the_steps_leave_out_are_named() -> None:
-    left = unchecked({FORWARD: 2, SCAN: 1})
-    assert "renderForward<true>" not in left and {"renderForward<false>", "project_kernel<true, false, false>"} <= set(left)
+    left = set(unchecked({FORWARD: 2, SCAN: 1}))
+    assert "renderForward<true>" not in left and {"renderForward<false>", "project_kernel<true, false, false>"} <= left
 
 
 @pytest.mark.parametrize(("overrides", "cameras"), VARIANTS)
