@@ -83,7 +83,7 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t words, Qu
     int64_t const tiles = blocks_for(p.v + 1);
     BundleWork work = {};
     work.begins = begins, work.words = words, work.owners = memory.array<uint32_t>(words);
-    work.states = zeros<uint64_t>(tiles + 2, queue);
+    work.states = zeros<uint64_t>(tiles + 2, queue);  // and behind them what else is counted from 0
     auto* const counts = reinterpret_cast<int*>(work.states + tiles);
     work.next = reinterpret_cast<unsigned*>(counts + 2);
     if (b.is_camera) {
@@ -100,8 +100,7 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t words, Qu
 }
 
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue) {
-    auto const number = p.bundles.is_camera ? number_rows : number_bundles;
-    number(p, work, queue);
+    p.bundles.is_camera ? number_rows(p, work, queue) : number_bundles(p, work, queue);
 }
 
 void own_candidates(BundleParams const& p, BundleWork& work, int64_t words, Queue const& queue) {

@@ -4,6 +4,7 @@
 
 #include "../common/launch.cuh"
 #include "../common/lists.h"
+#include "../common/look_back.cuh"
 #include "image_rows.cuh"
 #include "search.cuh"
 
@@ -11,8 +12,14 @@ namespace nurec::cuda {
 
 constexpr int FIND_WARPS = THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
 
+struct Search {
+    uint64_t* states;         // [tiles] zeros at first
+    unsigned int* next;       // [1] likewise: the tile that nobody has
+    int64_t *found, *needed;  // [1] hits, and what `needed` of find_entries is
+};
+
 // Candidates that have words.
-__device__ inline int64_t candidates_in(BundleParams const& p, BundleWork const& work, Search const& all) {
+__device__ inline int64_t candidates_in(BundleParams const& p, BundleWork const& work) {
     return smaller(work.begins[p.v], 32 * work.words);
 }
 
@@ -71,11 +78,10 @@ __device__ Hit tested(BundleParams const& p, BundleWork const& work, Hit const& 
 using Hits = Hit[WARP_WORDS][32];
 
 template <bool CAMERA>
-__device__ void keep_candidates(BundleParams const& p, BundleWork const& work, Search const& all, Words const& words,
-                                Hits& hits) {
+__device__ void keep_candidates(BundleParams const& p, BundleWork const& work, Words const& words, Hits& hits) {
     Candidate found[WARP_WORDS];
     int bundles[WARP_WORDS];
-    find_candidates(p, work, all, words, found);
+    find_candidates(p, work, words, found);
     if (!CAMERA) bundles_of(p, work, found, bundles);
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k) {
@@ -131,13 +137,13 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
     __shared__ Hits hits_of_block[FIND_WARPS];
     int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
     Hits& hits = hits_of_block[warp];
-    int64_t const end = candidates_in(p, work, all), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
+    int64_t const end = candidates_in(p, work), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
     while (true) {
         int64_t const tile = next_tile(all.next);
         if (tile == tiles && threadIdx.x == 0) tell(p, work, all, tiles);
         if (tile >= tiles) return;
         Words const mine = words_from(TILE_WORDS * tile + WARP_WORDS * warp, end);
-        if (mine.there > 0) keep_candidates<CAMERA>(p, work, all, mine, hits);
+        if (mine.there > 0) keep_candidates<CAMERA>(p, work, mine, hits);
         int own = 0;
 #pragma unroll 1
         for (int k = 0; 32 * k < mine.there; ++k) {

@@ -11,12 +11,6 @@ namespace nurec::cuda {
 
 constexpr int WARP_WORDS = 4;  // one after another
 
-struct Search {
-    uint64_t* states;         // [tiles] zeros at first
-    unsigned int* next;       // [1] likewise: the tile that nobody has
-    int64_t *found, *needed;  // [1] hits, and what `needed` of find_entries is
-};
-
 struct Candidate {
     uint32_t i;  // a Gaussian
     int k;       // which of its candidates
@@ -42,7 +36,7 @@ struct Owners {
 
 // Lane k returns the place where the first Gaussian of word k begins, 32 k or before. In place of words that there are
 // not comes the last one.
-__device__ inline int load_owners(BundleParams const& p, BundleWork const& work, Search const& all, Words const& words,
+__device__ inline int load_owners(BundleParams const& p, BundleWork const& work, Words const& words,
                                   Owners (&owners)[WARP_WORDS]) {
     int const lane = int(threadIdx.x) % 32;
     int64_t const word = words.first + smaller(lane % WARP_WORDS, words.last()) + lane / WARP_WORDS % 2;  // or the next
@@ -114,10 +108,10 @@ __device__ inline void bundles_of(BundleParams const& p, BundleWork const& work,
 }
 
 // Lanes without a candidate of their own look for the last there is.
-__device__ inline void find_candidates(BundleParams const& p, BundleWork const& work, Search const& all,
-                                       Words const& words, Candidate (&found)[WARP_WORDS]) {
+__device__ inline void find_candidates(BundleParams const& p, BundleWork const& work, Words const& words,
+                                       Candidate (&found)[WARP_WORDS]) {
     Owners owners[WARP_WORDS];
-    int const begins = load_owners(p, work, all, words, owners);
+    int const begins = load_owners(p, work, words, owners);
     gaussians_of(work, words, owners, begins, found);
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over all threads of all blocks before, in one launch: where a tile's entries begin, while other blocks still
-// count theirs. Tiles are handed out in their order, and a block
-// that has one is running: so whoever waits for those before its own waits for blocks that run. A tile's state is 0,
-// then OWN with the entries of the tile, then ALL with those of all tiles up to it (decoupled look-back, Merrill and
-// Garland 2016).
+// Sums over all blocks before, in one launch: where a tile's entries begin, while other blocks still count theirs.
+// Tiles are handed out in their order, and a block that has one is running: so whoever waits for those before its own
+// waits for blocks that run. A tile's state is 0, then OWN with the entries of the tile, then ALL with those of all
+// tiles up to it (decoupled look-back, Merrill and Garland 2016).
 #pragma once
 
 #include <cstdint>

@@ -39,6 +39,14 @@ __device__ unsigned ballot_of_group(bool holds) {
     return LANES == 32 ? all : all >> (threadIdx.x % 32 / LANES * LANES) & ((1u << LANES % 32) - 1);
 }
 
+// How many were counted before this lane: of all lanes of a block that call it, those with `mine` count themselves.
+__device__ inline int counted(bool mine, int* count) {
+    int const lane = int(threadIdx.x) % 32;
+    unsigned const all = __ballot_sync(ALL_LANES, mine);
+    int const before = lane == 0 ? atomicAdd(count, __popc(all)) : 0;
+    return __shfl_sync(ALL_LANES, before, 0) + __popc(all & ((1u << lane) - 1));
+}
+
 // Sums N values by halves: lanes 16 apart swap half of their values and keep the sums of the other half, then lanes 8
 // apart, and so on, until a lane holds one sum. That takes about N shuffles and a few, N = 16: 8 + 4 + 2 + 1 + 1, where
 // one sum after the other takes 5 N. Lane l returns the sum of value `summed_value<N>(l)`; `values` are used up.

@@ -39,14 +39,6 @@ __device__ bool may_see(ProjectParams const& p, View<float> const& view, int con
     return CAMERA ? in_cone(view.camera, local, radius) : near_rays(p.cells, occupied, local, radius);
 }
 
-// How many were counted before this lane: of all lanes of a block that call it, those with `mine` count themselves.
-__device__ inline int counted(bool mine, int* count) {
-    int const lane = int(threadIdx.x) % 32;
-    unsigned const all = __ballot_sync(ALL_LANES, mine);
-    int const before = lane == 0 ? atomicAdd(count, __popc(all)) : 0;
-    return __shfl_sync(ALL_LANES, before, 0) + __popc(all & ((1u << lane) - 1));
-}
-
 // What lists of bundles go by.
 template <bool CAMERA>
 __device__ void keep_shape(View<float> const& view, Vec3<float> mean, Quat<float> q, Vec3<float> s, Vec3<float> v,

@@ -25,13 +25,11 @@ __device__ int parts_of(int64_t entries, int64_t length) {
 
 // By a warp, of a list each.
 __device__ void note_cut(Cut const& cut, int64_t list, int64_t first, int parts) {
-    unsigned const several = __ballot_sync(ALL_LANES, parts > 1);
-    if (!several) return;
+    if (!__any_sync(ALL_LANES, parts > 1)) return;
+    int const place = counted(parts > 1, cut.n_lists);
+    if (parts > 1) cut.lists[place] = int(list);
     Placed const own = placed_from(0, parts > 1 ? parts - 1 : 0);
-    int const lane = int(threadIdx.x) % 32, before = __popc(several & ((1u << lane) - 1));
-    int const lists = __shfl_sync(ALL_LANES, lane ? 0 : atomicAdd(cut.n_lists, __popc(several)), 0);
-    int const begin = __shfl_sync(ALL_LANES, lane ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
-    if (parts > 1) cut.lists[lists + before] = int(list);
+    int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
     for (int k = 0; k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
 }
 
@@ -53,7 +51,7 @@ __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts pa
 
 Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
     unsigned const tiles = blocks_for(p.n_tiles + 1);
-    auto* const states = zeros<uint64_t>(tiles + 3, queue);
+    auto* const states = zeros<uint64_t>(tiles + 3, queue);  // and behind them five counts
     auto* const counts = reinterpret_cast<int*>(states + tiles);
     auto const array = [&](int64_t n) { return queue.memory.array<int>(n); };
     Cut const cut = {array(p.n_tiles), array(parts.most), counts, counts + 1, counts + 2, counts + 3};

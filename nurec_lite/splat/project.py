@@ -32,9 +32,7 @@ class Projection:
     high: Tensor  # [V, 2] azimuths are not wrapped: low >= -2 pi, high <= 2 pi
     gaussians: AnyGaussians | None = None  # those that were projected, for who lists them by more than their bounds
     seen: Tensor | None = None  # [N] uint8, not 0 for the V, where that is known
-    shapes: Tensor | None = (
-        None  # [N, 8] of a camera, [N, 16] of a lidar: what exact lists of bundles go by (kernels/project)
-    )
+    shapes: Tensor | None = None  # [N, 8] of a camera, [N, 16] of a lidar: what exact lists of bundles go by
 
 
 @torch.no_grad()
