@@ -90,7 +90,9 @@ class Own:
 
     def __init__(self, stages: Stages, workload: Workload, sensor: str, seed: int | None = None) -> None:
         """With a seed: of Gaussians whose means are `nudged`."""
-        self.stages, self.view, self._sky = stages, workload.views[sensor], workload.scene.sky.detach()
+        view = workload.views[sensor]
+        self.view = stages.bundle(view) if isinstance(view, LidarView) else view  # as a sweep that stays on the device
+        self.stages, self._sky = stages, workload.scene.sky.detach()
         with torch.no_grad():
             (gaussians,) = stages.gather(stages, workload.scene, (self.view,)).gaussians
         self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))

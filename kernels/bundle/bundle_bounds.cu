@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a lidar: bounds of bundles and of the fans within them (math/bundle.cuh), and where bundles lie by azimuth.
+// Of a lidar: bounds of bundles and of the fans within them (math/bundle.cuh).
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
@@ -105,35 +105,17 @@ __global__ void bounds_kernel(BundleParams p, BundleWork work) {
     if (k >= p.bundles.n) return;
     Bounded const found = bound_of(p, k);
     int const lane = int(threadIdx.x % 32), place = lane % HALF;
-    if (lane == 0) work.bounds[k] = found.bundle;
-    if (place < FANS_OF_HALF) work.fans[FANS * k + FANS_OF_HALF * (lane / HALF) + place] = found.fan;
-}
-
-// For each band and each of BINS azimuths: the first bundle that reaches beyond the bin's begin, and the first one that
-// begins beyond its end.
-__global__ void bins_kernel(Bundles b, int* bins) {
-    int const i = int(blockIdx.x * blockDim.x + threadIdx.x), band = i / (2 * BINS), side = i % 2;
-    if (band >= b.cells.bands) return;
-    float const edge = float(i / 2 % BINS + side) / float(BINS) * float(2 * PI) - float(PI);
-    int begin = b.first[band], end = b.first[band + 1];
-    while (begin < end) {
-        int const middle = (begin + end) / 2;
-        float const* at = b.azimuths + 2 * middle;
-        if (side ? at[0] <= edge + SPARE : at[1] < edge - SPARE)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    bins[i] = begin;
+    int64_t const n = p.bundles.n;
+    for (int q = 0; q < BUNDLE_VECTORS; ++q)
+        if (lane == q) work.bounds[n * q + k] = reinterpret_cast<float4 const*>(&found.bundle)[q];
+    if (place < FANS_OF_HALF) work.fans[n * (FANS_OF_HALF * (lane / HALF) + place) + k] = found.fan;
 }
 
 }  // namespace
 
 void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
-    Bundles const& b = p.bundles;
-    if (!b.n) return;
-    bounds_kernel<<<blocks_for(32 * b.n), THREADS, 0, queue.stream>>>(p, work);
-    bins_kernel<<<blocks_for(2 * BINS * b.cells.bands), THREADS, 0, queue.stream>>>(b, work.bins);
+    int64_t const n = p.bundles.n;
+    if (n) bounds_kernel<<<blocks_for(32 * n), THREADS, 0, queue.stream>>>(p, work);
 }
 
 }  // namespace nurec::cuda

@@ -20,7 +20,7 @@ constexpr int SPANS = 1 << 16;  // of Gaussians without an outline, besides one 
 __global__ void look_kernel(BundleParams p, BundleWork work) {
     int64_t const tile = next_tile(work.next), i = THREADS * tile + threadIdx.x;
     Candidates c = i < p.v ? on_sphere(p.bundles, load2(p.low, i), load2(p.high, i)) : no_candidates();
-    int const n = count_of(p.bundles, work.bins, c);
+    int const n = count_of(p.bundles, c);
     if (n != 0) work.candidates[i] = c;
     number(work, p.v, tile, n);
 }
@@ -92,8 +92,7 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t words, Qu
         work.near = {room, counts, memory.array<uint32_t>(p.v), memory.array<Interval<int>>(room)};
         return work;
     }
-    work.bounds = memory.array<Bundle<float>>(b.n), work.fans = memory.array<Fan<float>>(FANS * b.n);
-    work.bins = memory.array<int>(2 * BINS * b.cells.bands);
+    work.bounds = memory.array<float4>(BUNDLE_VECTORS * b.n), work.fans = memory.array<Fan<float>>(FANS * b.n);
     work.candidates = memory.array<Candidates>(p.v);
     work.seen = memory.array<Seen<float>>(p.index ? 0 : p.v);
     return work;

@@ -5,7 +5,7 @@
 #include "../common/launch.cuh"
 #include "../common/sort.h"
 #include "../common/warp.cuh"
-#include "params.h"
+#include "candidates.cuh"
 
 namespace nurec::cuda {
 namespace {
@@ -88,9 +88,26 @@ __global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, in
     if (i % BUNDLE_RAYS == 0) azimuths[2 * bundle] = least, azimuths[2 * bundle + 1] = most;
 }
 
+// azimuths [A, 2] lowest and highest of a bundle
+__global__ void bins_kernel(int64_t bands, int const* first, float const* azimuths, int* bins) {
+    int const i = int(blockIdx.x * blockDim.x + threadIdx.x), band = i / (2 * BINS), side = i % 2;
+    if (band >= bands) return;
+    float const edge = float(i / 2 % BINS + side) / float(BINS) * float(2 * PI) - float(PI);
+    int begin = first[band], end = first[band + 1];
+    while (begin < end) {
+        int const middle = (begin + end) / 2;
+        float const* at = azimuths + 2 * middle;
+        if (side ? at[0] <= edge + SPARE : at[1] < edge - SPARE)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    bins[i] = begin;
+}
+
 }  // namespace
 
-void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuths, Queue const& queue) {
+void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, int* bins, Queue const& queue) {
     int64_t const n = sweeps.cells.n_rays, bundles = most_bundles(sweeps);
     auto const array = [&] { return queue.memory.array<uint32_t>(n); };
     uint32_t *keys = array(), *sorted_keys = array(), *sorted = array();
@@ -98,9 +115,12 @@ void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuth
     if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(sweeps, keys);
     if (n) sort_pairs({n, keys, nullptr, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(sweeps.bands()), queue);
     bands_kernel<<<1, THREADS, 0, queue.stream>>>(sweeps, sorted_keys, begins, first);
-    if (!bundles) return;
+    auto* const azimuths = queue.memory.array<float>(2 * bundles);
     unsigned const blocks = blocks_for(BUNDLE_RAYS * bundles);
-    fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(sweeps, bundles, sorted, begins, first, rays, azimuths);
+    if (bundles)
+        fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(sweeps, bundles, sorted, begins, first, rays, azimuths);
+    bins_kernel<<<blocks_for(2 * BINS * sweeps.bands()), THREADS, 0, queue.stream>>>(sweeps.bands(), first, azimuths,
+                                                                                     bins);
 }
 
 }  // namespace nurec::cuda

@@ -10,7 +10,6 @@
 
 namespace nurec::cuda {
 
-constexpr int BINS = 512;       // of azimuth, in which a lidar's bundles are looked up
 constexpr float SPARE = 1e-5f;  // radians: azimuths are rounded
 
 struct Run {  // of bundles
@@ -43,7 +42,7 @@ __device__ inline Candidates in_image(Bundles const& b, Vec2<float> low, Vec2<fl
 
 __device__ inline Candidates on_sphere(Bundles const& b, Vec2<float> low, Vec2<float> high) {
     Candidates c = {};
-    c.row0 = int(band_of(b.cells, low.y)), c.row1 = int(band_of(b.cells, high.y));
+    c.row0 = band_of(b.cells, low.y), c.row1 = band_of(b.cells, high.y);
     if (!(low.x <= high.x)) c.row1 = c.row0 - 1;  // what is hidden has bounds that hold nothing
     c.from = wrap_angle(low.x);
     c.to = c.from + smaller(high.x - low.x, float(2 * PI));
@@ -61,16 +60,16 @@ __device__ inline Run between(int const* bins, int band, float from, float to) {
 }
 
 // Of a lidar.
-__device__ inline Span span_of(Bundles const& b, int const* bins, Candidates const& c, int row) {
+__device__ inline Span span_of(Bundles const& b, Candidates const& c, int row) {
     int const begin = b.first[row], end = b.first[row + 1];
     float const pi = float(PI);
     if (c.to - c.from >= 2 * pi - 2 * SPARE) return {{begin, end}, {0, 0}};
     if (c.to <= pi - SPARE && c.from >= -pi + SPARE) {
-        Run const a = between(bins, row, c.from, c.to);
+        Run const a = between(b.bins, row, c.from, c.to);
         return {{a.begin, larger(a.begin, a.end)}, {0, 0}};
     }
-    int const a = between(bins, row, c.from - SPARE < -pi ? c.from - SPARE + 2 * pi : c.from, pi).begin;
-    int const z = between(bins, row, -pi, c.to > pi - SPARE ? c.to - 2 * pi : c.to).end;
+    int const a = between(b.bins, row, c.from - SPARE < -pi ? c.from - SPARE + 2 * pi : c.from, pi).begin;
+    int const z = between(b.bins, row, -pi, c.to > pi - SPARE ? c.to - 2 * pi : c.to).end;
     return {{begin, smaller(z, a)}, {a, end}};
 }
 
@@ -83,20 +82,20 @@ __device__ inline uint32_t end_of(Candidates const& c, int k) {
 }
 
 // Of a lidar; leaves the ends of the first rows, and for rows that there are not the end of the last.
-__device__ inline int count_rows(Bundles const& b, int const* bins, Candidates& c) {
+__device__ inline int count_rows(Bundles const& b, Candidates& c) {
     int n = 0, row = c.row0;
 #pragma unroll
     for (int k = 0; k < ENDS; ++k, ++row) {
-        if (row <= c.row1) n += span_of(b, bins, c, row).size();
+        if (row <= c.row1) n += span_of(b, c, row).size();
         c.numbers[k / 2] |= smaller(uint32_t(n), MANY) << (16 * (k % 2));
     }
-    for (; row <= c.row1; ++row) n += span_of(b, bins, c, row).size();
+    for (; row <= c.row1; ++row) n += span_of(b, c, row).size();
     return n;
 }
 
 // Once, of a lidar: it leaves in `c` what its candidates are found by.
-__device__ inline int count_of(Bundles const& b, int const* bins, Candidates& c) {
-    return c.row1 < c.row0 ? 0 : count_rows(b, bins, c);
+__device__ inline int count_of(Bundles const& b, Candidates& c) {
+    return c.row1 < c.row0 ? 0 : count_rows(b, c);
 }
 
 // A warp says together which words begin with candidates of its Gaussians, lane by lane: one may have all of them.
@@ -145,12 +144,12 @@ __device__ inline int near_bundle(int const* bins, Candidates const& c, int k) {
 }
 
 // Any other; NONE if there are fewer.
-__device__ inline int far_bundle(Bundles const& b, int const* bins, Candidates const& c, int k) {
+__device__ inline int far_bundle(Bundles const& b, Candidates const& c, int k) {
     uint32_t const end = end_of(c, ENDS - 1);
     bool const later = end < MANY && uint32_t(k) >= end;
     RowOf at = {c.row0 + (later ? ENDS : 0), later ? int(end) : 0};
     for (; at.row <= c.row1; ++at.row) {
-        Span const span = span_of(b, bins, c, at.row);
+        Span const span = span_of(b, c, at.row);
         if (k - at.before < span.size()) return span.at(k - at.before);
         at.before += span.size();
     }

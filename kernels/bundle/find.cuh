@@ -39,23 +39,31 @@ __device__ inline Seen<float> seen_at(BundleParams const& p, BundleWork const& w
     return (p.shapes ? reinterpret_cast<Seen<float> const*>(p.shapes) : work.seen)[gaussian];
 }
 
+// Numbers of bundles lie 16 bytes of each side by side, as do fans: most lanes have bundles next to one another.
+__device__ inline Bundle<float> bundle_at(float4 const* bounds, uint32_t n, uint32_t k) {
+    Bundle<float> bundle;
+#pragma unroll
+    for (int q = 0; q < BUNDLE_VECTORS; ++q) reinterpret_cast<float4*>(&bundle)[q] = bounds[n * unsigned(q) + k];
+    return bundle;
+}
+
 // Of the lists of a lidar's bundle, those whose rays it may meet.
 __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& work, uint32_t gaussian,
                                      uint32_t bundle) {
     constexpr uint32_t BOTH = 3;
-    Bundle<float> const b = work.bounds[bundle];
+    auto const n = uint32_t(p.bundles.n);
+    Bundle<float> const b = bundle_at(work.bounds, n, bundle);
     if (!p.exact) return b.known > 0 ? BOTH : 0;
-    Seen<float> const s = seen_at(p, work, gaussian);
-    Facing<float> const f = facing(s, b);
-    if (!(b.known > 0)) return 0;
+    Fan<float> fans[FANS];
+#pragma unroll
+    for (int k = 0; k < FANS; ++k) fans[k] = work.fans[n * unsigned(k) + bundle];
+    Facing<float> const f = facing(seen_at(p, work, gaussian), b);
     if (b.known > 1) return BOTH;
-    if (!meets(f)) return 0;
+    if (!(b.known > 0) || f.ahead < 0) return 0;
     uint32_t met = 0;
 #pragma unroll
-    for (int k = 0; k < FANS; ++k) {
-        Fan<float> const fan = work.fans[FANS * bundle + k];
-        if (meets(f, fan)) met |= 1u << (2 * k / FANS);
-    }
+    for (int k = 0; k < FANS; ++k)
+        if (meets(f, fans[k])) met |= 1u << (2 * k / FANS);
     return met;
 }
 

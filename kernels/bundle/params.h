@@ -26,7 +26,9 @@ constexpr int rays_of_list(bool is_camera) {  // P
     return BUNDLE_RAYS / lists_of_bundle(is_camera);
 }
 
-constexpr int FANS = 6;  // of a lidar's bundle (math/bundle.cuh) at most, half of them of each list
+constexpr int BUNDLE_VECTORS = sizeof(Bundle<float>) / 16;
+constexpr int BINS = 512;  // of azimuth, in which a lidar's bundles are looked up
+constexpr int FANS = 6;    // of a lidar's bundle (math/bundle.cuh) at most, half of them of each list
 
 // Of an image, bundles lie in a grid: rows of `columns` bundles. Of a lidar, in bands of elevation, and within a band
 // by azimuth; the rays of one by elevation.
@@ -37,7 +39,8 @@ struct Bundles {
     int columns, rows, width, height;  // of an image's grid; pixels of a bundle
     Cells cells;                       // of a lidar; their columns do not matter
     int const* first;                  // [B + 1] first bundle of a band
-    float const* azimuths;             // [A, 2] lowest and highest of a bundle
+    int const* bins;                   // [B, BINS, 2] for each bin of azimuth: the first bundle that reaches
+                                       // beyond its begin, and the first that begins beyond its end
 
     constexpr int64_t lists() const { return n * lists_of_bundle(is_camera); }
 };
@@ -67,9 +70,9 @@ constexpr int64_t most_bundles(Sweeps const& sweeps) {
 
 constexpr int64_t MOST_BANDS = 1 << 12;  // of all sweeps: their number goes into a key's highest 12 bits
 
-// rays [A, 32], first [B + 1] and azimuths [A, 2] of a lidar, as above, for A = most_bundles. The bands of a second
+// rays [A, 32], first [B + 1] and bins [B, BINS, 2] of a lidar, as above, for A = most_bundles. The bands of a second
 // sweep follow those of the first.
-void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, float* azimuths, Queue const& queue);
+void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, int* bins, Queue const& queue);
 
 // What a Gaussian's bounds touch: a rectangle of an image's bundles, or a lidar's in bands of elevation and an interval
 // of azimuth. A row is one of an image's grid or a band of a lidar.
@@ -110,9 +113,8 @@ struct Near {
 // A Gaussian's candidates are these bundles of a lidar, in an order of their own, or these rows of an image; those of
 // all Gaussians are numbered one after another, and a word is of 32 of them.
 struct BundleWork {
-    Bundle<float>* bounds;   // [A] of a lidar
-    Fan<float>* fans;        // [A, FANS] of a lidar
-    int* bins;               // [B, BINS, 2] of a lidar, see candidates.cuh
+    float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: Bundle<float>, see find.cuh
+    Fan<float>* fans;        // [FANS, A] of a lidar
     Candidates* candidates;  // [V] of a lidar
     Seen<float>* seen;       // [V] of a lidar, where nobody has shapes
     ImageRows* rows;         // [V] of an image

@@ -101,10 +101,10 @@ __device__ inline void bundles_of(BundleParams const& p, BundleWork const& work,
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k) c[k] = work.candidates[found[k].i];
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k) bundles[k] = near_bundle(work.bins, c[k], found[k].k);
+    for (int k = 0; k < WARP_WORDS; ++k) bundles[k] = near_bundle(p.bundles.bins, c[k], found[k].k);
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k)
-        if (bundles[k] == WALK) bundles[k] = far_bundle(p.bundles, work.bins, work.candidates[found[k].i], found[k].k);
+        if (bundles[k] == WALK) bundles[k] = far_bundle(p.bundles, work.candidates[found[k].i], found[k].k);
 }
 
 // Lanes without a candidate of their own look for the last there is.

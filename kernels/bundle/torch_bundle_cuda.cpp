@@ -20,16 +20,16 @@ Three bundle_rays(at::TensorList grid) {
     Site site(grid[0].device());
     int64_t const n = cuda::most_bundles(sweeps);
     Tensor const rays = site.empty({n, BUNDLE_RAYS}, at::kLong), first = site.empty({sweeps.bands() + 1}, at::kInt);
-    Tensor const azimuths = site.empty({n, 2}, at::kFloat);
+    Tensor const bins = site.empty({sweeps.bands(), BINS, 2}, at::kInt);
     cuda::bundle_rays(sweeps, rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(),
-                      azimuths.mutable_data_ptr<float>(), site.queue());
+                      bins.mutable_data_ptr<int>(), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {rays, first, azimuths};
+    return {rays, first, bins};
 }
 
 // As nurec_lite.native.groups.Bundles lists them; `size`: pixels of an image and of a bundle, empty of a lidar.
 Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) {
-    check_group(t, "bundles", 3, "rays, first, azimuths");
+    check_group(t, "bundles", 3, "rays, first, bins");
     check_tensor(t[0], "bundles.rays", at::kLong, {-1, BUNDLE_RAYS}, t[0].device());
     Bundles b = {};
     b.n = t[0].size(0), b.rays = t[0].const_data_ptr<int64_t>(), b.is_camera = !size.empty();
@@ -44,8 +44,8 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
     }
     b.cells = cells_of(grid, 1, t[0].device());
     check_tensor(t[1], "bundles.first", at::kInt, {b.cells.bands + 1}, t[0].device());
-    check_tensor(t[2], "bundles.azimuths", at::kFloat, {b.n, 2}, t[0].device());
-    b.first = t[1].const_data_ptr<int>(), b.azimuths = t[2].const_data_ptr<float>();
+    check_tensor(t[2], "bundles.bins", at::kInt, {b.cells.bands, BINS, 2}, t[0].device());
+    b.first = t[1].const_data_ptr<int>(), b.bins = t[2].const_data_ptr<int>();
     return b;
 }
 

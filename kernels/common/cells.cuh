@@ -7,10 +7,10 @@
 
 namespace nurec::cuda {
 
-__device__ inline int64_t band_of(Cells const& cells, float elevation) {
-    int64_t low = 0, high = cells.bands - 1;
+__device__ inline int band_of(Cells const& cells, float elevation) {
+    int low = 0, high = int(cells.bands) - 1;
     while (low < high) {
-        int64_t const middle = (low + high) / 2;
+        int const middle = (low + high) / 2;
         if (cells.edges[middle] < elevation)
             low = middle + 1;
         else
@@ -19,9 +19,9 @@ __device__ inline int64_t band_of(Cells const& cells, float elevation) {
     return low;
 }
 
-__device__ inline int64_t column_of(Cells const& cells, float azimuth) {  // not wrapped
+__device__ inline int column_of(Cells const& cells, float azimuth) {  // not wrapped
     float const column = floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns));
-    return static_cast<int64_t>(larger(smaller(column, 1e15f), -1e15f));  // whatever the azimuth, an integer holds it
+    return static_cast<int>(larger(smaller(column, 1e9f), -1e9f));  // whatever the azimuth, an integer holds it
 }
 
 __device__ inline int64_t wrapped(int64_t column, int64_t columns) {

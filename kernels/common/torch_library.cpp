@@ -10,9 +10,13 @@ TORCH_LIBRARY(nurec_lite, m) {
     // bounds that hold nothing and index 0: what depends on no number that only the device knows. seen [N]: not 0 for
     // those that are not hidden. `depth_bits`: 32, or 24 or 16 of a coarser depth by which they are ordered. `shapes`:
     // what exact lists of bundles go by, [N, 8] of an image and [N, 16] of a lidar, of those that are seen; or none.
+    // `occupied`: of a lidar, what occupied_cells found of this grid, where that is known.
     m.def(
         "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False, "
-        "int depth_bits=32, bool shapes=False) -> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes)");
+        "int depth_bits=32, bool shapes=False, Tensor? occupied=None) "
+        "-> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes)");
+    // [bands + 1, 3 columns + 1] int32: which cells hold rays, summed up over three turns (project/params.h).
+    m.def("occupied_cells(Tensor[] grid, int columns) -> Tensor");
     // Lists of at most `room` entries, of which `needed` [1] says how many there are; -1: all, and `needed` is empty.
     m.def(
         "tile_camera(Tensor[] projection, int width, int height, int tile, int room=-1) "
@@ -22,7 +26,7 @@ TORCH_LIBRARY(nurec_lite, m) {
         "-> (Tensor rays, Tensor offsets, Tensor gaussians, Tensor needed)");
     // Bundles of 32 rays of a lidar, and lists of bundles (bundle/params.h). `size`: of an image and of a bundle, in
     // pixels; empty of a lidar, and `grid` is not looked at for an image.
-    m.def("bundle_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor azimuths)");
+    m.def("bundle_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor bins)");
     m.def(
         "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor shapes, Tensor[] rays, "
         "Tensor[] bundles, Tensor[] grid, int[] size, bool exact, int room=-1) -> (Tensor offsets, Tensor gaussians, "

@@ -20,6 +20,7 @@ class Site {
     explicit Site(at::Device device) : guard_(device), options_(at::TensorOptions().device(device)) {}
     Site(Site const&) = delete;
 
+    at::Device device() const { return options_.device(); }
     cuda::Queue queue() { return {c10::cuda::getCurrentCUDAStream(), {&allocate, this}}; }
     at::Tensor empty(at::IntArrayRef shape, at::ScalarType type) const {
         return at::empty(shape, options_.dtype(type));

@@ -22,10 +22,10 @@ __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<floa
     around = angle > 1 ? float(PI) : fminf(around, float(PI));
     int const n = int(cells.columns), width = 3 * n + 1;
     // within the table also where a mean is NaN
-    int const first = min(max(int(column_of(cells, azimuth - around)) + n - 1, 0), 3 * n);
-    int const last = min(max(int(column_of(cells, azimuth + around)) + n + 2, 0), 3 * n);
-    int const* const low = table + width * int(band_of(cells, elevation - 1.2f * angle));
-    int const* const high = table + width * int(band_of(cells, elevation + 1.2f * angle) + 1);
+    int const first = min(max(column_of(cells, azimuth - around) + n - 1, 0), 3 * n);
+    int const last = min(max(column_of(cells, azimuth + around) + n + 2, 0), 3 * n);
+    int const* const low = table + width * band_of(cells, elevation - 1.2f * angle);
+    int const* const high = table + width * (band_of(cells, elevation + 1.2f * angle) + 1);
     return high[last] - low[last] - high[first] + low[first] > 0;
 }
 

@@ -47,10 +47,12 @@ struct Looked {
     float* shapes;          // [N, shape_floats] what lists go by; null: nobody asks
 };
 
-void look(ProjectParams const& p, Looked const& out, Queue const& queue);
-
-// [n, bands + 1, 3 columns + 1] summed-area tables of the cells that hold rays, over three turns.
+// Summed-area tables [n, bands + 1, 3 columns + 1] of the cells that hold rays, over three turns.
+void count_occupied(Sweeps const& sweeps, int* table, Queue const& queue);
 int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
+
+// `occupied`: of a lidar.
+void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue const& queue);
 
 // Numbers of the visible Gaussians, nearest first, equal keys by index; how many there are goes to `count` [1].
 uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, Queue const& queue);

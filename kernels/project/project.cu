@@ -101,20 +101,24 @@ __global__ void gather_kernel(Looked looked, uint32_t const* numbers, int64_t co
 
 }  // namespace
 
-int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
+void count_occupied(Sweeps const& sweeps, int* table, Queue const& queue) {
     Cells const& cells = sweeps.cells;
     int64_t const width = 3 * cells.columns + 1;
     auto* const there = zeros<int>(sweeps.bands() * cells.columns, queue);
-    auto* const table = queue.memory.array<int>(sweeps.n * (cells.bands + 1) * width);
     if (cells.n_rays) mark_cells<<<blocks_for(cells.n_rays), THREADS, 0, queue.stream>>>(sweeps, there);
     sum_columns<<<unsigned(sweeps.bands()), THREADS, 0, queue.stream>>>(cells, there, table);
     sum_bands<<<blocks_for(sweeps.n * width), THREADS, 0, queue.stream>>>(sweeps, table);
+}
+
+int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
+    Cells const& cells = sweeps.cells;
+    auto* const table = queue.memory.array<int>(sweeps.n * (cells.bands + 1) * (3 * cells.columns + 1));
+    count_occupied(sweeps, table, queue);
     return table;
 }
 
-void look(ProjectParams const& p, Looked const& out, Queue const& queue) {
+void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue const& queue) {
     int64_t const n = p.g.n;
-    int const* const occupied = p.is_camera ? nullptr : count_occupied({p.cells, 1, nullptr}, queue);
     Project const kernel =
         out.shapes ? kernel_for<true>(p.is_camera, out.bits) : kernel_for<false>(p.is_camera, out.bits);
     if (n) kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);

@@ -34,8 +34,9 @@ void fill_up(int64_t n, cpu::Projection& found) {
 }
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all, int64_t depth_bits, bool shapes) {
+                  bool all, int64_t depth_bits, bool shapes, std::optional<Tensor> const& occupied) {
     TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists bundles: leave them out");
+    TORCH_CHECK_VALUE(!occupied, "occupied is given, but only a GPU looks at it: leave it out");
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));
     std::vector<uint8_t> const seen = seen_in(p.g.n, found);

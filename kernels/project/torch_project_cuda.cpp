@@ -10,8 +10,25 @@ namespace {
 
 using at::Tensor;
 
+Tensor occupied_cells(at::TensorList grid, int64_t columns) {
+    Cells const cells = cells_of(grid, columns, grid[0].device());
+    Site site(grid[0].device());
+    Tensor const table = site.empty({cells.bands + 1, 3 * cells.columns + 1}, at::kInt);
+    cuda::count_occupied({cells, 1, nullptr}, table.mutable_data_ptr<int>(), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return table;
+}
+
+// Of a lidar, as it is given or as its rays say.
+int const* occupied_by(ProjectParams const& p, std::optional<Tensor> const& given, Site& site) {
+    if (p.is_camera) return nullptr;
+    if (!given) return cuda::count_occupied({p.cells, 1, nullptr}, site.queue());
+    check_tensor(*given, "occupied", at::kInt, {p.cells.bands + 1, 3 * p.cells.columns + 1}, site.device());
+    return given->const_data_ptr<int>();
+}
+
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all, int64_t depth_bits, bool shapes) {
+                  bool all, int64_t depth_bits, bool shapes, std::optional<Tensor> const& occupied) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
@@ -21,7 +38,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
     cuda::Looked const looked = {seen.mutable_data_ptr<uint8_t>(), memory.array<uint32_t>(p.g.n),
                                  memory.array<Bounds<float>>(p.g.n), bits,
                                  shapes ? kept.mutable_data_ptr<float>() : nullptr};
-    cuda::look(p, looked, site.queue());
+    cuda::look(p, occupied_by(p, occupied, site), looked, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     Tensor const count = site.empty({1}, at::kLong);
     auto* const visible = count.mutable_data_ptr<int64_t>();
@@ -41,6 +58,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
     m.impl("project", &project);
+    m.impl("occupied_cells", &occupied_cells);
 }
 
 }  // namespace nurec

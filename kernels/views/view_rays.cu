@@ -51,9 +51,9 @@ Bundles view_bundles(Views const& p, int64_t* rays, Queue const& queue) {
     if (!b.is_camera) {
         b.cells = in.sweeps.cells, b.cells.bands = in.sweeps.bands();
         auto* const first = queue.memory.array<int>(b.cells.bands + 1);
-        auto* const azimuths = queue.memory.array<float>(2 * b.n);
-        bundle_rays(in.sweeps, rays, first, azimuths, queue);
-        b.first = first, b.azimuths = azimuths;
+        auto* const bins = queue.memory.array<int>(2 * BINS * b.cells.bands);
+        bundle_rays(in.sweeps, rays, first, bins, queue);
+        b.first = first, b.bins = bins;
         return b;
     }
     b.width = in.bundle_width, b.height = in.bundle_height;

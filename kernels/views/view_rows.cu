@@ -118,7 +118,7 @@ __device__ int bundles_near(Views const& p, Looked const& looked, Looks const& l
     bool const there = r < looks.most && r < *looks.count;
     int64_t const number = there ? out.numbers[r] : 0;
     Candidates c = there ? bands_from(p, bundles, looked.bounds[number], number / p.scene.g.n) : no_candidates();
-    int const n = count_of(bundles, out.work.bins, c);
+    int const n = count_of(bundles, c);
     if (n) out.work.candidates[r] = c;
     return n;
 }

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nurec_lite.native.groups import Bounds, Bundles, Grid
 from nurec_lite.native.plan import WHOLE, RenderPlan
-from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, learned, moves, parts_of, placed, rays, row_of
+from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, grid_of, learned, moves, parts_of, placed, rays, row_of
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
@@ -56,20 +56,22 @@ def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
     """Patches of 8x4 pixels."""
     camera, device = view.camera, view.T_world_sensor_start.device
     none = torch.empty(0, device=device)
-    bundles = Bundles(patches(camera.width, camera.height, device), none.int(), none)
+    bundles = Bundles(patches(camera.width, camera.height, device), none.int(), none.int())
     return bundles, Grid(none, none), [camera.width, camera.height, WIDTH, HEIGHT]
 
 
 def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid, list[int]]:
     """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
     grid, known = _beams(view), view.bundles
-    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else (known.rays, known.first, known.azimuths)
+    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else (known.rays, known.first, known.bins)
     return Bundles(*found), grid, []
 
 
 def bundled(view: LidarView) -> LidarView:
-    """With the bundles of its rays, where the same view is to be listed many times."""
-    return replace(view, bundles=RayBundles(*torch.ops.nurec_lite.bundle_rays(_beams(view))))
+    """With what its rays alone say, where the same view is to be listed many times."""
+    rays, first, bins = torch.ops.nurec_lite.bundle_rays(_beams(view))
+    occupied = torch.ops.nurec_lite.occupied_cells(*grid_of(view, view.directions.device))
+    return replace(view, bundles=RayBundles(rays, first, bins, occupied))
 
 
 def _beams(view: LidarView) -> Grid:

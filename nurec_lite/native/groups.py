@@ -60,7 +60,7 @@ class Bundles(NamedTuple):
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [B + 1] int32 first bundle of a band
-    azimuths: Tensor  # [A, 2] radians, lowest and highest of a bundle
+    bins: Tensor  # [B, 512, 2] int32 first bundle that reaches beyond the begin of a bin of azimuth, and first behind its end
 
 
 class Parts(NamedTuple):

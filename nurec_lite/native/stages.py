@@ -55,10 +55,11 @@ def project(
 ) -> Projection:
     """Bounds of all Gaussians that may reach a ray of the view. With a room, the host waits for nothing: it then need not know how
     many are seen, and behind them rows without bounds follow, up to N."""
-    grid, columns = _grid(view, gaussians.means.device)
+    grid, columns = grid_of(view, gaussians.means.device)
+    known = view.bundles.occupied if isinstance(view, LidarView) and view.bundles else None
     index, low, high, seen, shapes = torch.ops.nurec_lite.project(
         placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None, plan.depth_bits,
-        plan.bundles and plan.exact,
+        plan.bundles and plan.exact, known,
     )  # fmt: skip
     return Projection(index, low, high, gaussians, seen, shapes)
 
@@ -79,7 +80,7 @@ def row_of(view: CameraView | LidarView) -> Tensor:
     return view.row
 
 
-def _grid(view: CameraView | LidarView, device: torch.device, *size: int) -> tuple[Grid, int]:
+def grid_of(view: CameraView | LidarView, device: torch.device, *size: int) -> tuple[Grid, int]:
     """A lidar's cells, and how many columns they have; of a camera none."""
     cells = view.lidar.cells(*size, device=device) if isinstance(view, LidarView) else _NO_CELLS
     return Grid(_directions(view), cells.edges), cells.columns
@@ -100,7 +101,7 @@ def tile(
         rays = camera_rays(*size, plan.tile, projection.low.device)
         offsets, members, needed = torch.ops.nurec_lite.tile_camera(bounds, *size, plan.tile, most)
     else:
-        grid, columns = _grid(view, projection.low.device, plan.cell_beams, plan.cell_steps)
+        grid, columns = grid_of(view, projection.low.device, plan.cell_beams, plan.cell_steps)
         found = torch.ops.nurec_lite.tile_lidar(bounds, grid, columns, plan.cell_rays, most)
         rays, offsets, members, needed = found
     return PairList(rays, offsets, members, None if room is None else needed, visible=projection.seen)

@@ -62,8 +62,8 @@ class Standing:
         if own.bundles is None or view.bundles is None:
             return
         into, known = own.bundles, view.bundles
-        yield into.first, known.first
-        yield into.azimuths[: len(known.azimuths)], known.azimuths
+        for name in ("first", "bins", "occupied"):
+            yield getattr(into, name), getattr(known, name)
         yield from filled(into.rays, known.rays, self._nobody)
 
 
@@ -107,8 +107,8 @@ def _roomy_bundles(known: RayBundles | None, more: int) -> RayBundles | None:
     if known is None:
         return None
     n = len(known.rays) + more // BUNDLE + 1
-    azimuths = known.azimuths.new_zeros(n, 2)  # beyond those that are there nobody reads them, or says what they are
-    return RayBundles(known.rays.new_empty(n, BUNDLE), torch.empty_like(known.first), azimuths)
+    first, bins, occupied = (torch.empty_like(t) for t in (known.first, known.bins, known.occupied))
+    return RayBundles(known.rays.new_empty(n, BUNDLE), first, bins, occupied)
 
 
 def _device(shots: Shots) -> torch.device:

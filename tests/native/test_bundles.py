@@ -61,7 +61,7 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
     directions = spread(pattern, n)
     view = view_float32(rays_view(make_lidar(16, 64), directions.double(), torch.zeros(n, dtype=F64)))
     made, grid, size = bundles.sweep_bundles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
-    rays, first, azimuths, edges = (t.cpu() for t in (*made, grid.edges))
+    rays, first, bins, edges = (t.cpu() for t in (*made, grid.edges))
     there = rays >= 0
     assert size == [] and rays[there].sort().values.equal(torch.arange(n))  # each once
     assert first[0] == 0 and not there[first[-1] :].any()
@@ -73,13 +73,14 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
         assert (counts[:-1] == 32).all() and (counts > 0).all()
         mine = elevation[rays[begin:end][there[begin:end]]]
         assert ((mine > bounds[band] - 1e-5) & (mine < bounds[band + 1] + 1e-5)).all()
-        for k in range(begin, end):
-            own = azimuth[rays[k][there[k]]]
-            low, high = azimuths[k].tolist()
-            assert low == pytest.approx(float(own.min()), abs=1e-6) and high == pytest.approx(
-                float(own.max()), abs=1e-6
-            )
-            assert k == begin or low >= azimuths[k - 1, 1] - 1e-5
+        ends = [azimuth[rays[k][there[k]]].aminmax() for k in range(begin, end)]
+        low, high = (tensor(*map(float, side)) for side in zip(*ends, strict=True)) if ends else (tensor(), tensor())
+        assert (low[1:] >= high[:-1] - 1e-5).all()
+        found, edge, spare = bins[band] - begin, torch.linspace(-math.pi, math.pi, 513, dtype=F64), 3e-5
+        least, most = (torch.searchsorted(high, edge[:-1] - more) for more in (spare, 0))
+        assert ((found[:, 0] >= least) & (found[:, 0] <= most)).all()
+        least, most = (torch.searchsorted(low, edge[1:] + more, right=True) for more in (0, spare))
+        assert ((found[:, 1] >= least) & (found[:, 1] <= most)).all()
 
 
 def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> None:
@@ -90,6 +91,14 @@ def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> Non
     assert len(made.gaussians) and all(
         getattr(made, name).equal(getattr(given, name)) for name in ("rays", "offsets", "gaussians")
     )
+
+
+def test_cells_that_are_known_must_be_the_lidar_s(device: torch.device) -> None:
+    known = bundles.bundled(view_of("lidar", device))  # type: ignore[arg-type]
+    assert known.bundles is not None
+    few = replace(known, bundles=replace(known.bundles, occupied=known.bundles.occupied[1:].contiguous()))
+    with pytest.raises((ValueError, RuntimeError), match="occupied"):
+        lists_of(scene(few, device), few, True)
 
 
 @pytest.mark.parametrize("sensor", VIEWS)

@@ -209,6 +209,7 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     rays = [seen.origins, seen.directions, seen.delays]
     if not is_camera:
         opcheck(torch.ops.nurec_lite.bundle_rays.default, (list(grid),))
+        opcheck(torch.ops.nurec_lite.occupied_cells.default, (list(grid), 3))
     for room in (-1, 50):
         args = (
             list(native.placed(g)), native.row_of(view), list(bounds), projection.shapes, rays, list(made), list(grid), size,

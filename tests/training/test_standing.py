@@ -26,7 +26,8 @@ def with_bundles(shots: Shots, n: int) -> Shots:
     (shot,) = shots.sweeps
     rays = torch.full((n // BUNDLE + BANDS, BUNDLE), -1)
     rays.view(-1)[:n] = torch.arange(n)
-    bundles = RayBundles(rays, torch.arange(BANDS + 1).int() * n, torch.full((len(rays), 2), float(n)))
+    alike = (torch.full(size, n).int() for size in ((BANDS, 4, 2), (BANDS + 1, 7)))
+    bundles = RayBundles(rays, torch.arange(BANDS + 1).int() * n, *alike)
     cut = slice(0, n)
     view = replace(shot.view, directions=shot.view.directions[cut], fractions=shot.view.fractions[cut], bundles=bundles)
     return replace(shots, sweeps=(replace(shot, sweep=shot.sweep.select(torch.arange(n)), view=view),))
@@ -43,7 +44,7 @@ def test_bundles_come_with_their_rays() -> None:
         own, known = standing.shots.sweeps[0].view.bundles, given.sweeps[0].view.bundles
         assert own is not None and known is not None
         assert own.rays[: len(known.rays)].equal(known.rays) and (own.rays[len(known.rays) :] == -1).all()
-        assert own.first.equal(known.first) and own.azimuths[: len(known.rays)].equal(known.azimuths)
+        assert all(getattr(own, name).equal(getattr(known, name)) for name in ("first", "bins", "occupied"))
         assert standing.shots.sweeps[0].counted is not None and int(standing.shots.sweeps[0].counted.sum()) == n
 
 

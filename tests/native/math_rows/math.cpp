@@ -204,12 +204,9 @@ NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
     return {weight, T, D(still)};
 }
 
-NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays) {
-    return meets(facing(seen_within(f, reach), rays));
-}
-
-NUREC_FN D may_meet_fan(F const& f, D reach, Bundle<D> const& rays, Fan<D> const& fan) {
-    return meets(facing(seen_within(f, reach), rays), fan);
+NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays, Fan<D> const& fan) {
+    Facing<D> const facing = nurec::facing(seen_within(f, reach), rays);
+    return !(facing.ahead < 0) && meets(facing, fan);
 }
 
 NUREC_FN D may_be_seen(D alpha, D t) {
@@ -782,10 +779,8 @@ NUREC_EXPORT(add_moments_alpha_moving, moments_with<true, false>)
 NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
 NUREC_EXPORT(moments_backward, parameters_of)
 
-NUREC_EXPORT(least_square, least_square<D>)
 NUREC_EXPORT(meets, may_meet)
 NUREC_EXPORT(least_on_line, least_on_line<D>)
-NUREC_EXPORT(meets_fan, may_meet_fan)
 
 NUREC_EXPORT(reaches, may_be_seen)
 NUREC_EXPORT(blend_weight, weight_of)
