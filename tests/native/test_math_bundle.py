@@ -97,6 +97,16 @@ def test_what_is_far_from_all_rays_is_left_out(behind: bool) -> None:
 # ---- fans
 
 
+def test_a_form_is_a_square() -> None:
+    """Of a place in the bundle, where it is never more than three times its sum."""
+    n = 400
+    p, u, v = (torch.exp(uniform(-3, 1, n, 1)) * torch.randn(n, 3, dtype=F64) for _ in range(3))
+    x, y = uniform(-1, 1, 2, n, 1)
+    value, total = call("form_at", p, u, v, x, y).unbind(1)
+    assert torch.allclose(value, (p + x * u + y * v).square().sum(1), rtol=1e-10, atol=1e-12)
+    assert bool((value <= 3 * total).all() and (value > total).any())
+
+
 def test_the_least_on_a_line() -> None:
     """Parabolas that open either way."""
     n, steps = 600, torch.linspace(-1, 1, 2001, dtype=F64)

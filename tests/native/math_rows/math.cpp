@@ -204,6 +204,15 @@ NUREC_FN Blended weight_of(D alpha, D t, D T, D open) {
     return {weight, T, D(still)};
 }
 
+struct FormAt {
+    D value, sum;
+};
+
+NUREC_FN FormAt form_at(V const& p, V const& u, V const& v, D x, D y) {
+    Form<D> const form = form_of(p, u, v);
+    return {form.at(y) + x * (2 * form.slope(y) + x * form.xx), form.sum()};
+}
+
 NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays, Fan<D> const& fan) {
     Facing<D> const facing = nurec::facing(seen_within(f, reach), rays);
     return !(facing.ahead < 0) && meets(facing, fan);
@@ -779,6 +788,7 @@ NUREC_EXPORT(add_moments_alpha_moving, moments_with<true, false>)
 NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
 NUREC_EXPORT(moments_backward, parameters_of)
 
+NUREC_EXPORT(form_at, form_at)
 NUREC_EXPORT(meets, may_meet)
 NUREC_EXPORT(least_on_line, least_on_line<D>)
 
