@@ -94,7 +94,6 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t words, Qu
     }
     work.bounds = memory.array<float4>(BUNDLE_VECTORS * b.n), work.fans = memory.array<Fan<float>>(FANS * b.n);
     work.candidates = memory.array<Candidates>(p.v);
-    work.seen = memory.array<Seen<float>>(p.index ? 0 : p.v);
     return work;
 }
 

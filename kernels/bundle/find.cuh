@@ -15,7 +15,7 @@ constexpr int FIND_WARPS = THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
 struct Search {
     uint64_t* states;         // [tiles] zeros at first
     unsigned int* next;       // [1] likewise: the tile that nobody has
-    int64_t *found, *needed;  // [1] hits, and what `needed` of find_entries is
+    int64_t *found, *needed;  // [1] hits, and what `needed` of count_entries is
 };
 
 // Candidates that have words.
@@ -35,10 +35,6 @@ struct Hit {
     uint32_t gaussian, what, lists;  // lists 0: no hit
 };
 
-__device__ inline Seen<float> seen_at(BundleParams const& p, BundleWork const& work, uint32_t gaussian) {
-    return (p.shapes ? reinterpret_cast<Seen<float> const*>(p.shapes) : work.seen)[gaussian];
-}
-
 // Numbers of bundles lie 16 bytes of each side by side, as do fans: most lanes have bundles next to one another.
 __device__ inline Bundle<float> bundle_at(float4 const* bounds, uint32_t n, uint32_t k) {
     Bundle<float> bundle;
@@ -57,7 +53,7 @@ __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& wo
     Fan<float> fans[FANS];
 #pragma unroll
     for (int k = 0; k < FANS; ++k) fans[k] = work.fans[n * unsigned(k) + bundle];
-    Facing<float> const f = facing(seen_at(p, work, gaussian), b);
+    Facing<float> const f = facing(reinterpret_cast<Seen<float> const*>(p.shapes)[gaussian], b);
     if (b.known > 1) return BOTH;
     if (!(b.known > 0) || f.ahead < 0) return 0;
     uint32_t met = 0;

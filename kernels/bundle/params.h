@@ -56,7 +56,8 @@ struct BundleParams {
     float const* directions;  // [R, 3] unit
     float const* delays;      // [R] seconds after the Gaussians' time
     bool exact;               // lists leave out what no ray of the bundle meets, though the bounds touch it
-    float const* shapes;      // [N, shape_floats] of the V, as nurec_lite::project tells them; null: it was not asked
+    float const* shapes;      // [N, shape_floats] of the V, as nurec_lite::project tells them, without index [V]; null
+                              // where lists are not exact
     View<float> const* view;  // of a camera
 };
 
@@ -116,7 +117,6 @@ struct BundleWork {
     float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: Bundle<float>, see find.cuh
     Fan<float>* fans;        // [FANS, A] of a lidar
     Candidates* candidates;  // [V] of a lidar
-    Seen<float>* seen;       // [V] of a lidar, where nobody has shapes
     ImageRows* rows;         // [V] of an image
     Near near;               // of an image
     int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all

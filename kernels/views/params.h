@@ -70,10 +70,10 @@ struct Looks {
     int64_t const* count;    // [1] H; more than `most`: the others are left out
 };
 
-// Fills all of `work` and `rows` [most, row_floats] of what some bundle may meet, nearest first, equal keys by view
-// and index. Returns the number of each row [most].
+// Fills all of `work`, a lidar's `shapes` [most, shape_floats] and `rows` [most, row_floats] of what some bundle may
+// meet, nearest first, equal keys by view and index. Returns the number of each row [most].
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                              BundleWork const& work, float* rows, Queue const& queue);
+                              BundleWork const& work, float* shapes, float* rows, Queue const& queue);
 
 // Whole lists, long ones first.
 void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue);

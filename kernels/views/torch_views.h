@@ -128,13 +128,14 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
     cuda::Looked const looked = cuda::look_from_views(p, depth_bits, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     cuda::Looks const looks = seen_by(p, looked, needed, room[0], site);
-    out.bundles.v = looks.most;
+    auto* const shapes = queue.memory.array<float>(p.rays.is_camera ? 0 : looks.most * shape_floats(false));
+    out.bundles.v = looks.most, out.bundles.shapes = shapes;
     out.begins = site.empty({looks.most + 1}, at::kLong);
     out.rows = site.empty({looks.most, cuda::row_floats(p.rays.moving, p.rays.is_camera ? 3 : 2)}, at::kFloat);
     int64_t const words = room[1] < 0 ? 0 : cuda::most_words(looks.most, room[1]);
     cuda::BundleWork work = cuda::bundle_work(out.bundles, out.begins.mutable_data_ptr<int64_t>(), words, queue);
     auto* const rows = out.rows.mutable_data_ptr<float>();
-    out.numbers = cuda::prepare_looks(p, looked, looks, out.bundles, work, rows, queue);
+    out.numbers = cuda::prepare_looks(p, looked, looks, out.bundles, work, shapes, rows, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     auto* const most = needed.mutable_data_ptr<int64_t>() + 1;
     if (room[1] < 0) {

@@ -58,6 +58,7 @@ __device__ PartRow<MOVING, features_for<S>> row_from(ViewedScene const& scene, i
 struct Prepared {
     uint32_t const* numbers;  // [most] nearest first
     BundleWork work;
+    Seen<float>* seen;  // [most] of a lidar
     float* rows;
 };
 
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     Gaussians const g = seen_from(p.scene, view);
     Frame<float> const frame = frame_of(g, i);
     float const opacity = opacity_of(p.scene, view, i);
-    if (!S) out.work.seen[r] = seen_within(frame, reach_of(opacity));
+    if (!S) out.seen[r] = seen_within(frame, reach_of(opacity));
     using Row = PartRow<MOVING, features_for<S>>;
     reinterpret_cast<Row*>(out.rows)[r] = row_from<MOVING, S>(p.scene, view, i, g, frame, opacity);
 }
@@ -181,8 +182,8 @@ void find_rows(Views const& p, Looked const& looked, Looks const& looks, Bundles
 }  // namespace
 
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                              BundleWork const& work, float* rows, Queue const& queue) {
-    Prepared const out = {by_depth(looked, looks, queue), work, rows};
+                              BundleWork const& work, float* shapes, float* rows, Queue const& queue) {
+    Prepared const out = {by_depth(looked, looks, queue), work, reinterpret_cast<Seen<float>*>(shapes), rows};
     auto const blocks = blocks_for(looks.most + 1);
     if (p.rays.is_camera)
         find_rows(p, looked, looks, bundles.bundles, out, queue);

@@ -7,11 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.native.groups import (
-    ActorArrays,
-    KnownArrays,
-    SeenArrays,
-)
+from nurec_lite.native.groups import ActorArrays, KnownArrays, SeenArrays
 from nurec_lite.native.render_fakes import RENDER_FAKES
 from nurec_lite.scene.gaussians import LIDAR_VALUES
 
