@@ -18,8 +18,10 @@ Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 class Pairs(ctypes.Structure):
     """As kernels/common/sort.h has it."""
 
-    _fields_ = [("n", ctypes.c_int64)] + [
-        (name, ctypes.c_void_p) for name in ("keys", "values", "sorted_keys", "sorted", "there", "kept", "wide")
+    _fields_ = [
+        ("n", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("keys", "values", "sorted_keys", "sorted", "there", "kept", "wide")),
+        ("lowest", ctypes.c_int),
     ]
 
 

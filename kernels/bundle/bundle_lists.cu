@@ -6,6 +6,7 @@
 #include "../common/launch.cuh"
 #include "../common/warp.cuh"
 #include "bounds.cuh"
+#include "clusters.cuh"
 #include "find.cuh"
 #include "image_rows.cuh"
 
@@ -15,11 +16,15 @@ namespace {
 constexpr int BLOCKS = 2048;    // that go through words, at most
 constexpr int SPANS = 1 << 16;  // of Gaussians without an outline, besides one for each that is visible
 
+__device__ bool is_there(BundleParams const& p, int64_t i) {
+    return i < p.v && i < *p.count;
+}
+
 // ---- a lidar
 
 __global__ void look_kernel(BundleParams p, BundleWork work) {
     int64_t const tile = next_tile(work.next), i = THREADS * tile + threadIdx.x;
-    Candidates c = i < p.v ? on_sphere(p.bundles, load2(p.low, i), load2(p.high, i)) : no_candidates();
+    Candidates c = is_there(p, i) ? on_sphere(p.bundles, p.bounds[p.index[i]]) : no_candidates();
     int const n = count_of(p.bundles, c);
     if (n != 0) work.candidates[i] = c;
     number(work, p.v, tile, n);
@@ -33,11 +38,11 @@ __device__ Outline<float> outline_at(BundleParams const& p, int64_t i) {
 
 __global__ void look_at_image_kernel(BundleParams p, BundleWork work) {
     int64_t const tile = next_tile(work.next), i = THREADS * tile + threadIdx.x;
-    Candidates c = i < p.v ? in_image(p.bundles, load2(p.low, i), load2(p.high, i)) : no_candidates();
+    Candidates c = is_there(p, i) ? in_image(p.bundles, p.bounds[p.index[i]]) : no_candidates();
     if (rows_of(c))
-        work.rows[i] = p.exact ? rows_within(p.bundles, c, outline_at(p, i), *p.view, work.near, uint32_t(i))
-                               : boxed(p.bundles, c);
-    number(work, p.v, tile, rows_of(c));
+        work.rows[i] =
+            p.exact ? rows_within(p.bundles, c, outline_at(p, i), *p.view, work.near, uint32_t(i)) : boxed(c);
+    number(work, p.v, tile, cluster_rows_of(c));
 }
 
 __global__ void near_spans_kernel(BundleParams p, BundleWork work) {
@@ -48,21 +53,36 @@ __global__ void near_spans_kernel(BundleParams p, BundleWork work) {
         uint32_t const i = work.near.which[n];
         ImageRows const rows = work.rows[i];
         InView const g = in_view(p.g, p.index[i], p.g.opacities[p.index[i]]);
-        for (int k = int(threadIdx.x); k < rows.spans.n; k += THREADS)
-            work.near.spans[rows.spans.begin + k] = near_span(p.bundles, view, g, rows, 0, k);
+        for (int k = int(threadIdx.x); k < rows.rows; k += THREADS)
+            work.near.spans[rows.spans + k] = near_span(p.bundles, view, g, rows, k);
     }
 }
 
 // ---- both
 
-void find(BundleParams const& p, BundleWork const& work, Written const& out, int64_t room, int64_t* found,
-          int64_t* needed, Queue const& queue) {
-    int64_t const tiles = (work.words + TILE_WORDS - 1) / TILE_WORDS;
-    auto* const states = zeros<uint64_t>(tiles + 1, queue);  // the last is the next tile's number
-    Search const all = {states, reinterpret_cast<unsigned*>(states + tiles), found, needed};
+int64_t tiles_of_words(int64_t words) {
+    return (words + TILE_WORDS - 1) / TILE_WORDS;
+}
+
+// States of tiles, counts, and the tile that nobody has.
+int64_t zeros_to_find(int64_t words) {
+    return tiles_of_words(words) + int64_t(sizeof(Counts) / sizeof(uint64_t)) + 1;
+}
+
+ClusterEntries find(BundleParams const& p, BundleWork& work, int64_t room, Queue const& queue) {
+    int64_t const tiles = tiles_of_words(work.words);
+    auto* const states = take<uint64_t>(work.zeros, zeros_to_find(work.words), queue);
+    auto* const counts = reinterpret_cast<Counts*>(states + tiles);
+    Search const all = {states, reinterpret_cast<unsigned*>(counts + 1), counts};
+    ClusterEntries const out = {queue.memory.array<uint32_t>(room), queue.memory.array<uint32_t>(room), counts, room};
     auto* const kernel = p.bundles.is_camera ? find_kernel<true> : find_kernel<false>;
     auto const blocks = unsigned(larger<int64_t>(smaller<int64_t>(tiles, BLOCKS), 1));
-    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, work, all, out, room);
+    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, work, all, out);
+    return out;
+}
+
+__global__ void needed_entries(Counts const* counts, int64_t* needed) {
+    *needed = counts->needed();
 }
 
 void number_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
@@ -77,13 +97,14 @@ void number_rows(BundleParams const& p, BundleWork const& work, Queue const& que
 
 }  // namespace
 
-BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t words, Queue const& queue) {
+BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t room, Queue const& queue) {
     auto const& memory = queue.memory;
     Bundles const& b = p.bundles;
-    int64_t const tiles = blocks_for(p.v + 1);
+    int64_t const tiles = blocks_for(p.v + 1), words = room < 0 ? 0 : most_words(p.v, room);
     BundleWork work = {};
     work.begins = begins, work.words = words, work.owners = memory.array<uint32_t>(words);
-    work.states = zeros<uint64_t>(tiles + 2, queue);  // and behind them what else is counted from 0
+    work.zeros = zeros_at_once(tiles + 2 + (room < 0 ? 0 : zeros_to_find(words) + words_to_list(b, room)), queue);
+    work.states = take<uint64_t>(work.zeros, tiles + 2, queue);  // and behind them what else is counted from 0
     auto* const counts = reinterpret_cast<int*>(work.states + tiles);
     work.next = reinterpret_cast<unsigned*>(counts + 2);
     if (b.is_camera) {
@@ -106,16 +127,13 @@ void own_candidates(BundleParams const& p, BundleWork& work, int64_t words, Queu
     if (p.v) own_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, work);
 }
 
-void count_entries(BundleParams const& p, BundleWork const& work, int64_t* needed, Queue const& queue) {
-    find(p, work, {}, 0, queue.memory.array<int64_t>(1), needed, queue);
+void count_entries(BundleParams const& p, BundleWork& work, int64_t* needed, Queue const& queue) {
+    needed_entries<<<1, 1, 0, queue.stream>>>(find(p, work, 0, queue).counts, needed);
 }
 
-void list_entries(BundleParams const& p, BundleWork const& work, Entries const& out, int64_t* needed,
-                  Queue const& queue) {
-    auto* const found = queue.memory.array<int64_t>(1);
-    Written const written = room_for(out.room, found, queue);
-    find(p, work, written, out.room, found, needed, queue);
-    sort_into_lists(written, p.bundles.lists(), out, queue);
+void list_entries(BundleParams const& p, BundleWork& work, Entries const& out, int64_t* needed, Queue const& queue) {
+    ClusterEntries const entries = find(p, work, out.room, queue);
+    make_lists(entries, p.bundles, out, needed, work.zeros, queue);
 }
 
 }  // namespace nurec::cuda

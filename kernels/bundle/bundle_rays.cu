@@ -4,6 +4,7 @@
 #include "../common/cells.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"
+#include "../common/triples.cuh"
 #include "../common/warp.cuh"
 #include "candidates.cuh"
 
@@ -74,7 +75,7 @@ __device__ int64_t sorted_by(float key, int64_t value) {
 
 // One warp a bundle.
 __global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, int const* begins, int const* first,
-                            int64_t* rays, float* azimuths) {
+                            int64_t* rays, float* azimuths, float* heights) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, bundle = i / BUNDLE_RAYS;
     if (bundle >= n) return;
     Cells const& cells = sweeps.cells;
@@ -85,7 +86,21 @@ __global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, in
     rays[i] = sorted_by(mine ? cells.directions[3 * ray + 2] : 1e30f, ray);
     float const azimuth = mine ? atan2f(cells.directions[3 * ray + 1], cells.directions[3 * ray]) : 0.f;
     float const least = -warp_max(mine ? -azimuth : -1e30f), most = warp_max(mine ? azimuth : -1e30f);
-    if (i % BUNDLE_RAYS == 0) azimuths[2 * bundle] = least, azimuths[2 * bundle + 1] = most;
+    float const height = mine ? elevation_of(load3(cells.directions, ray)) : 0.f;
+    float const lowest = -warp_max(mine ? -height : -1e30f), highest = warp_max(mine ? height : -1e30f);
+    if (i % BUNDLE_RAYS) return;
+    azimuths[2 * bundle] = least, azimuths[2 * bundle + 1] = most;
+    heights[2 * bundle] = lowest, heights[2 * bundle + 1] = highest;
+}
+
+// From those of bundles to those of bands. A warp has a band.
+__global__ void heights_kernel(int const* first, float const* of_bundles, float* heights) {
+    int const band = int(blockIdx.x);
+    float least = 1e30f, most = -1e30f;
+    for (int k = first[band] + int(threadIdx.x); k < first[band + 1]; k += 32)
+        least = smaller(least, of_bundles[2 * k]), most = larger(most, of_bundles[2 * k + 1]);
+    least = -warp_max(-least), most = warp_max(most);
+    if (threadIdx.x == 0) heights[2 * band] = least, heights[2 * band + 1] = most;
 }
 
 // azimuths [A, 2] lowest and highest of a bundle
@@ -107,20 +122,23 @@ __global__ void bins_kernel(int64_t bands, int const* first, float const* azimut
 
 }  // namespace
 
-void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, int* bins, Queue const& queue) {
+void bundle_rays(Sweeps const& sweeps, MadeBundles const& out, Queue const& queue) {
     int64_t const n = sweeps.cells.n_rays, bundles = most_bundles(sweeps);
     auto const array = [&] { return queue.memory.array<uint32_t>(n); };
     uint32_t *keys = array(), *sorted_keys = array(), *sorted = array();
     auto* begins = queue.memory.array<int>(sweeps.bands() + 1);
     if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(sweeps, keys);
     if (n) sort_pairs({n, keys, nullptr, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(sweeps.bands()), queue);
-    bands_kernel<<<1, THREADS, 0, queue.stream>>>(sweeps, sorted_keys, begins, first);
-    auto* const azimuths = queue.memory.array<float>(2 * bundles);
+    bands_kernel<<<1, THREADS, 0, queue.stream>>>(sweeps, sorted_keys, begins, out.first);
+    auto *const azimuths = queue.memory.array<float>(2 * bundles), *const heights =
+                                                                       queue.memory.array<float>(2 * bundles);
+    auto const bands = unsigned(sweeps.bands());
     unsigned const blocks = blocks_for(BUNDLE_RAYS * bundles);
     if (bundles)
-        fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(sweeps, bundles, sorted, begins, first, rays, azimuths);
-    bins_kernel<<<blocks_for(2 * BINS * sweeps.bands()), THREADS, 0, queue.stream>>>(sweeps.bands(), first, azimuths,
-                                                                                     bins);
+        fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(sweeps, bundles, sorted, begins, out.first, out.rays,
+                                                          azimuths, heights);
+    bins_kernel<<<blocks_for(2 * BINS * bands), THREADS, 0, queue.stream>>>(bands, out.first, azimuths, out.bins);
+    heights_kernel<<<bands, 32, 0, queue.stream>>>(out.first, heights, out.heights);
 }
 
 }  // namespace nurec::cuda

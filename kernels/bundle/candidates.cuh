@@ -10,7 +10,8 @@
 
 namespace nurec::cuda {
 
-constexpr float SPARE = 1e-5f;  // radians: azimuths are rounded
+constexpr float SPARE = 1e-5f;         // radians: angles are rounded
+constexpr float SPARE_HEIGHT = 0.05f;  // of what lies between bounds: they are those of a few points
 
 struct Run {  // of bundles
     int begin, end;
@@ -28,7 +29,8 @@ __device__ inline int clamped(float a, int low, int high) {
 }
 
 // Pixel centres of bundle k lie in [w k + 0.5, w (k + 1) - 0.5].
-__device__ inline Candidates in_image(Bundles const& b, Vec2<float> low, Vec2<float> high) {
+__device__ inline Candidates in_image(Bundles const& b, Bounds<float> const& at) {
+    Vec2<float> const low = {at.low_u, at.low_v}, high = {at.high_u, at.high_v};
     Candidates c = {};
     auto const w = float(b.width), h = float(b.height);
     int const first = clamped(ceilf((low.x - (w - 0.5f)) / w), 0, b.columns);
@@ -40,9 +42,14 @@ __device__ inline Candidates in_image(Bundles const& b, Vec2<float> low, Vec2<fl
     return c;
 }
 
-__device__ inline Candidates on_sphere(Bundles const& b, Vec2<float> low, Vec2<float> high) {
+// Bands whose rays it reaches: not those of which it touches no more than the gap to the next.
+__device__ inline Candidates on_sphere(Bundles const& b, Bounds<float> const& at) {
+    Vec2<float> const low = {at.low_u, at.low_v}, high = {at.high_u, at.high_v};
     Candidates c = {};
+    float const spare = SPARE_HEIGHT * (high.y - low.y) + SPARE;
     c.row0 = band_of(b.cells, low.y), c.row1 = band_of(b.cells, high.y);
+    while (c.row0 <= c.row1 && b.heights[2 * c.row0 + 1] < low.y - spare) ++c.row0;
+    while (c.row0 <= c.row1 && b.heights[2 * c.row1] > high.y + spare) --c.row1;
     if (!(low.x <= high.x)) c.row1 = c.row0 - 1;  // what is hidden has bounds that hold nothing
     c.from = wrap_angle(low.x);
     c.to = c.from + smaller(high.x - low.x, float(2 * PI));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of candidates: a lane has a bundle of a lidar, or a row of an image's.
+// Entries of candidates: a lane has a bundle of a lidar, or a row of an image's clusters.
 #pragma once
 
 #include "../common/launch.cuh"
-#include "../common/lists.h"
 #include "../common/look_back.cuh"
+#include "clusters.cuh"
 #include "image_rows.cuh"
 #include "search.cuh"
 
@@ -13,9 +13,9 @@ namespace nurec::cuda {
 constexpr int FIND_WARPS = THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
 
 struct Search {
-    uint64_t* states;         // [tiles] zeros at first
-    unsigned int* next;       // [1] likewise: the tile that nobody has
-    int64_t *found, *needed;  // [1] hits, and what `needed` of count_entries is
+    uint64_t* states;    // [tiles] zeros at first
+    unsigned int* next;  // [1] likewise: the tile that nobody has
+    Counts* counts;      // [1] likewise
 };
 
 // Candidates that have words.
@@ -29,10 +29,19 @@ static __global__ void own_kernel(BundleParams p, BundleWork work) {
     own_words(work, i, begin, work.begins[smaller(i + 1, p.v)]);
 }
 
-// First a candidate, then what the test leaves of it: of a lidar's bundle its lists, the first one's the lowest bit; of
-// an image so many bundles from one on. `what`: the candidate's number among its Gaussian's, then the bundle.
+// First a candidate, then what the test leaves of it, entries of neighbouring clusters. `what`: of a lidar the bundle,
+// of an image the candidate's number among its Gaussian's; then the first cluster.
+template <bool CAMERA>
 struct Hit {
-    uint32_t gaussian, what, lists;  // lists 0: no hit
+    uint32_t gaussian, what;
+    uint32_t lists;  // of a lidar: those of the cluster, a bit each; 0: no hit
+};
+
+template <>
+struct Hit<true> {
+    uint32_t gaussian, what;
+    int clusters;                             // 0: no hit
+    Interval<int16_t> columns[CLUSTER_SIDE];  // of bundles that each row meets, from the first cluster's first on
 };
 
 // Numbers of bundles lie 16 bytes of each side by side, as do fans: most lanes have bundles next to one another.
@@ -67,80 +76,150 @@ __device__ inline uint32_t listed_as(BundleParams const& p, int64_t i) {
     return uint32_t(p.index ? p.index[i] : i);
 }
 
-template <bool CAMERA>
-__device__ Hit tested(BundleParams const& p, BundleWork const& work, Hit const& hit) {
-    if (!hit.lists) return {};
-    if (!CAMERA) return {hit.gaussian, hit.what, lists_met(p, work, hit.gaussian, hit.what)};
+// Of a lidar. A Gaussian's bundles of a cluster come one after another: the first lane of them has the entry of all.
+__device__ inline Hit<false> joined(Hit<false> const& hit, uint32_t lists) {
+    int const lane = int(threadIdx.x) % 32;
+    uint32_t const cluster = hit.what / (CLUSTER / 2);
+    bool const other_gaussian = __shfl_up_sync(ALL_LANES, hit.gaussian, 1) != hit.gaussian;
+    bool const other_cluster = __shfl_up_sync(ALL_LANES, cluster, 1) != cluster;
+    bool const first = lane == 0 || other_gaussian || other_cluster;
+    unsigned const later = __ballot_sync(ALL_LANES, first) & ~((2u << lane) - 1);
+    int const end = later ? __ffs(int(later)) - 1 : 32;
+    uint32_t all = lists << 2 * (hit.what % (CLUSTER / 2));
+#pragma unroll
+    for (int step = 1; step < CLUSTER / 2; step *= 2) {
+        uint32_t const other = __shfl_down_sync(ALL_LANES, all, step);
+        if (lane + step < end) all |= other;
+    }
+    return {hit.gaussian, cluster, first ? all : 0};
+}
+
+__device__ inline Hit<false> tested(BundleParams const& p, BundleWork const& work, Hit<false> const& hit) {
+    return joined(hit, hit.lists ? lists_met(p, work, hit.gaussian, hit.what) : 0);
+}
+
+// Of an image: what a row of clusters meets.
+__device__ inline Hit<true> tested(BundleParams const& p, BundleWork const& work, Hit<true> const& hit) {
+    Hit<true> found = {};
+    if (!hit.clusters) return found;
     ImageRows const rows = work.rows[hit.gaussian];
-    Interval<int> const met = bundles_met(p.bundles, work.near, rows, int(hit.what));
-    if (met.low > met.high) return {};
-    uint32_t const first = uint32_t(rows.first + int(hit.what) * p.bundles.columns + met.low);
-    return {listed_as(p, hit.gaussian), first, uint32_t(met.high - met.low + 1)};
+    int const cluster_row = rows.row / CLUSTER_SIDE + int(hit.what), first = CLUSTER_SIDE * cluster_row - rows.row;
+    Interval<int> met[CLUSTER_SIDE], all = {1 << 16, -1};
+#pragma unroll
+    for (int k = 0; k < CLUSTER_SIDE; ++k) {
+        bool const there = first + k >= 0 && first + k < rows.rows;
+        met[k] = there ? bundles_met(p.bundles, work.near, rows, first + k) : Interval<int>{1, 0};
+        if (met[k].low <= met[k].high) all = {smaller(all.low, met[k].low), larger(all.high, met[k].high)};
+    }
+    if (all.low > all.high) return found;
+    int const begin = (rows.column + all.low) / CLUSTER_SIDE, end = (rows.column + all.high) / CLUSTER_SIDE + 1;
+    int const from = CLUSTER_SIDE * begin - rows.column;
+#pragma unroll
+    for (int k = 0; k < CLUSTER_SIDE; ++k) found.columns[k] = {int16_t(met[k].low - from), int16_t(met[k].high - from)};
+    found.gaussian = listed_as(p, hit.gaussian), found.clusters = end - begin;
+    found.what = uint32_t(rows.clusters + cluster_row * clusters_for(p.bundles.columns) + begin);
+    return found;
 }
 
 // A warp's words, each lane its own candidates of them. In shared memory, so that code does not grow with the words.
-using Hits = Hit[WARP_WORDS][32];
+template <bool CAMERA>
+using Hits = Hit<CAMERA>[WARP_WORDS][32];
 
 template <bool CAMERA>
-__device__ void keep_candidates(BundleParams const& p, BundleWork const& work, Words const& words, Hits& hits) {
+__device__ Hit<CAMERA> candidate(BundleParams const& p, Candidate const& found, int bundle, bool there) {
+    if constexpr (CAMERA)
+        return {found.i, uint32_t(found.k), there, {}};
+    else
+        return {listed_as(p, found.i), uint32_t(bundle), there && bundle != NONE};
+}
+
+template <bool CAMERA>
+__device__ void keep_candidates(BundleParams const& p, BundleWork const& work, Words const& words, Hits<CAMERA>& hits) {
     Candidate found[WARP_WORDS];
-    int bundles[WARP_WORDS];
+    int bundles[WARP_WORDS] = {};
     find_candidates(p, work, words, found);
     if (!CAMERA) bundles_of(p, work, found, bundles);
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k) {
-        bool const there = 32 * k + int(threadIdx.x) % 32 < words.there && (CAMERA || bundles[k] != NONE);
-        uint32_t const gaussian = CAMERA ? found[k].i : listed_as(p, found[k].i);
-        hits[k][threadIdx.x % 32] = {gaussian, uint32_t(CAMERA ? found[k].k : bundles[k]), uint32_t(there)};
+        bool const there = 32 * k + int(threadIdx.x) % 32 < words.there;
+        hits[k][threadIdx.x % 32] = candidate<CAMERA>(p, found[k], bundles[k], there);
     }
 }
 
-template <bool CAMERA>
-__device__ int entries_of(Hit const& hit) {
-    return CAMERA ? int(hit.lists) : __popc(hit.lists);
+struct Found {
+    int entries, listed;  // of clusters, and of lists
+};
+
+__device__ inline Found found_of(Hit<false> const& hit) {
+    return {hit.lists != 0, __popc(hit.lists)};
 }
 
-// Both write those of a word from `at` on, as many as there is room for, and return where the next word's begin.
-__device__ inline int64_t write_bundles(Hit const& hit, Written const& out, int64_t at, int64_t room) {
-    Placed const place = placed_from(at, __popc(hit.lists));
-    int64_t mine = place.mine;
+__device__ inline Found found_of(Hit<true> const& hit) {
+    if (!hit.clusters) return {};
+    int listed = 0;
 #pragma unroll
-    for (unsigned k = 0; k < 2; ++k) {
-        if (!(hit.lists >> k & 1)) continue;
-        if (mine < room) out.tiles[mine] = 2 * hit.what + k, out.gaussians[mine] = hit.gaussian;
-        ++mine;
+    for (auto const& row : hit.columns) listed += larger(row.high - row.low + 1, 0);
+    return {hit.clusters, listed};
+}
+
+// Lists of the k-th cluster that a row of clusters meets.
+__device__ inline uint32_t lists_in(Hit<true> const& hit, int k) {
+    uint32_t lists = 0;
+#pragma unroll
+    for (int row = 0; row < CLUSTER_SIDE; ++row) {
+        int const low = larger(hit.columns[row].low - CLUSTER_SIDE * k, 0),
+                  high = smaller(hit.columns[row].high - CLUSTER_SIDE * k, CLUSTER_SIDE - 1);
+        if (low <= high) lists |= ((2u << high) - (1u << low)) << CLUSTER_SIDE * row;
     }
-    return place.all;
+    return lists;
+}
+
+__device__ inline void write_entry(ClusterEntries const& out, int64_t at, uint32_t cluster, uint32_t lists,
+                                   uint32_t gaussian) {
+    if (at < out.room) out.lists[at] = cluster << CLUSTER | lists, out.gaussians[at] = gaussian;
+}
+
+// Both write those of a word from `at` on, and return where the next word's begin.
+__device__ inline int64_t write_word(Hit<false> const (&hits)[32], ClusterEntries const& out, int64_t at) {
+    Hit<false> const& hit = hits[threadIdx.x % 32];
+    unsigned const all = __ballot_sync(ALL_LANES, hit.lists != 0), lower = (1u << threadIdx.x % 32) - 1;
+    if (hit.lists) write_entry(out, at + __popc(all & lower), hit.what, hit.lists, hit.gaussian);
+    return at + __popc(all);
 }
 
 // Lanes take one entry after another, whoever's it is, so that neighbours are written together.
-__device__ inline int64_t write_runs(Hit const& hit, Written const& out, int64_t at, int64_t room) {
-    Placed const place = placed_from(at, int(hit.lists));
-    int const before = int(place.mine - at), n = int(smaller(place.all, larger(room, at)) - at);
+__device__ inline int64_t write_word(Hit<true> const (&hits)[32], ClusterEntries const& out, int64_t at) {
+    Placed const place = placed_from(at, hits[threadIdx.x % 32].clusters);
+    int const before = int(place.mine - at), n = int(place.all - at);
     for (int first = 0; first < n; first += 32) {
         int const e = first + int(threadIdx.x % 32), owner = lanes_up_to(e, before) - 1;
-        uint32_t const run = __shfl_sync(ALL_LANES, hit.what, owner),
-                       gaussian = __shfl_sync(ALL_LANES, hit.gaussian, owner);
-        int const begin = __shfl_sync(ALL_LANES, before, owner);
-        if (e < n) out.tiles[at + e] = run + uint32_t(e - begin), out.gaussians[at + e] = gaussian;
+        int const k = e - __shfl_sync(ALL_LANES, before, owner);
+        Hit<true> const& hit = hits[owner];
+        if (e < n) write_entry(out, at + e, hit.what + uint32_t(k), lists_in(hit, k), hit.gaussian);
     }
     return place.all;
 }
 
 // Behind the last tile.
 __device__ inline void tell(BundleParams const& p, BundleWork const& work, Search const& all, int64_t tiles) {
-    int64_t const found = tiles ? int64_t(state_of(all.states + tiles - 1, ALL) & COUNT) : 0;
     int64_t const candidates = work.begins[p.v];
-    int64_t const enough = candidates > 32 * work.words ? (candidates + 31) / 32 * WORDS_SHARE : 0;
-    *all.found = found, *all.needed = larger(found, enough);
+    all.counts->entries = tiles ? int64_t(state_of(all.states + tiles - 1, ALL) & COUNT) : 0;
+    all.counts->enough = candidates > 32 * work.words ? (candidates + 31) / 32 * WORDS_SHARE : 0;
+}
+
+// Where a warp's entries begin. By a block together.
+__device__ inline int64_t begin_found(Search const& all, int64_t tile, Found const& own) {
+    auto const listed = static_cast<unsigned long long>(placed_from(0, own.listed).all);
+    if (threadIdx.x % 32 == 0 && listed) atomicAdd(&all.counts->listed, listed);
+    return warp_begin<FIND_WARPS>(all.states, tile, unsigned(placed_from(0, own.entries).all));
 }
 
 // Entries in the order of their candidates, as many as there is room for.
 template <bool CAMERA>
-__global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written out, int64_t room) {
-    __shared__ Hits hits_of_block[FIND_WARPS];
+__global__ void find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
+    __shared__ Hits<CAMERA> hits_of_block[FIND_WARPS];
     int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    Hits& hits = hits_of_block[warp];
+    Hits<CAMERA>& hits = hits_of_block[warp];
     int64_t const end = candidates_in(p, work), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
     while (true) {
         int64_t const tile = next_tile(all.next);
@@ -148,16 +227,16 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Written
         if (tile >= tiles) return;
         Words const mine = words_from(TILE_WORDS * tile + WARP_WORDS * warp, end);
         if (mine.there > 0) keep_candidates<CAMERA>(p, work, mine, hits);
-        int own = 0;
+        Found own = {};
 #pragma unroll 1
         for (int k = 0; 32 * k < mine.there; ++k) {
-            Hit const hit = tested<CAMERA>(p, work, hits[k][lane]);
-            hits[k][lane] = hit, own += entries_of<CAMERA>(hit);
+            Hit<CAMERA> const hit = tested(p, work, hits[k][lane]);
+            Found const found = found_of(hit);
+            hits[k][lane] = hit, own.entries += found.entries, own.listed += found.listed;
         }
-        int64_t at = warp_begin<FIND_WARPS>(all.states, tile, unsigned(placed_from(0, own).all));
+        int64_t at = begin_found(all, tile, own);
 #pragma unroll 1
-        for (int k = 0; 32 * k < mine.there; ++k)
-            at = CAMERA ? write_runs(hits[k][lane], out, at, room) : write_bundles(hits[k][lane], out, at, room);
+        for (int k = 0; 32 * k < mine.there; ++k) at = write_word(hits[k], out, at);
     }
 }
 

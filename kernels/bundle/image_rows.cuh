@@ -24,11 +24,21 @@ __device__ inline Outline<float> outline_of(View<float> const& view, InView cons
     return outline_of(view, g.mean, g.q, g.s, g.v, g.reach);
 }
 
+__device__ inline int rows_of(Candidates const& c) {
+    return c.row1 < c.row0 ? 0 : c.row1 - c.row0 + 1;
+}
+
+// Rows of clusters that have these.
+__device__ inline int cluster_rows_of(Candidates const& c) {
+    return c.row1 < c.row0 ? 0 : c.row1 / CLUSTER_SIDE - c.row0 / CLUSTER_SIDE + 1;
+}
+
 // Rows and columns that its bounds touch, within the view.
-__device__ inline ImageRows boxed(Bundles const& b, Candidates const& c) {
+__device__ inline ImageRows boxed(Candidates const& c) {
     ImageRows rows;
-    rows.kind = ImageRows::BOX, rows.columns = c.numbers[1];
-    rows.first = c.row0 * b.columns + int(c.numbers[0]);
+    rows.kind = ImageRows::BOX, rows.clusters = 0;
+    rows.row = uint16_t(c.row0), rows.column = uint16_t(c.numbers[0]);
+    rows.rows = uint16_t(rows_of(c)), rows.columns = uint16_t(c.numbers[1]);
     return rows;
 }
 
@@ -37,26 +47,22 @@ __device__ inline ImageRows outlined(Bundles const& b, Candidates& c, Outline<fl
     auto const h = float(b.height), far = o.half + o.spare;
     c.row0 = larger(c.row0, clamped(ceilf((o.v - far - (h - 0.5f)) / h), 0, b.rows));
     c.row1 = smaller(c.row1, clamped(floorf((o.v + far - 0.5f) / h), -1, b.rows - 1));
-    ImageRows rows = boxed(b, c);
+    ImageRows rows = boxed(c);
     o.u -= float(b.width * int(c.numbers[0])) + 0.5f, o.v -= float(b.height * c.row0) + 0.5f;
     rows.kind = ImageRows::ELLIPSE, rows.ellipse = o;
     return rows;
 }
 
-__device__ inline int rows_of(Candidates const& c) {
-    return c.row1 < c.row0 ? 0 : c.row1 - c.row0 + 1;
-}
-
 // Of one without an outline: what it meets of each row is to be found yet. `which`: what near_spans is told of it.
-__device__ inline ImageRows without_outline(Bundles const& b, Candidates const& c, View<float> const& view,
-                                            Near const& near, uint32_t which) {
-    ImageRows rows = boxed(b, c);
+__device__ inline ImageRows without_outline(Candidates const& c, View<float> const& view, Near const& near,
+                                            uint32_t which) {
+    ImageRows rows = boxed(c);
     int const n = rows_of(c);
     if (view.camera.bends()) return rows;
     int const begin = atomicAdd(near.counts + 1, n);
     if (begin < 0 || begin + n > near.room) return rows;
     near.which[atomicAdd(near.counts, 1)] = which;
-    rows.kind = ImageRows::SPANS, rows.spans.begin = begin, rows.spans.n = n;
+    rows.kind = ImageRows::SPANS, rows.spans = begin;
     return rows;
 }
 
@@ -64,7 +70,7 @@ __device__ inline ImageRows without_outline(Bundles const& b, Candidates const& 
 // become these.
 __device__ inline ImageRows rows_within(Bundles const& b, Candidates& c, Outline<float> const& o,
                                         View<float> const& view, Near const& near, uint32_t which) {
-    return o.known > 0 ? outlined(b, c, o) : without_outline(b, c, view, near, which);
+    return o.known > 0 ? outlined(b, c, o) : without_outline(c, view, near, which);
 }
 
 // Fractions of the view at which pixels of a rectangle are read.
@@ -98,20 +104,20 @@ __device__ inline Conic<double> conic_of(View<double> const& view, InView const&
                     read_within(view.camera, corner, size));
 }
 
-// Columns of the k-th row of one without an outline. `first`: the view's first bundle.
+// Columns of the k-th row of one without an outline.
 __device__ inline Interval<int> near_span(Bundles const& b, View<double> const& view, InView const& g,
-                                          ImageRows const& rows, int first, int k) {
-    int const bundle = rows.first - first, columns = int(rows.columns);
-    Vec2<double> const corner = {bundle % b.columns * b.width + 0.5, (bundle / b.columns + k) * b.height + 0.5};
+                                          ImageRows const& rows, int k) {
+    int const columns = int(rows.columns);
+    Vec2<double> const corner = {rows.column * b.width + 0.5, (rows.row + k) * b.height + 0.5};
     Vec2<double> const size = {double(b.width * columns - 1), double(b.height - 1)};
     Interval<double> const met = columns_within(conic_of(view, g, corner, size), 0., size.y, size.x);
     return columns_of(b, {float(met.low), float(met.high)}, columns);
 }
 
-// Of the k-th row, from `rows.first` + k b.columns on.
+// Of the k-th row, from its first column on.
 __device__ inline Interval<int> bundles_met(Bundles const& b, Near const& near, ImageRows const& rows, int k) {
     if (rows.kind == ImageRows::BOX) return {0, int(rows.columns) - 1};
-    if (rows.kind == ImageRows::SPANS) return near.spans[rows.spans.begin + k];
+    if (rows.kind == ImageRows::SPANS) return near.spans[rows.spans + k];
     float const top = float(b.height * k), bottom = top + float(b.height - 1);
     return columns_of(b, columns_within(rows.ellipse, top, bottom), int(rows.columns));
 }

@@ -26,31 +26,42 @@ constexpr int rays_of_list(bool is_camera) {  // P
     return BUNDLE_RAYS / lists_of_bundle(is_camera);
 }
 
-constexpr int BUNDLE_VECTORS = sizeof(Bundle<float>) / 16;
-constexpr int BINS = 512;  // of azimuth, in which a lidar's bundles are looked up
-constexpr int FANS = 6;    // of a lidar's bundle (math/bundle.cuh) at most, half of them of each list
+// Lists that are next to one another, of an image those of 4 x 4 bundles: entries are sorted by cluster.
+constexpr int CLUSTER = 16, CLUSTER_SIDE = 4;
+constexpr int64_t MOST_LISTS = int64_t(CLUSTER) << 16;  // of all views: a cluster's number has 16 bits
 
-// Of an image, bundles lie in a grid: rows of `columns` bundles. Of a lidar, in bands of elevation, and within a band
-// by azimuth; the rays of one by elevation.
+constexpr int clusters_for(int bundles) {  // in a row or column of so many
+    return (bundles + CLUSTER_SIDE - 1) / CLUSTER_SIDE;
+}
+
+constexpr int BUNDLE_VECTORS = sizeof(Bundle<float>) / 16;
+constexpr int BINS = 2048;  // of azimuth, in which a lidar's bundles are looked up
+constexpr int FANS = 6;     // of a lidar's bundle (math/bundle.cuh) at most, half of them of each list
+
+// Of an image, bundles lie in a grid, and are numbered cluster by cluster, row by row in each. Of a lidar, they come by
+// band of elevation, and within a band by azimuth; the rays of one by elevation.
 struct Bundles {
     int64_t n;            // A
     int64_t const* rays;  // [A, 32], -1 where a bundle has fewer
     bool is_camera;
-    int columns, rows, width, height;  // of an image's grid; pixels of a bundle
+    int columns, rows, width, height;  // of an image's grid; pixels of a bundle. What completes clusters has no rays
     Cells cells;                       // of a lidar; their columns do not matter
     int const* first;                  // [B + 1] first bundle of a band
     int const* bins;                   // [B, BINS, 2] for each bin of azimuth: the first bundle that reaches
                                        // beyond its begin, and the first that begins beyond its end
+    float const* heights;              // [B, 2] radians of elevation between which a band's rays lie
 
     constexpr int64_t lists() const { return n * lists_of_bundle(is_camera); }
+    constexpr int64_t clusters() const { return (lists() + CLUSTER - 1) / CLUSTER; }
+    constexpr int clusters_of_image() const { return clusters_for(columns) * clusters_for(rows); }
 };
 
 struct BundleParams {
     Gaussians g;
     int64_t v;
-    int64_t const* index;  // [V] nearest first; null: lists hold places in this order
-    float const* low;      // [V, 2] bounds in the sensor's plane
-    float const* high;     // [V, 2]
+    int64_t const* index;         // [V] nearest first; null: lists hold places in this order
+    int64_t const* count;         // [1] so many of the V count
+    Bounds<float> const* bounds;  // [N] in the sensor's plane
     Bundles bundles;
     float const* origins;     // [R, 3] metres, relative to the centre
     float const* directions;  // [R, 3] unit
@@ -71,9 +82,15 @@ constexpr int64_t most_bundles(Sweeps const& sweeps) {
 
 constexpr int64_t MOST_BANDS = 1 << 12;  // of all sweeps: their number goes into a key's highest 12 bits
 
-// rays [A, 32], first [B + 1] and bins [B, BINS, 2] of a lidar, as above, for A = most_bundles. The bands of a second
-// sweep follow those of the first.
-void bundle_rays(Sweeps const& sweeps, int64_t* rays, int* first, int* bins, Queue const& queue);
+// rays [A, 32], first [B + 1], bins [B, BINS, 2] and heights [B, 2] of a lidar, as above, for A = most_bundles. The
+// bands of a second sweep follow those of the first.
+struct MadeBundles {
+    int64_t* rays;
+    int *first, *bins;
+    float* heights;
+};
+
+void bundle_rays(Sweeps const& sweeps, MadeBundles const& out, Queue const& queue);
 
 // What a Gaussian's bounds touch: a rectangle of an image's bundles, or a lidar's in bands of elevation and an interval
 // of azimuth. A row is one of an image's grid or a band of a lidar.
@@ -92,13 +109,11 @@ constexpr uint32_t MANY = 0xffff;
 // in pixels from the first bundle's first; or, where it has none, what was found row by row.
 struct alignas(16) ImageRows {
     enum Kind : uint32_t { BOX, ELLIPSE, SPANS } kind;
-    int first;  // bundle
-    uint32_t columns;
+    int clusters;                         // of the views before
+    uint16_t row, column, rows, columns;  // of bundles
     union {
         Outline<float> ellipse;
-        struct {
-            int begin, n;
-        } spans;  // of `Near`, one a row
+        int spans;  // the first of `Near`, which has one a row
     };
 };
 static_assert(sizeof(ImageRows) == 48);
@@ -111,8 +126,20 @@ struct Near {
     Interval<int>* spans;  // [room] columns of a row
 };
 
-// A Gaussian's candidates are these bundles of a lidar, in an order of their own, or these rows of an image; those of
-// all Gaussians are numbered one after another, and a word is of 32 of them.
+// What finding leaves: entries of clusters, and of lists; if words were not enough, as many entries as make them so.
+struct Counts {
+    int64_t entries;
+    unsigned long long listed;
+    int64_t enough;
+
+    constexpr int64_t needed() const {
+        auto const all = int64_t(listed);
+        return entries > all ? (entries > enough ? entries : enough) : all > enough ? all : enough;
+    }
+};
+
+// A Gaussian's candidates are these bundles of a lidar, in an order of their own, or the rows of an image's clusters
+// that have these rows; those of all Gaussians are numbered one after another, and a word is of 32 of them.
 struct BundleWork {
     float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: Bundle<float>, see find.cuh
     Fan<float>* fans;        // [FANS, A] of a lidar
@@ -124,6 +151,7 @@ struct BundleWork {
     uint32_t* owners;        // [W] the Gaussian that has a word's first candidate
     uint64_t* states;        // [tiles of Gaussians] zeros at first, see look_back.cuh
     unsigned* next;          // [1] likewise: the tile that nobody has
+    Zeros zeros;             // for what follows, where its size is known
 };
 
 constexpr int WORDS_EACH = 2, WORDS_SHARE = 4;  // candidates that there is room for: 64 a Gaussian, and 8 an entry
@@ -133,15 +161,15 @@ constexpr int64_t most_words(int64_t visible, int64_t room) {
 
 // Fills `work`, whose `begins` are the caller's.
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue);
-BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t words, Queue const& queue);
+// room: entries of all lists; -1: not known yet.
+BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t room, Queue const& queue);
 
 // Where it was not known before how many words there would be.
 void own_candidates(BundleParams const& p, BundleWork& work, int64_t words, Queue const& queue);
 
 // needed [1]: entries of all lists; where the words were not enough, more than that or what would make them enough.
-void count_entries(BundleParams const& p, BundleWork const& work, int64_t* needed, Queue const& queue);
-void list_entries(BundleParams const& p, BundleWork const& work, Entries const& out, int64_t* needed,
-                  Queue const& queue);
+void count_entries(BundleParams const& p, BundleWork& work, int64_t* needed, Queue const& queue);
+void list_entries(BundleParams const& p, BundleWork& work, Entries const& out, int64_t* needed, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

@@ -7,29 +7,33 @@
 #include "../common/torch_site.h"
 #include "../project/params.h"
 #include "../tile/torch_tile.h"
-#include "params.h"
+#include "torch_bundle.h"
 
 namespace nurec {
 namespace {
 
 using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
+using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-Three bundle_rays(at::TensorList grid) {
+Four bundle_rays(at::TensorList grid) {
     Sweeps const sweeps = {cells_of(grid, 1, grid[0].device()), 1, nullptr};
     Site site(grid[0].device());
     int64_t const n = cuda::most_bundles(sweeps);
     Tensor const rays = site.empty({n, BUNDLE_RAYS}, at::kLong), first = site.empty({sweeps.bands() + 1}, at::kInt);
     Tensor const bins = site.empty({sweeps.bands(), BINS, 2}, at::kInt);
-    cuda::bundle_rays(sweeps, rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(),
-                      bins.mutable_data_ptr<int>(), site.queue());
+    Tensor const heights = site.empty({sweeps.bands(), 2}, at::kFloat);
+    cuda::bundle_rays(sweeps,
+                      {rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(), bins.mutable_data_ptr<int>(),
+                       heights.mutable_data_ptr<float>()},
+                      site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {rays, first, bins};
+    return {rays, first, bins, heights};
 }
 
 // As nurec_lite.native.groups.Bundles lists them; `size`: pixels of an image and of a bundle, empty of a lidar.
 Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) {
-    check_group(t, "bundles", 3, "rays, first, bins");
+    check_group(t, "bundles", 4, "rays, first, bins, heights");
     check_tensor(t[0], "bundles.rays", at::kLong, {-1, BUNDLE_RAYS}, t[0].device());
     Bundles b = {};
     b.n = t[0].size(0), b.rays = t[0].const_data_ptr<int64_t>(), b.is_camera = !size.empty();
@@ -38,14 +42,17 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
         for (int64_t const s : size) check_count(s, "size", MAX_SIDE);
         b.width = int(size[2]), b.height = int(size[3]);
         b.columns = int((size[0] + size[2] - 1) / size[2]), b.rows = int((size[1] + size[3] - 1) / size[3]);
-        TORCH_CHECK_VALUE(b.n == int64_t(b.columns) * b.rows, "bundles.rays has ", b.n, " rows, but must have ",
-                          int64_t(b.columns) * b.rows);
+        int64_t const all = CLUSTER * int64_t(b.clusters_of_image());
+        TORCH_CHECK_VALUE(b.n == all, "bundles.rays has ", b.n, " rows, but must have ", all);
+        check_lists(b);
         return b;
     }
+    check_lists(b);
     b.cells = cells_of(grid, 1, t[0].device());
     check_tensor(t[1], "bundles.first", at::kInt, {b.cells.bands + 1}, t[0].device());
     check_tensor(t[2], "bundles.bins", at::kInt, {b.cells.bands, BINS, 2}, t[0].device());
-    b.first = t[1].const_data_ptr<int>(), b.bins = t[2].const_data_ptr<int>();
+    check_tensor(t[3], "bundles.heights", at::kFloat, {b.cells.bands, 2}, t[0].device());
+    b.first = t[1].const_data_ptr<int>(), b.bins = t[2].const_data_ptr<int>(), b.heights = t[3].const_data_ptr<float>();
     return b;
 }
 
@@ -56,30 +63,34 @@ float const* checked_shapes(Tensor const& t, int64_t n, bool is_camera, at::Devi
     return t.const_data_ptr<float>();
 }
 
+// As nurec_lite.native.groups.BoundsInPlace lists them.
+void add_bounds(at::TensorList t, int64_t n, BundleParams& p) {
+    check_group(t, "projection", 3, "indices, bounds, there");
+    auto const device = t[0].device();
+    check_tensor(t[0], "indices", at::kLong, {-1}, device);
+    check_tensor(t[1], "bounds", at::kFloat, {n, 4}, device);
+    check_tensor(t[2], "there", at::kLong, {1}, device);
+    p.v = t[0].size(0), p.index = t[0].const_data_ptr<int64_t>(), p.count = t[2].const_data_ptr<int64_t>();
+    p.bounds = reinterpret_cast<Bounds<float> const*>(t[1].const_data_ptr<float>());
+}
+
 Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection, Tensor const& shapes,
                    at::TensorList rays, at::TensorList bundles, at::TensorList grid, at::IntArrayRef size, bool exact,
                    int64_t room) {
     check_room(room);
     GaussianTensors const g = gaussians_of(gaussians, view);
     check_gaussians(g);
-    TileParams const bounds = projection_of(projection);
+    int64_t const n = arrays_of(g).n;
     check_group(rays, "rays", 3, "origins, directions, delays");
-    BundleParams const p = {arrays_of(g),
-                            bounds.v,
-                            bounds.index,
-                            bounds.low,
-                            bounds.high,
-                            bundles_of(bundles, grid, size),
-                            rays[0].const_data_ptr<float>(),
-                            rays[1].const_data_ptr<float>(),
-                            rays[2].const_data_ptr<float>(),
-                            exact,
-                            exact ? checked_shapes(shapes, arrays_of(g).n, !size.empty(), view.device()) : nullptr,
-                            &row_of(view)->view};
+    BundleParams p = {};
+    p.g = arrays_of(g), p.bundles = bundles_of(bundles, grid, size), p.view = &row_of(view)->view;
+    add_bounds(projection, n, p);
+    p.origins = rays[0].const_data_ptr<float>(), p.directions = rays[1].const_data_ptr<float>();
+    p.delays = rays[2].const_data_ptr<float>(), p.exact = exact;
+    p.shapes = exact ? checked_shapes(shapes, n, !size.empty(), view.device()) : nullptr;
     Site site(view.device());
     Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);
-    int64_t const words = room < 0 ? 0 : cuda::most_words(p.v, room);
-    cuda::BundleWork work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), words, site.queue());
+    cuda::BundleWork work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), room, site.queue());
     cuda::number_candidates(p, work, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     auto* const most = needed.mutable_data_ptr<int64_t>();

@@ -25,4 +25,10 @@ struct Queue {
     Allocator memory;
 };
 
+// For several kernels, written at once (launch.cuh).
+struct Zeros {
+    uint64_t* next;
+    int64_t left;
+};
+
 }  // namespace nurec::cuda

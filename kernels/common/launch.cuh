@@ -30,4 +30,17 @@ T* zeros(int64_t n, Queue const& queue) {
     return array;
 }
 
+inline Zeros zeros_at_once(int64_t words, Queue const& queue) {
+    return {zeros<uint64_t>(words, queue), words};
+}
+
+// Who wants more than are left gets some of its own.
+template <class T>
+T* take(Zeros& from, int64_t n, Queue const& queue) {
+    int64_t const words = (int64_t(sizeof(T)) * n + 7) / 8;
+    if (words > from.left) return zeros<T>(n, queue);
+    from.next += words, from.left -= words;
+    return reinterpret_cast<T*>(from.next - words);
+}
+
 }  // namespace nurec::cuda

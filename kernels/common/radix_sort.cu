@@ -22,19 +22,27 @@ struct Digits {
     __device__ uint32_t of(uint32_t key) const { return key >> first & ((1u << bits) - 1); }
 };
 
-// `bits` of a key, in passes of nearly equal ones.
+// `bits` of a key from the lowest on, in passes of nearly equal ones.
 struct Passes {
-    int bits, n, each;
+    int lowest, bits, n, each;
 
     __host__ __device__ Digits of(int pass) const {
-        int const first = pass * each, left = bits - first;
-        return {first, left < each ? left : each};
+        int const before = pass * each, left = bits - before;
+        return {lowest + before, left < each ? left : each};
     }
 };
 
-Passes passes_of(int bits) {
+Passes passes_of(int lowest, int bits) {
     int const n = std::max(1, (bits + BITS - 1) / BITS);
-    return {bits, n, (bits + n - 1) / n};
+    return {lowest, bits, n, (bits + n - 1) / n};
+}
+
+int64_t tiles_for(int64_t pairs) {
+    return (pairs + TILE - 1) / TILE;
+}
+
+int64_t zeros_for(Passes const& passes, int64_t pairs) {
+    return passes.n * (DIGITS * (tiles_for(pairs) + 1) + 1);
 }
 
 // Keys are handed from pass to pass; the number of those that are left after the first is `kept`.
@@ -243,12 +251,13 @@ constexpr bool EARLY_VALUES = true;  // on their way while keys are ranked
 // waits for blocks that run.
 __global__ void __launch_bounds__(THREADS, 2) sort_digit(Pass p) {
     __shared__ Shared s;
+    uint32_t const n = number_of(p.pairs);
+    if (blockIdx.x && TILE * blockIdx.x >= n) return;  // as many are left as there are tiles
     if (threadIdx.x == 0) s.tile = atomicAdd(p.next, 1u);
     for (int k = int(threadIdx.x) % 32; k < DIGITS; k += 32) s.counts[threadIdx.x / 32][k] = 0;
-    uint32_t const n = number_of(p.pairs), total = p.totals[threadIdx.x];
+    uint32_t const total = p.totals[threadIdx.x];
     __syncthreads();
     uint32_t const tile = s.tile;
-    if (tile && TILE * tile >= n) return;
     uint32_t keys[ITEMS], values[ITEMS], ranks[ITEMS];
     uint32_t const first = first_of(tile);
     unsigned const taken = load_keys(p, first, n, keys);
@@ -271,15 +280,24 @@ __global__ void __launch_bounds__(THREADS, 2) sort_digit(Pass p) {
 
 }  // namespace
 
+int64_t words_to_sort(int64_t pairs, int bits) {
+    return (zeros_for(passes_of(0, bits), pairs) + 1) / 2;
+}
+
 void sort_pairs(Pairs const& p, int bits, Queue const& queue) {
+    Zeros none = {};
+    sort_pairs(p, bits, none, queue);
+}
+
+void sort_pairs(Pairs const& p, int bits, Zeros& zeros, Queue const& queue) {
     auto const& memory = queue.memory;
     if (p.n == 0) {
         if (p.kept) cudaMemsetAsync(p.kept, 0, sizeof(int64_t), queue.stream);
         return;
     }
-    Passes const passes = passes_of(bits);
-    int64_t const tiles = (p.n + TILE - 1) / TILE;
-    uint32_t* const totals = zeros<uint32_t>(passes.n * (DIGITS * (tiles + 1) + 1), queue);
+    Passes const passes = passes_of(p.lowest, bits);
+    int64_t const tiles = tiles_for(p.n), n_zeros = zeros_for(passes, p.n);
+    auto* const totals = take<uint32_t>(zeros, n_zeros, queue);
     uint32_t *const states = totals + passes.n * DIGITS, *const next = states + passes.n * DIGITS * tiles;
     auto const array = [&] { return passes.n > 1 ? memory.array<uint32_t>(p.n) : nullptr; };
     uint32_t *const keys[] = {array(), array()}, *const values[] = {array(), array()};

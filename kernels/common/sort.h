@@ -8,7 +8,7 @@ namespace nurec::cuda {
 
 constexpr uint32_t UNWANTED = ~uint32_t(0);
 
-// By the lowest `bits` bits of the keys; stable. Fewer than 2^30.
+// By `bits` neighbouring bits of the keys; stable. Fewer than 2^30.
 struct Pairs {
     int64_t n;
     uint32_t const* keys;            // [n]
@@ -18,9 +18,14 @@ struct Pairs {
     int64_t const* there = nullptr;  // [1] so many of the n are sorted, from the first on; null: all
     int64_t* kept = nullptr;         // [1] pairs whose key is not UNWANTED: the others are left out; null: none is
     int64_t* wide = nullptr;         // [n] the same values
+    int lowest = 0;                  // of the bits, if it is not the key's lowest
 };
 
 void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);
+
+// With zeros that are there already, of which it takes so many words.
+void sort_pairs(Pairs const& pairs, int bits, Zeros& zeros, Queue const& queue);
+int64_t words_to_sort(int64_t pairs, int bits);
 
 // out[i] = in[0] + ... + in[i - 1]
 void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue);

@@ -5,16 +5,20 @@
 
 TORCH_LIBRARY(nurec_lite, m) {
     // `fractions` [R], or [1] of all rays.
-    m.def("rays(Tensor view, Tensor directions, Tensor fractions) -> (Tensor origins, Tensor world, Tensor delays)");
+    m.def(
+        "rays(Tensor view, Tensor directions, Tensor fractions, bool with_origins=True) -> (Tensor origins, Tensor "
+        "world, Tensor delays)");
     // `grid` and `columns` are not looked at for a camera. `all`: as many rows as Gaussians, the last of them with
     // bounds that hold nothing and index 0: what depends on no number that only the device knows. seen [N]: not 0 for
     // those that are not hidden. `depth_bits`: 32, or 24 or 16 of a coarser depth by which they are ordered. `shapes`:
     // what exact lists of bundles go by, [N, 8] of an image and [N, 16] of a lidar, of those that are seen; or none.
-    // `occupied`: of a lidar, what occupied_cells found of this grid, where that is known.
+    // `occupied`: of a lidar, what occupied_cells found of this grid, where that is known. `in_place`: for
+    // list_bundles low [N, 4] has both bounds of each Gaussian, row index[k] the k-th's, and high none; count [1] says
+    // how many k there are, behind which, and of those that are hidden, nothing is written.
     m.def(
         "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False, "
-        "int depth_bits=32, bool shapes=False, Tensor? occupied=None) "
-        "-> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes)");
+        "int depth_bits=32, bool shapes=False, Tensor? occupied=None, bool in_place=False) "
+        "-> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes, Tensor count)");
     // [bands + 1, 3 columns + 1] int32: which cells hold rays, summed up over three turns (project/params.h).
     m.def("occupied_cells(Tensor[] grid, int columns) -> Tensor");
     // Lists of at most `room` entries, of which `needed` [1] says how many there are; -1: all, and `needed` is empty.
@@ -26,7 +30,7 @@ TORCH_LIBRARY(nurec_lite, m) {
         "-> (Tensor rays, Tensor offsets, Tensor gaussians, Tensor needed)");
     // Bundles of 32 rays of a lidar, and lists of bundles (bundle/params.h). `size`: of an image and of a bundle, in
     // pixels; empty of a lidar, and `grid` is not looked at for an image.
-    m.def("bundle_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor bins)");
+    m.def("bundle_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor bins, Tensor heights)");
     m.def(
         "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor shapes, Tensor[] rays, "
         "Tensor[] bundles, Tensor[] grid, int[] size, bool exact, int room=-1) -> (Tensor offsets, Tensor gaussians, "

@@ -4,9 +4,9 @@
 // The rays of a bundle lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their
 // origins within `rho` of r + x o, their delays within `tau` of dt + x w: a lidar moves while it turns. With g = M (r -
 // mu) and e(x, y) = M (c + x a + y b), a ray meets the Gaussian if |g x e| <= R |e|, where R is the reach in units of
-// M: squared, both sides are quadratic forms of x and y. Along x, g moves by x h, which the left side has as x h x e,
-// but for what h has to do with a and b, which is added to the right side; what is left of origins and delays moves g
-// by rho + tau |drift| at most, because no row of M is longer than 1.
+// M: squared, both sides are quadratic forms of x and y. Along x, g moves by x h, which the left side has as x h x e +
+// h x a / 2; what h has to do with a and b beyond that is added to the right side. What is left of origins and delays
+// moves g by rho + tau |drift| at most, because no row of M is longer than 1.
 #pragma once
 
 #include "gaussian.cuh"
@@ -75,13 +75,15 @@ template <class T>
 NUREC_FN Facing<T> facing(Seen<T> const& f, Bundle<T> const& rays) {
     Vec3<T> const g = f.g + f.M * rays.r + rays.dt * f.drift, h = f.M * rays.o + rays.w * f.drift;
     Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b;
-    Form<T> const E = form_of(e, a, b), D = form_of(cross(g, e), cross(g, a) + cross(h, e), cross(g, b));
+    Vec3<T> const ha = cross(h, a), hb = cross(h, b), middle = cross(g, e) + T(0.5) * ha;  // x^2 is 1/2 or nearly
+    Form<T> const E = form_of(e, a, b), D = form_of(middle, cross(g, a) + cross(h, e), cross(g, b));
     T const moved = rays.rho + rays.tau * sqrt(dot(f.drift, f.drift)), along = sqrt(dot(h, h));
     T const slack = moved + T(2e-6) * sqrt(dot(g, g));  // what rounding does
     T const wide = sqrt(E.xx), high = sqrt(E.yy), R = f.reach + slack;
     T const ahead = -dot(g, e) + fabs(dot(g, a)) + fabs(dot(g, b)) + (slack + along) * (sqrt(E.one) + wide + high);
     T const r = R * sqrt(E.one + T(1. / 3) * (E.xx + E.yy)) + T(1e-30), square = T(1.002) * R * R;
-    return {D, E, along * (wide + high), sqrt(D.yy) + R * high, r, square, square / r, ahead};
+    T const beside = T(0.5) * sqrt(dot(ha, ha)) + sqrt(dot(hb, hb));
+    return {D, E, beside, sqrt(D.yy) + R * high, r, square, square / r, ahead};
 }
 
 // The least of level + 2 slope x + bend x^2 over |x - at| <= dx: where the parabola opens downwards, at its lower end.

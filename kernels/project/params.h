@@ -54,8 +54,9 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
 // `occupied`: of a lidar.
 void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue const& queue);
 
-// Numbers of the visible Gaussians, nearest first, equal keys by index; how many there are goes to `count` [1].
-uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, Queue const& queue);
+// Numbers of the visible Gaussians, nearest first, equal keys by index; how many there are goes to `count` [1]. They go
+// to `index` [n] if it is not null: behind them nothing is written.
+uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, int64_t* index, Queue const& queue);
 
 struct Sorted {
     int64_t v;       // those that are seen, or more: behind them follow zeros with bounds of nothing

@@ -125,9 +125,9 @@ void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue 
 }
 
 // Radix sort is stable, and the numbers ascend.
-uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, Queue const& queue) {
-    auto* const sorted = queue.memory.array<uint32_t>(n);
-    sort_pairs({n, looked.keys, nullptr, nullptr, sorted, nullptr, count}, looked.bits, queue);
+uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, int64_t* index, Queue const& queue) {
+    auto* const sorted = index ? nullptr : queue.memory.array<uint32_t>(n);
+    sort_pairs({n, looked.keys, nullptr, nullptr, sorted, nullptr, count, index}, looked.bits, queue);
     return sorted;
 }
 

@@ -9,8 +9,8 @@
 
 namespace nurec {
 
-// index, low, high, seen, shapes
-using Projected = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+// index, low, high, seen, shapes, count
+using Projected = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 inline int checked_depth_bits(int64_t bits) {
     TORCH_CHECK_VALUE(bits == 16 || bits == 24 || bits == DEPTH_BITS, "depth_bits is ", bits,

@@ -18,8 +18,12 @@ Projected split(cpu::Projection const& p, Tensor const& seen, bool is_camera) {
     auto const columns = [&](int64_t first) {
         return bounds.slice(1, first, first + 2).clone(at::MemoryFormat::Contiguous);
     };
-    return {copied(p.index, at::kLong, {n}), columns(0), columns(2), seen,
-            at::empty({0, shape_floats(is_camera)}, bounds.options())};
+    return {copied(p.index, at::kLong, {n}),
+            columns(0),
+            columns(2),
+            seen,
+            at::empty({0, shape_floats(is_camera)}, bounds.options()),
+            at::empty({0}, bounds.options().dtype(at::kLong))};
 }
 
 std::vector<uint8_t> seen_in(int64_t n, cpu::Projection const& found) {
@@ -34,7 +38,8 @@ void fill_up(int64_t n, cpu::Projection& found) {
 }
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all, int64_t depth_bits, bool shapes, std::optional<Tensor> const& occupied) {
+                  bool all, int64_t depth_bits, bool shapes, std::optional<Tensor> const& occupied, bool in_place) {
+    TORCH_CHECK_VALUE(!in_place, "bounds are to stay in place, but only a GPU lists bundles: leave that out");
     TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists bundles: leave them out");
     TORCH_CHECK_VALUE(!occupied, "occupied is given, but only a GPU looks at it: leave it out");
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);

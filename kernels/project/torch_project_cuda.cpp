@@ -28,30 +28,34 @@ int const* occupied_by(ProjectParams const& p, std::optional<Tensor> const& give
 }
 
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all, int64_t depth_bits, bool shapes, std::optional<Tensor> const& occupied) {
+                  bool all, int64_t depth_bits, bool shapes, std::optional<Tensor> const& occupied, bool in_place) {
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
     int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
     Tensor const seen = site.empty({p.g.n}, at::kByte);
     Tensor const kept = site.empty({shapes ? p.g.n : 0, shape_floats(is_camera)}, at::kFloat);
+    Tensor const bounds = site.empty({p.g.n, 4}, at::kFloat);
     auto const& memory = site.queue().memory;
     cuda::Looked const looked = {seen.mutable_data_ptr<uint8_t>(), memory.array<uint32_t>(p.g.n),
-                                 memory.array<Bounds<float>>(p.g.n), bits,
+                                 reinterpret_cast<Bounds<float>*>(bounds.mutable_data_ptr<float>()), bits,
                                  shapes ? kept.mutable_data_ptr<float>() : nullptr};
     cuda::look(p, occupied_by(p, occupied, site), looked, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     Tensor const count = site.empty({1}, at::kLong);
     auto* const visible = count.mutable_data_ptr<int64_t>();
-    uint32_t const* const numbers = cuda::sort_by_depth(p.g.n, looked, visible, site.queue());
+    Tensor const order = site.empty({in_place ? p.g.n : 0}, at::kLong);
+    uint32_t const* const numbers = cuda::sort_by_depth(
+        p.g.n, looked, visible, in_place ? order.mutable_data_ptr<int64_t>() : nullptr, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const v = all ? p.g.n : read_back(count, 0);
+    if (in_place) return {order.slice(0, 0, v), bounds, site.empty({0, 2}, at::kFloat), seen, kept, count};
     Tensor const index = site.empty({v}, at::kLong), low = site.empty({v, 2}, at::kFloat),
                  high = site.empty({v, 2}, at::kFloat);
     cuda::Sorted const out = {v, index.mutable_data_ptr<int64_t>(), low.mutable_data_ptr<float>(),
                               high.mutable_data_ptr<float>()};
     cuda::gather_bounds(looked, numbers, visible, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {index, low, high, seen, kept};
+    return {index, low, high, seen, kept, site.empty({0}, at::kLong)};
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ void make(RayParams const& p) {
         float const fraction = p.fractions[ALIKE ? 0 : i], *const d = p.directions + 3 * i;
         Pose<float> const pose = ALIKE ? shared : sensor_at(path, fraction);
         Ray<float> const ray = ray_at(path, pose, {d[0], d[1], d[2]}, fraction);
-        store(p.origins, i, ray.r);
+        if (p.origins) store(p.origins, i, ray.r);
         store(p.world, i, ray.d);
         p.delays[i] = ray.dt;
     }

@@ -25,13 +25,14 @@ inline void check_rays(at::Tensor const& view, at::Tensor const& directions, at:
 // `make` is the device's driver.
 template <class Make>
 std::tuple<at::Tensor, at::Tensor, at::Tensor> rays_by(Make const& make, at::Tensor const& view,
-                                                       at::Tensor const& directions, at::Tensor const& fractions) {
+                                                       at::Tensor const& directions, at::Tensor const& fractions,
+                                                       bool with_origins) {
     check_rays(view, directions, fractions);
     int64_t const n = directions.size(0);
-    at::Tensor origins = at::empty_like(directions), world = at::empty_like(directions);
+    at::Tensor origins = at::empty({with_origins ? n : 0, 3}, directions.options()), world = at::empty_like(directions);
     at::Tensor delays = at::empty({n}, directions.options());
     make(RayParams{n, fractions.size(0) == 1, &row_of(view)->path, directions.const_data_ptr<float>(),
-                   fractions.const_data_ptr<float>(), origins.mutable_data_ptr<float>(),
+                   fractions.const_data_ptr<float>(), with_origins ? origins.mutable_data_ptr<float>() : nullptr,
                    world.mutable_data_ptr<float>(), delays.mutable_data_ptr<float>()});
     return {origins, world, delays};
 }

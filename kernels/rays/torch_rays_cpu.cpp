@@ -9,8 +9,9 @@ namespace {
 
 using at::Tensor;
 
-std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& view, Tensor const& directions, Tensor const& fractions) {
-    return rays_by(&cpu::make_rays, view, directions, fractions);
+std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& view, Tensor const& directions, Tensor const& fractions,
+                                        bool origins) {
+    return rays_by(&cpu::make_rays, view, directions, fractions, origins);
 }
 
 }  // namespace

@@ -10,13 +10,14 @@ namespace {
 
 using at::Tensor;
 
-std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& view, Tensor const& directions, Tensor const& fractions) {
+std::tuple<Tensor, Tensor, Tensor> rays(Tensor const& view, Tensor const& directions, Tensor const& fractions,
+                                        bool origins) {
     Site site(directions.device());
     auto const launch = [&](RayParams const& p) {
         cuda::make_rays(p, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
-    return rays_by(launch, view, directions, fractions);
+    return rays_by(launch, view, directions, fractions, origins);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ struct RenderParams {
     Gaussians g;
     int64_t n_features, n_rays, n_tiles, rays_per_tile;
     float const* features;          // [N, C]
-    float const* origins;           // [R, 3] relative to the centre
+    float const* origins;           // [R, 3] relative to the centre; null: of bundles whose rays get no gradient
     float const* directions;        // [R, 3] unit
     float const* delays;            // [R] seconds after the Gaussians' time
     float const* targets;           // [R, 2] as math/blend.cuh has them; null: none

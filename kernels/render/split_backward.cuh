@@ -64,7 +64,8 @@ __device__ OneRay<N> load_one(RenderParams const& p, RenderOutputs const& out, S
     one.open = i >= 0, one.T = 1, one.ray.d.z = 1;
     if (i < 0) return one;
     one.ray.d = load3(p.directions, i);
-    if (N::MOVING) one.ray.r = load3(p.origins, i), one.ray.dt = p.delays[i];
+    if (N::MOVING) one.ray.dt = p.delays[i];
+    if (N::MOVING && p.origins) one.ray.r = load3(p.origins, i);
     if (N::FEATURES == 2) one.target = load_target(p, i);
     one.behind = out.transmittance[i] * d.d_transmittance[i];
     if (N::DISTANCE) one.distance = d.d_distance[i], one.behind += out.distance[i] * one.distance;

@@ -37,7 +37,8 @@ inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& 
             lists[3]};
 }
 
-inline void check_render(RenderTensors const& in) {
+// Rays of bundles may leave origins out, which are only read for their gradients.
+inline void check_render(RenderTensors const& in, bool may_lack_origins = false) {
     auto const device = in.g.means.device();
     auto const real = at::kFloat, whole = at::kLong;
     check_gaussians(in.g);
@@ -48,7 +49,7 @@ inline void check_render(RenderTensors const& in) {
                       " columns, but must have 3 (a camera's colour) or 2 (a lidar's intensity and ray drop)");
     check_tensor(in.directions, "directions", real, {-1, 3}, device);
     auto const r = in.directions.size(0);
-    check_tensor(in.origins, "origins", real, {r, 3}, device);
+    check_tensor(in.origins, "origins", real, {may_lack_origins && !in.origins.size(0) ? 0 : r, 3}, device);
     check_tensor(in.delays, "delays", real, {r}, device);
     check_tensor(in.targets, "targets", real, {in.targets.size(0) ? r : 0, 2}, device);
     TORCH_CHECK_VALUE(!in.targets.size(0) || c == 2, "targets has ", r, " rows, but a camera's rays have none");
@@ -76,7 +77,7 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
             in.rays.size(0),
             in.rays.size(1),
             in.features.const_data_ptr<float>(),
-            in.origins.const_data_ptr<float>(),
+            in.origins.size(0) ? in.origins.const_data_ptr<float>() : nullptr,
             in.directions.const_data_ptr<float>(),
             in.delays.const_data_ptr<float>(),
             in.targets.size(0) ? in.targets.const_data_ptr<float>() : nullptr,
@@ -167,6 +168,8 @@ GradientTensors gradients_like(RenderTensors const& in, bool of_rays, Like const
     auto const of = [&](at::Tensor const& t) { return of_gaussians(t); };
     GradientTensors d = {of(g.still_means), of(g.still_quats), of(g.means),     of(g.quats), of(g.velocities),
                          of(g.scales),      of(g.opacities),   of(in.features), std::nullopt};
+    TORCH_CHECK_VALUE(!of_rays || in.origins.size(0) == in.directions.size(0),
+                      "origins has no rows, but gradients of rays are asked for");
     if (of_rays) d.rays = {at::zeros_like(in.origins), at::zeros_like(in.directions)};
     return d;
 }

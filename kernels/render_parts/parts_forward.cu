@@ -8,15 +8,20 @@ namespace {
 
 // Blocks that fit on a multiprocessor, without spilling on any architecture.
 constexpr int BLOCKS = 8;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+constexpr int BLOCKS_MOVING = 6;
+#else
+constexpr int BLOCKS_MOVING = 7;
+#endif
 template <bool MOVING>
-constexpr int FORWARD_BLOCKS = MOVING ? 7 : BLOCKS;
+constexpr int FORWARD_BLOCKS = MOVING ? BLOCKS_MOVING : BLOCKS;
 
-// Lists that have several parts, and these parts but the last of each list, in any order.
+// Parts of lists that have several, but the last of each list, in any order.
 struct Cut {
-    int* lists;   // [A]
     int* before;  // [most]
-    int *n_lists, *n_before;
+    int* n_before;
     int *next, *next_before;  // 0 at first: the part of all, and the one of `before`, that nobody has
+    int* done;                // [A] 0 at first: parts of a list that are blended
 };
 
 __device__ int parts_of(int64_t entries, int64_t length) {
@@ -24,10 +29,8 @@ __device__ int parts_of(int64_t entries, int64_t length) {
 }
 
 // By a warp, of a list each.
-__device__ void note_cut(Cut const& cut, int64_t list, int64_t first, int parts) {
+__device__ void note_cut(Cut const& cut, int64_t first, int parts) {
     if (!__any_sync(ALL_LANES, parts > 1)) return;
-    int const place = counted(parts > 1, cut.n_lists);
-    if (parts > 1) cut.lists[place] = int(list);
     Placed const own = placed_from(0, parts > 1 ? parts - 1 : 0);
     int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
     for (int k = 0; k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
@@ -42,7 +45,7 @@ __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts pa
     int64_t const first = begin_of<THREADS / 32>(states, tile, n);
     if (b <= lists) parts.first[b] = first;
     for (int k = 0; k < n; ++k) parts.bundle[first + k] = int(b);
-    note_cut(cut, b, first, n);
+    note_cut(cut, first, n);
     if (tile + 1 < gridDim.x) return;
     if (b == lists) end = first;
     __syncthreads();
@@ -51,11 +54,10 @@ __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts pa
 
 Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
     unsigned const tiles = blocks_for(p.n_tiles + 1);
-    auto* const states = zeros<uint64_t>(tiles + 3, queue);  // and behind them five counts
+    auto* const states = zeros<uint64_t>(tiles + 2 + (p.n_tiles + 1) / 2, queue);  // and behind them other counts
     auto* const counts = reinterpret_cast<int*>(states + tiles);
-    auto const array = [&](int64_t n) { return queue.memory.array<int>(n); };
-    Cut const cut = {array(p.n_tiles), array(parts.most), counts, counts + 1, counts + 2, counts + 3};
-    auto* const next = reinterpret_cast<unsigned*>(counts + 4);
+    Cut const cut = {queue.memory.array<int>(parts.most), counts, counts + 1, counts + 2, counts + 4};
+    auto* const next = reinterpret_cast<unsigned*>(counts + 3);
     cut_lists_kernel<<<tiles, THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts, cut, states, next);
     return cut;
 }
@@ -107,40 +109,6 @@ struct Targets {
     }
 };
 
-template <bool MOVING, int C>
-__device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Work const& w,
-                           Targets<C>& targets) {
-    Sight const ray = sight_of<MOVING, C>(p, w);
-    if (C == 2) targets.keep(load_target(p, ray.i));
-    State s;
-    s.start = passed<C>(parts, w);
-    bool open = ray.i >= 0 && s.start >= T_MIN;
-    bool const began = open;
-    for_rows<MOVING, C, C == 3 ? 3 : 4>(
-        parts.rows, w, ray, [&] { return open; },
-        [&](auto const& g, Met const& at) { blend_one(g, at, targets, s, open); });
-    if (w.parts == 1) store_ray<C>(out, ray.i, s);
-    if (w.parts < 2) return;
-    left_of<C>(parts, w.part, DISTANCE) = s.distance, left_of<C>(parts, w.part, MEDIAN) = s.median;
-    left_of<C>(parts, w.part, END) = began ? s.start * s.q : -1.f;
-#pragma unroll
-    for (int c = 0; c < C; ++c) left_of<C>(parts, w.part, FEATURES + c) = s.features[c];
-}
-
-// Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
-template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
-    partForward(RenderParams p, RenderOutputs out, Parts parts, int* next) {
-    __shared__ Targets<C> targets;
-    if constexpr (C == 3) {
-        take_parts(p, parts, next,
-                   [&](int64_t part) { blend_part<MOVING, C>(p, out, parts, work_at(p, parts, part), targets); });
-    } else {
-        Work const w = work_at(p, parts, own_part<C>());
-        if (__any_sync(ALL_LANES, w.parts)) blend_part<MOVING, C>(p, out, parts, w, targets);
-    }
-}
-
 // Parts of a list, added up. P lanes a list.
 template <int C>
 __device__ void add_list(RenderParams const& p, RenderOutputs const& out, Parts const& parts, int64_t b) {
@@ -157,10 +125,53 @@ __device__ void add_list(RenderParams const& p, RenderOutputs const& out, Parts 
     store_ray<C>(out, p.rays[LANES<C> * b + lane_of_group<C>()], s);
 }
 
+// By a group, which has left what it found of a part: whether that was the last one of its list that was missing.
 template <int C>
-__global__ void add_parts(RenderParams p, RenderOutputs out, Parts parts, Cut cut) {
-    unsigned const first = (blockIdx.x * THREADS + threadIdx.x) / LANES<C>, step = gridDim.x * THREADS / LANES<C>;
-    for (unsigned k = first; k < unsigned(*cut.n_lists); k += step) add_list<C>(p, out, parts, cut.lists[k]);
+__device__ bool is_last(Work const& w, int* done) {
+    constexpr unsigned OWN_LANES = GROUPS<C> == 1 ? ALL_LANES : (1u << LANES<C> % 32) - 1;
+    int const first = int(threadIdx.x % 32) / LANES<C> * LANES<C>;
+    unsigned const group = OWN_LANES << first;
+    __threadfence();
+    __syncwarp(group);
+    int const before = threadIdx.x % LANES<C> ? 0 : atomicAdd(done + w.bundle, 1);
+    bool const last = __shfl_sync(group, before, first) + 1 == w.parts;
+    __threadfence();
+    return last;
+}
+
+template <bool MOVING, int C>
+__device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Work const& w,
+                           Targets<C>& targets, int* done) {
+    Sight const ray = sight_of<MOVING, C>(p, w);
+    if (C == 2) targets.keep(load_target(p, ray.i));
+    State s;
+    s.start = passed<C>(parts, w);
+    bool open = ray.i >= 0 && s.start >= T_MIN;
+    bool const began = open;
+    for_rows<MOVING, C, C == 3 ? 3 : 4>(
+        parts.rows, w, ray, [&] { return open; },
+        [&](auto const& g, Met const& at) { blend_one(g, at, targets, s, open); });
+    if (w.parts == 1) store_ray<C>(out, ray.i, s);
+    if (w.parts < 2) return;
+    left_of<C>(parts, w.part, DISTANCE) = s.distance, left_of<C>(parts, w.part, MEDIAN) = s.median;
+    left_of<C>(parts, w.part, END) = began ? s.start * s.q : -1.f;
+#pragma unroll
+    for (int c = 0; c < C; ++c) left_of<C>(parts, w.part, FEATURES + c) = s.features[c];
+    if (is_last<C>(w, done)) add_list<C>(p, out, parts, w.bundle);
+}
+
+// Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
+template <bool MOVING, int C>
+__global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
+    partForward(RenderParams p, RenderOutputs out, Parts parts, int* next, int* done) {
+    __shared__ Targets<C> targets;
+    if constexpr (C == 3) {
+        take_parts(p, parts, next,
+                   [&](int64_t part) { blend_part<MOVING, C>(p, out, parts, work_at(p, parts, part), targets, done); });
+    } else {
+        Work const w = work_at(p, parts, own_part<C>());
+        if (__any_sync(ALL_LANES, w.parts)) blend_part<MOVING, C>(p, out, parts, w, targets, done);
+    }
 }
 
 template <bool MOVING, int C>
@@ -169,9 +180,8 @@ void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts,
         return C == 3 ? blocks_that_take<C>(parts, resident) : blocks_of<C>(parts);
     };
     partPasses<MOVING, C><<<blocks(BLOCKS), 32 * WARPS, 0, stream>>>(p, parts, cut);
-    partForward<MOVING, C><<<blocks(FORWARD_BLOCKS<MOVING>), 32 * WARPS, 0, stream>>>(p, out, parts, cut.next);
-    unsigned const adding = std::min(blocks_for(LANES<C> * p.n_tiles), unsigned(BLOCKS * multiprocessors()));
-    add_parts<C><<<adding, THREADS, 0, stream>>>(p, out, parts, cut);
+    partForward<MOVING, C>
+        <<<blocks(FORWARD_BLOCKS<MOVING>), 32 * WARPS, 0, stream>>>(p, out, parts, cut.next, cut.done);
 }
 
 template <bool MOVING, int C>

@@ -13,7 +13,7 @@ namespace nurec {
 using Kept = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // first, bundle, left, rows
 
 inline void check_bundles(RenderTensors const& in) {
-    check_render(in);
+    check_render(in, true);
     int const rays = cuda::rays_with(in.features.size(1));
     TORCH_CHECK_VALUE(in.rays.size(1) == rays, "rays has ", in.rays.size(1), " rays a tile, but a bundle has ", rays);
 }

@@ -6,6 +6,7 @@
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
 #include "../common/torch_site.h"
+#include "../bundle/torch_bundle.h"
 #include "params.h"
 
 namespace nurec {
@@ -120,7 +121,10 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
                          at::Tensor const& needed, Site& site) {
     auto const queue = site.queue();
     Listed out = {};
-    int64_t const lists = cuda::bundles_for(p) * lists_of_bundle(p.rays.is_camera);
+    Bundles all = {};
+    all.n = cuda::bundles_for(p), all.is_camera = p.rays.is_camera;
+    check_lists(all);
+    int64_t const lists = all.lists();
     out.table = site.empty({lists, rays_of_list(p.rays.is_camera)}, at::kLong);
     Bundles const bundles = cuda::view_bundles(p, out.table.mutable_data_ptr<int64_t>(), queue);
     out.bundles = {p.scene.g,       0,           nullptr, nullptr, nullptr, bundles, rays.origins,
@@ -132,8 +136,7 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
     out.bundles.v = looks.most, out.bundles.shapes = shapes;
     out.begins = site.empty({looks.most + 1}, at::kLong);
     out.rows = site.empty({looks.most, cuda::row_floats(p.rays.moving, p.rays.is_camera ? 3 : 2)}, at::kFloat);
-    int64_t const words = room[1] < 0 ? 0 : cuda::most_words(looks.most, room[1]);
-    cuda::BundleWork work = cuda::bundle_work(out.bundles, out.begins.mutable_data_ptr<int64_t>(), words, queue);
+    cuda::BundleWork work = cuda::bundle_work(out.bundles, out.begins.mutable_data_ptr<int64_t>(), room[1], queue);
     auto* const rows = out.rows.mutable_data_ptr<float>();
     out.numbers = cuda::prepare_looks(p, looked, looks, out.bundles, work, shapes, rows, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -16,7 +16,8 @@ __global__ void needed_kernel(Views p, Bundles b, int64_t const* offsets, int64_
     int64_t const v = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, views = p.scene.views;
     if (v >= views) return;
     auto const begin = [&](int64_t view) {
-        int64_t const first = b.is_camera ? view * b.columns * b.rows : b.first[view * p.rays.sweeps.cells.bands];
+        int64_t const first =
+            b.is_camera ? CLUSTER * view * b.clusters_of_image() : b.first[view * p.rays.sweeps.cells.bands];
         return offsets[lists_of_bundle(b.is_camera) * first];
     };
     int64_t const missing = *most - begin(views);

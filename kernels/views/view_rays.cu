@@ -26,9 +26,21 @@ __global__ void __maxnreg__(32) view_rays_kernel(Views p, RayArrays out) {
 __global__ void patches_kernel(ViewedRays in, Bundles b, int64_t* rays) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, bundle = i / BUNDLE_RAYS;
     if (bundle >= b.n) return;
-    int const lane = int(i % BUNDLE_RAYS), each = b.columns * b.rows, patch = int(bundle % each);
-    int const x = patch % b.columns * b.width + lane % b.width, y = patch / b.columns * b.height + lane / b.width;
-    rays[i] = x < in.width && y < in.height ? bundle / each * in.pixels() + int64_t(y) * in.width + x : -1;
+    int const lane = int(i % BUNDLE_RAYS), within = int(bundle % CLUSTER), across = clusters_for(b.columns);
+    int64_t const each = b.clusters_of_image(), view = bundle / CLUSTER / each;
+    int const cluster = int(bundle / CLUSTER % each);
+    int const column = cluster % across * CLUSTER_SIDE + within % CLUSTER_SIDE;
+    int const row = cluster / across * CLUSTER_SIDE + within / CLUSTER_SIDE;
+    int const x = column * b.width + lane % b.width, y = row * b.height + lane / b.width;
+    rays[i] = x < in.width && y < in.height ? view * in.pixels() + int64_t(y) * in.width + x : -1;
+}
+
+// Of an image.
+Bundles grid_of(ViewedRays const& in) {
+    Bundles b = {};
+    b.width = in.bundle_width, b.height = in.bundle_height;
+    b.columns = (in.width + b.width - 1) / b.width, b.rows = (in.height + b.height - 1) / b.height;
+    return b;
 }
 
 }  // namespace
@@ -40,24 +52,22 @@ void make_view_rays(Views const& p, RayArrays const& out, Queue const& queue) {
 int64_t bundles_for(Views const& p) {
     ViewedRays const& in = p.rays;
     if (!in.is_camera) return most_bundles(in.sweeps);
-    int64_t const columns = (in.width + in.bundle_width - 1) / in.bundle_width;
-    return p.scene.views * columns * ((in.height + in.bundle_height - 1) / in.bundle_height);
+    return CLUSTER * p.scene.views * grid_of(in).clusters_of_image();
 }
 
 Bundles view_bundles(Views const& p, int64_t* rays, Queue const& queue) {
-    Bundles b = {};
     ViewedRays const& in = p.rays;
+    Bundles b = in.is_camera ? grid_of(in) : Bundles{};
     b.is_camera = in.is_camera, b.n = bundles_for(p), b.rays = rays;
     if (!b.is_camera) {
         b.cells = in.sweeps.cells, b.cells.bands = in.sweeps.bands();
         auto* const first = queue.memory.array<int>(b.cells.bands + 1);
         auto* const bins = queue.memory.array<int>(2 * BINS * b.cells.bands);
-        bundle_rays(in.sweeps, rays, first, bins, queue);
-        b.first = first, b.bins = bins;
+        auto* const heights = queue.memory.array<float>(2 * b.cells.bands);
+        bundle_rays(in.sweeps, {rays, first, bins, heights}, queue);
+        b.first = first, b.bins = bins, b.heights = heights;
         return b;
     }
-    b.width = in.bundle_width, b.height = in.bundle_height;
-    b.columns = (in.width + b.width - 1) / b.width, b.rows = (in.height + b.height - 1) / b.height;
     patches_kernel<<<blocks_for(BUNDLE_RAYS * b.n), THREADS, 0, queue.stream>>>(in, b, rays);
     return b;
 }

@@ -21,8 +21,9 @@ __global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys) {
 // In bands of the view's own.
 __device__ Candidates bands_from(Views const& p, Bundles b, Bounds<float> const& bounds, int64_t view) {
     b.cells.bands = p.rays.sweeps.cells.bands;
-    Candidates c = on_sphere(b, {bounds.low_u, bounds.low_v}, {bounds.high_u, bounds.high_v});
     int const first = int(view) * int(b.cells.bands);
+    b.heights += 2 * first;
+    Candidates c = on_sphere(b, bounds);
     c.row0 += first, c.row1 += first;
     return c;
 }
@@ -72,24 +73,20 @@ __device__ Look look_of(Views const& p, uint32_t number) {
     return {view, number - n * view};
 }
 
-__device__ int first_bundle(Bundles const& b, int64_t view) {
-    return int(view) * b.rows * b.columns;
-}
-
-// Rows of an image that a look may meet; returns how many.
+// Rows of an image that a look may meet; returns how many rows of clusters they are.
 __device__ int rows_seen(Views const& p, Looked const& looked, Looks const& looks, Bundles const& bundles,
                          Prepared const& out, int64_t r) {
     if (r >= looks.most || r >= *looks.count) return 0;
     Bounds<float> const bounds = looked.bounds[out.numbers[r]];
-    Candidates c = in_image(bundles, {bounds.low_u, bounds.low_v}, {bounds.high_u, bounds.high_v});
+    Candidates c = in_image(bundles, bounds);
     if (!rows_of(c)) return 0;
     auto const [view, i] = look_of(p, out.numbers[r]);
     View<float> const& seen = p.scene.rows[view].view;
     Outline<float> const o = outline_of(seen, in_view(seen_from(p.scene, view), i, opacity_of(p.scene, view, i)));
     ImageRows rows = rows_within(bundles, c, o, seen, out.work.near, uint32_t(r));
-    rows.first += first_bundle(bundles, view);
+    rows.clusters = int(view) * bundles.clusters_of_image();
     if (rows_of(c)) out.work.rows[r] = rows;
-    return rows_of(c);
+    return cluster_rows_of(c);
 }
 
 __global__ void image_rows_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
@@ -108,8 +105,8 @@ __global__ void near_looks_kernel(Views p, Bundles bundles, Prepared out) {
         __syncthreads();
         ImageRows const rows = out.work.rows[r];
         InView const g = in_view(seen_from(p.scene, v), i, opacity_of(p.scene, v, i));
-        for (int k = int(threadIdx.x); k < rows.spans.n; k += THREADS)
-            near.spans[rows.spans.begin + k] = near_span(bundles, view, g, rows, first_bundle(bundles, v), k);
+        for (int k = int(threadIdx.x); k < rows.rows; k += THREADS)
+            near.spans[rows.spans + k] = near_span(bundles, view, g, rows, k);
     }
 }
 

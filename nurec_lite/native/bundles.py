@@ -12,7 +12,7 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from nurec_lite.native.groups import Bounds, Bundles, Grid
+from nurec_lite.native.groups import BoundsInPlace, Bundles, Grid
 from nurec_lite.native.plan import WHOLE, RenderPlan
 from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, grid_of, learned, moves, parts_of, placed, rays, row_of
 from nurec_lite.scene.gaussians import AnyGaussians
@@ -24,10 +24,12 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles, Rays
 
 WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
+SIDE = 4  # bundles of an image's cluster, whose lists are made together
 RESIDENT = 32  # warps of a multiprocessor
 LEAST = 64  # entries of a part, below which its beginning costs more than it saves
 WARP = 32  # rays that a warp takes
 LISTS = 2  # of a sweep's bundle
+MOST_LISTS = 1 << 20  # of all views of a launch, as the operators take them
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
 
 
@@ -41,37 +43,40 @@ def tile(
 ) -> PairList:
     """As nurec_lite.native.stages.tile, with a bundle for a tile."""
     assert projection.gaussians is not None and projection.shapes is not None
-    seen, most = rays(view), -1 if room is None else room
-    bundles, grid, size = image_bundles(view) if isinstance(view, CameraView) else sweep_bundles(view)
+    if projection.bounds is None or projection.count is None:
+        raise ValueError("the projection is not for bundles: project by a plan that has them, too")
+    bounds = BoundsInPlace(projection.index, projection.bounds, projection.count)
+    seen, most = rays(view, isinstance(view, LidarView)), -1 if room is None else room
+    made, grid, size = image_bundles(view) if isinstance(view, CameraView) else sweep_bundles(view)
     offsets, listed, needed = torch.ops.nurec_lite.list_bundles(
-        placed(projection.gaussians), row_of(view), Bounds(projection.index, projection.low, projection.high),
-        projection.shapes, (seen.origins, seen.directions, seen.delays), bundles, grid, size, plan.exact, most,
+        placed(projection.gaussians), row_of(view), bounds, projection.shapes,
+        (seen.origins, seen.directions, seen.delays), made, grid, size, plan.exact, most,
     )  # fmt: skip
     shared = None if learned(view) else seen  # whose gradients these rays have not
-    rays_of_lists = bundles.rays.view(-1, WARP if isinstance(view, CameraView) else WARP // LISTS)
+    rays_of_lists = made.rays.view(-1, WARP if isinstance(view, CameraView) else WARP // LISTS)
     return PairList(rays_of_lists, offsets, listed, None if room is None else needed, shared, projection.seen)
 
 
 def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
-    """Patches of 8x4 pixels."""
+    """Patches of 8x4 pixels, cluster by cluster."""
     camera, device = view.camera, view.T_world_sensor_start.device
     none = torch.empty(0, device=device)
-    bundles = Bundles(patches(camera.width, camera.height, device), none.int(), none.int())
+    bundles = Bundles(patches(camera.width, camera.height, device), none.int(), none.int(), none)
     return bundles, Grid(none, none), [camera.width, camera.height, WIDTH, HEIGHT]
 
 
 def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid, list[int]]:
     """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
     grid, known = _beams(view), view.bundles
-    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else (known.rays, known.first, known.bins)
+    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else known.lists()
     return Bundles(*found), grid, []
 
 
 def bundled(view: LidarView) -> LidarView:
     """With what its rays alone say, where the same view is to be listed many times."""
-    rays, first, bins = torch.ops.nurec_lite.bundle_rays(_beams(view))
+    rays, first, bins, heights = torch.ops.nurec_lite.bundle_rays(_beams(view))
     occupied = torch.ops.nurec_lite.occupied_cells(*grid_of(view, view.directions.device))
-    return replace(view, bundles=RayBundles(rays, first, bins, occupied))
+    return replace(view, bundles=RayBundles(rays, first, bins, heights, occupied))
 
 
 def _beams(view: LidarView) -> Grid:
@@ -79,14 +84,25 @@ def _beams(view: LidarView) -> Grid:
     return Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
 
 
+def lists_of(view: CameraView | LidarView) -> int:
+    """Of its bundles, or a few more."""
+    if isinstance(view, CameraView):
+        return SIDE**2 * -(-view.camera.width // (SIDE * WIDTH)) * -(-view.camera.height // (SIDE * HEIGHT))
+    return LISTS * (len(view.directions) // WARP + -(-len(view.lidar.elevations) // BEAMS) + 1)
+
+
+def _in_clusters(pixels: int, side: int, device: torch.device) -> Tensor:
+    n = -(-pixels // (SIDE * side))
+    return torch.arange(n * SIDE * side, device=device).view(n, SIDE, side)
+
+
 @lru_cache(maxsize=32)
 def patches(width: int, height: int, device: torch.device) -> Tensor:
-    """[A, 32] pixels of each patch, row by row, -1 beyond the image's edges. Made once and kept: nothing may be written into it."""
-    x = torch.arange(-(-width // WIDTH) * WIDTH, device=device).view(-1, WIDTH)
-    y = torch.arange(-(-height // HEIGHT) * HEIGHT, device=device).view(-1, HEIGHT)
-    inside = (x < width)[None, :, None, :] & (y < height)[:, None, :, None]
-    numbers = torch.where(inside, y[:, None, :, None] * width + x[None, :, None, :], -1)
-    return numbers.flatten(2).flatten(0, 1)
+    """[A, 32] pixels of each patch, row by row in clusters of 4x4 patches, these row by row, too; -1 beyond the image's edges. Made once
+    and kept: nothing may be written into it."""
+    x, y = (_in_clusters(n, side, device) for n, side in ((width, WIDTH), (height, HEIGHT)))  # [clusters, SIDE, pixels]
+    x, y = x[None, :, None, :, None, :], y[:, None, :, None, :, None]
+    return torch.where((x < width) & (y < height), y * width + x, -1).flatten(4).flatten(0, 3)
 
 
 def blend(

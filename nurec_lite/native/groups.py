@@ -55,12 +55,21 @@ class Bounds(NamedTuple):
     high: Tensor  # [V, 2]
 
 
+class BoundsInPlace(NamedTuple):
+    """As nurec_lite.splat.project.Projection has them for bundles."""
+
+    indices: Tensor  # [V] int64
+    bounds: Tensor  # [N, 4]
+    there: Tensor  # [1] int64, so many of the V count
+
+
 class Bundles(NamedTuple):
-    """A bundles of 32 rays, of a sweep by elevation; the last two are about a lidar's, in B bands of elevation."""
+    """A bundles of 32 rays, of a sweep by elevation; the last three are about a lidar's, in B bands of elevation."""
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [B + 1] int32 first bundle of a band
-    bins: Tensor  # [B, 512, 2] int32 first bundle that reaches beyond the begin of a bin of azimuth, and first behind its end
+    bins: Tensor  # [B, 2048, 2] int32 first bundle that reaches beyond the begin of a bin of azimuth, and first behind its end
+    heights: Tensor  # [B, 2] radians of elevation between which a band's rays lie
 
 
 class Parts(NamedTuple):

@@ -17,7 +17,7 @@ from nurec_lite.base.rows import rows_of
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.tracks import exist, key_rows
 from nurec_lite.native.activations import activate
-from nurec_lite.native.bundles import BEAMS, HEIGHT, WIDTH
+from nurec_lite.native.bundles import BEAMS, HEIGHT, MOST_LISTS, WIDTH, lists_of
 from nurec_lite.native.groups import ActorArrays, SceneArrays, SensorRays
 from nurec_lite.native.recorded_look import FEW_VIEWS, RecordedLook
 from nurec_lite.native.rooms import rounded_up
@@ -67,7 +67,8 @@ class Look:
         """As many at once as there is memory for."""
         sensor, found, first = views[0].sensor.name, [], 0  # type: str, list[Looked], int
         while first < len(views):
-            some = views[first : first + self._most.get(sensor, len(views))]
+            listed = max(1, MOST_LISTS // max(map(lists_of, views)))
+            some = views[first : first + min(listed, self._most.get(sensor, len(views)))]
             try:
                 found += self._rendered(scene, some)
                 first += len(some)
@@ -141,7 +142,7 @@ class Look:
         none = rows.new_empty(0)
         rays = SensorRays(*_pixels(view), none, none.long())
         size = [camera.width, camera.height, WIDTH, HEIGHT]
-        bundles = v * -(-camera.width // WIDTH) * -(-camera.height // HEIGHT)
+        bundles = v * lists_of(view)
         out, distance, transmittance, _, directions, needed = self._blended(
             gaussians, rows, rays, size, 1, moves(view), bundles, room
         )

@@ -21,19 +21,24 @@ from nurec_lite.native.groups import (
 from nurec_lite.scene.gaussians import LIDAR_VALUES
 
 
-def _fake_rays(view: Tensor, directions: Tensor, fractions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return torch.empty_like(directions), torch.empty_like(directions), directions.new_empty(directions.shape[0])
+def _fake_rays(
+    view: Tensor, directions: Tensor, fractions: Tensor, with_origins: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    n = directions.shape[0]
+    return directions.new_empty(n if with_origins else 0, 3), torch.empty_like(directions), directions.new_empty(n)
 
 
 def _fake_project(
     gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False,
-    depth_bits: int = 32, shapes: bool = False, occupied: Tensor | None = None,
+    depth_bits: int = 32, shapes: bool = False, occupied: Tensor | None = None, in_place: bool = False,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     known = GaussianArrays(*gaussians).scales.shape[0]
     n = known if all else torch.library.get_ctx().new_dynamic_size()
     seen = view.new_empty(known, dtype=torch.uint8)
     kept = view.new_empty(known if shapes else 0, 8 if is_camera else 16)
-    return view.new_empty(n, dtype=torch.int64), view.new_empty(n, 2), view.new_empty(n, 2), seen, kept
+    index, count = view.new_empty(n, dtype=torch.int64), view.new_empty(int(in_place), dtype=torch.int64)
+    low, high = view.new_empty(known, 4) if in_place else view.new_empty(n, 2), view.new_empty(0 if in_place else n, 2)
+    return index, low, high, seen, kept, count
 
 
 def _fake_occupied_cells(grid: list[Tensor], columns: int) -> Tensor:
@@ -78,12 +83,13 @@ def _fake_render_backward(
     return [torch.empty_like(t) for t in gaussians], torch.empty_like(features), of_rays
 
 
-def _fake_bundle_rays(grid: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+def _fake_bundle_rays(grid: list[Tensor]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     directions, edges = Grid(*grid)
     n, bands = directions.shape[0], edges.shape[0] + 1
     bundles = n // 32 + min(n, bands)
     first = edges.new_empty(bands + 1, dtype=torch.int32)
-    return first.new_empty(bundles, 32, dtype=torch.int64), first, first.new_empty(bands, 512, 2)
+    rays = first.new_empty(bundles, 32, dtype=torch.int64)
+    return rays, first, first.new_empty(bands, 2048, 2), edges.new_empty(bands, 2)
 
 
 def _fake_list_bundles(
@@ -157,7 +163,8 @@ def _fake_learn_views(
     size: list[int], columns: int, moving: bool, length: int, room: int, depth_bits: int,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     (r, c), v, n = _rays_of_views(views, rays, size), views.shape[0], SceneArrays(*scene).scales.shape[0]
-    bundles = v * -(-size[0] // size[2]) * -(-size[1] // size[3]) if size else _bundles_of_sweeps(rays, v)
+    clusters = v * -(-size[0] // (4 * size[2])) * -(-size[1] // (4 * size[3])) if size else 0  # of 4x4 bundles
+    bundles = 16 * clusters if size else _bundles_of_sweeps(rays, v)
     entries, h = (room, v * n) if room >= 0 else (torch.library.get_ctx().new_dynamic_size() for _ in range(2))
     whole = views.new_empty(0, dtype=torch.int64)
     blended = (views.new_empty(r, c), *(views.new_empty(r) for _ in range(3)), whole.new_empty(v))

@@ -57,10 +57,13 @@ def project(
     many are seen, and behind them rows without bounds follow, up to N."""
     grid, columns = grid_of(view, gaussians.means.device)
     known = view.bundles.occupied if isinstance(view, LidarView) and view.bundles else None
-    index, low, high, seen, shapes = torch.ops.nurec_lite.project(
+    *found, count = torch.ops.nurec_lite.project(
         placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None, plan.depth_bits,
-        plan.bundles and plan.exact, known,
+        plan.bundles and plan.exact, known, plan.bundles,
     )  # fmt: skip
+    index, low, high, seen, shapes = found
+    if plan.bundles:
+        return Projection(index, low[:, :2], low[:, 2:], gaussians, seen, shapes, low, count)
     return Projection(index, low, high, gaussians, seen, shapes)
 
 
@@ -146,15 +149,13 @@ def seen_colour(gaussians: PartedGaussians, eye: Tensor, seen: Tensor | None = N
     return torch.ops.nurec_lite.view_colour(placements, g.sh0, g.sh_rest, eye, seen)
 
 
-def rays(view: CameraView | LidarView) -> Rays:
-    """As view.rays(), in one kernel."""
+def rays(view: CameraView | LidarView, with_origins: bool = True) -> Rays:
+    """As view.rays(), in one kernel; no origins [0, 3] if nobody asks for them, nor for gradients of rays."""
     if learned(view):
         return view.rays()
-    if isinstance(view, LidarView):
-        directions, fractions = _directions(view), view.fractions.contiguous()
-        found: tuple[Tensor, Tensor, Tensor] = torch.ops.nurec_lite.rays(row_of(view), directions, fractions)
-        return Rays(*found, targets=view.targets)
-    return Rays(*torch.ops.nurec_lite.rays(row_of(view), *_pixels(view)))
+    known = (_directions(view), view.fractions.contiguous()) if isinstance(view, LidarView) else _pixels(view)
+    found: tuple[Tensor, Tensor, Tensor] = torch.ops.nurec_lite.rays(row_of(view), *known, with_origins)
+    return Rays(*found, targets=view.targets if isinstance(view, LidarView) else None)
 
 
 def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.rows import rows_of
-from nurec_lite.native.bundles import BEAMS, HEIGHT, LISTS, WARP, WIDTH, part_of
+from nurec_lite.native.bundles import BEAMS, HEIGHT, LISTS, MOST_LISTS, WARP, WIDTH, lists_of, part_of
 from nurec_lite.native.groups import SceneArrays, SensorRays, Turned
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import _pixels, learned, moves, parts_of, row_of
@@ -60,6 +60,8 @@ def hindrance(
         getattr(g, name, None) is getattr(first, name) for g in gaussians for name in SHARED
     ):
         return "it needs the options fused_interp and collect_once, by which views share what stands still"
+    if sum(map(lists_of, views)) > MOST_LISTS:
+        return f"their rays make more than {MOST_LISTS} lists"
     if isinstance(views[0], LidarView):
         bands = len(views) * (len(views[0].lidar.cells(BEAMS, device=first.scales.device).edges) + 1)
         if bands > MOST_BANDS:

@@ -33,6 +33,9 @@ class Projection:
     gaussians: AnyGaussians | None = None  # those that were projected, for who lists them by more than their bounds
     seen: Tensor | None = None  # [N] uint8, not 0 for the V, where that is known
     shapes: Tensor | None = None  # [N, 8] of a camera, [N, 16] of a lidar: what exact lists of bundles go by
+    # for bundles, which read them in place: low and high of all N, where those of row index[k] are the k-th's; [1] int64, how many k
+    bounds: Tensor | None = None  # [N, 4]
+    count: Tensor | None = None
 
 
 @torch.no_grad()

@@ -161,7 +161,12 @@ class RayBundles:
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [bands + 1] int32 bundle of each band of elevation
     bins: Tensor  # [bands, bins of azimuth, 2] int32 first bundle that reaches beyond the begin of a bin, and first behind its end
+    heights: Tensor  # [bands, 2] radians of elevation between which a band's rays lie
     occupied: Tensor  # [bands + 1, 3 columns + 1] int32, cells of the lidar that hold rays, summed up over three turns
+
+    def lists(self) -> tuple[Tensor, ...]:
+        """What lists go by."""
+        return self.rays, self.first, self.bins, self.heights
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Standing:
         if own.bundles is None or view.bundles is None:
             return
         into, known = own.bundles, view.bundles
-        for name in ("first", "bins", "occupied"):
+        for name in ("first", "bins", "heights", "occupied"):
             yield getattr(into, name), getattr(known, name)
         yield from filled(into.rays, known.rays, self._nobody)
 
@@ -107,8 +107,8 @@ def _roomy_bundles(known: RayBundles | None, more: int) -> RayBundles | None:
     if known is None:
         return None
     n = len(known.rays) + more // BUNDLE + 1
-    first, bins, occupied = (torch.empty_like(t) for t in (known.first, known.bins, known.occupied))
-    return RayBundles(known.rays.new_empty(n, BUNDLE), first, bins, occupied)
+    others = (known.first, known.bins, known.heights, known.occupied)
+    return RayBundles(known.rays.new_empty(n, BUNDLE), *(torch.empty_like(t) for t in others))
 
 
 def _device(shots: Shots) -> torch.device:

@@ -62,7 +62,7 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
     directions = spread(pattern, n)
     view = view_float32(rays_view(make_lidar(16, 64), directions.double(), torch.zeros(n, dtype=F64)))
     made, grid, size = bundles.sweep_bundles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
-    rays, first, bins, edges = (t.cpu() for t in (*made, grid.edges))
+    rays, first, bins, heights, edges = (t.cpu() for t in (*made, grid.edges))
     there = rays >= 0
     assert size == [] and rays[there].sort().values.equal(torch.arange(n))  # each once
     assert first[0] == 0 and not there[first[-1] :].any()
@@ -74,10 +74,12 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
         assert (counts[:-1] == 32).all() and (counts > 0).all()
         mine = elevation[rays[begin:end][there[begin:end]]]
         assert ((mine > bounds[band] - 1e-5) & (mine < bounds[band + 1] + 1e-5)).all()
+        if begin < end:
+            assert torch.allclose(heights[band].double(), torch.stack(mine.double().aminmax()), atol=1e-6)
         ends = [azimuth[rays[k][there[k]]].aminmax() for k in range(begin, end)]
         low, high = (tensor(*map(float, side)) for side in zip(*ends, strict=True)) if ends else (tensor(), tensor())
         assert (low[1:] >= high[:-1] - 1e-5).all()
-        found, edge, spare = bins[band] - begin, torch.linspace(-math.pi, math.pi, 513, dtype=F64), 3e-5
+        found, edge, spare = bins[band] - begin, torch.linspace(-math.pi, math.pi, bins.shape[1] + 1, dtype=F64), 3e-5
         least, most = (torch.searchsorted(high, edge[:-1] - more) for more in (spare, 0))
         assert ((found[:, 0] >= least) & (found[:, 0] <= most)).all()
         least, most = (torch.searchsorted(low, edge[1:] + more, right=True) for more in (0, spare))
@@ -116,9 +118,12 @@ def test_rays_come_with_the_lists(sensor: str, device: torch.device) -> None:
 def test_patches_of_an_image(size: tuple[int, int], device: torch.device) -> None:
     rays = bundles.patches(*size, device).cpu()
     assert rays.shape[1] == 32 and rays[rays >= 0].sort().values.equal(torch.arange(size[0] * size[1]))
-    for patch in rays:
+    across = -(-size[0] // 32)
+    assert len(rays) == 16 * across * -(-size[1] // 16)
+    for k, patch in enumerate(rays):
         x, y = patch[patch >= 0] % size[0], patch[patch >= 0] // size[0]
-        assert len(set((x // 8).tolist())) == len(set((y // 4).tolist())) == 1
+        column, row = 4 * (k // 16 % across) + k % 4, 4 * (k // 16 // across) + k % 16 // 4
+        assert ((x // 8 == column) & (y // 4 == row)).all()
 
 
 # ---- lists
@@ -157,7 +162,13 @@ def test_exact_lists_go_by_what_projection_tells(sensor: str, device: torch.devi
     assert told.shapes is not None and told.shapes.shape == (20, 16 if sensor == "lidar" else 8)
     assert told.seen is not None and bool(told.shapes[told.seen != 0].isfinite().all())
     with pytest.raises(ValueError, match="shapes has shape"):
-        bundles.tile(native.project(g, view), view, plan=PLAN)
+        bundles.tile(replace(told, shapes=told.shapes[1:].contiguous()), view, plan=PLAN)
+
+
+def test_bundles_want_a_projection_of_their_own(device: torch.device) -> None:
+    view = view_of("still camera", device)
+    with pytest.raises(ValueError, match="not for bundles"):
+        bundles.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
 
 
 def wide_view(sensor: str, device: torch.device) -> View:

@@ -90,7 +90,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         "view": view_row(view), "moving": True,
         "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians, "visible": pairs.visible, **SHARED._asdict(),
         "is_camera": not lidar, "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
-        "depth_bits": 24 if call.endswith("all") else 32, "shapes": False, "occupied": None,
+        "depth_bits": 24 if call.endswith("all") else 32, "shapes": False, "occupied": None, "in_place": False, "with_origins": True,
         "indices": projection.index, "low": projection.low, "high": projection.high,
         "width": 9, "height": 7, "tile": plan.tile, "max_rays": plan.cell_rays, "room": 50 if "room" in call else -1,
     }  # fmt: skip

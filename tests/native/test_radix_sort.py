@@ -33,13 +33,18 @@ def library(device: str) -> ctypes.CDLL:
 
 
 def sort(
-    keys: Tensor, bits: int, values: Tensor | None = None, there: int | None = None, choose: bool = False
+    keys: Tensor,
+    bits: int,
+    values: Tensor | None = None,
+    there: int | None = None,
+    choose: bool = False,
+    lowest: int = 0,
 ) -> Sorted:
     n, device = len(keys), keys.device
     out = Sorted(torch.full_like(keys, -7), torch.full_like(keys, -7), torch.full((1,), -7, device=device))
     number = None if there is None else torch.tensor([there], device=device)
     of = [t.data_ptr() if t is not None else None for t in (keys, values, out.keys, out.values, number)]
-    pairs = Pairs(n, *of, out.kept.data_ptr() if choose else None)
+    pairs = Pairs(n, *of, out.kept.data_ptr() if choose else None, None, lowest)
     allocate = Allocate(out.allocate)
     library(device.type)[NAME](ctypes.byref(pairs), bits, ctypes.byref(Queue(None, allocate, None)))
     if device.type == "cuda":
@@ -71,6 +76,13 @@ def test_pairs_are_sorted_by_the_lowest_bits_and_stay_in_order(n: int, bits: int
     keys, values = random(n, device), random(n + 1, device)[:-1]
     order, found = order_of(keys, bits), sort(keys, bits, values)
     assert torch.equal(found.keys, keys[order]) and torch.equal(found.values, values[order])
+
+
+@pytest.mark.parametrize("bits", [1, 9, 16])
+def test_lower_bits_may_come_along(bits: int, device: str) -> None:
+    keys = random(9_000, device)
+    found, order = sort(keys, bits, keys, lowest=16), order_of(keys.long() >> 16, bits)
+    assert torch.equal(found.keys, keys[order]) and torch.equal(found.values, keys[order])
 
 
 @pytest.mark.parametrize("bits", [13, 32])

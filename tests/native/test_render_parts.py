@@ -33,7 +33,7 @@ from torch.library import opcheck
 
 from nurec_lite.native import bundles
 from nurec_lite.native import stages as native
-from nurec_lite.native.groups import Bounds, Lists, Outputs, Parts
+from nurec_lite.native.groups import BoundsInPlace, Lists, Outputs, Parts
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -205,7 +205,8 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     projection, seen = native.project(g, view, plan=PLAN), native.rays(view)
     is_camera = isinstance(view, CameraView)
     made, grid, size = bundles.image_bundles(view) if is_camera else bundles.sweep_bundles(view)  # type: ignore[arg-type]
-    bounds = Bounds(projection.index, projection.low, projection.high)
+    assert projection.bounds is not None and projection.count is not None
+    bounds = BoundsInPlace(projection.index, projection.bounds, projection.count)
     rays = [seen.origins, seen.directions, seen.delays]
     if not is_camera:
         opcheck(torch.ops.nurec_lite.bundle_rays.default, (list(grid),))

@@ -26,7 +26,7 @@ def with_bundles(shots: Shots, n: int) -> Shots:
     (shot,) = shots.sweeps
     rays = torch.full((n // BUNDLE + BANDS, BUNDLE), -1)
     rays.view(-1)[:n] = torch.arange(n)
-    alike = (torch.full(size, n).int() for size in ((BANDS, 4, 2), (BANDS + 1, 7)))
+    alike = (torch.full(size, n).int() for size in ((BANDS, 4, 2), (BANDS, 2), (BANDS + 1, 7)))
     bundles = RayBundles(rays, torch.arange(BANDS + 1).int() * n, *alike)
     cut = slice(0, n)
     view = replace(shot.view, directions=shot.view.directions[cut], fractions=shot.view.fractions[cut], bundles=bundles)
@@ -44,7 +44,7 @@ def test_bundles_come_with_their_rays() -> None:
         own, known = standing.shots.sweeps[0].view.bundles, given.sweeps[0].view.bundles
         assert own is not None and known is not None
         assert own.rays[: len(known.rays)].equal(known.rays) and (own.rays[len(known.rays) :] == -1).all()
-        assert all(getattr(own, name).equal(getattr(known, name)) for name in ("first", "bins", "occupied"))
+        assert all(getattr(own, name).equal(getattr(known, name)) for name in ("first", "bins", "heights", "occupied"))
         assert standing.shots.sweeps[0].counted is not None and int(standing.shots.sweeps[0].counted.sum()) == n
 
 
