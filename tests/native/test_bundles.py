@@ -130,6 +130,21 @@ def test_patches_of_an_image(size: tuple[int, int], device: torch.device) -> Non
 
 
 @pytest.mark.parametrize("sensor", VIEWS)
+def test_lists_are_no_more_than_what_is_said_of_a_view(sensor: str, device: torch.device) -> None:
+    view = view_of(sensor, device)
+    assert len(lists_of(scene(view, device, 5), view, True).rays) <= bundles.lists_of(view)
+
+
+def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = view_of("lidar", device)
+    made, *rest = bundles.sweep_bundles(view)  # type: ignore[arg-type]
+    many = made._replace(rays=torch.empty(bundles.MOST_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
+    monkeypatch.setattr(bundles, "sweep_bundles", lambda _: (many, *rest))
+    with pytest.raises(ValueError, match="there are 524289 bundles of rays, but must be at most 524288: give fewer"):
+        lists_of(scene(view, device, 5), view, True)
+
+
+@pytest.mark.parametrize("sensor", VIEWS)
 def test_exact_lists_render_the_same(sensor: str, device: torch.device) -> None:
     """To the last bit: what is left out has no response on any ray of the bundle, and all else keeps its order. Images have no medians."""
     view = view_of(sensor, device)

@@ -27,7 +27,7 @@ from tiny_capture import tiny_capture, tiny_config, tiny_state
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import UserError
 from nurec_lite.evaluation.measure import evaluate, frames_of
-from nurec_lite.native import look
+from nurec_lite.native import bundles, look
 from nurec_lite.native.bind import native_stages
 from nurec_lite.native.groups import SceneArrays
 from nurec_lite.native.look import Look
@@ -273,6 +273,19 @@ def test_views_that_do_not_fit_are_rendered_by_fewer(device: torch.device) -> No
     assert tried == [5, 2, 2, 1]
     own(stages, scene, views[:3])
     assert tried[4:] == [2, 1]
+
+
+@pytest.mark.parametrize("sensor", ["still camera", "lidar"])
+def test_views_of_more_lists_than_a_launch_takes(
+    sensor: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views = views_of(sensor, 5, device)
+    scene, stages, own = scene_for(views[0], 50, device), one_by_one(device), Look()
+    expected, tried = own(stages, scene, views), short_of_memory(own, 5)
+    monkeypatch.setattr(look, "MOST_LISTS", 2 * max(map(bundles.lists_of, views)) + 1)
+    for one, two in zip(own(stages, scene, views), expected, strict=True):
+        assert one.distance.equal(two.distance)
+    assert tried == [2, 2, 1]
 
 
 def test_a_view_that_does_not_fit_is_a_sentence(device: torch.device) -> None:

@@ -162,6 +162,14 @@ def test_fractions_of_pixels_are_made_once(shutter: str) -> None:
     )
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_origins_may_be_left_out(device: str) -> None:
+    view = cast_view(make_camera_view(37, 5, 30.0, "top_to_bottom", CAMERA_MOTION), torch.float32, device)
+    all_of, found = native.rays(view), native.rays(view, with_origins=False)
+    assert found.origins.shape == (0, 3) and len(all_of.origins) == 37 * 5
+    assert found.directions.equal(all_of.directions) and found.delays.equal(all_of.delays)
+
+
 def test_fractions_are_as_many_as_rays_or_one() -> None:
     directions, numbers = torch.zeros(5, 3), torch.zeros(NUMBERS)
     one = torch.ops.nurec_lite.rays(numbers, directions, torch.tensor([0.3]))

@@ -316,6 +316,15 @@ def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.Monk
     assert "bands of elevation, more than 2" in str(together.hindrance(views, gaussians))
 
 
+@pytest.mark.parametrize("sensor", SENSORS)
+def test_views_of_too_many_lists(sensor: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    views = views_of(sensor, 2, device)
+    stages, scene = stages_for(device), scene_for(views[0], 20, device)
+    gaussians = stages.gather(stages, scene, views).gaussians
+    monkeypatch.setattr(together, "MOST_LISTS", 3)
+    assert "more than 3 lists" in str(together.hindrance(views, gaussians))
+
+
 def test_views_of_one_sort() -> None:
     cpu = torch.device("cpu")
     still, moving, sweeps = (views_of(sensor, 2, cpu) for sensor in SENSORS)

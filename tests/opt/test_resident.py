@@ -273,7 +273,7 @@ def test_sweeps_that_steps_take_whole_are_bundled_once(lidar_rays: int, times: i
 
     def bundle(view: LidarView) -> LidarView:
         made[view.directions.data_ptr()] += 1
-        return replace(view, bundles=RayBundles(*(torch.empty(0) for _ in range(4))))
+        return replace(view, bundles=RayBundles(*(torch.empty(0) for _ in range(5))))
 
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=lidar_rays)
     stages = replace(build_stages({"resident": parameters_of("resident")}), bundle=bundle)
