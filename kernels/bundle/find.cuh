@@ -98,26 +98,39 @@ __device__ inline Hit<false> tested(BundleParams const& p, BundleWork const& wor
     return joined(hit, hit.lists ? lists_met(p, work, hit.gaussian, hit.what) : 0);
 }
 
+// Columns of an image that a Gaussian meets in a cluster's rows, and in any of them.
+struct MetRows {
+    Interval<int> of[CLUSTER_SIDE], all;
+};
+
+// `first`: the first of these rows, among the Gaussian's.
+__device__ inline MetRows rows_met(BundleParams const& p, BundleWork const& work, ImageRows const& rows, int first) {
+    MetRows met = {{}, {1 << 16, -1}};
+#pragma unroll
+    for (int k = 0; k < CLUSTER_SIDE; ++k) {
+        bool const there = first + k >= 0 && first + k < rows.rows;
+        met.of[k] = there ? bundles_met(p.bundles, work.near, rows, first + k) : Interval<int>{1, 0};
+        if (met.of[k].low <= met.of[k].high)
+            met.all = {smaller(met.all.low, met.of[k].low), larger(met.all.high, met.of[k].high)};
+    }
+    return met;
+}
+
 // Of an image: what a row of clusters meets.
 __device__ inline Hit<true> tested(BundleParams const& p, BundleWork const& work, Hit<true> const& hit) {
     Hit<true> found = {};
     if (!hit.clusters) return found;
     ImageRows const rows = work.rows[hit.gaussian];
-    int const cluster_row = rows.row / CLUSTER_SIDE + int(hit.what), first = CLUSTER_SIDE * cluster_row - rows.row;
-    Interval<int> met[CLUSTER_SIDE], all = {1 << 16, -1};
-#pragma unroll
-    for (int k = 0; k < CLUSTER_SIDE; ++k) {
-        bool const there = first + k >= 0 && first + k < rows.rows;
-        met[k] = there ? bundles_met(p.bundles, work.near, rows, first + k) : Interval<int>{1, 0};
-        if (met[k].low <= met[k].high) all = {smaller(all.low, met[k].low), larger(all.high, met[k].high)};
-    }
-    if (all.low > all.high) return found;
-    int const begin = (rows.column + all.low) / CLUSTER_SIDE, end = (rows.column + all.high) / CLUSTER_SIDE + 1;
+    int const row = rows.row / CLUSTER_SIDE + int(hit.what);
+    MetRows const met = rows_met(p, work, rows, CLUSTER_SIDE * row - rows.row);
+    if (met.all.low > met.all.high) return found;
+    int const begin = (rows.column + met.all.low) / CLUSTER_SIDE, end = (rows.column + met.all.high) / CLUSTER_SIDE + 1;
     int const from = CLUSTER_SIDE * begin - rows.column;
 #pragma unroll
-    for (int k = 0; k < CLUSTER_SIDE; ++k) found.columns[k] = {int16_t(met[k].low - from), int16_t(met[k].high - from)};
+    for (int k = 0; k < CLUSTER_SIDE; ++k)
+        found.columns[k] = {int16_t(met.of[k].low - from), int16_t(met.of[k].high - from)};
     found.gaussian = listed_as(p, hit.gaussian), found.clusters = end - begin;
-    found.what = uint32_t(rows.clusters + cluster_row * clusters_for(p.bundles.columns) + begin);
+    found.what = uint32_t(rows.clusters + row * clusters_for(p.bundles.columns) + begin);
     return found;
 }
 
