@@ -37,9 +37,9 @@ __device__ inline Own load_window(ClusterEntries const& sorted, int64_t window, 
     Own own = {int(WINDOW * window + threadIdx.x % 32), {}, {}};
 #pragma unroll
     for (int k = 0; k < ROWS; ++k) {
-        uint32_t const key = own.first + 32 * k < n ? sorted.lists[own.first + 32 * k] : NO_CLUSTER;
         bool const there = own.first + 32 * k < n;
-        own.clusters[k] = there ? key >> CLUSTER : NO_CLUSTER, own.lists[k] = key;
+        own.lists[k] = there ? sorted.lists[own.first + 32 * k] : 0;
+        own.clusters[k] = there ? own.lists[k] >> CLUSTER : NO_CLUSTER;
     }
     return own;
 }

@@ -79,15 +79,15 @@ __device__ inline uint32_t listed_as(BundleParams const& p, int64_t i) {
 // Of a lidar. A Gaussian's bundles of a cluster come one after another: the first lane of them has the entry of all.
 __device__ inline Hit<false> joined(Hit<false> const& hit, uint32_t lists) {
     int const lane = int(threadIdx.x) % 32;
-    uint32_t const cluster = hit.what / (CLUSTER / 2);
+    uint32_t const cluster = hit.what / CLUSTER_BUNDLES;
     bool const other_gaussian = __shfl_up_sync(ALL_LANES, hit.gaussian, 1) != hit.gaussian;
     bool const other_cluster = __shfl_up_sync(ALL_LANES, cluster, 1) != cluster;
     bool const first = lane == 0 || other_gaussian || other_cluster;
     unsigned const later = __ballot_sync(ALL_LANES, first) & ~((2u << lane) - 1);
     int const end = later ? __ffs(int(later)) - 1 : 32;
-    uint32_t all = lists << 2 * (hit.what % (CLUSTER / 2));
+    uint32_t all = lists << 2 * (hit.what % CLUSTER_BUNDLES);
 #pragma unroll
-    for (int step = 1; step < CLUSTER / 2; step *= 2) {
+    for (int step = 1; step < CLUSTER_BUNDLES; step *= 2) {
         uint32_t const other = __shfl_down_sync(ALL_LANES, all, step);
         if (lane + step < end) all |= other;
     }

@@ -28,7 +28,8 @@ constexpr int rays_of_list(bool is_camera) {  // P
 
 // Lists that are next to one another, of an image those of 4 x 4 bundles: entries are sorted by cluster.
 constexpr int CLUSTER = 16, CLUSTER_SIDE = 4;
-constexpr int64_t MOST_LISTS = int64_t(CLUSTER) << 16;  // of all views: a cluster's number has 16 bits
+constexpr int CLUSTER_BUNDLES = CLUSTER / lists_of_bundle(false);  // of a lidar
+constexpr int64_t MOST_LISTS = int64_t(CLUSTER) << 16;             // of all views: a cluster's number has 16 bits
 
 constexpr int clusters_for(int bundles) {  // in a row or column of so many
     return (bundles + CLUSTER_SIDE - 1) / CLUSTER_SIDE;
@@ -132,10 +133,7 @@ struct Counts {
     unsigned long long listed;
     int64_t enough;
 
-    constexpr int64_t needed() const {
-        auto const all = int64_t(listed);
-        return entries > all ? (entries > enough ? entries : enough) : all > enough ? all : enough;
-    }
+    NUREC_FN int64_t needed() const { return larger(larger(entries, int64_t(listed)), enough); }
 };
 
 // A Gaussian's candidates are these bundles of a lidar, in an order of their own, or the rows of an image's clusters
@@ -159,9 +157,8 @@ constexpr int64_t most_words(int64_t visible, int64_t room) {
     return WORDS_EACH * visible + room / WORDS_SHARE + 1;
 }
 
-// Fills `work`, whose `begins` are the caller's.
+// Fills `work`, whose `begins` are the caller's. room: entries of all lists; -1: not known yet.
 void number_candidates(BundleParams const& p, BundleWork const& work, Queue const& queue);
-// room: entries of all lists; -1: not known yet.
 BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t room, Queue const& queue);
 
 // Where it was not known before how many words there would be.

@@ -7,9 +7,10 @@
 
 namespace nurec {
 
-inline void check_lists(Bundles const& b) {
-    TORCH_CHECK_VALUE(b.lists() <= MOST_LISTS, "there are ", b.n, " bundles of rays, but must be at most ",
-                      MOST_LISTS / lists_of_bundle(b.is_camera), ": give fewer views, or views of fewer rays");
+inline void check_bundle_count(int64_t n, bool is_camera) {
+    int64_t const most = MOST_LISTS / lists_of_bundle(is_camera);
+    TORCH_CHECK_VALUE(n <= most, "there are ", n, " bundles of rays, but must be at most ", most,
+                      ": give fewer views, or views of fewer rays");
 }
 
 }  // namespace nurec

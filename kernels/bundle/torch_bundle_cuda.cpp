@@ -37,6 +37,7 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
     check_tensor(t[0], "bundles.rays", at::kLong, {-1, BUNDLE_RAYS}, t[0].device());
     Bundles b = {};
     b.n = t[0].size(0), b.rays = t[0].const_data_ptr<int64_t>(), b.is_camera = !size.empty();
+    check_bundle_count(b.n, b.is_camera);
     if (b.is_camera) {
         TORCH_CHECK_VALUE(size.size() == 4, "size has ", size.size(), " numbers, but must have 4 or none");
         for (int64_t const s : size) check_count(s, "size", MAX_SIDE);
@@ -44,10 +45,8 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
         b.columns = int((size[0] + size[2] - 1) / size[2]), b.rows = int((size[1] + size[3] - 1) / size[3]);
         int64_t const all = CLUSTER * int64_t(b.clusters_of_image());
         TORCH_CHECK_VALUE(b.n == all, "bundles.rays has ", b.n, " rows, but must have ", all);
-        check_lists(b);
         return b;
     }
-    check_lists(b);
     b.cells = cells_of(grid, 1, t[0].device());
     check_tensor(t[1], "bundles.first", at::kInt, {b.cells.bands + 1}, t[0].device());
     check_tensor(t[2], "bundles.bins", at::kInt, {b.cells.bands, BINS, 2}, t[0].device());

@@ -121,10 +121,8 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
                          at::Tensor const& needed, Site& site) {
     auto const queue = site.queue();
     Listed out = {};
-    Bundles all = {};
-    all.n = cuda::bundles_for(p), all.is_camera = p.rays.is_camera;
-    check_lists(all);
-    int64_t const lists = all.lists();
+    int64_t const n = cuda::bundles_for(p), lists = n * lists_of_bundle(p.rays.is_camera);
+    check_bundle_count(n, p.rays.is_camera);
     out.table = site.empty({lists, rays_of_list(p.rays.is_camera)}, at::kLong);
     Bundles const bundles = cuda::view_bundles(p, out.table.mutable_data_ptr<int64_t>(), queue);
     out.bundles = {p.scene.g,       0,           nullptr, nullptr, nullptr, bundles, rays.origins,

@@ -64,11 +64,11 @@ class Look:
         return tuple(found[k] for k in range(len(views)))
 
     def _fitting(self, scene: Scene, views: Sequence[AnyView]) -> list[Looked]:
-        """As many at once as there is memory for."""
+        """As many at once as there is memory for, and as a launch takes."""
         sensor, found, first = views[0].sensor.name, [], 0  # type: str, list[Looked], int
+        most = max(1, MOST_LISTS // max(map(lists_of, views)))
         while first < len(views):
-            listed = max(1, MOST_LISTS // max(map(lists_of, views)))
-            some = views[first : first + min(listed, self._most.get(sensor, len(views)))]
+            some = views[first : first + min(most, self._most.get(sensor, most))]
             try:
                 found += self._rendered(scene, some)
                 first += len(some)
