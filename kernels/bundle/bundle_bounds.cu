@@ -66,33 +66,28 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     bool const there = ray >= 0;
     int const n = __popc(__ballot_sync(ALL_LANES, there));
     Vec3<float> const zero = {0, 0, 0}, d = there ? load3(p.directions, ray) : zero;
-    Vec3<float> const origin = there ? load3(p.origins, ray) : zero;
     Vec3<float> const local = there ? load3(p.bundles.cells.directions, ray) : zero;
     float const delay = there ? p.delays[ray] : 0.f, share = n ? 1.f / float(n) : 0.f, far = 1e30f;
-    Vec3<float> const c = unit(sum_of(d)), r = share * sum_of(origin);
+    Vec3<float> const c = unit(sum_of(d));
     float const dt = share * warp_sum(delay);
     int const own = fan_of_ray(there, local.z);
     Vec3<float> const way = sum_of(along_fans(there, own, atan2f(local.y, local.x)) * d);
     Vec3<float> across = way - dot(way, c) * c;
     if (!(dot(across, across) > 1e-16f)) across = fabsf(c.z) < 0.9f ? cross(c, {0, 0, 1}) : cross(c, {1, 0, 0});
-    Vec3<float> const x = unit(across), y = cross(c, x), off = origin - r;
+    Vec3<float> const x = unit(across), y = cross(c, x);
     float const depth = dot(d, c), u = dot(d, x) / depth, v = dot(d, y) / depth;
     float const u1 = warp_max(there ? u : -far), u0 = -warp_max(there ? -u : -far);
     float const v1 = warp_max(there ? v : -far), v0 = -warp_max(there ? -v : -far);
     float const ahead = -warp_max(there ? -depth : -far);
     float const um = 0.5f * (u0 + u1), vm = 0.5f * (v0 + v1), spare = 1e-6f;
     float const x_half = 0.5f * (u1 - u0) + spare, y_half = 0.5f * (v1 - v0) + spare;
-    // how origins and delays go along x, by least squares
+    // how delays go along x, by least squares
     float const place = there ? (u - um) / x_half : 0.f, middle = share * warp_sum(place);
     float const from = there ? place - middle : 0.f, inverse = 1 / larger(warp_sum(from * from), 1e-20f);
-    Vec3<float> const o = inverse * sum_of(from * off);
     float const w = inverse * warp_sum(from * (delay - dt));
-    Vec3<float> const left = off - from * o;
-    float const rho = warp_max(there ? sqrtf(dot(left, left)) : 0.f);
     float const tau = warp_max(there ? fabsf(delay - dt - from * w) : 0.f);
     float const known = !n ? 0.f : ahead > 0.1f ? 1.f : 2.f;  // 2: too wide for a pyramid
-    Bounded found = {
-        {c + um * x + vm * y, x_half * x, y_half * y, r - middle * o, rho, dt - middle * w, tau, known, o, w}, {}};
+    Bounded found = {{c + um * x + vm * y, x_half * x, y_half * y, dt - middle * w, w, tau, known, {}}, {}};
     for (int k = 0; k < FANS_OF_HALF; ++k) {
         Fan<float> const fan = bound_fan(there && own == k, place, (v - vm) / y_half, spare / x_half, spare / y_half);
         if (int(threadIdx.x % HALF) == k) found.fan = fan;
@@ -100,22 +95,27 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     return found;
 }
 
-__global__ void bounds_kernel(BundleParams p, BundleWork work) {
-    int64_t const k = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;
-    if (k >= p.bundles.n) return;
-    Bounded const found = bound_of(p, k);
+__device__ void keep_bound(BundleWork const& work, int64_t n, int64_t k, Bounded const& found) {
     int const lane = int(threadIdx.x % 32), place = lane % HALF;
-    int64_t const n = p.bundles.n;
     for (int q = 0; q < BUNDLE_VECTORS; ++q)
         if (lane == q) work.bounds[n * q + k] = reinterpret_cast<float4 const*>(&found.bundle)[q];
     if (place < FANS_OF_HALF) work.fans[n * (FANS_OF_HALF * (lane / HALF) + place) + k] = found.fan;
+}
+
+// It reads nothing that the kernel before writes, and writes what nobody read before, so it waits at its end alone: its
+// blocks take the place of that kernel's last ones.
+__global__ void bounds_kernel(BundleParams p, BundleWork work) {
+    let_others_come();
+    int64_t const k = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;
+    if (k < p.bundles.n) keep_bound(work, p.bundles.n, k, bound_of(p, k));
+    wait_for_others();
 }
 
 }  // namespace
 
 void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
     int64_t const n = p.bundles.n;
-    if (n) bounds_kernel<<<blocks_for(32 * n), THREADS, 0, queue.stream>>>(p, work);
+    if (n) launch_early(bounds_kernel, blocks_for(32 * n), THREADS, queue, p, work);
 }
 
 }  // namespace nurec::cuda

@@ -16,17 +16,23 @@ namespace {
 constexpr int BLOCKS = 2048;    // that go through words, at most
 constexpr int SPANS = 1 << 16;  // of Gaussians without an outline, besides one for each that is visible
 
-__device__ bool is_there(BundleParams const& p, int64_t i) {
-    return i < p.v && i < *p.count;
+__device__ int64_t end_of_visible(BundleParams const& p) {
+    return smaller(p.v, *p.count);
 }
 
 // ---- a lidar
 
-__global__ void look_kernel(BundleParams p, BundleWork work) {
-    int64_t const tile = next_tile(work.next), i = THREADS * tile + threadIdx.x;
-    Candidates c = is_there(p, i) ? on_sphere(p.bundles, p.bounds[p.index[i]]) : no_candidates();
-    int const n = count_of(p.bundles, c);
-    if (n != 0) work.candidates[i] = c;
+constexpr int EACH = 4;  // Gaussians of a thread, whose counts are read together
+
+__global__ void number_kernel(BundleParams p, BundleWork work) {
+    after_others();
+    int64_t const tile = next_tile(work.next), first = first_of_thread<EACH>(tile), end = end_of_visible(p);
+    int64_t index[EACH];
+    int n[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) index[k] = first + 32 * k < end ? p.index[first + 32 * k] : -1;
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) n[k] = index[k] < 0 ? 0 : p.counts[index[k]];
     number(work, p.v, tile, n);
 }
 
@@ -37,15 +43,17 @@ __device__ Outline<float> outline_at(BundleParams const& p, int64_t i) {
 }
 
 __global__ void look_at_image_kernel(BundleParams p, BundleWork work) {
+    after_others();
     int64_t const tile = next_tile(work.next), i = THREADS * tile + threadIdx.x;
-    Candidates c = is_there(p, i) ? in_image(p.bundles, p.bounds[p.index[i]]) : no_candidates();
+    Candidates c = i < end_of_visible(p) ? in_image(p.bundles, p.bounds[p.index[i]]) : no_candidates();
     if (rows_of(c))
         work.rows[i] =
             p.exact ? rows_within(p.bundles, c, outline_at(p, i), *p.view, work.near, uint32_t(i)) : boxed(c);
-    number(work, p.v, tile, cluster_rows_of(c));
+    number<1>(work, p.v, tile, {cluster_rows_of(c)});
 }
 
 __global__ void near_spans_kernel(BundleParams p, BundleWork work) {
+    after_others();
     __shared__ View<double> view;
     copy_view(view, *p.view);
     __syncthreads();
@@ -77,22 +85,23 @@ ClusterEntries find(BundleParams const& p, BundleWork& work, int64_t room, Queue
     ClusterEntries const out = {queue.memory.array<uint32_t>(room), queue.memory.array<uint32_t>(room), counts, room};
     auto* const kernel = p.bundles.is_camera ? find_kernel<true> : find_kernel<false>;
     auto const blocks = unsigned(larger<int64_t>(smaller<int64_t>(tiles, BLOCKS), 1));
-    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, work, all, out);
+    launch_early(kernel, blocks, FIND_THREADS, queue, p, work, all, out);
     return out;
 }
 
 __global__ void needed_entries(Counts const* counts, int64_t* needed) {
+    after_others();
     *needed = counts->needed();
 }
 
 void number_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
+    launch_early(number_kernel, blocks_for((p.v + EACH) / EACH), THREADS, queue, p, work);
     bound_bundles(p, work, queue);
-    look_kernel<<<blocks_for(p.v + 1), THREADS, 0, queue.stream>>>(p, work);
 }
 
 void number_rows(BundleParams const& p, BundleWork const& work, Queue const& queue) {
-    look_at_image_kernel<<<blocks_for(p.v + 1), THREADS, 0, queue.stream>>>(p, work);
-    if (p.exact) near_spans_kernel<<<unsigned(2 * multiprocessors()), THREADS, 0, queue.stream>>>(p, work);
+    launch_early(look_at_image_kernel, blocks_for(p.v + 1), THREADS, queue, p, work);
+    if (p.exact) launch_early(near_spans_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, work);
 }
 
 }  // namespace
@@ -114,7 +123,7 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t room, Que
         return work;
     }
     work.bounds = memory.array<float4>(BUNDLE_VECTORS * b.n), work.fans = memory.array<Fan<float>>(FANS * b.n);
-    work.candidates = memory.array<Candidates>(p.v);
+    work.candidates = p.candidates ? p.candidates : memory.array<Candidates>(p.v);
     return work;
 }
 
@@ -124,11 +133,11 @@ void number_candidates(BundleParams const& p, BundleWork const& work, Queue cons
 
 void own_candidates(BundleParams const& p, BundleWork& work, int64_t words, Queue const& queue) {
     work.words = words, work.owners = queue.memory.array<uint32_t>(words);
-    if (p.v) own_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, work);
+    if (p.v) launch_early(own_kernel, blocks_for(p.v), THREADS, queue, p, work);
 }
 
 void count_entries(BundleParams const& p, BundleWork& work, int64_t* needed, Queue const& queue) {
-    needed_entries<<<1, 1, 0, queue.stream>>>(find(p, work, 0, queue).counts, needed);
+    launch_early(needed_entries, 1, 1, queue, find(p, work, 0, queue).counts, needed);
 }
 
 void list_entries(BundleParams const& p, BundleWork& work, Entries const& out, int64_t* needed, Queue const& queue) {

@@ -42,12 +42,29 @@ __device__ inline Candidates in_image(Bundles const& b, Bounds<float> const& at)
     return c;
 }
 
+struct Bands {
+    int low, high;
+};
+
+// Those that two elevations are in, as band_of has them. Neither search waits for the other's loads.
+__device__ inline Bands bands_of(Cells const& cells, float low, float high) {
+    int const n = int(cells.bands);
+    Bands found = {0, 0};
+    for (int step = n > 1 ? 1 << (31 - __clz(n - 1)) : 0; step; step /= 2) {
+        int const a = found.low + step, b = found.high + step;
+        if (a < n && cells.edges[a - 1] < low) found.low = a;
+        if (b < n && cells.edges[b - 1] < high) found.high = b;
+    }
+    return found;
+}
+
 // Bands whose rays it reaches: not those of which it touches no more than the gap to the next.
 __device__ inline Candidates on_sphere(Bundles const& b, Bounds<float> const& at) {
     Vec2<float> const low = {at.low_u, at.low_v}, high = {at.high_u, at.high_v};
     Candidates c = {};
     float const spare = SPARE_HEIGHT * (high.y - low.y) + SPARE;
-    c.row0 = band_of(b.cells, low.y), c.row1 = band_of(b.cells, high.y);
+    Bands const bands = bands_of(b.cells, low.y, high.y);
+    c.row0 = bands.low, c.row1 = bands.high;
     while (c.row0 <= c.row1 && b.heights[2 * c.row0 + 1] < low.y - spare) ++c.row0;
     while (c.row0 <= c.row1 && b.heights[2 * c.row1] > high.y + spare) --c.row1;
     if (!(low.x <= high.x)) c.row1 = c.row0 - 1;  // what is hidden has bounds that hold nothing
@@ -66,12 +83,22 @@ __device__ inline Run between(int const* bins, int band, float from, float to) {
     return {row[2 * bin_of(from)], row[2 * bin_of(to) + 1]};
 }
 
+// Of a lidar: whether it has all azimuths.
+__device__ inline bool is_round(Candidates const& c) {
+    return c.to - c.from >= float(2 * PI) - 2 * SPARE;
+}
+
+// Whether its interval of azimuth does not go over the seam, as most do not.
+__device__ inline bool is_whole(Candidates const& c) {
+    return c.to <= float(PI) - SPARE && c.from >= -float(PI) + SPARE;
+}
+
 // Of a lidar.
 __device__ inline Span span_of(Bundles const& b, Candidates const& c, int row) {
     int const begin = b.first[row], end = b.first[row + 1];
     float const pi = float(PI);
-    if (c.to - c.from >= 2 * pi - 2 * SPARE) return {{begin, end}, {0, 0}};
-    if (c.to <= pi - SPARE && c.from >= -pi + SPARE) {
+    if (is_round(c)) return {{begin, end}, {0, 0}};
+    if (is_whole(c)) {
         Run const a = between(b.bins, row, c.from, c.to);
         return {{a.begin, larger(a.begin, a.end)}, {0, 0}};
     }
@@ -88,21 +115,34 @@ __device__ inline uint32_t end_of(Candidates const& c, int k) {
     return c.numbers[k / 2] >> (16 * (k % 2)) & MANY;
 }
 
-// Of a lidar; leaves the ends of the first rows, and for rows that there are not the end of the last.
-__device__ inline int count_rows(Bundles const& b, Candidates& c) {
+// Of a whole one; leaves the ends of the first rows, and for rows that there are not the end of the last.
+__device__ inline int count_whole(Bundles const& b, Candidates& c) {
+    int const from = 2 * bin_of(c.from), to = 2 * bin_of(c.to) + 1;
     int n = 0, row = c.row0;
+    int const* bins = b.bins + 2 * BINS * row;
+    auto const own = [&] { return larger(bins[to] - bins[from], 0); };
 #pragma unroll
-    for (int k = 0; k < ENDS; ++k, ++row) {
-        if (row <= c.row1) n += span_of(b, c, row).size();
+    for (int k = 0; k < ENDS; ++k, ++row, bins += 2 * BINS) {
+        if (row <= c.row1) n += own();
         c.numbers[k / 2] |= smaller(uint32_t(n), MANY) << (16 * (k % 2));
     }
-    for (; row <= c.row1; ++row) n += span_of(b, c, row).size();
+    for (; row <= c.row1; ++row, bins += 2 * BINS) n += own();
+    return n;
+}
+
+// Of any other, whose candidates are found by a walk along all rows.
+__device__ inline int count_parted(Bundles const& b, Candidates& c) {
+    int n = 0;
+    for (int row = c.row0; row <= c.row1; ++row) n += span_of(b, c, row).size();
+#pragma unroll
+    for (uint32_t& two : c.numbers) two = MANY << 16 | MANY;
     return n;
 }
 
 // Once, of a lidar: it leaves in `c` what its candidates are found by.
 __device__ inline int count_of(Bundles const& b, Candidates& c) {
-    return c.row1 < c.row0 ? 0 : count_rows(b, c);
+    if (c.row1 < c.row0) return 0;
+    return is_whole(c) ? count_whole(b, c) : count_parted(b, c);
 }
 
 // A warp says together which words begin with candidates of its Gaussians, lane by lane: one may have all of them.
@@ -116,11 +156,27 @@ __device__ inline void own_words(BundleWork const& work, int64_t i, int64_t mine
     }
 }
 
-// By a block together, each thread of which has a Gaussian of the tile, or none: their candidates are n.
-__device__ inline void number(BundleWork const& work, int64_t v, int64_t tile, int n) {
-    int64_t const i = THREADS * tile + threadIdx.x, begin = begin_of<THREADS / 32>(work.states, tile, n);
-    if (i <= v) work.begins[i] = begin;
-    if (work.words) own_words(work, i, begin, begin + n);
+// Of a tile's Gaussians a thread has EACH, 32 apart: the first of them.
+template <int EACH>
+__device__ int64_t first_of_thread(int64_t tile) {
+    int const lane = int(threadIdx.x) % 32;
+    return EACH * (THREADS * tile + int(threadIdx.x) - lane) + lane;
+}
+
+// By a block together: a thread's Gaussians have n candidates each, or there are no such Gaussians.
+template <int EACH>
+__device__ void number(BundleWork const& work, int64_t v, int64_t tile, int const (&n)[EACH]) {
+    int64_t const first = first_of_thread<EACH>(tile);
+    Placed places[EACH];
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) places[k] = placed_from(k ? places[k - 1].all : 0, n[k]);
+    int64_t const begin = warp_begin<THREADS / 32>(work.states, tile, unsigned(places[EACH - 1].all));
+#pragma unroll
+    for (int k = 0; k < EACH; ++k) {
+        int64_t const i = first + 32 * k, mine = begin + places[k].mine;
+        if (i <= v) work.begins[i] = mine;
+        if (work.words) own_words(work, i, mine, mine + n[k]);
+    }
 }
 
 // Of a lidar: a row, and how many candidates lie in the rows before it.
@@ -142,12 +198,13 @@ __device__ inline RowOf row_of(Candidates const& c, uint32_t k) {
 
 constexpr int NONE = -1, WALK = -2;  // no bundles: there is none; it takes a walk along rows to find it
 
-// Most candidates of a lidar lie in one of the first rows, in an interval that does not go over the seam.
-__device__ inline int near_bundle(int const* bins, Candidates const& c, int k) {
-    bool const whole = c.to <= float(PI) - SPARE && c.from >= -float(PI) + SPARE;
-    if (!whole || uint32_t(k) >= end_of(c, ENDS - 1)) return WALK;
+// Most candidates of a lidar lie in one of the first rows, in an interval that does not go over the seam. Those of what
+// is near the sensor are all bundles of its rows.
+__device__ inline int near_bundle(Bundles const& b, Candidates const& c, int k) {
+    if (is_round(c)) return b.first[c.row0] + k;
+    if (!is_whole(c) || uint32_t(k) >= end_of(c, ENDS - 1)) return WALK;
     RowOf const at = row_of(c, uint32_t(k));
-    return bins[2 * (BINS * at.row + bin_of(c.from))] + k - at.before;
+    return b.bins[2 * (BINS * at.row + bin_of(c.from))] + k - at.before;
 }
 
 // Any other; NONE if there are fewer.

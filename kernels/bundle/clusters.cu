@@ -10,7 +10,7 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int ROWS = 4, WINDOW = 32 * ROWS;  // of 32 entries; entries that a warp takes at a time
+constexpr int ROWS = 2, WINDOW = 32 * ROWS;  // of 32 entries; entries that a warp takes at a time
 
 // A window has entries of one cluster or of a few. Window w and cluster c have number w + c, as no other two have.
 struct Windows {
@@ -92,6 +92,7 @@ __device__ inline void note_begins(ClusterEntries const& sorted, Own const& own,
 }
 
 __global__ void count_windows(ClusterEntries sorted, Windows all) {
+    after_others();
     int64_t const window = window_of_warp(), n = sorted.n();
     if (WINDOW * window > n) return;
     Own const own = load_window(sorted, window, n);
@@ -108,6 +109,7 @@ __global__ void count_windows(ClusterEntries sorted, Windows all) {
 // A thread a list, and the last one what lies behind all.
 __global__ void list_offsets(ClusterEntries sorted, Windows all, uint64_t* states, unsigned* next, Entries out,
                              int64_t* needed) {
+    after_others();
     int64_t const tile = next_tile(next), list = THREADS * tile + threadIdx.x;
     int64_t const begin = begin_of<THREADS / 32>(states, tile, list < all.lists ? all.totals[list] : 0);
     if (list <= all.lists) out.offsets[list] = smaller(begin, out.room);
@@ -166,6 +168,7 @@ __device__ inline void list_window(ClusterEntries const& sorted, int64_t window,
 }
 
 __global__ void write_windows(ClusterEntries sorted, Windows all, Entries out) {
+    after_others();
     int64_t const window = window_of_warp(), n = sorted.n();
     if (WINDOW * window < n) list_window(sorted, window, n, all, out);
     fill_rest(all, out);
@@ -200,9 +203,9 @@ void make_lists(ClusterEntries const& entries, Bundles const& bundles, Entries c
     auto* const next = reinterpret_cast<unsigned*>(states + tiles);
     Windows const all = {queue.memory.array<uint8_t>(CLUSTER * (windows + clusters)),
                          queue.memory.array<int>(clusters + 1), reinterpret_cast<int*>(next + 2), clusters, lists};
-    count_windows<<<blocks, THREADS, 0, queue.stream>>>(sorted, all);
-    list_offsets<<<tiles, THREADS, 0, queue.stream>>>(sorted, all, states, next, out, needed);
-    write_windows<<<blocks, THREADS, 0, queue.stream>>>(sorted, all, out);
+    launch_early(count_windows, blocks, THREADS, queue, sorted, all);
+    launch_early(list_offsets, tiles, THREADS, queue, sorted, all, states, next, out, needed);
+    launch_early(write_windows, blocks, THREADS, queue, sorted, all, out);
 }
 
 }  // namespace nurec::cuda

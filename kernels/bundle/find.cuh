@@ -4,13 +4,21 @@
 
 #include "../common/launch.cuh"
 #include "../common/look_back.cuh"
+#include "../render_parts/part_rows.cuh"
 #include "clusters.cuh"
 #include "image_rows.cuh"
 #include "search.cuh"
 
 namespace nurec::cuda {
 
-constexpr int FIND_WARPS = THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
+constexpr int FIND_THREADS = 256, FIND_WARPS = FIND_THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
+
+// Of a lidar, that fit on a multiprocessor without spilling.
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1000)
+constexpr int FIND_BLOCKS = 4;
+#else
+constexpr int FIND_BLOCKS = 5;
+#endif
 
 struct Search {
     uint64_t* states;    // [tiles] zeros at first
@@ -25,6 +33,7 @@ __device__ inline int64_t candidates_in(BundleParams const& p, BundleWork const&
 
 // Where the room for words was not known when candidates were numbered.
 static __global__ void own_kernel(BundleParams p, BundleWork work) {
+    after_others();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, begin = work.begins[smaller(i, p.v)];
     own_words(work, i, begin, work.begins[smaller(i + 1, p.v)]);
 }
@@ -59,21 +68,14 @@ __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& wo
     auto const n = uint32_t(p.bundles.n);
     Bundle<float> const b = bundle_at(work.bounds, n, bundle);
     if (!p.exact) return b.known > 0 ? BOTH : 0;
-    Fan<float> fans[FANS];
-#pragma unroll
-    for (int k = 0; k < FANS; ++k) fans[k] = work.fans[n * unsigned(k) + bundle];
-    Facing<float> const f = facing(reinterpret_cast<Seen<float> const*>(p.shapes)[gaussian], b);
+    Facing<float> const f = facing(reinterpret_cast<PartRow<true, 2> const*>(p.shapes)[gaussian].frame, b);
     if (b.known > 1) return BOTH;
     if (!(b.known > 0) || f.ahead < 0) return 0;
     uint32_t met = 0;
 #pragma unroll
     for (int k = 0; k < FANS; ++k)
-        if (meets(f, fans[k])) met |= 1u << (2 * k / FANS);
+        if (meets(f, work.fans[n * unsigned(k) + bundle])) met |= 1u << (2 * k / FANS);
     return met;
-}
-
-__device__ inline uint32_t listed_as(BundleParams const& p, int64_t i) {
-    return uint32_t(p.index ? p.index[i] : i);
 }
 
 // Of a lidar. A Gaussian's bundles of a cluster come one after another: the first lane of them has the entry of all.
@@ -143,7 +145,7 @@ __device__ Hit<CAMERA> candidate(BundleParams const& p, Candidate const& found, 
     if constexpr (CAMERA)
         return {found.i, uint32_t(found.k), there, {}};
     else
-        return {listed_as(p, found.i), uint32_t(bundle), there && bundle != NONE};
+        return {found.i, uint32_t(bundle), there && bundle != NONE};
 }
 
 template <bool CAMERA>
@@ -227,11 +229,27 @@ __device__ inline int64_t begin_found(Search const& all, int64_t tile, Found con
     return warp_begin<FIND_WARPS>(all.states, tile, unsigned(placed_from(0, own.entries).all));
 }
 
+template <bool CAMERA>
+__device__ Found find_words(BundleParams const& p, BundleWork const& work, Words const& words, Hits<CAMERA>& hits) {
+    int const lane = int(threadIdx.x) % 32;
+    Found own = {};
+    if (words.there <= 0) return own;
+    keep_candidates<CAMERA>(p, work, words, hits);
+#pragma unroll 1
+    for (int k = 0; 32 * k < words.there; ++k) {
+        Hit<CAMERA> const hit = tested(p, work, hits[k][lane]);
+        Found const found = found_of(hit);
+        hits[k][lane] = hit, own.entries += found.entries, own.listed += found.listed;
+    }
+    return own;
+}
+
 // Entries in the order of their candidates, as many as there is room for.
 template <bool CAMERA>
-__global__ void find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
+__global__ void __launch_bounds__(FIND_THREADS, CAMERA ? 1 : FIND_BLOCKS) find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
+    after_others();
     __shared__ Hits<CAMERA> hits_of_block[FIND_WARPS];
-    int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    int const warp = int(threadIdx.x) / 32;
     Hits<CAMERA>& hits = hits_of_block[warp];
     int64_t const end = candidates_in(p, work), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
     while (true) {
@@ -239,15 +257,7 @@ __global__ void find_kernel(BundleParams p, BundleWork work, Search all, Cluster
         if (tile == tiles && threadIdx.x == 0) tell(p, work, all, tiles);
         if (tile >= tiles) return;
         Words const mine = words_from(TILE_WORDS * tile + WARP_WORDS * warp, end);
-        if (mine.there > 0) keep_candidates<CAMERA>(p, work, mine, hits);
-        Found own = {};
-#pragma unroll 1
-        for (int k = 0; 32 * k < mine.there; ++k) {
-            Hit<CAMERA> const hit = tested(p, work, hits[k][lane]);
-            Found const found = found_of(hit);
-            hits[k][lane] = hit, own.entries += found.entries, own.listed += found.listed;
-        }
-        int64_t at = begin_found(all, tile, own);
+        int64_t at = begin_found(all, tile, find_words<CAMERA>(p, work, mine, hits));
 #pragma unroll 1
         for (int k = 0; 32 * k < mine.there; ++k) at = write_word(hits[k], out, at);
     }

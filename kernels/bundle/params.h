@@ -57,19 +57,24 @@ struct Bundles {
     constexpr int clusters_of_image() const { return clusters_for(columns) * clusters_for(rows); }
 };
 
+namespace cuda {
+struct Candidates;
+}
+
 struct BundleParams {
     Gaussians g;
     int64_t v;
-    int64_t const* index;         // [V] nearest first; null: lists hold places in this order
-    int64_t const* count;         // [1] so many of the V count
-    Bounds<float> const* bounds;  // [N] in the sensor's plane
+    int64_t const* index;          // [V] nearest first; null: lists hold places in this order
+    int64_t const* count;          // [1] so many of the V count
+    Bounds<float> const* bounds;   // [N] of an image, in its plane
+    cuda::Candidates* candidates;  // [N] of a lidar, and how many they are; null: they are in the order of the V, and
+    int const* counts;             // yet to be found
     Bundles bundles;
-    float const* origins;     // [R, 3] metres, relative to the centre
     float const* directions;  // [R, 3] unit
     float const* delays;      // [R] seconds after the Gaussians' time
     bool exact;               // lists leave out what no ray of the bundle meets, though the bounds touch it
     float const* shapes;      // [N, shape_floats] of the V, as nurec_lite::project tells them, without index [V]; null
-                              // where lists are not exact
+                              // where lists are not exact. Of a lidar they are what its rays read
     View<float> const* view;  // of a camera
 };
 
@@ -141,7 +146,7 @@ struct Counts {
 struct BundleWork {
     float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: Bundle<float>, see find.cuh
     Fan<float>* fans;        // [FANS, A] of a lidar
-    Candidates* candidates;  // [V] of a lidar
+    Candidates* candidates;  // [V] of a lidar, or [N] as `index` has them
     ImageRows* rows;         // [V] of an image
     Near near;               // of an image
     int64_t* begins;         // [V + 1] a Gaussian's first candidate; the last is the number of all

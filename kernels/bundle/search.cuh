@@ -94,14 +94,24 @@ __device__ inline void gaussians_of(BundleWork const& work, Words const& words, 
     }
 }
 
-// Of a lidar.
-__device__ inline void bundles_of(BundleParams const& p, BundleWork const& work, Candidate const (&found)[WARP_WORDS],
+__device__ inline uint32_t listed_as(BundleParams const& p, int64_t i) {
+    return uint32_t(p.index ? p.index[i] : i);
+}
+
+// Of a lidar, whose Gaussians are called as they are listed from here on.
+__device__ inline void bundles_of(BundleParams const& p, BundleWork const& work, Candidate (&found)[WARP_WORDS],
                                   int (&bundles)[WARP_WORDS]) {
-    Candidates c[WARP_WORDS];
+    constexpr int AT_ONCE = 2;  // with more there are fewer warps
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k) c[k] = work.candidates[found[k].i];
+    for (int k = 0; k < WARP_WORDS; ++k) found[k].i = listed_as(p, found[k].i);
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k) bundles[k] = near_bundle(p.bundles.bins, c[k], found[k].k);
+    for (int first = 0; first < WARP_WORDS; first += AT_ONCE) {
+        Candidates c[AT_ONCE];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) c[k] = work.candidates[found[first + k].i];
+#pragma unroll
+        for (int k = 0; k < AT_ONCE; ++k) bundles[first + k] = near_bundle(p.bundles, c[k], found[first + k].k);
+    }
 #pragma unroll
     for (int k = 0; k < WARP_WORDS; ++k)
         if (bundles[k] == WALK) bundles[k] = far_bundle(p.bundles, work.candidates[found[k].i], found[k].k);

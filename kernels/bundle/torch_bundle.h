@@ -2,6 +2,7 @@
 // What operators that list bundles check.
 #pragma once
 
+#include "../common/torch_cells.h"
 #include "../common/torch_check.h"
 #include "params.h"
 
@@ -12,5 +13,21 @@ inline void check_bundle_count(int64_t n, bool is_camera) {
     TORCH_CHECK_VALUE(n <= most, "there are ", n, " bundles of rays, but must be at most ", most,
                       ": give fewer views, or views of fewer rays");
 }
+
+// Of a lidar: first, bins and heights, and the grid of its bands. Their number and rays are the caller's to fill in.
+inline Bundles bands_of_bundles(at::Tensor const& first, at::Tensor const& bins, at::Tensor const& heights,
+                                at::TensorList grid) {
+    auto const device = first.device();
+    Bundles b = {};
+    b.cells = cells_of(grid, 1, device);
+    check_tensor(first, "bundles.first", at::kInt, {b.cells.bands + 1}, device);
+    check_tensor(bins, "bundles.bins", at::kInt, {b.cells.bands, BINS, 2}, device);
+    check_tensor(heights, "bundles.heights", at::kFloat, {b.cells.bands, 2}, device);
+    b.first = first.const_data_ptr<int>(), b.bins = bins.const_data_ptr<int>();
+    b.heights = heights.const_data_ptr<float>();
+    return b;
+}
+
+constexpr int64_t CANDIDATE_FLOATS = sizeof(cuda::Candidates) / sizeof(float);
 
 }  // namespace nurec

@@ -35,7 +35,7 @@ Four bundle_rays(at::TensorList grid) {
 Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) {
     check_group(t, "bundles", 4, "rays, first, bins, heights");
     check_tensor(t[0], "bundles.rays", at::kLong, {-1, BUNDLE_RAYS}, t[0].device());
-    Bundles b = {};
+    Bundles b = size.empty() ? bands_of_bundles(t[1], t[2], t[3], grid) : Bundles{};
     b.n = t[0].size(0), b.rays = t[0].const_data_ptr<int64_t>(), b.is_camera = !size.empty();
     check_bundle_count(b.n, b.is_camera);
     if (b.is_camera) {
@@ -45,13 +45,7 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
         b.columns = int((size[0] + size[2] - 1) / size[2]), b.rows = int((size[1] + size[3] - 1) / size[3]);
         int64_t const all = CLUSTER * int64_t(b.clusters_of_image());
         TORCH_CHECK_VALUE(b.n == all, "bundles.rays has ", b.n, " rows, but must have ", all);
-        return b;
     }
-    b.cells = cells_of(grid, 1, t[0].device());
-    check_tensor(t[1], "bundles.first", at::kInt, {b.cells.bands + 1}, t[0].device());
-    check_tensor(t[2], "bundles.bins", at::kInt, {b.cells.bands, BINS, 2}, t[0].device());
-    check_tensor(t[3], "bundles.heights", at::kFloat, {b.cells.bands, 2}, t[0].device());
-    b.first = t[1].const_data_ptr<int>(), b.bins = t[2].const_data_ptr<int>(), b.heights = t[3].const_data_ptr<float>();
     return b;
 }
 
@@ -62,15 +56,23 @@ float const* checked_shapes(Tensor const& t, int64_t n, bool is_camera, at::Devi
     return t.const_data_ptr<float>();
 }
 
-// As nurec_lite.native.groups.BoundsInPlace lists them.
-void add_bounds(at::TensorList t, int64_t n, BundleParams& p) {
-    check_group(t, "projection", 3, "indices, bounds, there");
+// As nurec_lite.native.groups.BoundsInPlace lists them of an image, and CandidatesInPlace of a lidar.
+void add_places(at::TensorList t, int64_t n, BundleParams& p) {
+    bool const is_camera = p.bundles.is_camera;
+    check_group(t, "projection", is_camera ? 3 : 4,
+                is_camera ? "indices, there, bounds" : "indices, there, candidates, counts");
     auto const device = t[0].device();
     check_tensor(t[0], "indices", at::kLong, {-1}, device);
-    check_tensor(t[1], "bounds", at::kFloat, {n, 4}, device);
-    check_tensor(t[2], "there", at::kLong, {1}, device);
-    p.v = t[0].size(0), p.index = t[0].const_data_ptr<int64_t>(), p.count = t[2].const_data_ptr<int64_t>();
-    p.bounds = reinterpret_cast<Bounds<float> const*>(t[1].const_data_ptr<float>());
+    check_tensor(t[1], "there", at::kLong, {1}, device);
+    check_tensor(t[2], is_camera ? "bounds" : "candidates", at::kFloat, {n, is_camera ? 4 : CANDIDATE_FLOATS}, device);
+    p.v = t[0].size(0), p.index = t[0].const_data_ptr<int64_t>(), p.count = t[1].const_data_ptr<int64_t>();
+    auto* const places = t[2].mutable_data_ptr<float>();
+    if (is_camera) {
+        p.bounds = reinterpret_cast<Bounds<float> const*>(places);
+        return;
+    }
+    check_tensor(t[3], "counts", at::kInt, {n}, device);
+    p.candidates = reinterpret_cast<cuda::Candidates*>(places), p.counts = t[3].const_data_ptr<int>();
 }
 
 Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection, Tensor const& shapes,
@@ -80,12 +82,11 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
     GaussianTensors const g = gaussians_of(gaussians, view);
     check_gaussians(g);
     int64_t const n = arrays_of(g).n;
-    check_group(rays, "rays", 3, "origins, directions, delays");
+    check_group(rays, "rays", 2, "directions, delays");
     BundleParams p = {};
     p.g = arrays_of(g), p.bundles = bundles_of(bundles, grid, size), p.view = &row_of(view)->view;
-    add_bounds(projection, n, p);
-    p.origins = rays[0].const_data_ptr<float>(), p.directions = rays[1].const_data_ptr<float>();
-    p.delays = rays[2].const_data_ptr<float>(), p.exact = exact;
+    add_places(projection, n, p);
+    p.directions = rays[0].const_data_ptr<float>(), p.delays = rays[1].const_data_ptr<float>(), p.exact = exact;
     p.shapes = exact ? checked_shapes(shapes, n, !size.empty(), view.device()) : nullptr;
     Site site(view.device());
     Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);

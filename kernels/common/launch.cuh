@@ -22,12 +22,59 @@ inline int multiprocessors() {
     return told && n > 0 ? n : 1;
 }
 
+// Whether a kernel's blocks may wait on the device for those of the kernel before (of sm_90 on).
+inline bool waits_on_device() {
+    int device = 0, major = 0;
+    bool const told = cudaGetDevice(&device) == cudaSuccess &&
+                      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess;
+    return told && major >= 9;
+}
+
+// Queues a kernel whose blocks may come to the device while the last ones of the kernel before are still at work, which
+// spares the time from the end of one to the begin of the next (programmatic dependent launch). It calls
+// after_others() before it touches memory.
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned threads, Queue const& queue,
+                  Arguments const&... arguments) {
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks, config.blockDim = dim3(threads), config.stream = queue.stream;
+    config.attrs = &early, config.numAttrs = waits_on_device();
+    cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
+}
+
+// In such a kernel: waits until the kernel before has ended, and what it wrote is there.
+__device__ inline void wait_for_others() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// The next kernel's blocks may come, once all of this one's have.
+__device__ inline void let_others_come() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+// Whoever waits first before others come knows that all that was queued before the present kernel's predecessor has
+// ended, too.
+__device__ inline void after_others() {
+    wait_for_others();
+    let_others_come();
+}
+
+void fill_zeros(uint64_t* to, int64_t words, Queue const& queue);
+
 // Zeros in which kernels add up.
 template <class T>
 T* zeros(int64_t n, Queue const& queue) {
-    T* const array = queue.memory.array<T>(n);
-    cudaMemsetAsync(array, 0, sizeof(T) * static_cast<std::size_t>(n), queue.stream);
-    return array;
+    int64_t const words = (int64_t(sizeof(T)) * n + 7) / 8;
+    auto* const array = queue.memory.array<uint64_t>(words);
+    fill_zeros(array, words, queue);
+    return reinterpret_cast<T*>(array);
 }
 
 inline Zeros zeros_at_once(int64_t words, Queue const& queue) {

@@ -13,12 +13,18 @@ namespace nurec::cuda {
 
 constexpr uint64_t OWN = uint64_t(1) << 62, ALL = uint64_t(2) << 62, COUNT = OWN - 1;
 
+__device__ inline uint64_t state_at(uint64_t const* states, int64_t tile) {
+    return tile < 0 ? ALL : *static_cast<uint64_t const volatile*>(states + tile);
+}
+
 __device__ inline uint64_t state_of(uint64_t const* state, uint64_t least) {
     uint64_t found;
-    do found = *static_cast<uint64_t const volatile*>(state);
+    do found = state_at(state, 0);
     while (found < least);
     return found;
 }
+
+constexpr int WINDOWS = 4;  // of 32 tiles that are looked at together
 
 // By one warp: entries of all tiles before this one, which has `mine`.
 __device__ inline uint64_t entries_before(uint64_t* states, int64_t tile, uint64_t mine) {
@@ -26,14 +32,22 @@ __device__ inline uint64_t entries_before(uint64_t* states, int64_t tile, uint64
     auto volatile* const own = states + tile;
     if (lane == 0) *own = (tile ? OWN : ALL) | mine;
     uint64_t before = 0;
-    for (int64_t last = tile - 1; last >= 0; last -= 32) {
-        uint64_t const s = last >= lane ? state_of(states + last - lane, OWN) : ALL;
-        unsigned const whole = __ballot_sync(ALL_LANES, s >= ALL);
-        uint64_t sum = !whole || lane < __ffs(int(whole)) ? s & COUNT : 0;
-        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(ALL_LANES, sum, step);
-        before += sum;
-        if (whole) break;
+    bool found = tile == 0;
+    for (int64_t last = tile - 1 - lane; !found; last -= 32 * WINDOWS) {
+        uint64_t seen[WINDOWS];
+#pragma unroll
+        for (int k = 0; k < WINDOWS; ++k) seen[k] = state_at(states, last - 32 * k);
+#pragma unroll
+        for (int k = 0; k < WINDOWS; ++k) {
+            if (found) continue;
+            while (seen[k] < OWN) seen[k] = state_at(states, last - 32 * k);
+            unsigned const whole = __ballot_sync(ALL_LANES, seen[k] >= ALL);
+            before += !whole || lane < __ffs(int(whole)) ? seen[k] & COUNT : 0;
+            found = whole;
+        }
     }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) before += __shfl_xor_sync(ALL_LANES, before, step);
     if (lane == 0 && tile) *own = ALL | (before + mine);
     return before;
 }

@@ -65,6 +65,7 @@ __device__ uint32_t number_of(Pairs const& p) {
 constexpr int MOST = 4, COPIES = 4, BATCH = 4;  // lanes of a warp often have the same high digits: they share a copy
 
 __global__ void count_digits(Pairs p, bool choose, Passes passes, uint32_t* totals) {
+    after_others();
     __shared__ uint32_t counts[COPIES][MOST][DIGITS];
     uint32_t* const all = counts[0][0];
     for (int k = int(threadIdx.x); k < COPIES * MOST * DIGITS; k += THREADS) all[k] = 0;
@@ -250,6 +251,7 @@ constexpr bool EARLY_VALUES = true;  // on their way while keys are ranked
 // Tiles are handed out in their order, and a block that has one is running: so whoever waits for those before its own
 // waits for blocks that run.
 __global__ void __launch_bounds__(THREADS, 2) sort_digit(Pass p) {
+    after_others();
     __shared__ Shared s;
     uint32_t const n = number_of(p.pairs);
     if (blockIdx.x && TILE * blockIdx.x >= n) return;  // as many are left as there are tiles
@@ -302,14 +304,14 @@ void sort_pairs(Pairs const& p, int bits, Zeros& zeros, Queue const& queue) {
     auto const array = [&] { return passes.n > 1 ? memory.array<uint32_t>(p.n) : nullptr; };
     uint32_t *const keys[] = {array(), array()}, *const values[] = {array(), array()};
     auto const blocks = unsigned(std::min<int64_t>(blocks_for(p.n), 2 * multiprocessors()));
-    count_digits<<<blocks, THREADS, 0, queue.stream>>>(p, p.kept, passes, totals);
+    launch_early(count_digits, blocks, THREADS, queue, p, p.kept, passes, totals);
     Pass pass = {p, {}, p.kept != nullptr, totals, states, next, p.kept ? p.kept : memory.array<int64_t>(1)};
     for (int k = 0; k < passes.n; ++k) {
         bool const last = k + 1 == passes.n;
         pass.digits = passes.of(k);
         pass.pairs.sorted_keys = last ? p.sorted_keys : keys[k % 2];
         pass.pairs.sorted = last ? p.sorted : values[k % 2];
-        sort_digit<<<unsigned(tiles), THREADS, 0, queue.stream>>>(pass);
+        launch_early(sort_digit, unsigned(tiles), THREADS, queue, pass);
         pass.pairs.keys = keys[k % 2], pass.pairs.values = values[k % 2], pass.pairs.there = pass.kept;
         pass.choose = false;
         pass.totals += DIGITS, pass.states += DIGITS * tiles, ++pass.next;

@@ -11,14 +11,17 @@ TORCH_LIBRARY(nurec_lite, m) {
     // `grid` and `columns` are not looked at for a camera. `all`: as many rows as Gaussians, the last of them with
     // bounds that hold nothing and index 0: what depends on no number that only the device knows. seen [N]: not 0 for
     // those that are not hidden. `depth_bits`: 32, or 24 or 16 of a coarser depth by which they are ordered. `shapes`:
-    // what exact lists of bundles go by, [N, 8] of an image and [N, 16] of a lidar, of those that are seen; or none.
-    // `occupied`: of a lidar, what occupied_cells found of this grid, where that is known. `in_place`: for
-    // list_bundles low [N, 4] has both bounds of each Gaussian, row index[k] the k-th's, and high none; count [1] says
-    // how many k there are, behind which, and of those that are hidden, nothing is written.
+    // what exact lists of bundles go by, [N, 8] of an image and [N, 16] of a lidar, of those that are seen; or none. A
+    // lidar's hold `features` [N, 2], too, and are what render_parts takes for `rows`. `occupied`: of a lidar, what
+    // occupied_cells found of this grid, where that is known. `in_place`: for list_bundles low [N, 4] has both bounds
+    // of each Gaussian, row index[k] the k-th's, and high none; count [1] says how many k there are, behind which, and
+    // of those that are hidden, nothing is written. `bands`: of a lidar's bundles, in place; then not low, but candidates
+    // [N, 8] and how many they are, counts [N], say where each Gaussian lies, and who has none is in no row.
     m.def(
-        "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, bool all=False, "
-        "int depth_bits=32, bool shapes=False, Tensor? occupied=None, bool in_place=False) "
-        "-> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes, Tensor count)");
+        "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, Tensor[] bands, "
+        "bool all=False, int depth_bits=32, bool shapes=False, Tensor? occupied=None, bool in_place=False, "
+        "Tensor? features=None) -> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes, Tensor count, "
+        "Tensor candidates, Tensor counts)");
     // [bands + 1, 3 columns + 1] int32: which cells hold rays, summed up over three turns (project/params.h).
     m.def("occupied_cells(Tensor[] grid, int columns) -> Tensor");
     // Lists of at most `room` entries, of which `needed` [1] says how many there are; -1: all, and `needed` is empty.
@@ -35,11 +38,13 @@ TORCH_LIBRARY(nurec_lite, m) {
         "list_bundles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor shapes, Tensor[] rays, "
         "Tensor[] bundles, Tensor[] grid, int[] size, bool exact, int room=-1) -> (Tensor offsets, Tensor gaussians, "
         "Tensor needed)");
-    // Lists of bundles in parts of `length` entries at most; what is kept of them is for the backward pass.
+    // Lists of bundles, of which each ray has one, in parts of `length` entries at most; what is kept of them is for
+    // the backward pass. `rows`: what rays read of the Gaussians [N, 16 or 20], where somebody made it before; then the
+    // last one of what is kept is empty, and the backward pass wants them in its place.
     m.def(
         "render_parts(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
-        "int length) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor first, "
-        "Tensor bundle, Tensor left, Tensor rows)");
+        "int length, Tensor? rows=None) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, "
+        "Tensor first, Tensor bundle, Tensor left, Tensor own_rows)");
     m.def(
         "render_parts_backward(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, "
         "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
@@ -77,7 +82,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "learn_views(Tensor[] scene, Tensor[] turned, Tensor views, Tensor nudges, Tensor[] rays, Tensor targets, "
         "int[] size, int columns, bool moving, int length, int room, int depth_bits) -> (Tensor out, Tensor distance, "
-        "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor origins, Tensor delays, "
+        "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor delays, "
         "Tensor table, Tensor offsets, Tensor gaussians, Tensor places, Tensor first, Tensor bundle, Tensor left, "
         "Tensor rows)");
     m.def(

@@ -2,42 +2,25 @@
 // Which Gaussians a bundle of neighbouring rays may meet: a bound, for lists that hold no others.
 //
 // The rays of a bundle lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their
-// origins within `rho` of r + x o, their delays within `tau` of dt + x w: a lidar moves while it turns. With g = M (r -
-// mu) and e(x, y) = M (c + x a + y b), a ray meets the Gaussian if |g x e| <= R |e|, where R is the reach in units of
-// M: squared, both sides are quadratic forms of x and y. Along x, g moves by x h, which the left side has as x h x e +
-// h x a / 2; what h has to do with a and b beyond that is added to the right side. What is left of origins and delays
-// moves g by rho + tau |drift| at most, because no row of M is longer than 1.
+// delays within `tau` of dt + x w: a lidar moves while it turns. Of a Gaussian in the frame that is turned to the
+// sensor (turned.cuh), g = (g0 + delay g1, delay g2, 0) and e(x, y) = M (c + x a + y b): a ray meets it if |g x e| <= R
+// |e|, where R^2 = log2(255 o). Squared, both sides are quadratic forms of x and y. Along x, g moves by x h, which the
+// left side has as x h x e + h x a / 2; what h has to do with a and b beyond that is added to the right side. What is
+// left of delays moves g by tau |drift| at most.
 #pragma once
 
-#include "gaussian.cuh"
+#include "turned.cuh"
 
 namespace nurec {
 
 template <class T>
 struct alignas(16) Bundle {
     Vec3<T> c, a, b;  // directions
-    Vec3<T> r;        // metres, relative to the centre of the view
-    T rho;            // metres
-    T dt, tau;        // seconds
+    T dt, w, tau;     // seconds after the middle of the view
     T known;          // 0: it has no ray; 2: it is too wide for a pyramid and may meet anything
-    Vec3<T> o;        // metres
-    T w;              // seconds
+    T unused[3];
 };
-static_assert(sizeof(Bundle<float>) == 20 * sizeof(float));
-
-// A Gaussian as bundles see it.
-template <class T>
-struct alignas(16) Seen {
-    Mat3<T> M;  // as Frame has them
-    Vec3<T> g, drift;
-    T reach;  // in units of M
-};
-static_assert(sizeof(Seen<float>) == 16 * sizeof(float));
-
-template <class T>
-NUREC_FN Seen<T> seen_within(Frame<T> const& f, T reach) {  // `reach` standard deviations
-    return {f.M, f.g, f.drift, reach / sqrt(f.k)};
-}
+static_assert(sizeof(Bundle<float>) == 16 * sizeof(float));
 
 // Rays of a bundle that lie side by side, as those of a lidar's beam do: x within dx of x, and y within dy of y, which
 // is much less.
@@ -71,16 +54,25 @@ struct Facing {
     T ahead;                             // < 0: it is behind all of them
 };
 
+constexpr double LOG2_255 = 7.9943534368588578;
+
+// (g, 0) x e
 template <class T>
-NUREC_FN Facing<T> facing(Seen<T> const& f, Bundle<T> const& rays) {
-    Vec3<T> const g = f.g + f.M * rays.r + rays.dt * f.drift, h = f.M * rays.o + rays.w * f.drift;
-    Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b;
-    Vec3<T> const ha = cross(h, a), hb = cross(h, b), middle = cross(g, e) + T(0.5) * ha;  // x^2 is 1/2 or nearly
-    Form<T> const E = form_of(e, a, b), D = form_of(middle, cross(g, a) + cross(h, e), cross(g, b));
-    T const moved = rays.rho + rays.tau * sqrt(dot(f.drift, f.drift)), along = sqrt(dot(h, h));
-    T const slack = moved + T(2e-6) * sqrt(dot(g, g));  // what rounding does
-    T const wide = sqrt(E.xx), high = sqrt(E.yy), R = f.reach + slack;
-    T const ahead = -dot(g, e) + fabs(dot(g, a)) + fabs(dot(g, b)) + (slack + along) * (sqrt(E.one) + wide + high);
+NUREC_FN Vec3<T> level_cross(Vec2<T> g, Vec3<T> e) {
+    return {g.y * e.z, -g.x * e.z, g.x * e.y - g.y * e.x};
+}
+
+template <class T>
+NUREC_FN Facing<T> facing(Turned<T, true> const& f, Bundle<T> const& rays) {
+    Vec2<T> const g = drifted(f, rays.dt), drift = {f.x, f.y}, h = {rays.w * f.x, rays.w * f.y};
+    Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b, ha = level_cross(h, a), hb = level_cross(h, b);
+    Vec3<T> const middle = level_cross(g, e) + T(0.5) * ha;  // x^2 is 1/2 or nearly
+    Form<T> const E = form_of(e, a, b), D = form_of(middle, level_cross(g, a) + level_cross(h, e), level_cross(g, b));
+    T const slack = rays.tau * sqrt(dot(drift, drift)) + T(2e-6) * sqrt(dot(g, g));  // the second is what rounding does
+    T const least = larger(f.log_opacity + T(LOG2_255), T(0)) + T(4e-6), R = sqrt(least) + slack;
+    T const wide = sqrt(E.xx), high = sqrt(E.yy), along = sqrt(dot(h, h));
+    T const ahead = -dot(g, {e.x, e.y}) + fabs(dot(g, {a.x, a.y})) + fabs(dot(g, {b.x, b.y})) +
+                    (slack + along) * (sqrt(E.one) + wide + high);
     T const r = R * sqrt(E.one + T(1. / 3) * (E.xx + E.yy)) + T(1e-30), square = T(1.002) * R * R;
     T const beside = T(0.5) * sqrt(dot(ha, ha)) + sqrt(dot(hb, hb));
     return {D, E, beside, sqrt(D.yy) + R * high, r, square, square / r, ahead};

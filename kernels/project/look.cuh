@@ -2,14 +2,15 @@
 // Whether a view may see a Gaussian, where, and how far away.
 #pragma once
 
+#include "../bundle/candidates.cuh"
 #include "../common/cells.cuh"
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../common/sort.h"
 #include "../common/warp.cuh"
-#include "../math/bundle.cuh"
 #include "../math/depth.cuh"
 #include "../math/outline.cuh"
+#include "../render_parts/part_rows.cuh"
 #include "params.h"
 
 namespace nurec::cuda {
@@ -39,20 +40,33 @@ __device__ bool may_see(ProjectParams const& p, View<float> const& view, int con
     return CAMERA ? in_cone(view.camera, local, radius) : near_rays(p.cells, occupied, local, radius);
 }
 
-// What lists of bundles go by.
-template <bool CAMERA>
-__device__ void keep_shape(View<float> const& view, Vec3<float> mean, Quat<float> q, Vec3<float> s, Vec3<float> v,
-                           float reach, float* shapes, int64_t k) {
-    if constexpr (CAMERA)
-        reinterpret_cast<Outline<float>*>(shapes)[k] = outline_of(view, mean, q, s, v, reach);
-    else
-        reinterpret_cast<Seen<float>*>(shapes)[k] = seen_within(make_frame(mean, q, s, v), reach);
+// What lists of an image go by.
+__device__ inline void keep_outline(View<float> const& view, Vec3<float> mean, Quat<float> q, Vec3<float> s,
+                                    Vec3<float> v, float reach, float* outline) {
+    *reinterpret_cast<Outline<float>*>(outline) = outline_of(view, mean, q, s, v, reach);
+}
+
+// What rays of a lidar read, which its lists go by, too.
+__device__ inline void keep_row(ProjectParams const& p, int64_t i, Frame<float> const& frame, float opacity,
+                                float* row) {
+    float const features[] = {p.features[2 * i], p.features[2 * i + 1]};
+    *reinterpret_cast<PartRow<true, 2>*>(row) = part_row<true>(frame_on<true>(p.path, frame), opacity, features);
+}
+
+// Bundles of a lidar that it may meet; returns how many.
+__device__ inline int keep_candidates(Bundles const& bundles, Bounds<float> const& bounds, Looked const& out,
+                                      int64_t k) {
+    Candidates c = on_sphere(bundles, bounds);
+    int const n = count_of(bundles, c);
+    out.counts[k] = n;
+    if (n) out.candidates[k] = c;
+    return n;
 }
 
 // Of a block's Gaussians, first to first + THREADS - 1 of n, those that may be seen are taken together, so that all
 // lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`. SHORT: keys of fewer bits than
-// DEPTH_BITS. SHAPES: they are asked for.
-template <bool CAMERA, bool SHORT, bool SHAPES, class Opacity>
+// DEPTH_BITS. LISTS: what lists of bundles go by is asked for.
+template <bool CAMERA, bool SHORT, bool LISTS, class Opacity>
 __device__ void look_at(ProjectParams const& p, View<float> const& view, int const* occupied, Opacity const& opacity,
                         Looked const& out, int64_t number) {
     __shared__ int seen[THREADS], n_seen;
@@ -72,11 +86,18 @@ __device__ void look_at(ProjectParams const& p, View<float> const& view, int con
     Vec3<float> const mean = mean_of(p.g, k), s = load3(p.g.scales, k), v = velocity_of(p.g, k);
     Quat<float> const q = quat_of(p.g, k);
     float const reach = reach_of(opacity(k));
-    if (SHAPES) keep_shape<CAMERA>(view, mean, q, s, v, reach, out.shapes, number + k);
-    out.bounds[number + k] = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
-                                    : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
+    float* const shape = LISTS && out.shapes ? out.shapes + shape_floats(CAMERA) * (number + k) : nullptr;
+    if (LISTS && CAMERA) keep_outline(view, mean, q, s, v, reach, shape);
+    if (LISTS && !CAMERA && shape) keep_row(p, k, make_frame(mean, q, s, v), opacity(k), shape);
+    Bounds<float> const bounds = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
+                                        : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
+    bool listed = true;
+    if (LISTS && !CAMERA)
+        listed = keep_candidates(p.bundles, bounds, out, number + k);
+    else
+        out.bounds[number + k] = bounds;
     float const depth = CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean));
-    out.keys[number + k] = SHORT ? short_depth_key(depth, out.bits) : depth_key(depth);
+    out.keys[number + k] = !listed ? UNWANTED : SHORT ? short_depth_key(depth, out.bits) : depth_key(depth);
 }
 
 }  // namespace nurec::cuda

@@ -6,10 +6,12 @@
 
 #include <vector>
 
+#include "../bundle/params.h"
 #include "../common/cells.h"
 #include "../common/device.h"
 #include "../common/gaussians.h"
 #include "../math/project.cuh"
+#include "../math/rays.cuh"
 
 namespace nurec {
 
@@ -18,9 +20,12 @@ struct ProjectParams {
     View<float> const* view;
     bool is_camera;  // the view's sensor, which the host must know
     Cells cells;     // of a lidar
+    Trajectory<float> const* path = nullptr;  // of a lidar whose shapes are asked for
+    float const* features = nullptr;          // [N, 2] likewise
+    Bundles bundles = {};                     // of a lidar whose candidates are asked for; their rays do not matter
 };
 
-// Of an Outline (math/outline.cuh) or of a lidar's Seen (math/bundle.cuh).
+// Of an Outline (math/outline.cuh), or of what a lidar's rays read (render_parts/part_rows.cuh).
 constexpr int64_t shape_floats(bool is_camera) {
     return is_camera ? 8 : 16;
 }
@@ -42,9 +47,11 @@ namespace cuda {
 struct Looked {
     uint8_t* visible;       // [N]
     uint32_t* keys;         // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
-    Bounds<float>* bounds;  // [N]
+    Bounds<float>* bounds;  // [N]; null where candidates are asked for
     int bits;               // of a key
     float* shapes;          // [N, shape_floats] what lists go by; null: nobody asks
+    Candidates* candidates = nullptr;  // [N] of a lidar's bundles; null: nobody asks. Who has none is UNWANTED
+    int* counts = nullptr;             // [N] how many they are
 };
 
 // Summed-area tables [n, bands + 1, 3 columns + 1] of the cells that hold rays, over three turns.

@@ -7,6 +7,7 @@ namespace nurec::cuda {
 namespace {
 
 __global__ void mark_cells(Sweeps sweeps, int* there) {
+    after_others();
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     Cells const& cells = sweeps.cells;
     if (r >= cells.n_rays) return;
@@ -16,6 +17,7 @@ __global__ void mark_cells(Sweeps sweeps, int* there) {
 
 // One block a band of a sweep: prefix sums over three turns of the columns.
 __global__ void sum_columns(Cells cells, int const* there, int* table) {
+    after_others();
     __shared__ int total;
     int64_t const band = blockIdx.x, width = 3 * cells.columns + 1;
     int* row = table + (band + band / cells.bands + 1) * width;  // above each sweep's is a row of zeros
@@ -43,6 +45,7 @@ __global__ void sum_columns(Cells cells, int const* there, int* table) {
 constexpr int AT_ONCE = 8;  // bands that a thread reads before it writes
 
 __global__ void sum_bands(Sweeps sweeps, int* table) {
+    after_others();
     Cells const& cells = sweeps.cells;
     int64_t const width = 3 * cells.columns + 1, i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= sweeps.n * width) return;
@@ -59,36 +62,38 @@ __global__ void sum_bands(Sweeps sweeps, int* table) {
     }
 }
 
-// By SHAPES, without and with short keys; with 64 it spills one or two where it has more.
+// By LISTS, without and with short keys; with 64 it spills one or two where it has more.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 890
 constexpr int LIDAR_REGISTERS[][2] = {{72, 72}, {72, 72}};
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 900
 constexpr int LIDAR_REGISTERS[][2] = {{64, 64}, {72, 64}};
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 1000
-constexpr int LIDAR_REGISTERS[][2] = {{64, 72}, {64, 72}};
+constexpr int LIDAR_REGISTERS[][2] = {{72, 72}, {64, 80}};
 #else
 constexpr int LIDAR_REGISTERS[][2] = {{64, 64}, {64, 64}};
 #endif
 
 // occupied: [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar.
-template <bool CAMERA, bool SHORT, bool SHAPES>
-__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[SHAPES][SHORT])
+template <bool CAMERA, bool SHORT, bool LISTS>
+__global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[LISTS][SHORT])
     project_kernel(ProjectParams p, int const* occupied, Looked out) {
+    after_others();
     __shared__ View<float> view;  // in registers its numbers would take the place of others
     copy_numbers(view, p.view);
     __syncthreads();
-    look_at<CAMERA, SHORT, SHAPES>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
+    look_at<CAMERA, SHORT, LISTS>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
 }
 
 using Project = void (*)(ProjectParams, int const*, Looked);
 
-template <bool SHAPES>
+template <bool LISTS>
 Project kernel_for(bool is_camera, int bits) {
-    if (bits < DEPTH_BITS) return is_camera ? project_kernel<true, true, SHAPES> : project_kernel<false, true, SHAPES>;
-    return is_camera ? project_kernel<true, false, SHAPES> : project_kernel<false, false, SHAPES>;
+    if (bits < DEPTH_BITS) return is_camera ? project_kernel<true, true, LISTS> : project_kernel<false, true, LISTS>;
+    return is_camera ? project_kernel<true, false, LISTS> : project_kernel<false, false, LISTS>;
 }
 
 __global__ void gather_kernel(Looked looked, uint32_t const* numbers, int64_t const* count, Sorted out) {
+    after_others();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= out.v) return;
     bool const there = i < *count;
@@ -105,9 +110,9 @@ void count_occupied(Sweeps const& sweeps, int* table, Queue const& queue) {
     Cells const& cells = sweeps.cells;
     int64_t const width = 3 * cells.columns + 1;
     auto* const there = zeros<int>(sweeps.bands() * cells.columns, queue);
-    if (cells.n_rays) mark_cells<<<blocks_for(cells.n_rays), THREADS, 0, queue.stream>>>(sweeps, there);
-    sum_columns<<<unsigned(sweeps.bands()), THREADS, 0, queue.stream>>>(cells, there, table);
-    sum_bands<<<blocks_for(sweeps.n * width), THREADS, 0, queue.stream>>>(sweeps, table);
+    if (cells.n_rays) launch_early(mark_cells, blocks_for(cells.n_rays), THREADS, queue, sweeps, there);
+    launch_early(sum_columns, unsigned(sweeps.bands()), THREADS, queue, cells, there, table);
+    launch_early(sum_bands, blocks_for(sweeps.n * width), THREADS, queue, sweeps, table);
 }
 
 int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
@@ -120,8 +125,9 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
 void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue const& queue) {
     int64_t const n = p.g.n;
     Project const kernel =
-        out.shapes ? kernel_for<true>(p.is_camera, out.bits) : kernel_for<false>(p.is_camera, out.bits);
-    if (n) kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(p, occupied, out);
+        (p.is_camera ? out.shapes != nullptr : out.candidates != nullptr) ? kernel_for<true>(p.is_camera, out.bits)
+                                                                          : kernel_for<false>(p.is_camera, out.bits);
+    if (n) launch_early(kernel, blocks_for(n), THREADS, queue, p, occupied, out);
 }
 
 // Radix sort is stable, and the numbers ascend.
@@ -133,7 +139,7 @@ uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, int64_t
 
 void gather_bounds(Looked const& looked, uint32_t const* numbers, int64_t const* count, Sorted const& out,
                    Queue const& queue) {
-    if (out.v) gather_kernel<<<blocks_for(out.v), THREADS, 0, queue.stream>>>(looked, numbers, count, out);
+    if (out.v) launch_early(gather_kernel, blocks_for(out.v), THREADS, queue, looked, numbers, count, out);
 }
 
 }  // namespace nurec::cuda

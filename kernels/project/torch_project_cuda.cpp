@@ -27,35 +27,68 @@ int const* occupied_by(ProjectParams const& p, std::optional<Tensor> const& give
     return given->const_data_ptr<int>();
 }
 
+// As nurec_lite.native.groups.BandBundles lists them; none: candidates are not asked for.
+void add_bands(at::TensorList t, ProjectParams& p) {
+    if (t.empty()) return;
+    TORCH_CHECK_VALUE(!p.is_camera, "bands are given, but an image has none: leave them out");
+    check_group(t, "bands", 5, "first, bins, heights, directions, edges");
+    p.bundles = bands_of_bundles(t[0], t[1], t[2], {t[3], t[4]});
+}
+
+// What lists of bundles go by, and where Gaussians lie: their bounds, or of a lidar's bundles their candidates.
+struct Places {
+    Tensor shapes, bounds, candidates, counts;
+};
+
+Places places_for(ProjectParams const& p, bool shapes, Site& site) {
+    int64_t const n = p.g.n, own = p.bundles.first ? n : 0;
+    return {site.empty({shapes ? n : 0, shape_floats(p.is_camera)}, at::kFloat),
+            site.empty({own ? 0 : n, 4}, at::kFloat), site.empty({own, CANDIDATE_FLOATS}, at::kFloat),
+            site.empty({own}, at::kInt)};
+}
+
+cuda::Looked looked_to(Places const& places, Tensor const& seen, int bits, bool shapes, Site& site) {
+    bool const own = places.counts.size(0);
+    return {seen.mutable_data_ptr<uint8_t>(),
+            site.queue().memory.array<uint32_t>(seen.size(0)),
+            reinterpret_cast<Bounds<float>*>(places.bounds.mutable_data_ptr<float>()),
+            bits,
+            shapes ? places.shapes.mutable_data_ptr<float>() : nullptr,
+            own ? reinterpret_cast<cuda::Candidates*>(places.candidates.mutable_data_ptr<float>()) : nullptr,
+            own ? places.counts.mutable_data_ptr<int>() : nullptr};
+}
+
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
-                  bool all, int64_t depth_bits, bool shapes, std::optional<Tensor> const& occupied, bool in_place) {
-    ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
+                  at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
+                  std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
+    ProjectParams p = checked_project(gaussians, view, is_camera, grid, columns, features);
+    add_bands(bands, p);
+    TORCH_CHECK_VALUE(bands.empty() || in_place, "bands are given, but not asked for in_place");
+    TORCH_CHECK_VALUE(is_camera || !shapes || (features && p.bundles.first),
+                      "shapes of a lidar hold what its rays read: they need features and bands");
     int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
     Tensor const seen = site.empty({p.g.n}, at::kByte);
-    Tensor const kept = site.empty({shapes ? p.g.n : 0, shape_floats(is_camera)}, at::kFloat);
-    Tensor const bounds = site.empty({p.g.n, 4}, at::kFloat);
-    auto const& memory = site.queue().memory;
-    cuda::Looked const looked = {seen.mutable_data_ptr<uint8_t>(), memory.array<uint32_t>(p.g.n),
-                                 reinterpret_cast<Bounds<float>*>(bounds.mutable_data_ptr<float>()), bits,
-                                 shapes ? kept.mutable_data_ptr<float>() : nullptr};
+    Places const places = places_for(p, shapes, site);
+    cuda::Looked const looked = looked_to(places, seen, bits, shapes, site);
     cuda::look(p, occupied_by(p, occupied, site), looked, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    Tensor const count = site.empty({1}, at::kLong);
+    Tensor const count = site.empty({1}, at::kLong), none = site.empty({0, 2}, at::kFloat);
     auto* const visible = count.mutable_data_ptr<int64_t>();
     Tensor const order = site.empty({in_place ? p.g.n : 0}, at::kLong);
     uint32_t const* const numbers = cuda::sort_by_depth(
         p.g.n, looked, visible, in_place ? order.mutable_data_ptr<int64_t>() : nullptr, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const v = all ? p.g.n : read_back(count, 0);
-    if (in_place) return {order.slice(0, 0, v), bounds, site.empty({0, 2}, at::kFloat), seen, kept, count};
+    auto const& [kept, bounds, candidates, counts] = places;
+    if (in_place) return {order.slice(0, 0, v), bounds, none, seen, kept, count, candidates, counts};
     Tensor const index = site.empty({v}, at::kLong), low = site.empty({v, 2}, at::kFloat),
                  high = site.empty({v, 2}, at::kFloat);
     cuda::Sorted const out = {v, index.mutable_data_ptr<int64_t>(), low.mutable_data_ptr<float>(),
                               high.mutable_data_ptr<float>()};
     cuda::gather_bounds(looked, numbers, visible, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {index, low, high, seen, kept, site.empty({0}, at::kLong)};
+    return {index, low, high, seen, kept, site.empty({0}, at::kLong), candidates, counts};
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace {
 constexpr int EACH = 4;  // of a thread
 
 __global__ void rays_kernel(RayParams p) {
+    after_others();
     __shared__ Trajectory<float> path;
     __shared__ float4 staged[THREADS / 32][24];
     copy_numbers(path, p.path);
@@ -38,7 +39,7 @@ __global__ void rays_kernel(RayParams p) {
 }  // namespace
 
 void make_rays(RayParams const& p, Queue const& queue) {
-    if (p.n) rays_kernel<<<blocks_for((p.n + EACH - 1) / EACH), THREADS, 0, queue.stream>>>(p);
+    if (p.n) launch_early(rays_kernel, blocks_for((p.n + EACH - 1) / EACH), THREADS, queue, p);
 }
 
 }  // namespace nurec::cuda

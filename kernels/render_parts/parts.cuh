@@ -37,6 +37,10 @@ __device__ int64_t own_part() {
     return blockIdx.x * int64_t(WARPS * GROUPS<C>) + threadIdx.x / LANES<C>;
 }
 
+__device__ inline int parts_of(int64_t entries, int64_t length) {
+    return entries > length ? (int(entries) + int(length) - 1) / int(length) : 1;
+}
+
 // Nothing where there is no such part.
 __device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t part) {
     Work w = {};
@@ -44,8 +48,9 @@ __device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t 
     w.bundle = w.part < all.most ? all.bundle[w.part] : -1;
     w.first = w.part;
     if (w.bundle < 0) return w;
-    w.first = all.first[w.bundle], w.parts = int(all.first[w.bundle + 1] - w.first);
-    int64_t const begin = p.offsets[w.bundle], length = p.offsets[w.bundle + 1] - begin, k = w.part - w.first;
+    int64_t const begin = p.offsets[w.bundle], length = p.offsets[w.bundle + 1] - begin;
+    w.first = all.first[w.bundle], w.parts = parts_of(length, all.length);
+    int64_t const k = w.part - w.first;
     int64_t from = 0, to = length;
     if (w.parts > 1) from = length * k / w.parts, to = length * (k + 1) / w.parts;
     w.list = p.gaussians + begin + from, w.n = int(to - from);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts of the lists of bundles, one lane a ray.
-#include "../common/look_back.cuh"
 #include "blend_rays.cuh"
+#include "cut_lists.cuh"
 
 namespace nurec::cuda {
 namespace {
@@ -16,54 +16,9 @@ constexpr int BLOCKS_MOVING = 7;
 template <bool MOVING>
 constexpr int FORWARD_BLOCKS = MOVING ? BLOCKS_MOVING : BLOCKS;
 
-// Parts of lists that have several, but the last of each list, in any order.
-struct Cut {
-    int* before;  // [most]
-    int* n_before;
-    int *next, *next_before;  // 0 at first: the part of all, and the one of `before`, that nobody has
-    int* done;                // [A] 0 at first: parts of a list that are blended
-};
-
-__device__ int parts_of(int64_t entries, int64_t length) {
-    return entries > length ? int((entries + length - 1) / length) : 1;
-}
-
-// By a warp, of a list each.
-__device__ void note_cut(Cut const& cut, int64_t first, int parts) {
-    if (!__any_sync(ALL_LANES, parts > 1)) return;
-    Placed const own = placed_from(0, parts > 1 ? parts - 1 : 0);
-    int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
-    for (int k = 0; k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
-}
-
-// A thread has a list, and the last one what lies behind all parts.
-__global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, Cut cut, uint64_t* states,
-                                 unsigned* next) {
-    __shared__ int64_t end;
-    int64_t const tile = next_tile(next), b = THREADS * tile + threadIdx.x;
-    int const n = b < lists ? parts_of(offsets[b + 1] - offsets[b], parts.length) : 0;
-    int64_t const first = begin_of<THREADS / 32>(states, tile, n);
-    if (b <= lists) parts.first[b] = first;
-    for (int k = 0; k < n; ++k) parts.bundle[first + k] = int(b);
-    note_cut(cut, first, n);
-    if (tile + 1 < gridDim.x) return;
-    if (b == lists) end = first;
-    __syncthreads();
-    for (int64_t s = end + threadIdx.x; s < parts.most; s += THREADS) parts.bundle[s] = -1;
-}
-
-Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
-    unsigned const tiles = blocks_for(p.n_tiles + 1);
-    auto* const states = zeros<uint64_t>(tiles + 2 + (p.n_tiles + 1) / 2, queue);  // and behind them other counts
-    auto* const counts = reinterpret_cast<int*>(states + tiles);
-    Cut const cut = {queue.memory.array<int>(parts.most), counts, counts + 1, counts + 2, counts + 4};
-    auto* const next = reinterpret_cast<unsigned*>(counts + 3);
-    cut_lists_kernel<<<tiles, THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, parts, cut, states, next);
-    return cut;
-}
-
 template <bool MOVING, int C>
 __global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
+    after_others();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n || (p.visible && !p.visible[i])) return;
     float features[C];
@@ -87,7 +42,9 @@ __device__ void pass_part(RenderParams const& p, Parts const& parts, int64_t par
 // The last part of a list need not say.
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, BLOCKS) partPasses(RenderParams p, Parts parts, Cut cut) {
+    after_others();
     if constexpr (C == 3) {
+        if (*cut.n_before == 0) return;
         for (int k; (k = take_next(cut.next_before)) < *cut.n_before; __syncwarp())
             pass_part<MOVING, C>(p, parts, cut.before[k]);
     } else {
@@ -111,10 +68,10 @@ struct Targets {
 
 // Parts of a list, added up. P lanes a list.
 template <int C>
-__device__ void add_list(RenderParams const& p, RenderOutputs const& out, Parts const& parts, int64_t b) {
+__device__ void add_list(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Work const& w) {
     State s;
 #pragma unroll 4
-    for (int64_t j = parts.first[b]; j < parts.first[b + 1]; ++j) {
+    for (int64_t j = w.first; j < w.first + w.parts; ++j) {
         s.distance += left_of<C>(parts, j, DISTANCE);
         s.median = larger(s.median, left_of<C>(parts, j, MEDIAN));  // of one part, if of any
         float const end = left_of<C>(parts, j, END);
@@ -122,7 +79,7 @@ __device__ void add_list(RenderParams const& p, RenderOutputs const& out, Parts 
 #pragma unroll
         for (int c = 0; c < C; ++c) s.features[c] += left_of<C>(parts, j, FEATURES + c);
     }
-    store_ray<C>(out, p.rays[LANES<C> * b + lane_of_group<C>()], s);
+    store_ray<C>(out, ray_of<C>(p, w), s);
 }
 
 // By a group, which has left what it found of a part: whether that was the last one of its list that was missing.
@@ -157,13 +114,14 @@ __device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Part
     left_of<C>(parts, w.part, END) = began ? s.start * s.q : -1.f;
 #pragma unroll
     for (int c = 0; c < C; ++c) left_of<C>(parts, w.part, FEATURES + c) = s.features[c];
-    if (is_last<C>(w, done)) add_list<C>(p, out, parts, w.bundle);
+    if (is_last<C>(w, done)) add_list<C>(p, out, parts, w);
 }
 
 // Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
     partForward(RenderParams p, RenderOutputs out, Parts parts, int* next, int* done) {
+    after_others();
     __shared__ Targets<C> targets;
     if constexpr (C == 3) {
         take_parts(p, parts, next,
@@ -175,19 +133,18 @@ __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
 }
 
 template <bool MOVING, int C>
-void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Cut const& cut, cudaStream_t stream) {
+void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Cut const& cut, Queue const& queue) {
     auto const blocks = [&](int resident) {
         return C == 3 ? blocks_that_take<C>(parts, resident) : blocks_of<C>(parts);
     };
-    partPasses<MOVING, C><<<blocks(BLOCKS), 32 * WARPS, 0, stream>>>(p, parts, cut);
-    partForward<MOVING, C>
-        <<<blocks(FORWARD_BLOCKS<MOVING>), 32 * WARPS, 0, stream>>>(p, out, parts, cut.next, cut.done);
+    launch_early(partPasses<MOVING, C>, blocks(BLOCKS), 32 * WARPS, queue, p, parts, cut);
+    launch_early(partForward<MOVING, C>, blocks(FORWARD_BLOCKS<MOVING>), 32 * WARPS, queue, p, out, parts, cut.next, cut.done);
 }
 
 template <bool MOVING, int C>
-void fill_rows(RenderParams const& p, float* rows, cudaStream_t stream) {
+void fill_rows(RenderParams const& p, float* rows, Queue const& queue) {
     auto* const to = reinterpret_cast<PartRow<MOVING, C>*>(rows);
-    part_rows_kernel<MOVING, C><<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, to);
+    launch_early(part_rows_kernel<MOVING, C>, blocks_for(p.g.n), THREADS, queue, p, to);
 }
 
 }  // namespace
@@ -195,14 +152,14 @@ void fill_rows(RenderParams const& p, float* rows, cudaStream_t stream) {
 void fill_part_rows(RenderParams const& p, float* rows, Queue const& queue) {
     if (!p.g.n) return;
     auto* const fill = p.n_features == 2 ? fill_rows<true, 2> : p.moving ? fill_rows<true, 3> : fill_rows<false, 3>;
-    fill(p, rows, queue.stream);
+    fill(p, rows, queue);
 }
 
 void render_parts(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Queue const& queue) {
     Cut const cut = cut_lists(p, parts, queue);
     if (!p.n_tiles) return;
     auto* const blend = p.n_features == 2 ? launch<true, 2> : p.moving ? launch<true, 3> : launch<false, 3>;
-    blend(p, out, parts, cut, queue.stream);
+    blend(p, out, parts, cut, queue);
 }
 
 }  // namespace nurec::cuda

@@ -10,21 +10,33 @@ namespace {
 using at::Tensor;
 using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
+Blended unwritten_outputs(RenderTensors const& in) {
+    auto const r = in.directions.size(0);
+    auto const options = in.features.options();
+    return {at::empty({r, in.features.size(1)}, options), at::empty({r}, options), at::empty({r}, options),
+            at::empty({r}, options)};
+}
+
 BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::TensorList rays, at::TensorList lists,
-                          Tensor const& view, bool moving, int64_t length) {
+                          Tensor const& view, bool moving, int64_t length, std::optional<Tensor> const& rows) {
     RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
     check_bundles(in);
+    int64_t const width = cuda::row_floats(moving, features.size(1)), g = in.g.scales.size(0);
+    if (rows) check_tensor(*rows, "rows", at::kFloat, {g, width}, view.device());
     check_count(length, "length", MAX_ROOM);
     Site site(view.device());
     int64_t const n = in.rays.size(0), most = cuda::most_parts(in.gaussians.size(0), n, length);
     Kept const kept = {
         site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
         site.empty({most, cuda::FEATURES + features.size(1), cuda::rays_with(features.size(1))}, at::kFloat),
-        site.empty({in.g.scales.size(0), cuda::row_floats(moving, features.size(1))}, at::kFloat)};
-    Blended const found = empty_outputs(in);
+        site.empty({rows ? 0 : g, width}, at::kFloat)};
+    Blended const found = unwritten_outputs(in);
     RenderParams const p = params_of(in, moving);
-    cuda::Parts const parts = parts_of(kept, length);
-    cuda::fill_part_rows(p, parts.rows, site.queue());
+    cuda::Parts parts = parts_of(kept, length);
+    if (rows)
+        parts.rows = rows->mutable_data_ptr<float>();
+    else
+        cuda::fill_part_rows(p, parts.rows, site.queue());
     cuda::render_parts(p, written(found), parts, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return std::tuple_cat(found, kept);

@@ -49,7 +49,6 @@ struct Views {
 namespace cuda {
 
 struct RayArrays {
-    float* origins;     // [R, 3] metres, relative to the centre of the view
     float* directions;  // [R, 3] unit, world axes
     float* delays;      // [R] seconds after the middle of the view
 };
@@ -70,10 +69,10 @@ struct Looks {
     int64_t const* count;    // [1] H; more than `most`: the others are left out
 };
 
-// Fills all of `work`, a lidar's `shapes` [most, shape_floats] and `rows` [most, row_floats] of what some bundle may
-// meet, nearest first, equal keys by view and index. Returns the number of each row [most].
+// Fills all of `work`, and `rows` [most, row_floats] of what some bundle may meet, nearest first, equal keys by view and
+// index; a lidar's lists go by these. Returns the number of each row [most].
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                              BundleWork const& work, float* shapes, float* rows, Queue const& queue);
+                              BundleWork const& work, float* rows, Queue const& queue);
 
 // Whole lists, long ones first.
 void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue);

@@ -15,12 +15,12 @@ namespace {
 
 using at::Tensor;
 using LearnedViews = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor,
-                                Tensor, Tensor, Tensor, Tensor, Tensor>;
+                                Tensor, Tensor, Tensor, Tensor>;
 using SceneGradients = std::tuple<std::vector<Tensor>, Tensor, Tensor>;
 
 // As nurec_lite.native.groups.KeptViews lists them.
 struct KeptViews {
-    Tensor directions, origins, delays, table, offsets, gaussians, places, first, bundle, left, rows;
+    Tensor directions, delays, table, offsets, gaussians, places, first, bundle, left, rows;
 };
 
 void check_turned(at::TensorList turned, at::TensorList scene, Tensor const& views) {
@@ -48,7 +48,7 @@ cuda::Parts parts_in(KeptViews const& k, int64_t length) {
 KeptViews ray_tensors(Views const& p, Site const& site) {
     int64_t const r = p.rays.n;
     KeptViews k;
-    k.directions = site.empty({r, 3}, at::kFloat), k.origins = site.empty({r, 3}, at::kFloat);
+    k.directions = site.empty({r, 3}, at::kFloat);
     k.delays = site.empty({r}, at::kFloat), k.places = site.empty({p.scene.views * p.scene.g.n}, at::kInt);
     return k;
 }
@@ -73,8 +73,7 @@ LearnedViews learn_views(at::TensorList scene, at::TensorList turned, Tensor con
     check_floats(nudges, "nudges", {nudges.size(0) ? views.size(0) : 0, 6}, views.device());
     Site site(views.device());
     KeptViews k = ray_tensors(p, site);
-    cuda::RayArrays const made = {k.origins.mutable_data_ptr<float>(), k.directions.mutable_data_ptr<float>(),
-                                  k.delays.mutable_data_ptr<float>()};
+    cuda::RayArrays const made = {k.directions.mutable_data_ptr<float>(), k.delays.mutable_data_ptr<float>()};
     cuda::make_view_rays(p, made, site.queue());
     Tensor const all_need = site.empty({2}, at::kLong), needed = site.empty({views.size(0)}, at::kLong);
     int64_t const rooms[2] = {room < 0 ? -1 : MAX_ROOM, room};
@@ -92,38 +91,36 @@ LearnedViews learn_views(at::TensorList scene, at::TensorList turned, Tensor con
                         transmittance.mutable_data_ptr<float>(), median.mutable_data_ptr<float>()},
                        parts_in(k, length), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {out,     distance,  transmittance, median,   needed,  k.directions, k.origins, k.delays,
-            k.table, k.offsets, k.gaussians,   k.places, k.first, k.bundle,     k.left,    k.rows};
+    return {out,       distance,    transmittance, median,  needed,   k.directions, k.delays, k.table,
+            k.offsets, k.gaussians, k.places,      k.first, k.bundle, k.left,       k.rows};
 }
 
 // ---- gradients
 
 KeptViews checked_kept(at::TensorList t, ViewedScene const& scene, int64_t features, bool moving, int64_t length) {
-    check_group(t, "kept", 11,
-                "directions, origins, delays, table, offsets, gaussians, places, first, bundle, left, rows");
+    check_group(t, "kept", 10, "directions, delays, table, offsets, gaussians, places, first, bundle, left, rows");
     auto const device = t[0].device();
     check_tensor(t[0], "directions", at::kFloat, {-1, 3}, device);
     auto const r = t[0].size(0);
-    check_tensor(t[1], "origins", at::kFloat, {r, 3}, device);
-    check_tensor(t[2], "delays", at::kFloat, {r}, device);
-    check_tensor(t[3], "table", at::kLong, {-1, cuda::rays_with(features)}, device);
-    auto const n = t[3].size(0), most = cuda::most_parts(t[5].size(0), n, length);
-    check_tensor(t[4], "offsets", at::kLong, {n + 1}, device);
-    check_tensor(t[5], "gaussians", at::kLong, {-1}, device);
-    check_tensor(t[6], "places", at::kInt, {scene.views * scene.g.n}, device);
-    check_tensor(t[7], "first", at::kLong, {n + 1}, device);
-    check_tensor(t[8], "bundle", at::kInt, {most}, device);
-    check_tensor(t[9], "left", at::kFloat, {most, cuda::FEATURES + features, cuda::rays_with(features)}, device);
-    check_tensor(t[10], "rows", at::kFloat, {-1, cuda::row_floats(moving, features)}, device);
-    return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9], t[10]};
+    check_tensor(t[1], "delays", at::kFloat, {r}, device);
+    check_tensor(t[2], "table", at::kLong, {-1, cuda::rays_with(features)}, device);
+    auto const n = t[2].size(0), most = cuda::most_parts(t[4].size(0), n, length);
+    check_tensor(t[3], "offsets", at::kLong, {n + 1}, device);
+    check_tensor(t[4], "gaussians", at::kLong, {-1}, device);
+    check_tensor(t[5], "places", at::kInt, {scene.views * scene.g.n}, device);
+    check_tensor(t[6], "first", at::kLong, {n + 1}, device);
+    check_tensor(t[7], "bundle", at::kInt, {most}, device);
+    check_tensor(t[8], "left", at::kFloat, {most, cuda::FEATURES + features, cuda::rays_with(features)}, device);
+    check_tensor(t[9], "rows", at::kFloat, {-1, cuda::row_floats(moving, features)}, device);
+    return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9]};
 }
 
 RenderParams blended_again(KeptViews const& k, int64_t features, bool moving) {
     RenderParams r = {};
     r.n_features = features, r.n_rays = k.directions.size(0), r.n_tiles = k.table.size(0);
     r.rays_per_tile = cuda::rays_with(features), r.moving = moving;
-    r.origins = k.origins.const_data_ptr<float>(), r.directions = k.directions.const_data_ptr<float>();
-    r.delays = k.delays.const_data_ptr<float>(), r.rays = k.table.const_data_ptr<int64_t>();
+    r.directions = k.directions.const_data_ptr<float>(), r.delays = k.delays.const_data_ptr<float>();
+    r.rays = k.table.const_data_ptr<int64_t>();
     r.offsets = k.offsets.const_data_ptr<int64_t>(), r.gaussians = k.gaussians.const_data_ptr<int64_t>();
     return r;
 }

@@ -125,18 +125,18 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
     check_bundle_count(n, p.rays.is_camera);
     out.table = site.empty({lists, rays_of_list(p.rays.is_camera)}, at::kLong);
     Bundles const bundles = cuda::view_bundles(p, out.table.mutable_data_ptr<int64_t>(), queue);
-    out.bundles = {p.scene.g,       0,           nullptr, nullptr, nullptr, bundles, rays.origins,
-                   rays.directions, rays.delays, true,    nullptr, nullptr};
+    out.bundles.g = p.scene.g, out.bundles.bundles = bundles, out.bundles.exact = true;
+    out.bundles.directions = rays.directions, out.bundles.delays = rays.delays;
     cuda::Looked const looked = cuda::look_from_views(p, depth_bits, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     cuda::Looks const looks = seen_by(p, looked, needed, room[0], site);
-    auto* const shapes = queue.memory.array<float>(p.rays.is_camera ? 0 : looks.most * shape_floats(false));
-    out.bundles.v = looks.most, out.bundles.shapes = shapes;
+    out.bundles.v = looks.most;
     out.begins = site.empty({looks.most + 1}, at::kLong);
     out.rows = site.empty({looks.most, cuda::row_floats(p.rays.moving, p.rays.is_camera ? 3 : 2)}, at::kFloat);
     cuda::BundleWork work = cuda::bundle_work(out.bundles, out.begins.mutable_data_ptr<int64_t>(), room[1], queue);
     auto* const rows = out.rows.mutable_data_ptr<float>();
-    out.numbers = cuda::prepare_looks(p, looked, looks, out.bundles, work, shapes, rows, queue);
+    if (!p.rays.is_camera) out.bundles.shapes = rows;
+    out.numbers = cuda::prepare_looks(p, looked, looks, out.bundles, work, rows, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     auto* const most = needed.mutable_data_ptr<int64_t>() + 1;
     if (room[1] < 0) {
@@ -158,7 +158,7 @@ inline RenderParams blended_of(Views const& p, Listed const& listed) {
     BundleParams const& b = listed.bundles;
     r.n_features = p.rays.is_camera ? 3 : 2, r.n_rays = p.rays.n, r.n_tiles = b.bundles.lists();
     r.rays_per_tile = rays_of_list(p.rays.is_camera), r.moving = p.rays.moving;
-    r.origins = b.origins, r.directions = b.directions, r.delays = b.delays, r.rays = b.bundles.rays;
+    r.directions = b.directions, r.delays = b.delays, r.rays = b.bundles.rays;
     r.offsets = listed.offsets.const_data_ptr<int64_t>(), r.gaussians = listed.gaussians.const_data_ptr<int64_t>();
     return r;
 }

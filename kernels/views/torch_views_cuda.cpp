@@ -34,10 +34,9 @@ Rendered render_views(at::TensorList scene, Tensor const& views, at::TensorList 
     int64_t const r = p.rays.n, c = p.rays.is_camera ? 3 : 2;
     auto const floats = [&](at::IntArrayRef shape) { return site.empty(shape, at::kFloat); };
     Tensor const features = floats({r, c}), distance = floats({r}), transmittance = floats({r}), median = floats({r});
-    Tensor const origins = floats({r, 3}), directions = floats({r, 3}), delays = floats({r});
+    Tensor const directions = floats({r, 3}), delays = floats({r});
     Tensor const needed = site.empty({2}, at::kLong);
-    cuda::RayArrays const made = {origins.mutable_data_ptr<float>(), directions.mutable_data_ptr<float>(),
-                                  delays.mutable_data_ptr<float>()};
+    cuda::RayArrays const made = {directions.mutable_data_ptr<float>(), delays.mutable_data_ptr<float>()};
     cuda::make_view_rays(p, made, site.queue());
     Listed const listed = list_views(p, made, DEPTH_BITS, room, needed, site);
     RenderOutputs const out = {features.mutable_data_ptr<float>(), distance.mutable_data_ptr<float>(),

@@ -11,6 +11,7 @@ namespace {
 // occupied: those of all sweeps (count_occupied), of a lidar.
 template <bool CAMERA, bool SHORT>
 __global__ void __maxnreg__(CAMERA ? 64 : 80) view_looks_kernel(Views p, int const* occupied, Looked out) {
+    after_others();
     __shared__ View<float> view;
     int64_t const v = blockIdx.y;
     copy_numbers(view, &p.scene.rows[v].view);
@@ -39,7 +40,7 @@ Looked look_from_views(Views const& p, int bits, Queue const& queue) {
     dim3 const blocks(blocks_for(n), unsigned(p.scene.views));
     int const* const occupied = p.rays.is_camera ? nullptr : count_occupied(p.rays.sweeps, queue);
     LookFrom const kernel = kernel_for(p.rays.is_camera, bits);
-    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, occupied, out);
+    launch_early(kernel, blocks, THREADS, queue, p, occupied, out);
     return out;
 }
 

@@ -17,7 +17,6 @@ __global__ void __maxnreg__(32) view_rays_kernel(Views p, RayArrays out) {
     Trajectory<float> const& path = p.scene.rows[view].path;
     float const fraction = rays.fractions[rays.alike ? 0 : local];
     Ray<float> const ray = ray_at(path, sensor_at(path, fraction), load3(rays.directions, local), fraction);
-    store3(out.origins, i, ray.r);
     store3(out.directions, i, ray.d);
     out.delays[i] = ray.dt;
 }

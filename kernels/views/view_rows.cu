@@ -14,6 +14,7 @@ namespace nurec::cuda {
 namespace {
 
 __global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys) {
+    after_others();
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (r < looks.most && r < *looks.count) keys[r] = looked.keys[looks.chosen[r]];
 }
@@ -59,7 +60,6 @@ __device__ PartRow<MOVING, features_for<S>> row_from(ViewedScene const& scene, i
 struct Prepared {
     uint32_t const* numbers;  // [most] nearest first
     BundleWork work;
-    Seen<float>* seen;  // [most] of a lidar
     float* rows;
 };
 
@@ -90,11 +90,13 @@ __device__ int rows_seen(Views const& p, Looked const& looked, Looks const& look
 }
 
 __global__ void image_rows_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
+    after_others();
     int64_t const tile = next_tile(out.work.next), r = THREADS * tile + threadIdx.x;
-    number(out.work, looks.most, tile, rows_seen(p, looked, looks, bundles, out, r));
+    number<1>(out.work, looks.most, tile, {rows_seen(p, looked, looks, bundles, out, r)});
 }
 
 __global__ void near_looks_kernel(Views p, Bundles bundles, Prepared out) {
+    after_others();
     __shared__ View<double> view;
     Near const& near = out.work.near;
     for (int n = int(blockIdx.x); n < *near.counts; n += int(gridDim.x)) {
@@ -127,20 +129,20 @@ __device__ int64_t candidates_of(Views const& p, Looked const& looked, Looks con
                                  Prepared const& out, int64_t tile, int64_t r) {
     if (S) return r < looks.most ? out.work.begins[r + 1] - out.work.begins[r] : 0;
     int const n = bundles_near(p, looked, looks, bundles, out, r);
-    number(out.work, looks.most, tile, n);
+    number<1>(out.work, looks.most, tile, {n});
     return n;
 }
 
 template <bool MOVING, int S>
 __global__ void __launch_bounds__(THREADS, 4)
     prepare_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
+    after_others();
     int64_t const tile = S ? blockIdx.x : next_tile(out.work.next), r = THREADS * tile + threadIdx.x;
     if (candidates_of<S>(p, looked, looks, bundles, out, tile, r) == 0) return;
     auto const [view, i] = look_of(p, out.numbers[r]);
     Gaussians const g = seen_from(p.scene, view);
     Frame<float> const frame = frame_of(g, i);
     float const opacity = opacity_of(p.scene, view, i);
-    if (!S) out.seen[r] = seen_within(frame, reach_of(opacity));
     using Row = PartRow<MOVING, features_for<S>>;
     reinterpret_cast<Row*>(out.rows)[r] = row_from<MOVING, S>(p.scene, view, i, g, frame, opacity);
 }
@@ -165,29 +167,29 @@ uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& 
     auto const array = [&] { return queue.memory.array<uint32_t>(looks.most); };
     uint32_t *keys = array(), *sorted = array();
     if (!looks.most) return sorted;
-    look_keys_kernel<<<blocks_for(looks.most), THREADS, 0, queue.stream>>>(looked, looks, keys);
+    launch_early(look_keys_kernel, blocks_for(looks.most), THREADS, queue, looked, looks, keys);
     sort_pairs({looks.most, keys, looks.chosen, nullptr, sorted, looks.count}, looked.bits, queue);
     return sorted;
 }
 
 void find_rows(Views const& p, Looked const& looked, Looks const& looks, Bundles const& bundles, Prepared const& out,
                Queue const& queue) {
-    image_rows_kernel<<<blocks_for(looks.most + 1), THREADS, 0, queue.stream>>>(p, looked, looks, bundles, out);
-    near_looks_kernel<<<unsigned(2 * multiprocessors()), THREADS, 0, queue.stream>>>(p, bundles, out);
+    launch_early(image_rows_kernel, blocks_for(looks.most + 1), THREADS, queue, p, looked, looks, bundles, out);
+    launch_early(near_looks_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, bundles, out);
 }
 
 }  // namespace
 
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                              BundleWork const& work, float* shapes, float* rows, Queue const& queue) {
-    Prepared const out = {by_depth(looked, looks, queue), work, reinterpret_cast<Seen<float>*>(shapes), rows};
+                              BundleWork const& work, float* rows, Queue const& queue) {
+    Prepared const out = {by_depth(looked, looks, queue), work, rows};
     auto const blocks = blocks_for(looks.most + 1);
     if (p.rays.is_camera)
         find_rows(p, looked, looks, bundles.bundles, out, queue);
     else
         bound_bundles(bundles, work, queue);
     Prepare const kernel = prepare_for(p);
-    kernel<<<blocks, THREADS, 0, queue.stream>>>(p, looked, looks, bundles.bundles, out);
+    launch_early(kernel, blocks, THREADS, queue, p, looked, looks, bundles.bundles, out);
     return out.numbers;
 }
 

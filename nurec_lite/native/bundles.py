@@ -12,15 +12,16 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from nurec_lite.native.groups import BoundsInPlace, Bundles, Grid
+from nurec_lite.native.groups import BoundsInPlace, Bundles, CandidatesInPlace, Grid
 from nurec_lite.native.plan import WHOLE, RenderPlan
 from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, grid_of, learned, moves, parts_of, placed, rays, row_of
+from nurec_lite.native.sweeps import BEAMS, beams
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
-from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.tiles import PairList, RayRows
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles, Rays
 
 WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
@@ -30,7 +31,6 @@ LEAST = 64  # entries of a part, below which its beginning costs more than it sa
 WARP = 32  # rays that a warp takes
 LISTS = 2  # of a sweep's bundle
 MOST_LISTS = 1 << 20  # of all views of a launch, as the operators take them
-BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
 
 
 @torch.no_grad()
@@ -43,18 +43,33 @@ def tile(
 ) -> PairList:
     """As nurec_lite.native.stages.tile, with a bundle for a tile."""
     assert projection.gaussians is not None and projection.shapes is not None
-    if projection.bounds is None or projection.count is None:
-        raise ValueError("the projection is not for bundles: project by a plan that has them, too")
-    bounds = BoundsInPlace(projection.index, projection.bounds, projection.count)
-    seen, most = rays(view, isinstance(view, LidarView)), -1 if room is None else room
-    made, grid, size = image_bundles(view) if isinstance(view, CameraView) else sweep_bundles(view)
+    made, grid, size = image_bundles(view) if isinstance(view, CameraView) else (*swept(projection), [])
+    seen, most = rays(view, with_origins=False), -1 if room is None else room
     offsets, listed, needed = torch.ops.nurec_lite.list_bundles(
-        placed(projection.gaussians), row_of(view), bounds, projection.shapes,
-        (seen.origins, seen.directions, seen.delays), made, grid, size, plan.exact, most,
+        placed(projection.gaussians), row_of(view), places(projection), projection.shapes,
+        (seen.directions, seen.delays), made, grid, size, plan.exact, most,
     )  # fmt: skip
     shared = None if learned(view) else seen  # whose gradients these rays have not
-    rays_of_lists = made.rays.view(-1, WARP if isinstance(view, CameraView) else WARP // LISTS)
-    return PairList(rays_of_lists, offsets, listed, None if room is None else needed, shared, projection.seen)
+    is_camera = isinstance(view, CameraView)
+    rays_of_lists = made.rays.view(-1, WARP if is_camera else WARP // LISTS)
+    read = None if is_camera or not plan.exact else RayRows(projection.shapes, projection.gaussians.lidar)
+    return PairList(rays_of_lists, offsets, listed, None if room is None else needed, shared, projection.seen, read)
+
+
+def places(projection: Projection) -> BoundsInPlace | CandidatesInPlace:
+    """Of the Gaussians: ValueError where projection was asked for other ones."""
+    count, bounds, candidates = projection.count, projection.bounds, projection.candidates
+    if count is not None and candidates is not None:
+        return CandidatesInPlace(projection.index, count, *candidates)
+    if count is None or bounds is None:
+        raise ValueError("the projection is not for bundles: project by a plan that has them, too")
+    return BoundsInPlace(projection.index, count, bounds)
+
+
+def swept(projection: Projection) -> tuple[Bundles, Grid]:
+    if projection.bundles is None:
+        raise ValueError("the projection is not for a lidar's bundles: project by a plan that has them, too")
+    return projection.bundles
 
 
 def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
@@ -65,23 +80,11 @@ def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
     return bundles, Grid(none, none), [camera.width, camera.height, WIDTH, HEIGHT]
 
 
-def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid, list[int]]:
-    """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
-    grid, known = _beams(view), view.bundles
-    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else known.lists()
-    return Bundles(*found), grid, []
-
-
 def bundled(view: LidarView) -> LidarView:
     """With what its rays alone say, where the same view is to be listed many times."""
-    rays, first, bins, heights = torch.ops.nurec_lite.bundle_rays(_beams(view))
+    rays, first, bins, heights = torch.ops.nurec_lite.bundle_rays(beams(view))
     occupied = torch.ops.nurec_lite.occupied_cells(*grid_of(view, view.directions.device))
     return replace(view, bundles=RayBundles(rays, first, bins, heights, occupied))
-
-
-def _beams(view: LidarView) -> Grid:
-    directions = view.directions.contiguous()
-    return Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
 
 
 def lists_of(view: CameraView | LidarView) -> int:
@@ -115,8 +118,9 @@ def blend(
 ) -> Blend:
     """Blends the Gaussians of each bundle's list over its rays. Of an image, whose medians nobody asks for, these are zeros."""
     part = part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
+    rows = pairs.read.of(features) if pairs.read else None
     out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_parts(
-        placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part
+        placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part, rows
     )
     return Blend(out, distance, transmittance, median)
 

@@ -59,8 +59,27 @@ class BoundsInPlace(NamedTuple):
     """As nurec_lite.splat.project.Projection has them for bundles."""
 
     indices: Tensor  # [V] int64
-    bounds: Tensor  # [N, 4]
     there: Tensor  # [1] int64, so many of the V count
+    bounds: Tensor  # [N, 4]
+
+
+class CandidatesInPlace(NamedTuple):
+    """The same of a lidar, whose bundles are told already."""
+
+    indices: Tensor  # [V] int64
+    there: Tensor  # [1] int64
+    candidates: Tensor  # [N, 8] kernels/bundle/params.h
+    counts: Tensor  # [N] int32, how many they are
+
+
+class BandBundles(NamedTuple):
+    """A lidar's bundles without their rays, and the grid of their bands."""
+
+    first: Tensor  # this and what follows as Bundles has them
+    bins: Tensor
+    heights: Tensor
+    directions: Tensor  # and these as Grid
+    edges: Tensor
 
 
 class Bundles(NamedTuple):
@@ -120,7 +139,6 @@ class KeptViews(NamedTuple):
     sweeps), their L entries, H rows of Gaussians that a view may see, and the parts of lists."""
 
     directions: Tensor  # [R, 3] unit, world
-    origins: Tensor  # [R, 3] metres, relative to the centre of the ray's view
     delays: Tensor  # [R] seconds after its middle
     table: Tensor  # [A, P] int64 rays of a list, -1 where it has fewer
     offsets: Tensor  # [A + 1] int64

@@ -106,11 +106,11 @@ def _render_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
 
 
 def _keep_parts(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    gaussians, features, rays, lists, view, ctx.moving, ctx.length = inputs
+    gaussians, features, rays, lists, view, ctx.moving, ctx.length, rows = inputs
     outputs, median, kept = output[:3], output[3], output[4:]
     ctx.mark_non_differentiable(median, *kept)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*gaussians, features, *rays, *lists, view, *outputs, *kept)
+    ctx.save_for_backward(*gaussians, features, *rays, *lists, view, *outputs, *kept_of(kept, rows))
 
 
 def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
@@ -125,7 +125,16 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
         d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_parts_backward(
             gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
         )
-    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 4, *[None] * 3
+    others = [None] * (len(ctx.needs_input_grad) - 4)  # rows are among them only where they are given
+    return d_gaussians, d_features, [*(d_rays or (None, None)), None, None], [None] * 4, *others
+
+
+def kept_of(
+    kept: tuple[Tensor, ...],  # by render_parts
+    rows: Tensor | None,  # that it was given
+) -> Parts:
+    *others, own = kept
+    return Parts(*others, own if rows is None else rows)
 
 
 def _keep_views(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

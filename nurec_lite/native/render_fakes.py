@@ -29,16 +29,18 @@ def _fake_rays(
 
 
 def _fake_project(
-    gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, all: bool = False,
-    depth_bits: int = 32, shapes: bool = False, occupied: Tensor | None = None, in_place: bool = False,
+    gaussians: list[Tensor], view: Tensor, is_camera: bool, grid: list[Tensor], columns: int, bands: list[Tensor],
+    all: bool = False, depth_bits: int = 32, shapes: bool = False, occupied: Tensor | None = None, in_place: bool = False,
+    features: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     known = GaussianArrays(*gaussians).scales.shape[0]
     n = known if all else torch.library.get_ctx().new_dynamic_size()
     seen = view.new_empty(known, dtype=torch.uint8)
     kept = view.new_empty(known if shapes else 0, 8 if is_camera else 16)
     index, count = view.new_empty(n, dtype=torch.int64), view.new_empty(int(in_place), dtype=torch.int64)
-    low, high = view.new_empty(known, 4) if in_place else view.new_empty(n, 2), view.new_empty(0 if in_place else n, 2)
-    return index, low, high, seen, kept, count
+    bounds, own = (0, known) if bands else (known, 0)
+    low, high = view.new_empty(bounds, 4) if in_place else view.new_empty(n, 2), view.new_empty(0 if in_place else n, 2)
+    return index, low, high, seen, kept, count, view.new_empty(own, 8), view.new_empty(own, dtype=torch.int32)
 
 
 def _fake_occupied_cells(grid: list[Tensor], columns: int) -> Tensor:
@@ -102,14 +104,15 @@ def _fake_list_bundles(
 
 def _fake_render_parts(
     gaussians: list[Tensor], features: Tensor, rays: list[Tensor], lists: list[Tensor], view: Tensor, moving: bool,
-    length: int,
+    length: int, rows: Tensor | None = None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     table, _, entries, _ = Lists(*lists)
     bundles, parts = table.shape[0], entries.shape[0] // length + table.shape[0]
     width = 20 if moving and features.shape[1] == 3 else 16
     kept = (
         table.new_empty(bundles + 1), table.new_empty(parts, dtype=torch.int32),
-        features.new_empty(parts, 4 + features.shape[1], table.shape[1]), features.new_empty(features.shape[0], width),
+        features.new_empty(parts, 4 + features.shape[1], table.shape[1]),
+        features.new_empty(0 if rows is not None else features.shape[0], width),
     )  # fmt: skip
     return *_fake_render(gaussians, features, rays), *kept
 
@@ -168,7 +171,7 @@ def _fake_learn_views(
     entries, h = (room, v * n) if room >= 0 else (torch.library.get_ctx().new_dynamic_size() for _ in range(2))
     whole = views.new_empty(0, dtype=torch.int64)
     blended = (views.new_empty(r, c), *(views.new_empty(r) for _ in range(3)), whole.new_empty(v))
-    made = views.new_empty(r, 3), views.new_empty(r, 3), views.new_empty(r)
+    made = views.new_empty(r, 3), views.new_empty(r)
     bundles, each = (bundles, 32) if size else (2 * bundles, 16)  # those of a list
     lists = whole.new_empty(bundles, each), whole.new_empty(bundles + 1), whole.new_empty(entries)
     parts = entries // length + bundles

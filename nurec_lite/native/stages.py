@@ -28,6 +28,7 @@ from nurec_lite.native.groups import (
     SeenArrays,
 )
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
+from nurec_lite.native.sweeps import bands_of, sweep_bundles
 from nurec_lite.native.torch_parts import torch_parts
 from nurec_lite.scene import footprint
 from nurec_lite.scene.bilateral import sliced
@@ -57,13 +58,16 @@ def project(
     many are seen, and behind them rows without bounds follow, up to N."""
     grid, columns = grid_of(view, gaussians.means.device)
     known = view.bundles.occupied if isinstance(view, LidarView) and view.bundles else None
-    *found, count = torch.ops.nurec_lite.project(
-        placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, room is not None, plan.depth_bits,
-        plan.bundles and plan.exact, known, plan.bundles,
+    exact = plan.bundles and plan.exact
+    made = sweep_bundles(view) if plan.bundles and isinstance(view, LidarView) else None
+    index, low, high, seen, shapes, count, *candidates = torch.ops.nurec_lite.project(
+        placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, bands_of(*made) if made else [],
+        room is not None, plan.depth_bits, exact, known, plan.bundles, gaussians.lidar if exact and made else None,
     )  # fmt: skip
-    index, low, high, seen, shapes = found
+    if made:
+        return Projection(index, high, high, gaussians, seen, shapes, count, None, (candidates[0], candidates[1]), made)
     if plan.bundles:
-        return Projection(index, low[:, :2], low[:, 2:], gaussians, seen, shapes, low, count)
+        return Projection(index, low[:, :2], low[:, 2:], gaussians, seen, shapes, count, low)
     return Projection(index, low, high, gaussians, seen, shapes)
 
 

@@ -19,8 +19,8 @@ from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native import bundles
-from nurec_lite.native.groups import Outputs, Parts
-from nurec_lite.native.ops import given_of
+from nurec_lite.native.groups import Outputs
+from nurec_lite.native.ops import given_of, kept_of
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import arrays_of, felt, moves, placed, row_of
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
@@ -77,7 +77,8 @@ def blend(
     if not (isinstance(gaussians, ToldGaussians) and gaussians.slip.blank):
         return bundles.blend(gaussians, features, seen, pairs, view, plan)
     part = bundles.part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
-    given = [t.detach() for t in placed(gaussians)], *arrays_of(seen, pairs), row_of(view)
+    rows = pairs.read.of(features) if pairs.read else None
+    given = [t.detach() for t in placed(gaussians)], *arrays_of(seen, pairs), row_of(view), rows
     features = features.detach() if isinstance(view, LidarView) else features  # a lidar's are told
     found: tuple[Tensor, ...] = _Told.apply(gaussians.slip.take(), features, given, moves(view), part)
     return Blend(*found)
@@ -95,9 +96,9 @@ class _Told(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, paper: Tensor, features: Tensor, given: Any, moving: bool, length: int) -> Any:
-        gaussians, rays, lists, view = given
-        found = torch.ops.nurec_lite.render_parts(gaussians, features, rays, lists, view, moving, length)
-        outputs, median, kept = Outputs(*found[:3]), found[3], Parts(*found[4:])
+        gaussians, rays, lists, view, rows = given
+        found = torch.ops.nurec_lite.render_parts(gaussians, features, rays, lists, view, moving, length, rows)
+        outputs, median, kept = Outputs(*found[:3]), found[3], kept_of(found[4:], rows)
         ctx.mark_non_differentiable(median)
         ctx.set_materialize_grads(False)
         ctx.groups = _Groups.of(gaussians, rays, lists, kept, outputs)

@@ -9,6 +9,7 @@ Bounds carry no gradient; gradients flow through the response.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,10 +33,13 @@ class Projection:
     high: Tensor  # [V, 2] azimuths are not wrapped: low >= -2 pi, high <= 2 pi
     gaussians: AnyGaussians | None = None  # those that were projected, for who lists them by more than their bounds
     seen: Tensor | None = None  # [N] uint8, not 0 for the V, where that is known
-    shapes: Tensor | None = None  # [N, 8] of a camera, [N, 16] of a lidar: what exact lists of bundles go by
-    # for bundles, which read them in place: low and high of all N, where those of row index[k] are the k-th's; [1] int64, how many k
+    # what exact lists of bundles go by: [N, 8] of a camera; [N, 16] of a lidar, which is what its rays read, too
+    shapes: Tensor | None = None
+    # for bundles, which read in place what is told of all N, row index[k] the k-th's: low and high, or of a lidar what it may meet
+    count: Tensor | None = None  # [1] int64, how many k
     bounds: Tensor | None = None  # [N, 4]
-    count: Tensor | None = None
+    candidates: tuple[Tensor, Tensor] | None = None  # [N, 8], and [N] how many they are
+    bundles: tuple[Any, Any] | None = None  # of which, as nurec_lite.native has them
 
 
 @torch.no_grad()

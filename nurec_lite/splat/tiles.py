@@ -20,6 +20,18 @@ MAX_CELL_RAYS = 32  # a lidar cell with more rays is split
 
 
 @dataclass(frozen=True)
+class RayRows:
+    """What a lidar's rays read of N Gaussians, as kernels have it, with these features."""
+
+    rows: Tensor  # [N, 16]
+    features: Tensor  # [N, 2]
+
+    def of(self, features: Tensor) -> Tensor | None:
+        """None: they were made with other ones."""
+        return self.rows if features is self.features else None
+
+
+@dataclass(frozen=True)
 class PairList:
     """T tiles of at most P rays; tile i looks at `gaussians[offsets[i] : offsets[i + 1]]`, nearest first."""
 
@@ -29,6 +41,7 @@ class PairList:
     needed: Tensor | None = None  # [1] int64, what L would have to be for all entries; None: they are all there
     seen: Rays | None = None  # the view's, where they were found on the way
     visible: Tensor | None = None  # [N] uint8, 0 for Gaussians that are in no list, where that is known
+    read: "RayRows | None" = None  # where they were made on the way
 
     def part(self, start: int, stop: int) -> "PairList":
         """Of the tiles from start to before stop alone."""

@@ -35,7 +35,9 @@ from torch.nn import functional as F
 from nurec_lite.native import bundles
 from nurec_lite.native import stages as native
 from nurec_lite.native.plan import RenderPlan
+from nurec_lite.native.sweeps import bands_of, sweep_bundles
 from nurec_lite.scene.gaussians import WorldGaussians
+from nurec_lite.splat.views import LidarView
 
 
 @pytest.fixture(params=DEVICES)
@@ -61,10 +63,10 @@ def spread(pattern: str, n: int) -> Tensor:  # [n, 3]
 def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
     directions = spread(pattern, n)
     view = view_float32(rays_view(make_lidar(16, 64), directions.double(), torch.zeros(n, dtype=F64)))
-    made, grid, size = bundles.sweep_bundles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
+    made, grid = sweep_bundles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
     rays, first, bins, heights, edges = (t.cpu() for t in (*made, grid.edges))
     there = rays >= 0
-    assert size == [] and rays[there].sort().values.equal(torch.arange(n))  # each once
+    assert rays[there].sort().values.equal(torch.arange(n))  # each once
     assert first[0] == 0 and not there[first[-1] :].any()
     azimuth = torch.atan2(directions[:, 1], directions[:, 0])
     elevation = torch.atan2(directions[:, 2], directions[:, :2].norm(dim=1))
@@ -137,9 +139,9 @@ def test_lists_are_no_more_than_what_is_said_of_a_view(sensor: str, device: torc
 
 def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     view = view_of("lidar", device)
-    made, *rest = bundles.sweep_bundles(view)  # type: ignore[arg-type]
+    made, grid = sweep_bundles(view)  # type: ignore[arg-type]
     many = made._replace(rays=torch.empty(bundles.MOST_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
-    monkeypatch.setattr(bundles, "sweep_bundles", lambda _: (many, *rest))
+    monkeypatch.setattr(native, "sweep_bundles", lambda _: (many, grid))
     with pytest.raises(ValueError, match="there are 524289 bundles of rays, but must be at most 524288: give fewer"):
         lists_of(scene(view, device, 5), view, True)
 
@@ -180,10 +182,49 @@ def test_exact_lists_go_by_what_projection_tells(sensor: str, device: torch.devi
         bundles.tile(replace(told, shapes=told.shapes[1:].contiguous()), view, plan=PLAN)
 
 
+def test_a_lidar_s_shapes_hold_features(device: torch.device) -> None:
+    view = view_of("lidar", device)
+    assert isinstance(view, LidarView)
+    g = scene(view, device, 20)
+    grid, columns = native.grid_of(view, device)
+    args = list(native.placed(g)), native.row_of(view), False, list(grid), columns
+    bands, asked = list(bands_of(*sweep_bundles(view))), {"shapes": True, "in_place": True}
+    for given in ([], bands):
+        with pytest.raises(ValueError, match="they need features and bands"):
+            torch.ops.nurec_lite.project(*args, given, **asked)
+    with pytest.raises(ValueError, match="features has shape"):
+        torch.ops.nurec_lite.project(*args, bands, features=torch.zeros(20, 3, device=device), **asked)
+    with pytest.raises(ValueError, match="bands are given, but not asked for in_place"):
+        torch.ops.nurec_lite.project(*args, bands)
+
+
+def test_bands_are_a_lidar_s(device: torch.device) -> None:
+    view, sweep = view_of("still camera", device), view_of("lidar", device)
+    assert isinstance(sweep, LidarView)
+    grid, columns = native.grid_of(view, device)  # type: ignore[arg-type]
+    args = list(native.placed(scene(view, device, 20))), native.row_of(view), True, list(grid), columns
+    with pytest.raises(ValueError, match="an image has none"):
+        torch.ops.nurec_lite.project(*args, list(bands_of(*sweep_bundles(sweep))), in_place=True)
+
+
+def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
+    """What passes between two bands has no candidates, and is not sorted."""
+    view = view_of("lidar", device)
+    g = scene(view, device, 200)
+    told = native.project(g, view, plan=PLAN)
+    assert told.candidates is not None and told.count is not None and told.seen is not None
+    counts, there = told.candidates[1].cpu(), told.index[: int(told.count)].cpu()
+    listed = told.seen.cpu().bool() & (counts > 0)
+    assert there.sort().values.equal(listed.nonzero()[:, 0]) and 0 < len(there)
+
+
 def test_bundles_want_a_projection_of_their_own(device: torch.device) -> None:
     view = view_of("still camera", device)
     with pytest.raises(ValueError, match="not for bundles"):
         bundles.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
+    sweep = view_of("lidar", device)
+    with pytest.raises(ValueError, match="not for a lidar's bundles"):
+        bundles.tile(native.project(scene(sweep, device, 20), sweep), sweep, plan=PLAN)
 
 
 def wide_view(sensor: str, device: torch.device) -> View:

@@ -16,14 +16,15 @@ from torch.nn import functional as F
 class Pairs:
     """n Gaussians, a bundle for each, and some of its rays, in the order of the C++ functions' arguments."""
 
+    path: Tensor  # [n, 14] of the sensor
     frame: Tensor  # [n, 16]
     opacity: Tensor  # [n, 1]
-    bundle: Tensor  # [n, 20]
+    bundle: Tensor  # [n, 16]
     rays: Tensor  # [n, R, 7]
     fan: Tensor  # [n, 4] in which the rays lie
 
     def said(self) -> Tensor:  # [n] bool
-        return call("meets", self.frame, call("reach_of", self.opacity), self.bundle, self.fan)[:, 0] != 0
+        return call("meets", self.path, self.frame, self.opacity, self.bundle, self.fan)[:, 0] != 0
 
     def seen(self) -> Tensor:  # [n] bool: by one of the rays
         each = self.rays.shape[1]
@@ -41,14 +42,14 @@ def scales_of(kind: str, n: int) -> Tensor:
 
 
 def make_pairs(n: int, kind: str, spread: float, rays: int = 200, width: float | None = None) -> Pairs:
-    """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of origins and delays;
-    `width`: of fans of which they are, in units of the bundle's half. None: of all of it."""
+    """Gaussians about a place on a ray, 0 to 8 standard deviations off and some behind the origin; `spread`: of delays, and of how fast
+    the sensor moves; `width`: of fans of which they are, in units of the bundle's half. None: of all of it."""
     c = F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
     a = F.normalize(torch.linalg.cross(c, torch.randn(n, 3, dtype=F64)), dim=1)
     b = torch.linalg.cross(c, a) + 0.2 * torch.randn(n, 1, dtype=F64) * a
     a, b = (torch.exp(uniform(-6, -1, n, 1)) * x for x in (a, b))
-    r, dt = torch.randn(n, 3, dtype=F64), 0.1 * torch.randn(n, 1, dtype=F64)
-    rho, tau = spread * torch.rand(2, n, 1, dtype=F64) * torch.tensor([0.2, 0.05], dtype=F64)[:, None, None]
+    dt, tau = 0.1 * torch.randn(n, 1, dtype=F64), 0.05 * spread * torch.rand(n, 1, dtype=F64)
+    middle, pace = torch.randn(n, 3, dtype=F64), 4 * spread * torch.randn(n, 3, dtype=F64)
     x = uniform(-1, 1, n, rays, 2)
     x[:, : rays // 4] = x[:, : rays // 4].sign()  # corners
     x[:, rays // 4 : rays // 2, 0] = x[:, rays // 4 : rays // 2, 0].sign()  # edges
@@ -59,19 +60,19 @@ def make_pairs(n: int, kind: str, spread: float, rays: int = 200, width: float |
         fan = torch.stack([place, half], 2).flatten(1)
         x = place[:, None] + x * half[:, None]
     directions = F.normalize(c[:, None] + x[..., :1] * a[:, None] + x[..., 1:] * b[:, None], dim=-1)
-    o, w = torch.randn(n, 3, dtype=F64) * spread * 0.1, torch.randn(n, 1, dtype=F64) * spread * 0.02
-    origins = (
-        r[:, None] + x[..., :1] * o[:, None] + rho[:, None] * F.normalize(torch.randn(n, rays, 3, dtype=F64), dim=-1)
-    )
+    w = torch.randn(n, 1, dtype=F64) * spread * 0.02
     delays = dt[:, None] + x[..., :1] * w[:, None] + tau[:, None] * uniform(-1, 1, n, rays, 1).sign()
+    origins = middle[:, None] + delays * pace[:, None]
     q, scales = F.normalize(torch.randn(n, 4, dtype=F64), dim=1), scales_of(kind, n)
     velocities = 3 * torch.randn(n, 3, dtype=F64) * (torch.rand(n, 1) < 0.5)
     off = uniform(0, 8, n, 1) * scales * F.normalize(torch.randn(n, 3, dtype=F64), dim=1)
     turned = call("matrix_times", call("quat_to_matrix", q).view(n, 3, 3), off)
     means = origins[:, 0] + uniform(-2, 20, n, 1) * directions[:, 0] + turned + velocities * delays[:, 0]
-    bundle = torch.cat([c, a, b, r, rho, dt, tau, torch.ones(n, 1, dtype=F64), o, w], dim=1)
-    frame = call("make_frame", means, q, scales, velocities)
-    return Pairs(frame, uniform(0.01, 1, n, 1), bundle, torch.cat([directions, origins, delays], dim=-1), fan)
+    bundle = torch.cat([c, a, b, dt, w, tau, torch.ones(n, 1, dtype=F64), torch.zeros(n, 3, dtype=F64)], dim=1)
+    frame, opacity = call("make_frame", means, q, scales, velocities), uniform(0.01, 1, n, 1)
+    axes, seconds = torch.tensor([[1.0, *[0] * 6]], dtype=F64).expand(n, 7), torch.full((n, 1), 0.1, dtype=F64)
+    path = torch.cat([axes, middle - 0.05 * pace, middle + 0.05 * pace, seconds], dim=1)
+    return Pairs(path, frame, opacity, bundle, torch.cat([directions, origins, delays], dim=-1), fan)
 
 
 @pytest.mark.parametrize("spread", [0.0, 1.0])
@@ -87,11 +88,18 @@ def test_no_ray_s_gaussian_is_left_out(kind: str, spread: float) -> None:
 def test_what_is_far_from_all_rays_is_left_out(behind: bool) -> None:
     n = 400
     pairs = make_pairs(n, "any", 1.0)
-    c, a, r = pairs.bundle[:, :3], pairs.bundle[:, 3:6], pairs.bundle[:, 9:12]
+    c, a, r = pairs.bundle[:, :3], pairs.bundle[:, 3:6], 0.5 * (pairs.path[:, 7:10] + pairs.path[:, 10:13])
     means = r - 40 * c if behind else r + 40 * (0.3 * c + F.normalize(a, dim=1))
     q, scales = F.normalize(torch.randn(n, 4, dtype=F64), dim=1), uniform(0.1, 0.5, n, 3)
     frame = call("make_frame", means, q, scales, torch.randn(n, 3, dtype=F64))
     assert not bool(replace(pairs, frame=frame).said().any())
+
+
+def test_a_cross_product_with_what_is_level() -> None:
+    n = 50
+    (x, y), e = torch.randn(2, n, 1, dtype=F64), torch.randn(n, 3, dtype=F64)
+    expected = torch.linalg.cross(torch.cat([x, y, torch.zeros_like(x)], dim=1), e)
+    assert torch.allclose(call("level_cross", x, y, e), expected, rtol=1e-12, atol=1e-12)
 
 
 # ---- fans

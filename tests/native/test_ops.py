@@ -100,6 +100,8 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         outputs = ("out", "distance", "transmittance")
         pool |= {k: v for k, v in zip(outputs, out, strict=True)} | {"ray_gradients": True}
         pool |= {f"d_{k}": torch.randn_like(v) for k, v in zip(outputs, out, strict=True)}
+    if name == "project":
+        pool["features"] = None
     if name in ("rays", "project", "tile_lidar"):  # directions in the sensor's frame
         pool["directions"] = native._directions(view)
     if name == "rays":

@@ -33,7 +33,7 @@ from torch.library import opcheck
 
 from nurec_lite.native import bundles
 from nurec_lite.native import stages as native
-from nurec_lite.native.groups import BoundsInPlace, Lists, Outputs, Parts
+from nurec_lite.native.groups import Lists, Outputs, Parts
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -87,6 +87,38 @@ def test_nothing_is_read_of_what_a_view_does_not_see(sensor: str, device: torch.
         of_hidden = found[hidden] if len(found) == len(hidden) else found[:0]
         assert not of_hidden.any()
         torch.testing.assert_close(found, like, atol=1e-4 * float(like.abs().max()) if like.numel() else 0, rtol=0)
+
+
+def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None:
+    """Of a lidar, whose rays read rows that are made on the way to its lists, unless they are to blend other features."""
+    view = view_of("lidar", device)
+    g = scene(view, device)
+    g.opacities[::3] = 0
+    pairs = lists_of(g, view, exact=True)
+    assert pairs.read is not None
+    alone = replace(pairs, read=None)
+    blended = [bundles.blend(g, g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
+    assert all(torch.equal(getattr(blended[0], n), getattr(blended[1], n)) for n in ("features", "distance", "median"))
+    others = [bundles.blend(g, 1 - g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
+    assert torch.equal(others[0].features, others[1].features)
+    assert not torch.equal(others[0].features, blended[0].features)
+    found = []
+    for p in (pairs, alone):
+        leaf = replace(g, means=g.means.clone().requires_grad_(), lidar=g.lidar.clone().requires_grad_())
+        told = None if p.read is None else replace(p.read, features=leaf.lidar)
+        out = bundles.blend(leaf, leaf.lidar, native.rays(view), replace(p, read=told), view, PLAN)
+        found.append(torch.autograd.grad((out.features.sum() + out.distance.sum()), (leaf.means, leaf.lidar)))
+    for one, two in zip(*found, strict=True):
+        assert bool(one.any())
+        torch.testing.assert_close(one, two, atol=1e-4 * float(two.abs().max()), rtol=0)
+
+
+def test_rows_must_fit(device: torch.device) -> None:
+    view = view_of("lidar", device)
+    g = scene(view, device, 20)
+    args = given(g, view, lists_of(g, view, exact=True))
+    with pytest.raises(ValueError, match="rows has shape"):
+        torch.ops.nurec_lite.render_parts(*args, 8, torch.zeros(20, 20, device=device))
 
 
 @pytest.mark.parametrize("length", [1, 8, 33])
@@ -204,16 +236,15 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     g = scene(view, device, n)
     projection, seen = native.project(g, view, plan=PLAN), native.rays(view)
     is_camera = isinstance(view, CameraView)
-    made, grid, size = bundles.image_bundles(view) if is_camera else bundles.sweep_bundles(view)  # type: ignore[arg-type]
-    assert projection.bounds is not None and projection.count is not None
-    bounds = BoundsInPlace(projection.index, projection.bounds, projection.count)
-    rays = [seen.origins, seen.directions, seen.delays]
+    made, grid, size = bundles.image_bundles(view) if is_camera else (*bundles.swept(projection), [])  # type: ignore[arg-type]
+    places = bundles.places(projection)
+    rays = [seen.directions, seen.delays]
     if not is_camera:
         opcheck(torch.ops.nurec_lite.bundle_rays.default, (list(grid),))
         opcheck(torch.ops.nurec_lite.occupied_cells.default, (list(grid), 3))
     for room in (-1, 50):
         args = (
-            list(native.placed(g)), native.row_of(view), list(bounds), projection.shapes, rays, list(made), list(grid), size,
+            list(native.placed(g)), native.row_of(view), list(places), projection.shapes, rays, list(made), list(grid), size,
             True, room,
         )  # fmt: skip
         opcheck(torch.ops.nurec_lite.list_bundles.default, args)

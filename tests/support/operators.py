@@ -9,7 +9,7 @@ from torch import Tensor
 from nurec_lite.native import groups
 
 Arguments = dict[str, Any]  # by the names of tensors, and of what else an operator takes
-_GROUPS: dict[str, type[NamedTuple]] = {
+_GROUPS: dict[str, type[NamedTuple] | None] = {
     "gaussians": groups.GaussianArrays,
     "rays": groups.RayArrays,
     "lists": groups.Lists,
@@ -20,6 +20,7 @@ _GROUPS: dict[str, type[NamedTuple]] = {
     "d_moved": groups.MovedGrads,
     "seen": groups.SeenArrays,
     "placements": groups.PlacementArrays,
+    "bands": None,  # of a lidar's bundles; without them
 }
 
 
@@ -29,7 +30,10 @@ def operator(name: str) -> Any:
 
 def fields_of(argument: Any) -> tuple[str, ...]:
     """Names of the tensors of an argument of a schema."""
-    return _GROUPS[argument.name]._fields if str(argument.type) == "List[Tensor]" else (argument.name,)
+    if str(argument.type) != "List[Tensor]":
+        return (argument.name,)
+    group = _GROUPS[argument.name]
+    return group._fields if group else ()
 
 
 def names_of(name: str) -> list[str]:

@@ -213,8 +213,12 @@ NUREC_FN FormAt form_at(V const& p, V const& u, V const& v, D x, D y) {
     return {form.at(y) + x * (2 * form.slope(y) + x * form.xx), form.sum()};
 }
 
-NUREC_FN D may_meet(F const& f, D reach, Bundle<D> const& rays, Fan<D> const& fan) {
-    Facing<D> const facing = nurec::facing(seen_within(f, reach), rays);
+NUREC_FN V cross_level(D x, D y, V e) {
+    return level_cross(Vec2<D>{x, y}, e);
+}
+
+NUREC_FN D may_meet(Trajectory<D> const& path, F const& f, D opacity, Bundle<D> const& rays, Fan<D> const& fan) {
+    Facing<D> const facing = nurec::facing(turned_from<true>(path, f, opacity), rays);
     return !(facing.ahead < 0) && meets(facing, fan);
 }
 
@@ -789,6 +793,7 @@ NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
 NUREC_EXPORT(moments_backward, parameters_of)
 
 NUREC_EXPORT(form_at, form_at)
+NUREC_EXPORT(level_cross, cross_level)
 NUREC_EXPORT(meets, may_meet)
 NUREC_EXPORT(least_on_line, least_on_line<D>)
 

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Zeros by a kernel, which may come early, as a fill by the runtime may not.
+#include "launch.cuh"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int EACH = 4;  // words of a thread
+
+__global__ void zeros_kernel(uint64_t* to, int64_t words) {
+    after_others();
+    int64_t const first = EACH * blockIdx.x * int64_t(THREADS) + threadIdx.x;
+#pragma unroll
+    for (int k = 0; k < EACH; ++k)
+        if (first + THREADS * k < words) to[first + THREADS * k] = 0;
+}
+
+}  // namespace
+
+void fill_zeros(uint64_t* to, int64_t words, Queue const& queue) {
+    if (words) launch_early(zeros_kernel, blocks_for((words + EACH - 1) / EACH), THREADS, queue, to, words);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists as parts, those of the longest first: so the GPU does not wait for one that begins late, and groups of a warp
+// have parts of about the same length. Neighbours whose lists are about as long stay together.
+#pragma once
+
+#include "../common/launch.cuh"
+#include "../common/look_back.cuh"
+#include "parts.cuh"
+
+namespace nurec::cuda {
+
+// Parts of lists that have several, but the last of each list, in any order.
+struct Cut {
+    int* before;  // [most]
+    int* n_before;
+    int *next, *next_before;  // 0 at first: the part of all, and the one of `before`, that nobody has
+    int* done;                // [A] 0 at first: parts of a list that are blended
+};
+
+constexpr int CLASSES = THREADS;  // of lists, by the entries of a part: a thread has one
+constexpr int IN_OCTAVE = 16;     // of them
+
+struct Classes {
+    int* parts;  // [CLASSES] of all lists; zeros at first
+    int* taken;  // [CLASSES] likewise: of those, the parts that have a place
+};
+
+// Of a list: its parts, and their class, the longest first.
+struct Kind {
+    int parts, of;
+};
+
+__device__ inline Kind kind_of(int64_t const* offsets, int64_t lists, int64_t length, int64_t b) {
+    if (b >= lists) return {0, 0};
+    int64_t const entries = offsets[b + 1] - offsets[b];
+    int const parts = parts_of(entries, length);
+    float const each = float((int(entries) + parts - 1) / parts + 1);
+    int const octaves = int(log2f(each) * float(IN_OCTAVE));
+    return {parts, CLASSES - 1 - smaller(octaves, CLASSES - 1)};
+}
+
+// Of the lists of a block: parts of each class, and where among those of its class a list's are.
+__device__ inline int count_classes(Kind const& mine, int (&counts)[CLASSES]) {
+    counts[threadIdx.x] = 0;
+    __syncthreads();
+    int const before = mine.parts ? atomicAdd(counts + mine.of, mine.parts) : 0;
+    __syncthreads();
+    return before;
+}
+
+static __global__ void count_lists(int64_t const* offsets, int64_t lists, int64_t length, Classes all) {
+    after_others();
+    __shared__ int counts[CLASSES];
+    count_classes(kind_of(offsets, lists, length, blockIdx.x * int64_t(THREADS) + threadIdx.x), counts);
+    if (counts[threadIdx.x]) atomicAdd(all.parts + threadIdx.x, counts[threadIdx.x]);
+}
+
+// By a block: the sum of n over the threads before.
+__device__ inline int sum_before(int n) {
+    __shared__ int sums[THREADS / 32];
+    Placed const own = placed_from(0, n);
+    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = int(own.all);
+    __syncthreads();
+    int before = int(own.mine);
+    for (unsigned w = 0; w < threadIdx.x / 32; ++w) before += sums[w];
+    return before;
+}
+
+// By a warp, of a list each.
+__device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
+    if (!__any_sync(ALL_LANES, parts > 1)) return;
+    Placed const own = placed_from(0, parts > 1 ? parts - 1 : 0);
+    int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
+    for (int k = 0; k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
+}
+
+// A thread has a list, and the one behind the last list says where all parts end.
+static __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, Cut cut, Classes all) {
+    after_others();
+    __shared__ int counts[CLASSES], begins[CLASSES], end;
+    int64_t const b = blockIdx.x * int64_t(THREADS) + threadIdx.x;
+    Kind const mine = kind_of(offsets, lists, parts.length, b);
+    int const place = count_classes(mine, counts), own = counts[threadIdx.x], of_all = all.parts[threadIdx.x];
+    int const before = sum_before(of_all);
+    begins[threadIdx.x] = before + (own ? atomicAdd(all.taken + threadIdx.x, own) : 0);
+    if (threadIdx.x == CLASSES - 1) end = before + of_all;
+    __syncthreads();
+    int64_t const first = b < lists ? begins[mine.of] + place : end;
+    if (b <= lists) parts.first[b] = first;
+    for (int k = 0; k < mine.parts; ++k) parts.bundle[first + k] = int(b);
+    note_cut(cut, first, mine.parts);
+    for (int64_t s = end + b; s < parts.most; s += gridDim.x * int64_t(THREADS)) parts.bundle[s] = -1;
+}
+
+inline Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
+    auto* const zero = zeros<int>(2 * CLASSES + 3 + p.n_tiles, queue);
+    Classes const classes = {zero, zero + CLASSES};
+    int* const counts = zero + 2 * CLASSES;
+    Cut const cut = {queue.memory.array<int>(parts.most), counts, counts + 1, counts + 2, counts + 3};
+    unsigned const blocks = blocks_for(p.n_tiles + 1);
+    launch_early(count_lists, blocks, THREADS, queue, p.offsets, p.n_tiles, parts.length, classes);
+    launch_early(cut_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts, cut, classes);
+    return cut;
+}
+
+}  // namespace nurec::cuda

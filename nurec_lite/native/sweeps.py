@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep's rays in bundles, which projection looks at and lists are made of. On CUDA alone."""
+
+import torch
+
+from nurec_lite.native.groups import BandBundles, Bundles, Grid
+from nurec_lite.splat.views import LidarView
+
+BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
+
+
+def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid]:
+    """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
+    grid, known = beams(view), view.bundles
+    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else known.lists()
+    return Bundles(*found), grid
+
+
+def beams(view: LidarView) -> Grid:
+    directions = view.directions.contiguous()
+    return Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
+
+
+def bands_of(bundles: Bundles, grid: Grid) -> BandBundles:
+    _, *of_bands = bundles
+    return BandBundles(*of_bands, *grid)
