@@ -14,6 +14,8 @@
 #include "../math/bundle.cuh"
 #include "../math/conic.cuh"
 
+struct float4;  // CUDA's
+
 namespace nurec {
 
 constexpr int BUNDLE_RAYS = 32;

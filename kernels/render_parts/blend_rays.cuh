@@ -31,18 +31,21 @@ __device__ Met meet(PartRow<MOVING, C> const& g, Sight const& ray) {
     return {at.alpha, at.t};
 }
 
+// Of the groups of a block, in shared memory.
+template <bool MOVING, int C>
+struct Batches {
+    static constexpr int P = LANES<C>;
+    PartRow<MOVING, C> rows[WARPS * GROUPS<C>][P + (P < 32)];  // one more: else groups would read from the same banks
+};
+
 // Calls function(row, met) for the entries of a part, as long as going() holds for a lane of the warp. AHEAD responses
 // are found together, which do not wait for one another; where another group's part is longer, of rows that nobody
 // wrote, too.
-template <bool MOVING, int C, int AHEAD, class Going, class Function>
-__device__ void for_rows(float const* rows, Work const& w, Sight const& ray, Going const& going,
-                         Function const& function) {
+template <int AHEAD, bool MOVING, int C, class Going, class Function>
+__device__ void for_rows(Batches<MOVING, C>& batches, float const* rows, Work const& w, Sight const& ray,
+                         Going const& going, Function const& function) {
     constexpr int P = LANES<C>;
-    struct RowBatch {
-        PartRow<MOVING, C> rows[P + (P < 32)];  // one more: else groups would read from the same banks
-    };
-    __shared__ RowBatch batches[WARPS * GROUPS<C>];
-    auto* const batch = batches[threadIdx.x / P].rows;
+    auto* const batch = batches.rows[threadIdx.x / P];
     auto const* all = reinterpret_cast<PartRow<MOVING, C> const*>(rows);
     int const lane = lane_of_group<C>();
     int64_t const* list = w.list;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists as parts, those of the longest first: so the GPU does not wait for one that begins late, and groups of a warp
-// have parts of about the same length. Neighbours whose lists are about as long stay together.
+// Lists as parts: first those of lists that have several, then the other lists, each the longest first. So the GPU does
+// not wait for one that begins late, and groups of a warp have parts of about the same length. Neighbours whose lists
+// are about as long stay together.
 #pragma once
 
 #include "../common/launch.cuh"
@@ -12,13 +13,15 @@ namespace nurec::cuda {
 // Parts of lists that have several, but the last of each list, in any order.
 struct Cut {
     int* before;  // [most]
-    int* n_before;
-    int *next, *next_before;  // 0 at first: the part of all, and the one of `before`, that nobody has
-    int* done;                // [A] 0 at first: parts of a list that are blended
+    int *n_before, *n_parts;  // how many they are; parts of lists that have several
+    unsigned* next;           // 0 at first: the turn that nobody has
+    int *passed, *done;       // [A] 0 at first: parts of a list of which it is known what passes; that are blended
 };
 
-constexpr int CLASSES = THREADS;  // of lists, by the entries of a part: a thread has one
-constexpr int IN_OCTAVE = 16;     // of them
+constexpr int CLASSES = THREADS;               // of lists, by the entries of a part: a thread has one
+constexpr int IN_OCTAVE = 16;                  // of them
+constexpr int CUT_CLASSES = 2 * IN_OCTAVE;     // whose lists have several parts
+constexpr int OTHERS = CLASSES - CUT_CLASSES;  // enough for 2^14 entries
 
 struct Classes {
     int* parts;  // [CLASSES] of all lists; zeros at first
@@ -30,13 +33,16 @@ struct Kind {
     int parts, of;
 };
 
+__device__ inline int steps_between(int64_t low, int64_t high) {
+    return int(log2f(float(high + 1) / float(low + 1)) * float(IN_OCTAVE));
+}
+
 __device__ inline Kind kind_of(int64_t const* offsets, int64_t lists, int64_t length, int64_t b) {
     if (b >= lists) return {0, 0};
     int64_t const entries = offsets[b + 1] - offsets[b];
-    int const parts = parts_of(entries, length);
-    float const each = float((int(entries) + parts - 1) / parts + 1);
-    int const octaves = int(log2f(each) * float(IN_OCTAVE));
-    return {parts, CLASSES - 1 - smaller(octaves, CLASSES - 1)};
+    int const parts = parts_of(entries, length), each = (int(entries) + parts - 1) / parts;
+    if (parts > 1) return {parts, smaller(steps_between(each, length), CUT_CLASSES - 1)};
+    return {1, CLASSES - 1 - smaller(steps_between(0, each), OTHERS - 1)};
 }
 
 // Of the lists of a block: parts of each class, and where among those of its class a list's are.
@@ -84,6 +90,7 @@ static __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, P
     int const before = sum_before(of_all);
     begins[threadIdx.x] = before + (own ? atomicAdd(all.taken + threadIdx.x, own) : 0);
     if (threadIdx.x == CLASSES - 1) end = before + of_all;
+    if (threadIdx.x == CUT_CLASSES && blockIdx.x == 0) *cut.n_parts = before;
     __syncthreads();
     int64_t const first = b < lists ? begins[mine.of] + place : end;
     if (b <= lists) parts.first[b] = first;
@@ -93,10 +100,11 @@ static __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, P
 }
 
 inline Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
-    auto* const zero = zeros<int>(2 * CLASSES + 3 + p.n_tiles, queue);
+    auto* const zero = zeros<int>(2 * CLASSES + 3 + 2 * p.n_tiles, queue);
     Classes const classes = {zero, zero + CLASSES};
-    int* const counts = zero + 2 * CLASSES;
-    Cut const cut = {queue.memory.array<int>(parts.most), counts, counts + 1, counts + 2, counts + 3};
+    int *const counts = zero + 2 * CLASSES, *const of_lists = counts + 3;
+    Cut const cut = {queue.memory.array<int>(parts.most), counts,   counts + 1,
+                     reinterpret_cast<unsigned*>(counts + 2),   of_lists, of_lists + p.n_tiles};
     unsigned const blocks = blocks_for(p.n_tiles + 1);
     launch_early(count_lists, blocks, THREADS, queue, p.offsets, p.n_tiles, parts.length, classes);
     launch_early(cut_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts, cut, classes);

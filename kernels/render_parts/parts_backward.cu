@@ -136,7 +136,7 @@ __device__ void differentiate_part(RenderParams const& p, RenderOutputs const& o
 // Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
 template <class N>
 __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
-    partBackward(RenderParams p, RenderOutputs out, Summed d, Parts parts, int* next) {
+    partBackward(RenderParams p, RenderOutputs out, Summed d, Parts parts, unsigned* next) {
     __shared__ Batch<N> batches[WARPS];
     Batch<N>& batch = batches[threadIdx.x / 32];
     if constexpr (QUEUED<N>) {
@@ -174,7 +174,7 @@ __global__ void finish_parts_kernel(RenderParams p, Summed d) {
 template <class N>
 void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts, Queue const& queue) {
     if (!parts.most) return;
-    int* const next = QUEUED<N> ? zeros<int>(1, queue) : nullptr;
+    unsigned* const next = QUEUED<N> ? zeros<unsigned>(1, queue) : nullptr;
     unsigned const blocks =
         QUEUED<N> ? blocks_that_take<N::FEATURES>(parts, blocks_for_needs<N>()) : blocks_of<N::FEATURES>(parts);
     partBackward<N><<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, d, parts, next);

@@ -27,30 +27,37 @@ __global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
     rows[i] = part_row<MOVING>(frame_on<MOVING>(p.path, frame_of(p.g, i)), p.g.opacities[i], features);
 }
 
-// What passes through a part.
-template <bool MOVING, int C>
-__device__ void pass_part(RenderParams const& p, Parts const& parts, int64_t part) {
-    Work const w = work_at(p, parts, part);
-    Sight const ray = sight_of<MOVING, C>(p, w);
-    float q = 1;
-    for_rows<MOVING, C, 4>(
-        parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
-        [&](auto const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
-    if (GROUPS<C> == 1 || w.n) left_of<C>(parts, w.part, PASSES) = q;
+// By a group, behind what it wrote: it counts itself for who is to read that. Returns how many did so before.
+template <int C>
+__device__ int count_self(int* count) {
+    constexpr unsigned OWN_LANES = GROUPS<C> == 1 ? ALL_LANES : (1u << LANES<C> % 32) - 1;
+    int const first = int(threadIdx.x % 32) / LANES<C> * LANES<C>;
+    unsigned const group = OWN_LANES << first;
+    __threadfence();
+    __syncwarp(group);
+    int const before = threadIdx.x % LANES<C> ? 0 : atomicAdd(count, 1);
+    return __shfl_sync(group, before, first);
 }
 
-// The last part of a list need not say.
+// What passes through a part.
 template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS, BLOCKS) partPasses(RenderParams p, Parts parts, Cut cut) {
-    after_others();
-    if constexpr (C == 3) {
-        if (*cut.n_before == 0) return;
-        for (int k; (k = take_next(cut.next_before)) < *cut.n_before; __syncwarp())
-            pass_part<MOVING, C>(p, parts, cut.before[k]);
-    } else {
-        int64_t const k = own_part<C>(), part = k < *cut.n_before ? cut.before[k] : parts.most;
-        if (__any_sync(ALL_LANES, part < parts.most)) pass_part<MOVING, C>(p, parts, part);
-    }
+__device__ void pass_part(RenderParams const& p, Parts const& parts, Work const& w, Batches<MOVING, C>& batches,
+                          int* passed) {
+    Sight const ray = sight_of<MOVING, C>(p, w);
+    float q = 1;
+    for_rows<4>(
+        batches, parts.rows, w, ray, [&] { return ray.i >= 0 && q >= T_MIN; },
+        [&](auto const&, Met const& at) { q *= reaches(at.alpha, at.t) ? 1 - at.alpha : 1.f; });
+    if (!w.parts) return;
+    left_of<C>(parts, w.part, PASSES) = q;
+    count_self<C>(passed + w.bundle);
+}
+
+// By a group: until it is known what passes through the parts of its list, which others find that came before.
+__device__ inline void wait_for_passes(Work const& w, int const* passed) {
+    if (w.parts < 2) return;
+    while (*static_cast<int const volatile*>(passed + w.bundle) + 1 < w.parts) {}
+    __threadfence();
 }
 
 // Of the rays of a block, in shared memory and read where they count: in registers they would be two more than there
@@ -85,28 +92,23 @@ __device__ void add_list(RenderParams const& p, RenderOutputs const& out, Parts 
 // By a group, which has left what it found of a part: whether that was the last one of its list that was missing.
 template <int C>
 __device__ bool is_last(Work const& w, int* done) {
-    constexpr unsigned OWN_LANES = GROUPS<C> == 1 ? ALL_LANES : (1u << LANES<C> % 32) - 1;
-    int const first = int(threadIdx.x % 32) / LANES<C> * LANES<C>;
-    unsigned const group = OWN_LANES << first;
-    __threadfence();
-    __syncwarp(group);
-    int const before = threadIdx.x % LANES<C> ? 0 : atomicAdd(done + w.bundle, 1);
-    bool const last = __shfl_sync(group, before, first) + 1 == w.parts;
+    bool const last = count_self<C>(done + w.bundle) + 1 == w.parts;
     __threadfence();
     return last;
 }
 
 template <bool MOVING, int C>
 __device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Work const& w,
-                           Targets<C>& targets, int* done) {
+                           Batches<MOVING, C>& batches, Targets<C>& targets, Cut const& cut) {
     Sight const ray = sight_of<MOVING, C>(p, w);
     if (C == 2) targets.keep(load_target(p, ray.i));
+    wait_for_passes(w, cut.passed);
     State s;
     s.start = passed<C>(parts, w);
     bool open = ray.i >= 0 && s.start >= T_MIN;
     bool const began = open;
-    for_rows<MOVING, C, C == 3 ? 3 : 4>(
-        parts.rows, w, ray, [&] { return open; },
+    for_rows<C == 3 ? 3 : 4>(
+        batches, parts.rows, w, ray, [&] { return open; },
         [&](auto const& g, Met const& at) { blend_one(g, at, targets, s, open); });
     if (w.parts == 1) store_ray<C>(out, ray.i, s);
     if (w.parts < 2) return;
@@ -114,31 +116,54 @@ __device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Part
     left_of<C>(parts, w.part, END) = began ? s.start * s.q : -1.f;
 #pragma unroll
     for (int c = 0; c < C; ++c) left_of<C>(parts, w.part, FEATURES + c) = s.features[c];
-    if (is_last<C>(w, done)) add_list<C>(p, out, parts, w);
+    if (is_last<C>(w, cut.done)) add_list<C>(p, out, parts, w);
 }
+
+// What comes when: first what passes through parts of lists that are cut, then half of the lists that are not, the
+// longest first, then those parts, the longest first, whose passes are known by then, then the other lists.
+struct Turns {
+    int passes, cut, all;  // the parts of lists that are cut are the first ones of all
+
+    __device__ int part(int k) const {
+        int const early = (all - cut) / 2;
+        return k < early ? cut + k : k < early + cut ? k - early : k;
+    }
+};
 
 // Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
-    partForward(RenderParams p, RenderOutputs out, Parts parts, int* next, int* done) {
+    partForward(RenderParams p, RenderOutputs out, Parts parts, Cut cut) {
     after_others();
+    __shared__ Batches<MOVING, C> batches;
     __shared__ Targets<C> targets;
+    __shared__ Turns turns;  // in registers its numbers would take the place of others
+    if (threadIdx.x == 0) turns = {*cut.n_before, *cut.n_parts, int(parts.first[p.n_tiles])};
+    __syncthreads();
+    auto const pass = [&](int64_t part) { pass_part(p, parts, work_at(p, parts, part), batches, cut.passed); };
+    auto const blend = [&](int64_t part) {
+        blend_part(p, out, parts, work_at(p, parts, part), batches, targets, cut);
+    };
     if constexpr (C == 3) {
-        take_parts(p, parts, next,
-                   [&](int64_t part) { blend_part<MOVING, C>(p, out, parts, work_at(p, parts, part), targets, done); });
+        for (int k; (k = take_next(cut.next)) < turns.passes + turns.all; __syncwarp())
+            k < turns.passes ? pass(cut.before[k]) : blend(turns.part(k - turns.passes));
     } else {
-        Work const w = work_at(p, parts, own_part<C>());
-        if (__any_sync(ALL_LANES, w.parts)) blend_part<MOVING, C>(p, out, parts, w, targets, done);
+        constexpr int EACH = WARPS * GROUPS<C>;
+        int const block = int(next_tile(cut.next)), passing = (turns.passes + EACH - 1) / EACH;
+        int const own = int(threadIdx.x) / LANES<C>, k = EACH * (block < passing ? block : block - passing) + own;
+        int const first = k - own % GROUPS<C>;  // of the warp
+        if (block < passing && first < turns.passes) pass(k < turns.passes ? cut.before[k] : parts.most);
+        if (block >= passing && first < turns.all) blend(k < turns.all ? turns.part(k) : parts.most);
     }
 }
 
 template <bool MOVING, int C>
 void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Cut const& cut, Queue const& queue) {
-    auto const blocks = [&](int resident) {
-        return C == 3 ? blocks_that_take<C>(parts, resident) : blocks_of<C>(parts);
-    };
-    launch_early(partPasses<MOVING, C>, blocks(BLOCKS), 32 * WARPS, queue, p, parts, cut);
-    launch_early(partForward<MOVING, C>, blocks(FORWARD_BLOCKS<MOVING>), 32 * WARPS, queue, p, out, parts, cut.next, cut.done);
+    constexpr int EACH = WARPS * GROUPS<C>, RESIDENT = FORWARD_BLOCKS<MOVING>;
+    auto const passing = unsigned((parts.most - p.n_tiles + EACH - 1) / EACH);
+    unsigned const blocks =
+        C == 3 ? blocks_that_take<C>(parts, RESIDENT) : blocks_of<C>(parts) + passing;
+    launch_early(partForward<MOVING, C>, blocks, 32 * WARPS, queue, p, out, parts, cut);
 }
 
 template <bool MOVING, int C>

@@ -31,6 +31,7 @@ struct NoTargets {
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
     viewForward(RenderParams p, RenderOutputs out, float const* rows, uint32_t const* order) {
+    __shared__ Batches<MOVING, C> batches;
     int64_t const place = (blockIdx.x * int64_t(32 * WARPS) + threadIdx.x) / LANES<C>;
     Work w = {};
     w.bundle = place < p.n_tiles ? int64_t(order[place]) : -1;
@@ -42,8 +43,8 @@ __global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
     Sight const ray = sight_of<MOVING, C>(p, w);
     State s;
     bool open = ray.i >= 0;
-    for_rows<MOVING, C, C == 3 ? 3 : 4>(
-        rows, w, ray, [&] { return open; },
+    for_rows<C == 3 ? 3 : 4>(
+        batches, rows, w, ray, [&] { return open; },
         [&](auto const& g, Met const& at) { blend_one(g, at, NoTargets(), s, open); });
     store_ray<C>(out, ray.i, s);
 }

@@ -316,7 +316,7 @@ def test_lists_that_lack_a_tensor(call: str, device: torch.device) -> None:
     values = list(given(call, args))
     for k, value in enumerate(values):
         looked_at = operator(call)._schema.arguments[k].name != "grid" or not args.get("is_camera")
-        if isinstance(value, list) and looked_at:
+        if isinstance(value, list) and value and looked_at:
             with pytest.raises(ValueError, match=rf" has {len(value) - 1} tensors, but must have {len(value)}: "):
                 operator(call)(*values[:k], value[1:], *values[k + 1 :])
 
