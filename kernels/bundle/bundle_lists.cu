@@ -13,7 +13,7 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int BLOCKS = 2048;    // that go through words, at most
+constexpr int BLOCKS = 4096;    // that go through words, at most
 constexpr int SPANS = 1 << 16;  // of Gaussians without an outline, besides one for each that is visible
 
 __device__ int64_t end_of_visible(BundleParams const& p) {

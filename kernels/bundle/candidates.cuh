@@ -42,22 +42,6 @@ __device__ inline Candidates in_image(Bundles const& b, Bounds<float> const& at)
     return c;
 }
 
-struct Bands {
-    int low, high;
-};
-
-// Those that two elevations are in, as band_of has them. Neither search waits for the other's loads.
-__device__ inline Bands bands_of(Cells const& cells, float low, float high) {
-    int const n = int(cells.bands);
-    Bands found = {0, 0};
-    for (int step = n > 1 ? 1 << (31 - __clz(n - 1)) : 0; step; step /= 2) {
-        int const a = found.low + step, b = found.high + step;
-        if (a < n && cells.edges[a - 1] < low) found.low = a;
-        if (b < n && cells.edges[b - 1] < high) found.high = b;
-    }
-    return found;
-}
-
 // Bands whose rays it reaches: not those of which it touches no more than the gap to the next.
 __device__ inline Candidates on_sphere(Bundles const& b, Bounds<float> const& at) {
     Vec2<float> const low = {at.low_u, at.low_v}, high = {at.high_u, at.high_v};

@@ -11,13 +11,13 @@
 
 namespace nurec::cuda {
 
-constexpr int FIND_THREADS = 256, FIND_WARPS = FIND_THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
+constexpr int FIND_THREADS = 128, FIND_WARPS = FIND_THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
 
 // Of a lidar, that fit on a multiprocessor without spilling.
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1000)
-constexpr int FIND_BLOCKS = 4;
+constexpr int FIND_BLOCKS = 8;
 #else
-constexpr int FIND_BLOCKS = 5;
+constexpr int FIND_BLOCKS = 10;
 #endif
 
 struct Search {
@@ -246,7 +246,7 @@ __device__ Found find_words(BundleParams const& p, BundleWork const& work, Words
 
 // Entries in the order of their candidates, as many as there is room for.
 template <bool CAMERA>
-__global__ void __launch_bounds__(FIND_THREADS, CAMERA ? 1 : FIND_BLOCKS) find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
+__global__ void __launch_bounds__(FIND_THREADS, FIND_BLOCKS) find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
     after_others();
     __shared__ Hits<CAMERA> hits_of_block[FIND_WARPS];
     int const warp = int(threadIdx.x) / 32;

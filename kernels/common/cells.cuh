@@ -19,6 +19,22 @@ __device__ inline int band_of(Cells const& cells, float elevation) {
     return low;
 }
 
+struct Bands {
+    int low, high;
+};
+
+// Those that two elevations are in, as band_of has them. Neither search waits for the other's loads.
+__device__ inline Bands bands_of(Cells const& cells, float low, float high) {
+    int const n = int(cells.bands);
+    Bands found = {0, 0};
+    for (int step = n > 1 ? 1 << (31 - __clz(n - 1)) : 0; step; step /= 2) {
+        int const a = found.low + step, b = found.high + step;
+        if (a < n && cells.edges[a - 1] < low) found.low = a;
+        if (b < n && cells.edges[b - 1] < high) found.high = b;
+    }
+    return found;
+}
+
 __device__ inline int column_of(Cells const& cells, float azimuth) {  // not wrapped
     float const column = floorf((azimuth + float(PI)) / float(2 * PI) * float(cells.columns));
     return static_cast<int>(larger(smaller(column, 1e9f), -1e9f));  // whatever the azimuth, an integer holds it

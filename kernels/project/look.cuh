@@ -25,8 +25,8 @@ __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<floa
     // within the table also where a mean is NaN
     int const first = min(max(column_of(cells, azimuth - around) + n - 1, 0), 3 * n);
     int const last = min(max(column_of(cells, azimuth + around) + n + 2, 0), 3 * n);
-    int const* const low = table + width * band_of(cells, elevation - 1.2f * angle);
-    int const* const high = table + width * (band_of(cells, elevation + 1.2f * angle) + 1);
+    Bands const bands = bands_of(cells, elevation - 1.2f * angle, elevation + 1.2f * angle);
+    int const *const low = table + width * bands.low, *const high = table + width * (bands.high + 1);
     return high[last] - low[last] - high[first] + low[first] > 0;
 }
 
