@@ -9,7 +9,7 @@ lane slots whose pair contributes. Counts are the same on a CPU, whose own loop 
 """
 
 import heapq
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -66,10 +66,10 @@ def count_pairs(
     warps: int | None = None,  # that take one part after another; None: as many as there are parts
 ) -> PairCounts:
     """Waits for the device. The kernels must be loaded (`nurec_lite.native.ops.load`)."""
-    rays = view.rays()
+    rays, lists = view.rays(), replace(pairs, gaussians=pairs.gaussians.long())  # of bundles or of tiles
     features = gaussians.lidar  # nothing looks at them
     counts = torch.ops.nurec_lite.count_pairs(
-        placed(gaussians), features, *arrays_of(rays, pairs), row_of(view), moves(view)
+        placed(gaussians), features, *arrays_of(rays, lists), row_of(view), moves(view)
     )
     return summed(counts, pairs, len(rays.delays), part, warps)
 

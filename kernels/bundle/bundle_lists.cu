@@ -140,7 +140,8 @@ void count_entries(BundleParams const& p, BundleWork& work, int64_t* needed, Que
     launch_early(needed_entries, 1, 1, queue, find(p, work, 0, queue).counts, needed);
 }
 
-void list_entries(BundleParams const& p, BundleWork& work, Entries const& out, int64_t* needed, Queue const& queue) {
+void list_entries(BundleParams const& p, BundleWork& work, ListEntries const& out, int64_t* needed,
+                  Queue const& queue) {
     ClusterEntries const entries = find(p, work, out.room, queue);
     make_lists(entries, p.bundles, out, needed, work.zeros, queue);
 }

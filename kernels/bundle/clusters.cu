@@ -107,7 +107,7 @@ __global__ void count_windows(ClusterEntries sorted, Windows all) {
 }
 
 // A thread a list, and the last one what lies behind all.
-__global__ void list_offsets(ClusterEntries sorted, Windows all, uint64_t* states, unsigned* next, Entries out,
+__global__ void list_offsets(ClusterEntries sorted, Windows all, uint64_t* states, unsigned* next, ListEntries out,
                              int64_t* needed) {
     after_others();
     int64_t const tile = next_tile(next), list = THREADS * tile + threadIdx.x;
@@ -129,7 +129,7 @@ __device__ inline uint32_t entries_of_windows_before(Windows const& all, int64_t
 
 // Lane k: where those of the k-th list go, from `at` on.
 __device__ inline void write_window(Own const& own, uint32_t cluster, uint32_t const (&gaussians)[ROWS], uint32_t at,
-                                    Entries const& out) {
+                                    ListEntries const& out) {
     int const lane = int(threadIdx.x) % 32;
     unsigned const lower = (1u << lane) - 1;
 #pragma unroll
@@ -141,21 +141,21 @@ __device__ inline void write_window(Own const& own, uint32_t cluster, uint32_t c
             bool const mine = lists >> list & 1;
             unsigned const all = __ballot_sync(ALL_LANES, mine);
             uint32_t const place = __shfl_sync(ALL_LANES, at, list) + __popc(all & lower);
-            if (mine && place < out.room) out.gaussians[place] = gaussians[k];
+            if (mine && place < out.room) out.gaussians[place] = int(gaussians[k]);
             at += list == lane ? uint32_t(__popc(all)) : 0;
         }
     }
 }
 
 // Zeros behind the last list, which no offset covers.
-__device__ inline void fill_rest(Windows const& all, Entries const& out) {
+__device__ inline void fill_rest(Windows const& all, ListEntries const& out) {
     int64_t const step = gridDim.x * int64_t(blockDim.x);
     int64_t e = out.offsets[all.lists] + blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     for (; e < out.room; e += step) out.gaussians[e] = 0;
 }
 
 __device__ inline void list_window(ClusterEntries const& sorted, int64_t window, int64_t n, Windows const& all,
-                                   Entries const& out) {
+                                   ListEntries const& out) {
     Own const own = load_window(sorted, window, n);
     uint32_t gaussians[ROWS];
 #pragma unroll
@@ -167,7 +167,7 @@ __device__ inline void list_window(ClusterEntries const& sorted, int64_t window,
     }
 }
 
-__global__ void write_windows(ClusterEntries sorted, Windows all, Entries out) {
+__global__ void write_windows(ClusterEntries sorted, Windows all, ListEntries out) {
     after_others();
     int64_t const window = window_of_warp(), n = sorted.n();
     if (WINDOW * window < n) list_window(sorted, window, n, all, out);
@@ -194,7 +194,7 @@ int64_t words_to_list(Bundles const& bundles, int64_t room) {
     return words_to_sort(room, bits_for(bundles.clusters())) + zeros_for(bundles);
 }
 
-void make_lists(ClusterEntries const& entries, Bundles const& bundles, Entries const& out, int64_t* needed,
+void make_lists(ClusterEntries const& entries, Bundles const& bundles, ListEntries const& out, int64_t* needed,
                 Zeros& zeros, Queue const& queue) {
     int64_t const clusters = bundles.clusters(), lists = bundles.lists(), windows = entries.room / WINDOW + 1;
     ClusterEntries const sorted = sorted_by_cluster(entries, clusters, zeros, queue);

@@ -18,7 +18,7 @@ struct ClusterEntries {
 };
 
 // Stable: within a list, Gaussians stay in the order of the entries.
-void make_lists(ClusterEntries const& entries, Bundles const& bundles, Entries const& out, int64_t* needed,
+void make_lists(ClusterEntries const& entries, Bundles const& bundles, ListEntries const& out, int64_t* needed,
                 Zeros& zeros, Queue const& queue);
 int64_t words_to_list(Bundles const& bundles, int64_t room);  // that it takes of them
 

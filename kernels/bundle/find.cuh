@@ -246,7 +246,8 @@ __device__ Found find_words(BundleParams const& p, BundleWork const& work, Words
 
 // Entries in the order of their candidates, as many as there is room for.
 template <bool CAMERA>
-__global__ void __launch_bounds__(FIND_THREADS, FIND_BLOCKS) find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
+__global__ void __launch_bounds__(FIND_THREADS, FIND_BLOCKS)
+    find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
     after_others();
     __shared__ Hits<CAMERA> hits_of_block[FIND_WARPS];
     int const warp = int(threadIdx.x) / 32;

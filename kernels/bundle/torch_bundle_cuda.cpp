@@ -100,9 +100,9 @@ Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList 
     }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const entries = room < 0 ? checked_needed(read_back(needed, 0)) : room;
-    Tensor const offsets = site.empty({p.bundles.lists() + 1}, at::kLong), listed = site.empty({entries}, at::kLong);
-    cuda::list_entries(p, work, {entries, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int64_t>()},
-                       most, site.queue());
+    Tensor const offsets = site.empty({p.bundles.lists() + 1}, at::kLong), listed = site.empty({entries}, at::kInt);
+    cuda::list_entries(p, work, {entries, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int>()}, most,
+                       site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : needed};
 }

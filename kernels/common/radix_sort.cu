@@ -169,7 +169,7 @@ __device__ Sums sums_of(uint64_t mine, uint64_t* warps) {
 
 // A state is 0, then OWN with the tile's keys of the digit, then ALL with those of all tiles up to it.
 constexpr uint32_t OWN = 1u << 30, ALL = 2u << 30, COUNT = OWN - 1;
-constexpr int AHEAD = 16;  // tiles that are looked at together
+constexpr int AHEAD = 4;  // tiles that are looked at together
 
 __device__ uint32_t state_at(uint32_t const* states, int tile) {
     return tile < 0 ? ALL : static_cast<uint32_t const volatile*>(states)[DIGITS * tile + threadIdx.x];

@@ -89,10 +89,11 @@ inline void check_positive(at::Tensor const& t, char const* name) {
     TORCH_CHECK_VALUE(place < 0, name, " holds ", values[place], " in row ", row_of(t, place), ", but must be above 0");
 }
 
-// low <= values < high.
+// low <= values < high, of int32 or int64.
 inline void check_range(at::Tensor const& t, char const* name, int64_t low, int64_t high) {
-    auto const host = values_of(t);
+    auto host = values_of(t);
     if (!host) return;
+    if (host->scalar_type() == at::kInt) host = host->to(at::kLong);
     auto const* values = host->const_data_ptr<int64_t>();
     int64_t const place = cpu::first_outside(values, host->numel(), low, high);
     TORCH_CHECK_VALUE(place < 0, name, " holds ", values[place], " in row ", row_of(t, place),

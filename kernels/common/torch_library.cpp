@@ -15,8 +15,8 @@ TORCH_LIBRARY(nurec_lite, m) {
     // lidar's hold `features` [N, 2], too, and are what render_parts takes for `rows`. `occupied`: of a lidar, what
     // occupied_cells found of this grid, where that is known. `in_place`: for list_bundles low [N, 4] has both bounds
     // of each Gaussian, row index[k] the k-th's, and high none; count [1] says how many k there are, behind which, and
-    // of those that are hidden, nothing is written. `bands`: of a lidar's bundles, in place; then not low, but candidates
-    // [N, 8] and how many they are, counts [N], say where each Gaussian lies, and who has none is in no row.
+    // of those that are hidden, nothing is written. `bands`: of a lidar's bundles, in place; then not low, but
+    // candidates [N, 8] and how many they are, counts [N], say where each Gaussian lies, and who has none is in no row.
     m.def(
         "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, Tensor[] bands, "
         "bool all=False, int depth_bits=32, bool shapes=False, Tensor? occupied=None, bool in_place=False, "

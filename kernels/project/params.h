@@ -18,8 +18,8 @@ namespace nurec {
 struct ProjectParams {
     Gaussians g;
     View<float> const* view;
-    bool is_camera;  // the view's sensor, which the host must know
-    Cells cells;     // of a lidar
+    bool is_camera;                           // the view's sensor, which the host must know
+    Cells cells;                              // of a lidar
     Trajectory<float> const* path = nullptr;  // of a lidar whose shapes are asked for
     float const* features = nullptr;          // [N, 2] likewise
     Bundles bundles = {};                     // of a lidar whose candidates are asked for; their rays do not matter
@@ -45,11 +45,11 @@ Projection project(ProjectParams const& p, int bits);
 namespace cuda {
 
 struct Looked {
-    uint8_t* visible;       // [N]
-    uint32_t* keys;         // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
-    Bounds<float>* bounds;  // [N]; null where candidates are asked for
-    int bits;               // of a key
-    float* shapes;          // [N, shape_floats] what lists go by; null: nobody asks
+    uint8_t* visible;                  // [N]
+    uint32_t* keys;                    // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
+    Bounds<float>* bounds;             // [N]; null where candidates are asked for
+    int bits;                          // of a key
+    float* shapes;                     // [N, shape_floats] what lists go by; null: nobody asks
     Candidates* candidates = nullptr;  // [N] of a lidar's bundles; null: nobody asks. Who has none is UNWANTED
     int* counts = nullptr;             // [N] how many they are
 };

@@ -124,9 +124,9 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
 
 void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue const& queue) {
     int64_t const n = p.g.n;
-    Project const kernel =
-        (p.is_camera ? out.shapes != nullptr : out.candidates != nullptr) ? kernel_for<true>(p.is_camera, out.bits)
-                                                                          : kernel_for<false>(p.is_camera, out.bits);
+    Project const kernel = (p.is_camera ? out.shapes != nullptr : out.candidates != nullptr)
+                               ? kernel_for<true>(p.is_camera, out.bits)
+                               : kernel_for<false>(p.is_camera, out.bits);
     if (n) launch_early(kernel, blocks_for(n), THREADS, queue, p, occupied, out);
 }
 

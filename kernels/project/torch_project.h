@@ -11,8 +11,8 @@
 namespace nurec {
 
 // index, low, high, seen, shapes, count, candidates, counts
-using Projected = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor,
-                             at::Tensor>;
+using Projected =
+    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
 
 inline int checked_depth_bits(int64_t bits) {
     TORCH_CHECK_VALUE(bits == 16 || bits == 24 || bits == DEPTH_BITS, "depth_bits is ", bits,
@@ -30,7 +30,8 @@ inline ProjectParams checked_project(at::TensorList gaussians, at::Tensor const&
     Cells const cells = is_camera ? Cells{} : cells_of(grid, columns, view.device());
     if (features) check_tensor(*features, "features", at::kFloat, {g.scales.size(0), 2}, view.device());
     ViewRow<float> const& row = *row_of(view);
-    return {arrays_of(g), &row.view, is_camera, cells, &row.path, features ? features->const_data_ptr<float>() : nullptr};
+    return {arrays_of(g), &row.view, is_camera,
+            cells,        &row.path, features ? features->const_data_ptr<float>() : nullptr};
 }
 
 }  // namespace nurec

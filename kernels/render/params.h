@@ -22,7 +22,8 @@ struct RenderParams {
     float const* targets;           // [R, 2] as math/blend.cuh has them; null: none
     int64_t const* rays;            // [A, P], -1 where a tile has fewer than P
     int64_t const* offsets;         // [A + 1]
-    int64_t const* gaussians;       // [L] nearest first in each tile
+    int64_t const* gaussians;       // [L] nearest first in each tile; of tiles that are no bundles
+    int const* members;             // [L] the same of bundles
     bool moving;                    // origins or delays are not all zero
     Trajectory<float> const* path;  // of the sensor
     uint8_t const* visible;         // [N] 0: in no list; null: not known

@@ -48,11 +48,11 @@ __device__ void for_rows(Batches<MOVING, C>& batches, float const* rows, Work co
     auto* const batch = batches.rows[threadIdx.x / P];
     auto const* all = reinterpret_cast<PartRow<MOVING, C> const*>(rows);
     int const lane = lane_of_group<C>();
-    int64_t const* list = w.list;
+    int const* list = w.list;
     for (int left = w.n; P < 32 || left > 0; left -= P, list += P) {
         if (!__any_sync(ALL_LANES, (P == 32 || left > 0) && going())) return;
         int const n = left < P ? left : P, most = most_of_groups<P>(n);
-        stage_rows<C, P>(all, lane < n ? int(list[lane]) : 0, n, batch);
+        stage_rows<C, P>(all, lane < n ? list[lane] : 0, n, batch);
         auto const take = [&](int k, Met const& met) {
             if (P == 32 || k < n) function(batch[k], met);
         };

@@ -12,7 +12,7 @@ namespace nurec::cuda {
 
 // Parts of lists that have several, but the last of each list, in any order.
 struct Cut {
-    int* before;  // [most]
+    int* before;              // [most]
     int *n_before, *n_parts;  // how many they are; parts of lists that have several
     unsigned* next;           // 0 at first: the turn that nobody has
     int *passed, *done;       // [A] 0 at first: parts of a list of which it is known what passes; that are blended
@@ -103,8 +103,8 @@ inline Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& que
     auto* const zero = zeros<int>(2 * CLASSES + 3 + 2 * p.n_tiles, queue);
     Classes const classes = {zero, zero + CLASSES};
     int *const counts = zero + 2 * CLASSES, *const of_lists = counts + 3;
-    Cut const cut = {queue.memory.array<int>(parts.most), counts,   counts + 1,
-                     reinterpret_cast<unsigned*>(counts + 2),   of_lists, of_lists + p.n_tiles};
+    Cut const cut = {queue.memory.array<int>(parts.most),     counts,   counts + 1,
+                     reinterpret_cast<unsigned*>(counts + 2), of_lists, of_lists + p.n_tiles};
     unsigned const blocks = blocks_for(p.n_tiles + 1);
     launch_early(count_lists, blocks, THREADS, queue, p.offsets, p.n_tiles, parts.length, classes);
     launch_early(cut_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts, cut, classes);

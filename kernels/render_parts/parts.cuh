@@ -27,7 +27,7 @@ __device__ int group_of_warp() {
 
 struct Work {
     int64_t part, bundle, first;  // first: part of the bundle
-    int64_t const* list;
+    int const* list;
     int n, parts;  // entries; parts of the bundle; 0: there is nothing to do
 };
 
@@ -53,7 +53,7 @@ __device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t 
     int64_t const k = w.part - w.first;
     int64_t from = 0, to = length;
     if (w.parts > 1) from = length * k / w.parts, to = length * (k + 1) / w.parts;
-    w.list = p.gaussians + begin + from, w.n = int(to - from);
+    w.list = p.members + begin + from, w.n = int(to - from);
     return w;
 }
 

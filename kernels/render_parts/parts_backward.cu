@@ -122,9 +122,9 @@ __device__ void differentiate_part(RenderParams const& p, RenderOutputs const& o
     if (!__any_sync(ALL_LANES, one.open)) return;
     batch.left.tell(one);
     auto const* rows = reinterpret_cast<RowFor<N> const*>(parts.rows);
-    int64_t const* list = w.list;
+    int const* list = w.list;
     for (int left = w.n; GROUPS<C> > 1 || left > 0; left -= M, list += M) {
-        int const n = left < M ? left : M, member = lane < n ? int(list[lane]) : 0;
+        int const n = left < M ? left : M, member = lane < n ? list[lane] : 0;
         stage_rows<C, M>(rows, member, n, batch.rows[group_of_warp<C>()].of);
         if (meet_batch<N>(batch, n, one, start)) batch.left.add(batch.rows, n, member, d.moments);
         if (!__any_sync(ALL_LANES, (GROUPS<C> == 1 || left > M) && one.open)) break;

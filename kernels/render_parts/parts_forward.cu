@@ -56,7 +56,8 @@ __device__ void pass_part(RenderParams const& p, Parts const& parts, Work const&
 // By a group: until it is known what passes through the parts of its list, which others find that came before.
 __device__ inline void wait_for_passes(Work const& w, int const* passed) {
     if (w.parts < 2) return;
-    while (*static_cast<int const volatile*>(passed + w.bundle) + 1 < w.parts) {}
+    while (*static_cast<int const volatile*>(passed + w.bundle) + 1 < w.parts) {
+    }
     __threadfence();
 }
 
@@ -141,9 +142,7 @@ __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
     if (threadIdx.x == 0) turns = {*cut.n_before, *cut.n_parts, int(parts.first[p.n_tiles])};
     __syncthreads();
     auto const pass = [&](int64_t part) { pass_part(p, parts, work_at(p, parts, part), batches, cut.passed); };
-    auto const blend = [&](int64_t part) {
-        blend_part(p, out, parts, work_at(p, parts, part), batches, targets, cut);
-    };
+    auto const blend = [&](int64_t part) { blend_part(p, out, parts, work_at(p, parts, part), batches, targets, cut); };
     if constexpr (C == 3) {
         for (int k; (k = take_next(cut.next)) < turns.passes + turns.all; __syncwarp())
             k < turns.passes ? pass(cut.before[k]) : blend(turns.part(k - turns.passes));
@@ -161,8 +160,7 @@ template <bool MOVING, int C>
 void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Cut const& cut, Queue const& queue) {
     constexpr int EACH = WARPS * GROUPS<C>, RESIDENT = FORWARD_BLOCKS<MOVING>;
     auto const passing = unsigned((parts.most - p.n_tiles + EACH - 1) / EACH);
-    unsigned const blocks =
-        C == 3 ? blocks_that_take<C>(parts, RESIDENT) : blocks_of<C>(parts) + passing;
+    unsigned const blocks = C == 3 ? blocks_that_take<C>(parts, RESIDENT) : blocks_of<C>(parts) + passing;
     launch_early(partForward<MOVING, C>, blocks, 32 * WARPS, queue, p, out, parts, cut);
 }
 

@@ -69,8 +69,8 @@ struct Looks {
     int64_t const* count;    // [1] H; more than `most`: the others are left out
 };
 
-// Fills all of `work`, and `rows` [most, row_floats] of what some bundle may meet, nearest first, equal keys by view and
-// index; a lidar's lists go by these. Returns the number of each row [most].
+// Fills all of `work`, and `rows` [most, row_floats] of what some bundle may meet, nearest first, equal keys by view
+// and index; a lidar's lists go by these. Returns the number of each row [most].
 uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
                               BundleWork const& work, float* rows, Queue const& queue);
 

@@ -106,7 +106,7 @@ KeptViews checked_kept(at::TensorList t, ViewedScene const& scene, int64_t featu
     check_tensor(t[2], "table", at::kLong, {-1, cuda::rays_with(features)}, device);
     auto const n = t[2].size(0), most = cuda::most_parts(t[4].size(0), n, length);
     check_tensor(t[3], "offsets", at::kLong, {n + 1}, device);
-    check_tensor(t[4], "gaussians", at::kLong, {-1}, device);
+    check_tensor(t[4], "gaussians", at::kInt, {-1}, device);
     check_tensor(t[5], "places", at::kInt, {scene.views * scene.g.n}, device);
     check_tensor(t[6], "first", at::kLong, {n + 1}, device);
     check_tensor(t[7], "bundle", at::kInt, {most}, device);
@@ -121,7 +121,7 @@ RenderParams blended_again(KeptViews const& k, int64_t features, bool moving) {
     r.rays_per_tile = cuda::rays_with(features), r.moving = moving;
     r.directions = k.directions.const_data_ptr<float>(), r.delays = k.delays.const_data_ptr<float>();
     r.rays = k.table.const_data_ptr<int64_t>();
-    r.offsets = k.offsets.const_data_ptr<int64_t>(), r.gaussians = k.gaussians.const_data_ptr<int64_t>();
+    r.offsets = k.offsets.const_data_ptr<int64_t>(), r.members = k.gaussians.const_data_ptr<int>();
     return r;
 }
 

@@ -145,9 +145,9 @@ inline Listed list_views(Views const& p, cuda::RayArrays const& rays, int depth_
     }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     out.room = room[1] < 0 ? read_back(needed, 1) : room[1];
-    out.offsets = site.empty({lists + 1}, at::kLong), out.gaussians = site.empty({out.room}, at::kLong);
-    cuda::Entries const entries = {out.room, out.offsets.mutable_data_ptr<int64_t>(),
-                                   out.gaussians.mutable_data_ptr<int64_t>()};
+    out.offsets = site.empty({lists + 1}, at::kLong), out.gaussians = site.empty({out.room}, at::kInt);
+    cuda::ListEntries const entries = {out.room, out.offsets.mutable_data_ptr<int64_t>(),
+                                       out.gaussians.mutable_data_ptr<int>()};
     cuda::list_entries(out.bundles, work, entries, most, queue);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
@@ -159,7 +159,7 @@ inline RenderParams blended_of(Views const& p, Listed const& listed) {
     r.n_features = p.rays.is_camera ? 3 : 2, r.n_rays = p.rays.n, r.n_tiles = b.bundles.lists();
     r.rays_per_tile = rays_of_list(p.rays.is_camera), r.moving = p.rays.moving;
     r.directions = b.directions, r.delays = b.delays, r.rays = b.bundles.rays;
-    r.offsets = listed.offsets.const_data_ptr<int64_t>(), r.gaussians = listed.gaussians.const_data_ptr<int64_t>();
+    r.offsets = listed.offsets.const_data_ptr<int64_t>(), r.members = listed.gaussians.const_data_ptr<int>();
     return r;
 }
 

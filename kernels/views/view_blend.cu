@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
     if (!__any_sync(ALL_LANES, w.bundle >= 0)) return;
     if (w.bundle >= 0) {
         int64_t const begin = p.offsets[w.bundle];
-        w.list = p.gaussians + begin, w.n = int(p.offsets[w.bundle + 1] - begin);
+        w.list = p.members + begin, w.n = int(p.offsets[w.bundle + 1] - begin);
     }
     Sight const ray = sight_of<MOVING, C>(p, w);
     State s;

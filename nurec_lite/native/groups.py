@@ -36,7 +36,7 @@ class Lists(NamedTuple):
 
     rays: Tensor  # [T, P] int64
     offsets: Tensor  # [T + 1] int64
-    gaussians: Tensor  # [L] int64
+    gaussians: Tensor  # [L] int64, or int32 of bundles
     visible: Tensor  # [N] uint8, or [0]: not known
 
 
@@ -142,7 +142,7 @@ class KeptViews(NamedTuple):
     delays: Tensor  # [R] seconds after its middle
     table: Tensor  # [A, P] int64 rays of a list, -1 where it has fewer
     offsets: Tensor  # [A + 1] int64
-    gaussians: Tensor  # [L] int64 rows, nearest first in each bundle
+    gaussians: Tensor  # [L] int32 rows, nearest first in each bundle
     places: Tensor  # [V N] int32 row of Gaussian i as view v sees it; -1: it has none
     first: Tensor  # this and what follows as Parts has them
     bundle: Tensor

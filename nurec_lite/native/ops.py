@@ -133,8 +133,8 @@ def kept_of(
     kept: tuple[Tensor, ...],  # by render_parts
     rows: Tensor | None,  # that it was given
 ) -> Parts:
-    *others, own = kept
-    return Parts(*others, own if rows is None else rows)
+    first, bundle, left, own = kept
+    return Parts(first, bundle, left, own if rows is None else rows)
 
 
 def _keep_views(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

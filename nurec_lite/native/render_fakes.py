@@ -99,7 +99,8 @@ def _fake_list_bundles(
     bundles: list[Tensor], grid: list[Tensor], size: list[int], exact: bool, room: int = -1,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     table = Bundles(*bundles).rays
-    return table.new_empty(table.shape[0] * (1 if size else 2) + 1), *_fake_entries(table, room)
+    listed, needed = _fake_entries(table, room)
+    return table.new_empty(table.shape[0] * (1 if size else 2) + 1), listed.int(), needed
 
 
 def _fake_render_parts(
@@ -173,7 +174,7 @@ def _fake_learn_views(
     blended = (views.new_empty(r, c), *(views.new_empty(r) for _ in range(3)), whole.new_empty(v))
     made = views.new_empty(r, 3), views.new_empty(r)
     bundles, each = (bundles, 32) if size else (2 * bundles, 16)  # those of a list
-    lists = whole.new_empty(bundles, each), whole.new_empty(bundles + 1), whole.new_empty(entries)
+    lists = whole.new_empty(bundles, each), whole.new_empty(bundles + 1), whole.new_empty(entries).int()
     parts = entries // length + bundles
     kept = (
         views.new_empty(v * n, dtype=torch.int32), whole.new_empty(bundles + 1),

@@ -22,5 +22,4 @@ def beams(view: LidarView) -> Grid:
 
 
 def bands_of(bundles: Bundles, grid: Grid) -> BandBundles:
-    _, *of_bands = bundles
-    return BandBundles(*of_bands, *grid)
+    return BandBundles(bundles.first, bundles.bins, bundles.heights, grid.directions, grid.edges)

@@ -215,7 +215,7 @@ def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
     assert told.candidates is not None and told.count is not None and told.seen is not None
     counts, there = told.candidates[1].cpu(), told.index[: int(told.count)].cpu()
     listed = told.seen.cpu().bool() & (counts > 0)
-    assert there.sort().values.equal(listed.nonzero()[:, 0]) and 0 < len(there)
+    assert there.sort().values.equal(listed.nonzero()[:, 0]) and len(there) > 0
 
 
 def test_bundles_want_a_projection_of_their_own(device: torch.device) -> None:

@@ -342,6 +342,7 @@ def test_only_a_gpu_tells_shapes() -> None:
     if drivers_of(torch.device("cpu")) != "cpu":
         pytest.skip("over the emulation the CPU has the drivers of a GPU")
     ops.load()
-    g, view = to_float32(make_gaussians(around(5, 3, 8))), view_float32(make_lidar_view(make_lidar(4, 16)))
+    view = view_float32(make_camera_view(9, 7, 8.0))
+    g = to_float32(make_gaussians(in_frustum(view, 5, 3, 8)))
     with pytest.raises(ValueError, match="only a GPU lists bundles"):
         native.project(g, view, plan=replace(native.CPU_PLAN, bundles=True, exact=True))

@@ -18,7 +18,7 @@ def for_a_gpu() -> Stages:
     return replace(base_stages("native", torch.device("cpu")), device="cuda")
 
 
-@pytest.mark.parametrize("part", [1, 256])
+@pytest.mark.parametrize("part", [1, 384])
 def test_the_option_sets_a_field_of_the_plan(part: int) -> None:
     stages = build_stages({"warp_cull": {}, "balanced_tiles": {"part": part}}, for_a_gpu())
     assert stages.claims == {"plan.bundles": "warp_cull", "plan.part": "balanced_tiles"}

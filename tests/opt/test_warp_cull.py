@@ -55,13 +55,13 @@ def test_it_goes_with_the_options_of_other_kernels() -> None:
     names = ("split_backward", "launch_bounds", *THREE)
     plan = build_stages({n: parameters_of(n) for n in names}, for_a_gpu()).plan
     assert plan is not None and plan.backward == (True, True, False)
-    assert plan.bundles and plan.exact and plan.part == 256
+    assert plan.bundles and plan.exact and plan.part == 384
 
 
 @pytest.mark.parametrize("order", [THREE, THREE[::-1], (*THREE[1:], THREE[0])], ids=str)
 def test_the_order_of_the_three_does_not_matter(order: tuple[str, ...]) -> None:
     plan = build_stages({n: parameters_of(n) for n in order}, for_a_gpu()).plan
-    assert plan == replace(for_a_gpu().plan, bundles=True, exact=True, part=256)  # type: ignore[type-var]
+    assert plan == replace(for_a_gpu().plan, bundles=True, exact=True, part=384)  # type: ignore[type-var]
 
 
 # ---- training
