@@ -171,13 +171,13 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t room, Que
 // Where it was not known before how many words there would be.
 void own_candidates(BundleParams const& p, BundleWork& work, int64_t words, Queue const& queue);
 
-// needed [1]: entries of all lists; where the words were not enough, more than that or what would make them enough.
 struct ListEntries {
     int64_t room;      // L: where it is too small, some entries are left out, and where it is too large, zeros follow
     int64_t* offsets;  // [lists + 1]
     int* gaussians;    // [L]
 };
 
+// needed [1]: entries of all lists; where the words were not enough, more than that or what would make them enough.
 void count_entries(BundleParams const& p, BundleWork& work, int64_t* needed, Queue const& queue);
 void list_entries(BundleParams const& p, BundleWork& work, ListEntries const& out, int64_t* needed, Queue const& queue);
 

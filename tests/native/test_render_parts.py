@@ -113,6 +113,27 @@ def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None
         torch.testing.assert_close(one, two, atol=1e-4 * float(two.abs().max()), rtol=0)
 
 
+@pytest.mark.parametrize("sensor", VIEWS)
+def test_the_longest_lists_come_first(sensor: str, device: torch.device) -> None:
+    """Parts of lists that are cut, then the other lists, which is as close as a sixteenth of an octave; each list's parts side by side."""
+    view, length = view_of(sensor, device), 20
+    g = scene(view, device, 300)
+    pairs = lists_of(g, view, exact=True)
+    *_, first, bundle, _, _ = torch.ops.nurec_lite.render_parts(*given(g, view, pairs), length)
+    lengths = pairs.offsets.diff().cpu()
+    parts = torch.where(lengths > length, -(-lengths // length), 1)
+    first, bundle = first.cpu(), bundle.cpu()
+    assert int(first[-1]) == int(parts.sum()) and (bundle[int(first[-1]) :] == -1).all()
+    assert bundle[: int(first[-1])].bincount(minlength=len(parts)).equal(parts)
+    for k in range(int(parts.max())):
+        some = parts > k
+        assert bundle[first[:-1][some] + k].long().equal(some.nonzero()[:, 0])
+    cut = parts > 1
+    assert 0 < int(cut.sum()) < len(cut) and int(first[:-1][cut].max()) < int(first[:-1][~cut].min())
+    in_order = lengths[~cut][first[:-1][~cut].argsort()].double() + 1
+    assert bool((in_order[1:] <= in_order[:-1] * 2 ** (1 / 16) * 1.001).all())
+
+
 def test_rows_must_fit(device: torch.device) -> None:
     view = view_of("lidar", device)
     g = scene(view, device, 20)
