@@ -82,7 +82,7 @@ extern "C" int run_backward(Pass const* a, int all, void* stream) {
                                 a->quats, a->velocities, a->scales,      a->opacities,   &a->view->centre};
     nurec::RenderParams const given = {g,           a->n_features, a->n_rays,     a->n_tiles,    a->in_tile,
                                        a->features, a->origins,    a->directions, a->delays,     nullptr,
-                                       a->rays,     a->offsets,    a->gaussians,  a->moving != 0};
+                                       a->rays,     a->offsets,    a->gaussians,  nullptr,       a->moving != 0};
     nurec::RenderOutputs const out = {a->out, a->distance, a->transmittance, nullptr};
     nurec::RenderGrads d = {a->d_out, a->d_distance, a->d_transmittance, a->d_gaussians, a->d_features};
 #ifdef SWEEP_SHARED

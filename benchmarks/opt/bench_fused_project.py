@@ -77,7 +77,7 @@ def listed(means: Tensor, share: int, rays: int, seed: int) -> PairList:
     some = near[visible[near]][:LISTED]
     table, offsets = torch.arange(rays)[None], torch.tensor([0, len(some)])
     table, offsets, some, seen = (t.to(means.device) for t in (table, offsets, some, visible.byte()))
-    return PairList(table, offsets, some, visible=seen)
+    return PairList(table, offsets, some.int(), visible=seen)
 
 
 def tracks_for(moving: int, device: torch.device) -> tuple[Tensor, ...]:
