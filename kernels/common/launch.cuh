@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdlib>
+#include <cstring>
+
 #include "device.h"
 
 namespace nurec::cuda {
@@ -22,8 +25,11 @@ inline int multiprocessors() {
     return told && n > 0 ? n : 1;
 }
 
-// Whether a kernel's blocks may wait on the device for those of the kernel before (of sm_90 on).
+// Whether a kernel's blocks may wait on the device for those of the kernel before: of sm_90 on, unless the environment
+// has NUREC_LITE_EARLY_LAUNCHES=0, so that no kernel's time holds its waiting.
 inline bool waits_on_device() {
+    static char const* const asked = std::getenv("NUREC_LITE_EARLY_LAUNCHES");
+    if (asked && std::strcmp(asked, "0") == 0) return false;
     int device = 0, major = 0;
     bool const told = cudaGetDevice(&device) == cudaSuccess &&
                       cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess;
