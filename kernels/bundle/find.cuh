@@ -13,7 +13,7 @@ namespace nurec::cuda {
 
 constexpr int FIND_THREADS = 128, FIND_WARPS = FIND_THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
 
-// Of a lidar, that fit on a multiprocessor without spilling.
+// That fit on a multiprocessor, without spilling.
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1000)
 constexpr int FIND_BLOCKS = 8;
 #else

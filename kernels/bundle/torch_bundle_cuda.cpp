@@ -2,6 +2,7 @@
 // nurec_lite::bundle_rays and ::list_bundles, which CUDA alone has.
 #include <torch/library.h>
 
+#include "../common/torch_aligned.h"
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
 #include "../common/torch_site.h"
@@ -51,8 +52,7 @@ Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) 
 
 float const* checked_shapes(Tensor const& t, int64_t n, bool is_camera, at::Device device) {
     check_tensor(t, "shapes", at::kFloat, {n, shape_floats(is_camera)}, device);
-    TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(t.const_data_ptr()) % 16 == 0,
-                      "shapes must begin at a multiple of 16 bytes, as those of project do");
+    check_aligned(t, "shapes");
     return t.const_data_ptr<float>();
 }
 
@@ -64,7 +64,9 @@ void add_places(at::TensorList t, int64_t n, BundleParams& p) {
     auto const device = t[0].device();
     check_tensor(t[0], "indices", at::kLong, {-1}, device);
     check_tensor(t[1], "there", at::kLong, {1}, device);
-    check_tensor(t[2], is_camera ? "bounds" : "candidates", at::kFloat, {n, is_camera ? 4 : CANDIDATE_FLOATS}, device);
+    char const* const name = is_camera ? "bounds" : "candidates";
+    check_tensor(t[2], name, at::kFloat, {n, is_camera ? 4 : CANDIDATE_FLOATS}, device);
+    check_aligned(t[2], name);
     p.v = t[0].size(0), p.index = t[0].const_data_ptr<int64_t>(), p.count = t[1].const_data_ptr<int64_t>();
     auto* const places = t[2].mutable_data_ptr<float>();
     if (is_camera) {

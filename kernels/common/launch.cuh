@@ -17,12 +17,17 @@ inline unsigned blocks_for(int64_t n) {
     return static_cast<unsigned>((n + THREADS - 1) / THREADS);
 }
 
-// Of the present device; one where that cannot be told.
-inline int multiprocessors() {
-    int device = 0, n = 0;
-    bool const told = cudaGetDevice(&device) == cudaSuccess &&
-                      cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
-    return told && n > 0 ? n : 1;
+// Of the present device; 0 where that cannot be told.
+inline int attribute_of_device(cudaDeviceAttr attribute) {
+    int device = 0, value = 0;
+    bool const told =
+        cudaGetDevice(&device) == cudaSuccess && cudaDeviceGetAttribute(&value, attribute, device) == cudaSuccess;
+    return told ? value : 0;
+}
+
+inline int multiprocessors() {  // at least one
+    int const n = attribute_of_device(cudaDevAttrMultiProcessorCount);
+    return n > 0 ? n : 1;
 }
 
 // Whether a kernel's blocks may wait on the device for those of the kernel before: of sm_90 on, unless the environment
@@ -30,10 +35,7 @@ inline int multiprocessors() {
 inline bool waits_on_device() {
     static char const* const asked = std::getenv("NUREC_LITE_EARLY_LAUNCHES");
     if (asked && std::strcmp(asked, "0") == 0) return false;
-    int device = 0, major = 0;
-    bool const told = cudaGetDevice(&device) == cudaSuccess &&
-                      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess;
-    return told && major >= 9;
+    return attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
 // Queues a kernel whose blocks may come to the device while the last ones of the kernel before are still at work, which
@@ -74,10 +76,15 @@ __device__ inline void after_others() {
 
 void fill_zeros(uint64_t* to, int64_t words, Queue const& queue);
 
+template <class T>
+constexpr int64_t words_of(int64_t n) {
+    return (int64_t(sizeof(T)) * n + 7) / 8;
+}
+
 // Zeros in which kernels add up.
 template <class T>
 T* zeros(int64_t n, Queue const& queue) {
-    int64_t const words = (int64_t(sizeof(T)) * n + 7) / 8;
+    int64_t const words = words_of<T>(n);
     auto* const array = queue.memory.array<uint64_t>(words);
     fill_zeros(array, words, queue);
     return reinterpret_cast<T*>(array);
@@ -90,7 +97,7 @@ inline Zeros zeros_at_once(int64_t words, Queue const& queue) {
 // Who wants more than are left gets some of its own.
 template <class T>
 T* take(Zeros& from, int64_t n, Queue const& queue) {
-    int64_t const words = (int64_t(sizeof(T)) * n + 7) / 8;
+    int64_t const words = words_of<T>(n);
     if (words > from.left) return zeros<T>(n, queue);
     from.next += words, from.left -= words;
     return reinterpret_cast<T*>(from.next - words);

@@ -146,27 +146,6 @@ __device__ uint32_t add_warps(Shared& s) {
     return sum;
 }
 
-struct Sums {
-    uint64_t before, all;
-};
-
-// Over the threads of the block.
-__device__ Sums sums_of(uint64_t mine, uint64_t* warps) {
-    int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    uint64_t sum = mine;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-        uint64_t const other = __shfl_up_sync(ALL_LANES, sum, step);
-        if (lane >= step) sum += other;
-    }
-    if (lane == 31) warps[warp] = sum;
-    __syncthreads();
-    Sums found = {sum - mine, 0};
-#pragma unroll
-    for (int w = 0; w < WARPS; ++w) found.before += w < warp ? warps[w] : 0, found.all += warps[w];
-    return found;
-}
-
 // A state is 0, then OWN with the tile's keys of the digit, then ALL with those of all tiles up to it.
 constexpr uint32_t OWN = 1u << 30, ALL = 2u << 30, COUNT = OWN - 1;
 constexpr int AHEAD = 4;  // tiles that are looked at together
@@ -269,7 +248,7 @@ __global__ void __launch_bounds__(THREADS, 2) sort_digit(Pass p) {
     __syncthreads();
     uint32_t const mine = add_warps(s);
     tell(p.states, int(tile), (tile ? OWN : ALL) | mine);
-    Sums const sums = sums_of(uint64_t(total) << 32 | mine, s.sums);
+    Sums const sums = sums_before(uint64_t(total) << 32 | mine, s.sums);
     auto const begin = uint32_t(sums.before);
     s.begins[threadIdx.x] = begin;
     __syncthreads();

@@ -2,6 +2,8 @@
 // Sums and maxima over the 32 lanes of a warp, of one value or of several at once, and sums over a block.
 #pragma once
 
+#include <cstdint>
+
 namespace nurec::cuda {
 
 constexpr unsigned ALL_LANES = ~0u;
@@ -45,6 +47,28 @@ __device__ inline int counted(bool mine, int* count) {
     unsigned const all = __ballot_sync(ALL_LANES, mine);
     int const before = lane == 0 ? atomicAdd(count, __popc(all)) : 0;
     return __shfl_sync(ALL_LANES, before, 0) + __popc(all & ((1u << lane) - 1));
+}
+
+struct Sums {
+    uint64_t before, all;
+};
+
+// Over the threads of a block of WARPS warps, all of which call it.
+template <int WARPS>
+__device__ Sums sums_before(uint64_t mine, uint64_t (&warps)[WARPS]) {
+    int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
+    uint64_t sum = mine;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+        uint64_t const other = __shfl_up_sync(ALL_LANES, sum, step);
+        if (lane >= step) sum += other;
+    }
+    if (lane == 31) warps[warp] = sum;
+    __syncthreads();
+    Sums found = {sum - mine, 0};
+#pragma unroll
+    for (int w = 0; w < WARPS; ++w) found.before += w < warp ? warps[w] : 0, found.all += warps[w];
+    return found;
 }
 
 // Sums N values by halves: lanes 16 apart swap half of their values and keep the sums of the other half, then lanes 8

@@ -2,6 +2,7 @@
 // nurec_lite::move_actors on CUDA.
 #include <torch/library.h>
 
+#include "../common/torch_aligned.h"
 #include "../common/torch_site.h"
 #include "torch_move_actors.h"
 
@@ -9,21 +10,6 @@ namespace nurec {
 namespace {
 
 using at::Tensor;
-
-constexpr int64_t VECTOR = 16;  // bytes that are loaded together
-
-bool is_aligned(Tensor const& t) {
-    return reinterpret_cast<uintptr_t>(t.const_data_ptr()) % VECTOR == 0;
-}
-
-void check_aligned(Tensor const& t, char const* name) {
-    TORCH_CHECK_VALUE(is_aligned(t), name, " does not start on a multiple of ", VECTOR, " bytes; call .clone()");
-}
-
-// A gradient that autograd cut out of a larger one may start anywhere.
-Tensor aligned(Tensor const& t) {
-    return is_aligned(t) ? t : t.clone();
-}
 
 ActorTensors checked(at::TensorList actors) {
     ActorTensors const in = actors_of(actors);

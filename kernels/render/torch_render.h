@@ -2,6 +2,7 @@
 // What nurec_lite::render and ::render_backward take and give on either device.
 #pragma once
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -107,6 +108,12 @@ inline Blended empty_outputs(RenderTensors const& in) {
     auto const options = in.features.options();
     return {at::zeros({r, in.features.size(1)}, options), at::zeros({r}, options), at::ones({r}, options),
             at::zeros({r}, options)};
+}
+
+// Where each ray is in a list, so that the drivers write them all.
+inline Blended unwritten_outputs(int64_t rays, int64_t features, at::TensorOptions const& options) {
+    auto const floats = [&](at::IntArrayRef shape) { return at::empty(shape, options); };
+    return {floats({rays, features}), floats({rays}), floats({rays}), floats({rays})};
 }
 
 inline RenderOutputs written(Blended const& t) {

@@ -61,17 +61,6 @@ static __global__ void count_lists(int64_t const* offsets, int64_t lists, int64_
     if (counts[threadIdx.x]) atomicAdd(all.parts + threadIdx.x, counts[threadIdx.x]);
 }
 
-// By a block: the sum of n over the threads before.
-__device__ inline int sum_before(int n) {
-    __shared__ int sums[THREADS / 32];
-    Placed const own = placed_from(0, n);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = int(own.all);
-    __syncthreads();
-    int before = int(own.mine);
-    for (unsigned w = 0; w < threadIdx.x / 32; ++w) before += sums[w];
-    return before;
-}
-
 // By a warp, of a list each.
 __device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
     if (!__any_sync(ALL_LANES, parts > 1)) return;
@@ -83,13 +72,14 @@ __device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
 // A thread has a list, and the one behind the last list says where all parts end.
 static __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, Cut cut, Classes all) {
     after_others();
-    __shared__ int counts[CLASSES], begins[CLASSES], end;
+    __shared__ int counts[CLASSES], begins[CLASSES];
+    __shared__ uint64_t of_warps[THREADS / 32];
     int64_t const b = blockIdx.x * int64_t(THREADS) + threadIdx.x;
     Kind const mine = kind_of(offsets, lists, parts.length, b);
-    int const place = count_classes(mine, counts), own = counts[threadIdx.x], of_all = all.parts[threadIdx.x];
-    int const before = sum_before(of_all);
+    int const place = count_classes(mine, counts), own = counts[threadIdx.x];
+    Sums const sums = sums_before(uint64_t(all.parts[threadIdx.x]), of_warps);
+    auto const before = int(sums.before), end = int(sums.all);
     begins[threadIdx.x] = before + (own ? atomicAdd(all.taken + threadIdx.x, own) : 0);
-    if (threadIdx.x == CLASSES - 1) end = before + of_all;
     if (threadIdx.x == CUT_CLASSES && blockIdx.x == 0) *cut.n_parts = before;
     __syncthreads();
     int64_t const first = b < lists ? begins[mine.of] + place : end;

@@ -16,6 +16,8 @@ inline void check_bundles(RenderTensors const& in) {
     check_render(in, true);
     int const rays = cuda::rays_with(in.features.size(1));
     TORCH_CHECK_VALUE(in.rays.size(1) == rays, "rays has ", in.rays.size(1), " rays a tile, but a bundle has ", rays);
+    TORCH_CHECK_VALUE(in.rays.numel() >= in.directions.size(0), "lists are of ", in.rays.numel(),
+                      " rays at most, but there are ", in.directions.size(0), ": each must be in one");
 }
 
 inline cuda::Parts parts_of(Kept const& kept, int64_t length) {

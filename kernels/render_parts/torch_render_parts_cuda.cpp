@@ -2,6 +2,7 @@
 // nurec_lite::render_parts and ::render_parts_backward, which CUDA alone has.
 #include <torch/library.h>
 
+#include "../common/torch_aligned.h"
 #include "torch_render_parts.h"
 
 namespace nurec {
@@ -10,19 +11,12 @@ namespace {
 using at::Tensor;
 using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-Blended unwritten_outputs(RenderTensors const& in) {
-    auto const r = in.directions.size(0);
-    auto const options = in.features.options();
-    return {at::empty({r, in.features.size(1)}, options), at::empty({r}, options), at::empty({r}, options),
-            at::empty({r}, options)};
-}
-
 BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::TensorList rays, at::TensorList lists,
                           Tensor const& view, bool moving, int64_t length, std::optional<Tensor> const& rows) {
     RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
     check_bundles(in);
     int64_t const width = cuda::row_floats(moving, features.size(1)), g = in.g.scales.size(0);
-    if (rows) check_tensor(*rows, "rows", at::kFloat, {g, width}, view.device());
+    if (rows) check_tensor(*rows, "rows", at::kFloat, {g, width}, view.device()), check_aligned(*rows, "rows");
     check_count(length, "length", MAX_ROOM);
     Site site(view.device());
     int64_t const n = in.rays.size(0), most = cuda::most_parts(in.gaussians.size(0), n, length);
@@ -30,7 +24,7 @@ BlendedParts render_parts(at::TensorList gaussians, Tensor const& features, at::
         site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
         site.empty({most, cuda::FEATURES + features.size(1), cuda::rays_with(features.size(1))}, at::kFloat),
         site.empty({rows ? 0 : g, width}, at::kFloat)};
-    Blended const found = unwritten_outputs(in);
+    Blended const found = unwritten_outputs(in.directions.size(0), features.size(1), features.options());
     RenderParams const p = params_of(in, moving);
     cuda::Parts parts = parts_of(kept, length);
     if (rows)

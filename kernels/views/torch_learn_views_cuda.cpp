@@ -83,13 +83,9 @@ LearnedViews learn_views(at::TensorList scene, at::TensorList turned, Tensor con
                        all_need.const_data_ptr<int64_t>() + 1, needed.mutable_data_ptr<int64_t>(), site.queue());
     RenderParams blended = blended_of(p, listed);
     blended.targets = checked_targets(targets, p.rays.n, p.rays.is_camera);
-    auto const floats = [&](at::IntArrayRef shape) { return site.empty(shape, at::kFloat); };
-    Tensor const out = floats({p.rays.n, blended.n_features}), distance = floats({p.rays.n});
-    Tensor const transmittance = floats({p.rays.n}), median = floats({p.rays.n});
-    cuda::render_parts(blended,
-                       {out.mutable_data_ptr<float>(), distance.mutable_data_ptr<float>(),
-                        transmittance.mutable_data_ptr<float>(), median.mutable_data_ptr<float>()},
-                       parts_in(k, length), site.queue());
+    Blended const found = unwritten_outputs(p.rays.n, blended.n_features, views.options());
+    cuda::render_parts(blended, written(found), parts_in(k, length), site.queue());
+    auto const& [out, distance, transmittance, median] = found;
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {out,       distance,    transmittance, median,  needed,   k.directions, k.delays, k.table,
             k.offsets, k.gaussians, k.places,      k.first, k.bundle, k.left,       k.rows};

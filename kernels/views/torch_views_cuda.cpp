@@ -33,17 +33,15 @@ Rendered render_views(at::TensorList scene, Tensor const& views, at::TensorList 
     Site site(views.device());
     int64_t const r = p.rays.n, c = p.rays.is_camera ? 3 : 2;
     auto const floats = [&](at::IntArrayRef shape) { return site.empty(shape, at::kFloat); };
-    Tensor const features = floats({r, c}), distance = floats({r}), transmittance = floats({r}), median = floats({r});
+    Blended const found = unwritten_outputs(r, c, views.options());
     Tensor const directions = floats({r, 3}), delays = floats({r});
     Tensor const needed = site.empty({2}, at::kLong);
     cuda::RayArrays const made = {directions.mutable_data_ptr<float>(), delays.mutable_data_ptr<float>()};
     cuda::make_view_rays(p, made, site.queue());
     Listed const listed = list_views(p, made, DEPTH_BITS, room, needed, site);
-    RenderOutputs const out = {features.mutable_data_ptr<float>(), distance.mutable_data_ptr<float>(),
-                               transmittance.mutable_data_ptr<float>(), median.mutable_data_ptr<float>()};
-    blend_views(blended_of(p, listed), out, listed, part, site);
+    blend_views(blended_of(p, listed), written(found), listed, part, site);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {features, distance, transmittance, median, directions, needed};
+    return std::tuple_cat(found, std::make_tuple(directions, needed));
 }
 
 }  // namespace

@@ -118,10 +118,10 @@ def blend(
 ) -> Blend:
     """Blends the Gaussians of each bundle's list over its rays. Of an image, whose medians nobody asks for, these are zeros."""
     part = part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
-    rows = pairs.read.of(features) if pairs.read else None
     out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_parts(
-        placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part, rows
-    )
+        placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part,
+        pairs.rows_with(features),
+    )  # fmt: skip
     return Blend(out, distance, transmittance, median)
 
 

@@ -77,8 +77,9 @@ def blend(
     if not (isinstance(gaussians, ToldGaussians) and gaussians.slip.blank):
         return bundles.blend(gaussians, features, seen, pairs, view, plan)
     part = bundles.part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
-    rows = pairs.read.of(features) if pairs.read else None
-    given = [t.detach() for t in placed(gaussians)], *arrays_of(seen, pairs), row_of(view), rows
+    given = (
+        [t.detach() for t in placed(gaussians)], *arrays_of(seen, pairs), row_of(view), pairs.rows_with(features)
+    )  # fmt: skip
     features = features.detach() if isinstance(view, LidarView) else features  # a lidar's are told
     found: tuple[Tensor, ...] = _Told.apply(gaussians.slip.take(), features, given, moves(view), part)
     return Blend(*found)

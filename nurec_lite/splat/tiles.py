@@ -41,7 +41,11 @@ class PairList:
     needed: Tensor | None = None  # [1] int64, what L would have to be for all entries; None: they are all there
     seen: Rays | None = None  # the view's, where they were found on the way
     visible: Tensor | None = None  # [N] uint8, 0 for Gaussians that are in no list, where that is known
-    read: "RayRows | None" = None  # where they were made on the way
+    read: RayRows | None = None  # where they were made on the way
+
+    def rows_with(self, features: Tensor) -> Tensor | None:
+        """What rays read of the Gaussians with these features, where that was made on the way."""
+        return None if self.read is None else self.read.of(features)
 
     def part(self, start: int, stop: int) -> "PairList":
         """Of the tiles from start to before stop alone."""

@@ -140,6 +140,19 @@ def test_rows_must_fit(device: torch.device) -> None:
     args = given(g, view, lists_of(g, view, exact=True))
     with pytest.raises(ValueError, match="rows has shape"):
         torch.ops.nurec_lite.render_parts(*args, 8, torch.zeros(20, 20, device=device))
+    beside = torch.zeros(20 * 16 + 1, device=device)[1:].view(20, 16)
+    with pytest.raises(ValueError, match="rows does not start on a multiple of 16 bytes"):
+        torch.ops.nurec_lite.render_parts(*args, 8, beside)
+
+
+def test_each_ray_must_be_in_a_list(device: torch.device) -> None:
+    """Outputs of others would be whatever was in memory before."""
+    view = view_of("lidar", device)
+    g = scene(view, device, 20)
+    pairs = lists_of(g, view, exact=True)
+    few = replace(pairs, rays=pairs.rays[:1], offsets=pairs.offsets[:2])
+    with pytest.raises(ValueError, match=r"lists are of 16 rays at most, but there are [0-9]+: each must be in one"):
+        torch.ops.nurec_lite.render_parts(*given(g, view, few), 8)
 
 
 @pytest.mark.parametrize("length", [1, 8, 33])
