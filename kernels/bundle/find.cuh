@@ -222,13 +222,6 @@ __device__ inline void tell(BundleParams const& p, BundleWork const& work, Searc
     all.counts->enough = candidates > 32 * work.words ? (candidates + 31) / 32 * WORDS_SHARE : 0;
 }
 
-// Where a warp's entries begin. By a block together.
-__device__ inline int64_t begin_found(Search const& all, int64_t tile, Found const& own) {
-    auto const listed = static_cast<unsigned long long>(placed_from(0, own.listed).all);
-    if (threadIdx.x % 32 == 0 && listed) atomicAdd(&all.counts->listed, listed);
-    return warp_begin<FIND_WARPS>(all.states, tile, unsigned(placed_from(0, own.entries).all));
-}
-
 template <bool CAMERA>
 __device__ Found find_words(BundleParams const& p, BundleWork const& work, Words const& words, Hits<CAMERA>& hits) {
     int const lane = int(threadIdx.x) % 32;
@@ -244,24 +237,62 @@ __device__ Found find_words(BundleParams const& p, BundleWork const& work, Words
     return own;
 }
 
-// Entries in the order of their candidates, as many as there is room for.
+// A block's tile of words, and what it found there. In shared memory.
+template <bool CAMERA>
+struct Tile {
+    int64_t number;  // -1: none
+    Share<FIND_WARPS> share;
+    Hits<CAMERA> hits[FIND_WARPS];
+};
+
+// Where a tile's entries begin is known when all blocks that have tiles before it have told how many theirs are. A block
+// of a lidar does not wait for them: before it asks, it looks for those of its next tile. Of an image, most blocks have
+// one tile, and twice the hits would leave room for fewer blocks.
+template <bool CAMERA>
+constexpr int TILES_KEPT = CAMERA ? 1 : 2;
+
+__device__ inline Words words_of_tile(int64_t tile, int64_t end) {
+    return words_from(TILE_WORDS * tile + WARP_WORDS * (int(threadIdx.x) / 32), end);
+}
+
+// By a block together.
+template <bool CAMERA>
+__device__ void find_tile(BundleParams const& p, BundleWork const& work, Search const& all, int64_t end,
+                          Tile<CAMERA>& tile) {
+    Words const mine = words_of_tile(tile.number, end);
+    Found const own = find_words<CAMERA>(p, work, mine, tile.hits[threadIdx.x / 32]);
+    auto const listed = static_cast<unsigned long long>(placed_from(0, own.listed).all);
+    if (threadIdx.x % 32 == 0 && listed) atomicAdd(&all.counts->listed, listed);
+    tell_others(all.states, tile.number, unsigned(placed_from(0, own.entries).all), tile.share);
+}
+
+// Likewise: entries in the order of their candidates, as many as there is room for.
+template <bool CAMERA>
+__device__ void write_tile(Search const& all, int64_t end, Tile<CAMERA> const& tile, ClusterEntries const& out) {
+    Words const mine = words_of_tile(tile.number, end);
+    int64_t at = warp_begin(all.states, tile.number, tile.share);
+#pragma unroll 1
+    for (int k = 0; 32 * k < mine.there; ++k) at = write_word(tile.hits[threadIdx.x / 32][k], out, at);
+}
+
 template <bool CAMERA>
 __global__ void __launch_bounds__(FIND_THREADS, FIND_BLOCKS)
     find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
     after_others();
-    __shared__ Hits<CAMERA> hits_of_block[FIND_WARPS];
-    int const warp = int(threadIdx.x) / 32;
-    Hits<CAMERA>& hits = hits_of_block[warp];
+    __shared__ Tile<CAMERA> kept[TILES_KEPT<CAMERA>];
     int64_t const end = candidates_in(p, work), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
-    while (true) {
-        int64_t const tile = next_tile(all.next);
-        if (tile == tiles && threadIdx.x == 0) tell(p, work, all, tiles);
-        if (tile >= tiles) return;
-        Words const mine = words_from(TILE_WORDS * tile + WARP_WORDS * warp, end);
-        int64_t at = begin_found(all, tile, find_words<CAMERA>(p, work, mine, hits));
-#pragma unroll 1
-        for (int k = 0; 32 * k < mine.there; ++k) at = write_word(hits[k], out, at);
-    }
+    if (threadIdx.x < TILES_KEPT<CAMERA>) kept[threadIdx.x].number = -1;
+    int64_t tile;
+    int turn = 0;
+    do {
+        tile = next_tile(all.next);
+        if (threadIdx.x == 0) kept[turn].number = tile < tiles ? tile : -1;
+        __syncthreads();
+        if (tile < tiles) find_tile(p, work, all, end, kept[turn]);
+        turn = (turn + 1) % TILES_KEPT<CAMERA>;
+        if (kept[turn].number >= 0) write_tile(all, end, kept[turn], out);
+    } while (tile < tiles);
+    if (tile == tiles && threadIdx.x == 0) tell(p, work, all, tiles);
 }
 
 }  // namespace nurec::cuda

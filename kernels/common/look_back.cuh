@@ -26,11 +26,9 @@ __device__ inline uint64_t state_of(uint64_t const* state, uint64_t least) {
 
 constexpr int WINDOWS = 4;  // of 32 tiles that are looked at together
 
-// By one warp: entries of all tiles before this one, which has `mine`.
+// By one warp: entries of all tiles before this one, which has `mine`, as others have been told.
 __device__ inline uint64_t entries_before(uint64_t* states, int64_t tile, uint64_t mine) {
     int const lane = int(threadIdx.x) % 32;
-    auto volatile* const own = states + tile;
-    if (lane == 0) *own = (tile ? OWN : ALL) | mine;
     uint64_t before = 0;
     bool found = tile == 0;
     for (int64_t last = tile - 1 - lane; !found; last -= 32 * WINDOWS) {
@@ -48,27 +46,52 @@ __device__ inline uint64_t entries_before(uint64_t* states, int64_t tile, uint64
     }
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) before += __shfl_xor_sync(ALL_LANES, before, step);
-    if (lane == 0 && tile) *own = ALL | (before + mine);
+    if (lane == 0 && tile) *static_cast<uint64_t volatile*>(states + tile) = ALL | (before + mine);
     return before;
 }
 
-// Where a warp's entries begin: those of all tiles before the block's, and of the warps before it. By a block together;
-// `mine`: of the warp, the same number in all its lanes.
+// Entries of a block's warps.
 template <int WARPS>
-__device__ int64_t warp_begin(uint64_t* states, int64_t tile, unsigned mine) {
-    __shared__ unsigned counts[WARPS];
-    __shared__ uint64_t before;
-    int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
-    if (lane == 0) counts[warp] = mine;
+struct Share {
+    unsigned counts[WARPS];
+
+    __device__ unsigned before(int warp) const {
+        unsigned sum = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) sum += w < warp ? counts[w] : 0;
+        return sum;
+    }
+};
+
+// By a block together: others learn how many entries its tile has. `mine`: of the warp, the same in all its lanes;
+// `share`: in shared memory.
+template <int WARPS>
+__device__ void tell_others(uint64_t* states, int64_t tile, unsigned mine, Share<WARPS>& share) {
+    if (threadIdx.x % 32 == 0) share.counts[threadIdx.x / 32] = mine;
     __syncthreads();
-    unsigned sum = 0, place = 0;
-    for (int w = 0; w < WARPS; ++w) place += w < warp ? counts[w] : 0, sum += counts[w];
+    if (threadIdx.x == 0)
+        *static_cast<uint64_t volatile*>(states + tile) = (tile ? OWN : ALL) | share.before(WARPS);
+}
+
+// By a block together, once others have been told, and the sooner the longer it waits: where a warp's entries begin,
+// after those of all tiles before the block's, and of the warps before it.
+template <int WARPS>
+__device__ int64_t warp_begin(uint64_t* states, int64_t tile, Share<WARPS> const& share) {
+    __shared__ uint64_t before;
+    int const warp = int(threadIdx.x) / 32;
     if (warp == 0) {
-        uint64_t const found = entries_before(states, tile, sum);
-        if (lane == 0) before = found;
+        uint64_t const found = entries_before(states, tile, share.before(WARPS));
+        if (threadIdx.x == 0) before = found;
     }
     __syncthreads();
-    return int64_t(before) + place;
+    return int64_t(before) + share.before(warp);
+}
+
+template <int WARPS>
+__device__ int64_t warp_begin(uint64_t* states, int64_t tile, unsigned mine) {
+    __shared__ Share<WARPS> share;
+    tell_others(states, tile, mine, share);
+    return warp_begin(states, tile, share);
 }
 
 // The next tile that no block has. By a block together.
