@@ -58,25 +58,15 @@ __device__ inline uint32_t lists_in(Own const& own, uint32_t cluster, int k) {
     return own.clusters[k] == cluster ? own.lists[k] & ((1u << CLUSTER) - 1) : 0;
 }
 
-// Four bits as the bytes of a word.
-__device__ inline uint32_t spread(uint32_t bits) {
-    return (bits & 0xf) * 0x00204081u & 0x01010101u;
+// Lists that a lane's entries enter: bit CLUSTER * row + list.
+__device__ inline uint32_t lists_in(Own const& own, uint32_t cluster) {
+    static_assert(ROWS * CLUSTER == 32);
+    return lists_in(own, cluster, 0) | lists_in(own, cluster, 1) << CLUSTER;
 }
 
-// Lane k, of the first CLUSTER: entries of the k-th list. Bytes of a warp's sum have no more than WINDOW.
-__device__ inline uint32_t count_window(Own const& own, uint32_t cluster) {
-    static_assert(WINDOW < 256 && CLUSTER == 16);
-    int const lane = int(threadIdx.x) % 32;
-    uint32_t mine = 0;
-#pragma unroll
-    for (int quarter = 0; quarter < 4; ++quarter) {
-        uint32_t sum = 0;
-#pragma unroll
-        for (int k = 0; k < ROWS; ++k) sum += spread(lists_in(own, cluster, k) >> 4 * quarter);
-        sum = __reduce_add_sync(ALL_LANES, sum);
-        mine = lane / 4 == quarter ? sum >> 8 * (lane % 4) & 0xff : mine;
-    }
-    return mine;
+// Lane k: how many of a row's entries enter a list, CLUSTER * row + list = k.
+__device__ inline uint32_t count_row(uint32_t lists) {
+    return uint32_t(__popc(transposed(lists)));
 }
 
 // Entry n stands for all behind the last.
@@ -99,7 +89,7 @@ __global__ void count_windows(ClusterEntries sorted, Windows all) {
     note_begins(sorted, own, n, all);
     int const lane = int(threadIdx.x) % 32;
     for (uint32_t c = next_cluster(own, 0); c != NO_CLUSTER; c = next_cluster(own, c + 1)) {
-        uint32_t const mine = count_window(own, c);
+        uint32_t const row = count_row(lists_in(own, c)), mine = row + __shfl_xor_sync(ALL_LANES, row, CLUSTER);
         if (lane >= CLUSTER) continue;
         all.counts[CLUSTER * (window + c) + lane] = uint8_t(mine);
         if (mine) atomicAdd(all.totals + CLUSTER * c + lane, int(mine));
@@ -127,23 +117,20 @@ __device__ inline uint32_t entries_of_windows_before(Windows const& all, int64_t
     return mine + __shfl_xor_sync(ALL_LANES, mine, CLUSTER);
 }
 
-// Lane k: where those of the k-th list go, from `at` on.
+// Lane k: those of list k % CLUSTER go from `at` on.
 __device__ inline void write_window(Own const& own, uint32_t cluster, uint32_t const (&gaussians)[ROWS], uint32_t at,
                                     ListEntries const& out) {
     int const lane = int(threadIdx.x) % 32;
     unsigned const lower = (1u << lane) - 1;
+    auto const room = uint32_t(smaller(out.room, int64_t(~0u)));
+    uint32_t const lists = lists_in(own, cluster), who = transposed(lists);
+    uint32_t const first_row = __shfl_xor_sync(ALL_LANES, uint32_t(__popc(who)), CLUSTER);
+    if (lane >= CLUSTER) at += first_row;
 #pragma unroll
-    for (int k = 0; k < ROWS; ++k) {
-        uint32_t const lists = lists_in(own, cluster, k);
-        if (!__any_sync(ALL_LANES, lists)) continue;
-#pragma unroll
-        for (int list = 0; list < CLUSTER; ++list) {
-            bool const mine = lists >> list & 1;
-            unsigned const all = __ballot_sync(ALL_LANES, mine);
-            uint32_t const place = __shfl_sync(ALL_LANES, at, list) + __popc(all & lower);
-            if (mine && place < out.room) out.gaussians[place] = int(gaussians[k]);
-            at += list == lane ? uint32_t(__popc(all)) : 0;
-        }
+    for (int k = 0; k < ROWS * CLUSTER; ++k) {
+        unsigned const all = __shfl_sync(ALL_LANES, who, k);
+        uint32_t const place = __shfl_sync(ALL_LANES, at, k) + uint32_t(__popc(all & lower));
+        if ((lists >> k & 1) && place < room) out.gaussians[place] = int(gaussians[k / CLUSTER]);
     }
 }
 

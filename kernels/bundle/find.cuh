@@ -61,6 +61,16 @@ __device__ inline Bundle<float> bundle_at(float4 const* bounds, uint32_t n, uint
     return bundle;
 }
 
+// By vectors, as most lanes read what their neighbours do.
+__device__ inline PartRow<true, 2> row_at(float const* rows, uint32_t gaussian) {
+    constexpr unsigned VECTORS = sizeof(PartRow<true, 2>) / 16;
+    PartRow<true, 2> row;
+#pragma unroll
+    for (unsigned q = 0; q < VECTORS; ++q)
+        reinterpret_cast<float4*>(&row)[q] = reinterpret_cast<float4 const*>(rows)[VECTORS * gaussian + q];
+    return row;
+}
+
 // Of the lists of a lidar's bundle, those whose rays it may meet.
 __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& work, uint32_t gaussian,
                                      uint32_t bundle) {
@@ -68,13 +78,17 @@ __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& wo
     auto const n = uint32_t(p.bundles.n);
     Bundle<float> const b = bundle_at(work.bounds, n, bundle);
     if (!p.exact) return b.known > 0 ? BOTH : 0;
-    Facing<float> const f = facing(reinterpret_cast<PartRow<true, 2> const*>(p.shapes)[gaussian].frame, b);
+    Facing<float> const f = facing(row_at(p.shapes, gaussian).frame, b);
     if (b.known > 1) return BOTH;
     if (!(b.known > 0) || f.ahead < 0) return 0;
     uint32_t met = 0;
+    Fan<float> next = work.fans[bundle];
 #pragma unroll
-    for (int k = 0; k < FANS; ++k)
-        if (meets(f, work.fans[n * unsigned(k) + bundle])) met |= 1u << (2 * k / FANS);
+    for (int k = 0; k < FANS; ++k) {
+        Fan<float> const fan = next;
+        if (k + 1 < FANS) next = work.fans[n * unsigned(k + 1) + bundle];
+        if (meets(f, fan)) met |= 1u << (2 * k / FANS);
+    }
     return met;
 }
 
@@ -245,9 +259,9 @@ struct Tile {
     Hits<CAMERA> hits[FIND_WARPS];
 };
 
-// Where a tile's entries begin is known when all blocks that have tiles before it have told how many theirs are. A block
-// of a lidar does not wait for them: before it asks, it looks for those of its next tile. Of an image, most blocks have
-// one tile, and twice the hits would leave room for fewer blocks.
+// Where a tile's entries begin is known when all blocks that have tiles before it have told how many theirs are. A
+// block of a lidar does not wait for them: before it asks, it looks for those of its next tile. Of an image, most
+// blocks have one tile, and twice the hits would leave room for fewer blocks.
 template <bool CAMERA>
 constexpr int TILES_KEPT = CAMERA ? 1 : 2;
 

@@ -23,14 +23,15 @@ struct Bands {
     int low, high;
 };
 
-// Those that two elevations are in, as band_of has them. Neither search waits for the other's loads.
+// Those that two elevations are in, as band_of has them. Neither search waits for the other's loads,
+// and lanes stay together.
 __device__ inline Bands bands_of(Cells const& cells, float low, float high) {
     int const n = int(cells.bands);
     Bands found = {0, 0};
     for (int step = n > 1 ? 1 << (31 - __clz(n - 1)) : 0; step; step /= 2) {
         int const a = found.low + step, b = found.high + step;
-        if (a < n && cells.edges[a - 1] < low) found.low = a;
-        if (b < n && cells.edges[b - 1] < high) found.high = b;
+        float const below_a = cells.edges[smaller(a, n - 1) - 1], below_b = cells.edges[smaller(b, n - 1) - 1];
+        found.low = (a < n) & (below_a < low) ? a : found.low, found.high = (b < n) & (below_b < high) ? b : found.high;
     }
     return found;
 }

@@ -69,8 +69,7 @@ template <int WARPS>
 __device__ void tell_others(uint64_t* states, int64_t tile, unsigned mine, Share<WARPS>& share) {
     if (threadIdx.x % 32 == 0) share.counts[threadIdx.x / 32] = mine;
     __syncthreads();
-    if (threadIdx.x == 0)
-        *static_cast<uint64_t volatile*>(states + tile) = (tile ? OWN : ALL) | share.before(WARPS);
+    if (threadIdx.x == 0) *static_cast<uint64_t volatile*>(states + tile) = (tile ? OWN : ALL) | share.before(WARPS);
 }
 
 // By a block together, once others have been told, and the sooner the longer it waits: where a warp's entries begin,

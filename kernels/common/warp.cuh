@@ -41,6 +41,18 @@ __device__ unsigned ballot_of_group(bool holds) {
     return LANES == 32 ? all : all >> (threadIdx.x % 32 / LANES * LANES) & ((1u << LANES % 32) - 1);
 }
 
+// The bits of a warp's lanes the other way round: lane k returns the k-th bit of every lane.
+__device__ inline uint32_t transposed(uint32_t bits) {
+    uint32_t kept = 0x0000ffff;  // by lanes without the step's bit
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2, kept ^= kept << step) {
+        uint32_t const other = __shfl_xor_sync(ALL_LANES, bits, step);
+        bool const upper = threadIdx.x & unsigned(step);
+        bits = upper ? (bits & ~kept) | (other >> step & kept) : (bits & kept) | (other << step & ~kept);
+    }
+    return bits;
+}
+
 // How many were counted before this lane: of all lanes of a block that call it, those with `mine` count themselves.
 __device__ inline int counted(bool mine, int* count) {
     int const lane = int(threadIdx.x) % 32;
