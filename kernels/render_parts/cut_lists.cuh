@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists as parts: first those of lists that have several, then the other lists, each the longest first. So the GPU does
-// not wait for one that begins late, and groups of a warp have parts of about the same length. Neighbours whose lists
-// are about as long stay together.
+// Lists as parts: first those of lists that have many, then of those that have two, then the other lists, each the
+// longest first. So the GPU does not wait for one that begins late, and groups of a warp have parts of about the same
+// length. Neighbours whose lists are about as long stay together.
 #pragma once
 
 #include "../common/launch.cuh"
@@ -10,17 +10,20 @@
 
 namespace nurec::cuda {
 
-// Parts of lists that have several, but the last of each list, in any order.
+// `before`: parts of lists that have many, but the last of each list, in any order.
 struct Cut {
-    int* before;              // [most]
-    int *n_before, *n_parts;  // how many they are; parts of lists that have several
-    unsigned* next;           // 0 at first: the turn that nobody has
-    int *passed, *done;       // [A] 0 at first: parts of a list of which it is known what passes; that are blended
+    int* before;                       // [most]
+    int *n_before, *n_many, *n_parts;  // how many they are; parts of lists that have many, that have several
+    unsigned* next;                    // 0 at first: the turn that nobody has
+    int *passed, *done;  // [A] 0 at first: parts of a list of which it is known what passes; that are blended
 };
+
+constexpr int FEW = 2;  // parts of a list: it has many if it has more
 
 constexpr int CLASSES = THREADS;               // of lists, by the entries of a part: a thread has one
 constexpr int IN_OCTAVE = 16;                  // of them
-constexpr int CUT_CLASSES = 2 * IN_OCTAVE;     // whose lists have several parts
+constexpr int MANY_CLASSES = IN_OCTAVE;        // whose lists have many parts, of two thirds of the length at least
+constexpr int CUT_CLASSES = 2 * IN_OCTAVE;     // several: two have half of it at least
 constexpr int OTHERS = CLASSES - CUT_CLASSES;  // enough for 2^14 entries
 
 struct Classes {
@@ -41,7 +44,8 @@ __device__ inline Kind kind_of(int64_t const* offsets, int64_t lists, int64_t le
     if (b >= lists) return {0, 0};
     int64_t const entries = offsets[b + 1] - offsets[b];
     int const parts = parts_of(entries, length), each = (int(entries) + parts - 1) / parts;
-    if (parts > 1) return {parts, smaller(steps_between(each, length), CUT_CLASSES - 1)};
+    int const shorter = smaller(steps_between(each, length), IN_OCTAVE - 1);
+    if (parts > 1) return {parts, parts > FEW ? shorter : MANY_CLASSES + shorter};
     return {1, CLASSES - 1 - smaller(steps_between(0, each), OTHERS - 1)};
 }
 
@@ -63,10 +67,10 @@ static __global__ void count_lists(int64_t const* offsets, int64_t lists, int64_
 
 // By a warp, of a list each.
 __device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
-    if (!__any_sync(ALL_LANES, parts > 1)) return;
-    Placed const own = placed_from(0, parts > 1 ? parts - 1 : 0);
+    if (!__any_sync(ALL_LANES, parts > FEW)) return;
+    Placed const own = placed_from(0, parts > FEW ? parts - 1 : 0);
     int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
-    for (int k = 0; k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
+    for (int k = 0; parts > FEW && k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
 }
 
 // A thread has a list, and the one behind the last list says where all parts end.
@@ -80,6 +84,7 @@ static __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, P
     Sums const sums = sums_before(uint64_t(all.parts[threadIdx.x]), of_warps);
     auto const before = int(sums.before), end = int(sums.all);
     begins[threadIdx.x] = before + (own ? atomicAdd(all.taken + threadIdx.x, own) : 0);
+    if (threadIdx.x == MANY_CLASSES && blockIdx.x == 0) *cut.n_many = before;
     if (threadIdx.x == CUT_CLASSES && blockIdx.x == 0) *cut.n_parts = before;
     __syncthreads();
     int64_t const first = b < lists ? begins[mine.of] + place : end;
@@ -90,11 +95,12 @@ static __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, P
 }
 
 inline Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
-    auto* const zero = zeros<int>(2 * CLASSES + 3 + 2 * p.n_tiles, queue);
+    auto* const zero = zeros<int>(2 * CLASSES + 4 + 2 * p.n_tiles, queue);
     Classes const classes = {zero, zero + CLASSES};
-    int *const counts = zero + 2 * CLASSES, *const of_lists = counts + 3;
-    Cut const cut = {queue.memory.array<int>(parts.most),     counts,   counts + 1,
-                     reinterpret_cast<unsigned*>(counts + 2), of_lists, of_lists + p.n_tiles};
+    int *const counts = zero + 2 * CLASSES, *const of_lists = counts + 4;
+    auto* const next = reinterpret_cast<unsigned*>(counts + 3);
+    Cut const cut = {
+        queue.memory.array<int>(parts.most), counts, counts + 1, counts + 2, next, of_lists, of_lists + p.n_tiles};
     unsigned const blocks = blocks_for(p.n_tiles + 1);
     launch_early(count_lists, blocks, THREADS, queue, p.offsets, p.n_tiles, parts.length, classes);
     launch_early(cut_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts, cut, classes);

@@ -53,9 +53,9 @@ __device__ void pass_part(RenderParams const& p, Parts const& parts, Work const&
     count_self<C>(passed + w.bundle);
 }
 
-// By a group: until it is known what passes through the parts of its list, which others find that came before.
+// By a group: until it is known what passes through the parts before its own, which others find that came before.
 __device__ inline void wait_for_passes(Work const& w, int const* passed) {
-    if (w.parts < 2) return;
+    if (w.part == w.first) return;
     while (*static_cast<int const volatile*>(passed + w.bundle) + 1 < w.parts) {
     }
     __threadfence();
@@ -113,6 +113,10 @@ __device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Part
         [&](auto const& g, Met const& at) { blend_one(g, at, targets, s, open); });
     if (w.parts == 1) store_ray<C>(out, ray.i, s);
     if (w.parts < 2) return;
+    if (w.parts == FEW && w.part == w.first) {
+        left_of<C>(parts, w.part, PASSES) = open ? s.q : 0.f;
+        count_self<C>(cut.passed + w.bundle);
+    }
     left_of<C>(parts, w.part, DISTANCE) = s.distance, left_of<C>(parts, w.part, MEDIAN) = s.median;
     left_of<C>(parts, w.part, END) = began ? s.start * s.q : -1.f;
 #pragma unroll
@@ -120,14 +124,36 @@ __device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Part
     if (is_last<C>(w, cut.done)) add_list<C>(p, out, parts, w);
 }
 
-// What comes when: first what passes through parts of lists that are cut, then half of the lists that are not, the
-// longest first, then those parts, the longest first, whose passes are known by then, then the other lists.
+// What comes when: first what passes through parts of lists that have many, then the first parts of lists that have
+// two, which tell that of themselves. Then half of the lists that are not cut; after these the other parts, by when
+// what they wait for is known; then the other lists. Of each, the longest first.
 struct Turns {
-    int passes, cut, all;  // the parts of lists that are cut are the first ones of all
+    int passes, many, cut, all;  // parts: of lists that have many, that have several, of all
 
-    __device__ int part(int k) const {
-        int const early = (all - cut) / 2;
-        return k < early ? cut + k : k < early + cut ? k - early : k;
+    __device__ int pairs() const { return (cut - many) / FEW; }
+    __device__ int early() const { return (all - cut) / 2; }
+
+    // EACH parts that run side by side do not wait for one another.
+    template <int EACH>
+    __device__ int first_parts() const {
+        return (pairs() + EACH - 1) / EACH * EACH;
+    }
+
+    template <int EACH>
+    __device__ int blended() const {
+        return first_parts<EACH>() + all - pairs();
+    }
+
+    // -1: none.
+    template <int EACH>
+    __device__ int part(int turn) const {
+        if (turn < first_parts<EACH>()) return turn < pairs() ? many + FEW * turn : -1;
+        int k = turn - first_parts<EACH>();
+        if (k < early()) return cut + k;
+        if ((k -= early()) < many) return k;
+        if ((k -= many) < pairs()) return many + FEW * k + 1;
+        k += cut - pairs() + early();
+        return k < all ? k : -1;
     }
 };
 
@@ -139,28 +165,29 @@ __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
     __shared__ Batches<MOVING, C> batches;
     __shared__ Targets<C> targets;
     __shared__ Turns turns;  // in registers its numbers would take the place of others
-    if (threadIdx.x == 0) turns = {*cut.n_before, *cut.n_parts, int(parts.first[p.n_tiles])};
+    if (threadIdx.x == 0) turns = {*cut.n_before, *cut.n_many, *cut.n_parts, int(parts.first[p.n_tiles])};
     __syncthreads();
-    auto const pass = [&](int64_t part) { pass_part(p, parts, work_at(p, parts, part), batches, cut.passed); };
-    auto const blend = [&](int64_t part) { blend_part(p, out, parts, work_at(p, parts, part), batches, targets, cut); };
+    auto const at = [&](int part) { return work_at(p, parts, part < 0 ? parts.most : part); };
+    auto const pass = [&](int part) { pass_part(p, parts, at(part), batches, cut.passed); };
+    auto const blend = [&](int part) { blend_part(p, out, parts, at(part), batches, targets, cut); };
     if constexpr (C == 3) {
-        for (int k; (k = take_next(cut.next)) < turns.passes + turns.all; __syncwarp())
-            k < turns.passes ? pass(cut.before[k]) : blend(turns.part(k - turns.passes));
+        for (int k; (k = take_next(cut.next)) < turns.passes + turns.blended<1>(); __syncwarp())
+            k < turns.passes ? pass(cut.before[k]) : blend(turns.part<1>(k - turns.passes));
     } else {
         constexpr int EACH = WARPS * GROUPS<C>;
         int const block = int(next_tile(cut.next)), passing = (turns.passes + EACH - 1) / EACH;
         int const own = int(threadIdx.x) / LANES<C>, k = EACH * (block < passing ? block : block - passing) + own;
         int const first = k - own % GROUPS<C>;  // of the warp
-        if (block < passing && first < turns.passes) pass(k < turns.passes ? cut.before[k] : parts.most);
-        if (block >= passing && first < turns.all) blend(k < turns.all ? turns.part(k) : parts.most);
+        if (block < passing && first < turns.passes) pass(k < turns.passes ? cut.before[k] : -1);
+        if (block >= passing && first < turns.blended<EACH>()) blend(turns.part<EACH>(k));
     }
 }
 
 template <bool MOVING, int C>
 void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts, Cut const& cut, Queue const& queue) {
     constexpr int EACH = WARPS * GROUPS<C>, RESIDENT = FORWARD_BLOCKS<MOVING>;
-    auto const passing = unsigned((parts.most - p.n_tiles + EACH - 1) / EACH);
-    unsigned const blocks = C == 3 ? blocks_that_take<C>(parts, RESIDENT) : blocks_of<C>(parts) + passing;
+    auto const before = unsigned((parts.most - p.n_tiles + EACH - 1) / EACH);  // what passes
+    unsigned const blocks = C == 3 ? blocks_that_take<C>(parts, RESIDENT) : blocks_of<C>(parts) + before + 1;
     launch_early(partForward<MOVING, C>, blocks, 32 * WARPS, queue, p, out, parts, cut);
 }
 

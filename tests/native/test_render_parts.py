@@ -2,6 +2,7 @@
 """Blending of bundles and of parts of their lists (kernels/render_parts), which the CUDA drivers alone have: parts beside whole lists, and
 both beside the plain torch reference in double precision on the same lists, within the limits of tests/native/test_parity_render.py."""
 
+import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -115,7 +116,8 @@ def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None
 
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_the_longest_lists_come_first(sensor: str, device: torch.device) -> None:
-    """Parts of lists that are cut, then the other lists, which is as close as a sixteenth of an octave; each list's parts side by side."""
+    """Of lists that have more than two parts, then of those that have two, then the other lists, which is as close as a sixteenth of an
+    octave; each list's parts side by side."""
     view, length = view_of(sensor, device), 20
     g = scene(view, device, 300)
     pairs = lists_of(g, view, exact=True)
@@ -128,8 +130,10 @@ def test_the_longest_lists_come_first(sensor: str, device: torch.device) -> None
     for k in range(int(parts.max())):
         some = parts > k
         assert bundle[first[:-1][some] + k].long().equal(some.nonzero()[:, 0])
+    kinds = [first[:-1][parts > 2], first[:-1][parts == 2], first[:-1][parts == 1]]
+    for before, after in itertools.pairwise(kinds):
+        assert int(before.max()) < int(after.min())
     cut = parts > 1
-    assert 0 < int(cut.sum()) < len(cut) and int(first[:-1][cut].max()) < int(first[:-1][~cut].min())
     in_order = lengths[~cut][first[:-1][~cut].argsort()].double() + 1
     assert bool((in_order[1:] <= in_order[:-1] * 2 ** (1 / 16) * 1.001).all())
 
@@ -189,7 +193,20 @@ def on_axis(depths: Tensor, opacities: Tensor | float, device: torch.device) -> 
 
 
 @pytest.mark.parametrize(
-    ("length", "opacity"), [(1, 0.2), (2, 0.5), (2, 0.97), (3, 0.85), (5, 0.2), (5, 0.97), (16, 0.2), (16, 0.5)]
+    ("length", "opacity"),
+    [
+        (1, 0.2),
+        (2, 0.5),
+        (2, 0.97),
+        (3, 0.85),
+        (5, 0.2),
+        (5, 0.97),
+        (16, 0.2),
+        (16, 0.5),
+        (20, 0.2),
+        (20, 0.97),
+        (39, 0.2),
+    ],
 )
 def test_walls_that_end_rays_in_an_early_part(opacity: float, length: int, device: torch.device) -> None:
     """40 walls: behind T = 1e-4 nothing is blended, and nothing behind has a gradient, in whatever part it lies."""
