@@ -3,7 +3,7 @@
 
 A block of the GPU takes a tile, a warp of 32 lanes 32 of its rays. A warp goes through the tile's list until all its rays are closed,
 and all lanes are busy as long as one ray is open. Where a tile has 16 rays (a sweep's lists, kernels/bundle), a warp takes two of them,
-or of their parts, side by side as they lie, and its lanes are busy as long as either is. Of an image's lists a warp of the GPU takes one
+or of their parts, side by side, two that are next to one another by length, and its lanes are busy as long as either is. Of an image's lists a warp of the GPU takes one
 part after another, the next that nobody has. Lane efficiency is the share of those
 lane slots whose pair contributes. Counts are the same on a CPU, whose own loop takes 16 rays together.
 """
@@ -94,8 +94,10 @@ def summed(
 
 def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
     """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. One that is empty
-    is a part, too."""
+    is a part, too. Parts of lists that are cut come first, the longest before others (kernels/render_parts/cut_lists.cuh)."""
     tile, begin, end = _parts(lists, most)
+    order = ((end - begin) + (WHOLE << 1) * (lists[tile] > most)).argsort(descending=True, stable=True)
+    tile, begin, end = tile[order], begin[order], end[order]
     mine = (walked[tile] - begin).clamp(min=0).minimum(end - begin)
     more = -len(mine) % together
     return int(torch.cat([mine, mine.new_zeros(more)]).view(-1, together).amax(1).sum())

@@ -31,10 +31,13 @@ inline int multiprocessors() {  // at least one
 }
 
 // Whether a kernel's blocks may wait on the device for those of the kernel before: of sm_90 on, unless the environment
-// has NUREC_LITE_EARLY_LAUNCHES=0, so that no kernel's time holds its waiting.
-inline bool waits_on_device() {
+// has NUREC_LITE_EARLY_LAUNCHES=0, so that no kernel's time holds its waiting. Not on a stream with a priority of its
+// own: others run beside it, and blocks that wait take their room.
+inline bool waits_on_device(Queue const& queue) {
     static char const* const asked = std::getenv("NUREC_LITE_EARLY_LAUNCHES");
     if (asked && std::strcmp(asked, "0") == 0) return false;
+    int priority = 0;
+    if (cudaStreamGetPriority(queue.stream, &priority) != cudaSuccess || priority) return false;
     return attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
@@ -49,7 +52,7 @@ void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned threads, 
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks, config.blockDim = dim3(threads), config.stream = queue.stream;
-    config.attrs = &early, config.numAttrs = waits_on_device();
+    config.attrs = &early, config.numAttrs = waits_on_device(queue);
     cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 

@@ -27,6 +27,7 @@ from nurec_lite.splat.views import CameraView, LidarView, RayBundles, Rays
 WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
 SIDE = 4  # bundles of an image's cluster, whose lists are made together
 RESIDENT = 32  # warps of a multiprocessor
+OF_A_SWEEP = 3  # a part has so many times fewer entries than an image's: a warp takes two side by side, and waits for the longer one
 LEAST = 64  # entries of a part, below which its beginning costs more than it saves
 WARP = 32  # rays that a warp takes
 LISTS = 2  # of a sweep's bundle
@@ -135,7 +136,8 @@ def part_of(
     if most == WHOLE:
         return WHOLE
     together = WARP // rays
-    return min(-(-most // together), max(LEAST, entries // (together * warps_of(device))))
+    most = most if together == 1 else -(-most // OF_A_SWEEP)
+    return min(most, max(LEAST, entries // (together * warps_of(device))))
 
 
 @lru_cache(maxsize=8)

@@ -350,6 +350,6 @@ def test_few_entries_are_cut_into_short_parts(monkeypatch: pytest.MonkeyPatch) -
         384,
         384,
     ]
-    assert [bundles.part_of(n, 384, 16, cpu) for n in (0, 200_000, 384_000, 10_000_000)] == [64, 100, 192, 192]
+    assert [bundles.part_of(n, 384, 16, cpu) for n in (0, 200_000, 384_000, 10_000_000)] == [64, 100, 128, 128]
     assert bundles.part_of(10_000, 32, 32, cpu) == 32
     assert bundles.part_of(10_000_000, RenderPlan.part, 32, cpu) == RenderPlan.part  # without balanced_tiles

@@ -162,6 +162,7 @@ def test_nothing_to_count(tiles: int, device: torch.device) -> None:
     [
         ([5, 9, 0, 3], [5, 7, 0, 3], 100, [7, 3]),  # a warp goes on until both of its lists are done
         ([5, 9, 4], [5, 9, 4], 100, [9, 4]),  # the last is alone
+        ([5, 1, 5, 1], [4, 1, 5, 1], 100, [5, 1]),  # two that are as long go together
         ([6, 4], [6, 4], 4, [3, 4]),  # 3 + 3, then 4: the third part is alone
         ([9, 2], [4, 2], 3, [3, 2]),  # the first list ends within its second part
     ],
