@@ -14,7 +14,11 @@ namespace nurec::cuda {
 constexpr int FIND_THREADS = 128, FIND_WARPS = FIND_THREADS / 32, TILE_WORDS = FIND_WARPS * WARP_WORDS;
 
 // That fit on a multiprocessor, without spilling.
-#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1000)
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 800
+constexpr int FIND_BLOCKS = 9;
+#elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
+constexpr int FIND_BLOCKS = 7;
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 constexpr int FIND_BLOCKS = 8;
 #else
 constexpr int FIND_BLOCKS = 10;
