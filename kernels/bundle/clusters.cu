@@ -12,6 +12,8 @@ namespace {
 
 constexpr int ROWS = 2, WINDOW = 32 * ROWS;  // of 32 entries; entries that a warp takes at a time
 
+static_assert(WINDOW < 256);  // counts are bytes
+
 // A window has entries of one cluster or of a few. Window w and cluster c have number w + c, as no other two have.
 struct Windows {
     uint8_t* counts;  // [windows + clusters, CLUSTER] entries of each list

@@ -18,7 +18,7 @@ struct Cut {
     int *passed, *done;  // [A] 0 at first: parts of a list of which it is known what passes; that are blended
 };
 
-constexpr int FEW = 2;  // parts of a list: it has many if it has more
+constexpr int PAIR = 2;  // parts of a list that has no passes: it has many if it has more
 
 constexpr int CLASSES = THREADS;               // of lists, by the entries of a part: a thread has one
 constexpr int IN_OCTAVE = 16;                  // of them
@@ -45,7 +45,7 @@ __device__ inline Kind kind_of(int64_t const* offsets, int64_t lists, int64_t le
     int64_t const entries = offsets[b + 1] - offsets[b];
     int const parts = parts_of(entries, length), each = (int(entries) + parts - 1) / parts;
     int const shorter = smaller(steps_between(each, length), IN_OCTAVE - 1);
-    if (parts > 1) return {parts, parts > FEW ? shorter : MANY_CLASSES + shorter};
+    if (parts > 1) return {parts, parts > PAIR ? shorter : MANY_CLASSES + shorter};
     return {1, CLASSES - 1 - smaller(steps_between(0, each), OTHERS - 1)};
 }
 
@@ -67,10 +67,10 @@ static __global__ void count_lists(int64_t const* offsets, int64_t lists, int64_
 
 // By a warp, of a list each.
 __device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
-    if (!__any_sync(ALL_LANES, parts > FEW)) return;
-    Placed const own = placed_from(0, parts > FEW ? parts - 1 : 0);
+    if (!__any_sync(ALL_LANES, parts > PAIR)) return;
+    Placed const own = placed_from(0, parts > PAIR ? parts - 1 : 0);
     int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
-    for (int k = 0; parts > FEW && k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
+    for (int k = 0; parts > PAIR && k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
 }
 
 // A thread has a list, and the one behind the last list says where all parts end.

@@ -113,7 +113,7 @@ __device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Part
         [&](auto const& g, Met const& at) { blend_one(g, at, targets, s, open); });
     if (w.parts == 1) store_ray<C>(out, ray.i, s);
     if (w.parts < 2) return;
-    if (w.parts == FEW && w.part == w.first) {
+    if (w.parts == PAIR && w.part == w.first) {
         left_of<C>(parts, w.part, PASSES) = open ? s.q : 0.f;
         count_self<C>(cut.passed + w.bundle);
     }
@@ -130,7 +130,7 @@ __device__ void blend_part(RenderParams const& p, RenderOutputs const& out, Part
 struct Turns {
     int passes, many, cut, all;  // parts: of lists that have many, that have several, of all
 
-    __device__ int pairs() const { return (cut - many) / FEW; }
+    __device__ int pairs() const { return (cut - many) / PAIR; }
     __device__ int early() const { return (all - cut) / 2; }
 
     // EACH parts that run side by side do not wait for one another.
@@ -147,11 +147,11 @@ struct Turns {
     // -1: none.
     template <int EACH>
     __device__ int part(int turn) const {
-        if (turn < first_parts<EACH>()) return turn < pairs() ? many + FEW * turn : -1;
+        if (turn < first_parts<EACH>()) return turn < pairs() ? many + PAIR * turn : -1;
         int k = turn - first_parts<EACH>();
         if (k < early()) return cut + k;
         if ((k -= early()) < many) return k;
-        if ((k -= many) < pairs()) return many + FEW * k + 1;
+        if ((k -= many) < pairs()) return many + PAIR * k + 1;
         k += cut - pairs() + early();
         return k < all ? k : -1;
     }
