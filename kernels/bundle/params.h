@@ -146,7 +146,7 @@ struct Counts {
 // A Gaussian's candidates are these bundles of a lidar, in an order of their own, or the rows of an image's clusters
 // that have these rows; those of all Gaussians are numbered one after another, and a word is of 32 of them.
 struct BundleWork {
-    float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: Bundle<float>, see find.cuh
+    float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: Bundle<float>, see hits.cuh
     Fan<float>* fans;        // [FANS, A] of a lidar
     Candidates* candidates;  // [V] of a lidar, or [N] as `index` has them
     ImageRows* rows;         // [V] of an image
