@@ -29,7 +29,7 @@ from nurec_lite.training.stages import Stages
 
 FORWARD, BACK = "blend", f"{BACKWARD}/render"
 PHASES = {"project": "project", "tile": "tile", FORWARD: "forward", BACK: "backward"}  # range -> what reports call it
-COPIES = 12  # of half a GiB, 0.25 ms each on an H200: a slow host takes 2 ms to queue what an image's range holds
+COPIES = 12  # of half a GiB: with 4 a slow host was not through with an image's range (benchmarks/LOG.md, 2026-11-26)
 SLACK = 1.1  # room for lists over what they need; a run whose views differ takes more (conf/opt/no_sync.yaml)
 TOLERANCE = 1e-3  # of `relative`, unless rounding does more
 ROOM, DRAWS = 2, 3  # ROOM times what rounding does, the largest of so many draws of `nudged`

@@ -96,7 +96,7 @@ def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
     """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. One that is empty
     is a part, too. Parts of lists that are cut come first, the longest before others (kernels/render_parts/cut_lists.cuh)."""
     tile, begin, end = _parts(lists, most)
-    order = ((end - begin) + (WHOLE << 1) * (lists[tile] > most)).argsort(descending=True, stable=True)
+    order = ((end - begin) + WHOLE * (lists[tile] > most)).argsort(descending=True, stable=True)
     tile, begin, end = tile[order], begin[order], end[order]
     mine = (walked[tile] - begin).clamp(min=0).minimum(end - begin)
     more = -len(mine) % together

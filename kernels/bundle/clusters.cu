@@ -55,20 +55,11 @@ __device__ inline uint32_t next_cluster(Own const& own, uint32_t least) {
     return __reduce_min_sync(ALL_LANES, found);
 }
 
-// Lists of one cluster that the k-th entry enters.
-__device__ inline uint32_t lists_in(Own const& own, uint32_t cluster, int k) {
-    return own.clusters[k] == cluster ? own.lists[k] & ((1u << CLUSTER) - 1) : 0;
-}
-
-// Lists that a lane's entries enter: bit CLUSTER * row + list.
+// Lists of one cluster that a lane's entries enter: bit CLUSTER * row + list.
 __device__ inline uint32_t lists_in(Own const& own, uint32_t cluster) {
-    static_assert(ROWS * CLUSTER == 32);
-    return lists_in(own, cluster, 0) | lists_in(own, cluster, 1) << CLUSTER;
-}
-
-// Lane k: how many of a row's entries enter a list, CLUSTER * row + list = k.
-__device__ inline uint32_t count_row(uint32_t lists) {
-    return uint32_t(__popc(transposed(lists)));
+    static_assert(ROWS == 2 && CLUSTER == 16);
+    auto const of = [&](int k) { return own.clusters[k] == cluster ? own.lists[k] & ((1u << CLUSTER) - 1) : 0; };
+    return of(0) | of(1) << CLUSTER;
 }
 
 // Entry n stands for all behind the last.
@@ -91,7 +82,8 @@ __global__ void count_windows(ClusterEntries sorted, Windows all) {
     note_begins(sorted, own, n, all);
     int const lane = int(threadIdx.x) % 32;
     for (uint32_t c = next_cluster(own, 0); c != NO_CLUSTER; c = next_cluster(own, c + 1)) {
-        uint32_t const row = count_row(lists_in(own, c)), mine = row + __shfl_xor_sync(ALL_LANES, row, CLUSTER);
+        auto const row = uint32_t(__popc(transposed(lists_in(own, c))));
+        uint32_t const mine = row + __shfl_xor_sync(ALL_LANES, row, CLUSTER);
         if (lane >= CLUSTER) continue;
         all.counts[CLUSTER * (window + c) + lane] = uint8_t(mine);
         if (mine) atomicAdd(all.totals + CLUSTER * c + lane, int(mine));

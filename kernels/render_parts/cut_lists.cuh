@@ -67,10 +67,11 @@ static __global__ void count_lists(int64_t const* offsets, int64_t lists, int64_
 
 // By a warp, of a list each.
 __device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
-    if (!__any_sync(ALL_LANES, parts > PAIR)) return;
-    Placed const own = placed_from(0, parts > PAIR ? parts - 1 : 0);
+    int const n = parts > PAIR ? parts - 1 : 0;
+    if (!__any_sync(ALL_LANES, n)) return;
+    Placed const own = placed_from(0, n);
     int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
-    for (int k = 0; parts > PAIR && k + 1 < parts; ++k) cut.before[begin + own.mine + k] = int(first + k);
+    for (int k = 0; k < n; ++k) cut.before[begin + own.mine + k] = int(first + k);
 }
 
 // A thread has a list, and the one behind the last list says where all parts end.
