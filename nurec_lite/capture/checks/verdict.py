@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The result of one check of a capture."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Level(Enum):
+    """How sure a check is."""
+
+    RIGHT = "right"  # the sensors agree with what the drive says
+    UNKNOWN = "unknown"  # the drive holds too little to tell
+    LIKELY = "likely wrong"  # a finding: the run goes on and the report shows it
+    CERTAIN = "wrong"  # an error: the run ends with exit status 2 unless data.trust=true
+    FAILED = "failed"  # the check itself raised an error; the run goes on and the report shows it
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one check found out about one sensor, one file or the whole drive."""
+
+    check: str  # what is compared with what, such as `poses and sweeps`
+    subject: str  # name of the sensor, track or file; the capture's name for the whole drive
+    level: Level
+    sentence: str  # result first, with its figures, for example: "Neighbouring sweeps lie 0.02 m apart."
+    remedy: str | None = None  # a key or command that exists, for example: "give data.poses.convention=camera"
+    figures: dict[str, float] = field(default_factory=dict)  # measured numbers by name, with the unit in the name
+
+    @property
+    def text(self) -> str:
+        """The sentence and its remedy."""
+        return self.sentence if self.remedy is None else f"{self.sentence.removesuffix('.')}; {self.remedy}."
