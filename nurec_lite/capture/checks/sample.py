@@ -3,6 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -33,7 +34,7 @@ class Sample:
     def sweep_pairs(self, lidar: str) -> list[tuple[SweepFrame, SweepFrame]]:
         """Pairs of neighbouring sweeps of a lidar, spread evenly over the drive; half as many as sweeps are allowed."""
         frames = [frame for frame in self.capture.sweeps if frame.sensor == lidar]
-        pairs = list(zip(frames, frames[1:], strict=False))
+        pairs = list(pairwise(frames))
         return spread(pairs, None if self.sweeps is None else self.sweeps // 2)
 
     def image(self, frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
