@@ -15,7 +15,8 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ class _Process:
         self.owes: set[int] = set()
         self._connection, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(theirs, work, os.getpid()), daemon=True)
-        self.process.start()
+        with _held_back(_ALL):
+            self.process.start()
         theirs.close()
         self._thread = threading.Thread(target=self._receive, args=(answers,), daemon=True)
         self._thread.start()
@@ -137,14 +139,26 @@ class Ahead:
             member.end()
 
 
+@contextmanager
+def _held_back(numbers: Iterable[signal.Signals]) -> Iterator[None]:
+    """Signals wait until the block ends. A process that is forked in the block begins with them waiting, too."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _end_of(code: int | None) -> str:
     return f"code {code}" if code is None or code >= 0 else f"by {signal.Signals(-code).name}"
 
 
 def _serve(connection: Any, work: Callable[[int], Any], parent: int) -> None:
-    """The life of one of the processes. Signals to the whole group are the parent's affair: it ends this one, and so does its death."""
+    """Answers the parent until the parent ends this process or dies. Signals to the whole group are for the parent: they wait from the
+    first instruction of this process on, and are dropped here."""
     for number in _ALL:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _ALL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     torch.set_num_threads(1)  # those of the parent do not exist here
     try:

@@ -5,6 +5,8 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from multiprocessing import Pipe
+from multiprocessing.process import BaseProcess
 
 import pytest
 
@@ -21,6 +23,9 @@ def square(n: int) -> int:
     return n * n
 
 
+GROUP = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]  # that a terminal or a scheduler sends to all processes of a run
+
+
 class UnpicklableError(Exception):
     def __init__(self, n: int, text: str) -> None:
         super().__init__(text)
@@ -34,6 +39,13 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ahead]:
     found.close()
 
 
+def send(ahead: Ahead, number: signal.Signals) -> None:
+    """To each of the workers."""
+    for member in ahead.members:
+        assert member.process.pid is not None
+        os.kill(member.process.pid, number)
+
+
 def test_results_come_in_any_pace(ahead: Ahead) -> None:
     assert [ahead.result(n) for n in range(12)] == [n * n for n in range(12)]
 
@@ -41,9 +53,7 @@ def test_results_come_in_any_pace(ahead: Ahead) -> None:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_dead_are_replaced(ahead: Ahead, number: signal.Signals) -> None:
     for n in range(6):
-        for member in ahead.members:
-            assert member.process.pid is not None
-            os.kill(member.process.pid, number)
+        send(ahead, number)
         assert ahead.result(n) == n * n
 
 
@@ -55,15 +65,54 @@ def test_when_too_many_died_the_work_is_done_here(ahead: Ahead, monkeypatch: pyt
     assert ahead.members == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", GROUP)
 def test_signals_to_the_group_are_left_to_the_parent(ahead: Ahead, number: signal.Signals) -> None:
-    assert ahead.result(0) == 0  # they have begun
+    assert ahead.result(0) == 0
+    send(ahead, number)
     before = [member.process.pid for member in ahead.members]
-    for member in ahead.members:
-        assert member.process.pid is not None
-        os.kill(member.process.pid, number)
     assert [ahead.result(n) for n in range(8)][-1] == 49
     assert [member.process.pid for member in ahead.members] == before
+
+
+@pytest.mark.parametrize("number", GROUP)
+def test_a_signal_during_the_first_instructions_of_a_worker_is_left_to_the_parent(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    begun, serve = Pipe(), processes._serve
+
+    def late(*arguments: object) -> None:
+        begun[1].send(os.getpid())
+        os.kill(os.getpid(), number)  # before anything of `_serve` has run
+        serve(*arguments)
+
+    monkeypatch.setattr(processes, "_serve", late)
+    ahead = Ahead(square, 0, count=2, ahead=2)
+    try:
+        assert [ahead.result(n) for n in range(4)] == [0, 1, 4, 9]
+        assert {begun[0].recv(), begun[0].recv()} == {member.process.pid for member in ahead.members}
+    finally:
+        ahead.close()
+
+
+@pytest.mark.parametrize("number", GROUP)
+def test_the_parent_gets_a_signal_that_came_while_it_started_a_worker(
+    monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    came: list[int] = []
+    before = signal.signal(number, lambda given, _: came.append(given))
+    start = BaseProcess.start
+
+    def signalled(process: BaseProcess) -> None:
+        os.kill(os.getpid(), number)
+        start(process)
+
+    monkeypatch.setattr(BaseProcess, "start", signalled)
+    try:
+        Ahead(square, 0, count=1, ahead=1).close()
+        assert came == [number]
+        assert number not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    finally:
+        signal.signal(number, before)
 
 
 def test_errors_come_where_the_result_would(ahead: Ahead) -> None:
@@ -83,10 +132,9 @@ def test_a_parent_that_is_killed_leaves_nobody() -> None:
         os.write(writer, " ".join(str(member.process.pid) for member in found.members).encode())
         signal.pause()
     workers = [int(pid) for pid in os.read(reader, 100).split()]
-    time.sleep(0.3)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while any(os.path.exists(f"/proc/{pid}") and not zombie(pid) for pid in workers):
         assert time.monotonic() < end
         time.sleep(0.02)
