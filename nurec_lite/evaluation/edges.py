@@ -36,6 +36,7 @@ TURNED = 0.1  # degrees, and
 LATE = (
     0.012  # seconds: what a capture without mistakes may have; of rays a degree apart a surface's end is known so well
 )
+OUTSIDE = 2.0  # of the image, which reaches from -1 to 1
 DEGREES = torch.arange(-8, 9) * 0.1
 SECONDS = torch.arange(-6, 7) * 0.01
 
@@ -47,7 +48,7 @@ class Agreement:
     degrees: float  # by which the camera looks farther left than the capture says
     degrees_error: float  # standard error
     seconds: float  # by which its clock is behind the lidar's
-    seconds_error: float
+    seconds_error: float  # infinite where too few images are of a moving vehicle
 
 
 def agreement(
@@ -55,19 +56,32 @@ def agreement(
     camera: Camera,
 ) -> Agreement | None:  # None: too little to tell
     """Of the capture as it says it is; on the host."""
-    images = [frame for frame in capture.images if frame.sensor == camera.name]
+    images = [frame for frame in capture.images if frame.sensor == camera.name] if capture.sweeps else []
     some = images[:: -(-len(images) // IMAGES)] if images else []
     found = [scores for scores in in_threads(partial(_scores, capture, camera), some) if scores is not None]
     if len(found) < GROUPS:
         return None
-    scores = torch.stack(found)
+    scores = _of_one_size(found)
     groups = [scores[torch.arange(len(scores)) % GROUPS != g].mean(0) for g in range(GROUPS)]
     peaks = [_peak(group) for group in (scores.mean(0), *groups)]
     if any(peak is None for peak in peaks):
         return None
     turns, offsets = torch.tensor(peaks, dtype=torch.float64).T
     (degrees, degrees_error), (seconds, seconds_error) = (_with_error(values) for values in (turns, offsets))
-    return Agreement(degrees, degrees_error, seconds, seconds_error)
+    return Agreement(degrees, degrees_error, seconds, seconds_error if scores.shape[2] > 1 else math.inf)
+
+
+def _of_one_size(
+    found: list[Tensor],  # [T, K], or [T, 1] of an image whose vehicle stands
+) -> Tensor:  # [images, T, K], or [images, T, 1] where too few images tell the time
+    """What a standing camera sees is the same at every offset of its clock: such an image tells turns alone. Images of a moving vehicle
+    come first, so that each group has as many of them."""
+    moving = [scores for scores in found if scores.shape[1] > 1]
+    standing = [scores for scores in found if scores.shape[1] == 1]
+    if len(moving) >= GROUPS:
+        return torch.stack([*moving, *(scores.expand(-1, len(SECONDS)) for scores in standing)])
+    now = int(SECONDS.abs().argmin())
+    return torch.stack([*(scores[:, now : now + 1] for scores in moving), *standing])
 
 
 def _with_error(values: Tensor) -> tuple[float, float]:
@@ -103,8 +117,9 @@ def _scores(capture: Capture, camera: Camera, frame: ImageFrame) -> Tensor | Non
     if len(points) < FEWEST:
         return None
     moved = _moved(points, velocities(capture, camera.name).at(frame.time_mid))
-    pixels, _ = project_points(camera, moved)
+    pixels, depth = project_points(camera, moved)
     places = 2 * pixels / torch.tensor([camera.width, camera.height]) - 1
+    places = torch.where(depth[..., None] > 0, places, OUTSIDE)  # a camera that was farther ahead has passed the point
     edges = image_edges(frame.load())[None, None]
     return F.grid_sample(edges, places.flatten(0, 1)[None], align_corners=False).view(*moved.shape[:3]).mean(-1)
 
@@ -149,7 +164,8 @@ def image_edges(
     image: Tensor,  # [H, W, 3] uint8
 ) -> Tensor:  # [H, W] how much it changes from left to right, a little blurred, 1 in the mean
     grey = image.float().mean(-1)
-    change = F.pad((grey[:, 2:] - grey[:, :-2]).abs(), (1, 1))
+    change = (grey[:, 2:] - grey[:, :-2]).abs()
+    change = F.pad(change, (1, grey.shape[1] - 1 - change.shape[1]))
     blurred = F.avg_pool2d(change[None], 3, stride=1, padding=1)[0]
     return blurred / blurred.mean().clamp(min=1e-6)
 

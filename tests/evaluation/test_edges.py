@@ -2,15 +2,23 @@
 """Edges of sweeps on edges of images: turns of 0.3 degrees and clocks 20 ms off are found in the bundled street. An edge of its lidar lies
 within half a degree, an image's within a pixel of as much: the mean of some thousands of them tells a tenth of that."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 import torch
-from odd_captures import with_a_camera_turned, with_a_late_camera, with_the_lidar_turned, without_lidar
+from odd_captures import (
+    that_stood_first,
+    with_a_camera_turned,
+    with_a_late_camera,
+    with_the_lidar_turned,
+    without_lidar,
+)
 from tiny_capture import tiny_capture
 
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.trajectory import Velocities
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.command import composed
 from nurec_lite.evaluation import edges
 from nurec_lite.evaluation.edges import Agreement, agreement, disagreements, edge_points, image_edges
@@ -68,7 +76,30 @@ def test_a_clock_that_is_off(street: Capture) -> None:
 def test_a_vehicle_that_stands_tells_no_time(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(edges, "FASTEST", 1e3)
     own = found(with_a_late_camera(street), 1)
-    assert own.seconds == own.seconds_error == 0
+    assert own.seconds == 0 and own.seconds_error == math.inf
+    assert abs(own.degrees) < 0.05
+
+
+@pytest.mark.parametrize("standing", [1, 12])
+def test_a_vehicle_that_stands_and_drives(street: Capture, standing: int) -> None:
+    """Images taken while it stands tell turns, those taken while it drives tell turns and times."""
+    odd = that_stood_first(first_moments(street, 20), standing)
+    assert disagreements(odd) == ([], [])
+    late = found(with_a_late_camera(odd), 1)
+    assert late.seconds - found(odd, 1).seconds == pytest.approx(-0.02, abs=0.005) and late.seconds_error < 0.005
+    assert abs(late.degrees) < edges.TURNED
+
+
+def test_few_images_of_a_vehicle_that_drives_tell_no_time(street: Capture) -> None:
+    odd = that_stood_first(first_moments(with_a_camera_turned(street), edges.GROUPS - 3), 12)
+    own = found(odd, 0)
+    assert own.degrees == pytest.approx(0.3, abs=0.1)
+    assert own.seconds == 0 and own.seconds_error == math.inf
+
+
+def first_moments(capture: Capture, moments: int) -> Capture:
+    images = tuple(frame for frame in capture.images if frame.index < moments)
+    return replace(capture, images=images, sweeps=tuple(f for f in capture.sweeps if f.index < moments))
 
 
 def test_what_chance_may_be_is_not_said(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +130,40 @@ def far_off(capture: Capture) -> Capture:
     return replace(capture, lidars=(replace(lidar, T_rig_lidar=lidar.T_rig_lidar @ T),))
 
 
-@pytest.mark.parametrize("odd", [few_images, other_moments])
+def one_image(capture: Capture) -> Capture:
+    return replace(capture, images=capture.images[:1])
+
+
+def _with_sweeps(capture: Capture, change: Callable[[Sweep], Sweep]) -> Capture:
+    def changed(frame: SweepFrame) -> SweepFrame:
+        return replace(frame, load=lambda: change(frame.load()))
+
+    return replace(capture, sweeps=tuple(map(changed, capture.sweeps)))
+
+
+def no_ray(capture: Capture) -> Capture:
+    return _with_sweeps(capture, lambda sweep: sweep.select(torch.arange(0)))
+
+
+def one_ray(capture: Capture) -> Capture:
+    return _with_sweeps(capture, lambda sweep: sweep.select(torch.arange(1)))
+
+
+def no_sweep(capture: Capture) -> Capture:
+    return replace(capture, sweeps=())
+
+
+def backwards(capture: Capture) -> Capture:
+    """No lidar point falls into an image whose camera looks at the sky."""
+    T = torch.eye(4, dtype=torch.float64)
+    T[1, 1], T[1, 2], T[2, 1], T[2, 2] = 0, -1, 1, 0
+    cameras = tuple(replace(camera, T_rig_cam=camera.T_rig_cam @ T.T) for camera in capture.cameras)
+    return replace(capture, cameras=cameras)
+
+
+@pytest.mark.parametrize("odd", [few_images, one_image, other_moments, no_ray, one_ray, no_sweep, backwards])
 def test_too_little_says_nothing(odd: Callable[[Capture], Capture], street: Capture) -> None:
-    assert agreement(odd(street), street.cameras[0]) is None
+    assert agreement(odd(street), odd(street).cameras[0]) is None
     assert disagreements(odd(street)) == ([], [])
 
 
@@ -109,6 +171,40 @@ def test_too_little_says_nothing(odd: Callable[[Capture], Capture], street: Capt
 def test_what_cannot_be_told_is_not_said(odd: Callable[[Capture], Capture]) -> None:
     turned, late = disagreements(odd(tiny_capture()))
     assert (turned, late) == ([], [])
+
+
+def test_a_lidar_of_one_beam(street: Capture) -> None:
+    """Its edges are few: nothing wrong is said."""
+    odd = _with_sweeps(street, lambda sweep: sweep.select(sweep.rings == 14))
+    assert disagreements(odd) == ([], [])
+
+
+def test_images_of_half_the_size_tell_the_same(street: Capture) -> None:
+    def halved(frame: ImageFrame) -> ImageFrame:
+        return replace(frame, load=lambda: frame.load()[::2, ::2]) if frame.index % 3 == 0 else frame
+
+    odd = with_a_camera_turned(replace(street, images=tuple(map(halved, street.images))))
+    assert found(odd, 0).degrees == pytest.approx(0.3, abs=0.12)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 2), (1, 40), (40, 1)])
+def test_images_of_a_pixel_or_two_have_edges_or_none(size: tuple[int, int]) -> None:
+    assert image_edges(torch.zeros(*size, 3, dtype=torch.uint8)).shape == size
+
+
+def test_a_point_behind_a_camera_that_was_farther_ahead_is_outside(
+    street: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 100 m/s a camera passes a point 5 m ahead within 60 ms; its image is then no longer that of the point."""
+    fast = Velocities([0.0], torch.tensor([[0.0, 0, 0, 0, 0, 100.0]]))
+    monkeypatch.setattr(edges, "velocities", lambda *args: fast)
+    monkeypatch.setattr(edges, "edge_points", lambda *args: torch.zeros(1))
+    monkeypatch.setattr(edges, "_in_camera", lambda *args: torch.tensor([[0.0, 0, 5.0]]).expand(edges.FEWEST, 3))
+    monkeypatch.setattr(edges, "image_edges", lambda image: torch.ones(image.shape[:2]))
+    scores = edges._scores(street, street.cameras[0], street.images[0])
+    assert scores is not None
+    passed = edges.SECONDS * 100 >= 5.0
+    assert (scores[8, passed] == 0).all() and (scores[8, ~passed] > 0.5).all()
 
 
 def test_edges_of_a_sweep() -> None:

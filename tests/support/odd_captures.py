@@ -7,8 +7,10 @@ from dataclasses import replace
 import torch
 from late_capture import with_clock
 
-from nurec_lite.capture.types import Capture, ImageFrame
-from nurec_lite.geometry.se3 import pose_matrix, rotvec_to_quat
+from nurec_lite.capture.deskew import poses_at, world_points
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.se3 import invert, pose_matrix, rotvec_to_quat, transform
 from nurec_lite.geometry.tracks import Tracks
 
 
@@ -59,6 +61,42 @@ def with_late_images(capture: Capture) -> Capture:
         return replace(frame, time_start=frame.time_start + 0.02, time_end=frame.time_end + 0.02)
 
     return replace(capture, images=tuple(map(late, capture.images))).with_split("interp")
+
+
+def that_stood_first(capture: Capture, moments: int) -> Capture:
+    """The vehicle stands for so many moments before it drives: frames of moment 0, frozen in the middle of its sweep, again and again."""
+    (first,) = (frame for frame in capture.sweeps if frame.index == 0)
+    middle = poses_at(first, torch.tensor(0.5))
+    sweep = frozen(capture, first, middle)
+    frames = [frame for frame in (*capture.images, *capture.sweeps) if frame.index == 0]
+    still = [replace(f, T_world_rig_start=middle, T_world_rig_end=middle) for f in frames]
+    still = [replace(f, load=lambda: sweep) if isinstance(f, SweepFrame) else f for f in still]
+    period = (
+        capture.images[-1].time_start
+        - next(f for f in capture.images if f.sensor == capture.images[-1].sensor).time_start
+    )
+    period /= max(f.index for f in capture.images)
+    early = [
+        replace(
+            f, index=k, time_start=f.time_start - (moments - k) * period, time_end=f.time_end - (moments - k) * period
+        )
+        for k in range(moments)
+        for f in still
+    ]
+    later = [replace(frame, index=frame.index + moments) for frame in (*capture.images, *capture.sweeps)]
+    images = tuple(f for f in (*early, *later) if isinstance(f, ImageFrame))
+    sweeps = tuple(f for f in (*early, *later) if isinstance(f, SweepFrame))
+    return replace(capture, images=images, sweeps=sweeps).with_split("interp")
+
+
+def frozen(capture: Capture, frame: SweepFrame, T_world_rig: torch.Tensor) -> Sweep:
+    """The frame's sweep as a rig would measure it that stands at that pose."""
+    sweep, lidar = frame.load(), capture.lidar(frame.sensor)
+    points = transform(invert(T_world_rig @ lidar.T_rig_lidar), world_points(frame, sweep, lidar))
+    ranges = points.norm(dim=1)
+    directions = torch.where(sweep.returned[:, None], points / ranges[:, None], sweep.directions.double())
+    ranges = torch.where(sweep.returned, ranges, sweep.ranges.double())
+    return replace(sweep, directions=directions.float(), ranges=ranges.float())
 
 
 def _turn(axis: int) -> torch.Tensor:  # [4, 4]
