@@ -85,7 +85,7 @@ BOUNDS: dict[str, Bound] = {
     "ops": OneOf(("native", "reference")), "render": OneOf(("own", "gsplat")),
     "data.name": _TEXT, "data.kind": OneOf(("bundled", "pack", "kitti_raw")), "data.root": _TEXT,
     "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation")), "data.frames": Between(0, 10**9),
-    "data.cameras": _TEXT, "data.date": _TEXT, "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
+    "data.cameras": _TEXT, "data.trust": _FLAG, "data.date": _TEXT, "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
     "data.poses.file": _TEXT, "data.tracks.file": _TEXT,
     "model.points": _COUNT, "model.actor_points": _COUNT, "model.raised_points": _COUNT, "model.far_points": _COUNT,
     "model.far_metres": Between(0, 1e5, above=True), "model.sh_degree": Between(0, 3), "model.sky_height": Between(1, 8192),

@@ -32,6 +32,7 @@ class DataConfig:
     split: str = "interp"  # interp, side or validation
     frames: list[int] | None = None  # first and last (exclusive) frame; null: all
     cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: image_02, image_03)
+    trust: bool = False  # trains also where sensors prove that the capture is wrong
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = None  # likewise
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp

@@ -23,16 +23,18 @@ from nurec_lite.base.files import all_tried, remove_leftovers, write_text
 from nurec_lite.base.lock import locked
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
+from nurec_lite.capture.checks.trust import doubts_about, read_doubts, write_doubts
+from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
 from nurec_lite.cli.multirun import check_named, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
-from nurec_lite.config import Config, check_budget, to_config, to_yaml
+from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
 from nurec_lite.readers import open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.training.checkpoint import load_checkpoint
-from nurec_lite.training.folder import CHECKPOINT, CONFIG, clear, found_checkpoint
+from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, clear, found_checkpoint
 from nurec_lite.training.history import Row
 from nurec_lite.training.loop import spent, train
 from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
@@ -112,13 +114,14 @@ def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]
 def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
     capture = open_capture(config.data)
+    doubts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
     stages = build_stages(config.opt, base)
     try:
         state = _made(stages, config, capture, device, content)
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
-        _own(config)
+        _own(config, doubts)
         with tensorboard(config, state.history) as scalars:
             if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
                 train(stages, state, out / CHECKPOINT)
@@ -127,11 +130,20 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
             if evaluation is not None:
                 metrics = evaluation.metrics | metrics
                 scalars(state.step, evaluation.metrics)
-            metrics["findings"] = _found(capture, state, evaluation)
+            metrics["findings"] = _found(capture, state, evaluation, doubts)
     finally:
         stages.close()
     _write(config, capture, evaluation, metrics, state.history.rows, device, problem)
     return metrics
+
+
+def _doubts(capture: Capture, config: Config, content: dict[str, Any] | None) -> list[Verdict]:
+    """What the sensors say against the capture. A run that goes on with the same capture has it from its folder."""
+    resume, data = config.train.resume, to_dict(config)["data"]
+    known = {} if content is None else content["config"]["data"]
+    if resume is not None and all(data[key] == value for key, value in known.items() if key in data):
+        return read_doubts(Path(resume).parent / DOUBTS)
+    return doubts_about(capture, config.data.root or capture.name, config.data.trust)
 
 
 def _made(
@@ -145,11 +157,12 @@ def _made(
         raise
 
 
-def _own(config: Config) -> None:
+def _own(config: Config, doubts: list[Verdict]) -> None:
     """Makes the folder this run's, now that it can begin. One that goes on there keeps what it has until there is more."""
     out = Path(config.out)
     if config.train.overwrite:
         clear(out)
+    write_doubts(out / DOUBTS, doubts)
     if not (out / CHECKPOINT).exists():
         write_text(out / CONFIG, to_yaml(config))
 
@@ -205,10 +218,11 @@ def _measured(stages: Stages, state: TrainState) -> tuple["Evaluation | None", U
         return None, UserError("there is not enough memory to measure the held-out frames")
 
 
-def _found(capture: Capture, state: TrainState, evaluation: "Evaluation | None") -> list[str]:
+def _found(capture: Capture, state: TrainState, evaluation: "Evaluation | None", doubts: list[Verdict]) -> list[str]:
     from nurec_lite.evaluation.findings import findings
 
-    return findings(capture, state.scene, state.config, state.step, evaluation)
+    found = findings(capture, state.scene, state.config, state.step, evaluation)
+    return [*(verdict.text for verdict in doubts), *found]
 
 
 def _what(capture: Capture) -> str:

@@ -10,6 +10,7 @@ from nurec_lite.config import Config
 
 AUTO = "auto"  # of train.resume
 CHECKPOINT, HISTORY, CONFIG = "checkpoint.pt", "history.csv", "config.yaml"
+DOUBTS = "doubts.json"  # what its sensors say against the capture; only where there is something
 METRICS = "metrics.json"  # the last file that a run writes
 MEASURED = (
     METRICS,
@@ -45,7 +46,7 @@ def found_checkpoint(config: Config) -> Path | None:
 
 def clear(out: Path) -> None:
     """Takes a run away; whatever is left if this is interrupted belongs together."""
-    remove([out / name for name in (*MEASURED, HISTORY, CHECKPOINT, CONFIG, "tensorboard")])
+    remove([out / name for name in (*MEASURED, HISTORY, CHECKPOINT, CONFIG, DOUBTS, "tensorboard")])
 
 
 def refuse_run(out: Path) -> None:

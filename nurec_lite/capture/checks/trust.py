@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Verdicts before training: what is certain stops a run unless the user trusts the capture, what is likely becomes a finding."""
+
+import json
+import logging
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+
+from nurec_lite.base.files import remove, write_text
+from nurec_lite.capture.checks.run import verdicts
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.types import Capture, CaptureError
+
+DOUBTS = (Level.LIKELY, Level.CERTAIN, Level.FAILED)  # the levels that a report shows
+log = logging.getLogger("nurec_lite")
+
+
+def doubts_about(
+    capture: Capture,
+    source: str,  # file or folder, for the message
+    trust: bool,  # the user's data.trust
+) -> list[Verdict]:
+    """Verdicts that a report shows, logged at once. CaptureError with all that is certain, unless the user trusts the capture."""
+    doubts = [verdict for verdict in verdicts(Sample(capture)) if verdict.level in DOUBTS]
+    certain = [verdict.text.removesuffix(".") for verdict in doubts if verdict.level is Level.CERTAIN]
+    if certain and not trust:
+        raise CaptureError(f"{source}: {'. '.join(certain)}. Or give data.trust=true, and training goes on regardless")
+    for verdict in doubts:
+        log.warning("%s", verdict.text)
+    return doubts
+
+
+def write_doubts(path: Path, doubts: Iterable[Verdict]) -> None:
+    """Keeps them for a run that goes on. Without any there is no file."""
+    rows = [asdict(verdict) | {"level": verdict.level.name} for verdict in doubts]
+    if rows:
+        write_text(path, json.dumps(rows, indent=2) + "\n")
+    else:
+        remove([path])
+
+
+def read_doubts(path: Path) -> list[Verdict]:
+    """Those of a run that goes on; none where the file is missing or cannot be read."""
+    try:
+        return [Verdict(**row | {"level": Level[row["level"]]}) for row in json.loads(path.read_text())]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
