@@ -14,14 +14,25 @@ CHECKS: dict[str, Check] = {}  # by what is compared with what, in the order in 
 
 
 def verdicts(sample: Sample) -> list[Verdict]:
-    """Verdicts of all checks, in the order of CHECKS."""
+    """Verdicts of all checks, in the order of CHECKS. UserError where a frame cannot be read: its sentence is the reader's."""
     return [verdict for name, check in CHECKS.items() for verdict in _guarded(name, check, sample)]
+
+
+def all_verdicts(sample: Sample) -> list[Verdict]:
+    """The same, but a frame that cannot be read is a verdict, and the other checks go on."""
+    found: list[Verdict] = []
+    for name, check in CHECKS.items():
+        try:
+            found += _guarded(name, check, sample)
+        except UserError as error:
+            found.append(Verdict("frames and files", sample.capture.name, Level.CERTAIN, f"{error}."))
+    return list({(v.check, v.subject, v.sentence): v for v in found}.values())
 
 
 def _guarded(name: str, check: Check, sample: Sample) -> list[Verdict]:
     try:
         return list(check(sample))
-    except UserError:  # a frame cannot be read: the sentence is the reader's
+    except UserError:
         raise
     except Exception as error:
         log.debug("the check of %s failed", name, exc_info=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames that checks look at. Each is decoded once, however many checks ask for it."""
+"""Frames that checks look at. Each is decoded once, however many checks ask for it, as long as all of them fit into KEPT_BYTES."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,6 +16,7 @@ from nurec_lite.geometry.lidar import Sweep
 T = TypeVar("T")
 IMAGES = 8  # of a camera, before training
 SWEEPS = 12  # of a lidar, likewise; pairs of neighbours, see Sample.sweep_pairs
+KEPT_BYTES = 1 << 30  # of decoded frames at most
 
 
 @dataclass(eq=False)
@@ -24,7 +26,7 @@ class Sample:
     capture: Capture
     images: int | None = IMAGES  # of a camera at most; None: all
     sweeps: int | None = SWEEPS  # of a lidar at most; None: all
-    _kept: dict[object, "_Once"] = field(default_factory=dict, repr=False)
+    _kept: OrderedDict[int, "_Once"] = field(default_factory=OrderedDict, repr=False)  # the last used comes last
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def images_of(self, camera: str) -> list[ImageFrame]:
@@ -46,7 +48,17 @@ class Sample:
     def _once(self, load: Callable[[], T]) -> T:
         with self._lock:
             kept = self._kept.setdefault(id(load), _Once(load))
-        return kept.value()
+            self._kept.move_to_end(id(load))
+        value = kept.value()
+        with self._lock:
+            self._forget()
+        return value
+
+    def _forget(self) -> None:
+        """Drops the frames that were used longest ago until the rest fits. What is still being decoded counts nothing."""
+        total = sum(kept.bytes for kept in self._kept.values())
+        while total > KEPT_BYTES and len(self._kept) > 1:
+            total -= self._kept.popitem(last=False)[1].bytes
 
 
 class _Once(Generic[T]):
@@ -54,12 +66,20 @@ class _Once(Generic[T]):
 
     def __init__(self, load: Callable[[], T]) -> None:
         self._load, self._lock, self._found = load, Lock(), list[T]()
+        self.bytes = 0  # of the result
 
     def value(self) -> T:
         with self._lock:
             if not self._found:
                 self._found.append(self._load())
+                self.bytes = _bytes(self._found[0])
             return self._found[0]
+
+
+def _bytes(value: object) -> int:
+    """Of the tensors in an image or a sweep."""
+    tensors = vars(value).values() if isinstance(value, Sweep) else (value,)
+    return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
 
 
 def spread(items: Sequence[T], most: int | None) -> list[T]:

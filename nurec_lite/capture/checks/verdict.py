@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The result of one check of a capture."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+
+from nurec_lite.capture.types import Capture
 
 
 class Level(Enum):
@@ -25,6 +28,8 @@ class Verdict:
     sentence: str  # result first, with its figures, for example: "Neighbouring sweeps lie 0.02 m apart."
     remedy: str | None = None  # a key or command that exists, for example: "give data.poses.convention=camera"
     figures: dict[str, float] = field(default_factory=dict)  # measured numbers by name, with the unit in the name
+    corrected: Callable[[Capture], Capture] | None = field(default=None, compare=False, repr=False)
+    # the capture as it is with the remedy, where one fits: `inspect` draws the map and the overlays before and after
 
     @property
     def text(self) -> str:
