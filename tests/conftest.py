@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tests share: seeds, threads, the markers `gpu` and `portable`, and the KITTI capture."""
+"""What all tests share: seeds, threads, the markers `gpu`, `slow` and `portable`, and the KITTI capture."""
 
 import gc
 import logging
@@ -28,6 +28,11 @@ LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the
     "benchmarks/test_bench_launch_bounds", "profiling/test_profile_command", "benchmarks/test_bench_fused_interp",
     "cli/test_strangers", "capture/pack/test_pack_mutations", "capture/simulate/test_simulate",
 ))  # fmt: skip
+SLOW = (  # files and folders that take minutes and seldom find anything: `make test` leaves them out, `make test-all` and CI do not
+    "benchmarks", "capture/kitti/test_kitti_mutations.py", "capture/kitti/test_kitti_mutations_frames.py",
+    "capture/pack/test_pack_mutations.py", "cli/test_extremes.py", "cli/test_fuzz.py", "native/test_emulated_cuda.py",
+    "native/test_registers.py", "project/test_faults.py", "project/test_installed.py", "project/test_wheel.py",
+)  # fmt: skip
 NUMBERS = ("geometry", "capture", "scene", "splat", "training", "evaluation")  # folders whose numbers torch rounds
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
@@ -69,7 +74,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         order = {file: k for k, file in enumerate(LONGEST)}
         items.sort(key=lambda item: order.get(str(item.path.relative_to(TESTS)), len(order)))
     for item in items:
-        numbers = item.path.relative_to(TESTS).parts[0] in NUMBERS and "mutations" not in item.path.name  # of bytes
+        path = item.path.relative_to(TESTS)
+        if any(path.is_relative_to(slow) for slow in SLOW):
+            item.add_marker(pytest.mark.slow)
+        numbers = path.parts[0] in NUMBERS and "mutations" not in item.path.name  # of bytes
         if numbers and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.portable)
     if not torch.cuda.is_available():

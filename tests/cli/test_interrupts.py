@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from scripts.faults_child import session
 
 SMALL = ["model.points=400", "model.actor_points=20", "model.raised_points=60", "model.far_points=40",
          "train.lidar_rays=64", "train.seconds=null", "train.evaluate=false", "device=cpu"]  # fmt: skip
+PATIENCE = 600  # seconds, on a machine that does much else
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +43,11 @@ def start(pack: Path, out: Path, *arguments: str, limit: Callable[[], None] | No
     )  # fmt: skip
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+def wait_for(condition: Callable[[], object], running: subprocess.Popen[str] | None = None) -> None:
+    """Fails when the program ends before; the limit is for one that hangs."""
+    end = time.monotonic() + PATIENCE
     while not condition():
+        assert running is None or running.poll() is None, f"it ended before, with code {running.returncode}"
         assert time.monotonic() < end, "it took too long"
         time.sleep(0.05)
 
@@ -56,36 +60,36 @@ def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(
 ) -> None:
     """The signal reaches the whole group, loader processes included, as from a keyboard."""
     running = start(pack, tmp_path, "train.steps=1000000", f"+opt={options}", "train.checkpoint_seconds=0.5")
-    wait_for((tmp_path / "checkpoint.pt").exists)
+    wait_for((tmp_path / "checkpoint.pt").exists, running)
     loaders = len(session(running.pid)) - 1
     assert (loaders > 0) == (options == "workers"), (
         "no loader process is there to be orphaned, or one that nobody needs"
     )
     os.killpg(running.pid, number) if number == signal.SIGINT else running.send_signal(number)
-    _, errors = running.communicate(timeout=60)
+    _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 2
     step = load_checkpoint(tmp_path / "checkpoint.pt", "cpu")["counters"]["step"]
     last = errors.strip().splitlines()[-1]
     assert last == f"error: stopped after step {step}; go on with train.resume={tmp_path / 'checkpoint.pt'}"
     assert "Traceback" not in errors
-    wait_for(lambda: not session(running.pid), 10)
+    wait_for(lambda: not session(running.pid))
     assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
 
 
 @pytest.mark.slow
 def test_a_killed_run_leaves_a_whole_checkpoint_and_no_process(pack: Path, tmp_path: Path) -> None:
     running = start(pack, tmp_path, "train.steps=1000000", "+opt=workers", "train.checkpoint_seconds=0.5")
-    wait_for((tmp_path / "checkpoint.pt").exists)
+    wait_for((tmp_path / "checkpoint.pt").exists, running)
     running.kill()
-    running.communicate(timeout=60)
+    running.communicate(timeout=PATIENCE)
     load_checkpoint(tmp_path / "checkpoint.pt", "cpu")
-    wait_for(lambda: not session(running.pid), 30)
+    wait_for(lambda: not session(running.pid))
 
 
 @pytest.mark.slow
 def test_a_full_disk_keeps_the_previous_checkpoint(pack: Path, tmp_path: Path) -> None:
     running = start(pack, tmp_path, "train.steps=2")
-    running.communicate(timeout=100)
+    running.communicate(timeout=PATIENCE)
     checkpoint = tmp_path / "checkpoint.pt"
     before, bound = checkpoint.read_bytes(), checkpoint.stat().st_size // 2
 
@@ -93,7 +97,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(pack: Path, tmp_path: Path) -
         resource.setrlimit(resource.RLIMIT_FSIZE, (bound, bound))
 
     running = start(pack, tmp_path, "train.steps=4", f"train.resume={checkpoint}", limit=limit)
-    _, errors = running.communicate(timeout=100)
+    _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 2
     last = errors.strip().splitlines()[-1]
     assert last.startswith(f"error: {checkpoint} cannot be written (File too large); free some space"), errors
@@ -129,10 +133,10 @@ def test_ctrl_c_where_nobody_reads_any_more(pack: Path, tmp_path: Path, pipe: st
         env=environment, start_new_session=True, stdout=subprocess.DEVNULL, preexec_fn=listening,
     )  # fmt: skip
     checkpoint = tmp_path / "out/checkpoint.pt"
-    wait_for(checkpoint.exists)
+    wait_for(checkpoint.exists, running)
     before = load_checkpoint(checkpoint, "cpu")["counters"]["step"]
     os.killpg(running.pid, signal.SIGINT)
-    wait_for(lambda: not session(running.pid), 30)
+    wait_for(lambda: not session(running.pid))
     running.wait()
     assert load_checkpoint(checkpoint, "cpu")["counters"]["step"] > before
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
@@ -142,18 +146,20 @@ def test_ctrl_c_where_nobody_reads_any_more(pack: Path, tmp_path: Path, pipe: st
 def test_two_requests_end_a_run_whose_loader_is_stopped(pack: Path, tmp_path: Path) -> None:
     """And save it: waiting for a batch changes nothing."""
     running = start(pack, tmp_path, "train.steps=1000000", "+opt=workers", "train.checkpoint_seconds=0.5")
-    wait_for((tmp_path / "checkpoint.pt").exists)
+    wait_for((tmp_path / "checkpoint.pt").exists, running)
     for worker in set(session(running.pid)) - {running.pid}:
         os.kill(worker, signal.SIGSTOP)
-    begin = time.monotonic()
     running.terminate()
-    time.sleep(1.5)
-    running.terminate()
-    _, errors = running.communicate(timeout=40)
-    assert running.returncode == 2 and time.monotonic() - begin < 40
+    errors = None
+    for seconds in (1.5, 60, 60, PATIENCE):  # a busy machine may take in two requests as one: then another one follows
+        with suppress(subprocess.TimeoutExpired):
+            _, errors = running.communicate(timeout=seconds)
+            break
+        running.terminate()
+    assert running.returncode == 2 and errors is not None
     assert "Traceback" not in errors
     assert errors.strip().splitlines()[-1].startswith("error: stopped")
-    wait_for(lambda: not session(running.pid), 10)
+    wait_for(lambda: not session(running.pid))
 
 
 def test_a_pair_of_signals_is_one_wish() -> None:

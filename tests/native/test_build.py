@@ -24,6 +24,7 @@ from nurec_lite.native.build import LIBRARY, BuildError, Toolchain, fingerprint,
 ANSWER = 'extern "C" int nurec_answer() { return ANSWER_OF_HEADER; }\n'
 COMPILER = shutil.which("g++") or ""
 FORK = multiprocessing.get_context("fork")
+PATIENCE = 600  # seconds, on a machine that does much else
 
 
 @pytest.fixture(autouse=True)
@@ -80,9 +81,8 @@ def test_it_is_built_and_kept(calls: Path, tmp_path: Path, capfd: pytest.Capture
     assert compiled(calls) == ["bindings_cpu.o", "first_one_cpu.o"]
     said = capfd.readouterr().err
     assert f"compiling the kernels, 3 steps (once; kept in {first.parent})" in said and "kernels are compiled" in said
-    start = time.perf_counter()
     assert library() == first
-    assert time.perf_counter() - start < 0.5 and len(compiled(calls)) == 2
+    assert len(compiled(calls)) == 2
     assert capfd.readouterr().err == ""
 
 
@@ -344,7 +344,7 @@ def test_two_processes_build_once(calls: Path) -> None:
         other.start()
     assert answer(library()) == 42
     for other in others:
-        other.join(30)
+        other.join(PATIENCE)
         assert other.exitcode == 0
     assert compiled(calls) == ["bindings_cpu.o", "first_one_cpu.o"]
 
@@ -363,13 +363,13 @@ def test_who_waits_says_so(capfd: pytest.CaptureFixture[str]) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         waiting = FORK.Process(target=library, daemon=True)
         waiting.start()
-        said, deadline = "", time.monotonic() + 20
+        said, deadline = "", time.monotonic() + PATIENCE
         while "another process compiles the kernels" not in said and time.monotonic() < deadline:
             time.sleep(0.05)
             said += capfd.readouterr().err
         waits = waiting.is_alive() and not (folder / LIBRARY).exists()
         fcntl.flock(lock, fcntl.LOCK_UN)  # the child has inherited the file, so closing it would not do
-    waiting.join(30)
+    waiting.join(PATIENCE)
     assert "waiting for it" in said and waits
     assert waiting.exitcode == 0 and answer(folder / LIBRARY) == 42
 
@@ -378,7 +378,7 @@ def test_a_killed_process_leaves_its_lock_to_ninja_and_then_to_nobody(calls: Pat
     """Two ninjas in one folder would write the same objects at once."""
     killed = FORK.Process(target=library, daemon=True)
     killed.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not calls.read_text() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert killed.pid is not None

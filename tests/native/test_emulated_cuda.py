@@ -70,7 +70,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[s
 @pytest.mark.parametrize("run", RUNS)
 def test_parity(run: str, runs: dict[str, tuple[subprocess.Popen[str], Path]]) -> None:
     process, report = runs[run]
-    output, _ = process.communicate(timeout=900)
+    output, _ = process.communicate(timeout=3600)
     assert process.returncode == 0, output[-6000:]
     suite = ElementTree.parse(report).getroot().find("testsuite")
     assert suite is not None

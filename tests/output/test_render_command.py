@@ -164,7 +164,7 @@ def test_ctrl_c_leaves_whole_pictures_and_no_encoder(tmp_path: Path) -> None:
     while process.poll() is None and len(list(out.glob("*.png"))) < 3:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=60)[1]
+    said = process.communicate(timeout=600)[1]
     assert process.returncode == 2 and "error: interrupted" in said
     assert all(path.suffix in (".png", ".yaml") for path in out.iterdir())
     for path in out.glob("*.png"):
