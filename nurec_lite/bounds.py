@@ -84,7 +84,7 @@ BOUNDS: dict[str, Bound] = {
     "out": _TEXT, "seed": Between(0, 2**32 - 1), "device": _TEXT,
     "ops": OneOf(("native", "reference")), "render": OneOf(("own", "gsplat")),
     "data.name": _TEXT, "data.kind": OneOf(("bundled", "pack", "kitti_raw")), "data.root": _TEXT,
-    "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation")), "data.frames": Between(0, 10**9),
+    "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")), "data.frames": Between(0, 10**9),
     "data.cameras": _TEXT, "data.trust": _FLAG, "data.date": _TEXT, "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
     "data.poses.file": _TEXT, "data.tracks.file": _TEXT,
     "model.points": _COUNT, "model.actor_points": _COUNT, "model.raised_points": _COUNT, "model.far_points": _COUNT,

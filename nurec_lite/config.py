@@ -29,9 +29,9 @@ class DataConfig:
     kind: str = "bundled"  # bundled, pack or kitti_raw
     root: str | None = None  # file of a pack, folder of a drive
     downscale: int = 1  # images are reduced by this factor
-    split: str = "interp"  # interp, side or validation
-    frames: list[int] | None = None  # first and last (exclusive) frame; null: all
-    cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: image_02, image_03)
+    split: str = "interp"  # interp, side, validation or half
+    frames: list[int] | None = None  # first and last (exclusive) frame, and if given the step between them; null: all
+    cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: those of colour)
     trust: bool = False  # trains also where sensors prove that the capture is wrong
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = None  # likewise
@@ -269,15 +269,25 @@ def check_budget(config: Config) -> None:
 def _check(config: Config) -> None:
     check_values(asdict(config), [type(config)])
     frames = config.data.frames
-    if frames is not None and len(frames) != 2:
-        raise ConfigError("data.frames takes two numbers, the first frame and the one after the last, as in [0,20]")
-    if frames is not None and not frames[0] < frames[1]:
-        raise ConfigError(
-            f"data.frames is {frames}, but the first frame must lie before the last (exclusive), as in [0,20]"
-        )
+    if frames is not None:
+        _check_frames(frames)
     _check_grid(config)
     if getattr(config, "checkpoint", None) == "":
         raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
+
+
+def _check_frames(frames: list[int]) -> None:
+    if len(frames) not in (2, 3):
+        raise ConfigError(
+            "data.frames takes the first frame and the one after the last, as in [0,20], and if wanted the step between frames, "
+            "as in [0,20,2]"
+        )
+    if not frames[0] < frames[1]:
+        raise ConfigError(
+            f"data.frames is {frames}, but the first frame must lie before the last (exclusive), as in [0,20]"
+        )
+    if frames[2:] == [0]:
+        raise ConfigError(f"data.frames is {frames}, but the step between frames must be at least 1, as in [0,20,2]")
 
 
 def _check_grid(config: Config) -> None:

@@ -4,10 +4,12 @@
 import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.environment import commit, device_name, environment
+from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import result_folder, told_apart
@@ -15,6 +17,7 @@ from nurec_lite.evaluation.findings import findings
 from nurec_lite.evaluation.measure import Evaluation, evaluate, frames_of
 from nurec_lite.evaluation.results import table
 from nurec_lite.evaluation.trained import trained_on
+from nurec_lite.readers import read_capture
 from nurec_lite.report.content import Report
 from nurec_lite.report.page import write_results
 from nurec_lite.report.settings import commands_after_evaluate
@@ -41,6 +44,7 @@ def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]
     """What metrics.json holds, and what else a report shows."""
     config = run.config
     frames = frames_of(run.capture, config.subset)
+    trained = trained_on(run.capture, frames, run.trained["data"], _frames_of_the_run(run)) or {}
     evaluation = evaluate(run.stages, run.scene, run.capture, frames, out / "pictures", progress=True)
     counters = {
         "gaussians": len(run.scene.gaussians),
@@ -53,7 +57,14 @@ def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]
         "checkpoint": config.checkpoint,
     }
     counters["findings"] = findings(run.capture, run.scene, config, counters["steps"], evaluation)
-    return evaluation.metrics | counters | (trained_on(run.capture, frames, run.trained["data"]) or {}), evaluation
+    return evaluation.metrics | counters | trained, evaluation
+
+
+def _frames_of_the_run(run: Reconstruction) -> Capture:
+    given = {key: run.trained["data"].get(key) for key in ("frames", "cameras")}
+    if given == {"frames": run.config.data.frames, "cameras": run.config.data.cameras}:
+        return run.capture
+    return read_capture(replace(run.config.data, **given), run.scene.origin)
 
 
 def work(arguments: list[str]) -> None:

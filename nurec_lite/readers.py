@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the capture that a configuration names."""
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
-from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import plausible
@@ -23,6 +22,11 @@ def open_capture(
     origin: Origin | None = None,  # of the scene that it is opened for; None: its own, near its first pose
 ) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
+    return read_capture(config, origin).with_split(config.split)
+
+
+def read_capture(config: DataConfig, origin: Origin | None = None) -> Capture:
+    """The capture without a split."""
     if config.kind == "bundled":
         if config.root is not None:
             raise CaptureError(f"data.root={config.root} goes with data=pack or data=kitti_raw; name one of them too")
@@ -37,12 +41,12 @@ def open_capture(
         raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
     source = str(config.root or BUNDLED)
     check_capture(capture, source)
-    return recentred(plausible(capture, source), origin).with_split(config.split)
+    return recentred(plausible(capture, source), origin)
 
 
 def _limited(capture: Capture, config: DataConfig) -> Capture:
-    """Only the frames and cameras that the configuration asks for, cameras in its order."""
-    first, last = config.frames or (0, math.inf)
+    """Only the moments and cameras that the configuration asks for, cameras in its order."""
+    asked, moments = frame_range(config.frames), capture.moments
     names = list(dict.fromkeys(config.cameras or [camera.name for camera in capture.cameras]))
     unknown = [name for name in names if name not in {camera.name for camera in capture.cameras}]
     if unknown:
@@ -52,10 +56,17 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
         capture,
         split=None,  # its indices are those of all frames
         cameras=tuple(capture.camera(name) for name in names),
-        images=tuple(f for f in capture.images if first <= f.index < last and f.sensor in names),
-        sweeps=tuple(f for f in capture.sweeps if first <= f.index < last),
+        images=tuple(
+            f for f, n in zip(capture.images, moments.images, strict=True) if n in asked and f.sensor in names
+        ),
+        sweeps=tuple(f for f, n in zip(capture.sweeps, moments.sweeps, strict=True) if n in asked),
     )
     return without_unseen_tracks(chosen)
+
+
+def frame_range(frames: list[int] | None) -> range:
+    """Numbers of the moments that `data.frames` asks for."""
+    return ALL if frames is None else range(*frames)
 
 
 def _open_kitti(config: DataConfig) -> Capture:
@@ -67,7 +78,7 @@ def _open_kitti(config: DataConfig) -> Capture:
         date=config.date,
         drive=config.drive,
         downscale=config.downscale,
-        frames=(config.frames[0], config.frames[1]) if config.frames else None,
+        frames=frame_range(config.frames),
         poses_file=Path(config.poses.file) if config.poses.file else None,
         tracks_file=Path(config.tracks.file) if config.tracks.file else None,
         image_delay=config.image_delay,

@@ -7,19 +7,21 @@ in double precision from the start of the capture. Poses are 4x4 float64 `T_to_f
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.capture.moments import Moments, moments_of
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
 
 Origin = tuple[float, float, float]  # metres
-HOLD_OUT_EVERY = 5  # the protocol of the split `interp`: frames with index % 5 == 4 are held out
-TRY_EVERY = 10  # of `validation`: frames with index % 10 == 2 are measured, those that `interp` holds out not looked at
-SPLITS = ("interp", "side", "validation")
+HOLD_OUT_EVERY = 5  # moments, of the split `interp`: the fifth, tenth and so on are held out
+TRY_EVERY = 10  # moments, of `validation`: the third, thirteenth and so on are measured, those that `interp` holds out not looked at
+SPLITS = ("interp", "side", "validation", "half")
 
 
 class CaptureError(UserError):
@@ -31,7 +33,7 @@ class Frame:
     """One exposure of a camera or one revolution of a lidar."""
 
     sensor: str  # name of the camera or lidar
-    index: int  # number of the trigger, equal for all sensors of one moment
+    index: int  # number of the frame among those of its sensor, as in the names of its files
     time_start: float  # seconds: first row of an image, first ray of a sweep
     time_end: float  # seconds: last row, last ray; equal to time_start for a global shutter
     T_world_rig_start: Tensor  # [4, 4] at time_start
@@ -111,27 +113,31 @@ class Capture:
     def lidar(self, name: str) -> Lidar:
         return next(s for s in self.lidars if s.name == name)
 
+    @cached_property
+    def moments(self) -> Moments:
+        """The moment of each image and sweep."""
+        return moments_of(self.images, self.sweeps)
+
     def with_split(self, name: str) -> "Capture":
-        """The capture with the split `interp`, `side` or `validation`: `make_split` says what they hold out."""
+        """The capture with a split of SPLITS."""
         return replace(self, split=make_split(self, name))
 
 
-def part_of(
-    capture: Capture,
-    split: str,  # of SPLITS
-    frame: Frame,
+def _part_of(
+    place: int,  # of a moment
+    split: str,  # of SPLITS but `side`
 ) -> str | None:  # train or test; None: neither
-    if split == "side":
-        return "test" if frame.sensor == capture.cameras[-1].name else "train"
-    held_out = frame.index % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
+    if split == "half":
+        return "test" if place % 2 else "train"
+    held_out = place % HOLD_OUT_EVERY == HOLD_OUT_EVERY - 1
     if split == "validation":
-        return None if held_out else "test" if frame.index % TRY_EVERY == 2 else "train"
+        return None if held_out else "test" if place % TRY_EVERY == 2 else "train"
     return "test" if held_out else "train"
 
 
 def make_split(capture: Capture, name: str) -> Split:
-    """`interp` holds out moments for all sensors; `side` trains on all sweeps and all cameras but the last, which it tests; `validation`
-    tests some of the moments that `interp` trains on and leaves out what it holds out: choices are made on it."""
+    """`interp` holds out every fifth moment of all sensors, `half` every second one. `side` trains on all sweeps and all cameras but the
+    last, which it tests. `validation` tests some of the moments that `interp` trains on and leaves out what `interp` holds out."""
     if name not in SPLITS:
         raise CaptureError(f"split '{name}' is unknown; choose one of {', '.join(SPLITS)}")
     if name == "side" and len(capture.cameras) < 2:
@@ -139,13 +145,29 @@ def make_split(capture: Capture, name: str) -> Split:
             f"split 'side' tests the last of several cameras, but capture {capture.name} has {len(capture.cameras)}"
         )
 
-    def indices(frames: tuple[ImageFrame, ...] | tuple[SweepFrame, ...], part: str) -> tuple[int, ...]:
-        return tuple(i for i, frame in enumerate(frames) if part_of(capture, name, frame) == part)
+    images, sweeps = parts_of(capture, name)
+
+    def indices(parts: list[str | None], part: str) -> tuple[int, ...]:
+        return tuple(i for i, found in enumerate(parts) if found == part)
 
     split = Split(
-        name, indices(capture.images, "train"), indices(capture.images, "test"),
-        indices(capture.sweeps, "train"), indices(capture.sweeps, "test"),
-    )  # fmt: skip
+        name, indices(images, "train"), indices(images, "test"), indices(sweeps, "train"), indices(sweeps, "test")
+    )
     if not split.test_images or not split.train_images:
-        raise CaptureError(f"split '{name}' leaves no image to train on or none to test; use more frames (data.frames)")
+        raise CaptureError(
+            f"split '{name}' leaves no image to train on or none to test: capture {capture.name} has images at "
+            f"{len(set(capture.moments.images))} moments; use more frames (data.frames)"
+        )
     return split
+
+
+def parts_of(
+    capture: Capture,
+    split: str,  # of SPLITS
+) -> tuple[list[str | None], list[str | None]]:  # of each image and sweep: train, test, or None: neither
+    if split == "side":
+        last = capture.cameras[-1].name
+        return ["test" if f.sensor == last else "train" for f in capture.images], ["train"] * len(capture.sweeps)
+    moments = capture.moments
+    part = {number: _part_of(place, split) for number, place in moments.places().items()}
+    return [part[n] for n in moments.images], [part[n] for n in moments.sweeps]

@@ -44,7 +44,7 @@ def findings(
 
 
 def _lacking(capture: Capture, config: Config) -> Iterator[str]:
-    moments, seen = {f.index for f in capture.images}, {f.sensor for f in capture.images}
+    moments, seen = set(capture.moments.images), {f.sensor for f in capture.images}
     if not capture.sweeps:
         yield "No lidar: distances are guessed and learned from images alone, and ranges are not measured."
     elif config.train.lidar_rays == 0:

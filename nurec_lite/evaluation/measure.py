@@ -107,13 +107,13 @@ def evaluate(
     sweeps: list[DrawnSweep] = []
     figures: list[FrameFigures] = []
     with tqdm(total=len(frames.images) + len(rendered), disable=not progress, bar_format=_BAR) as bar:
-        drawn = _drawn(capture.images, frames.images, PICTURES)
+        drawn = _drawn(capture.images, capture.moments.images, frames.images, PICTURES)
         for i, view, seen in looked_at(stages, scene, _exposures(scene, capture, frames.images)):
-            image = _measure_image(scene, capture, capture.images[i], view, seen, image_metrics, depth_metrics)
+            image = _measure_image(scene, capture, i, view, seen, image_metrics, depth_metrics)
             figures.append(image.figures)
             images += [image] if i in drawn else []
             bar.update()
-        drawn = _drawn(capture.sweeps, rendered, PICTURES // 2)
+        drawn = _drawn(capture.sweeps, capture.moments.sweeps, rendered, PICTURES // 2)
         for (i, measured), _, returns in looked_at(stages, scene, _sweeps(scene, capture, rendered)):
             sweep = _measure_sweep(capture, capture.sweeps[i], measured, returns, lidar_metrics)
             figures.append(sweep.figures)
@@ -153,14 +153,15 @@ def corrections(scene: Scene) -> dict[str, object]:
 
 def _drawn(
     frames: Sequence[Frame],
+    numbers: Sequence[int],  # of their moments
     chosen: tuple[int, ...],  # of these frames
     wanted: int,
 ) -> set[int]:  # of the chosen: those of all sensors at moments that spread over the drive
-    moments = sorted({frames[i].index for i in chosen})
+    moments = sorted({numbers[i] for i in chosen})
     sensors = {frames[i].sensor for i in chosen}
     count = min(len(moments), max(1, wanted // max(1, len(sensors))))
     shown = {moments[round(k)] for k in np.linspace(0, len(moments) - 1, count)}
-    return {i for i in chosen if frames[i].index in shown}
+    return {i for i in chosen if numbers[i] in shown}
 
 
 def _exposures(scene: Scene, capture: Capture, chosen: Iterable[int]) -> Iterator[tuple[int, CameraView]]:
@@ -176,15 +177,16 @@ def _sweeps(scene: Scene, capture: Capture, chosen: Iterable[int]) -> Iterator[t
 def _measure_image(
     scene: Scene,
     capture: Capture,
-    frame: ImageFrame,
+    index: int,  # into the capture's images
     view: CameraView,
     image: CameraImage,
     metrics: ImageMetrics,
     depths: DepthMetrics,
 ) -> DrawnImage:
+    frame = capture.images[index]
     truth, rendered = frame.load(), _as_seen(scene, capture, frame, image)
     decibel, structure = metrics.add(rendered, truth, capture, frame)
-    figures = FrameFigures(frame.sensor, frame.index, decibel, structure, depths.add(image, view, frame))
+    figures = FrameFigures(frame.sensor, frame.index, decibel, structure, depths.add(image, view, index))
     return DrawnImage(figures, to_picture(truth), to_picture(rendered))
 
 

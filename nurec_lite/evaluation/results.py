@@ -54,7 +54,7 @@ FIGURES = tuple(
         ("seconds_total", "Start to checkpoint", "s", 1, "With reading and initialisation, without measuring"),
         ("device", "Device", "", 0, "What it ran on"),
         ("commit", "Commit", "", 0, "Version of the code; + marks changes"),
-        ("split", "Split", "", 0, "What is held out: interp every fifth moment, side one camera"),
+        ("split", "Split", "", 0, "What is held out: interp every fifth moment, half every second one, side one camera"),
         ("subset", "Frames", "", 0, "Which of them were measured: test (held out), train or all"),
         ("trained_split", "Split of training", "", 0, "Another one than what was measured, so that both mix"),
         ("trained_on", "Trained on", "", 0, "Of the frames measured, which are not all held out"),

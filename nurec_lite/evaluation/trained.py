@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which frames a run was trained on, where another split than its own is measured: none of these is held out."""
 
-import math
 from collections.abc import Iterable, Mapping
 from itertools import groupby
 from typing import Any
 
-from nurec_lite.capture.types import Capture, Frame, part_of
+from nurec_lite.capture.types import Capture, Frame, parts_of
 from nurec_lite.evaluation.measure import Frames
 
 
@@ -14,26 +13,32 @@ def trained_on(
     capture: Capture,
     frames: Frames,  # that are measured
     data: Mapping[str, Any],  # `data` of the run's configuration
+    of_run: Capture,  # the frames that the run had
 ) -> dict[str, str] | None:  # for metrics.json; None: the capture's split is the run's own, and says it
     """The run's split, how many of the frames it was trained on, and which."""
     assert capture.split is not None
-    if data["split"] == capture.split.name:
+    seen = {kind: _trained(of_run, data["split"], kind) for kind in ("images", "sweeps")}
+    if data["split"] == capture.split.name and all(
+        _trained(capture, data["split"], kind) == seen[kind] & _keys(getattr(capture, kind)) for kind in seen
+    ):
         return None
-    images: list[Frame] = [capture.images[i] for i in frames.images]
-    sweeps: list[Frame] = [capture.sweeps[i] for i in frames.sweeps]
-    kinds = [
-        (name, kind, _seen(capture, data, kind)) for name, kind in (("images", images), ("sweeps", sweeps)) if kind
-    ]
+    measured = {"images": frames.images, "sweeps": frames.sweeps}
+    kinds = [(kind, [getattr(capture, kind)[i] for i in chosen]) for kind, chosen in measured.items() if chosen]
+    found = [(kind, of_kind, [f for f in of_kind if (f.sensor, f.index) in seen[kind]]) for kind, of_kind in kinds]
     return {
         "trained_split": data["split"],
-        "trained_on": " and ".join(f"{len(seen)} of {len(kind)} {name}" for name, kind, seen in kinds),
-        "trained_frames": _told([frame for _, _, seen in kinds for frame in seen]),
+        "trained_on": " and ".join(f"{len(some)} of {len(of_kind)} {kind}" for kind, of_kind, some in found),
+        "trained_frames": _told([frame for _, _, some in found for frame in some]),
     }
 
 
-def _seen(capture: Capture, data: Mapping[str, Any], frames: list[Frame]) -> list[Frame]:
-    first, last = data.get("frames") or (0, math.inf)
-    return [f for f in frames if first <= f.index < last and part_of(capture, data["split"], f) == "train"]
+def _trained(capture: Capture, split: str, kind: str) -> set[tuple[str, int]]:
+    parts = parts_of(capture, split)[kind == "sweeps"]
+    return _keys(f for f, part in zip(getattr(capture, kind), parts, strict=True) if part == "train")
+
+
+def _keys(frames: Iterable[Frame]) -> set[tuple[str, int]]:
+    return {(f.sensor, f.index) for f in frames}
 
 
 def _told(frames: Iterable[Frame]) -> str:

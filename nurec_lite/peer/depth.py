@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lidar returns as depths in an image: what stands for rendered rays where the renderer draws images alone (render=gsplat).
 
-A return, placed in the world at its own ray's time, is projected into the images of the same frame index; the expected depth of the
+A return, placed in the world at its own ray's time, is projected into the images of the same moment; the expected depth of the
 pixel it falls on is compared with its own. What an actor moves between both times is neglected, and a point that the lidar sees past
 what hides it from the camera counts like any other: weaknesses of this kind of supervision, which its users accept.
 Letters: R lidar rays, M of which ended inside an image.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.camera import pixel_directions, project_points
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import transform
@@ -94,7 +94,7 @@ class DepthLoss:
             return None
         key = image, view.kind
         if key not in self._kept:
-            self._kept[key] = returns_in_image(capture, capture.split.train_sweeps, capture.images[image], view)
+            self._kept[key] = returns_in_image(capture, capture.split.train_sweeps, image, view)
         return self._kept[key]
 
 
@@ -102,10 +102,11 @@ class DepthLoss:
 def returns_in_image(
     capture: Capture,
     sweeps: tuple[int, ...],  # indices into its sweeps: those that may be used
-    frame: ImageFrame,
-    view: CameraView,  # of that frame
-) -> ImagedReturns | None:  # None without a sweep of the same frame index
-    found = [_loaded(capture, capture.sweeps[i], view) for i in sweeps if capture.sweeps[i].index == frame.index]
+    image: int,  # index into its images
+    view: CameraView,  # of that image
+) -> ImagedReturns | None:  # None without a sweep of the same moment
+    moment, of = capture.moments.images[image], capture.moments.sweeps
+    found = [_loaded(capture, capture.sweeps[i], view) for i in sweeps if of[i] == moment]
     if not found:
         return None
     return ImagedReturns(torch.cat([r.pixels for r in found]), torch.cat([r.depths for r in found]))
@@ -142,7 +143,7 @@ def expected_depth(
 
 
 class DepthMetrics:
-    """Errors of expected depth at the returns of sweeps, over images of the same frame index."""
+    """Errors of expected depth at the returns of sweeps, over images of the same moment."""
 
     def __init__(
         self,
@@ -156,9 +157,9 @@ class DepthMetrics:
         self,
         rendered: CameraImage,
         view: CameraView,
-        frame: ImageFrame,
+        image: int,  # index into the capture's images
     ) -> float | None:  # metres, median of this image; NaN without a return in it, None without a sweep
-        returns = returns_in_image(self._capture, self._sweeps, frame, view)
+        returns = returns_in_image(self._capture, self._sweeps, image, view)
         if returns is None:
             return None
         self._errors.append(returns.errors(rendered, view).double().cpu().numpy())

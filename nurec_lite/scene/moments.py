@@ -113,13 +113,13 @@ def _one_by_one(asked: Asked) -> Iterator[Moment]:
 
 
 def _moments(capture: Capture) -> list[Frames]:
-    """Their training frames, in the order of their numbers."""
-    split = capture.split
+    """Their training frames, in the order of time."""
+    split, numbers = capture.split, capture.moments
     assert split is not None
     images: dict[int, list[ImageFrame]] = {}
     sweeps: dict[int, list[SweepFrame]] = {}
-    for image in (capture.images[i] for i in split.train_images):
-        images.setdefault(image.index, []).append(image)
-    for sweep in (capture.sweeps[i] for i in split.train_sweeps):
-        sweeps.setdefault(sweep.index, []).append(sweep)
+    for i in split.train_images:
+        images.setdefault(numbers.images[i], []).append(capture.images[i])
+    for i in split.train_sweeps:
+        sweeps.setdefault(numbers.sweeps[i], []).append(capture.sweeps[i])
     return [(images.get(n, []), sweeps.get(n, [])) for n in sorted(images.keys() | sweeps.keys())]

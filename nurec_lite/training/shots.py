@@ -125,7 +125,7 @@ class ShotPlan:
     def images(self) -> Order:
         """Which a step learns from."""
         frames = self.split.train_images
-        moments = tuple(self.capture.images[i].index for i in frames)
+        moments = tuple(self.capture.moments.images[i] for i in frames)
         return Order(frames, moments, self.seed, self.images_a_step)
 
     @property
@@ -136,7 +136,7 @@ class ShotPlan:
     def sweeps(self) -> Order:
         """Likewise."""
         frames = self.split.train_sweeps
-        moments = tuple(self.capture.sweeps[i].index for i in frames)
+        moments = tuple(self.capture.moments.sweeps[i] for i in frames)
         return Order(frames, moments, self.seed + 1, self.sweeps_a_step)
 
     def draw(self, number: int) -> torch.Generator:

@@ -71,7 +71,7 @@ FORBIDDEN: list[tuple[str, list[str], str]] = [
     ("train", ["model.thickness=0"], r"model\.thickness is 0\.0, but must be above 0"),
     ("train", ["loss.ssim=2"], r"loss\.ssim is 2\.0, but must lie between 0 and 1"),
     ("train", ["ops=gpu"], r"ops is 'gpu', but must be one of native, reference"),
-    ("train", ["data.split=half"], r"data\.split is 'half', but must be one of interp, side"),
+    ("train", ["data.split=third"], r"data\.split is 'third', but must be one of interp, side"),
     ("train", ["data.frames=[5,2]"], r"data\.frames is \[5, 2\], but the first frame must lie before the last"),
     ("train", ["data.frames=[-5,2]"], r"data\.frames holds -5, but must lie between 0"),
     ("train", ["+opt=workers", "opt.workers.count=-1"], r"opt\.workers\.count is -1, but must lie between 0 and 256"),

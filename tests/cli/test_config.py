@@ -138,7 +138,12 @@ def test_values_are_converted() -> None:
         (["train.seconds=-0.5"], r"train\.seconds is -0\.5, but must lie between 0 and 1e\+09"),
         (["data.downscale=0"], r"data\.downscale is 0, but must lie between 1 and 1024"),
         (["model.sh_degree=4"], r"model\.sh_degree is 4, but must lie between 0 and 3"),
-        (["data.frames=[1,2,3]"], r"data\.frames takes two numbers"),
+        (
+            ["data.frames=[1,2,3,4]"],
+            r"data\.frames takes the first frame and the one after the last, as in \[0,20\], and",
+        ),
+        (["data.frames=[1]"], r"data\.frames takes the first frame and the one after the last"),
+        (["data.frames=[0,9,0]"], r"the step between frames must be at least 1, as in \[0,20,2\]"),
         (["model.calibrate=true", "model.bilateral_grid=[8,8]"], r"model\.bilateral_grid takes three numbers"),
         (
             ["model.calibrate=true", "model.bilateral_grid=[8,8,0]"],

@@ -20,6 +20,7 @@ from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_scene
 import nurec_lite.evaluate
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.pack import write_pack
+from nurec_lite.capture.types import Capture
 from nurec_lite.config import DataConfig
 from nurec_lite.evaluation.measure import PICTURES, _drawn, evaluate, frames_of, held_out, image_of, range_errors
 from nurec_lite.evaluation.metrics import psnr, to_json
@@ -80,7 +81,7 @@ def test_what_is_drawn_is_what_was_measured() -> None:
 def test_whole_moments_that_spread_over_the_drive_are_drawn(cameras: int, moments: int) -> None:
     frame = tiny_capture().images[0]
     frames = [replace(frame, sensor=f"c{c}", index=5 * k + 4) for k in range(moments) for c in range(cameras)]
-    shown = [frames[i] for i in _drawn(frames, tuple(range(len(frames))), PICTURES)]
+    shown = [frames[i] for i in _drawn(frames, [f.index for f in frames], tuple(range(len(frames))), PICTURES)]
     indices = {f.index for f in shown}
     assert len(shown) == len(indices) * cameras <= max(PICTURES, cameras)
     assert len(indices) == min(moments, max(1, PICTURES // cameras))
@@ -88,7 +89,7 @@ def test_whole_moments_that_spread_over_the_drive_are_drawn(cameras: int, moment
 
 
 def test_nothing_is_drawn_of_nothing() -> None:
-    assert _drawn(tiny_capture().images, (), PICTURES) == set()
+    assert _drawn(tiny_capture().images, tiny_capture().moments.images, (), PICTURES) == set()
 
 
 def test_a_ray_that_meets_nothing_counts_as_80_m() -> None:
@@ -173,14 +174,30 @@ def test_another_split_than_the_run_s_says_which_frames_were_trained_on(
     assert "8 of 10 images of them trained on" in page and "held-out frames" not in page
 
 
+def part(capture: Capture, *moments: int) -> Capture:
+    """Only these moments of a capture whose numbers are those of its moments."""
+    images, sweeps = (tuple(f for f in frames if f.index in moments) for frames in (capture.images, capture.sweeps))
+    return replace(capture, images=images, sweeps=sweeps, split=None)
+
+
 def test_the_run_s_own_split_needs_no_such_words() -> None:
     capture = tiny_capture().with_split("interp")
-    assert trained_on(capture, held_out(capture), {"split": "interp"}) is None
+    assert trained_on(capture, held_out(capture), {"split": "interp"}, capture) is None
     side = capture.with_split("side")
-    told = trained_on(side, frames_of(side, "all"), {"split": "interp", "frames": [6, 9]})
+    told = trained_on(side, frames_of(side, "all"), {"split": "interp"}, part(capture, 6, 7, 8))
     assert told is not None and told["trained_frames"] == "camera_0 6-8; camera_1 6-8; lidar 6-8"
-    none = trained_on(side, frames_of(side, "test"), {"split": "interp", "frames": [4, 5]})
+    none = trained_on(side, frames_of(side, "test"), {"split": "interp"}, part(capture, 4))
     assert none == {"trained_split": "interp", "trained_on": "0 of 10 images", "trained_frames": "none"}
+
+
+def test_other_frames_than_the_run_s_may_be_split_otherwise() -> None:
+    """Both hold out the fifth of their moments, which is moment 8 for one and moment 4 for the other."""
+    capture = tiny_capture().with_split("interp")
+    thin = part(capture, 0, 2, 4, 6, 8).with_split("interp")
+    told = trained_on(thin, held_out(thin), {"split": "interp"}, capture)
+    assert told is not None and told["trained_frames"] == "camera_0 8; camera_1 8; lidar 8"
+    late = part(capture, *range(3, 10)).with_split("interp")
+    assert trained_on(late, held_out(late), {"split": "interp"}, capture) is None
 
 
 def test_the_frames_of_training(trained: tuple[Path, dict[str, Any]]) -> None:

@@ -101,14 +101,14 @@ def test_returns_come_from_all_sweeps_of_the_moment_that_may_be_used(split: str)
     assert capture.split is not None
     for number, frame in enumerate(capture.images):
         view = camera_view(capture, frame, CPU)
-        found = returns_in_image(capture, capture.split.train_sweeps, frame, view)
+        found = returns_in_image(capture, capture.split.train_sweeps, number, view)
         assert (found is None) == (split == "interp" and number in capture.split.test_images)
         if found is not None:
             pixels, z = seen_from_the_middle(capture, frame)
             assert len(z) > 20 and sorted(found.depths.tolist()) == pytest.approx(sorted(z.tolist()), rel=1e-5)
             assert Counter(found.pixels.tolist()) == Counter(pixels.tolist())
-    twice = returns_in_image(capture, (0, 0), capture.images[0], camera_view(capture, capture.images[0], CPU))
-    once = returns_in_image(capture, (0,), capture.images[0], camera_view(capture, capture.images[0], CPU))
+    twice = returns_in_image(capture, (0, 0), 0, camera_view(capture, capture.images[0], CPU))
+    once = returns_in_image(capture, (0,), 0, camera_view(capture, capture.images[0], CPU))
     assert twice is not None and once is not None and len(twice.pixels) == 2 * len(once.pixels)
 
 

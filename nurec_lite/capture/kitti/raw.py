@@ -8,6 +8,7 @@ and a frame's index is the number in its file's name. Clock and world: see kitti
 import math
 import os
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from nurec_lite.geometry.tracks import Tracks
 LIDAR = "velodyne"
 MAX_RANGE = 80.0  # metres; KITTI's files hold nothing beyond
 IMAGE_DELAY = 0.0075  # seconds, see read_kitti_raw
+ALL = range(sys.maxsize)  # frames
 N_SURVEY = 8  # sweeps, spread over the drive
 
 
@@ -51,7 +53,7 @@ def read_kitti_raw(
     drive: str | int | None = None,  # 0009
     cameras: tuple[str, ...] = ("image_02", "image_03"),
     downscale: int = 1,
-    frames: tuple[int, int] | None = None,  # first and last (exclusive) frame number
+    frames: range = ALL,  # numbers of the frames that are read
     poses_file: Path | None = None,  # T_world_velo at the lidar's forward times, a 3x4 row for each frame; else oxts
     tracks_file: Path | None = None,  # label file of the tracking benchmark; else tracklet_labels.xml, if there is one
     missing_rays: bool = True,  # add the rays that did not return
@@ -115,19 +117,19 @@ def _drive_number(drive: str | int | None) -> str:  # a pattern
     return f"{int(drive):04d}"
 
 
-def _select(folder: Path, files: dict[int, Path], frames: tuple[int, int] | None) -> dict[int, Path]:
-    if frames is None:
-        return files
-    first, last = frames
-    chosen = {number: path for number, path in files.items() if first <= number < last}
+def _select(folder: Path, files: dict[int, Path], frames: range) -> dict[int, Path]:
+    chosen = {number: path for number, path in files.items() if number in frames}
     if not chosen:
-        raise CaptureError(f"{folder} holds no file of the frames {first} to {last - 1}; choose others by data.frames")
+        raise CaptureError(f"{folder} holds no file of the frames {_shown(frames)}; choose others by data.frames")
     return chosen
 
 
-def _open_drive(
-    folder: Path, cameras: tuple[str, ...], frames: tuple[int, int] | None, poses_file: Path | None
-) -> Drive:
+def _shown(frames: range) -> str:
+    step = f" in steps of {frames.step}" if frames.step > 1 else ""
+    return f"{frames.start} to {frames.stop - 1}{step}"
+
+
+def _open_drive(folder: Path, cameras: tuple[str, ...], frames: range, poses_file: Path | None) -> Drive:
     T_rig_lidar, T_rig_rect = read_rig(folder.parent)
     clock = read_clock(folder / "velodyne_points")
     _check_cameras(folder, cameras)

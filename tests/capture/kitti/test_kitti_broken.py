@@ -168,7 +168,7 @@ def test_root(root: Path) -> None:
         ({"date": "../*"}, r"data\.date is '\.\./\*', .*; write it as in data\.date=2011_09_26"),
         ({"cameras": ("image_07",)}, r"data\.cameras names 'image_07', but .* has image_02, image_03; choose"),
         ({"cameras": ("image_02", "image_02")}, r"data\.cameras names 'image_02', twice; choose each"),
-        ({"frames": (5, 9)}, r"velodyne_points/data holds no file of the frames 5 to 8; choose others by data\.frames"),
+        ({"frames": range(5, 9)}, r"velodyne_points/data holds no file of the frames 5 to 8; choose others by data\.frames"),
         ({"downscale": 9}, r"data\.downscale is 9, but image_02 has 12x8 pixels; choose"),
         ({"downscale": 0}, r"data\.downscale is 0, but image_02 has 12x8 pixels; choose"),
         ({"image_delay": float("nan")}, r"data\.image_delay is nan, but must be a second at most; KITTI's is 0\.0075"),

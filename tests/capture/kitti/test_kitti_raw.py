@@ -22,7 +22,7 @@ from nurec_lite.geometry.se3 import invert, quat_conjugate, quat_rotate, transfo
 def capture(kitti_root: Path) -> Capture:
     extra = kitti_root / "extra"
     return read_kitti_raw(
-        kitti_root, poses_file=extra / "poses_velo.txt", tracks_file=extra / "label_02_0001.txt", frames=(5, 45)
+        kitti_root, poses_file=extra / "poses_velo.txt", tracks_file=extra / "label_02_0001.txt", frames=range(5, 45)
     )
 
 
@@ -40,7 +40,7 @@ def test_contents(capture: Capture) -> None:
 
 
 def test_downscale_reads_the_small_camera(kitti_root: Path) -> None:
-    capture = read_kitti_raw(kitti_root, downscale=2, frames=(0, 2), cameras=("image_03",))
+    capture = read_kitti_raw(kitti_root, downscale=2, frames=range(0, 2), cameras=("image_03",))
     camera = capture.cameras[0]
     assert (camera.width, camera.height) == (621, 187)
     assert capture.images[0].load().shape == (187, 621, 3)
@@ -140,7 +140,7 @@ def test_poses_follow_the_file(kitti_root: Path, capture: Capture) -> None:
 
 def test_world_is_the_first_rig_pose(kitti_root: Path) -> None:
     for poses_file in (None, kitti_root / "extra/poses_velo.txt"):
-        capture = read_kitti_raw(kitti_root, frames=(0, 2), poses_file=poses_file, missing_rays=False)
+        capture = read_kitti_raw(kitti_root, frames=range(0, 2), poses_file=poses_file, missing_rays=False)
         pose = capture.sweeps[0].T_world_rig_end  # 0.05 s, or 0.6 m, after the origin
         assert (pose[:3, :3] - torch.eye(3)).abs().max() < 0.01
         assert 0.3 < pose[0, 3] < 0.8 and pose[1:3, 3].abs().max() < 0.1

@@ -49,7 +49,7 @@ def test_labels_may_be_of_a_drive_before_it_was_cut(root: Path) -> None:
         FIRST + label(0, 0, 0, 9, 0, track=5) + "".join(label(i, 0, 0, 9, 0, track=7) for i in range(200, 290))
     )
     assert load(root, tracks_file=path).tracks.ids == ("3", "5")
-    assert load(root, tracks_file=path, frames=(0, 1)).tracks.ids == ("5",)
+    assert load(root, tracks_file=path, frames=range(0, 1)).tracks.ids == ("5",)
     for file in (BIN, PNG, "image_03/data/0000000000.png"):
         (root / DRIVE / file.replace("0.", "1.")).unlink()
     with pytest.raises(CaptureError, match=r"labels\.txt: track 3 refers to no frame of the drive, .*; use the tracks"):
