@@ -15,7 +15,7 @@ from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.evaluation.findings import findings
 from nurec_lite.evaluation.measure import Evaluation, evaluate, frames_of
-from nurec_lite.evaluation.results import table
+from nurec_lite.evaluation.results import left_scene, table
 from nurec_lite.evaluation.trained import trained_on
 from nurec_lite.readers import read_capture
 from nurec_lite.report.content import Report
@@ -56,6 +56,7 @@ def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]
         "subset": config.subset,
         "checkpoint": config.checkpoint,
     }
+    counters |= left_scene(int(run.counters.get("gone", 0)))
     counters["findings"] = findings(run.capture, run.scene, config, counters["steps"], evaluation)
     return evaluation.metrics | counters | trained, evaluation
 

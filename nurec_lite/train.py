@@ -192,6 +192,8 @@ def _write(
 
 
 def _counters(state: TrainState) -> dict[str, object]:
+    from nurec_lite.evaluation.results import left_scene
+
     return {
         "seconds_total": seconds_since_start(),
         "seconds_train": state.seconds,
@@ -199,6 +201,7 @@ def _counters(state: TrainState) -> dict[str, object]:
         "gaussians": len(state.scene.gaussians),
         "device": device_name(state.device),
         "commit": commit(),
+        **left_scene(state.gone),
     }
 
 

@@ -33,6 +33,7 @@ class Figure:
         return str(value)
 
 
+GONE = "gaussians_left_scene"
 FIGURES = tuple(
     Figure(*row)
     for row in (
@@ -49,6 +50,7 @@ FIGURES = tuple(
         ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
         ("corrections", "Sensors corrected by", "", 0, "Cameras' places on the rig and clocks, and how far rig and exposures change"),
         ("gaussians", "Gaussians", "", 0, "Ellipsoids that the scene is made of"),
+        (GONE, "Left the scene", "", 0, "Gaussians that flew far beyond the capture or were not finite, and were put elsewhere"),
         ("steps", "Steps", "", 0, "Updates of all parameters; each renders an image and lidar rays"),
         ("seconds_train", "Training", "s", 1, "Time spent in steps"),
         ("seconds_total", "Start to checkpoint", "s", 1, "With reading and initialisation, without measuring"),
@@ -62,6 +64,11 @@ FIGURES = tuple(
         ("checkpoint", "Checkpoint", "", 0, "The file that was measured"),
     )
 )  # fmt: skip
+
+
+def left_scene(gone: int) -> dict[str, int]:
+    """For metrics.json; empty if no Gaussian did."""
+    return {GONE: gone} if gone else {}
 
 
 def measured(value: Any) -> bool:

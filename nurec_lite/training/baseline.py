@@ -199,7 +199,8 @@ def _pixels(stages: Stages, state: TrainState) -> Tensor:
     """[N] that each Gaussian covers; unseen ones keep a tenth of one, and what fills the view counts as a patch of it."""
     capture = state.plan.capture
     assert capture.split is not None
-    return stages.footprints(state.scene, capture, capture.split.train_images).clamp(*PIXELS)
+    pixels = stages.footprints(state.scene, capture, capture.split.train_images)
+    return pixels.clamp(*PIXELS).nan_to_num_(nan=0.0)  # of a mean that is no number: nobody becomes its copy
 
 
 def settle(stages: Stages, state: TrainState) -> None:

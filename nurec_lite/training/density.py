@@ -99,7 +99,7 @@ def relocate_masked(
 
 
 def _dead(g: Gaussians, lost: Tensor | None) -> Tensor:
-    faded = g.greatest_opacity() <= DEAD_OPACITY
+    faded = (g.greatest_opacity() > DEAD_OPACITY).logical_not_()  # as is what is no number
     return faded if lost is None else faded | lost
 
 

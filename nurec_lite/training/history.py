@@ -72,10 +72,16 @@ class History:
     _read_at: float = -math.inf  # seconds
     _first: float = 0.0  # metres: largest range error of the first steps
     _trouble: tuple[int, str] | None = None
+    _forgiven: int = 0  # step up to which figures that are not finite are known to be of Gaussians that are dead by now
+    worse: bool = False  # range errors are far beyond those of the first steps
 
     def trouble(self) -> tuple[int, str] | None:
         """The first step of those that were read whose figures are not finite or much worse than at the start, and what is wrong."""
         return self._trouble
+
+    def forgive(self, step: int) -> None:
+        """Figures up to a step that are not finite are no trouble."""
+        self._trouble, self._forgiven = None, step
 
     def add(
         self,
@@ -119,7 +125,8 @@ class History:
             return None
         wrong = [f"{name} is {value}" for name, value in values.items() if not math.isfinite(value)]
         if wrong:  # nothing of it becomes a mean
-            self._trouble = self._trouble or (s.step, ", ".join(wrong))
+            if s.step > self._forgiven:
+                self._trouble = self._trouble or (s.step, ", ".join(wrong))
             return None
         keep = min(0.98, s.step / (s.step + 10))
         for name, value in values.items():
@@ -141,7 +148,7 @@ class History:
             self._first = max(self._first, *(r["range"] for r in known), 0.0)
         elif row.get("range", 0.0) > WORSE[0] * self._first + WORSE[1]:
             now = f"the range error is {row['range']:.1f} m instead of {self._first:.1f} m at the start"
-            self._trouble = self._trouble or (int(row["step"]), now)
+            self._trouble, self.worse = self._trouble or (int(row["step"]), now), True
 
     def to_csv(self) -> str:
         """One line a row, columns by name; empty where a row lacks a term."""

@@ -10,12 +10,11 @@ from nurec_lite.base.files import OutputError, patiently
 from nurec_lite.base.progress import Bar, StopWish
 from nurec_lite.base.ranges import STEP, span
 from nurec_lite.base.timing import timed
-from nurec_lite.config import TrainConfig, to_yaml
-from nurec_lite.training.broken import BrokenError, check
-from nurec_lite.training.checkpoint import save_checkpoint
-from nurec_lite.training.folder import CONFIG, HISTORY, MEASURED
+from nurec_lite.config import TrainConfig
+from nurec_lite.training.broken import BrokenError, check, mend_few
 from nurec_lite.training.history import Row
 from nurec_lite.training.memory import OutOfMemoryError, out_of_memory
+from nurec_lite.training.saving import write_checkpoint
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
@@ -47,13 +46,23 @@ def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, 
     state.watch.look(state.step, state.optimizer)
     while (progress := spent(budget, state.step, state.seconds)) < 1 and not stop.asked:
         state.progress = progress
-        bar.show(one_step(stages, state, begin))
+        bar.show(_stepped(stages, state, begin))
         check(state, checkpoint)
         if time.monotonic() - saved > budget.checkpoint_seconds:
             settle(stages, state)
             _save_or_later(state, checkpoint)
             saved = time.monotonic()
     settle(stages, state)
+
+
+def _stepped(stages: Stages, state: TrainState, begin: float) -> Row | None:
+    """One step; None if it is to be done again. On a CPU operators refuse what is not finite, before anything is updated."""
+    try:
+        return one_step(stages, state, begin)
+    except (ValueError, IndexError) as error:
+        if isinstance(error, UserError) or not mend_few(state):
+            raise
+        return None
 
 
 def one_step(
@@ -85,14 +94,10 @@ def spent(budget: TrainConfig, step: int, seconds: float) -> float:
 
 
 def save(state: TrainState, path: Path) -> None:
-    """The checkpoint with its history and its configuration, if it is of use (BrokenError); nothing that tells of another stays."""
+    """The checkpoint with its history and its configuration; BrokenError if learning diverges."""
     state.history.read()
     check(state, path, now=True)
-    counters = {"step": state.step, "seconds": state.seconds}
-    beside = {path.with_name(HISTORY): state.history.to_csv(), path.with_name(CONFIG): to_yaml(state.config)}
-    stale = [path.with_name(name) for name in MEASURED]
-    history = state.history.rows
-    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, history, beside, stale)
+    write_checkpoint(state, path)
 
 
 def _save_or_later(state: TrainState, checkpoint: Path) -> None:

@@ -34,6 +34,13 @@ _LARGEST = {
 }  # whose exponential has a square in float32
 
 
+def largest_value(
+    parameter: str,  # its name
+) -> float:
+    """Largest magnitude that a checkpoint may hold."""
+    return _LARGEST.get(parameter, LARGEST)
+
+
 class SchemaError(ValueError):
     """What is wrong, and where."""
 
@@ -126,7 +133,7 @@ def check_scene(scene: Any) -> None:
         "track_quaternions": (keyframes, 4), "exposure": (None, 2, 3), **learned,
     }  # fmt: skip
     for name, shape in shapes.items():
-        largest = _LARGEST.get(name, LARGEST)
+        largest = largest_value(name)
         _tensor(values[name], f"scene.parameters.{name}", shape, low=-largest, high=largest)
     _turned(values["track_quaternions"], "scene.parameters.track_quaternions")
     if grids:

@@ -23,10 +23,12 @@ from nurec_lite.training.checkpoint import (
     with_lidar_opacity,
 )
 from nurec_lite.training.coarse import check_coarse
+from nurec_lite.training.gone import edge_of_stored_scene
 from nurec_lite.training.history import History
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan, as_planned
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.watch import Watch
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +63,13 @@ def make_state(
     restore_moments(optimizer, content["optimizer"])
     restore_generator(path, generator, content["generator"])
     step, seconds = int(content["counters"]["step"]), content["counters"]["seconds"]
-    history = History(content["history"])
-    return TrainState(plan, config, scene, optimizer, generator, device, step, seconds, history=history)
+    history, counters = History(content["history"]), content["counters"]
+    edge = counters["edge"] if "edge" in counters else edge_of_stored_scene(scene.gaussians.means.detach())
+    state = TrainState(
+        plan, config, scene, optimizer, generator, device, step, seconds, history=history, watch=Watch(edge)
+    )
+    state.gone = int(counters.get("gone", 0))
+    return state
 
 
 def check_same_configuration(path: Path, stored: dict[str, Any], config: Config) -> None:

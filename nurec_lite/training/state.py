@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a step of training starts from, what its parts hand to one another, and what it says of itself."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from nurec_lite.config import Config
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
+from nurec_lite.training.gone import edge_of_scene
 from nurec_lite.training.history import Figures, History
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.watch import Watch
@@ -32,6 +34,8 @@ class TrainState:
     progress: float = 0.0  # 0 at the start, 1 at the end of the budget
     history: History = field(default_factory=History)
     watch: Watch = field(default_factory=Watch)
+    gone: int = 0  # Gaussians so far that left the scene or were not finite, and became dead
+    not_finite: int = 0  # of these, since the run began or went on
     # [groups of the optimizer + 1] float32 of the present step: the groups' rates, and how many standard deviations of noise. `schedule`
     # leaves it on the host, `learn` brings it to the device
     pace: Tensor | None = None
@@ -39,6 +43,10 @@ class TrainState:
     # [] not 0 since a list had not enough room: until somebody sets it back, optimizing and density control change nothing.
     # None: lists have all the room that they need
     failed: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        if math.isinf(self.watch.edge):
+            self.watch.edge = edge_of_scene(self.scene.gaussians.means.detach())
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether parameters and Adam's moments are still numbers, and Gaussians still where the capture is; asked without a wait for the GPU.
+"""Looks whether parameters and Adam's moments are still numbers, and Gaussians still where the capture is, without a wait for the GPU.
 
-A Gaussian whose mean is not finite meets no ray, so that no loss tells of it. The largest magnitudes tell: NaN and infinity are larger
+A Gaussian whose mean is not finite meets no ray, so that no loss shows it. The largest magnitudes show it: NaN and infinity are larger
 than anything.
 """
 
@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.transfer import Arrival
+from nurec_lite.training.schema import FINITE, largest_value
 
 EVERY = 16  # steps between two looks: one reads every parameter once, 1 ms of a CPU for 34 000 Gaussians whose step takes 99 ms
-FAR = (10.0, 1000.0)  # factor and metres: means beyond those of the first look have left the capture
+MOMENT = " (Adam)"  # behind the name of a parameter: its second moment
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,13 @@ class Extremes:
     step: int
     values: dict[str, float]  # by names such as `means` and `means (Adam)`
 
-    def broken(self) -> str | None:
-        """What is not finite, in words."""
-        wrong = [f"{name} is {value}" for name, value in self.values.items() if not math.isfinite(value)]
+    def wrong(
+        self,
+        edge: float,  # metres, of the scene
+    ) -> str | None:
+        """What is not finite, or larger than a checkpoint may hold, in words."""
+        limits = {name: _limit(name, edge) for name in self.values}
+        wrong = [_words(name, value) for name, value in self.values.items() if not value <= limits[name]]
         return ", ".join(wrong) or None
 
 
@@ -35,12 +40,12 @@ class Extremes:
 class Watch:
     """Looks now and then; what it saw comes back some steps later."""
 
-    reach: float | None = None  # metres: largest coordinate of a mean at the first look
+    edge: float = math.inf  # metres: a Gaussian with a coordinate beyond it has left the scene
     _coming: deque[tuple[int, tuple[str, ...], Arrival]] = field(default_factory=deque)
 
     def look(self, step: int, optimizer: torch.optim.Adam) -> None:
-        """Before the first step, and after every one."""
-        if step % EVERY == 0 or (self.reach is None and not self._coming):
+        """After every step."""
+        if step % EVERY == 0:
             self._send(step, optimizer)
 
     def trouble(self) -> tuple[int, str] | None:
@@ -51,12 +56,16 @@ class Watch:
         return None
 
     def trouble_now(self, step: int, optimizer: torch.optim.Adam) -> tuple[int, str] | None:
-        """Likewise, of the present state; waits."""
+        """The same of the present state; waits."""
         self._send(step, optimizer)
         while self._coming:
             if (found := self._judged(self._received())) is not None:
                 return found
         return None
+
+    def forget(self) -> None:
+        """Drops what comes from looks so far."""
+        self._coming.clear()
 
     def _send(self, step: int, optimizer: torch.optim.Adam) -> None:
         tensors = {name: tensor for name, tensor in _tensors(optimizer).items() if tensor.numel()}
@@ -67,13 +76,22 @@ class Watch:
         return Extremes(step, dict(zip(names, arrival.numbers(), strict=True)))
 
     def _judged(self, seen: Extremes) -> tuple[int, str] | None:
-        if (wrong := seen.broken()) is not None:
-            return seen.step, wrong
-        farthest = seen.values["means"]
-        self.reach = farthest if self.reach is None else self.reach
-        if farthest > FAR[0] * self.reach + FAR[1]:
-            return seen.step, f"Gaussians fly {farthest:.0f} m away"
-        return None
+        wrong = seen.wrong(self.edge)
+        return None if wrong is None else (seen.step, wrong)
+
+
+def _words(name: str, value: float) -> str:
+    flown = name == "means" and math.isfinite(value)
+    return f"Gaussians fly {value:.0f} m away" if flown else f"{name} is {value:.6g}"
+
+
+def _limit(
+    name: str,  # of a value of Extremes
+    edge: float,
+) -> float:
+    if name == "means":
+        return min(edge, FINITE)
+    return FINITE if name.endswith(MOMENT) else largest_value(name)
 
 
 def _largest(tensors: list[Tensor]) -> Tensor:  # [tensors]
@@ -89,5 +107,5 @@ def _tensors(optimizer: torch.optim.Adam) -> dict[str, Tensor]:
         (parameter,) = group["params"]
         found[group["name"]] = parameter.detach()
         if "exp_avg_sq" in optimizer.state.get(parameter, {}):
-            found[f"{group['name']} (Adam)"] = optimizer.state[parameter]["exp_avg_sq"]
+            found[f"{group['name']}{MOMENT}"] = optimizer.state[parameter]["exp_avg_sq"]
     return found

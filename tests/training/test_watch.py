@@ -9,9 +9,10 @@ from tiny_capture import tiny_config, tiny_state
 
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.history import Figures, History
+from nurec_lite.training.schema import LARGEST
 from nurec_lite.training.state import TrainState
 from nurec_lite.training.step import step
-from nurec_lite.training.watch import EVERY, FAR, Watch
+from nurec_lite.training.watch import EVERY, Watch
 
 
 def trained() -> TrainState:
@@ -41,20 +42,20 @@ def test_adam_s_moments() -> None:
     assert Watch().trouble_now(2, state.optimizer) == (2, "sh0 (Adam) is inf")
 
 
-def test_means_that_left_the_capture() -> None:
-    state, watch = trained(), Watch()
-    assert watch.trouble_now(1, state.optimizer) is None and watch.reach is not None
+@pytest.mark.parametrize(("name", "largest"), [("means", 5000.0), ("log_scales", 40.0), ("sky", LARGEST)])
+def test_values_that_no_checkpoint_may_hold(name: str, largest: float) -> None:
+    state, watch = trained(), Watch(edge=5000.0)
     with torch.no_grad():
-        state.scene.gaussians.means[0, 0] = FAR[0] * watch.reach + FAR[1]
-    assert watch.trouble_now(2, state.optimizer) is None
-    with torch.no_grad():
-        state.scene.gaussians.means[0, 0] += 10
-    found = watch.trouble_now(3, state.optimizer)
-    assert found is not None and found[0] == 3 and found[1].startswith("Gaussians fly ")
+        value = state.scene.parameters()[name].view(-1)
+        value[-1] = -largest
+        assert watch.trouble_now(2, state.optimizer) is None
+        value[-1] *= 1.01
+    step, wrong = watch.trouble_now(3, state.optimizer) or (0, "")
+    assert step == 3 and wrong.startswith("Gaussians fly 5050 m" if name == "means" else f"{name} is ")
 
 
 def test_it_looks_now_and_then() -> None:
-    state, watch = trained(), Watch(reach=100.0)
+    state, watch = trained(), Watch(edge=1000.0)
     with torch.no_grad():
         state.scene.sky[0, 0, 0] = math.nan
     told = []
