@@ -70,7 +70,8 @@ def flown(path: Path, rows: int, metres: float) -> None:
 
 @pytest.mark.parametrize("metres", [-8e3, 1e8])
 @pytest.mark.parametrize(
-    "how", [[], ["density.stop=0"], ["ops=native", "+opt=[fused_interp,no_sync,fused_activate,morton_order,fused_adam]"]]
+    "how",
+    [[], ["density.stop=0"], ["ops=native", "+opt=[fused_interp,no_sync,fused_activate,morton_order,fused_adam]"]],
 )
 def test_a_few_that_fly_away_are_counted(train: Train, trained: Path, how: list[str], metres: float) -> None:
     """With relocations behind them and without."""
