@@ -205,6 +205,13 @@ class PackConfig(Config):
 
 
 @dataclass
+class InspectConfig(Config):
+    """Compares a capture with its sensors and draws it."""
+
+    out: str = "runs/inspect"  # folder of the results; if not given, inspect- and data.name
+
+
+@dataclass
 class ProfileConfig(Config):
     """Records some steps of a training run."""
 
@@ -217,7 +224,7 @@ class ProfileConfig(Config):
 
 VERBS: dict[str, type[Config]] = {
     "train": Config, "evaluate": EvaluateConfig, "render": RenderConfig, "export": ExportConfig, "pack": PackConfig,
-    "profile": ProfileConfig,
+    "inspect": InspectConfig, "profile": ProfileConfig,
 }  # fmt: skip
 for _verb, _class in VERBS.items():
     ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)

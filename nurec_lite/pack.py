@@ -4,8 +4,12 @@
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.capture.checks.listed import listed
+from nurec_lite.capture.checks.run import all_verdicts
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.origin import in_users_world
 from nurec_lite.capture.pack import MemberBar, describe, read_pack, write_pack
+from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import PackConfig
 from nurec_lite.readers import open_capture
@@ -20,16 +24,24 @@ times and rings, poses, tracks, calibration and split. Train on it with data=pac
   python -m nurec_lite.pack data=pack data.root=drive.pack show=true                  what is in a pack; writes nothing
 
 What data.* chooses (frames, cameras, downscale, poses, tracks) is what the pack holds. Every part of a pack has a checksum: one that
-was cut short or altered is refused when it is read.
+was cut short or altered is refused when it is read. At the end the drive is compared with what its sensors saw, and each verdict is a
+line; python -m nurec_lite.inspect compares more frames and draws pictures.
 """
 
 
 def work(arguments: list[str]) -> None:
     config: PackConfig = composed("pack", arguments)
-    capture = in_users_world(open_capture(config.data))
+    capture = open_capture(config.data)
     if config.show:
-        print(describe(capture))
-        return
+        print(describe(in_users_world(capture)))
+    else:
+        _write(config, in_users_world(capture))
+    found = all_verdicts(Sample(capture))
+    if found:
+        print(listed(found))
+
+
+def _write(config: PackConfig, capture: Capture) -> None:
     path = Path(config.out)
     if config.data.root and path.exists() and path.samefile(config.data.root):
         raise ConfigError(f"out={path} is the pack that is read; name another file")

@@ -23,7 +23,8 @@ from nurec_lite.config import VERBS, Config
 
 Key = tuple[str, str, str]  # name, default, meaning
 _SHARED = {
-    "evaluate": {"out", "device"}, "render": {"out", "device"}, "pack": {"out", "data"}, "profile": {"out", "device"}
+    "evaluate": {"out", "device"}, "render": {"out", "device"}, "pack": {"out", "data"}, "inspect": {"out", "data"},
+    "profile": {"out", "device"}
 }  # fmt: skip  # with training
 _RUN = "\n\nEvery key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
 _REST = {"evaluate": _RUN, "render": _RUN, "profile": _RUN}
@@ -33,7 +34,9 @@ _OF_GROUPS = {
     "recipe": "a size, a budget and weights that go together",
     "opt": "what makes a step faster; several as '+opt=[A,B]', their parameters as opt.NAME.KEY=VALUE",
 }
-_TAKES = {"pack": ("data",), "export": ("data",), "evaluate": ("data", "opt"), "render": ("data", "opt")}
+_TAKES = {
+    "pack": ("data",), "inspect": ("data",), "export": ("data",), "evaluate": ("data", "opt"), "render": ("data", "opt")
+}  # fmt: skip
 
 
 def help_text(verb: str, text: str) -> str:

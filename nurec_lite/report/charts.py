@@ -41,7 +41,8 @@ def nice_ticks(
     high: float,
     wanted: int,
 ) -> list[float]:  # multiples of 1, 2 or 5 times a power of ten; the outermost lie at low and high or beyond
-    span = (high - low) or abs(high) or 1.0
+    largest = max(abs(low), abs(high))
+    span = high - low if high - low > 1e-9 * largest else largest or 1.0  # equal but for rounding
     power = 10.0 ** math.floor(math.log10(span / wanted))
     step = next(m * power for m in (1, 2, 5, 10) if m * power * wanted >= 0.999 * span)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
@@ -69,13 +70,15 @@ def line_chart(
     ys: Sequence[float],  # as many, at least one
     x_unit: str,
     mark: Mark | None = None,
+    along: str = "training",  # what x measures
+    from_zero: bool = False,
 ) -> str:
-    """One curve. The y axis begins at zero where that costs little height."""
+    """One curve. The y axis begins at zero if that is wanted or costs little height."""
     marks = [mark] if mark else []
     low, high = (pick([*ys, *(m.y for m in marks)]) for pick in (min, max))
     right = max(*xs, *(m.x for m in marks), 1e-9)
-    x = _x_axis([t for t in nice_ticks(0, right, 5) if t <= 1.001 * right], f"training, {x_unit}", 0, right)
-    y = _y_axis(nice_ticks(0 if 0 < low < 0.4 * high else low, high, 4))
+    x = _x_axis([t for t in nice_ticks(0, right, 5) if t <= 1.001 * right], f"{along}, {x_unit}", 0, right)
+    y = _y_axis(nice_ticks(0 if from_zero or 0 < low < 0.4 * high else low, high, 4))
     points = " ".join(f"{x.at(a):.2f},{y.at(b):.2f}" for a, b in zip(xs, ys, strict=True))
     drawn = f'<polyline class="curve" points="{points}"/>' + "".join(_mark(x, y, m) for m in marks)
     data = f'data-x="{x.low} {x.high} {x.start} {x.end}" data-y="{y.low} {y.high} {y.start} {y.end}"'

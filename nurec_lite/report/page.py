@@ -1,38 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a run as one self-contained page: what it reached, how it looks, how it got there, and how to repeat it."""
 
-import re
 from functools import partial
 from pathlib import Path
-from string import Template
 
 from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.content import Report
-from nurec_lite.report.parts import escaped
+from nurec_lite.report.document import document
 from nurec_lite.report.sections import configuration, frames, header, odd, provenance, summary
 from nurec_lite.report.views import curves, images, sweeps
 
-_FOLDER = Path(__file__).resolve().parent
 _SECTIONS = (odd, summary, images, sweeps, curves, frames, configuration, provenance)
 
 
 def page(report: Report) -> str:
     """HTML that needs no other file and no network; whatever comes from outside is escaped."""
-    body = "".join(part(report) for part in _SECTIONS)
-    found = re.findall(r'<section id="(\w+)"><h2>(.*?)</h2>', body)
-    return Template(_file("template.html")).substitute(
-        title=f"{escaped(report.capture)} · nurec_lite",
-        style=_file("style.css"),
-        script=_file("script.js"),
-        header=header(report),
-        links="".join(f'<a href="#{name}">{title}</a>' for name, title in found),
-        body=body,
-    )
-
-
-def _file(name: str) -> str:
-    return (_FOLDER / name).read_text()
+    return document(report.capture, header(report), "".join(part(report) for part in _SECTIONS))
 
 
 def write_results(out: Path, report: Report) -> None:

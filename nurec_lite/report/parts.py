@@ -24,6 +24,7 @@ def image(
     picture: np.ndarray,  # [H, W, 3] uint8
     alt: str,
     exact: bool = False,  # every pixel as it is
+    fine: bool = False,  # colours change from pixel to pixel, and JPEG keeps that
 ) -> str:
     """PNG for small pictures and exact ones, JPEG for others; wide ones are reduced unless they are exact."""
     file, shown = io.BytesIO(), Image.fromarray(picture)
@@ -34,7 +35,7 @@ def image(
         shown.save(file, format=kind, optimize=True)
     else:
         kind = "jpeg"
-        shown.save(file, format=kind, quality=_QUALITY)
+        shown.save(file, format=kind, quality=_QUALITY, subsampling=0 if fine else 2)
     data = base64.b64encode(file.getvalue()).decode()
     size = f'width="{shown.width}" height="{shown.height}"'
     return f'<img src="data:image/{kind};base64,{data}" alt="{escaped(alt)}" {size}>'

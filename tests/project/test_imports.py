@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "nurec_lite"
 # From the ground up. A file at the top of the package is a room of its own, but the verbs share the attic.
 ROOMS = (
     "base", "bounds", "config", "geometry", "capture", "capture.checks", "capture.kitti", "capture.pack", "capture.simulate", "readers",
-    "scene", "splat", "native", "training", "peer", "evaluation", "opt", "backends", "cli", "output", "report",
+    "scene", "splat", "native", "training", "peer", "evaluation", "opt", "backends", "cli", "output", "report", "report.inspection",
     "profiling", "profiling.trace", "profiling.summary", "profiling.ncu", "profiling.draw", "profiling.compare",
     "profiling.record", "verbs",
 )  # fmt: skip

@@ -56,7 +56,6 @@ def test_a_capture_that_is_not_there_is_one_sentence(
 ) -> None:
     given = ["data=pack", f"data.root={tmp_path / 'no.pack'}", "--out", str(tmp_path / "out")]
     for program in (
-        "scripts/draw_capture.py",
         "benchmarks/opt/bench_workers.py",
         "benchmarks/render/bench_reference.py",
     ):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from html_page import Page
+from html_page import Page, assert_whole
 from PIL import Image
 from tiny_capture import tiny_capture, tiny_config, tiny_scene
 
@@ -65,22 +65,6 @@ def report(**changed: Any) -> Report:
 
 
 # The whole page
-
-
-def assert_whole(text: str) -> Page:
-    """Valid, and nothing in it points anywhere else."""
-    parsed = Page(text)
-    ids = [a["id"] for _, a in parsed.elements if "id" in a]
-    assert len(ids) == len(set(ids))
-    for tag, attributes in parsed.elements:
-        assert tag not in ("link", "iframe", "object", "base", "form"), tag
-        for name in ("src", "href", "srcset", "action", "data", "xlink:href"):
-            value = attributes.get(name)
-            assert value is None or value.startswith("data:image/") or (tag == "a" and value[1:] in ids), (tag, value)
-        assert tag != "script" or not attributes
-    assert not re.search(r"@import|url\(|https?://|//cdn", re.sub(r"base64,[\w+/=]+", "", text))
-    assert all("alt" in a and a["width"] and a["height"] for a in parsed.all("img"))
-    return parsed
 
 
 def test_the_page_is_valid_and_whole() -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads HTML as strictly as the tests of a page need it."""
 
+import re
 from html.parser import HTMLParser
 
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
@@ -40,3 +41,19 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(self.texts)
+
+
+def assert_whole(text: str) -> Page:
+    """Valid, and nothing in it points anywhere else."""
+    parsed = Page(text)
+    ids = [a["id"] for _, a in parsed.elements if "id" in a]
+    assert len(ids) == len(set(ids))
+    for tag, attributes in parsed.elements:
+        assert tag not in ("link", "iframe", "object", "base", "form"), tag
+        for name in ("src", "href", "srcset", "action", "data", "xlink:href"):
+            value = attributes.get(name)
+            assert value is None or value.startswith("data:image/") or (tag == "a" and value[1:] in ids), (tag, value)
+        assert tag != "script" or not attributes
+    assert not re.search(r"@import|url\(|https?://|//cdn", re.sub(r"base64,[\w+/=]+", "", text))
+    assert all("alt" in a and a["width"] and a["height"] for a in parsed.all("img"))
+    return parsed

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nurec_lite import evaluate, export, pack, profile, render, train
+from nurec_lite import evaluate, export, inspect, pack, profile, render, train
 from nurec_lite.cli.command import command
 
 VERBS = {
@@ -21,6 +21,7 @@ VERBS = {
     "render": (render.HELP, render.work),
     "export": (export.HELP, export.main),
     "pack": (pack.HELP, pack.work),
+    "inspect": (inspect.HELP, inspect.work),
     "profile": (profile.HELP, profile.work),
 }
 FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",

@@ -4,7 +4,6 @@
 import json
 import logging
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 
 from nurec_lite.base.files import remove, write_text
@@ -34,7 +33,7 @@ def doubts_about(
 
 def write_doubts(path: Path, doubts: Iterable[Verdict]) -> None:
     """Keeps them for a run that goes on. Without any there is no file."""
-    rows = [asdict(verdict) | {"level": verdict.level.name} for verdict in doubts]
+    rows = [verdict.plain() for verdict in doubts]
     if rows:
         write_text(path, json.dumps(rows, indent=2) + "\n")
     else:

@@ -2,7 +2,7 @@
 """The result of one check of a capture."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 
 from nurec_lite.capture.types import Capture
@@ -35,3 +35,8 @@ class Verdict:
     def text(self) -> str:
         """The sentence and its remedy."""
         return self.sentence if self.remedy is None else f"{self.sentence.removesuffix('.')}; {self.remedy}."
+
+    def plain(self) -> dict[str, object]:
+        """For JSON: all fields but the corrected capture."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "corrected"}
+        return kept | {"level": self.level.name}

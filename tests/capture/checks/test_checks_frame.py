@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The frame of the checks: frames are decoded once and kept within a bound, unreadable frames are verdicts, lines are sorted."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -72,3 +73,10 @@ def test_verdicts_are_one_line_each_the_worst_first() -> None:
     ]
     assert counted(some) == "1 wrong, 1 right"
     assert listed([]) == "" and counted([]) == "no verdicts"
+
+
+def test_a_verdict_with_a_corrected_capture_can_be_stored() -> None:
+    verdict = Verdict("poses", "lidar", Level.CERTAIN, "Inverse.", corrected=lambda capture: capture)
+    assert json.loads(json.dumps(verdict.plain())) == {
+        "check": "poses", "subject": "lidar", "level": "CERTAIN", "sentence": "Inverse.", "remedy": None, "figures": {},
+    }  # fmt: skip

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""python -m nurec_lite.inspect: compares a drive with its sensors and draws what a person would look at, before training."""
+
+import nurec_lite.base.threads  # noqa: F401  before torch
+
+# isort: split
+import shlex
+from pathlib import Path
+
+import torch
+
+from nurec_lite.base.files import remove_leftovers
+from nurec_lite.base.lock import locked
+from nurec_lite.capture.checks.listed import counted, listed, worst_first
+from nurec_lite.capture.checks.run import all_verdicts
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.pack import describe
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.cli.command import command, composed
+from nurec_lite.config import InspectConfig
+from nurec_lite.readers import read_capture
+from nurec_lite.report.inspection.content import Inspection
+from nurec_lite.report.inspection.page import PAGE, VERDICTS, write_inspection
+from nurec_lite.training.folder import refuse_run
+
+IMAGES, SWEEPS = 200, 400  # of a sensor that are compared at most
+HELP = f"""
+Compares what a drive says (poses, times, mountings, boxes) with what its sensors saw. It prints one verdict a line, the worst first, and
+draws pictures: the lidar and the boxes on the images, all sweeps from above, what each box holds, speeds and rates over time.
+
+  python -m nurec_lite.inspect                                      the bundled street
+  python -m nurec_lite.inspect data=kitti_raw data.root=FOLDER      a KITTI drive
+  python -m nurec_lite.inspect data=pack data.root=FILE out=look    a pack; results go to another folder
+
+{IMAGES} images of a camera and {SWEEPS} sweeps of a lidar are compared at most, evenly over the drive. The folder `out` then holds
+{PAGE}, one page that needs no other file, and {VERDICTS}, the verdicts for scripts.
+
+A verdict is one of: wrong (training refuses the drive), likely wrong (training goes on and reports it), failed (the check itself failed),
+unknown (the drive holds too little to tell), right. The exit status is 2 if a verdict is `wrong`, after both files are written, or if the
+drive cannot be read; else 0. With data.trust=true `wrong` does not count.
+"""
+
+
+@torch.no_grad()
+def work(arguments: list[str]) -> None:
+    config: InspectConfig = composed("inspect", arguments)
+    out = Path(config.out)
+    refuse_run(out)
+    capture = read_capture(config.data)
+    sample = Sample(capture, images=IMAGES, sweeps=SWEEPS)
+    print(describe(capture))
+    with locked(out):
+        remove_leftovers(out)
+        found = all_verdicts(sample)
+        print(listed(found))
+        line = shlex.join(["python", "-m", "nurec_lite.inspect", *arguments])
+        write_inspection(out, Inspection(capture, found, sample, line))
+    print(f"{counted(found)}; results in {out}: {PAGE}, {VERDICTS}")
+    if not config.data.trust:
+        _refuse_wrong(found, out)
+
+
+def _refuse_wrong(found: list[Verdict], out: Path) -> None:
+    wrong = [verdict for verdict in worst_first(found) if verdict.level is Level.CERTAIN]
+    if wrong:
+        raise CaptureError(
+            f"{wrong[0].text.removesuffix('.')} ({counted(found)}; pictures in {out / PAGE}; data.trust=true goes on)"
+        )
+
+
+if __name__ == "__main__":
+    command("inspect", HELP, work)
