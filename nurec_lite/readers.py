@@ -3,7 +3,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
@@ -72,15 +71,14 @@ def frame_range(frames: list[int] | None) -> range:
 def _open_kitti(config: DataConfig) -> Capture:
     if config.root is None:
         raise CaptureError("data.root is missing: name the folder that holds the drive's date, as in data.root=PATH")
-    named: dict[str, Any] = {"cameras": tuple(config.cameras)} if config.cameras else {}
     return read_kitti_raw(
         Path(config.root),
         date=config.date,
         drive=config.drive,
+        cameras=tuple(config.cameras) if config.cameras else None,
         downscale=config.downscale,
         frames=frame_range(config.frames),
         poses_file=Path(config.poses.file) if config.poses.file else None,
         tracks_file=Path(config.tracks.file) if config.tracks.file else None,
         image_delay=config.image_delay,
-        **named,
     )

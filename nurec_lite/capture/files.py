@@ -60,9 +60,10 @@ def natural(text: str) -> int:
 def numbered_files(
     folder: Path,
     pattern: str,
+    remedy: str = "restore the folder",
 ) -> dict[int, Path]:  # frame number -> file, in the order of the numbers
     if not os.path.isdir(folder):
-        raise CaptureError(f"{folder} is no folder; complete the drive, or leave this sensor out")
+        raise CaptureError(f"{folder} is no folder; {remedy}")
     files: dict[int, Path] = {}
     for path in sorted(folder.glob(pattern)):
         if not re.fullmatch("[0-9]+", path.stem):
@@ -71,5 +72,5 @@ def numbered_files(
         if other != path:
             raise CaptureError(f"{folder} holds {other.name} and {path.name} for one frame; remove one of them")
     if not files:
-        raise CaptureError(f"{folder} holds no file {pattern} with a frame's number as its name; restore the folder")
+        raise CaptureError(f"{folder} holds no file {pattern} with a frame's number as its name; {remedy}")
     return dict(sorted(files.items()))

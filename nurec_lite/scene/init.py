@@ -11,9 +11,9 @@ from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
 from nurec_lite.scene.beyond import far_positions, panorama
 from nurec_lite.scene.disks import disks
-from nurec_lite.scene.gaussians import BACKGROUND, Gaussians
+from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.mirror import symmetric_nodes, with_mirrored
-from nurec_lite.scene.moments import Asked, Seen, seen
+from nurec_lite.scene.moments import Asked, Seen, Wanted, seen
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.scene import Scene
@@ -35,7 +35,8 @@ def make_scene(
     if not _training_sweeps(capture):
         far = torch.cat([far, unmeasured_positions(capture, config.points, config.far_metres, seed)])
     with span("moments"):
-        shown = seen(Asked(capture, far.to(device), config.sky_height))
+        wanted = Wanted(config.points, config.actor_points * len(capture.tracks), config.raised_points)
+        shown = seen(Asked(capture, far.to(device), config.sky_height, wanted))
     symmetric = symmetric_nodes(capture.tracks) if config.mirror_actors else frozenset()
     parts = _parts(shown, poses.unique(dim=0).to(device), config, symmetric)
     if not parts:
@@ -65,25 +66,21 @@ def _parts(
     symmetric: frozenset[int],  # nodes that get a far side like the near one
 ) -> list[tuple[Points, float]]:
     """Points that become Gaussians, each part with its opacity; none of them is empty."""
+    background = _thinned(shown.background, _level(shown.background, path), config.points)
     raised = _thinned(shown.raised, _level(shown.raised, path), config.raised_points)
-    parts = [(part, config.opacity) for part in _measured(shown.measured, path, config, symmetric)]
+    parts = [(part, config.opacity) for part in (background, *_of_actors(shown.actors, config, symmetric))]
     parts += [(part, config.guessed_opacity) for part in (raised, shown.far)]
     return [(part, opacity) for part, opacity in parts if len(part)]
 
 
-def _measured(points: Points, path: Tensor, config: ModelConfig, symmetric: frozenset[int]) -> list[Points]:
-    """The background, then every actor's."""
-    by_node = points.select(points.node.argsort(stable=True))
-    nodes, counts = torch.unique_consecutive(by_node.node, return_counts=True)
-    places = torch.arange(len(by_node), device=path.device).split(counts.tolist())
-    pairs = [(node, by_node.select(own)) for node, own in zip(nodes.tolist(), places, strict=True)]
-    return [_of_node(node, with_mirrored(own) if node in symmetric else own, path, config) for node, own in pairs]
-
-
-def _of_node(node: int, points: Points, path: Tensor, config: ModelConfig) -> Points:
-    if node == BACKGROUND:
-        return _thinned(points, _level(points, path), config.points)
-    return _thinned(points, None, config.actor_points)
+def _of_actors(points: Points, config: ModelConfig, symmetric: frozenset[int]) -> list[Points]:
+    """Of each actor that was seen."""
+    order = points.node.argsort(stable=True)
+    nodes, counts = torch.unique_consecutive(points.node[order], return_counts=True)
+    pairs = [(node, points.select(own)) for node, own in zip(nodes.tolist(), order.split(counts.tolist()), strict=True)]
+    return [
+        _thinned(with_mirrored(own) if node in symmetric else own, None, config.actor_points) for node, own in pairs
+    ]
 
 
 def _level(points: Points, path: Tensor) -> Tensor:
@@ -103,10 +100,15 @@ def _thinned(
         return Points.empty(points.xyz.device)
     if len(points) > n:
         with span("voxels"):
-            voxels = Voxels(points.xyz, level)
-            points = voxel_means(points, voxels.key(voxels.size_for(n)))
+            points = voxel_means(points, _key(points, level, n))
     with span("uncoloured"):
         return _with_colours(points)
+
+
+def _key(points: Points, level: Tensor | None, n: int) -> Tensor:  # [points] int64
+    """Of voxels of which about n have a point."""
+    voxels = Voxels(points.xyz, level)
+    return voxels.key(voxels.size_for(n))
 
 
 def _with_colours(points: Points) -> Points:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The far side of actors: what is built alike on its left and right shows both to who drives past one."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -22,7 +24,7 @@ def with_mirrored(
     """And their mirror images about the plane y = 0, where nothing was measured; they have the colours of their originals."""
     if len(points) == 0:
         return points
-    image = Points(_reflected(points.xyz), points.node, points.colour, points.coloured, points.intensity)
+    image = replace(points, xyz=_reflected(points.xyz))
     new = nearest(image.xyz, points.xyz, 1)[0][:, 0] > APART_METRES
     return Points.cat([points, image.select(torch.nonzero(new).squeeze(-1))])
 

@@ -15,11 +15,21 @@ from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.beyond import raised_positions, sky_sums
 from nurec_lite.scene.gaussians import BACKGROUND
+from nurec_lite.scene.kept import Kept
 from nurec_lite.scene.points import Picture, Points, assign_to_actors, colours_in
 
 GUESSED_INTENSITY = 0.1  # of what the lidar has not seen
 Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
 Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]  # [H, W, 3] uint8 each, and rays
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How many points a scene is made of, about."""
+
+    background: int = 0
+    actors: int = 0
+    raised: int = 0
 
 
 @dataclass(frozen=True)
@@ -29,14 +39,16 @@ class Asked:
     capture: Capture
     far: Tensor  # [f, 3] metres, world, float64: points that may be seen; on the device, where everything is done
     sky_height: int  # rows of the panorama
+    wanted: Wanted = Wanted()
 
 
 @dataclass(frozen=True)
 class Moment:
     """What was seen then."""
 
-    measured: Points  # where rays returned, in the frames of their nodes
-    raised: Points  # above those, where an image sees them
+    background: Points  # where rays returned
+    actors: Points  # where they returned from actors, in the frames of their nodes
+    raised: Points  # above the background, where an image sees them
     far_colour: Tensor  # [f, 3] of the points asked for
     far_seen: Tensor  # [f] bool
     sky: Tensor  # [4, 2 height^2] int64, as `sky_sums` has it
@@ -60,13 +72,14 @@ def _look(asked: Asked, tracks: Tracks, decoded: Decoded) -> Moment:
     for (_, sweep, _), xyz, colour, coloured in zip(sweeps, world, colours, sights, strict=False):
         node, local = assign_to_actors(tracks, sweep, xyz)
         measured.append(Points(local, node, colour, coloured, sweep.intensities))
+    background, actors = _parted(Points.cat(measured), len(tracks) > 0)
     n = len(sweeps)
     guessed = [_guessed(*shown) for shown in zip(raised, colours[n:], sights[n:], strict=False)]
     above = Points.cat([Points.empty(device), *(p.select(p.coloured) for p in guessed)])
     sky = torch.zeros(4, 2 * asked.sky_height**2, dtype=torch.int64, device=device)
     for picture in pictures:
         sky += sky_sums(picture, asked.sky_height)
-    return Moment(Points.cat(measured), above, colours[-1], sights[-1], sky)
+    return Moment(background, actors, above, colours[-1], sights[-1], sky)
 
 
 def _returns(sweep: Sweep) -> Sweep:
@@ -78,11 +91,20 @@ def _guessed(xyz: Tensor, colour: Tensor, coloured: Tensor) -> Points:
     return Points(xyz, node, colour, coloured, torch.full_like(colour[:, 0], GUESSED_INTENSITY))
 
 
+def _parted(points: Points, actors: bool) -> tuple[Points, Points]:
+    """The background's points, and those of actors if there are any."""
+    if not actors:
+        return points, Points.empty(points.xyz.device)
+    of_background = points.node == BACKGROUND
+    return points.select(of_background), points.select(~of_background)
+
+
 @dataclass(frozen=True)
 class Seen:
-    """The same of all moments."""
+    """The same of all moments, not more points than memory is meant for."""
 
-    measured: Points
+    background: Points
+    actors: Points
     raised: Points
     far: Points  # those of the points asked for that an image saw, with the colour that the first one gives
     sky: Tensor  # [4, 2 height^2]
@@ -90,17 +112,18 @@ class Seen:
 
 def seen(asked: Asked) -> Seen:
     """Frame by frame what is there to be seen."""
-    device = asked.far.device
-    measured, raised = [Points.empty(device)], [Points.empty(device)]
+    device, wanted = asked.far.device, asked.wanted
+    background, actors, raised = (Kept(device, n) for n in (wanted.background, wanted.actors, wanted.raised))
     far = _guessed(asked.far, torch.zeros_like(asked.far, dtype=torch.float32), torch.zeros_like(asked.far[:, 0]) > 0)
     sky = torch.zeros(4, 2 * asked.sky_height**2, dtype=torch.int64, device=device)
     for moment in _one_by_one(asked):
-        measured.append(moment.measured)
-        raised.append(moment.raised)
+        background.add(moment.background)
+        actors.add(moment.actors)
+        raised.add(moment.raised)
         colour = torch.where(far.coloured[:, None], far.colour, moment.far_colour)
         far = replace(far, colour=colour, coloured=far.coloured | moment.far_seen)
         sky += moment.sky
-    return Seen(Points.cat(measured), Points.cat(raised), far.select(far.coloured), sky)
+    return Seen(background.take(), actors.take(), raised.take(), far.select(far.coloured), sky)
 
 
 def _one_by_one(asked: Asked) -> Iterator[Moment]:

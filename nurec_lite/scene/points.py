@@ -28,16 +28,29 @@ class Points:
     colour: Tensor  # [n, 3] 0 to 1; mean grey where no image saw the point
     coloured: Tensor  # [n] bool
     intensity: Tensor  # [n] 0 to 1
+    weights: Tensor | None = (
+        None  # [n, 2] float64: of how many each is the mean, and how many of these had a colour; None: of itself
+    )
 
     def __len__(self) -> int:
         return len(self.xyz)
+
+    def weighed(self) -> Tensor:  # [n, 2]
+        if self.weights is not None:
+            return self.weights
+        return torch.stack([torch.ones_like(self.coloured), self.coloured], dim=1).double()
+
+    def columns(self, weighed: bool) -> dict[str, Tensor]:
+        """By their names; with the weights if these are asked for."""
+        found = {f: getattr(self, f) for f in self.__dataclass_fields__}
+        return found | {"weights": self.weighed()} if weighed else {f: v for f, v in found.items() if f != "weights"}
 
     def select(
         self,
         which: Tensor,  # [n] bool, or numbers of points
     ) -> "Points":
         index = torch.nonzero(which).squeeze(-1) if which.dtype == torch.bool else which  # once for all fields
-        return Points(*(getattr(self, f)[index] for f in self.__dataclass_fields__))
+        return Points(**{f: v[index] for f, v in self.columns(self.weights is not None).items()})
 
     @staticmethod
     def empty(device: torch.device | str) -> "Points":
@@ -46,7 +59,9 @@ class Points:
 
     @staticmethod
     def cat(parts: Sequence["Points"]) -> "Points":
-        return Points(*(torch.cat([getattr(p, f) for p in parts]) for f in Points.__dataclass_fields__))
+        weighed = any(p.weights is not None for p in parts)
+        columns = [p.columns(weighed) for p in parts]
+        return Points(**{f: torch.cat([c[f] for c in columns]) for f in columns[0]})
 
 
 @dataclass(frozen=True)

@@ -66,20 +66,20 @@ class Voxels:
 
 
 def voxel_means(
-    points: Points,  # of one node
-    key: Tensor,  # [n] int64, equal for points of one voxel
+    points: Points,
+    key: Tensor,  # [n] int64, equal for points of one voxel, which are of one node
 ) -> Points:
     """A point for every voxel; sums go in the order of the points, so that they are the same every time."""
     ordered, order = key.sort(stable=True)
     lengths = torch.unique_consecutive(ordered, return_counts=True)[1]
-    sorted_points = points.select(order)
 
-    def total(values: Tensor) -> Tensor:  # [n, C] -> [voxels, C] float64
-        return torch.segment_reduce(values.double(), "sum", lengths=lengths, axis=0, unsafe=True)
+    def total(values: Tensor) -> Tensor:  # [n, C] in the order of the voxels -> [voxels, C] float64
+        return torch.segment_reduce(values, "sum", lengths=lengths, axis=0, unsafe=True)
 
-    own = sorted_points.coloured.double()[:, None]
-    seen = total(own)
-    colour = torch.where(seen > 0, total(sorted_points.colour * own) / seen.clamp(min=1e-9), 0.5)
-    intensity = (total(sorted_points.intensity[:, None]) / lengths[:, None])[:, 0]
-    xyz, coloured = total(sorted_points.xyz) / lengths[:, None], seen[:, 0] > 0
-    return Points(xyz, points.node[:1].expand(len(xyz)), colour.float(), coloured, intensity.float())
+    weights = points.weighed()[order]
+    sums = total(weights)
+    (all_of, seen), (own, lit) = sums.split(1, dim=1), weights.split(1, dim=1)
+    colour = torch.where(seen > 0, total(points.colour[order] * lit) / seen.clamp(min=1e-9), 0.5)
+    intensity = (total(points.intensity[order, None] * own) / all_of)[:, 0]
+    xyz, node = total(points.xyz[order] * own) / all_of, points.node[order[lengths.cumsum(0) - lengths]]
+    return Points(xyz, node, colour.float(), seen[:, 0] > 0, intensity.float(), sums)

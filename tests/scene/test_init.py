@@ -54,7 +54,11 @@ def sky_of(capture: Capture, height: int) -> Tensor:
 
 @lru_cache(maxsize=1)
 def dense_points() -> Points:
-    return all_seen(dense()).measured
+    return measured(all_seen(dense()))
+
+
+def measured(found: Seen) -> Points:
+    return Points.cat([found.background, found.actors])
 
 
 def measured_only(points: int, actor_points: int = EVERYTHING) -> ModelConfig:
@@ -166,7 +170,7 @@ def test_colours_are_those_of_the_pixels_at_that_moment() -> None:
     assert capture.split is not None and 2 in capture.split.train_images
     single = replace(capture, images=(frame,), sweeps=capture.sweeps[frame.index : frame.index + 1])
     single = replace(single, split=replace(capture.split, train_images=(0,), train_sweeps=(0,)))
-    points = all_seen(single).measured
+    points = measured(all_seen(single))
     world = points.xyz[points.node == BACKGROUND]
     pixels, z = project_world_points(capture.camera(frame.sensor), frame, world)
     u, v = torch.floor(pixels).long().unbind(-1)

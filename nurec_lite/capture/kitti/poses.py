@@ -2,7 +2,7 @@
 """Time stamps and poses of a KITTI raw drive.
 
 The capture's clock starts at the first forward time of the drive's lidar, and its world is the rig's frame at the first pose,
-whichever frames are read.
+whichever frames are read. Without a lidar, forward times follow from the stamps of a camera.
 """
 
 import math
@@ -21,9 +21,13 @@ from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
 EARTH_RADIUS = 6378137.0  # metres, as KITTI's development kit has it
 SECOND = np.timedelta64(1, "s")
-OTHER_POSES = "restore it, or name a poses_file"
+OTHER_POSES = "restore it, or give other poses by data.poses.file"
+NO_POSES = "restore the folder, or give the poses by data.poses.file: a row for each frame, the 3x4 matrix T_world_velo"
+FORWARD_TO_STAMP = (
+    0.0105  # seconds from the moment in which the lidar faces forward to the stamp of an image, on drive 0009
+)
 FARTHEST = 1e8  # metres from the origin; UTM coordinates fit
-LONGEST_TURN = 1.0  # seconds; KITTI's lidar takes 0.1
+LONGEST_TURN, USUAL_TURN = 1.0, 0.1  # seconds that a lidar takes at most, and KITTI's
 MAX_OFFSET = 1.0  # seconds between the stamps that two sensors give one frame
 _OXTS_LIMITS = np.array([89.9, 180.0, 1e5, 2 * math.pi, 2 * math.pi, 2 * math.pi])  # degrees, metres, radians
 _STAMP = re.compile(r"((19|20|21)[0-9]{2}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?)?")
@@ -36,6 +40,12 @@ class Clock:
     forward: np.ndarray  # [n] when the lidar faces forward
     period: np.ndarray  # [n] duration of a turn
     origin: np.datetime64  # zero of the capture's clock
+    source: str  # file that the times come from, for messages
+
+    @property
+    def frames(self) -> list[int]:
+        """Numbers of the frames that have a time."""
+        return [int(n) for n in np.flatnonzero(np.isfinite(self.forward))]
 
     def seconds(self, path: Path, frames: list[int]) -> Tensor:  # [len(frames)] of a time stamp file
         """Times of these frames in the time stamp file of another sensor, which looks at the same moments."""
@@ -45,8 +55,7 @@ class Clock:
         worst = int(np.abs(apart).argmax())
         if abs(apart[worst]) > MAX_OFFSET:
             raise CaptureError(
-                f"{path} stamps frame {worst} {apart[worst]:.3g} s after velodyne_points/timestamps.txt; "
-                "restore the drive's time stamps"
+                f"{path} stamps frame {worst} {apart[worst]:.3g} s after {self.source}; restore the drive's time stamps"
             )
         return _rows(path, times, frames)
 
@@ -87,7 +96,7 @@ def _parse_stamp(path: Path, number: int, line: str) -> np.datetime64:
 def read_oxts(
     folder: Path,
 ) -> tuple[list[int], Tensor]:  # frame numbers, T_map_rig [n, 4, 4]: east, north, up on a Mercator map
-    paths = numbered_files(folder, "*.txt")
+    paths = numbered_files(folder, "*.txt", NO_POSES)
     rows = [_read_oxts_row(path) for path in paths.values()]
     values = torch.tensor(rows, dtype=torch.float64)
     scale = math.cos(math.radians(rows[0][0])) * EARTH_RADIUS
@@ -171,7 +180,22 @@ def read_clock(
             "to timestamps_end.txt; restore the three files"
         )
     origin = forward[known][0]
-    return Clock((forward - origin) / SECOND, (end - start) / SECOND, origin)
+    return Clock((forward - origin) / SECOND, (end - start) / SECOND, origin, "velodyne_points/timestamps.txt")
+
+
+def read_camera_clock(
+    folder: Path,  # image_0X
+) -> Clock:
+    """Of a drive without a lidar: a lidar would have faced forward when the camera was triggered."""
+    path = folder / "timestamps.txt"
+    times = read_times(path)
+    known = ~np.isnat(times)
+    if not known.any():
+        raise CaptureError(f"{path} holds no time stamp; restore the drive's time stamps")
+    forward = (times - times[known][0]) / SECOND
+    period = float(np.median(np.diff(forward[known]))) if known.sum() > 1 else USUAL_TURN
+    origin = times[known][0] - np.timedelta64(round(1e9 * FORWARD_TO_STAMP), "ns")
+    return Clock(forward, np.full_like(forward, period), origin, f"{folder.name}/timestamps.txt")
 
 
 def sweep_times(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reader of KITTI raw drives (the `sync` variant, with rectified images).
 
-Layout: ROOT/DATE/calib_*.txt and ROOT/DATE/DATE_drive_NNNN_sync/{image_0X, velodyne_points, oxts}. The rig is the oxts unit,
-and a frame's index is the number in its file's name. Clock and world: see kitti_poses.py.
+Layout: ROOT/DATE/calib_*.txt and ROOT/DATE/DATE_drive_NNNN_sync/{image_0X, velodyne_points, oxts}. Sweeps may be missing, and oxts where
+other poses are given. The rig is the oxts unit, and a frame's index is the number in its file's name. Clock and world: see poses.py.
 """
 
 import math
@@ -18,7 +18,14 @@ from torch import Tensor
 from nurec_lite.capture.files import numbered_files
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.calibration import read_camera, read_rig
-from nurec_lite.capture.kitti.poses import Clock, Trajectory, read_clock, read_trajectory, sweep_times
+from nurec_lite.capture.kitti.poses import (
+    Clock,
+    Trajectory,
+    read_camera_clock,
+    read_clock,
+    read_trajectory,
+    sweep_times,
+)
 from nurec_lite.capture.kitti.sweeps import SweepFile, survey
 from nurec_lite.capture.kitti.tracks import check_frames, read_label_file, read_tracklets, world_tracks
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
@@ -27,6 +34,7 @@ from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
 from nurec_lite.geometry.tracks import Tracks
 
+COLOUR, GREY = ("image_02", "image_03"), ("image_00", "image_01")
 LIDAR = "velodyne"
 MAX_RANGE = 80.0  # metres; KITTI's files hold nothing beyond
 IMAGE_DELAY = 0.0075  # seconds, see read_kitti_raw
@@ -41,7 +49,7 @@ class Drive:
     T_rig_rect: Tensor  # [4, 4], rect = camera 0 after rectification
     clock: Clock
     trajectory: Trajectory
-    all_sweeps: dict[int, Path]  # frame number -> file
+    all_sweeps: dict[int, Path]  # frame number -> file; none where the drive has no lidar
     sweeps: dict[int, Path]  # the chosen ones
     images: dict[str, dict[int, Path]]  # of each camera
 
@@ -51,7 +59,7 @@ def read_kitti_raw(
     *,
     date: str | None = None,  # 2011_09_26; found automatically, like the drive, when root holds exactly one
     drive: str | int | None = None,  # 0009
-    cameras: tuple[str, ...] = ("image_02", "image_03"),
+    cameras: tuple[str, ...] | None = None,  # None: those of colour that the drive has, else the grey ones
     downscale: int = 1,
     frames: range = ALL,  # numbers of the frames that are read
     poses_file: Path | None = None,  # T_world_velo at the lidar's forward times, a 3x4 row for each frame; else oxts
@@ -68,16 +76,16 @@ def read_kitti_raw(
         raise CaptureError(
             f"data.image_delay is {image_delay:g}, but must be a second at most; KITTI's is {IMAGE_DELAY}"
         )
-    found = _open_drive(find_drive(Path(root), date, drive), tuple(cameras), frames, poses_file)
+    found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, poses_file)
     path = found.folder.parent / "calib_cam_to_cam.txt"
-    elevations, blocked = survey(_spread(list(found.all_sweeps.values())))
-    sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in cameras)
+    lidars, sweeps = _lidar(found, missing_rays) if found.all_sweeps else ((), ())
+    sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in found.images)
     return Capture(
         name=found.folder.name.removesuffix("_sync"),
         cameras=tuple(_downscaled(camera, downscale) for camera in sensors),
-        lidars=(Lidar(LIDAR, found.T_rig_lidar, elevations, MAX_RANGE),),
+        lidars=lidars,
         images=tuple(frame for camera in sensors for frame in _image_frames(found, camera, downscale, image_delay)),
-        sweeps=tuple(_sweep_frames(found, missing_rays, blocked)),
+        sweeps=sweeps,
         tracks=_read_tracks(found, tracks_file),
     )
 
@@ -129,18 +137,40 @@ def _shown(frames: range) -> str:
     return f"{frames.start} to {frames.stop - 1}{step}"
 
 
-def _open_drive(folder: Path, cameras: tuple[str, ...], frames: range, poses_file: Path | None) -> Drive:
+def _open_drive(folder: Path, cameras: tuple[str, ...] | None, frames: range, poses_file: Path | None) -> Drive:
     T_rig_lidar, T_rig_rect = read_rig(folder.parent)
-    clock = read_clock(folder / "velodyne_points")
-    _check_cameras(folder, cameras)
     data = folder / "velodyne_points" / "data"
-    all_sweeps = numbered_files(data, "*.bin")
-    sweeps = _select(data, all_sweeps, frames)
-    data_of = {name: folder / name / "data" for name in cameras}
-    images = {name: _select(data, numbered_files(data, "*.*"), frames) for name, data in data_of.items()}
+    no_lidar = "restore the folder, or remove it to go without lidar"
+    all_sweeps = numbered_files(data, "*.bin", no_lidar) if os.path.isdir(data) else {}
+    sweeps = _select(data, all_sweeps, frames) if all_sweeps else {}
+    images = _images(folder, cameras, frames)
+    stamped = all_sweeps or os.path.lexists(folder / "velodyne_points" / "timestamps.txt")
+    clock = read_clock(folder / "velodyne_points") if stamped else read_camera_clock(folder / next(iter(images)))
     needed = set(sweeps).union(*images.values())
     trajectory = read_trajectory(folder, clock, poses_file, T_rig_lidar, needed)
     return Drive(folder, T_rig_lidar, T_rig_rect, clock, trajectory, all_sweeps, sweeps, images)
+
+
+def _images(folder: Path, cameras: tuple[str, ...] | None, frames: range) -> dict[str, dict[int, Path]]:
+    """Files of each camera that is named; else of those that the drive has."""
+    if cameras is None:
+        cameras = next((there for group in (COLOUR, GREY) if (there := _with_images(folder, group))), ())
+        if not cameras:
+            raise CaptureError(
+                f"{folder} has no images in image_00/data to image_03/data; complete the drive: nothing is learned without images"
+            )
+    _check_cameras(folder, cameras)
+    data_of = {name: folder / name / "data" for name in cameras}
+    remedy = (
+        "restore the folder" if len(cameras) == 1 else "restore the folder, or choose other cameras by data.cameras"
+    )
+    return {name: _select(data, numbered_files(data, "*.*", remedy), frames) for name, data in data_of.items()}
+
+
+def _with_images(folder: Path, cameras: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(
+        name for name in cameras if any(path.stem.isdecimal() for path in (folder / name / "data").glob("*.*"))
+    )
 
 
 def _check_cameras(folder: Path, cameras: tuple[str, ...]) -> None:
@@ -171,6 +201,12 @@ def _image_frames(drive: Drive, camera: Camera, downscale: int, delay: float) ->
     ]
 
 
+def _lidar(drive: Drive, missing_rays: bool) -> tuple[tuple[Lidar], tuple[SweepFrame, ...]]:
+    elevations, blocked = survey(_spread(list(drive.all_sweeps.values())))
+    sweeps = tuple(_sweep_frames(drive, missing_rays, blocked))
+    return (Lidar(LIDAR, drive.T_rig_lidar, elevations, MAX_RANGE),), sweeps
+
+
 def _sweep_frames(drive: Drive, missing_rays: bool, blocked: Tensor) -> list[SweepFrame]:
     """A sweep lasts one period around its forward time."""
     numbers, files = list(drive.sweeps), list(drive.sweeps.values())
@@ -198,7 +234,7 @@ def _read_tracks(drive: Drive, tracks_file: Path | None) -> Tracks:
         boxes = read_tracklets(path)
     else:
         return Tracks.empty()
-    check_frames(path, boxes, drive.all_sweeps)
-    clock = drive.clock
-    sweeps = {number: (float(clock.forward[number]), float(clock.period[number])) for number in drive.sweeps}
+    check_frames(path, boxes, drive.all_sweeps or drive.clock.frames)
+    clock, chosen = drive.clock, drive.sweeps or {n for files in drive.images.values() for n in files}
+    sweeps = {number: (float(clock.forward[number]), float(clock.period[number])) for number in chosen}
     return world_tracks(boxes, sweeps, lambda times: drive.trajectory.at(times) @ drive.T_rig_lidar)

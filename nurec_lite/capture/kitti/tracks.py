@@ -27,6 +27,7 @@ TURN = 2 * math.pi
 LARGEST = 100.0  # metres, a train
 FARTHEST = 1000.0  # metres from the sensor
 LONGEST_LABEL = 64  # characters
+FEW = 2  # frames, which do not tell a thinned drive from one that lacks a frame
 PAUSE = 300  # frames, half a minute without a single object
 OTHER_LABELS = "give the file label_02/NNNN.txt of the tracking benchmark as tracks_file"
 OTHER_TRACKLETS = "download it again or remove it"
@@ -159,11 +160,17 @@ def check_frames(
 
 
 def _frames_around(drive: Collection[int], named: set[int]) -> set[int]:
-    """Frames of the file before or after the drive, not in its holes, and not beyond a long pause."""
+    """Frames of the file before or after the drive, and not beyond a long pause; of a thinned drive also those between its frames. Frames
+    in other holes are none."""
+    own = np.array(sorted(drive))
     known = np.array(sorted(named.union(drive)))
     run = np.cumsum(np.diff(known, prepend=known[0]) > PAUSE)
-    near = known[np.isin(run, run[np.isin(known, list(drive))])]
-    return set(near[(near < min(drive)) | (near > max(drive))].tolist())
+    near = known[np.isin(run, run[np.isin(known, own)])]
+    thinned = np.zeros(len(near), dtype=bool)
+    if len(own) > FEW:
+        holes, after = np.diff(own), np.searchsorted(own, near, side="right").clip(1, len(own) - 1)
+        thinned = (holes[after - 1] <= np.median(holes)) & ~np.isin(near, own)
+    return set(near[(near < own[0]) | (near > own[-1]) | thinned].tolist())
 
 
 def world_tracks(

@@ -90,15 +90,15 @@ OXTS = "oxts/data/0000000001.txt"
 
 
 @refusals(
-    (put(OXTS, "49 8 nan 0 0 0\n"), r"0000000001\.txt does not begin with 6 finite numbers; restore it, or name a poses_file"),
-    (put(OXTS, "49 8 0 0 0 inf\n"), r"0000000001\.txt does not begin with 6 finite numbers; restore it, or name a poses_file"),
-    (put(OXTS, "49 8 0 0 0\n"), r"0000000001\.txt does not begin with 6 finite numbers; restore it, or name a poses_file"),
-    (put(OXTS, "91 8 0 0 0 0\n"), r"0000000001\.txt does not begin with latitude, .* can have; restore it, or name a poses_file"),
-    (put(OXTS, "49 8 0 0 0 1e5\n"), r"0000000001\.txt does not begin with latitude, .* can have; restore it, or name a poses"),
-    (put(OXTS, ""), r"0000000001\.txt is empty; restore it, or name a poses_file"),
-    (put(OXTS, b"\xff\xfe"), r"0000000001\.txt is no text in UTF-8; restore it, or name a poses_file"),
-    (folder(OXTS), r"0000000001\.txt is no file; restore it, or name a poses_file"),
-    (remove(OXTS), r"oxts/data has no pose of frame 1; restore it, or name a poses_file"),
+    (put(OXTS, "49 8 nan 0 0 0\n"), r"0000000001\.txt does not begin with 6 finite numbers; restore it, or give other poses by data"),
+    (put(OXTS, "49 8 0 0 0 inf\n"), r"0000000001\.txt does not begin with 6 finite numbers; restore it, or give other poses by data"),
+    (put(OXTS, "49 8 0 0 0\n"), r"0000000001\.txt does not begin with 6 finite numbers; restore it, or give other poses by data"),
+    (put(OXTS, "91 8 0 0 0 0\n"), r"0000000001\.txt does not begin with latitude, .* can have; restore it, or give other poses by data"),
+    (put(OXTS, "49 8 0 0 0 1e5\n"), r"0000000001\.txt does not begin with latitude, .* can have; restore it, or give other poses"),
+    (put(OXTS, ""), r"0000000001\.txt is empty; restore it, or give other poses by data"),
+    (put(OXTS, b"\xff\xfe"), r"0000000001\.txt is no text in UTF-8; restore it, or give other poses by data"),
+    (folder(OXTS), r"0000000001\.txt is no file; restore it, or give other poses by data"),
+    (remove(OXTS), r"oxts/data has no pose of frame 1; restore it, or give other poses by data"),
     (copy(OXTS, "1.txt"), r"oxts/data holds 0000000001\.txt and 1\.txt for one frame; remove one of them"),
     (lambda root: [remove(f"oxts/data/{i:010d}.txt")(root) for i in range(3)], r"oxts/data holds no file \*\.txt .*; restore"),
 )  # fmt: skip
@@ -118,7 +118,7 @@ def test_oxts(root: Path, damage: Damage, message: str) -> None:
     (put(BIN, points((9, 9, 0, float("nan")))), r"0000000000\.bin point 0 is 9, 9, 0, nan, but must .*; copy it again"),
     (put(BIN, points(*[(9, 0, 0, 0), (-9, 1, 0, 0), (-9, -1, 0, 0)] * 200)), r"0000000000\.bin goes round 200 times, .*; keep"),
     (copy(BIN, "0.bin"), r"velodyne_points/data holds 0\.bin and 0000000000\.bin for one frame; remove one of them"),
-    (copy(BIN, "0000000007.bin"), r"oxts/data has no pose of frame 7; restore it, or name a poses_file"),
+    (copy(BIN, "0000000007.bin"), r"oxts/data has no pose of frame 7; restore it, or give other poses by data"),
 )  # fmt: skip
 def test_sweeps(root: Path, damage: Damage, message: str) -> None:
     check(root, damage, message)
