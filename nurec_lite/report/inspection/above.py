@@ -23,6 +23,7 @@ MOST_SWEEPS = 200  # that are drawn, evenly over the drive
 LONGEST_SIDE = 1200  # pixels of the whole drive
 FINEST = 0.1  # metres a pixel
 MARGIN = 60.0  # metres around the path
+CROP_M = 5.0  # metres around the points of the whole drive
 CLOSE_M = 30.0  # metres from the middle of the close-up to its edges
 CLOSE_CELL = 0.1  # metres a pixel of the close-up
 LOW, HIGH = 0.4, 4.0  # metres above the ground: walls, trunks and cars, without what grows over them
@@ -48,7 +49,8 @@ def maps(sample: Sample, capture: Capture, start: float) -> tuple[MapPicture, Ma
         for canvas in canvases:
             canvas.add(raised[:, :2], frame.time_mid - start)
     bar = time_bar(frames[0].time_mid - start, frames[-1].time_mid - start)
-    whole, close = (_drawn(canvas, bar, path, capture.tracks) for canvas in canvases)
+    cropped = canvases[0].cropped(path.poses[:, :2, 3].numpy(), CROP_M)
+    whole, close = (_drawn(canvas, bar, path, capture.tracks) for canvas in (cropped, canvases[1]))
     return whole, close
 
 

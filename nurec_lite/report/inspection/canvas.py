@@ -44,6 +44,27 @@ class Canvas:
         self.counts += found
         self.totals += value * found
 
+    def cropped(
+        self,
+        kept: np.ndarray,  # [m, 2] metres: places that stay
+        margin: float,  # metres
+    ) -> "Canvas":
+        """The part with these places and nearly all of the points; 0.5 % of the cells at each side may be cut off."""
+        rows, columns = np.nonzero(self.counts)
+        places = np.stack([columns, rows], axis=1) if len(rows) else np.zeros((0, 2))
+        ends = (
+            np.concatenate([np.quantile(places, (0.005, 0.995), axis=0), self.pixels(kept)])
+            if len(places)
+            else self.pixels(kept)
+        )
+        height, width = self.counts.shape
+        left, top = np.floor(ends.min(0) - margin / self.cell).astype(int).clip(0)
+        right, bottom = np.minimum(np.ceil(ends.max(0) + margin / self.cell).astype(int) + 1, (width, height))
+        low, high = self.low + self.cell * np.array([left, 0]), self.high - self.cell * np.array([0, top])
+        part = Canvas(low, high, self.cell)
+        part.counts, part.totals = (a[top:bottom, left:right] for a in (self.counts, self.totals))
+        return part
+
     def painted(
         self,
         bar: Bar | None = None,  # colours the mean value of a cell; None: all cells are orange
