@@ -12,6 +12,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.report.inspection.above import maps
 from nurec_lite.report.inspection.actors import held
 from nurec_lite.report.inspection.canvas import BACK, Canvas
+from nurec_lite.report.inspection.content import short
 from nurec_lite.report.inspection.motion import curves, intervals, rate
 from nurec_lite.report.inspection.overlay import Overlay, overlay
 
@@ -196,3 +197,10 @@ def test_a_missing_frame_is_a_gap() -> None:
 def test_one_frame_has_no_rate() -> None:
     found = rate(HandMade(POST).capture().images[:1], "front", 0.0)
     assert (found.interval, found.longest, found.gaps, found.missing) == (None, None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("7", "7"), ("track_000012", "track_000012"), ("68c4d27a-b0d5-4619", "68c4d27a")]
+)
+def test_long_ids_are_cut_in_pictures(name: str, shown: str) -> None:
+    assert short(name) == shown

@@ -17,7 +17,7 @@ from nurec_lite.evaluation.pictures import Bar
 from nurec_lite.geometry.se3 import invert, quat_rotate, transform
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.report.inspection.canvas import Canvas, time_bar
-from nurec_lite.report.inspection.content import returned_points
+from nurec_lite.report.inspection.content import returned_points, short
 
 MOST_SWEEPS = 200  # that are drawn, evenly over the drive
 LONGEST_SIDE = 1200  # pixels of the whole drive
@@ -104,7 +104,7 @@ def _track(
     draw.line([*outline[:4], outline[0]], BOX, 1)
     draw.line([centres[middle - rows.start], outline[4]], BOX, 1)
     right, row = max(column for column, _ in outline) + 4, outline[4][1]
-    draw.text((right, row), tracks.ids[k], TEXT, font, anchor="lm", stroke_width=2, stroke_fill=(18, 18, 22))
+    draw.text((right, row), short(tracks.ids[k]), TEXT, font, anchor="lm", stroke_width=2, stroke_fill=(18, 18, 22))
 
 
 def _outline(canvas: Canvas, tracks: Tracks, k: int, row: int) -> list[tuple[float, float]]:

@@ -15,6 +15,7 @@ from nurec_lite.capture.types import Capture, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.report.parts import escaped
 
+LONGEST_ID, SHORT_ID = 12, 8  # characters in a picture
 log = logging.getLogger("nurec_lite")
 
 
@@ -44,6 +45,11 @@ def guarded(what: str, make: Callable[[], str]) -> str:
         reason = f"{type(error).__name__}: {error}."
     log.warning("%s is missing on the page: %s", what, reason)
     return f'<p class="missing">{escaped(what)} is missing: {escaped(reason)}</p>'
+
+
+def short(name: str) -> str:
+    """A track's id as a picture has room for it; of long ones the beginning tells tracks apart."""
+    return name if len(name) <= LONGEST_ID else name[:SHORT_ID]
 
 
 def returned_points(

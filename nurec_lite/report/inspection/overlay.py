@@ -19,12 +19,12 @@ from nurec_lite.evaluation.metrics import box_corners
 from nurec_lite.evaluation.pictures import RANGE_MAP, Bar, round_range, to_picture
 from nurec_lite.geometry.camera import Camera, distort
 from nurec_lite.geometry.se3 import invert, transform
-from nurec_lite.report.inspection.content import returned_points
+from nurec_lite.report.inspection.content import returned_points, short
 
 NEAR = 0.5  # metres in front of the camera
 LONGEST_GAP = 0.5  # seconds between an image and the sweep that is drawn on it
 TANGENTS, BEYOND = 20.0, 1.05  # of the angle from the axis at most; how much farther a point may lie, as shutters roll
-COVERED = 0.3  # share of the picture that dots cover, about
+COVERED = 0.2  # share of the picture that dots cover, about
 BOX, FRONT = (170, 235, 120), (255, 255, 255)
 PIECES = 24  # of an edge, which bends in a lens
 LABELLED = 20  # pixels of height from which a box gets its name
@@ -144,7 +144,7 @@ def _boxes(canvas: Image.Image, capture: Capture, frame: ImageFrame, scale: np.n
         places = np.concatenate([run for run, _ in runs]) if runs else np.zeros((0, 2))
         seen += bool(runs)
         if runs and np.ptp(places[:, 1]) >= LABELLED:
-            (left, top), label = places.min(0).clip(0), f"{capture.tracks.ids[k]} {capture.tracks.classes[k]}"
+            (left, top), label = places.min(0).clip(0), f"{short(capture.tracks.ids[k])} {capture.tracks.classes[k]}"
             draw.text((left, max(top - 2, 13)), label, BOX, font, anchor="lb", stroke_width=2, stroke_fill=(0, 0, 0))
     return seen
 

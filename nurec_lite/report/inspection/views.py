@@ -91,7 +91,7 @@ def overlaid(inspection: Inspection, capture: Capture, frame: ImageFrame, width:
 
 
 def _facts(drawn: Overlay) -> str:
-    facts = [f"{drawn.boxes} boxes"] if drawn.boxes else []
+    facts = [f"{drawn.boxes} box{'es' * (drawn.boxes > 1)}"] if drawn.boxes else []
     if drawn.bar is not None and drawn.late is not None:
         facts.append(f"sweep {1000 * drawn.late:+.0f}\u202fms from the image")
     bar = legend(drawn.bar) if drawn.bar is not None else ""
