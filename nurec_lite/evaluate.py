@@ -5,16 +5,19 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nurec_lite.base.environment import commit, device_name, environment
+from nurec_lite.base.environment import device_name, environment
+from nurec_lite.base.left_out import LeftOut
+from nurec_lite.base.version import commit
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.evaluation.findings import findings
-from nurec_lite.evaluation.measure import Evaluation, evaluate, frames_of
+from nurec_lite.evaluation.measure import Evaluation, Frames, evaluate, frames_of
 from nurec_lite.evaluation.results import left_scene, table
 from nurec_lite.evaluation.trained import trained_on
 from nurec_lite.readers import read_capture
@@ -40,12 +43,13 @@ _SAME = frozenset(
 )  # arguments that a folder's name need not tell
 
 
-def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]:
+def measure(run: Reconstruction, out: Path, left_out: LeftOut) -> tuple[dict[str, Any], Evaluation]:
     """What metrics.json holds, and what else a report shows."""
     config = run.config
     frames = frames_of(run.capture, config.subset)
-    trained = trained_on(run.capture, frames, run.trained["data"], _frames_of_the_run(run)) or {}
-    evaluation = evaluate(run.stages, run.scene, run.capture, frames, out / "pictures", progress=True)
+    trained = left_out.tried("The search for frames that were trained on", partial(_trained_on, run, frames)) or {}
+    pictures = out / "pictures"
+    evaluation = evaluate(run.stages, run.scene, run.capture, frames, pictures, progress=True, left_out=left_out)
     counters = {
         "gaussians": len(run.scene.gaussians),
         "steps": int(run.counters["step"]),
@@ -57,8 +61,13 @@ def measure(run: Reconstruction, out: Path) -> tuple[dict[str, Any], Evaluation]
         "checkpoint": config.checkpoint,
     }
     counters |= left_scene(int(run.counters.get("gone", 0)))
-    counters["findings"] = findings(run.capture, run.scene, config, counters["steps"], evaluation)
+    search = partial(findings, run.capture, run.scene, config, counters["steps"], evaluation, left_out)
+    counters["findings"] = left_out.tried("The search for what is odd about the capture", search) or []
     return evaluation.metrics | counters | trained, evaluation
+
+
+def _trained_on(run: Reconstruction, frames: Frames) -> dict[str, str]:
+    return trained_on(run.capture, frames, run.trained["data"], _frames_of_the_run(run)) or {}
 
 
 def _frames_of_the_run(run: Reconstruction) -> Capture:
@@ -73,13 +82,18 @@ def work(arguments: list[str]) -> None:
     config = run.config
     name, apart = f"evaluate-{config.data.split}-{config.subset}", told_apart(arguments, _SAME)
     out = result_folder(config, config.checkpoint, name, run.counters, apart)
+    left_out = LeftOut()
     try:
-        metrics, evaluation = measure(run, out)
+        metrics, evaluation = measure(run, out, left_out)
     finally:
-        run.stages.close()
-    commands, where = commands_after_evaluate(config, arguments), environment(run.device)
-    write_results(out, Report(run.capture.name, config, metrics, evaluation, run.history, where, commands))
-    print(f"{table(metrics)}\nresults in {out}: metrics.json, frames.csv, report.html, pictures/")
+        left_out.tried("Closing the options", run.stages.close)
+    commands = left_out.tried("The list of commands", partial(commands_after_evaluate, config, arguments)) or []
+    where = environment(run.device)
+    report = Report(run.capture.name, config, metrics, evaluation, run.history, where, commands, left_out)
+    write_results(out, report)
+    shown = partial(table, metrics | {"findings": report.findings})
+    figures = left_out.tried("The table of figures", shown) or ""
+    print(f"{figures}\nresults in {out}: metrics.json, frames.csv, report.html, pictures/")
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from tqdm import tqdm
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.deskew import poses_at, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.command import command
@@ -78,6 +80,7 @@ class _Job:
     capture: Capture
     out: Path
     advance: Callable[[], object]  # after each frame
+    left_out: LeftOut  # gets pictures that fail
 
     @property
     def edited(self) -> bool:
@@ -95,7 +98,7 @@ class _Job:
 
 
 @torch.no_grad()
-def render(run: Reconstruction) -> tuple[Plan, Path]:
+def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     """Everything that the configuration asks for; returns what was rendered and the folder in which it lies."""
     config: RenderConfig = run.config
     plan = _possible(make_plan(config, run.capture), run)
@@ -105,7 +108,7 @@ def render(run: Reconstruction) -> tuple[Plan, Path]:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
     with tqdm(total=len(plan), bar_format=_BAR) as bar:
-        job = _Job(config, run.stages, scene, run.capture, out, bar.update)
+        job = _Job(config, run.stages, scene, run.capture, out, bar.update, left_out)
         for name, images in plan.images.items():
             _render_camera(job, name, images)
         for name, sweeps in plan.sweeps.items():
@@ -127,9 +130,20 @@ def _render_camera(job: _Job, name: str, shots: list[Shot[ImageFrame]]) -> None:
     with _pictures(job, name) as show:
         images = images_of(job.stages, job.scene, job.capture, (shot.frame for shot in shots))
         for shot, image in zip(shots, images, strict=True):
-            both = job.config.compare and shot.own
-            show(shot.label, pair(shot.captured.load(), image, job.altered) if both else to_picture(image))
+            show(shot.label, _picture(job, shot, image))
             job.advance()
+
+
+def _picture(job: _Job, shot: Shot[ImageFrame], image: torch.Tensor) -> np.ndarray:
+    """Above what was captured, if that is asked for."""
+
+    def compared() -> np.ndarray:
+        return pair(shot.captured.load(), image, job.altered)
+
+    if not (job.config.compare and shot.own):
+        return to_picture(image)
+    found = job.left_out.tried(f"The comparison of {shot.frame.sensor} {shot.label}", compared)
+    return to_picture(image) if found is None else found
 
 
 def _render_lidar(job: _Job, name: str, shots: list[Shot[SweepFrame]]) -> None:
@@ -140,25 +154,31 @@ def _render_lidar(job: _Job, name: str, shots: list[Shot[SweepFrame]]) -> None:
         sweeps = rendered_sweeps(job.stages, job.scene, job.capture, (shot.frame for shot in shots))
         for shot, rendered in zip(shots, sweeps, strict=True):
             if drawn:
-                show(shot.label, _ranges(job, shot, rendered, far))
-                show_above(shot.label, _from_above(job, shot, rendered))
+                _tried(job, show, shot, "ranges", partial(_ranges, job, shot, rendered, far))
+                _tried(job, show_above, shot, "points from above", partial(_from_above, job, shot, rendered))
             _save_points(job, shot, rendered)
             job.advance()
+
+
+def _tried(job: _Job, show: Show, shot: Shot[SweepFrame], what: str, draw: Callable[[], np.ndarray]) -> None:
+    """Shows a picture, unless it cannot be drawn."""
+    picture = job.left_out.tried(f"The picture of {what}, {shot.frame.sensor} {shot.label},", draw)
+    if picture is not None:
+        show(shot.label, picture)
 
 
 @contextmanager
 def _pictures(job: _Job, name: str) -> Iterator[Show]:
     """A function that writes a picture as PNG and adds it to the animations, whichever are wanted."""
     with ExitStack() as stack:
-        films = [
-            stack.enter_context(animation(job.out / f"{name}.{kind}", job.config.fps))
-            for kind in KINDS
-            if kind in job.config.formats
-        ]
+        kinds = [kind for kind in KINDS if kind in job.config.formats]
+        films: list[Callable[[np.ndarray], None]] = []  # begun with the first picture, since all of them may fail
 
         def show(label: str, picture: np.ndarray) -> None:
             if "png" in job.config.formats:
                 save_png(job.out / f"{name}_{label}.png", picture)
+            if not films:
+                films.extend(stack.enter_context(animation(job.out / f"{name}.{k}", job.config.fps)) for k in kinds)
             for add in films:
                 add(picture)
 
@@ -220,10 +240,11 @@ def bracketed(argument: str) -> str:
 
 def work(arguments: list[str]) -> None:
     run = open_reconstruction("render", [bracketed(argument) for argument in arguments])
+    left_out = LeftOut()
     try:
-        plan, out = render(run)
+        plan, out = render(run, left_out)
     finally:
-        run.stages.close()
+        left_out.tried("Closing the options", run.stages.close)
     names = ", ".join([*plan.images, *plan.sweeps])
     count = f"{len(plan)} frame{'s' if len(plan) > 1 else ''}"
     print(f"{count} of {names} in {out}: {', '.join(run.config.formats)}")

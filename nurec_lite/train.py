@@ -9,6 +9,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,14 @@ import torch
 from omegaconf import DictConfig
 
 from nurec_lite.backends import base_stages, build_stages
-from nurec_lite.base.environment import choose_device, commit, device_name, environment
+from nurec_lite.base.environment import choose_device, device_name, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import all_tried, remove_leftovers, write_text
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
+from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.trust import doubts_about, read_doubts, write_doubts
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import Capture
@@ -117,6 +120,7 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     doubts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
     stages = build_stages(config.opt, base)
+    left_out = LeftOut()
     try:
         state = _made(stages, config, capture, device, content)
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
@@ -126,15 +130,16 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
             if config.train.resume is None or spent(config.train, state.step, state.seconds) < 1:
                 train(stages, state, out / CHECKPOINT)
             metrics = _counters(state)
-            evaluation, problem = _measured(stages, state) if config.train.evaluate else (None, None)
+            evaluation, problem = _measured(stages, state, left_out) if config.train.evaluate else (None, None)
             if evaluation is not None:
                 metrics = evaluation.metrics | metrics
-                scalars(state.step, evaluation.metrics)
-            metrics["findings"] = _found(capture, state, evaluation, doubts)
+                write_scalars = partial(scalars, state.step, evaluation.metrics)
+                left_out.tried("Writing scalars for TensorBoard", write_scalars)
+            metrics["findings"] = found = _found(capture, state, evaluation, doubts, left_out)
     finally:
-        stages.close()
-    _write(config, capture, evaluation, metrics, state.history.rows, device, problem)
-    return metrics
+        left_out.tried("Closing the options", stages.close)
+    _write(config, capture, evaluation, metrics, state.history.rows, device, problem, left_out)
+    return metrics | {"findings": [*found, *left_out.sentences]}
 
 
 def _doubts(capture: Capture, config: Config, content: dict[str, Any] | None) -> list[Verdict]:
@@ -169,7 +174,7 @@ def _own(config: Config, doubts: list[Verdict]) -> None:
 
 def _write(
     config: Config, capture: Capture, evaluation: "Evaluation | None", metrics: dict[str, object], rows: list[Row],
-    device: torch.device, problem: UserError | None,
+    device: torch.device, problem: UserError | None, left_out: LeftOut,
 ) -> None:  # fmt: skip
     """What can be written, and then what went wrong: the checkpoint is saved by now."""
     from nurec_lite.evaluation.measure import save_pictures
@@ -177,12 +182,12 @@ def _write(
     from nurec_lite.report.page import write_results
     from nurec_lite.report.settings import commands_after_train
 
-    out, commands = Path(config.out), commands_after_train(config)
+    out = Path(config.out)
+    commands = left_out.tried("The list of commands", partial(commands_after_train, config)) or []
+    report = Report(capture.name, config, metrics, evaluation, rows, environment(device), commands, left_out)
     try:
-        if evaluation is not None or not config.train.evaluate:
-            report = Report(capture.name, config, metrics, evaluation, rows, environment(device), commands)
-            pictures = [] if evaluation is None else [lambda: save_pictures(out / "pictures", evaluation)]
-            all_tried(*pictures, lambda: write_results(out, report))
+        pictures = [] if evaluation is None else [lambda: save_pictures(out / "pictures", evaluation, left_out)]
+        all_tried(*pictures, lambda: write_results(out, report))
     except UserError as error:
         problem = problem or error
     if problem is not None:
@@ -205,26 +210,29 @@ def _counters(state: TrainState) -> dict[str, object]:
     }
 
 
-def _measured(stages: Stages, state: TrainState) -> tuple["Evaluation | None", UserError | None]:
+def _measured(stages: Stages, state: TrainState, left_out: LeftOut) -> tuple["Evaluation | None", UserError | None]:
     """The measurement, or why there is none."""
     from nurec_lite.evaluation.measure import evaluate, held_out
 
     log.info("measuring the held-out frames")
     capture = state.plan.capture
     try:
-        return evaluate(stages, state.scene, capture, held_out(capture), progress=True), None
+        return evaluate(stages, state.scene, capture, held_out(capture), progress=True, left_out=left_out), None
     except UserError as error:
         return None, error
-    except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
-            raise
-        return None, UserError("there is not enough memory to measure the held-out frames")
+    except Exception as error:
+        if out_of_memory(error):
+            return None, UserError("there is not enough memory to measure the held-out frames")
+        return None, UserError(left_out.add("Measuring the held-out frames", error).removesuffix("."))
 
 
-def _found(capture: Capture, state: TrainState, evaluation: "Evaluation | None", doubts: list[Verdict]) -> list[str]:
+def _found(
+    capture: Capture, state: TrainState, evaluation: "Evaluation | None", doubts: list[Verdict], left_out: LeftOut
+) -> list[str]:
     from nurec_lite.evaluation.findings import findings
 
-    found = findings(capture, state.scene, state.config, state.step, evaluation)
+    work = partial(findings, capture, state.scene, state.config, state.step, evaluation, left_out)
+    found = left_out.tried("The search for what is odd about the capture", work) or []
     return [*(verdict.text for verdict in doubts), *found]
 
 
@@ -241,7 +249,8 @@ def main(composed: DictConfig) -> None:
         from nurec_lite.evaluation.results import table
 
         names = sorted(p.name for p in Path(config.out).iterdir())
-        print(f"{table(metrics)}\nresults in {config.out}: {', '.join(names)}")
+        figures = LeftOut().tried("The table of figures", partial(table, metrics)) or ""
+        print(f"{figures}\nresults in {config.out}: {', '.join(names)}")
 
 
 def work(arguments: list[str]) -> None:

@@ -26,9 +26,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as nurec_lite.train does
 import torch
 
 from nurec_lite.backends import build_stages
-from nurec_lite.base.environment import choose_device, commit, device_name
+from nurec_lite.base.environment import choose_device, device_name
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.program import Parser
+from nurec_lite.base.version import commit
 from nurec_lite.cli.command import composed, mended
 from nurec_lite.config import Config
 from nurec_lite.readers import open_capture

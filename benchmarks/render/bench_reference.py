@@ -22,8 +22,9 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # as nurec_lite.train does
 import torch
 
 from benchmarks.opt.bench_workers import RESULTS, processor, quantiles
-from nurec_lite.base.environment import choose_device, commit, device_name
+from nurec_lite.base.environment import choose_device, device_name
 from nurec_lite.base.program import Parser
+from nurec_lite.base.version import commit
 from nurec_lite.cli.command import composed, mended
 from nurec_lite.readers import open_capture
 from nurec_lite.scene.init import make_scene

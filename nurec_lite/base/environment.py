@@ -3,12 +3,11 @@
 
 import os
 import platform
-import subprocess
 
 import torch
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.base.paths import PACKAGE
+from nurec_lite.base.version import UNKNOWN, answer, commit
 
 HOST_THREADS = 8  # of the host beside a GPU: decoding a batch gains little from more (benchmarks/LOG.md)
 
@@ -45,19 +44,12 @@ def free_memory(device: torch.device) -> int:
 
 
 def device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"cpu, {torch.get_num_threads()} threads"
-
-
-def commit() -> str | None:
-    """Of the checkout that runs, with + when it has changes; None when there is none."""
-    git = ["git", "-C", str(PACKAGE), "describe", "--always", "--dirty=+", "--abbrev=12", "--exclude=*"]
+    if device.type != "cuda":
+        return f"cpu, {torch.get_num_threads()} threads"
     try:
-        found = subprocess.run(git, capture_output=True, text=True, timeout=10, check=False)
-    except OSError:
-        return None
-    return found.stdout.strip() or None
+        return torch.cuda.get_device_name(device)
+    except (RuntimeError, AssertionError):  # of a driver that has failed
+        return UNKNOWN
 
 
 def environment(device: torch.device) -> dict[str, str]:
@@ -68,16 +60,12 @@ def environment(device: torch.device) -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": f"{platform.system()} {platform.machine()}",
-        "commit": commit() or "not a checkout",
+        "commit": commit(),
     }
-    return found | ({"cuda": str(torch.version.cuda), "driver": driver() or "?"} if device.type == "cuda" else {})
+    return found | ({"cuda": str(torch.version.cuda), "driver": driver()} if device.type == "cuda" else {})
 
 
-def driver() -> str | None:
+def driver() -> str:
     """Version of the GPU's driver, as nvidia-smi says it."""
-    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-    try:
-        told = subprocess.run(query, capture_output=True, text=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return next(iter(told.stdout.split()), None) if told.returncode == 0 else None
+    said = answer(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+    return next(iter((said or "").split()), UNKNOWN)

@@ -4,11 +4,13 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import torch
 from torch import Tensor
 
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
 from nurec_lite.evaluation import edges
@@ -29,18 +31,34 @@ def findings(
     config: Config,
     steps: int,  # that were done
     evaluation: Evaluation | None,
+    left_out: LeftOut | None = None,  # gets what fails
 ) -> list[str]:
     """A sentence each; none for a capture as one wishes for. Of sensors, what edges tell, which need not be learned; where they say
     nothing, what was learned."""
+    left_out = left_out or LeftOut()
     images = () if evaluation is None else evaluation.images
-    nothing: tuple[list[str], list[str]] = ([], [])
-    turned, late = nothing if evaluation is None else edges.disagreements(capture)
-    learned, other = _learned(scene.calibration, capture), "the lidar" if capture.sweeps else "the poses"
-    if learned is not None and not turned:
-        turned = list(_turned(learned, math.degrees(config.lr.camera_rotations) * _way(config, steps), other))
-    if learned is not None and not late:
-        late = list(_late(learned, 1000 * config.lr.camera_offsets * _way(config, steps), other))
-    return [*_lacking(capture, config), *_dark(images), *turned, *late]
+    turned, late = list[str](), list[str]()
+    if evaluation is not None:
+        edges_of = partial(edges.disagreements, capture)
+        turned, late = left_out.tried("The comparison of lidar and image edges", edges_of) or (turned, late)
+    if scene.calibration is not None:
+        learned = partial(_from_calibration, scene.calibration, capture, config, steps, turned, late)
+        turned, late = left_out.tried("The search for sensors that were corrected", learned) or (turned, late)
+    lacking = left_out.tried("The search for what the capture lacks", lambda: list(_lacking(capture, config))) or []
+    dark = left_out.tried("The search for dark images", lambda: list(_dark(images))) or []
+    return [*lacking, *dark, *turned, *late]
+
+
+def _from_calibration(
+    known: Calibration, capture: Capture, config: Config, steps: int, turned: list[str], late: list[str]
+) -> tuple[list[str], list[str]]:
+    """Sentences about turns and about clocks: what is known of either, or what was learned."""
+    learned, other = _learned(known, capture), "the lidar" if capture.sweeps else "the poses"
+    if learned is None:
+        return turned, late
+    reach = math.degrees(config.lr.camera_rotations) * _way(config, steps)
+    reach_ms = 1000 * config.lr.camera_offsets * _way(config, steps)
+    return turned or list(_turned(learned, reach, other)), late or list(_late(learned, reach_ms, other))
 
 
 def _lacking(capture: Capture, config: Config) -> Iterator[str]:
@@ -75,10 +93,8 @@ class Learned:
     late: Tensor  # [c, 1] milliseconds by which clocks are behind
 
 
-def _learned(known: Calibration | None, capture: Capture) -> Learned | None:
+def _learned(known: Calibration, capture: Capture) -> Learned | None:
     """Waits for the device."""
-    if known is None:
-        return None
     rows = [k for k, _ in enumerate(known.cameras) if known.eyes(k) == [k]]
     cameras = [camera for camera in capture.cameras if known.camera_row(camera) in rows]
     if not cameras:

@@ -4,6 +4,7 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
+from nurec_lite.evaluation.each_frame import EachFrame, measuring
 from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics
 from nurec_lite.evaluation.pictures import comparison, range_picture, save_png, to_picture
 from nurec_lite.geometry.lidar import Lidar, Sweep
@@ -98,32 +101,62 @@ def evaluate(
     frames: Frames,
     pictures: Path | None = None,  # folder for PNGs of what is drawn; None: no files
     progress: bool = False,  # shows a bar
+    left_out: LeftOut | None = None,  # gets what fails
 ) -> Evaluation:
-    """All metrics of the frames, figures of each, and some of them to look at."""
+    """All metrics of the frames, figures of each, and some of them to look at. Frames that cannot be measured are left out; if none can,
+    the first one's error is raised."""
+    left_out = left_out or LeftOut()
     learned, scene = scene, completed(scene, capture)
     rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
-    image_metrics, lidar_metrics, depth_metrics = ImageMetrics(), LidarMetrics(), DepthMetrics(capture, compared)
-    images: list[DrawnImage] = []
-    sweeps: list[DrawnSweep] = []
-    figures: list[FrameFigures] = []
+    image_metrics, lidar_metrics = ImageMetrics(left_out), LidarMetrics(left_out)
+    depth_metrics = DepthMetrics(capture, compared)
     with tqdm(total=len(frames.images) + len(rendered), disable=not progress, bar_format=_BAR) as bar:
-        drawn = _drawn(capture.images, capture.moments.images, frames.images, PICTURES)
-        for i, view, seen in looked_at(stages, scene, _exposures(scene, capture, frames.images)):
-            image = _measure_image(scene, capture, i, view, seen, image_metrics, depth_metrics)
-            figures.append(image.figures)
-            images += [image] if i in drawn else []
-            bar.update()
-        drawn = _drawn(capture.sweeps, capture.moments.sweeps, rendered, PICTURES // 2)
-        for (i, measured), _, returns in looked_at(stages, scene, _sweeps(scene, capture, rendered)):
-            sweep = _measure_sweep(capture, capture.sweeps[i], measured, returns, lidar_metrics)
+        look = EachFrame(stages, scene, capture, left_out, bar.update)
+        figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics)
+        of_sweeps, sweeps = _measured_sweeps(look, rendered, lidar_metrics)
+    chosen = [*(capture.images[i] for i in frames.images), *(capture.sweeps[i] for i in rendered)]
+    if chosen and not (figures or of_sweeps):
+        raise left_out.errors[measuring(chosen[0])]
+    metrics: dict[str, object] = {}
+    for summary in (image_metrics.summary, lidar_metrics.summary, depth_metrics.summary, partial(corrections, learned)):
+        metrics |= left_out.tried("A summary of the figures", summary) or {}
+    evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps))
+    if pictures is not None:
+        save_pictures(pictures, evaluation, left_out)
+    return evaluation
+
+
+def _measured_images(
+    look: EachFrame, chosen: tuple[int, ...], metrics: ImageMetrics, depths: DepthMetrics
+) -> tuple[list[FrameFigures], list[DrawnImage]]:
+    capture, figures, images = look.capture, list[FrameFigures](), list[DrawnImage]()
+    choice = partial(_drawn, capture.images, capture.moments.images, chosen, PICTURES)
+    drawn = look.left_out.tried("The choice of images that are drawn", choice) or set()
+    for i, _, view, seen in look.at(capture.images, chosen, partial(_exposure, look.scene, capture)):
+        work = partial(_measure_image, look, i, view, seen, metrics, depths)
+        found = look.left_out.tried(measuring(capture.images[i]), work)
+        if found is not None:
+            figures.append(found[0])
+            image = look.left_out.tried("A picture of an image", partial(_drawn_image, *found)) if i in drawn else None
+            images += [] if image is None else [image]
+        look.advance()
+    return figures, images
+
+
+def _measured_sweeps(
+    look: EachFrame, chosen: tuple[int, ...], metrics: LidarMetrics
+) -> tuple[list[FrameFigures], list[DrawnSweep]]:
+    capture, figures, sweeps = look.capture, list[FrameFigures](), list[DrawnSweep]()
+    choice = partial(_drawn, capture.sweeps, capture.moments.sweeps, chosen, PICTURES // 2)
+    drawn = look.left_out.tried("The choice of sweeps that are drawn", choice) or set()
+    for i, rays, _, returns in look.at(capture.sweeps, chosen, partial(_revolution, look.scene, capture)):
+        work = partial(_measure_sweep, capture, capture.sweeps[i], rays, returns, metrics)
+        sweep = look.left_out.tried(measuring(capture.sweeps[i]), work)
+        if sweep is not None:
             figures.append(sweep.figures)
             sweeps += [sweep] if i in drawn else []
-            bar.update()
-    metrics = image_metrics.summary() | lidar_metrics.summary() | depth_metrics.summary() | corrections(learned)
-    evaluation = Evaluation(metrics, tuple(figures), tuple(images), tuple(sweeps))
-    if pictures is not None:
-        save_pictures(pictures, evaluation)
-    return evaluation
+        look.advance()
+    return figures, sweeps
 
 
 def completed(scene: Scene, capture: Capture) -> Scene:
@@ -164,29 +197,32 @@ def _drawn(
     return {i for i in chosen if numbers[i] in shown}
 
 
-def _exposures(scene: Scene, capture: Capture, chosen: Iterable[int]) -> Iterator[tuple[int, CameraView]]:
-    return ((i, camera_view(capture, capture.images[i], scene.sky.device)) for i in chosen)
+def _exposure(scene: Scene, capture: Capture, i: int) -> tuple[None, CameraView]:
+    return None, camera_view(capture, capture.images[i], scene.sky.device)
 
 
-def _sweeps(scene: Scene, capture: Capture, chosen: Iterable[int]) -> Iterator[tuple[tuple[int, Sweep], LidarView]]:
-    for i in chosen:
-        sweep = capture.sweeps[i].load()
-        yield (i, sweep), lidar_view(capture, capture.sweeps[i], sweep, scene.sky.device)
+def _revolution(scene: Scene, capture: Capture, i: int) -> tuple[Sweep, LidarView]:
+    sweep = capture.sweeps[i].load()
+    return sweep, lidar_view(capture, capture.sweeps[i], sweep, scene.sky.device)
 
 
 def _measure_image(
-    scene: Scene,
-    capture: Capture,
+    look: EachFrame,
     index: int,  # into the capture's images
     view: CameraView,
     image: CameraImage,
     metrics: ImageMetrics,
     depths: DepthMetrics,
-) -> DrawnImage:
-    frame = capture.images[index]
-    truth, rendered = frame.load(), _as_seen(scene, capture, frame, image)
-    decibel, structure = metrics.add(rendered, truth, capture, frame)
-    figures = FrameFigures(frame.sensor, frame.index, decibel, structure, depths.add(image, view, index))
+) -> tuple[FrameFigures, Tensor, Tensor]:  # and what was captured and rendered, [H, W, 3]
+    frame = look.capture.images[index]
+    truth, rendered = frame.load(), _as_seen(look.scene, look.capture, frame, image)
+    decibel, structure = metrics.add(rendered, truth, look.capture, frame)
+    error = look.left_out.tried("Lidar returns as depths of images", lambda: depths.add(image, view, index))
+    figures = FrameFigures(frame.sensor, frame.index, decibel, structure, error)
+    return figures, truth, rendered
+
+
+def _drawn_image(figures: FrameFigures, truth: Tensor, rendered: Tensor) -> DrawnImage:
     return DrawnImage(figures, to_picture(truth), to_picture(rendered))
 
 
@@ -210,13 +246,22 @@ def range_errors(
     return (crossed - sweep.ranges).abs()[sweep.returned].numpy()
 
 
-def save_pictures(folder: Path, evaluation: Evaluation) -> None:
+def save_pictures(folder: Path, evaluation: Evaluation, left_out: LeftOut | None = None) -> None:
     """What is drawn, as PNGs."""
+    left_out = left_out or LeftOut()
     for image in evaluation.images:
-        picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered))
-        save_png(folder / f"{_name(image.figures)}.png", picture)
+        left_out.tried("A picture of an image", partial(_save_image, folder, image))
     for sweep in evaluation.sweeps:
-        save_png(folder / f"{_name(sweep.figures)}.png", range_picture(sweep.sweep, sweep.returns, sweep.lidar))
+        left_out.tried("A picture of a sweep", partial(_save_sweep, folder, sweep))
+
+
+def _save_image(folder: Path, image: DrawnImage) -> None:
+    picture = comparison(torch.from_numpy(image.truth), torch.from_numpy(image.rendered))
+    save_png(folder / f"{_name(image.figures)}.png", picture)
+
+
+def _save_sweep(folder: Path, sweep: DrawnSweep) -> None:
+    save_png(folder / f"{_name(sweep.figures)}.png", range_picture(sweep.sweep, sweep.returns, sweep.lidar))
 
 
 def _name(figures: FrameFigures) -> str:

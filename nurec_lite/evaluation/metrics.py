@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.deskew import project_world_points
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera
@@ -45,7 +46,8 @@ def _decibel(mse: float) -> float:
 class ImageMetrics:
     """PSNR and SSIM (means over images), and PSNR inside the boxes of moving actors."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: LeftOut | None = None) -> None:
+        self._left_out = left_out or LeftOut()
         self._psnr: list[float] = []
         self._ssim: list[float] = []
         self._actors: dict[str, tuple[float, int]] = {}  # id -> sum of squared errors, number of values
@@ -58,14 +60,24 @@ class ImageMetrics:
         frame: ImageFrame,  # by a camera of that size
     ) -> tuple[float, float]:  # PSNR in decibel and SSIM of this image
         rendered, target = as_unit(rendered.detach()), as_unit(target.to(rendered.device))
-        self._psnr.append(psnr(rendered, target))
-        self._ssim.append(float(ssim(rendered, target)))
+        decibel = psnr(rendered, target)
+        self._psnr.append(decibel)
+        structure = self._left_out.tried("SSIM", lambda: float(ssim(rendered, target)))
+        self._ssim += [] if structure is None else [structure]
         squared = (rendered - target).double().square()
+        self._left_out.tried("PSNR of moving actors", lambda: self._add_actors(squared, capture, frame))
+        return decibel, math.nan if structure is None else structure
+
+    def _add_actors(
+        self,
+        squared: Tensor,  # [H, W, 3] errors
+        capture: Capture,
+        frame: ImageFrame,
+    ) -> None:
         for name, (rows, columns) in actor_crops(capture.tracks, capture.camera(frame.sensor), frame).items():
             total, count = self._actors.get(name, (0.0, 0))
             crop = squared[rows, columns]
             self._actors[name] = (total + float(crop.sum()), count + crop.numel())
-        return self._psnr[-1], self._ssim[-1]
 
     def summary(self) -> dict[str, Any]:
         """`psnr`, `ssim`: means over images. `psnr_per_actor`: of the squared errors of all crops of an actor together;
@@ -127,7 +139,8 @@ def box_corners(
 class LidarMetrics:
     """Range, opacity, intensity, ray drop and Chamfer distance over all rays of the sweeps that were added."""
 
-    def __init__(self) -> None:
+    def __init__(self, left_out: LeftOut | None = None) -> None:
+        self._left_out = left_out or LeftOut()
         self._absolute: list[np.ndarray] = []  # [rays that returned] metres, a sweep
         self._opaque: list[np.ndarray] = []  # [rays that returned] bool
         self._intensity: list[np.ndarray] = []  # [rays that returned] error
@@ -148,7 +161,9 @@ class LidarMetrics:
         seen = (drop <= 0.5) & (median > 0)
         if hit.any():
             directions = _numpy(sweep.directions)
-            self._chamfer.append(chamfer((median[:, None] * directions)[seen], (ranges[:, None] * directions)[hit]))
+            predicted, measured = (median[:, None] * directions)[seen], (ranges[:, None] * directions)[hit]
+            found = self._left_out.tried("The Chamfer distance", lambda: chamfer(predicted, measured))
+            self._chamfer += [] if found is None else [found]
 
     def summary(self) -> dict[str, float]:
         """`lidar_median_abs_m`, `lidar_mean_abs_m`, `lidar_median_sq_m2`: errors of the rendered median range over all rays that

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a report is made from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.config import Config
 from nurec_lite.evaluation.measure import Evaluation
 from nurec_lite.report.settings import Command
@@ -23,6 +24,12 @@ class Report:
     history: list[Row]
     environment: dict[str, str]
     commands: list[Command]
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False)  # parts that failed
+
+    @property
+    def findings(self) -> list[str]:
+        """Sentences about the capture, and about parts of the result that failed."""
+        return [*self.metrics.get("findings", ()), *self.left_out.sentences]
 
     @property
     def measured(self) -> str:

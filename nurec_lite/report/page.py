@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a run as one self-contained page: what it reached, how it looks, how it got there, and how to repeat it."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -8,23 +9,44 @@ from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.evaluation.results import write_frames, write_metrics
 from nurec_lite.report.content import Report
 from nurec_lite.report.document import document
+from nurec_lite.report.parts import escaped
 from nurec_lite.report.sections import configuration, frames, header, odd, provenance, summary
 from nurec_lite.report.views import curves, images, sweeps
 
-_SECTIONS = (odd, summary, images, sweeps, curves, frames, configuration, provenance)
+_SECTIONS: dict[str, Callable[[Report], str]] = {  # by what a sentence calls them if they fail
+    "summary": summary, "images": images, "sweeps": sweeps, "training": curves, "frames": frames,
+    "configuration": configuration, "provenance": provenance,
+}  # fmt: skip
 
 
 def page(report: Report) -> str:
-    """HTML that needs no other file and no network; whatever comes from outside is escaped."""
-    return document(report.capture, header(report), "".join(part(report) for part in _SECTIONS))
+    """HTML that needs no other file and no network; whatever comes from outside is escaped. A section that fails is left out, which the
+    first section says."""
+    tried = report.left_out.tried
+    title = f"<header><h1>{escaped(report.capture)}</h1></header>"
+    head = tried("The head of the report", partial(header, report)) or title
+    rest = [tried(f"The section {name} of the report", partial(part, report)) or "" for name, part in _SECTIONS.items()]
+    return document(report.capture, head, "".join((odd(report), *rest)))
 
 
 def write_results(out: Path, report: Report) -> None:
     """frames.csv, if frames were measured, report.html and metrics.json, as many of them as can be written. metrics.json comes last:
-    with it the results are complete."""
-    frames = () if report.evaluation is None else (partial(write_frames, out / "frames.csv", report.evaluation.frames),)
+    with it the results are complete, and it names the parts that failed."""
+
+    def write_table() -> None:
+        if report.evaluation is not None:
+            write_frames(out / "frames.csv", report.evaluation.frames)
+
+    def write_page() -> None:
+        write_text(out / "report.html", page(report))
+
+    def write_figures() -> None:
+        findings = {"findings": report.findings} if report.findings or "findings" in report.metrics else {}
+        write_metrics(out / "metrics.json", report.metrics | findings)
+
+    tried = report.left_out.tried
     all_tried(
-        *frames,
-        lambda: write_text(out / "report.html", page(report)),
-        partial(write_metrics, out / "metrics.json", report.metrics),
+        lambda: tried("The table frames.csv", write_table),
+        lambda: tried("The report", write_page),
+        write_figures,
     )

@@ -49,7 +49,7 @@ def _tile(figure: Figure, value: Any) -> str:
 
 def odd(report: Report) -> str:
     """What is odd about the capture, in sentences."""
-    found = "".join(f"<li>{escaped(sentence)}</li>" for sentence in report.metrics.get("findings", ()))
+    found = "".join(f"<li>{escaped(sentence)}</li>" for sentence in report.findings)
     return section("findings", "What this capture is", f"<ul>{found}</ul>") if found else ""
 
 

@@ -43,12 +43,26 @@ def tensorboard(
     if not config.train.tensorboard:
         yield lambda step, metrics: None
         return
-    scalars = Scalars(Path(config.out) / "tensorboard", history.rows)
+    try:
+        scalars = Scalars(Path(config.out) / "tensorboard", history.rows)
+    except Exception as error:  # curves are not worth a run, whatever is wrong with another package
+        log.warning("no scalars for TensorBoard: %s", error)
+        yield lambda step, metrics: None
+        return
     history.listeners += (scalars.row,)
     try:
         yield scalars.metrics
     finally:
         scalars.close()
+
+
+def _numbers(tag: str, value: Any) -> Iterator[tuple[str, float]]:
+    """All within mappings of mappings, each with its path."""
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _numbers(f"{tag}/{name}", one)
+    elif isinstance(value, int | float):
+        yield tag, value
 
 
 class Scalars:
@@ -76,11 +90,8 @@ class Scalars:
 
     def metrics(self, step: int, metrics: dict[str, Any]) -> None:
         """Numbers of the held-out frames under `held_out`; those of actors one level deeper."""
-        numbers = {name: value for name, value in metrics.items() if not isinstance(value, str)}
-        for name, value in numbers.items():
-            values = {f"{name}/{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-            for tag, number in values.items():
-                self._add(f"held_out/{tag}", number, step)
+        for tag, number in _numbers("held_out", metrics):
+            self._add(tag, number, step)
 
     def _add(self, tag: str, value: float, step: int) -> None:
         if math.isfinite(value):

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks at the frames that are measured. A frame that cannot be decoded or rendered costs no other."""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+from nurec_lite.base.left_out import LeftOut
+from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.look import looked_at
+from nurec_lite.training.stages import AnyView, Stages
+
+log = logging.getLogger("nurec_lite")
+
+
+@dataclass(frozen=True)
+class EachFrame:
+    """What measuring images and sweeps has in common."""
+
+    stages: Stages
+    scene: Scene  # with what is believed of all cameras
+    capture: Capture
+    left_out: LeftOut
+    advance: Callable[[], object]  # after each frame
+
+    def at(
+        self,
+        frames: Sequence[Frame],
+        chosen: Sequence[int],
+        view: Callable[[int], tuple[Any, AnyView]],  # of a frame, after what belongs to it
+    ) -> Iterator[tuple[int, Any, Any, Any]]:  # index, what belongs to it, view, what is seen
+        """A frame that cannot be decoded is left out. If a launch of several fails, the frames that are left are looked at one by one."""
+        waiting = list(chosen)
+
+        def coming(some: Sequence[int]) -> Iterator[tuple[tuple[int, Any], AnyView]]:
+            for i in some:
+                made = self.left_out.tried(measuring(frames[i]), partial(view, i))
+                if made is None:
+                    waiting.remove(i)
+                else:
+                    yield (i, made[0]), made[1]
+
+        def seen(some: Sequence[int]) -> Iterator[tuple[int, Any, Any, Any]]:
+            for (i, given), one_view, found in looked_at(self.stages, self.scene, cast(Any, coming(some))):
+                waiting.remove(i)
+                yield i, given, one_view, found
+
+        try:
+            yield from seen(chosen)
+        except Exception as error:
+            log.debug("frames are looked at one by one", exc_info=error)
+        for i in tuple(waiting):
+            yield from self.left_out.tried(measuring(frames[i]), lambda: list(seen([i]))) or []  # noqa: B023  called at once
+
+
+def measuring(frame: Frame) -> str:
+    """The part of a result that one frame is."""
+    return f"Measuring {frame.sensor} frame {frame.index}"
