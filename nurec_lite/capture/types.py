@@ -103,6 +103,7 @@ class Capture:
     tracks: Tracks
     split: Split | None = None
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
+    notes: tuple[str, ...] = ()  # sentences of the reader about what the source lacks or does otherwise than usual
 
     def camera(self, name: str) -> Camera:
         return next(c for c in self.cameras if c.name == name)

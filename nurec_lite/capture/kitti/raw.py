@@ -26,7 +26,9 @@ from nurec_lite.capture.kitti.poses import (
     read_trajectory,
     sweep_times,
 )
-from nurec_lite.capture.kitti.sweeps import SweepFile, survey
+from nurec_lite.capture.kitti.scan import Scan
+from nurec_lite.capture.kitti.survey import survey
+from nurec_lite.capture.kitti.sweeps import SweepFile
 from nurec_lite.capture.kitti.tracks import check_frames, read_label_file, read_tracklets, world_tracks
 from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
@@ -78,15 +80,16 @@ def read_kitti_raw(
         )
     found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, poses_file)
     path = found.folder.parent / "calib_cam_to_cam.txt"
-    lidars, sweeps = _lidar(found, missing_rays) if found.all_sweeps else ((), ())
+    scan = survey(_spread(list(found.all_sweeps.values()))) if found.all_sweeps else None
     sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in found.images)
     return Capture(
         name=found.folder.name.removesuffix("_sync"),
         cameras=tuple(_downscaled(camera, downscale) for camera in sensors),
-        lidars=lidars,
+        lidars=() if scan is None else (_lidar(found, scan),),
         images=tuple(frame for camera in sensors for frame in _image_frames(found, camera, downscale, image_delay)),
-        sweeps=sweeps,
+        sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
         tracks=_read_tracks(found, tracks_file),
+        notes=() if scan is None else scan.notes,
     )
 
 
@@ -201,20 +204,21 @@ def _image_frames(drive: Drive, camera: Camera, downscale: int, delay: float) ->
     ]
 
 
-def _lidar(drive: Drive, missing_rays: bool) -> tuple[tuple[Lidar], tuple[SweepFrame, ...]]:
-    elevations, blocked = survey(_spread(list(drive.all_sweeps.values())))
-    sweeps = tuple(_sweep_frames(drive, missing_rays, blocked))
-    return (Lidar(LIDAR, drive.T_rig_lidar, elevations, MAX_RANGE),), sweeps
+def _lidar(drive: Drive, scan: Scan) -> Lidar:
+    return Lidar(
+        LIDAR, drive.T_rig_lidar, scan.elevations, MAX_RANGE, scan.azimuth_steps, scan.start, scan.clockwise
+    )  # fmt: skip
 
 
-def _sweep_frames(drive: Drive, missing_rays: bool, blocked: Tensor) -> list[SweepFrame]:
+def _sweep_frames(drive: Drive, missing_rays: bool, scan: Scan) -> list[SweepFrame]:
     """A sweep lasts one period around its forward time."""
     numbers, files = list(drive.sweeps), list(drive.sweeps.values())
     forward, period = sweep_times(drive.clock, drive.folder / "velodyne_points" / "timestamps.txt", numbers)
-    starts, ends = forward - period / 2, forward + period / 2
+    starts = forward - scan.forward_fraction * period
+    ends = forward + (1 - scan.forward_fraction) * period
     first, last = drive.trajectory.at(starts), drive.trajectory.at(ends)
     loads = [
-        SweepFile(file, time, length, missing_rays, blocked)
+        SweepFile(file, scan, time, length, missing_rays)
         for file, time, length in zip(files, forward.tolist(), period.tolist(), strict=True)
     ]
     rows = zip(numbers, starts.tolist(), ends.tolist(), first, last, loads, strict=True)

@@ -116,7 +116,7 @@ def test_oxts(root: Path, damage: Damage, message: str) -> None:
     (put(BIN, points((1e30, 9, 0, 0))), r"0000000000\.bin point 0 is 1e\+30, 9, 0, 0, but must lie within 250 m .*; copy it"),
     (put(BIN, points((9, 9, 0, 1e30))), r"0000000000\.bin point 0 is 9, 9, 0, 1e\+30, but must .* reflect 0 to 1; copy it again"),
     (put(BIN, points((9, 9, 0, float("nan")))), r"0000000000\.bin point 0 is 9, 9, 0, nan, but must .*; copy it again"),
-    (put(BIN, points(*[(9, 0, 0, 0), (-9, 1, 0, 0), (-9, -1, 0, 0)] * 200)), r"0000000000\.bin goes round 200 times, .*; keep"),
+    (put(BIN, points(*[(9, 0, 0, 0), (-9, 1, 0, 0), (-9, -1, 0, 0)] * 200)), r"0000000000\.bin holds more than 4 points .*; keep"),
     (copy(BIN, "0.bin"), r"velodyne_points/data holds 0\.bin and 0000000000\.bin for one frame; remove one of them"),
     (copy(BIN, "0000000007.bin"), r"oxts/data has no pose of frame 7; restore it, or give other poses by data"),
 )  # fmt: skip

@@ -12,8 +12,14 @@ from rounding import assert_rounded_alike
 from torch import Tensor
 
 from nurec_lite.capture.images import block_mean
+from nurec_lite.capture.kitti.beams import drive_beams, ring_medians
+from nurec_lite.capture.kitti.gaps import missing_angles
+from nurec_lite.capture.kitti.order import RingByRing
 from nurec_lite.capture.kitti.raw import IMAGE_DELAY, read_kitti_raw
-from nurec_lite.capture.kitti.sweeps import beam_elevations, find_rings, make_sweep, missing_angles, survey
+from nurec_lite.capture.kitti.scan import Scan
+from nurec_lite.capture.kitti.survey import survey
+from nurec_lite.capture.kitti.sweeps import make_sweep
+from nurec_lite.capture.kitti.turns import find_turns
 from nurec_lite.geometry.lidar import azimuth_elevation
 from nurec_lite.geometry.se3 import quat_rotate
 
@@ -33,18 +39,19 @@ def test_rings_survive_noise_gaps_and_empty_rings() -> None:
 
     angles, rings = ring_angles(skip)
     noisy = angles[:, 0] + torch.deg2rad(0.01 * torch.randn(len(angles), dtype=torch.float64))
-    assert torch.equal(find_rings(noisy), rings)
+    assert torch.equal(find_turns(noisy), rings - 2)  # the two empty ones leave no trace
 
 
 def test_ring_boundary_with_noise_around_azimuth_zero() -> None:
     degrees = torch.tensor([10.0, 180, -0.01, 0.005, -0.002, 0.01, 90, 270, -0.5])
-    assert find_rings(torch.deg2rad(degrees).double(), n_beams=2).tolist() == [0, 0, 0, 1, 1, 1, 1, 1, 1]
+    assert find_turns(torch.deg2rad(degrees).double()).tolist() == [0, 0, 0, 1, 1, 1, 1, 1, 1]
 
 
-def test_beam_elevations() -> None:
+def test_beams_are_those_of_the_rings() -> None:
     angles, rings = ring_angles(lambda degrees, ring: torch.full_like(degrees, ring in (0, 30), dtype=torch.bool))
-    expected = torch.deg2rad(2 - 0.4 * torch.arange(64, dtype=torch.float64))
-    torch.testing.assert_close(beam_elevations(angles[:, 1], rings), expected, atol=1e-6, rtol=0)
+    beams = drive_beams([ring_medians(angles[:, 1], find_turns(angles[:, 0]))])
+    expected = torch.deg2rad(2 - 0.4 * rings.unique().double())
+    torch.testing.assert_close(beams, expected, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("gap", [(100, 130), (-1, 20), (170, 200), (350, 361), (1, 359)])
@@ -64,9 +71,13 @@ def test_missing_rays_interpolate_the_elevation() -> None:
     assert len(new) == 3 + 352
 
 
+def scan_of(elevations: Tensor) -> Scan:
+    return Scan(RingByRing(elevations), torch.zeros(len(elevations), 360, dtype=torch.bool))
+
+
 def test_sweep_times_and_order() -> None:
     angles, rings = ring_angles(lambda degrees, ring: (degrees > 100) & (degrees < 110))
-    sweep = make_sweep(points_of(angles), forward_time=7.0, period=0.1)
+    sweep = make_sweep(points_of(angles), scan_of(ring_medians(angles[:, 1], rings)), forward_time=7.0, period=0.1)
     assert len(sweep) == N_BEAMS * STEPS and int((~sweep.returned).sum()) == N_BEAMS * 3
     found = azimuth_elevation(sweep.directions.double())
     torch.testing.assert_close(sweep.times, 7 - 0.1 * found[:, 0] / (2 * math.pi), atol=1e-8, rtol=0)
@@ -79,7 +90,8 @@ def test_sweep_times_and_order() -> None:
 def test_points_close_together_do_not_call_for_billions_of_missing_rays() -> None:
     """The step between rays comes from the file."""
     azimuth = torch.arange(1000, dtype=torch.float64) * 1e-9 + 0.1
-    sweep = make_sweep(points_of(torch.stack([azimuth, torch.zeros(1000)], dim=1)), forward_time=0.0, period=0.1)
+    points = points_of(torch.stack([azimuth, torch.zeros(1000)], dim=1))
+    sweep = make_sweep(points, scan_of(torch.zeros(1)), forward_time=0.0, period=0.1)
     assert len(sweep) < 10_000
 
 
@@ -94,7 +106,7 @@ def test_own_vehicle_is_left_out(tmp_path: Path) -> None:
     mirror = (rings == 50) & (angles[:, 0].abs() < 0.02)
     points[mirror, :3] /= 10
     (tmp_path / "0.bin").write_bytes(points.numpy().astype("<f4").tobytes())
-    sweep = make_sweep(points, 0.0, 0.1, True, survey([tmp_path / "0.bin"])[1])
+    sweep = make_sweep(points, survey([tmp_path / "0.bin"]), 0.0, 0.1)
     assert int(mirror.sum()) == 1 and int(sweep.returned.sum()) == len(points) - 1
     # between the rings' own gaps of 3 degrees nothing is seen either, so only few missing rays may be left beside the hole
     assert int((~sweep.returned).sum()) <= 2 * 23

@@ -28,7 +28,9 @@ from PIL import Image
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.raw import read_kitti_raw
-from nurec_lite.capture.kitti.sweeps import SweepFile, survey
+from nurec_lite.capture.kitti.scan import Scan
+from nurec_lite.capture.kitti.survey import survey
+from nurec_lite.capture.kitti.sweeps import SweepFile
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.lidar import Sweep
 
@@ -50,11 +52,17 @@ PIXELS = np.random.default_rng(0).integers(0, 256, (8, 12, 3), dtype=np.uint8)
 def test_sweep(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = folder_of(tmp_path_factory, "sweeps") / "0000000000.bin"
     overwrite(path, data)
-    read = read_or_refuse(lambda: (survey([path]), SweepFile(path, 7.0, 0.1)()), path.name)
+    read = read_or_refuse(lambda: read_sweep(path), path.name)
     if read is not None:
-        (elevations, _), sweep = read
-        assert len(elevations) == 64 and (elevations.abs() <= math.pi / 2).all()
-        check_sweep(sweep, 6.95, 7.05)
+        scan, sweep = read
+        assert 1 <= len(scan.elevations) <= 64 and (scan.elevations.abs() <= math.pi / 2).all()
+        start = 7 - scan.forward_fraction * 0.1
+        check_sweep(sweep, start, start + 0.1)
+
+
+def read_sweep(path: Path) -> tuple[Scan, Sweep]:
+    scan = survey([path])
+    return scan, SweepFile(path, scan, 7.0, 0.1)()
 
 
 def check_sweep(sweep: Sweep, start: float, end: float) -> None:

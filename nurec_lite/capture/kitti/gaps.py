@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps between neighbours of a ring, and the rays that are missing in long ones."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.kitti.turns import BACKWARD, TURN
+
+_GAP = 1.5  # nominal steps; a longer step lacks rays
+_FINEST = TURN / 8192  # radians between rays; at 5 turns a second a beam sends 4000
+
+
+@dataclass(frozen=True)
+class Steps:
+    """From each point of a sweep to the next one of its ring; the last one's next is the first."""
+
+    after: Tensor  # [n] int64, index of the next point
+    gap: Tensor  # [n] radians of azimuth, forward
+    nominal: Tensor  # [] radians between two rays: the mean of the steps that are no gaps
+
+
+def ring_steps(
+    angles: Tensor,  # [n, 2] azimuth and elevation, ring after ring, each by rising azimuth
+    rings: Tensor,  # [n] not decreasing
+) -> Steps:
+    """The encoder is quantised to 0.09 degrees, so single steps are uneven and their mean is nominal."""
+    after = _next_in_ring(rings)
+    gap = (angles[after, 0] - angles[:, 0]) % TURN
+    gap = torch.where(gap > TURN - BACKWARD, torch.zeros_like(gap), gap)
+    gap = torch.where(after == torch.arange(len(after)), torch.full_like(gap, TURN), gap)
+    nominal = gap[gap < _GAP * gap.median()].mean().clamp(min=_FINEST)  # NaN where equal angles have no mean step
+    return Steps(after, gap, nominal)
+
+
+def missing_angles(
+    angles: Tensor,  # [n, 2] as of ring_steps
+    rings: Tensor,  # [n]
+) -> tuple[Tensor, Tensor]:  # angles [m, 2] and rings [m] of the rays that did not return
+    """Fills each gap between neighbours of a ring with rays one step apart, at an elevation interpolated across the gap."""
+    steps = ring_steps(angles, rings)
+    after, gap, nominal = steps.after, steps.gap, steps.nominal
+    n_steps = torch.where(gap > _GAP * nominal, (gap / nominal).round(), torch.ones_like(gap)).long()
+    left = torch.repeat_interleave(torch.arange(len(gap)), n_steps - 1)
+    first = (n_steps - 1).cumsum(0) - (n_steps - 1)
+    fraction = (torch.arange(len(left)) - first[left] + 1).double() / n_steps[left]
+    azimuth = angles[left, 0] + fraction * gap[left]
+    elevation = torch.lerp(angles[left, 1], angles[after[left], 1], fraction)
+    return torch.stack([torch.remainder(azimuth + math.pi, TURN) - math.pi, elevation], dim=-1), rings[left]
+
+
+def _next_in_ring(
+    rings: Tensor,  # [n] not decreasing
+) -> Tensor:  # [n] index of the following point of the same ring; the last point's successor is the first
+    n = len(rings)
+    first = torch.searchsorted(rings, rings)
+    last = torch.searchsorted(rings, rings, right=True) - 1
+    index = torch.arange(n)
+    return torch.where(index == last, first, index + 1)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points of a file in KITTI's layout. A file of another layout is refused, and the message names that layout."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.files import read_bytes
+from nurec_lite.capture.types import CaptureError
+
+_FARTHEST = 250.0  # metres, twice what the sensor sees
+_NEAREST = 0.1  # metres, of the usual point
+_BRIGHTEST = 65535.0  # of reflectances in counts of 16 bits
+_FEW = 0.1  # share of odd points up to which a file is damaged; beyond, it has another layout
+_LAYOUTS = (  # that other programs write: values a point and their type; the ambiguous one comes last
+    (5, "<f4"), (6, "<f4"), (7, "<f4"), (8, "<f4"), (4, "<f8"), (5, "<f8"), (6, "<f8"), (4, ">f4"), (3, "<f8"), (3, "<f4"),
+)  # fmt: skip
+_FOUR = "x, y, z in metres and a reflectance of 0 to 1 as float32"
+
+
+def read_points(
+    path: Path,
+) -> Tensor:  # [n, 4] float64: x, y, z in metres, lidar frame, and reflectance
+    data = read_bytes(path, "restore the file")
+    whole = len(data) // 16 * 16
+    points = torch.from_numpy(np.frombuffer(data[:whole], dtype="<f4").reshape(-1, 4).astype("f4")).double()
+    square = points[:, :3].square().sum(dim=1)
+    odd = ~((square <= _FARTHEST**2) & (points[:, 3] >= 0) & (points[:, 3] <= 1))  # NaN is odd, too
+    if odd.any() or whole < len(data):
+        raise CaptureError(f"{path} {_flaw(data, points, odd)}")
+    points = points[square > 0]
+    if not len(points):
+        raise CaptureError(f"{path} holds no point but the origin; copy it again, or remove the file")
+    return points
+
+
+def _flaw(
+    data: bytes,
+    points: Tensor,  # [n, 4]
+    odd: Tensor,  # [n] bool
+) -> str:
+    many = bool(odd.any()) and float(odd.double().mean()) > _FEW
+    layout = _layout(data) if many else None
+    if layout is not None:
+        return f"{layout}; write four values a point: {_FOUR}"
+    if many and _is_bright(points.numpy()):
+        brightest = float(points[:, 3].max())
+        return f"has reflectances up to {brightest:g}, but must have 0 to 1; divide them by the largest that the lidar gives"
+    if len(data) % 16:
+        return f"is {len(data)} bytes long, not a multiple of 16; it is truncated, copy it again"
+    first = int(odd.nonzero()[0])
+    values = ", ".join(f"{v:.3g}" for v in points[first].tolist())
+    remedy = (
+        "copy it again" if bool(points.isfinite().all()) else "copy it again, or leave out the points without return"
+    )
+    return f"point {first} is {values}, but must lie within {_FARTHEST:g} m and reflect 0 to 1; {remedy}"
+
+
+def _is_bright(
+    points: np.ndarray,  # [n, 4 or more]
+) -> bool:
+    """Whether all is right but that the reflectances do not end at 1."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = bool((np.square(points[:, :3]).sum(axis=1) <= _FARTHEST**2).all())
+        return near and bool(((points[:, 3] >= 0) & (points[:, 3] <= _BRIGHTEST)).all())
+
+
+def _layout(data: bytes) -> str | None:
+    """The first of the other layouts in which all points make sense."""
+    for columns, kind in _LAYOUTS:
+        values = np.dtype(kind)
+        if len(data) % (columns * values.itemsize) == 0 and _fits(
+            np.frombuffer(data, dtype=values).reshape(-1, columns)
+        ):
+            order = " in big-endian order" if kind[0] == ">" else ""
+            return f"holds {columns} values of {values.name} a point{order}"
+    return None
+
+
+def _fits(
+    points: np.ndarray,  # [n, columns]
+) -> bool:
+    """Without a reflectance, neighbours of a file tell: they lie near each other, and values of other columns do not."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        points = points.astype("f8")
+        if not np.median(np.abs(points[:, :3]).max(axis=1)) > _NEAREST:
+            return False
+        if points.shape[1] > 3:
+            return _is_bright(points) and bool((points[:, 3] > 0).any())
+        steps = np.abs(np.diff(points, axis=0)).mean() if len(points) > 1 else 0.0
+        others = np.abs(points[:, :1] - points[:, 1:]).mean()
+        return bool((np.square(points).sum(axis=1) <= _FARTHEST**2).all()) and steps < others
