@@ -18,7 +18,7 @@ from benchmarks.render.workload import Workload
 from nurec_lite.backends import base_stages
 from nurec_lite.base.paths import resource
 from nurec_lite.native import stages as native
-from nurec_lite.native.build import FLAGS, find_tools
+from nurec_lite.native.build import FLAGS, find_tools, host_flags
 from nurec_lite.native.groups import GaussianArrays, Lists, Outputs, RayArrays
 from nurec_lite.splat.render import local_directions
 from nurec_lite.splat.views import CameraView
@@ -101,7 +101,7 @@ def compile_variant(
 ) -> dict[str, Usage]:  # of the swept kernel, by architecture
     tools = find_tools(architectures[0])
     assert tools.nvcc is not None
-    flags = ["-ccbin", tools.compiler, *FLAGS["render/render_backward_camera.cu"].split(), "--resource-usage"]
+    flags = [*host_flags(tools), *FLAGS["render/render_backward_camera.cu"].split(), "--resource-usage"]
     flags += ["-I", str(resource("kernels/render"))]
     flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
     out = ["-fatbin", "-o", "/dev/null"] if target is None else ["-shared", "-o", str(target)]

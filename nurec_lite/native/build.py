@@ -10,19 +10,17 @@ import os
 import platform
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from nurec_lite.base.errors import UserError
 from nurec_lite.base.paths import resource
+from nurec_lite.native.compilers import BuildError, Toolchain, find_tools, host_flags
 
 LIBRARY = "nurec_lite.so"
 SUM = f"{LIBRARY}.sha256"  # of what the library was when it was made
@@ -57,23 +55,6 @@ FLAGS = {  # by kind, or by file where one needs its own
 }
 _EVERY = 15.0  # seconds between two lines that say how far it is
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
-
-
-class BuildError(UserError):
-    """The kernels cannot be compiled here; the message says what is missing."""
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    ninja: str
-    compiler: str
-    nvcc: str | None  # None: kernels for the CPU alone
-    architecture: str  # compute capability of the GPU that is there, such as 90; empty without
-
-    @property
-    def cuda_home(self) -> Path:
-        assert self.nvcc is not None
-        return Path(self.nvcc).resolve().parents[1]
 
 
 def library(architecture: str = "") -> Path:
@@ -124,34 +105,6 @@ def cache_folder() -> Path:
     return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nurec_lite"
 
 
-def find_tools(architecture: str) -> Toolchain:
-    """The environment's own ninja first: it is there even if the environment was not activated."""
-    beside = Path(sys.executable).parent / "ninja"
-    ninja = str(beside) if beside.is_file() else shutil.which("ninja")
-    if ninja is None:
-        raise BuildError("ninja, which compiles the kernels, is missing: pip install ninja, or run with ops=reference")
-    name = os.environ.get("CXX") or "g++"
-    compiler = shutil.which(name)
-    if compiler is None:
-        raise BuildError(
-            f"the C++ compiler {name} is missing: install g++ 11 or newer (apt-get install g++), "
-            "or run with ops=reference"
-        )
-    return Toolchain(ninja, compiler, _find_nvcc() if architecture else None, architecture)
-
-
-def _find_nvcc() -> str:
-    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
-    found = [str(Path(home) / "bin/nvcc") for home in (*homes, "/usr/local/cuda") if home]
-    nvcc = next((path for path in found if Path(path).is_file()), shutil.which("nvcc"))
-    if nvcc is None:
-        raise BuildError(
-            f"nvcc, which compiles the kernels for the GPU, is missing: install the CUDA toolkit {torch.version.cuda} "
-            "and set CUDA_HOME, or run with device=cpu or ops=reference"
-        )
-    return nvcc
-
-
 def kind_of(path: Path) -> str | None:
     """cpu: a driver by OpenMP; cuda: one for the GPU; torch: a binding; None: a header, which is compiled with these."""
     if path.suffix == ".cu":
@@ -187,8 +140,10 @@ def fingerprint(tools: Toolchain) -> str:
     root, digest = resource("kernels"), hashlib.sha256()
     for path in _files(tools):
         digest.update(str(path).encode() + b"\0" + (root / path).read_bytes() + b"\0")
-    versions = [_output(tools.compiler, "--version"), _output(tools.nvcc, "--version") if tools.nvcc else ""]
+    versions = [_output(*tools.compiler, "--version"), _output(tools.nvcc, "--version") if tools.nvcc else ""]
+    host = [_output(*tools.host, "--version"), *tools.host[1:]] if tools.host not in ((), tools.compiler) else []
     parts = [str(FLAGS), _link_flags(tools), torch.__version__, tools.architecture, _processor(), *versions]
+    parts += [*tools.compiler[1:], *host]
     digest.update("\0".join(parts).encode())
     return digest.hexdigest()[:16]
 
@@ -238,14 +193,15 @@ def write_units(units: dict[str, list[Path]], root: Path, folder: Path) -> None:
 
 def ninja_file(tools: Toolchain, target: Path) -> str:
     """All commands, for ninja: one a source file that is no binding, one for all bindings of a kind, and the link."""
-    root, compiler = resource("kernels"), _quoted(tools.compiler)
+    root, compiler = resource("kernels"), _quoted(*tools.compiler)
     lines = [
         "rule cxx", f"  command = {compiler} $flags -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",
         "rule link", f"  command = {compiler} -shared $in -o $out $flags",
     ]  # fmt: skip
     if tools.nvcc:
         gencode = f"-gencode arch=compute_{tools.architecture},code=sm_{tools.architecture}"
-        lines += ["rule nvcc", f"  command = {_quoted(tools.nvcc)} -ccbin {compiler} {gencode} $flags -c $in -o $out"]
+        nvcc = _quoted(tools.nvcc, *host_flags(tools))
+        lines += ["rule nvcc", f"  command = {nvcc} {gencode} $flags -c $in -o $out"]
     objects = []
     for name, paths in binding_units(sources(tools)).items():
         objects.append(f"{Path(name).stem}.o")
@@ -262,9 +218,9 @@ def _escaped(path: Path) -> str:
     return str(path).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
 
-def _quoted(argument: str) -> str:
+def _quoted(*words: str) -> str:
     """For the shell that ninja calls, and for ninja."""
-    return shlex.quote(argument).replace("$", "$$")
+    return shlex.join(words).replace("$", "$$")
 
 
 def _flags(tools: Toolchain, path: Path) -> str:

@@ -61,7 +61,7 @@ def compiled(
 
 def _digest(root: Path) -> str:
     """Of what ninja does not look at."""
-    compiler = build._output(build.find_tools("").compiler, "--version")
+    compiler = build._output(*build.find_tools("").compiler, "--version")
     parts = str(root), torch.__version__, str(build._TORCH), compiler, build._processor()
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -106,7 +106,7 @@ def _units(sources: list[Path]) -> dict[str, list[Path]]:
 
 def _ninja_file(sources: list[Path], target: Path) -> str:
     tools = build.find_tools("")
-    compiler, torch_headers = build._quoted(tools.compiler), build._quoted(str(build._TORCH / "include"))
+    compiler, torch_headers = build._quoted(*tools.compiler), build._quoted(str(build._TORCH / "include"))
     headers = f"-I {build._quoted(str(OWN / 'include'))} -isystem {torch_headers}"
     lines = [
         "rule cxx", f"  command = {compiler} $flags {headers} -MMD -MF $out.d -c $in -o $out", "  depfile = $out.d",

@@ -5,6 +5,7 @@ import ctypes
 import fcntl
 import multiprocessing
 import os
+import shlex
 import shutil
 import signal
 import stat
@@ -149,7 +150,7 @@ def test_max_jobs_reach_ninja(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 def tools() -> Toolchain:
-    return Toolchain("/bin/ninja", COMPILER, None, "")
+    return Toolchain("/bin/ninja", (COMPILER,), None, "")
 
 
 def test_the_fingerprint_stays_the_same() -> None:
@@ -182,7 +183,19 @@ def test_a_renamed_source_is_another_one(kernels: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "what", ["flags", "link flags", "torch", "torch's folder", "processor", "compiler", "nvcc", "GPU"]
+    "what",
+    [
+        "flags",
+        "link flags",
+        "torch",
+        "torch's folder",
+        "processor",
+        "compiler",
+        "its flags",
+        "nvcc",
+        "GPU",
+        "its compiler",
+    ],
 )
 def test_the_fingerprint_knows(what: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     before, other = fingerprint(tools()), tools()
@@ -198,7 +211,12 @@ def test_the_fingerprint_knows(what: str, monkeypatch: pytest.MonkeyPatch, tmp_p
     elif what == "processor":
         monkeypatch.setattr(build, "_processor", lambda: "flags: none")
     elif what == "compiler":
-        other = replace(other, compiler=str(version))
+        other = replace(other, compiler=(str(version),))
+    elif what == "its flags":
+        other = replace(other, compiler=(COMPILER, "-m64"))
+    elif what == "its compiler":
+        before = fingerprint(replace(other, nvcc=str(version), architecture="90", host=(COMPILER,)))
+        other = replace(other, nvcc=str(version), architecture="90", host=(str(version),))
     else:
         other = replace(other, nvcc=str(version), architecture="90")
         before = fingerprint(replace(other, architecture="80")) if what == "GPU" else before
@@ -223,7 +241,73 @@ def test_the_compiler_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(BuildError, match="compiler no-such-compiler is missing"):
         library()
     monkeypatch.setenv("CXX", "")  # as if it were not set
-    assert build.find_tools("").compiler == COMPILER
+    assert build.find_tools("").compiler == (COMPILER,)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("g++ -m64", [COMPILER, "-m64"]),
+        ("{0}/ccache g++", ["{0}/ccache", COMPILER]),
+        ("'{0}/my tools/ccache' g++ -m64 -g", ["{0}/my tools/ccache", COMPILER, "-m64", "-g"]),
+        ("{0}/my tools/g++", ["{0}/my tools/g++"]),
+        ("'{0}/my tools/g++' -m64", ["{0}/my tools/g++", "-m64"]),
+        ("env VARIABLE=1 g++", [shutil.which("env"), "VARIABLE=1", COMPILER]),
+    ],
+)
+def test_the_compiler_may_be_several_words(
+    given: str, words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("ccache", "my tools/ccache"):
+        script(tmp_path / name, 'exec "$@"')
+    script(tmp_path / "my tools/g++", f'exec {COMPILER} "$@"')
+    monkeypatch.setenv("CXX", given.format(tmp_path))
+    assert build.find_tools("").compiler == tuple(word.format(tmp_path) for word in words)
+    assert answer(library()) == 42
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ("ccache-9 g++", "ccache-9"),
+        ("env g++-99 -m64", "g\\+\\+-99"),
+        ("/my tools/g++ -m64", "/my"),
+        ("it's", "it's"),
+        ("-m64", "-m64"),
+    ],
+)
+def test_a_word_of_the_compiler_that_is_missing_is_named(
+    given: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", given)
+    with pytest.raises(
+        BuildError, match=rf"^the C\+\+ compiler {missing} is missing.*, or run with ops=reference$"
+    ) as caught:
+        library()
+    assert ("put quotes around a path with spaces" in str(caught.value)) == (" " in given)
+
+
+@pytest.mark.parametrize(
+    ("cxx", "host", "expected"),
+    [
+        ("{0}/ccache g++ -m64", "", ["-ccbin", COMPILER, "-Xcompiler=-m64"]),
+        ("g++", "'{0}/my tools/g++' -m64", ["-ccbin", "{0}/my tools/g++", "-Xcompiler=-m64"]),
+        ("g++", "{0}/ccache g++", ["-ccbin", COMPILER]),
+    ],
+)
+def test_nvcc_calls_the_compiler_itself(
+    cxx: str, host: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Without a launcher: nvcc takes one program."""
+    for name in ("ccache", "my tools/g++", "cuda/bin/nvcc"):
+        script(tmp_path / name, 'exec "$@"')
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    monkeypatch.setenv("CXX", cxx.format(tmp_path))
+    monkeypatch.setenv("CUDAHOSTCXX", host.format(tmp_path))
+    tools = build.find_tools("90")
+    words = [word.format(tmp_path) for word in expected]
+    assert build.host_flags(tools) == words
+    assert f"nvcc {shlex.join(words)} -gencode" in build.ninja_file(tools, tmp_path / LIBRARY)
 
 
 def test_without_ninja(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -26,13 +26,13 @@ def library() -> ctypes.CDLL:
     compiler, digest = build.find_tools("").compiler, hashlib.sha256(FLAGS.encode())
     for path in sorted([*resource("kernels/math").iterdir(), *ROWS.iterdir()]):
         digest.update(path.read_bytes())
-    digest.update(subprocess.run([compiler, "--version"], capture_output=True, check=True).stdout)
+    digest.update(subprocess.run([*compiler, "--version"], capture_output=True, check=True).stdout)
     target = build.cache_folder() / f"math_{digest.hexdigest()[:16]}.so"
     if not target.is_file():
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.with_suffix(f".{os.getpid()}")
         source = str(ROWS / "math.cpp")
-        subprocess.run([compiler, *FLAGS.split(), source, "-o", str(temporary)], check=True)
+        subprocess.run([*compiler, *FLAGS.split(), source, "-o", str(temporary)], check=True)
         temporary.replace(target)
     return ctypes.CDLL(str(target))
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs that compile kernels: ninja, the C++ compiler that CXX names, nvcc, and the compiler for it that CUDAHOSTCXX names."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nurec_lite.base.errors import UserError
+
+
+class BuildError(UserError):
+    """The kernels cannot be compiled here; the message says what is missing."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    ninja: str
+    compiler: tuple[str, ...]  # words of its command line, such as (/usr/bin/ccache, /usr/bin/g++, -m64)
+    nvcc: str | None  # None: kernels for the CPU alone
+    architecture: str  # compute capability of the GPU that is there, such as 90; empty without
+    host: tuple[str, ...] = ()  # compiler that nvcc calls, with its flags
+
+    @property
+    def cuda_home(self) -> Path:
+        assert self.nvcc is not None
+        return Path(self.nvcc).resolve().parents[1]
+
+
+def find_tools(architecture: str) -> Toolchain:
+    """The environment's own ninja first: it is there even if the environment was not activated."""
+    beside = Path(sys.executable).parent / "ninja"
+    ninja = str(beside) if beside.is_file() else shutil.which("ninja")
+    if ninja is None:
+        raise BuildError("ninja, which compiles the kernels, is missing: pip install ninja, or run with ops=reference")
+    compiler = _command(_variable("CXX") or "g++")
+    if not architecture:
+        return Toolchain(ninja, compiler, None, architecture)
+    host = _command(_variable("CUDAHOSTCXX")) if _variable("CUDAHOSTCXX") else compiler
+    return Toolchain(ninja, compiler, _find_nvcc(), architecture, host[_programs(host) - 1 :])
+
+
+def _variable(name: str) -> str:
+    """Of the environment; empty as if it were not set."""
+    return os.environ.get(name, "").strip()
+
+
+def _command(
+    given: str,  # a path, or words for a shell: launchers such as ccache, the compiler, its flags
+) -> tuple[str, ...]:  # words, programs by their paths
+    try:
+        words = [given] if shutil.which(given) else shlex.split(given)
+    except ValueError:  # quotes that nobody closes
+        words = [given]
+    count = _programs(words)
+    for n, word in enumerate(words[:count]):
+        path = shutil.which(word)
+        if path is None and "=" not in word:  # as env takes them
+            spaces = f"; put quotes around a path with spaces in {given}" if " " in given else ""
+            raise BuildError(
+                f"the C++ compiler {word} is missing{spaces}: install g++ 11 or newer (apt-get install g++), "
+                "or run with ops=reference"
+            )
+        words[n] = path or word
+    return tuple(words)
+
+
+def _programs(words: Sequence[str]) -> int:
+    """How many words come before the flags; the last of these is the compiler."""
+    return max(1, next((n for n, word in enumerate(words) if word.startswith("-")), len(words)))
+
+
+def _find_nvcc() -> str:
+    homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    found = [str(Path(home) / "bin/nvcc") for home in (*homes, "/usr/local/cuda") if home]
+    nvcc = next((path for path in found if Path(path).is_file()), shutil.which("nvcc"))
+    if nvcc is None:
+        raise BuildError(
+            f"nvcc, which compiles the kernels for the GPU, is missing: install the CUDA toolkit {torch.version.cuda} "
+            "and set CUDA_HOME, or run with device=cpu or ops=reference"
+        )
+    return nvcc
+
+
+def host_flags(tools: Toolchain) -> list[str]:
+    """Of nvcc: which compiler it calls, and with what."""
+    compiler, *flags = tools.host
+    return ["-ccbin", compiler, *(f"-Xcompiler={flag}" for flag in flags)]
