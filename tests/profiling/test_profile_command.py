@@ -43,6 +43,8 @@ if sys.argv[1] == "profile":
     pathlib.Path(__file__).with_suffix(".argv").write_text("\\n".join(sys.argv[1:]))
     pathlib.Path(__file__).with_suffix(".binding").write_text(os.environ["NUREC_LITE_NVTX"])
     config = pathlib.Path(sys.argv[-2])
+    if play["begins"]:
+        config.with_name("window-nvtx.began").touch()
     if play["window"] is not None:
         config.with_name("window-nvtx.json").write_text(json.dumps(play["window"]))
     if play["report"]:
@@ -101,6 +103,7 @@ def nsys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nsys:
             "version": VERSION,
             "profile": "",
             "export": "",
+            "begins": True,
             "window": WINDOW,
             "report": ".nsys-rep",
             "database": str(database),
@@ -200,6 +203,17 @@ SAID = {
     "steps that crash": (
         {"window": None, "profile": "Traceback\nRuntimeError: out of order", "code": 1},
         r"ended with code 1 before all were recorded \(RuntimeError: out of order\); .*nsys\.log",
+    ),
+    "steps that never began": (
+        {"begins": False, "window": None, "profile": "Segmentation fault", "code": 139},
+        r"nsys ended with code 139 before the training began \(Segmentation fault\); .*log has .*Nsight Systems, or use tool=torch$",
+    ),
+    "another platform": (
+        {"begins": False, "window": None, "profile": "CUDA tracing is not supported on WSL with this driver.", "code": 1},
+        r"nsys says 'CUDA tracing is not supported on WSL.*': this nsys cannot record here; install .*, or use tool=torch$",
+    ),
+    "another GPU": (
+        {"begins": False, "window": None, "profile": "Unsupported GPU architecture", "code": 1}, r"this nsys cannot record here; "
     ),
     "too old": ({"version": "NVIDIA Nsight Systems version 2021.3.1"}, r"is version 2021\.3\.1, but 2022\.4 or newer is needed"),
 }  # fmt: skip

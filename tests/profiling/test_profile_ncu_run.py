@@ -195,6 +195,38 @@ def test_what_ncu_says_gets_a_remedy(tmp_path: Path, ncu: StandIn, line: str, ex
     assert told.startswith("ncu says '") and all(words in told for words in expected)
 
 
+@pytest.mark.parametrize("prefix", ["==ERROR== ", "==WARNING== ", ""])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Profiling is not supported on device 0. To find out supported GPUs refer --list-chips option.",
+        "Profiling is not supported on device 0 as it uses the Windows Subsystem for Linux (WSL).",
+        "Profiling is not supported on this device.",
+        "Profiling kernels is not supported by the driver of this GPU.",
+        "Unsupported device: Tesla P100",
+    ],
+)
+def test_a_gpu_that_ncu_does_not_measure(tmp_path: Path, ncu: StandIn, prefix: str, line: str) -> None:
+    """ncu ends before it starts the training, which is not blamed."""
+    ncu.write("profile.sh", f"echo {shlex.quote(prefix + line)} >&2; exit 1")
+    told = sentence(tmp_path)
+    assert (
+        told.startswith(f"ncu says '{line}': this ncu does not measure this GPU here; install")
+        and "use tool=torch" in told
+    )
+
+
+def test_an_ncu_that_starts_nothing_is_blamed_itself(tmp_path: Path, ncu: StandIn) -> None:
+    ncu.write("profile.sh", "echo 'cannot open libnvperf_host.so'; exit 127")
+    told = sentence(tmp_path)
+    assert told.startswith("ncu ended with code 127 before the training began (cannot open libnvperf_host.so); ")
+    assert "ncu.log" in told and told.endswith("install another NVIDIA Nsight Compute, or use tool=torch")
+    ncu.write("profile.sh", "touch \"$out/window-nvtx.began\"; echo 'RuntimeError: out of order'; exit 1")
+    assert sentence(tmp_path).startswith(
+        "the training steps ended with code 1 before all were recorded (RuntimeError: out"
+    )
+
+
 def test_an_error_of_ncu_goes_before_its_warnings(tmp_path: Path, ncu: StandIn) -> None:
     ncu.says("==WARNING== Unsupported GPU\n==ERROR== LibraryNotLoaded")
     assert sentence(tmp_path).startswith("ncu says 'LibraryNotLoaded'")

@@ -19,8 +19,9 @@ _KNOWN = {  # what ncu says -> what it means and what to do
     f"or an NVIDIA Nsight Compute as new as the other, {_NO_COUNTERS}",
     "LibraryNotLoaded": "the driver's library for counters cannot be loaded, as in sandboxed containers; run on the host or in "
     f"an ordinary container, {_NO_COUNTERS}",
-    "(?i)unsupported gpu|not supported on (this|the) (device|gpu)": "this ncu does not measure this GPU; install an NVIDIA Nsight "
-    f"Compute that lists it, {_NO_COUNTERS}",
+    "(?i)unsupported (gpu|device)|not supported (on|for|in|by) ": "this ncu does not measure this GPU here; install an NVIDIA Nsight "
+    "Compute whose ncu --list-chips has it (older GPUs need an older one; under WSL the Windows driver must allow counters), "
+    f"{_NO_COUNTERS}",
     "(?i)confidential computing|protected memory": "the GPU runs in a protected mode, in which nothing can be measured; leave that "
     f"mode, {_NO_COUNTERS}",
     "(?i)failed to find metric": "this GPU or this ncu does not have that counter; install a newer NVIDIA Nsight Compute, or use "
@@ -32,9 +33,12 @@ _KNOWN = {  # what ncu says -> what it means and what to do
 }  # fmt: skip
 
 
-def explained(output: str) -> ProfileError | None:
+def explained(
+    output: str,
+    alone: bool = False,  # the profiled process did not begin, so that all lines are ncu's
+) -> ProfileError | None:
     """The first error, else warning, of ncu that is known, and what it means. Lines of the profiled process do not begin with ==."""
-    lines = [line for line in output.splitlines() if line.startswith("==")]
+    lines = [line for line in output.splitlines() if alone or line.startswith("==")]
     for line in sorted(lines, key=lambda line: not line.startswith("==ERROR==")):
         for pattern, meaning in _KNOWN.items():
             if re.search(pattern, line):

@@ -11,6 +11,7 @@ from typing import Any
 
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
+from nurec_lite.profiling.record.tools import PRODUCT
 from nurec_lite.profiling.record.window import window_command
 
 log = logging.getLogger("nurec_lite")
@@ -45,7 +46,17 @@ def said(out: Path, mode: str) -> bool:
     return (out / f"window-{mode}.json").is_file()
 
 
-def told(out: Path, mode: str, ended: Ended) -> dict[str, Any]:
+def began(out: Path, mode: str) -> bool:
+    """Whether the process ran at all: a tool that cannot record ends before it starts one."""
+    return (out / f"window-{mode}.began").is_file()
+
+
+def told(
+    out: Path,
+    mode: str,
+    ended: Ended,
+    tool: str | None = None,  # that started the process
+) -> dict[str, Any]:
     """What the process said of its window; ProfileError if it said what is to be mended, or nothing."""
     if said(out, mode):
         result: dict[str, Any] = json.loads((out / f"window-{mode}.json").read_text())
@@ -53,6 +64,11 @@ def told(out: Path, mode: str, ended: Ended) -> dict[str, Any]:
             raise ProfileError(result["error"])
         return result
     last = next((line.strip() for line in reversed(ended.output.splitlines()) if line.strip()), "it said nothing")
+    if tool is not None and not began(out, mode):
+        raise ProfileError(
+            f"{tool} ended with code {ended.code} before the training began ({last}); {ended.log} has its output; "
+            f"install another {PRODUCT[tool]}, or use tool=torch"
+        )
     raise ProfileError(
         f"the training steps ended with code {ended.code} before all were recorded ({last}); {ended.log} has the whole "
         "output, and python -m nurec_lite.train with the same keys shows whether they run without a profiler"

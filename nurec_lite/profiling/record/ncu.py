@@ -23,7 +23,7 @@ from nurec_lite.profiling.ncu.errors import explained
 from nurec_lite.profiling.ncu.kernel import Kernel, kernel
 from nurec_lite.profiling.ncu.metrics import COUNTERS
 from nurec_lite.profiling.ncu.report import Profile, headline, write_report
-from nurec_lite.profiling.record.child import Ended, run_logged, told
+from nurec_lite.profiling.record.child import Ended, began, run_logged, said, told
 from nurec_lite.profiling.record.tools import check_version, find_tool, version_text
 from nurec_lite.profiling.record.window import window_command
 
@@ -127,10 +127,11 @@ def export(
 def _checked(config: ProfileConfig, out: Path, ncu: Path, ended: Ended) -> dict[str, Any]:
     """What the process said of its window; ProfileError with ncu's own reason if there is no report."""
     written = (out / "ncu.ncu-rep").is_file()
-    known = None if written and (out / "window-nvtx.json").is_file() else explained(ended.output)
+    alone = not began(out, "nvtx") and not said(out, "nvtx")
+    known = None if written and said(out, "nvtx") else explained(ended.output, alone)
     if known is not None:
         raise known
-    window = told(out, "nvtx", ended)
+    window = told(out, "nvtx", ended, "ncu")
     if written:
         return window
     if "No kernels were profiled" in ended.output:

@@ -35,6 +35,8 @@ _KNOWN = {  # what nsys or the process says -> what it means and what to do
     "NVreg_RestrictProfilingToAdminUsers=0, or use tool=torch",
     "(?i)driver version .*(insufficient|not supported|newer than)|incompatible CUDA driver": "the driver and nsys do not match; "
     "install a driver or an NVIDIA Nsight Systems as new as the other, or use tool=torch",
+    "(?i)unsupported (gpu|device|platform)|not supported (on|for|in|by) ": "this nsys cannot record here; install an NVIDIA Nsight "
+    "Systems that lists this GPU and system (under WSL one of NVIDIA's for WSL), or use tool=torch",
 }  # fmt: skip
 log = logging.getLogger("nurec_lite")
 
@@ -59,7 +61,7 @@ def _told(out: Path, ended: Ended) -> dict[str, Any]:
     known = None if said(out, "nvtx") else _explained(ended)
     if known is not None:
         raise known
-    return told(out, "nvtx", ended)
+    return told(out, "nvtx", ended, "nsys")
 
 
 def _exported(nsys: Path, out: Path, ended: Ended) -> Trace:

@@ -23,7 +23,7 @@ PLACES = {  # patterns of absolute paths, in this order after PATH
     ),
 }
 OLDEST = {"nsys": (2022, 4), "ncu": (2022, 3)}  # the first that know sm_90
-_PRODUCT = {"nsys": "Nsight Systems", "ncu": "Nsight Compute"}
+PRODUCT = {"nsys": "NVIDIA Nsight Systems", "ncu": "NVIDIA Nsight Compute"}
 _WITHOUT = {"nsys": "use tool=torch, which needs no other program", "ncu": "use tool=torch, which has no counters"}
 
 
@@ -39,8 +39,8 @@ def find_tool(
         if paths:
             return max(paths, key=lambda p: [int(n) for n in re.findall(r"\d+", str(p))])
     raise ProfileError(
-        f"{name} is neither on PATH nor in {' or '.join(PLACES[name])}; install NVIDIA {_PRODUCT[name]} "
-        f"(package {_PRODUCT[name].lower().replace(' ', '-')}, or the CUDA toolkit) or put its folder on PATH, "
+        f"{name} is neither on PATH nor in {' or '.join(PLACES[name])}; install {PRODUCT[name]} "
+        f"(package {PRODUCT[name].lower().replace(' ', '-')}, or the CUDA toolkit) or put its folder on PATH, "
         f"or {_WITHOUT[name]}"
     )
 
@@ -73,6 +73,6 @@ def check_version(
     if version < OLDEST[name]:
         raise ProfileError(
             f"{path} is version {version_text(version)}, but {version_text(OLDEST[name])} or newer is needed; "
-            f"install a newer NVIDIA {_PRODUCT[name]} or put one on PATH, or {_WITHOUT[name]}"
+            f"install a newer {PRODUCT[name]} or put one on PATH, or {_WITHOUT[name]}"
         )
     return version

@@ -2,8 +2,9 @@
 """python -m nurec_lite.profiling.record.window CONFIG MODE: the process that is profiled. It trains as nurec_lite.train does and opens a
 window of a few steps, in which a tool records.
 
-Leaves window-MODE.json beside CONFIG: what the steps ran on, how long they took, memory. Modes: nvtx (nsys or ncu stands around the
-process and records between cudaProfilerStart and cudaProfilerStop), torch (torch.profiler, trace.json), syncs (lines that wait).
+Leaves window-MODE.json beside CONFIG: what the steps ran on, how long they took, memory; and window-MODE.began as soon as it runs.
+Modes: nvtx (nsys or ncu stands around the process and records between cudaProfilerStart and cudaProfilerStop), torch (torch.profiler,
+trace.json), syncs (lines that wait).
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch
@@ -43,7 +44,8 @@ def window_command(
     mode: str,  # of MODES
 ) -> list[str]:  # command line of the process
     """Leaves the configuration in `out`, and nothing there that an earlier process said."""
-    (out / f"window-{mode}.json").unlink(missing_ok=True)
+    for name in ("json", "began"):
+        (out / f"window-{mode}.{name}").unlink(missing_ok=True)
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
     return [sys.executable, "-m", "nurec_lite.profiling.record.window", str(out / "config.yaml"), mode]
 
@@ -132,6 +134,7 @@ def main(file: str, mode: str) -> int:
     """What a user can mend is told in the file, too: a profiler around this process hides how it ended."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     out, result = Path(file).parent, {}
+    (out / f"window-{mode}.began").touch()
     try:
         result = run(stored_config(Path(file)), mode, out)
     except UserError as error:
