@@ -135,9 +135,19 @@ def check_values(
     hints = refuse_unknown(values, classes)
     for key, value in _flat(values, "", hints):
         if not _fits(value, hints[key]):
-            raise BoundError(f"{key} is {_quoted(value)}, but must be {_type_name(hints[key])}; correct this key")
+            raise wrong_type(key, value, hints[key])
         _check_range(key, value)
     check_options(values.get("opt", {}))
+
+
+def wrong_type(key: str, value: Any, hint: Any) -> BoundError:
+    return BoundError(f"{key} is {_quoted(value)}, but must be {_type_name(hint)}; correct this key")
+
+
+def unknown_key(key: str, known: Collection[str]) -> BoundError:
+    """Names the nearest known key."""
+    near = difflib.get_close_matches(key, known, 1)
+    return BoundError(f"key {_quoted(key)} is unknown; {f'did you mean {near[0]}?' if near else 'leave it out'}")
 
 
 def refuse_unknown(values: Mapping[str, Any], classes: Collection[type]) -> dict[str, Any]:
@@ -145,8 +155,7 @@ def refuse_unknown(values: Mapping[str, Any], classes: Collection[type]) -> dict
     hints = {key: hint for cls in classes for key, hint in leaves(cls)}
     for key, _ in _flat(values, "", hints):
         if key not in hints:
-            near = difflib.get_close_matches(key, hints, 1)
-            raise BoundError(f"key {_quoted(key)} is unknown; {f'did you mean {near[0]}?' if near else 'leave it out'}")
+            raise unknown_key(key, hints)
     return hints
 
 
@@ -185,6 +194,7 @@ def _flat(values: Mapping[str, Any], prefix: str, hints: Mapping[str, Any]) -> I
 
 
 def _check_range(key: str, value: Any) -> None:
+    assert key in BOUNDS, f"{key} has no range: add it to BOUNDS of nurec_lite/bounds.py"
     for one in value if type(value) is list else [value]:
         if one is not None and not BOUNDS[key].holds(one):
             verb = "holds" if type(value) is list else "is"

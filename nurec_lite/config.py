@@ -4,7 +4,10 @@
 Defaults stand here and nowhere else; the files under `conf/` only choose.
 """
 
+import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
@@ -14,6 +17,14 @@ from nurec_lite.base.errors import ConfigError
 from nurec_lite.bounds import check_values, refuse_unknown
 
 SUBSETS = ("test", "train", "all")
+PATHS = (
+    "out",
+    "checkpoint",
+    "train.resume",
+    "data.root",
+    "data.poses.file",
+    "data.tracks.file",
+)  # keys that name a file or folder
 
 
 @dataclass
@@ -240,8 +251,27 @@ def to_config(
         raise ConfigError(f"configuration: {str(error).splitlines()[0]}; correct this key") from error
     assert isinstance(config, Config)
     _refuse_unknown(composed, type(config))
+    _expand_paths(config)
     _check(config)
     return config
+
+
+def _expand_paths(config: Config) -> None:
+    """`~` is the home folder. ConfigError for a path without a character, where a default names one."""
+    for owner, name, key in _places(config):
+        path = getattr(owner, name)
+        if path == "" and type(owner).__dataclass_fields__[name].default != "":
+            raise ConfigError(f"{key} is empty; name a file or folder, as in {key}=PATH, or leave it out")
+        setattr(owner, name, path and os.path.expanduser(path))
+
+
+def _places(config: Config) -> Iterator[tuple[Any, str, str]]:
+    """Each path of the configuration: the dataclass that holds it, its name there, and its key."""
+    for key in PATHS:
+        *parts, name = key.split(".")
+        owner = reduce(getattr, parts, config)
+        if hasattr(owner, name):
+            yield owner, name, key
 
 
 def _refuse_unknown(composed: DictConfig, cls: type[Config]) -> None:

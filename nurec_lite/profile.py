@@ -10,7 +10,9 @@ from pathlib import Path
 
 from nurec_lite.base import nvtx
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.cli.arguments import key_of, value_of
 from nurec_lite.cli.command import command, composed, mended
+from nurec_lite.cli.words import plain
 from nurec_lite.config import ProfileConfig, check_budget
 from nurec_lite.native import ops
 from nurec_lite.profiling.compare import compare
@@ -38,6 +40,11 @@ TOOLS = ("nsys", "ncu", "torch")
 
 
 def work(arguments: list[str]) -> None:
+    if any(
+        argument == "compare" or (key_of(argument) == "tool" and plain(value_of(argument)) == "compare")
+        for argument in arguments
+    ):
+        raise ConfigError("compare is a word of its own: python -m nurec_lite.profile compare FOLDER FOLDER")
     config = composed("profile", arguments)
     check(config)
     refuse_run(Path(config.out))

@@ -63,7 +63,6 @@ A moment between the frames is the middle of an exposure on the interpolated pat
 """
 log = logging.getLogger("nurec_lite")
 _BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"
-_LISTS = ("sensors", "times", "shift", "remove", "move", "formats")  # keys that hold lists
 _SAME = frozenset(
     {"checkpoint", "out", "device", "formats", "sensors"}
 )  # files are named by them, or the same with others
@@ -231,15 +230,8 @@ def _save_points(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep) -> 
         save_ply(job.out / f"{stem}.ply", rendered)
 
 
-def bracketed(argument: str) -> str:
-    """`times=1,2` means `times=[1,2]`: shells read brackets themselves, and Hydra takes bare commas for several runs."""
-    key, _, value = argument.partition("=")
-    bare = key in _LISTS and value not in ("", "null") and not value.startswith("[")
-    return f"{key}=[{value}]" if bare else argument
-
-
 def work(arguments: list[str]) -> None:
-    run = open_reconstruction("render", [bracketed(argument) for argument in arguments])
+    run = open_reconstruction("render", arguments)
     left_out = LeftOut()
     try:
         plan, out = render(run, left_out)

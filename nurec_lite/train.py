@@ -33,6 +33,7 @@ from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
 from nurec_lite.cli.multirun import check_named, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
+from nurec_lite.cli.words import worded
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
 from nurec_lite.readers import open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
@@ -254,7 +255,7 @@ def main(composed: DictConfig) -> None:
 
 
 def work(arguments: list[str]) -> None:
-    sys.argv[1:] = with_budget(arguments)  # which Hydra reads
+    sys.argv[1:] = with_budget(worded("train", arguments))  # which Hydra reads
     main()
 
 

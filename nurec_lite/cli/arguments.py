@@ -2,6 +2,7 @@
 """What arguments of a command line mean beyond what Hydra composes: groups of files under conf/, the budget, and where files lie."""
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -62,10 +63,14 @@ def unknown_choice(
     missing: str,  # GROUP/NAME
     known: Sequence[str],  # of the group
 ) -> UserError:
-    group, _, name = missing.rpartition("/")
+    group = next((one for one in GROUPS if missing.startswith(f"{one}/")), missing.rpartition("/")[0])
+    name = missing.removeprefix(f"{group}/")
     if group == "opt":
         return unknown_option(name)
-    return ConfigError(f"{GROUPS.get(group, '')}{group}={name}: there is no '{name}'; there is {', '.join(known)}")
+    file = f"; a file or folder is data.root={name}" if group == "data" and re.search(r"[./~]", name) else ""
+    return ConfigError(
+        f"{GROUPS.get(group, '')}{group}={name}: there is no '{name}'; there is {', '.join(known)}{file}"
+    )
 
 
 def forgotten_option(key: str) -> str | None:

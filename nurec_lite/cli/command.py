@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from hydra.errors import HydraException, MissingConfigException
+from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
 from nurec_lite.base.errors import ConfigError, UserError
@@ -23,6 +23,7 @@ from nurec_lite.base.progress import interrupt_on_signals
 from nurec_lite.base.streams import endure
 from nurec_lite.cli.arguments import check_groups, forgotten_option, unknown_choice, with_budget
 from nurec_lite.cli.usage import help_text, keys_of
+from nurec_lite.cli.words import plain, unreadable, worded
 from nurec_lite.config import VERBS, to_config
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 
@@ -98,7 +99,7 @@ def composed(
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}
     ConfigStore.instance().store(name="stored", node=stored)
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
-        config = to_config(compose(verb, overrides=with_budget(arguments)))
+        config = to_config(compose(verb, overrides=with_budget(worded(verb, arguments))))
     assert isinstance(config, VERBS[verb])
     return config
 
@@ -113,7 +114,7 @@ def named_checkpoint(arguments: list[str]) -> Path:
     named = [a.partition("=")[2] for a in arguments if a.startswith("checkpoint=")]
     if not named or not named[-1]:
         raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
-    return Path(named[-1].strip("'\""))
+    return Path(os.path.expanduser(plain(named[-1])))
 
 
 def load_run(
@@ -153,6 +154,8 @@ def _sentence(verb: str, error: Exception) -> str:
         if error.missing_cfg_file.startswith("hydra/launcher/submitit"):
             return f"{error.missing_cfg_file} belongs to a package that is not installed: pip install hydra-submitit-launcher"
         return str(unknown_choice(error.missing_cfg_file, error.options or ()))
+    if isinstance(error, OverrideParseException):
+        return str(unreadable(verb, error.override))
     said = (str(e).strip() for e in (error, error.__cause__) if e is not None)
     causes = [text.splitlines()[0].rstrip(".")[:LONGEST_CAUSE] for text in said if text]
     return "; ".join(causes) + f"; {_remedy(verb, error)}"

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
+from omegaconf import OmegaConf
 
 from nurec_lite.base.errors import ConfigError, StoppedError, UserError
 from nurec_lite.base.progress import restart_clock
@@ -46,21 +47,22 @@ def in_own_folder(config: Config) -> Config:
     hydra = HydraConfig.get()
     if hydra.mode is RunMode.RUN:
         return config
-    given = [override.partition("=")[2] for override in hydra.overrides.task if override.startswith("out=")]
+    given = [override for override in overrides() if override.startswith("out=")]
     if not given:
         return replace(config, out=hydra.runtime.output_dir)
-    named = "${" in given[-1].replace("\\", "")  # Hydra tells it with backslashes
-    return config if named else replace(config, out=f"{config.out}/{hydra.job.num}")
+    return config if "${" in given[-1] else replace(config, out=f"{config.out}/{hydra.job.num}")
 
 
 def overrides() -> list[str]:
-    """Arguments of this run, without Hydra's own."""
-    return list(HydraConfig.get().overrides.task)
+    """Arguments of this run as they were given, without Hydra's own."""
+    given = OmegaConf.to_container(HydraConfig.get().overrides.task, resolve=False)
+    assert isinstance(given, list)
+    return given
 
 
 def check_named(config: Config) -> None:
     """ConfigError where a run cannot be gone on with because its folder is new each time."""
     hydra = HydraConfig.get()
-    named = hydra.mode is not RunMode.RUN or any(override.startswith("out=") for override in hydra.overrides.task)
+    named = hydra.mode is not RunMode.RUN or any(override.startswith("out=") for override in overrides())
     if config.train.resume == "auto" and not named:
         raise ConfigError("train.resume=auto goes on with the run in `out`; name its folder by out=FOLDER")

@@ -14,6 +14,7 @@ from hydra.core.global_hydra import GlobalHydra
 from nurec_lite.base.options import parameters_of
 from nurec_lite.cli.command import composed
 from nurec_lite.cli.usage import list_keys
+from nurec_lite.cli.words import quoted
 from nurec_lite.config import Config, EvaluateConfig, to_config, to_dict
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # what Hydra reads as a string without quotes,
@@ -90,7 +91,7 @@ def _argument(key: str, value: Any) -> str:
 
 
 def hydra_value(value: Any) -> str:
-    """As Hydra's command line takes it: in quotes, backslashes count double before a quote only."""
+    """As Hydra's command line takes it."""
     if isinstance(value, list):
         return f"[{','.join(map(hydra_value, value))}]"
     if value is None or isinstance(value, bool):
@@ -98,8 +99,7 @@ def hydra_value(value: Any) -> str:
     text = str(value) if isinstance(value, str) else repr(value).removesuffix(".0")
     if not isinstance(value, str) or (_PLAIN.fullmatch(text) and text.lower() not in _WORDS):
         return text
-    escaped = re.sub(r'(\\+)(?="|$)', r"\1\1", text).replace('"', r"\"")
-    return f'"{escaped}"'
+    return quoted(text)
 
 
 def commands_after_train(config: Config) -> list[Command]:

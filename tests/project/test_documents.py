@@ -10,7 +10,6 @@ import pytest
 
 from nurec_lite.cli.command import composed
 from nurec_lite.config import VERBS
-from nurec_lite.render import bracketed
 from scripts import figures
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,7 +161,7 @@ COMPOSED = [(name, verb, words) for name in TODAY for verb, words in commands(NA
 
 @pytest.mark.parametrize(("name", "verb", "words"), COMPOSED, ids=lambda part: part if isinstance(part, str) else None)
 def test_a_command_of_a_page_can_be_given(name: str, verb: str, words: list[str]) -> None:
-    assert composed(verb, [bracketed(word) for word in words] if verb == "render" else words)
+    assert composed(verb, words)
 
 
 @pytest.mark.parametrize("name", TODAY)

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values as users write them: what looks like a number stays a text, paths hold any character, lists need no brackets. Of every verb."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+from shell import FAST, Shell, assert_mendable
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.bounds import BOUNDS, Text, check_values, leaves
+from nurec_lite.cli.command import composed, load_run, named_checkpoint
+from nurec_lite.cli.resume import resumed
+from nurec_lite.cli.words import plain, quoted, split, worded
+from nurec_lite.config import PATHS, VERBS, Config, to_config, to_dict, to_yaml
+from nurec_lite.training.checkpoint import load_checkpoint
+
+WORDS = [
+    "2011_09_26", "1e3", "1.10", "0009", "1_2", "0x10", "1.", ".5", "-1", "+7", "inf", "nan", "true", "Off", "yes", "2026-11-26", "12:30",
+]  # fmt: skip
+SIGNS = [
+    "Straße", "a(1)", "(", "a b", " a", "a,b", "a=b", "it's", 'say "so"', "$5", "a#b", "100%", "[a]", "{a}", "a\\b", "a\\", "a:b", "~",
+    "日本", "a;b&c|d*?!`@^<>", "-x", "'", '"', "a\tb", "choice", "str(1", "../a", "'a','b'",
+]  # fmt: skip
+
+
+def keys_of(*types: Any) -> list[str]:
+    """Keys of all verbs that may hold any text, or lists of such."""
+    found = {key for cls in VERBS.values() for key, hint in leaves(cls) if hint in types}
+    return sorted(key for key in found if isinstance(BOUNDS[key], Text))
+
+
+TEXTS, LISTS = keys_of(str, str | None), keys_of(list[str], list[str] | None)
+PARSER = OverridesParser.create()
+NEEDED = {verb: ["checkpoint=x"] if "checkpoint" in dict(leaves(cls)) else [] for verb, cls in VERBS.items()}
+
+
+def at(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def of_verb(keys: list[str], verb: str) -> list[str]:
+    """Keys of training, or those that the verb has besides."""
+    return [key for key in keys if verb_of(key) == verb]
+
+
+def verb_of(key: str) -> str:
+    """Of the verbs that know the key, the first."""
+    return next(verb for verb, cls in VERBS.items() if key in dict(leaves(cls)))
+
+
+def values(verb: str, keys: list[str], value: str) -> list[Any]:
+    """As the verb's configuration holds them."""
+    config = composed(verb, [*NEEDED[verb], *(f"{key}={value}" for key in keys)])
+    return [at(config, key) for key in keys]
+
+
+def read(verb: str, keys: list[str], value: str) -> list[Any]:
+    """As Hydra reads them, without composing, which takes a tenth of a second."""
+    return [PARSER.parse_override(argument).value() for argument in worded(verb, [f"{key}={value}" for key in keys])]
+
+
+# ---- texts
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("value", WORDS + SIGNS)
+def test_a_text_is_what_was_written(value: str, verb: str) -> None:
+    keys = of_verb(TEXTS, verb)
+    assert read(verb, keys, value) == [value] * len(keys)
+
+
+@pytest.mark.parametrize("key", of_verb(TEXTS, "train"))
+def test_training_is_configured_with_it(key: str) -> None:
+    assert values("train", [key], "1e3") == ["1e3"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("value", ["2011_09_26", "1e3", "runs/Straße (1)/a,b"])
+def test_every_verb_takes_any_folder(verb: str, value: str) -> None:
+    assert values(verb, ["out", "data.root"], value) == [value, value]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("value", [*WORDS, "it's", "[a", "a(1)"])
+def test_entries_of_lists_are_what_was_written(value: str, verb: str) -> None:
+    keys = of_verb(LISTS, verb)
+    for given in (f"[{value}]", value):
+        assert read(verb, keys, given) == [[value]] * len(keys)
+    for given in (f"[{value},b]", f"{value},b", f"[ {value} , b ]"):
+        assert read(verb, keys, given) == [[value, "b"]] * len(keys)
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("out='a b'", "a b"), ('out="1_0"', "1_0"), (r"out='it\'s'", "it's"), ("out=${data.name}", "street"),
+        ("out=r/${data.name}-1", "r/street-1"),
+        ("out=str(12)", "12"), ("++out=1_0", "1_0"), ("out=null", "null"), ("data.root=null", None), ("data.root=NULL", None),
+        ("train.resume=null", None), ("data.cameras=null", None), ("data.cameras=[]", []), ("data.cameras=['a,b',c]", ["a,b", "c"]),
+    ],
+)  # fmt: skip
+def test_what_hydra_understands_it_goes_on_to_understand(argument: str, expected: Any) -> None:
+    assert at(composed("train", [argument]), argument.lstrip("+").partition("=")[0]) == expected
+
+
+def test_numbers_and_flags_are_no_texts() -> None:
+    config = composed(
+        "train", ["seed=1_0", "train.seconds=1e3", "train.evaluate=false", "lr.means=.5", "train.steps=null"]
+    )
+    assert (config.seed, config.train.seconds, config.train.evaluate, config.lr.means) == (10, 1000.0, False, 0.5)
+
+
+# ---- where they come back
+
+
+def test_a_stored_configuration_holds_the_same() -> None:
+    given = [
+        f"data.cameras=[{','.join(map(quoted, WORDS + SIGNS))}]",
+        "data.date=2011_09_26",
+        "data.drive=0009",
+        "data.name=1e3",
+    ]
+    config = composed("train", given)
+    again = to_config(OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(to_yaml(config))))
+    assert again == config and again.data.cameras == WORDS + SIGNS
+    assert (again.data.date, again.data.drive, again.data.name) == ("2011_09_26", "0009", "1e3")
+
+
+def test_going_on_keeps_them(quick: Path) -> None:
+    content = load_checkpoint(quick, "cpu")
+    content["config"]["data"] |= {"date": "2011_09_26", "drive": "1e3", "cameras": WORDS + SIGNS}
+    found = resumed(Config(out="x"), quick, content, ["data.drive=1e3", "train.steps=9"])
+    assert (found.data.date, found.data.drive, found.data.cameras) == ("2011_09_26", "1e3", WORDS + SIGNS)
+    again = composed("evaluate", [f"checkpoint={quick}"], content).data
+    assert (again.date, again.drive, again.cameras) == ("2011_09_26", "1e3", WORDS + SIGNS)
+
+
+@pytest.mark.parametrize(
+    "folder", ["1e3", "2011_09_26", "a b", "Straße", "a(1)", "it's", "a,b", "a=b", "$5", 'say "so"', "a\\"]
+)
+def test_a_checkpoint_lies_anywhere(quick: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """As a bare name, as a text in quotes, and below the home folder."""
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "checkpoint.pt").hardlink_to(quick)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = f"{folder}/checkpoint.pt"
+    for given in (path, quoted(path), f"~/{path}", quoted(f"~/{path}")):
+        assert named_checkpoint(["checkpoint=a", f"checkpoint={given}"]).samefile(quick)
+    config, _ = load_run("export", [f"checkpoint=~/{path}", "node=1_2"])
+    assert config.node == "1_2" and Path(config.checkpoint).samefile(quick)
+
+
+def job(*arguments: str) -> str:
+    """What `--cfg job` prints, from the outside."""
+    line = [sys.executable, "-m", "nurec_lite.train", *arguments, "--cfg", "job"]
+    return subprocess.run(line, capture_output=True, text=True, check=True, timeout=600).stdout
+
+
+def test_a_folder_is_named_by_other_keys(
+    shell: Shell, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["data=pack", f"data.root={original}", "data.name=1_0", "out=${data.name}-a,b", *FAST, "train.steps=0"]
+    ended = shell("train", *given)
+    assert ended.code == 0 and (tmp_path / "1_0-a,b/config.yaml").is_file(), ended.error
+
+
+def test_cfg_job_shows_them() -> None:
+    shown = OmegaConf.create(
+        job("out=2011_09_26", "data.date=1e3", "data.root=a(1)/Straße, x", "data.cameras=1_0,b", "data.frames=0,20")
+    )
+    assert (shown.out, shown.data.date, shown.data.root) == ("2011_09_26", "1e3", "a(1)/Straße, x")
+    assert shown.data.cameras == ["1_0", "b"] and shown.data.frames == [0, 20]
+
+
+# ---- several runs
+
+
+@pytest.mark.parametrize(
+    ("argument", "expected"),
+    [
+        ("out=2011_09_26,1e3", 'out="2011_09_26","1e3"'),
+        ("out=choice(1_0,1.10)", 'out="1_0","1.10"'),
+        ("out='a,b',c", "out='a,b',\"c\""),
+        ("data.root=a(1,b)/x", 'data.root="a(1,b)/x"'),
+        ("data.root=a(1,b", 'data.root="a(1","b"'),
+        ("data.date=null,0009", 'data.date=null,"0009"'),
+        ("data.cameras=a,b", 'data.cameras=["a"],["b"]'),
+        ("data.cameras=[a,b],[1_0]", 'data.cameras=["a","b"],["1_0"]'),
+        ("data.frames=[0,20],[20,40]", "data.frames=[0,20],[20,40]"),
+        ("seed=1,2", "seed=1,2"),
+        ("seed=range(1,3)", "seed=range(1,3)"),
+        ("+opt=[],[workers],all", "+opt=[],[workers],all"),
+        ("hydra.sweep.dir=a", "hydra.sweep.dir=a"),
+    ],
+)
+def test_with_m_commas_are_between_runs(argument: str, expected: str) -> None:
+    assert worded("train", ["-m", argument]) == ["-m", expected]
+    assert worded("train", worded("train", ["-m", argument])) == ["-m", expected], "worded twice is worded once"
+
+
+def test_jobs_of_several_get_them(
+    shell: Shell, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = shell(
+        "train",
+        "-m",
+        "data=pack",
+        f"data.root={original}",
+        "out=2011_09_26,1e3",
+        "data.date=1_0",
+        *FAST,
+        "train.steps=0",
+    )
+    assert ended.code == 0, ended.error
+    for folder in ("2011_09_26", "1e3"):
+        (found,) = tmp_path.glob(f"{folder}/*/config.yaml")
+        assert OmegaConf.load(found).data.date == "1_0"
+
+
+# ---- paths
+
+
+@pytest.mark.parametrize("key", PATHS)
+def test_the_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    monkeypatch.setenv("HOME", "/home/else")
+    for given, expected in (
+        ("~/x y.pack", "/home/else/x y.pack"),
+        ("~", "/home/else"),
+        ("a/~/b", "a/~/b"),
+        ("./~", "./~"),
+    ):
+        config = OmegaConf.structured(VERBS[verb_of(key)](**({"checkpoint": "x"} if key == "checkpoint" else {})))
+        OmegaConf.update(config, key, given)
+        assert at(to_config(config), key) == expected
+
+
+def test_every_key_of_a_file_is_a_path() -> None:
+    """A key of a file that is added later joins the list."""
+    keys = {key for cls in VERBS.values() for key, _ in leaves(cls)}
+    assert (
+        {key for key in keys if key.endswith((".file", "root", "resume")) or key in ("out", "checkpoint")}
+        == set(PATHS)
+        <= keys
+    )
+
+
+@pytest.mark.parametrize("argument", ["out=", "out=''", 'out=""', "data.root=", "data.poses.file=''", "train.resume="])
+def test_a_path_is_not_empty(argument: str) -> None:
+    key = argument.partition("=")[0]
+    with pytest.raises(
+        ConfigError,
+        match=rf"^{re.escape(key)} is empty; name a file or folder, as in {re.escape(key)}=PATH, or leave it out$",
+    ):
+        composed("train", [argument])
+
+
+# ---- lists of numbers
+
+
+@pytest.mark.parametrize("given", ["0,20", "[0,20]", "[ 0, 20 ]", "0, 20"])
+def test_numbers_need_no_brackets(given: str) -> None:
+    assert composed("train", [f"data.frames={given}"]).data.frames == [0, 20]
+    assert read("render", ["times", "shift"], given) == [[0, 20], [0, 20]]
+
+
+# ---- what cannot be read
+
+
+@pytest.mark.parametrize(
+    ("argument", "pattern"),
+    [
+        ("seed=1,2", r"^error: seed=1,2 holds several values, but a run takes one seed; give one, or put -m before train's arguments$"),
+        ("ops=choice(native,reference)", r"^error: .* holds several values, but a run takes one ops; "),
+        ("seed=a(1", r"^error: seed is 'a\(1', but must be a whole number; correct this key$"),
+        ("train.seconds=~3", r"^error: train\.seconds is '~3', but must be a number or null; correct this key$"),
+        ("train.evaluate=(", r"^error: train\.evaluate is '\(', but must be true or false; correct this key$"),
+        ("data.frames=[0,20", r"^error: data\.frames is .*, but must be a list of "),
+        ("data.frames=20", r"^error: data\.frames takes the first frame and the one after the last, as in \[0,20\]"),
+        ("data.rooot=~/x", r"^error: key 'data\.rooot' is unknown; did you mean data\.root\?$"),
+        ("a b=(", r"^error: key 'a b' is unknown; "),
+        ("data=~/x.pack", r"^error: data=~/x\.pack: there is no '~/x\.pack'; .*, pack; a file or folder is data\.root=~/x\.pack$"),
+        ("data=street.pack", r"there is bundled, kitti_raw, pack; a file or folder is data\.root=street\.pack$"),
+        ("+size=~/x", r"^error: \+size=~/x: there is no '~/x'; there is large$"),
+        ("street.pack", r"^error: 'street\.pack' is not of the form KEY=VALUE; python -m nurec_lite\.train --help lists the keys$"),
+        ("data.root:3", r"^error: 'data\.root:3' is not of the form KEY=VALUE; "),
+        ("~/x.pack", r"^error: '~/x\.pack' is not of the form KEY=VALUE; "),
+        ("two words", r"^error: 'two words' is not of the form KEY=VALUE; "),
+        ("opt.workers.count=~3", r"""cannot be read; put quotes around the value: 'opt\.workers\.count="~3"'$"""),
+        ("hydra.run.dir=~/x", r"""cannot be read; put quotes around the value: 'hydra\.run\.dir="~/x"'$"""),
+        (os.fsdecode(b"out=caf\xe9"), r"^error: out is .*, but must be at most 4096 characters of Unicode"),
+    ],
+)  # fmt: skip
+def test_one_sentence_says_what_helps(shell: Shell, argument: str, pattern: str) -> None:
+    ended = shell("train", *FAST, argument)
+    assert_mendable(ended, pattern)
+    assert "Exception" not in ended.error
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "render", "export"])
+@pytest.mark.parametrize("argument", ["seed=(", "data.rooot=~/x", "street pack", "data=~/x"])
+def test_so_do_the_verbs_after_training(shell: Shell, quick: Path, verb: str, argument: str) -> None:
+    assert_mendable(shell(verb, f"checkpoint={quick}", argument), r"^error: ")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["tool=compare"], ["tool='compare'", "out=x"], ["device=cpu", "compare", "a", "b"]]
+)
+def test_compare_is_a_word_of_its_own(shell: Shell, arguments: list[str]) -> None:
+    pattern = r"^error: compare is a word of its own: python -m nurec_lite\.profile compare FOLDER FOLDER$"
+    assert_mendable(shell("profile", *arguments), pattern)
+
+
+def test_a_key_without_a_range_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(BOUNDS, "loss.tie")
+    with pytest.raises(AssertionError, match=r"^loss\.tie has no range: add it to BOUNDS of nurec_lite/bounds\.py$"):
+        check_values(to_dict(Config()), [Config])
+
+
+# ---- the parts
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("", [""]), ("a", ["a"]), ("a,b", ["a", "b"]), ("[a,b],c", ["[a,b]", "c"]), ("'a,b',c", ["'a,b'", "c"]), ("it's,b", ["it's", "b"]),
+     ("a(1,b", ["a(1", "b"]), ("a,", ["a", ""]), (r"'it\'s,',b", [r"'it\'s,'", "b"]), ("x)y,(z", ["x)y", "(z"]),
+     (r'"a\\",b', [r'"a\\"', "b"]), ("""["a","b]"],['c,']""", ["""["a","b]"]""", "['c,']"])],
+)  # fmt: skip
+def test_parts_stand_between_commas(text: str, expected: list[str]) -> None:
+    assert split(text) == expected
+
+
+@pytest.mark.parametrize("text", WORDS + SIGNS)
+def test_quotes_come_off_again(text: str) -> None:
+    assert plain(quoted(text)) == text
+    assert shlex.split(shlex.quote(quoted(text))) == [quoted(text)]
+    assert PARSER.parse_override(f"data.name={quoted(text)}").value() == text
