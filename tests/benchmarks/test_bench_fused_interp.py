@@ -213,12 +213,14 @@ def test_where_nothing_compiles_the_row_says_why(
     assert "no C++ compiler here" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_compiled_agrees(tmp_path: Path) -> None:
+def test_compiled_agrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph that torch traces, of both passes, without the C++ that it writes by default and compiles for a minute and a half."""
+    traced = torch.compile(vectorised, dynamic=False, fullgraph=True, backend="aot_eager")
+    monkeypatch.setattr(interpolate_versions, "compiled", traced)
+    monkeypatch.setitem(VERSIONS, "compiled", Version(traced, copies=False))
     out = tmp_path / "compiled.json"
     main([*SMALL, "--versions", "compiled", "--out", str(out)])
-    row = json.loads(out.read_text())["versions"]["compiled"]
-    assert row["status"] is None or row["status"].startswith("does not compile")
+    assert json.loads(out.read_text())["versions"]["compiled"]["status"] is None
 
 
 @pytest.mark.gpu

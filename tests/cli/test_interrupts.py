@@ -53,8 +53,15 @@ def wait_for(condition: Callable[[], object], running: subprocess.Popen[str] | N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", ["workers", "[workers,resident]"])
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    ("number", "options"),
+    [
+        (signal.SIGINT, "workers"),
+        (signal.SIGTERM, "workers"),
+        (signal.SIGHUP, "workers"),
+        (signal.SIGINT, "[workers,resident]"),
+    ],
+)
 def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(
     pack: Path, tmp_path: Path, number: signal.Signals, options: str
 ) -> None:
