@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiling kernels at first use: once, whole or not at all, and a sentence with the remedy when it cannot be. On a folder of two files."""
 
-import ctypes
 import fcntl
 import multiprocessing
 import os
-import shlex
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import time
@@ -18,12 +15,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from small_kernels import ANSWER, COMPILER, answer, script, small_kernels
 
 from nurec_lite.native import build
 from nurec_lite.native.build import LIBRARY, BuildError, Toolchain, fingerprint, library
 
-ANSWER = 'extern "C" int nurec_answer() { return ANSWER_OF_HEADER; }\n'
-COMPILER = shutil.which("g++") or ""
 FORK = multiprocessing.get_context("fork")
 PATIENCE = 600  # seconds, on a machine that does much else
 
@@ -31,31 +27,10 @@ PATIENCE = 600  # seconds, on a machine that does much else
 @pytest.fixture(autouse=True)
 def kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small stand-in for kernels/, and an empty cache."""
-    root = tmp_path / "kernels"
-    for name, text in {
-        "first/one_cpu.cpp": '#include "one.h"\n' + ANSWER,
-        "first/one.h": "#define ANSWER_OF_HEADER 42\n",
-        "first/torch_two.cpp": "int two() { return 2; }\n",
-        "first/torch_two_cuda.cpp": "#error only where nvcc is\n",
-        "second/three.cu": "#error only where nvcc is\n",
-        "math/four.cuh": "",
-    }.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
+    root = small_kernels(tmp_path)
     monkeypatch.setattr(build, "resource", lambda name: root)
     monkeypatch.setenv("NUREC_LITE_CACHE", str(tmp_path / "cache"))
     return root
-
-
-def answer(path: Path) -> int:
-    return ctypes.CDLL(str(path)).nurec_answer()
-
-
-def script(path: Path, *lines: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["#!/bin/sh", *lines, ""]))
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return path
 
 
 @pytest.fixture
@@ -242,72 +217,6 @@ def test_the_compiler_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> Non
         library()
     monkeypatch.setenv("CXX", "")  # as if it were not set
     assert build.find_tools("").compiler == (COMPILER,)
-
-
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ("g++ -m64", [COMPILER, "-m64"]),
-        ("{0}/ccache g++", ["{0}/ccache", COMPILER]),
-        ("'{0}/my tools/ccache' g++ -m64 -g", ["{0}/my tools/ccache", COMPILER, "-m64", "-g"]),
-        ("{0}/my tools/g++", ["{0}/my tools/g++"]),
-        ("'{0}/my tools/g++' -m64", ["{0}/my tools/g++", "-m64"]),
-        ("env VARIABLE=1 g++", [shutil.which("env"), "VARIABLE=1", COMPILER]),
-    ],
-)
-def test_the_compiler_may_be_several_words(
-    given: str, words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name in ("ccache", "my tools/ccache"):
-        script(tmp_path / name, 'exec "$@"')
-    script(tmp_path / "my tools/g++", f'exec {COMPILER} "$@"')
-    monkeypatch.setenv("CXX", given.format(tmp_path))
-    assert build.find_tools("").compiler == tuple(word.format(tmp_path) for word in words)
-    assert answer(library()) == 42
-
-
-@pytest.mark.parametrize(
-    ("given", "missing"),
-    [
-        ("ccache-9 g++", "ccache-9"),
-        ("env g++-99 -m64", "g\\+\\+-99"),
-        ("/my tools/g++ -m64", "/my"),
-        ("it's", "it's"),
-        ("-m64", "-m64"),
-    ],
-)
-def test_a_word_of_the_compiler_that_is_missing_is_named(
-    given: str, missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CXX", given)
-    with pytest.raises(
-        BuildError, match=rf"^the C\+\+ compiler {missing} is missing.*, or run with ops=reference$"
-    ) as caught:
-        library()
-    assert ("put quotes around a path with spaces" in str(caught.value)) == (" " in given)
-
-
-@pytest.mark.parametrize(
-    ("cxx", "host", "expected"),
-    [
-        ("{0}/ccache g++ -m64", "", ["-ccbin", COMPILER, "-Xcompiler=-m64"]),
-        ("g++", "'{0}/my tools/g++' -m64", ["-ccbin", "{0}/my tools/g++", "-Xcompiler=-m64"]),
-        ("g++", "{0}/ccache g++", ["-ccbin", COMPILER]),
-    ],
-)
-def test_nvcc_calls_the_compiler_itself(
-    cxx: str, host: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Without a launcher: nvcc takes one program."""
-    for name in ("ccache", "my tools/g++", "cuda/bin/nvcc"):
-        script(tmp_path / name, 'exec "$@"')
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
-    monkeypatch.setenv("CXX", cxx.format(tmp_path))
-    monkeypatch.setenv("CUDAHOSTCXX", host.format(tmp_path))
-    tools = build.find_tools("90")
-    words = [word.format(tmp_path) for word in expected]
-    assert build.host_flags(tools) == words
-    assert f"nvcc {shlex.join(words)} -gencode" in build.ninja_file(tools, tmp_path / LIBRARY)
 
 
 def test_without_ninja(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
