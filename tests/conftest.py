@@ -26,7 +26,8 @@ LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the
     "capture/kitti/test_kitti_mutations_frames", "cli/test_multirun", "benchmarks/test_ladder", "benchmarks/test_quality_gate",
     "cli/test_outlived", "cli/test_arguments", "cli/test_errors", "cli/test_extremes", "project/test_faults",
     "benchmarks/test_bench_launch_bounds", "profiling/test_profile_command", "benchmarks/test_bench_fused_interp",
-    "cli/test_strangers", "capture/pack/test_pack_mutations", "capture/simulate/test_simulate",
+    "cli/test_strangers", "capture/pack/test_pack_mutations", "capture/simulate/test_simulate", "cli/test_broken", "cli/test_left_out",
+    "training/test_gone",
 ))  # fmt: skip
 SLOW = (  # files and folders that take minutes and seldom find anything: `make test` leaves them out, `make test-all` and CI do not
     "benchmarks", "capture/kitti/test_kitti_mutations.py", "capture/kitti/test_kitti_mutations_frames.py",

@@ -95,13 +95,12 @@ def frames(report: Report) -> str:
     charts = ""
     for sensor, group in groupby(sorted(report.evaluation.frames, key=lambda f: f.sensor), lambda f: f.sensor):
         members = list(group)
-        indices = [f.index for f in members]
-        seen = [f.psnr for f in members if f.psnr is not None]
-        ranged = [f.lidar_median_abs_m for f in members if f.lidar_median_abs_m is not None]
+        seen = {f.index: f.psnr for f in members if f.psnr is not None}
+        ranged = {f.index: f.lidar_median_abs_m for f in members if f.lidar_median_abs_m is not None}
         if seen:
-            charts += bar_chart(f"{sensor}, PSNR", "dB", indices, seen, 2, from_zero=False)
+            charts += bar_chart(f"{sensor}, PSNR", "dB", list(seen), list(seen.values()), 2, from_zero=False)
         if ranged:
-            charts += bar_chart(f"{sensor}, median error", "m", indices, ranged, 3, from_zero=True)
+            charts += bar_chart(f"{sensor}, median error", "m", list(ranged), list(ranged.values()), 3, from_zero=True)
     listed = table(
         ("sensor", "frame", "PSNR, dB", "SSIM", "median range error, m"), map(_row, report.evaluation.frames)
     )

@@ -92,6 +92,13 @@ def test_every_metric_stands_in_the_summary() -> None:
     assert "psnr_per_actor" in parsed.texts and "20.25" in parsed.texts
 
 
+def test_a_camera_and_a_lidar_of_one_name() -> None:
+    found = measured()
+    frames = (FrameFigures("x", 4, psnr=20.0, ssim=0.8), FrameFigures("x", 9, lidar_median_abs_m=0.1))
+    content = report(evaluation=replace(found, frames=frames))
+    assert "x, PSNR" in page(content) and "x, median error" in page(content) and content.left_out.sentences == []
+
+
 def test_equal_contents_make_equal_pages() -> None:
     assert page(report()) == page(report())
 
