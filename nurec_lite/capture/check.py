@@ -14,12 +14,12 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from nurec_lite.base.names import NODES, clashes, folded, label_flaw, name_flaw
 from nurec_lite.capture.types import Capture, CaptureError, Frame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
 
-LONGEST_NAME = 64  # characters
 MAX_PIXELS = 1 << 26  # of an image; what claims more is no camera, and decoding it would take gigabytes
 MAX_BEAMS = 1024
 MAX_AZIMUTH_STEPS = 1 << 16
@@ -57,17 +57,24 @@ def _flaws(capture: Capture) -> Iterator[str]:
 
 
 def _name_flaws(capture: Capture) -> Iterator[str]:
-    unique = {
-        "camera": [camera.name for camera in capture.cameras],
-        "lidar": [lidar.name for lidar in capture.lidars],
-        "track": list(capture.tracks.ids),
-    }
-    for kind, names in ({"capture": [capture.name], "class": capture.tracks.classes} | unique).items():
-        for name in names:
-            if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
-                yield f"the {kind} name {repr(name)[:40]} is not 1 to {LONGEST_NAME} printable characters"
-    for kind, names in unique.items():
-        yield from (f"two {kind}s have the name '{name}'" for name in _repeated(names))
+    cameras, lidars = ([sensor.name for sensor in group] for group in (capture.cameras, capture.lidars))
+    tracks = list(capture.tracks.ids)
+    for kind, names in {"capture": [capture.name], "camera": cameras, "lidar": lidars, "track": tracks}.items():
+        yield from (f"the {kind} name {repr(n)[:40]} {flaw}" for n in names if (flaw := name_flaw(n)))
+    yield from (f"the class name {repr(n)[:40]} {flaw}" for n in capture.tracks.classes if (flaw := label_flaw(n)))
+    yield from (
+        f"a track has the name '{name}', which export takes for another node"
+        for name in tracks
+        if folded(name) in NODES
+    )
+    for kind, names in {"camera": cameras, "lidar": lidars, "sensor": [*cameras, *lidars], "track": tracks}.items():
+        yield from (_clash(kind, one, other) for one, other in clashes(names))
+
+
+def _clash(kind: str, one: str, other: str) -> str:
+    if one == other:
+        return f"two {kind}s have the name '{one}'"
+    return f"the {kind}s '{one}' and '{other}' would give files of one name"
 
 
 def _repeated(values: Sequence[Item]) -> list[Item]:

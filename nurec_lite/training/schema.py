@@ -5,13 +5,14 @@ A check takes a value and the place where it stands, and raises SchemaError. A s
 node, moments of another shape than their parameter) would otherwise end in a crash of the compiled kernels, far from its cause.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from nurec_lite.base.names import LONGEST_NAME, NODES, clashes, folded, label_flaw, name_flaw
 from nurec_lite.bounds import BoundError, check_values
 from nurec_lite.config import Config
 from nurec_lite.scene.bilateral import NUMBERS
@@ -24,7 +25,6 @@ LATEST = 1e10  # seconds, as of captures
 BANDS = (0, 3, 8, 15)  # higher coefficients of harmonics of degree 0 to 3
 LIDAR = (LIDAR_VALUES, LIDAR_VALUES + 1)  # values of a Gaussian: without an opacity of its own, and with it
 MOST = 1 << 53  # steps, rows
-LONGEST_NAME = 64  # characters
 SHORTEST = 1e-3  # of a quaternion, which a pose is divided by
 FINITE = torch.finfo(torch.float32).max
 _LARGEST = {
@@ -77,11 +77,11 @@ def _number(value: Any, at: str, low: float, high: float) -> None:
     _demand(holds, at, f"a number from {low:g} to {high:g}")
 
 
-def _names(value: Any, at: str, count: int | None = None) -> None:
-    good = type(value) is tuple and all(
-        type(v) is str and 0 < len(v) <= LONGEST_NAME and v.isprintable() for v in value
-    )
-    _demand(good and count in (None, len(value)), at, f"{'' if count is None else count} names of printable characters")
+def _names(value: Any, at: str, count: int | None = None, flaw: Callable[[object], str | None] = name_flaw) -> None:
+    _demand(type(value) is tuple and count in (None, len(value)), at, f"{'' if count is None else f'{count} '}names")
+    for one in value:
+        wrong = flaw(one)
+        _demand(wrong is None, at, f"names, but {repr(one)[:40]} {wrong}")
 
 
 def _tensor(
@@ -150,6 +150,7 @@ def _check_calibration(
 ) -> dict[str, tuple[int | None, ...]]:  # shapes of what is learned
     _keys(value, "scene.calibration", ("knots", "cameras"))
     _names(value["cameras"], "scene.calibration.cameras")
+    _demand(not any(clashes(value["cameras"])), "scene.calibration.cameras", "different from one another")
     _tensor(value["knots"], "scene.calibration.knots", (None,), torch.float64, -LATEST, LATEST)
     rising = len(value["knots"]) > 1 and bool((value["knots"].diff() > 0).all())
     _demand(rising, "scene.calibration.knots", "two rising times or more")
@@ -174,8 +175,9 @@ def _check_tracks(value: Any) -> tuple[int, int]:  # how many tracks, and keyfra
     _keys(value, "scene.tracks", names)
     _names(value["ids"], "scene.tracks.ids")
     k, offsets = len(value["ids"]), value["offsets"]
-    _names(value["classes"], "scene.tracks.classes", k)
-    _demand(len(set(value["ids"])) == k, "scene.tracks.ids", "different from one another")
+    _names(value["classes"], "scene.tracks.classes", k, label_flaw)
+    apart = not any(clashes(value["ids"])) and not {folded(name) for name in value["ids"]} & set(NODES)
+    _demand(apart, "scene.tracks.ids", "different from one another and from what export takes for a node")
     whole = type(offsets) is tuple and len(offsets) == k + 1 and all(type(o) is int for o in offsets)
     rising = whole and offsets[0] == 0 and all(a < b for a, b in pairwise(offsets)) and offsets[-1] <= MOST
     _demand(rising, "scene.tracks.offsets", f"{k + 1} numbers that rise from 0")

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from itertools import chain
 from typing import Any
 
-from nurec_lite.capture.check import LONGEST_NAME, MAX_AZIMUTH_STEPS, MAX_PIXELS
+from nurec_lite.base.names import LONGEST_NAME, label_flaw, name_flaw
+from nurec_lite.capture.check import MAX_AZIMUTH_STEPS, MAX_PIXELS
 from nurec_lite.capture.types import SPLITS
 from nurec_lite.geometry.camera import SHUTTERS
 
@@ -53,15 +54,21 @@ def _demand(holds: bool, value: Any, at: str, wanted: str) -> None:
         raise FormatError(f"{at} is {shown(value)}, but must be {wanted}")
 
 
-def text(longest: int) -> Check:
+def text(value: Any, at: str) -> None:
+    holds = isinstance(value, str) and 0 < len(value) <= 2 * LONGEST_NAME and value.isprintable()
+    _demand(holds, value, at, f"1 to {2 * LONGEST_NAME} printable characters")
+
+
+def checked(flaw: Callable[[Any], str | None]) -> Check:
     def check(value: Any, at: str) -> None:
-        holds = isinstance(value, str) and 0 < len(value) <= longest and value.isprintable()
-        _demand(holds, value, at, f"1 to {longest} printable characters")
+        wrong = flaw(value)
+        if wrong is not None:
+            raise FormatError(f"{at} is {shown(value)}, which {wrong}")
 
     return check
 
 
-short = text(LONGEST_NAME)
+name, label = checked(name_flaw), checked(label_flaw)
 
 
 def flag(value: Any, at: str) -> None:
@@ -146,24 +153,24 @@ def record(optional: dict[str, Check] | None = None, **required: Check) -> Check
 # ---- the table
 
 CAMERA = record(
-    name=short, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
+    name=name, width=whole(1, MAX_PIXELS), height=whole(1, MAX_PIXELS), fx=number, fy=number, cx=number, cy=number,
     T_rig_cam=array(4, 4), distortion=distortion, shutter=one_of(*SHUTTERS),
 )  # fmt: skip
 LIDAR = record(
-    name=short, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
+    name=name, T_rig_lidar=array(4, 4), elevations=array(None), max_range=number,
     azimuth_steps=whole(1, MAX_AZIMUTH_STEPS), azimuth_start=number, clockwise=flag,
 )  # fmt: skip
 FRAME = record(
-    sensor=short, index=whole(0, MOST_FRAMES), time_start=number, time_end=number,
-    T_world_rig_start=array(4, 4), T_world_rig_end=array(4, 4), member=text(2 * LONGEST_NAME),
+    sensor=name, index=whole(0, MOST_FRAMES), time_start=number, time_end=number,
+    T_world_rig_start=array(4, 4), T_world_rig_end=array(4, 4), member=text,
 )  # fmt: skip
 TRACKS = record(
-    ids=many(short), classes=many(short), sizes=array(None, 3), offsets=many(whole(0, MOST_FRAMES)),
+    ids=many(name), classes=many(label), sizes=array(None, 3), offsets=many(whole(0, MOST_FRAMES)),
     times=array(None), translations=array(None, 3), quaternions=array(None, 4), margin=number,
 )  # fmt: skip
 ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
 CAPTURE = record(
-    format=one_of(FORMAT), version=whole(VERSION, VERSION), name=short, split=one_of(None, *SPLITS),
+    format=one_of(FORMAT), version=whole(VERSION, VERSION), name=name, split=one_of(None, *SPLITS),
     cameras=many(CAMERA), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
     optional={"image_encoding": ENCODING},  # the first packs do not state it
 )  # fmt: skip

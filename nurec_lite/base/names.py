@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of sensors, tracks and captures. They become file names, cells of tables and lines on a terminal, so there is one rule for all.
+
+A name is one plain part of a path. No two of a kind differ only in case or in how accents are written, and none is another one with
+what we append: NAME_above, NAME_0012, NAME_t0001.230, NAME-t0001.230.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+LONGEST_NAME = 64  # characters
+LONGEST_BYTES = 200  # in UTF-8: with what is appended a file name has at most 255
+NODES = ("all", "background", "scene")  # what else export takes for a node, or calls a file
+_FORMULA = tuple("=+-@＝＋－＠")  # a cell that begins so is evaluated by spreadsheets
+_LABEL = re.compile(r"(?P<stem>.+)(_[0-9]{4,}|[_-]t[0-9]{4,}\.[0-9]{3})")
+_ABOVE = "_above"
+
+
+def label_flaw(text: object) -> str | None:
+    """Why it cannot be a word in a table, such as a class of objects; None if it can."""
+    if not isinstance(text, str) or not 0 < len(text) <= LONGEST_NAME or not text.isprintable():
+        return f"is not 1 to {LONGEST_NAME} printable characters"
+    if text != text.strip():
+        return "begins or ends with a space"
+    if text.startswith(_FORMULA):
+        return f"begins with {text[0]}, which spreadsheets evaluate"
+    return None
+
+
+def name_flaw(name: object) -> str | None:
+    """Why it cannot be a name; None if it can."""
+    flaw = label_flaw(name)
+    if flaw is not None or not isinstance(name, str):
+        return flaw
+    if "/" in name or "\\" in name or name.startswith(".") or name.endswith("."):
+        return "is not one plain part of a path, without /, \\ and a dot at either end"
+    if len(name.encode()) > LONGEST_BYTES:
+        return f"takes more than {LONGEST_BYTES} bytes"
+    return None
+
+
+def folded(name: str) -> str:
+    """Equal for names that some file systems take for one."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def clashes(names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Two names that give one file name."""
+    known: dict[str, str] = {}
+    for name in names:
+        if folded(name) in known:
+            yield known[folded(name)], name
+        known.setdefault(folded(name), name)
+    for name in names:
+        yield from ((known[stem], name) for stem in _stems(folded(name)) if stem in known)
+
+
+def _stems(name: str) -> Iterator[str]:
+    """What it may be another name's file name of."""
+    found = _LABEL.fullmatch(name)
+    for stem in (name, found["stem"]) if found else (name,):
+        if stem != name:
+            yield stem
+        if stem.endswith(_ABOVE):
+            yield stem.removesuffix(_ABOVE)
