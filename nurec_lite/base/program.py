@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.texts import printable
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,5 +30,5 @@ def told() -> Iterator[None]:
 
 
 def fail(sentence: str) -> NoReturn:
-    print(f"error: {sentence}", file=sys.stderr)
+    print(f"error: {printable(sentence)}", file=sys.stderr)
     sys.exit(2)

@@ -7,18 +7,21 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
+from nurec_lite.base.texts import displayed
+
 _GONE = (errno.EPIPE, errno.EIO, errno.EBADF)  # the reader ended, the terminal closed
 
 
 class Enduring:
-    """A text stream whose failures are nobody's business: once its reader is gone, what is written goes nowhere."""
+    """A text stream whose failures are nobody's business: once its reader is gone, what is written goes nowhere. Characters that a
+    terminal obeys, as names of files may hold them, are written as text."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
         try:
-            return self._stream.write(text)
+            return self._stream.write(displayed(text))
         except OSError as error:
             self._lost(error)
         except ValueError:

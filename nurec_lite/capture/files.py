@@ -6,11 +6,16 @@ import os
 import re
 from pathlib import Path
 
+from nurec_lite.base.texts import read_bounded
 from nurec_lite.capture.types import CaptureError
 
 MAX_BYTES = (
     1 << 26
 )  # no file of a drive is as large: a sweep has 2 MB, an image 1 MB, tracks of the longest drive some more
+LARGEST_TEXT = 1 << 25  # bytes of a text
+MOST_LINES = 100_000  # of a table: three hours at 10 Hz
+LONGEST_LINE = 4096  # characters
+_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"  # where str.splitlines breaks
 _QUOTED = 60  # characters of a file that a message repeats at most
 
 
@@ -20,26 +25,35 @@ def short(value: object) -> str:
     return text if len(text) <= _QUOTED else text[: _QUOTED - 3] + "..."
 
 
-def read_bytes(path: Path, remedy: str) -> bytes:
-    """Of a regular file: a pipe would wait forever, and a device never end."""
+def read_bytes(path: Path, remedy: str, most: int = MAX_BYTES) -> bytes:
     try:
-        size = path.stat().st_size
-        data = path.read_bytes() if path.is_file() and size <= MAX_BYTES else None
+        data = read_bounded(path, most)
     except OSError as error:
         raise CaptureError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
-    if data is None:
-        problem = f"has {size >> 20} MiB, more than any file of a drive" if path.is_file() else "is no file"
-        raise CaptureError(f"{path} {problem}; {remedy}")
+    except ValueError as error:
+        raise CaptureError(f"{path} {error}; {remedy}") from error
     if not data.strip():
         raise CaptureError(f"{path} is empty; {remedy}")
     return data
 
 
-def read_text(path: Path, remedy: str) -> str:
+def read_text(path: Path, remedy: str, most: int = LARGEST_TEXT) -> str:
     try:
-        return read_bytes(path, remedy).decode("utf-8-sig")
+        return read_bytes(path, remedy, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CaptureError(f"{path} is no text in UTF-8; {remedy}") from error
+
+
+def read_lines(path: Path, remedy: str) -> list[str]:
+    """Lines of a table, without blank ones at its end."""
+    text = read_text(path, remedy).rstrip()
+    if sum(map(text.count, _BREAKS)) >= MOST_LINES:
+        raise CaptureError(f"{path} has more than {MOST_LINES} lines; {remedy}")
+    lines = text.splitlines()
+    long = next((number for number, line in enumerate(lines, start=1) if len(line) > LONGEST_LINE), None)
+    if long is not None:
+        raise CaptureError(f"{path} line {long} has more than {LONGEST_LINE} characters; {remedy}")
+    return lines
 
 
 def numbers(text: str) -> list[float]:

@@ -21,6 +21,7 @@ from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import interrupt_on_signals
 from nurec_lite.base.streams import endure
+from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_groups, forgotten_option, unknown_choice, with_budget
 from nurec_lite.cli.usage import help_text, keys_of
 from nurec_lite.cli.words import plain, unreadable, worded
@@ -173,5 +174,5 @@ def _remedy(verb: str, error: Exception) -> str:
 
 
 def _fail(sentence: str) -> NoReturn:
-    print(f"error: {sentence}", file=sys.stderr)
+    print(f"error: {printable(sentence)}", file=sys.stderr)
     sys.exit(2)

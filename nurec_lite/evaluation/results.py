@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.files import write_text
+from nurec_lite.base.texts import printable
 from nurec_lite.evaluation.measure import FrameFigures
 from nurec_lite.evaluation.metrics import to_json
 
@@ -30,7 +31,7 @@ class Figure:
             return "–"
         if isinstance(value, int | float) and not isinstance(value, bool):
             return f"{value:,.{self.digits}f}".replace(",", "\u202f").replace("inf", "∞")
-        return str(value)
+        return printable(str(value))
 
 
 GONE = "gaussians_left_scene"

@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from nurec_lite.base.paths import resource
+from nurec_lite.native.cache import cache_folder, exposed, private_folder, say, unkept
 from nurec_lite.native.compilers import BuildError, Toolchain, find_tools, host_flags
 
 LIBRARY = "nurec_lite.so"
@@ -60,26 +61,24 @@ _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
 def library(architecture: str = "") -> Path:
     """Path of the compiled library, built if it is not there yet; BuildError if it cannot be."""
     tools = find_tools(architecture)
-    folder = cache_folder() / fingerprint(tools)
+    folder = private_folder(cache_folder(), fingerprint(tools))
     try:
         if not _whole(folder):
-            folder.mkdir(parents=True, exist_ok=True)
             with _alone(folder / "lock") as lock:
                 if not _whole(folder):  # another process may have built it meanwhile
                     _clear(folder)
                     _build(tools, folder, lock)
     except OSError as error:
-        raise BuildError(
-            f"the compiled kernels cannot be kept in {folder} ({error.strerror}): set NUREC_LITE_CACHE to a folder that "
-            "can be written, or run with ops=reference"
-        ) from error
+        raise unkept(folder, error) from error
     return folder / LIBRARY
 
 
 def _whole(folder: Path) -> bool:
-    """Whether the library is the one that was built: a disk that was full, or a machine that lost its power, may have left half of it,
-    and to load that is a crash."""
+    """Whether the library is the one that was built, and nobody else could write it: a disk that was full, or a machine that lost its
+    power, may have left half of it, and to load that is a crash."""
     try:
+        if any(exposed(folder / name) for name in (LIBRARY, SUM)):
+            return False
         return (folder / SUM).read_text() == _sum(folder / LIBRARY)
     except (OSError, UnicodeDecodeError):
         return False
@@ -92,17 +91,11 @@ def _sum(path: Path) -> str:
 
 def _clear(folder: Path) -> None:
     """Where a library is damaged, what it was linked from may be, too. A build that was only interrupted goes on."""
-    if (folder / LIBRARY).exists():
-        _say(f"the compiled kernels in {folder} are damaged, or of an older version; making them anew")
+    if os.path.lexists(folder / LIBRARY):
+        say(f"the compiled kernels in {folder} are damaged, of an older version, or not yours alone; making them anew")
         for path in folder.iterdir():
-            if path.name != "lock" and path.is_file():
+            if path.name != "lock" and (path.is_file() or path.is_symlink()):
                 path.unlink()
-
-
-def cache_folder() -> Path:
-    """$NUREC_LITE_CACHE, or nurec_lite in the user's cache."""
-    own = os.environ.get("NUREC_LITE_CACHE")
-    return Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nurec_lite"
 
 
 def kind_of(path: Path) -> str | None:
@@ -167,7 +160,7 @@ def _alone(path: Path) -> Iterator[int]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            _say("another process compiles the kernels; waiting for it")
+            say("another process compiles the kernels; waiting for it")
             fcntl.flock(file, fcntl.LOCK_EX)
         try:
             yield file.fileno()
@@ -250,7 +243,7 @@ def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     write_units(units, resource("kernels"), folder)
     commands = ninja_file(tools, temporary)
     n = sum(line.startswith("build ") for line in commands.splitlines())
-    _say(f"compiling the kernels, {n} steps (once; kept in {folder})")
+    say(f"compiling the kernels, {n} steps (once; kept in {folder})")
     (folder / "build.ninja").write_text(commands)
     command = [tools.ninja, "-C", str(folder), *(["-j", os.environ["MAX_JOBS"]] if "MAX_JOBS" in os.environ else [])]
     environment = os.environ | _ENGLISH | {"NINJA_STATUS": "[%f/%t] "}
@@ -266,8 +259,10 @@ def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     if ran.returncode:
         raise BuildError(_explained(log, folder))
     (folder / SUM).write_text(_sum(temporary))
+    for path in (temporary, folder / SUM):
+        path.chmod(0o755)
     temporary.replace(folder / LIBRARY)
-    _say("kernels are compiled")
+    say("kernels are compiled")
 
 
 def _progress(line: str, told: float) -> float:
@@ -277,7 +272,7 @@ def _progress(line: str, told: float) -> float:
     if sys.stderr.isatty():
         print(f"\r{line.split()[0]} kernels compiled ", end="", file=sys.stderr, flush=True)
     elif time.monotonic() - told > _EVERY:
-        _say(f"{line.split()[0]} kernels compiled")
+        say(f"{line.split()[0]} kernels compiled")
         return time.monotonic()
     return told
 
@@ -286,8 +281,3 @@ def _explained(log: list[str], folder: Path) -> str:
     found = (line.strip() for line in log if re.search(r"\berror\b|cannot find", line, re.IGNORECASE))
     error = next(found, log[-1].strip() if log else "ninja failed")
     return f"the kernels do not compile here ({error}); see {folder / 'build.log'}, or run with ops=reference"
-
-
-def _say(text: str) -> None:
-    start = "\r" if sys.stderr.isatty() else ""
-    print(f"{start}{text}", file=sys.stderr, flush=True)

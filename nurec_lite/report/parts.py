@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 from PIL import Image
 
+from nurec_lite.base.texts import displayed
 from nurec_lite.evaluation.pictures import Bar
 
 MAX_WIDTH = 1280  # pixels that an embedded picture has at most
@@ -17,7 +18,7 @@ _QUALITY = 90  # of JPEG
 
 
 def escaped(value: object) -> str:
-    return html.escape(str(value))
+    return html.escape(displayed(str(value)))
 
 
 def image(

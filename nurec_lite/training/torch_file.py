@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nurec_lite.base.archives import opened_archive
+
 MOST_OPERATIONS = 300_000  # a checkpoint has 3 000, and 50 for each of a few hundred rows of history
 LARGEST_PICKLE = 1 << 24  # bytes
 _DTYPES = {
@@ -30,6 +32,14 @@ _REBUILD, _ORDERED = (
     "torch._utils _rebuild_tensor_v2",
     "collections OrderedDict",
 )  # the latter holds hooks, of which there are none
+_BESIDE = (
+    "data.pkl",
+    "byteorder",
+    "version",
+    ".format_version",
+    ".storage_alignment",
+    ".data/serialization_id",
+)  # records of no tensor
 _SCALARS = (str, int, float, bool, type(None))
 
 
@@ -51,14 +61,18 @@ class _Storage:
 
 def read_torch_file(path: Path) -> Any:
     """Tensors on the host. TorchFileError, or what zipfile and pickletools raise, for anything else than a whole file."""
-    with zipfile.ZipFile(path) as archive:
+    with opened_archive(path) as archive:
         _check_members(archive.infolist(), path.stat().st_size)
         root = next((n.partition("/")[0] for n in archive.namelist() if n.endswith("/data.pkl")), "archive")
         if f"{root}/byteorder" in archive.namelist() and archive.read(f"{root}/byteorder") != b"little":
             raise TorchFileError("its numbers are not little-endian")
         if archive.getinfo(f"{root}/data.pkl").file_size > LARGEST_PICKLE:
             raise TorchFileError("its list of values is too long")
-        return _Reader(archive, root).read(archive.read(f"{root}/data.pkl"))
+        reader = _Reader(archive, root)
+        found = reader.read(archive.read(f"{root}/data.pkl"))
+        if reader.unread.keys() - {f"{root}/{name}" for name in _BESIDE}:
+            raise TorchFileError("it has records that belong to nothing")
+        return found
 
 
 def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:

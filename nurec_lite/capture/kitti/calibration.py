@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.files import numbers, read_text, short
+from nurec_lite.capture.files import numbers, read_lines, short
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
@@ -25,8 +25,7 @@ def read_calibration(
 ) -> dict[str, list[float]]:
     """`key: numbers` a line; lines that hold no numbers (calib_time) are left out."""
     entries: dict[str, list[float]] = {}
-    text = read_text(path, "put the calibration files of the drive's date beside the drive's folder")
-    for line in text.splitlines():
+    for line in read_lines(path, "put the calibration files of the drive's date beside the drive's folder"):
         key, _, values = line.partition(":")
         try:
             row = numbers(values)

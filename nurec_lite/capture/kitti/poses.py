@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.files import numbered_files, numbers, read_text, short
+from nurec_lite.capture.files import numbered_files, numbers, read_lines, read_text, short
 from nurec_lite.capture.kitti.calibration import is_rotation
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
@@ -27,6 +27,7 @@ FORWARD_TO_STAMP = (
     0.0105  # seconds from the moment in which the lidar faces forward to the stamp of an image, on drive 0009
 )
 FARTHEST = 1e8  # metres from the origin; UTM coordinates fit
+LARGEST_ROW = 1 << 16  # bytes of a file of oxts, which has 30 numbers
 LONGEST_TURN, USUAL_TURN = 1.0, 0.1  # seconds that a lidar takes at most, and KITTI's
 MAX_OFFSET = 1.0  # seconds between the stamps that two sensors give one frame
 _OXTS_LIMITS = np.array([89.9, 180.0, 1e5, 2 * math.pi, 2 * math.pi, 2 * math.pi])  # degrees, metres, radians
@@ -72,7 +73,7 @@ class Trajectory:
 def read_times(
     path: Path,
 ) -> np.ndarray:  # [n] datetime64[ns]; line i belongs to frame i, NaT where the line is blank
-    lines = [line.strip() for line in read_text(path, "restore the drive's time stamps").rstrip().splitlines()]
+    lines = [line.strip() for line in read_lines(path, "restore the drive's time stamps")]
     times = np.array([_parse_stamp(path, number, line) for number, line in enumerate(lines, start=1)])
     known = np.flatnonzero(~np.isnat(times))
     late = known[1:][np.diff(times[known]) <= np.timedelta64(0)]
@@ -111,7 +112,7 @@ def read_oxts(
 def _read_oxts_row(
     path: Path,
 ) -> list[float]:  # latitude, longitude in degrees, altitude in metres, roll, pitch, yaw in radians
-    fields = read_text(path, OTHER_POSES).split()[:6]
+    fields = read_text(path, OTHER_POSES, LARGEST_ROW).split()[:6]
     try:
         row = numbers(" ".join(fields))
     except ValueError:
@@ -139,7 +140,7 @@ def read_poses_file(
     path: Path,
     n_needed: int,
 ) -> Tensor:  # [n, 4, 4] T_world_velo, row i for frame i
-    lines = read_text(path, "name an existing poses_file").rstrip().splitlines()
+    lines = read_lines(path, "name an existing poses_file")
     rows = [_parse_pose(path, number, line) for number, line in enumerate(lines, start=1)]
     if len(rows) < n_needed:
         raise CaptureError(f"{path} has {len(rows)} rows, but {n_needed} are needed; write one row for each frame")

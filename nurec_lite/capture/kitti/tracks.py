@@ -6,6 +6,7 @@ at which the lidar faced the box's centre, and goes to the world with the rig's 
 """
 
 import math
+import re
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
 from collections.abc import Callable, Collection
@@ -16,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.files import natural, numbers, read_text, short
+from nurec_lite.base.names import label_flaw
+from nurec_lite.capture.files import natural, numbers, read_lines, read_text, short
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, quat_normalize, rotvec_to_quat
 from nurec_lite.geometry.tracks import Tracks
@@ -26,9 +28,10 @@ PARKED_M = 0.75  # an object whose keyframes lie closer together stands still: l
 TURN = 2 * math.pi
 LARGEST = 100.0  # metres, a train
 FARTHEST = 1000.0  # metres from the sensor
-LONGEST_LABEL = 64  # characters
 FEW = 2  # frames, which do not tell a thinned drive from one that lacks a frame
 PAUSE = 300  # frames, half a minute without a single object
+MOST_ELEMENTS, MOST_ATTRIBUTES = 1_000_000, 10_000  # of tracklets: a box in a sweep has 15 elements, each with an end
+_DEFINES = re.compile(r"<!(?!--|\[CDATA\[|DOCTYPE\s+[\w.:-]+\s*>)")  # other declarations than DOCTYPE NAME
 OTHER_LABELS = "give the file label_02/NNNN.txt of the tracking benchmark as tracks_file"
 OTHER_TRACKLETS = "download it again or remove it"
 
@@ -48,8 +51,7 @@ def read_label_file(
     path: Path,
     T_lidar_rect: Tensor,  # [4, 4] from the rectified frame of camera 0, in which the labels are written
 ) -> list[Box]:
-    text = read_text(path, OTHER_LABELS)
-    rows = ((number, line.split()) for number, line in enumerate(text.splitlines(), start=1))
+    rows = ((number, line.split()) for number, line in enumerate(read_lines(path, OTHER_LABELS), start=1))
     return [_label_box(path, number, row, T_lidar_rect) for number, row in rows if row and row[2:3] != ["DontCare"]]
 
 
@@ -68,8 +70,8 @@ def _label_box(path: Path, number: int, fields: list[str], T_lidar_rect: Tensor)
 
 
 def _check_box(label: str, size: tuple[float, ...], centre: tuple[float, ...], yaw: float) -> None:
-    if not (label.isprintable() and len(label) <= LONGEST_LABEL):
-        raise ValueError(f"'{short(label)}' is no class")
+    if flaw := label_flaw(label):
+        raise ValueError(f"the class '{short(label)}' {flaw}")
     if not 0.001 <= min(size) <= max(size) <= LARGEST:
         raise ValueError(f"a size is not 0.001 to {LARGEST:g} m")
     if max(map(abs, centre)) > FARTHEST or abs(yaw) > TURN:
@@ -88,14 +90,21 @@ def read_tracklets(path: Path) -> list[Box]:
     """`tracklet_labels.xml`: an object's pose in the lidar frame for each frame from `first_frame`, at the bottom's centre."""
     text = read_text(path, OTHER_TRACKLETS)
     try:
-        if "<!ENTITY" in text:
-            raise ValueError("it defines entities, which KITTI's files never do and which may expand without end")
+        _check_markup(text)
         tracklets = ElementTree.fromstring(text).find("tracklets")
         if tracklets is None:
             raise ValueError("it lacks the element 'tracklets'")
         return [box for track, item in enumerate(_items(tracklets)) for box in _tracklet_boxes(track, item)]
     except (ElementTree.ParseError, ValueError) as error:
         raise CaptureError(f"{path} is not a KITTI tracklet file ({short(error)}); {OTHER_TRACKLETS}") from error
+
+
+def _check_markup(text: str) -> None:
+    """A document type of its own may define entities and attributes, which a few bytes multiply; elements take memory, too."""
+    if _DEFINES.search(text):
+        raise ValueError("it defines a document type, which KITTI's files never do")
+    if text.count("<") > MOST_ELEMENTS or text.count("=") > MOST_ATTRIBUTES:
+        raise ValueError("it has more elements or attributes than any drive")
 
 
 def _items(parent: ElementTree.Element) -> list[ElementTree.Element]:

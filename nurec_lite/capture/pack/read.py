@@ -5,7 +5,6 @@ Every byte that counts is checked: members by the CRC-32 of the directory and by
 file, `capture.json` by its table, the capture by check.py.
 """
 
-import json
 import os
 import struct
 import zipfile
@@ -17,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nurec_lite.base.archives import opened_archive
+from nurec_lite.base.texts import parse_json, printable
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.images import decode_image
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
@@ -68,7 +69,7 @@ def _read_directory(path: Path) -> dict[str, Member]:
     if os.path.exists(path) and not os.path.isfile(path):  # a pipe would wait forever, and a device never end
         raise CaptureError(f"{path} is no file; name an existing pack")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with opened_archive(path) as archive:
             entries, end = archive.infolist(), archive.start_dir
     except FileNotFoundError as error:
         raise CaptureError(f"{path} does not exist; name an existing pack") from error
@@ -136,6 +137,7 @@ def read_pack(path: Path, *, downscale: int = 1) -> Capture:
     members = _read_directory(path)
     index = _read_index(path, members)
     capture = _capture(path, members, index, downscale)
+    _check_needed(path, members, index)
     check_capture(capture, f"{path}: {INDEX}")
     capture = replace(capture, cameras=tuple(_downscaled(camera, downscale) for camera in capture.cameras))
     try:
@@ -147,9 +149,9 @@ def read_pack(path: Path, *, downscale: int = 1) -> Capture:
 def _read_index(path: Path, members: dict[str, Member]) -> dict[str, Any]:
     data = _member(path, members, INDEX).read()
     try:
-        index = json.loads(data, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError) as error:
-        raise CaptureError(f"{path}: {INDEX} is not JSON ({error}); {REMEDY}") from error
+        index = parse_json(data)
+    except ValueError as error:
+        raise CaptureError(f"{path}: {INDEX} is not JSON ({printable(str(error))}); {REMEDY}") from error
     if not isinstance(index, dict) or (index.get("format"), index.get("version")) != (FORMAT, VERSION):
         found = [shown(index.get(key)) for key in ("format", "version")] if isinstance(index, dict) else ["none"] * 2
         raise CaptureError(
@@ -161,10 +163,6 @@ def _read_index(path: Path, members: dict[str, Member]) -> dict[str, Any]:
     except FormatError as error:
         raise CaptureError(f"{path}: {INDEX}: {error}; {REMEDY}") from error
     return index
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
 
 
 def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], downscale: int) -> Capture:
@@ -194,6 +192,12 @@ def _member(path: Path, members: dict[str, Member], name: str) -> Member:
     if name not in members:
         raise CaptureError(f"{path} lacks its member {name}; {REMEDY}")
     return members[name]
+
+
+def _check_needed(path: Path, members: dict[str, Member], index: dict[str, Any]) -> None:
+    unknown = members.keys() - {INDEX} - {row["member"] for kind in ("images", "sweeps") for row in index[kind]}
+    if unknown:
+        raise CaptureError(f"{path} holds {repr(min(unknown))[:100]}, which no frame needs; {REMEDY}")
 
 
 def _encoding(index: dict[str, Any]) -> str:

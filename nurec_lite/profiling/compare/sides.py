@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One side of a comparison: what a profile of any tool says, under names that both sides share."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nurec_lite.base.texts import read_json
 from nurec_lite.profiling.errors import ProfileError
 from nurec_lite.profiling.summary.summary import RangeTime, Summary, read_summary
 
@@ -118,7 +118,7 @@ def _of_kernels(path: Path) -> Side:
 def _kernels_json(path: Path) -> dict[str, Any]:
     needed = {"name", "ms", "registers", "shared_static", "shared_dynamic"}
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
         rows = content["kernels"]
         known = isinstance(content, dict) and all(needed <= row.keys() for row in rows)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

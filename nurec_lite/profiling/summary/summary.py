@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.files import write_text
+from nurec_lite.base.texts import read_json
 from nurec_lite.profiling.errors import ProfileError
 
 FORMAT = 1
@@ -108,7 +109,7 @@ def write_summary(path: Path, summary: Summary) -> None:
 def read_summary(path: Path) -> Summary:
     """ProfileError if the file is missing, is no summary, or of another format."""
     try:
-        content = json.loads(path.read_text())
+        content = read_json(path)
     except (OSError, ValueError) as error:
         raise ProfileError(
             f"{path} cannot be read as a summary: {error}; name a summary.json of nurec_lite.profile"

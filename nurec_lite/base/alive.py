@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a process runs. Numbers of processes come again, so a process is told by its number and its start."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+PARENT = "NUREC_LITE_PARENT"  # variable of the environment: the process that this one must not outlive
+LOOK = 0.5  # seconds between two looks at it
+
+
+def started(process: int) -> int | None:
+    """When it began, in ticks since the machine did; None if the system does not say."""
+    try:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def alive(process: int, start: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # somebody else's
+        pass
+    return started(process) in (start, None)
+
+
+def as_parent() -> dict[str, str]:
+    """The environment of a process that ends with this one, though another program may stand between them."""
+    return {PARENT: f"{os.getpid()} {started(os.getpid()) or 0}"}
+
+
+def end_with_parent() -> None:
+    """From now on this process is killed soon after the one that the environment names has ended."""
+    process, _, start = os.environ.get(PARENT, "").partition(" ")
+    if process.isdecimal() and start.isdecimal():
+        threading.Thread(target=_watch, args=(int(process), int(start)), daemon=True).start()
+
+
+def _watch(process: int, start: int) -> None:
+    while alive(process, start):
+        time.sleep(LOOK)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts that others may have written: files of a bounded size, JSON of a bounded number of values, and what a terminal may show of them."""
+
+import json
+import os
+import stat
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+LARGEST_JSON = 1 << 26  # bytes; 60 000 frames of a pack
+MOST_PARTS = 2_000_000  # lists and objects of a JSON text: 70 bytes of memory each at least
+_HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of what a terminal obeys or does not show
+_LAYOUT = "\n\r\t"
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """A regular file of that many bytes at most; a pipe waits forever, a device never ends. OSError, or ValueError with the reason."""
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("is no file")
+        if found.st_size > most:
+            raise ValueError(f"has {found.st_size} bytes, more than {most}")
+        return file.read(most)
+
+
+def read_json(path: Path, most: int = LARGEST_JSON) -> Any:
+    """OSError, or ValueError with what is wrong."""
+    return parse_json(read_bounded(path, most))
+
+
+def parse_json(data: bytes) -> Any:
+    """ValueError for what is not JSON, has a key twice, holds NaN or infinity, is nested too deeply, or has too many parts."""
+    if len(data) > LARGEST_JSON or data.count(b"[") + data.count(b"{") > MOST_PARTS:
+        raise ValueError("it is too large")
+    try:
+        return json.loads(data, object_pairs_hook=_once, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {repr(twice)[:40]} is there twice")
+    return found
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+# ---- what is shown
+
+
+def printable(text: str) -> str:
+    """On one line; what a terminal would obey or hide stands as Python writes it, such as \\x1b."""
+    return text if text.isprintable() else "".join(map(_shown, text))
+
+
+def displayed(text: str) -> str:
+    """The same with its line feeds, returns and tabs."""
+    if text.isprintable():
+        return text
+    return "".join(c if c in _LAYOUT else _shown(c) for c in text)
+
+
+def _shown(character: str) -> str:
+    hidden = unicodedata.category(character) in _HIDDEN
+    return character.encode("unicode_escape").decode() if hidden else character

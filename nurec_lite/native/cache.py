@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where compiled kernels are kept. What lies there is executed, so nobody but its owner may be able to write it."""
+
+import os
+import stat
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from nurec_lite.native.compilers import BuildError
+
+
+def say(text: str) -> None:
+    start = "\r" if sys.stderr.isatty() else ""
+    print(f"{start}{text}", file=sys.stderr, flush=True)
+
+
+def cache_folder() -> Path:
+    """$NUREC_LITE_CACHE, or nurec_lite in the user's cache; among temporary files for a user who has no home."""
+    own = os.environ.get("NUREC_LITE_CACHE")
+    if own:
+        return Path(own)
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nurec_lite"
+    except RuntimeError:
+        return _elsewhere()
+
+
+def private_folder(cache: Path, name: str) -> Path:
+    """The folder of that name in the cache; elsewhere if others could write there, as what lies in it is executed."""
+    for place in (cache, cache / name):
+        if flaw := exposed(place):
+            cache = _elsewhere()
+            say(f"{place} {flaw}, so the compiled kernels are kept in {cache}")
+            break
+    try:
+        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (cache / name).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise unkept(cache / name, error) from error
+    return cache / name
+
+
+def exposed(path: Path) -> str | None:
+    """Why others may write a file or a folder; None if only this user, or root, can, or if it is not there."""
+    if not os.path.lexists(path):
+        return None
+    found = os.lstat(path)
+    if stat.S_ISLNK(found.st_mode):  # it may lead elsewhere the next time
+        return "is a link"
+    if found.st_uid not in (os.geteuid(), 0):
+        return "belongs to another user"
+    return "can be written by others" if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) else None
+
+
+def _elsewhere() -> Path:
+    """A folder of this user's for temporary files."""
+    place = Path(tempfile.gettempdir()) / f"nurec_lite-{os.geteuid()}"
+    with suppress(FileExistsError):
+        place.mkdir(mode=0o700)
+    return place if exposed(place) is None else Path(tempfile.mkdtemp(prefix="nurec_lite-"))
+
+
+def unkept(folder: Path, error: OSError) -> BuildError:
+    return BuildError(
+        f"the compiled kernels cannot be kept in {folder} ({error.strerror}): set NUREC_LITE_CACHE to a folder that "
+        "can be written, or run with ops=reference"
+    )
