@@ -10,11 +10,13 @@ from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import written
+from nurec_lite.base.folders import check_file
+from nurec_lite.base.names import name_flaw
 from nurec_lite.cli.command import command, load_run
 from nurec_lite.config import ExportConfig
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.output.flatten import PlainGaussians, in_own_frame, in_world, nodes_at, without_broken
-from nurec_lite.output.ply import ply_bytes
+from nurec_lite.output.ply import is_export, ply_bytes
 from nurec_lite.scene.gaussians import BACKGROUND
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import scene_from_dict
@@ -37,8 +39,9 @@ SHOWN_IDS = 8  # of the tracks, where a message lists them
 
 def run(config: ExportConfig, scene: Scene) -> str:
     """Writes the file; returns what the user reads."""
-    path = _path(config)
     gaussians, what = _chosen(config, scene)
+    path = _path(config)
+    check_file(path, is_export)
     kept = without_broken(gaussians)
     own = config.node not in ("all", "background") and config.time is None  # about the centre of its box
     origin = (0.0, 0.0, 0.0) if own else scene.origin
@@ -57,12 +60,14 @@ def run(config: ExportConfig, scene: Scene) -> str:
 
 
 def _path(config: ExportConfig) -> Path:
-    """`out`, or a name from the node's, whose characters are fit for a file."""
+    """`out`, or the node's name; of one that is no name, as a scene from Python may have, the characters that are fit for a file."""
     if config.out:
         if Path(config.out).suffix.lower() != ".ply":
             raise ConfigError(f"out={config.out}, but must name a file that ends in .ply")
         return Path(config.out)
-    name = "scene" if config.node == "all" else re.sub(r"[^\w.-]", "_", config.node, flags=re.ASCII).lstrip(".")[:100]
+    name = "scene" if config.node == "all" else config.node
+    if name_flaw(name):
+        name = re.sub(r"[^\w.-]", "_", name, flags=re.ASCII).lstrip(".")[:100]
     moment = "" if config.time is None else f"-t{config.time:08.3f}"
     return Path(config.checkpoint).parent / f"{name or 'node'}{moment}.ply"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from nurec_lite.base.files import remove_leftovers
+from nurec_lite.base.folders import take
 from nurec_lite.base.lock import locked
 from nurec_lite.capture.checks.listed import counted, listed, worst_first
 from nurec_lite.capture.checks.run import all_verdicts
@@ -45,13 +45,12 @@ drive cannot be read; else 0. With data.trust=true `wrong` does not count.
 @torch.no_grad()
 def work(arguments: list[str]) -> None:
     config: InspectConfig = composed("inspect", arguments)
-    out = Path(config.out)
-    refuse_run(out)
+    refuse_run(config.out)
+    out = take(config.out, "inspect", (PAGE, VERDICTS)).folder
     capture = read_capture(config.data)
     sample = Sample(capture, images=IMAGES, sweeps=SWEEPS)
     print(describe(capture))
     with locked(out):
-        remove_leftovers(out)
         found = all_verdicts(sample)
         print(listed(found))
         line = shlex.join(["python", "-m", "nurec_lite.inspect", *arguments])

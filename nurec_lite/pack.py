@@ -4,11 +4,12 @@
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.folders import check_file
 from nurec_lite.capture.checks.listed import listed
 from nurec_lite.capture.checks.run import all_verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.origin import in_users_world
-from nurec_lite.capture.pack import MemberBar, describe, read_pack, write_pack
+from nurec_lite.capture.pack import MemberBar, describe, is_pack, read_pack, write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import PackConfig
@@ -43,6 +44,7 @@ def work(arguments: list[str]) -> None:
 
 def _write(config: PackConfig, capture: Capture) -> None:
     path = Path(config.out)
+    check_file(path, is_pack)
     if config.data.root and path.exists() and path.samefile(config.data.root):
         raise ConfigError(f"out={path} is the pack that is read; name another file")
     with MemberBar() as bar:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nurec_lite.base import nvtx
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.folders import take
 from nurec_lite.cli.arguments import key_of, value_of
 from nurec_lite.cli.command import command, composed, mended
 from nurec_lite.cli.words import plain
@@ -47,8 +48,8 @@ def work(arguments: list[str]) -> None:
         raise ConfigError("compare is a word of its own: python -m nurec_lite.profile compare FOLDER FOLDER")
     config = composed("profile", arguments)
     check(config)
-    refuse_run(Path(config.out))
-    out, line = Path(config.out), shlex.join(["python", "-m", "nurec_lite.profile", *arguments])
+    refuse_run(config.out)
+    out, line = take(config.out, "profile").folder, shlex.join(["python", "-m", "nurec_lite.profile", *arguments])
     if config.ops == "native":
         ops.load()  # compiles kernels now, not under a profiler
     if config.tool == "ncu":
@@ -57,7 +58,7 @@ def work(arguments: list[str]) -> None:
         run_ncu(config, out, line)
     else:
         _record(config, out, line)
-    print(f"results in {out}: {', '.join(sorted(p.name for p in out.iterdir()))}")
+    print(f"results in {out}: {', '.join(sorted(p.name for p in out.iterdir() if p.name[0] != '.'))}")
 
 
 def _record(config: ProfileConfig, out: Path, line: str) -> None:

@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.environment import choose_device, device_name, environment
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.files import all_tried, remove_leftovers, write_text
+from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
 from nurec_lite.base.paths import resource
@@ -38,7 +38,7 @@ from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
 from nurec_lite.readers import open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.training.checkpoint import load_checkpoint
-from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, clear, found_checkpoint
+from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, clear, found_checkpoint, take_run
 from nurec_lite.training.history import Row
 from nurec_lite.training.loop import spent, train
 from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
@@ -74,10 +74,8 @@ def run(config: Config, given: Given = None) -> dict[str, object]:
     """The whole job, in a folder that is its own: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json
     holds."""
     check_tensorboard(config)
-    out = Path(config.out)
-    with locked(out):
-        for folder in (out, out / "pictures"):
-            remove_leftovers(folder)
+    take_run(config.out)
+    with locked(Path(config.out)):
         config, content = _start(config, given)
         check_budget(config)
         return _fitted(config, content)
@@ -249,7 +247,7 @@ def main(composed: DictConfig) -> None:
         metrics = run(config, overrides())
         from nurec_lite.evaluation.results import table
 
-        names = sorted(p.name for p in Path(config.out).iterdir())
+        names = sorted(p.name for p in Path(config.out).iterdir() if not p.name.startswith("."))
         figures = LeftOut().tried("The table of figures", partial(table, metrics)) or ""
         print(f"{figures}\nresults in {config.out}: {', '.join(names)}")
 

@@ -32,6 +32,7 @@ from omegaconf import OmegaConf
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from nurec_lite.base.folders import MARKER
 from nurec_lite.base.program import Parser
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.simulate import simulate
@@ -126,7 +127,7 @@ def finish(bench: Bench, out: Path) -> dict[str, float]:
         child.wait()
         check_ended(child, (0,))
     check_belongs(out)
-    left = [path.name for path in out.iterdir() if path.name.startswith(".")]
+    left = [path.name for path in out.iterdir() if path.name.startswith(".") and path.name != MARKER]
     assert not left, f"temporary files are left: {left}"
     if bench.exact:
         found = contents(out)

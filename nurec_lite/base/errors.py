@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the user can mend."""
 
+import errno
+from pathlib import Path
+
+_PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.ENOMEM)  # what may be over after a while
+
 
 class UserError(ValueError):
     """One sentence that names the file or the key and the remedy; a verb prints it and ends with code 2."""
@@ -16,3 +21,23 @@ class OptionError(UserError):
 
 class StoppedError(UserError):
     """The user stopped the run; the message says what was saved."""
+
+
+class FolderError(UserError):
+    """The folder is not free for what is to be written there; the message says why and what may be done."""
+
+
+class OutputError(UserError):
+    """A result cannot be written; the message names the file and the remedy."""
+
+    @property
+    def passing(self) -> bool:
+        """Whether it may be over after a while: a full disk, say."""
+        return isinstance(self.__cause__, OSError) and self.__cause__.errno in _PASSING
+
+
+def unwritable(path: Path, cause: OSError) -> OutputError:
+    kept = "what was there before is kept" if path.exists() else "nothing was left there"
+    return OutputError(
+        f"{path} cannot be written ({cause.strerror or cause}); free some space or choose another place ({kept})"
+    )

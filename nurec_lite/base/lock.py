@@ -4,21 +4,19 @@
 import fcntl
 import logging
 import os
+import re
 import socket
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nurec_lite.base.errors import UserError
-from nurec_lite.base.files import unwritable
+from nurec_lite.base.errors import FolderError, unwritable
+from nurec_lite.base.folders import ANOTHER, LOCK
 
-LOCK = ".lock"
+_HOLDER = re.compile(r"(process [0-9]{1,10} on [^\n]*)?")  # what a lock of ours says
 _held: set[int] = set()  # descriptors of this process
 log = logging.getLogger("nurec_lite")
-
-
-class FolderError(UserError):
-    """The folder is not free for what is to be written there; the message says why and what may be done."""
 
 
 @contextmanager
@@ -48,25 +46,42 @@ def _make(folder: Path) -> list[Path]:
 
 def _take(file: Path) -> int:
     while True:
-        try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise unwritable(file.parent, error) from error
+        descriptor, holder = _opened(file)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.read(descriptor, 200).decode(errors="replace") or "another process"
             os.close(descriptor)
             raise FolderError(
-                f"{file.parent} is in use by {holder}; wait for its end, or give another folder by out=FOLDER"
+                f"{file.parent} is in use by {holder or 'another process'}; wait for its end, or {ANOTHER}"
             ) from error
         except OSError as error:  # some network file systems know no locks
             log.warning("%s cannot be locked (%s): see to it that no other run writes there", file.parent, error)
         if _same(descriptor, file):
             os.ftruncate(descriptor, 0)
-            os.write(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode())
+            os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
             return descriptor
         os.close(descriptor)  # its holder ended and removed it meanwhile
+
+
+def _opened(file: Path) -> tuple[int, str]:
+    """The descriptor, and the holder that the file names. FolderError if the file is not a lock of ours: it is emptied then."""
+    try:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if os.path.lexists(file):
+            raise _not_ours(file) from error
+        raise unwritable(file.parent, error) from error
+    found = os.fstat(descriptor)
+    plain = stat.S_ISREG(found.st_mode) and found.st_nlink < 2
+    holder = os.pread(descriptor, 200, 0).decode(errors="replace") if plain else ""
+    if not plain or not _HOLDER.fullmatch(holder):
+        os.close(descriptor)
+        raise _not_ours(file)
+    return descriptor, holder
+
+
+def _not_ours(file: Path) -> FolderError:
+    return FolderError(f"{file} is not a lock of nurec_lite that this process can use; remove it, or {ANOTHER}")
 
 
 def _same(descriptor: int, file: Path) -> bool:

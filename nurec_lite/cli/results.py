@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from nurec_lite.base.files import remove_leftovers
+from nurec_lite.base.folders import take
 from nurec_lite.config import Config
 from nurec_lite.training.folder import refuse_run
 
@@ -16,18 +16,16 @@ _LONGEST = 80  # characters of a name's last part
 def result_folder(
     config: Config,
     checkpoint: str,
-    name: str,
+    name: str,  # begins with the verb
     counters: Mapping[str, float],  # of the checkpoint
     arguments: Iterable[str] = (),  # that tell one result from another
 ) -> Path:
-    """`out` if it was given, else a folder beside the checkpoint. FolderError where a run would be written over."""
-    if config.out != Config.out:
-        refuse_run(Path(config.out))
-        folder = Path(config.out)
-    else:
-        folder = Path(checkpoint).parent / "-".join([name, f"step{counters['step']:.0f}", *_part(sorted(arguments))])
-    remove_leftovers(folder)
-    return folder
+    """`out` if it was given, else a folder beside the checkpoint. FolderError where files of others, or of a run, are."""
+    own = Path(checkpoint).parent / "-".join([name, f"step{counters['step']:.0f}", *_part(sorted(arguments))])
+    if config.out == Config.out:
+        return take(own, name.partition("-")[0]).folder
+    refuse_run(config.out)
+    return take(config.out, name.partition("-")[0]).folder
 
 
 def told_apart(arguments: Iterable[str], without: frozenset[str]) -> list[str]:

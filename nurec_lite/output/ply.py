@@ -5,12 +5,19 @@ Its properties, all float: x y z, f_dc_0..2, f_rest_* (all coefficients of red, 
 (logarithms), rot_0..3 (wxyz). There are no normals, which viewers that go by the names do not miss.
 """
 
+import re
+
 import torch
 
 from nurec_lite.capture.types import Origin
 from nurec_lite.output.flatten import PlainGaussians
 
 _FORMAT = b"ply\nformat binary_little_endian 1.0\n"
+_BEGINS = re.compile(
+    re.escape(_FORMAT)
+    + rb"(comment origin [^\n]*\n)?element vertex [0-9]+\n"
+    + b"".join(b"property float %s\n" % name for name in (b"x", b"y", b"z", b"f_dc_0"))
+)
 
 
 def ply_bytes(
@@ -24,6 +31,13 @@ def ply_bytes(
     """The file's content."""
     data = _plain_bytes(g)
     return data if not any(origin) else data.replace(_FORMAT, _FORMAT + origin_comment(origin).encode() + b"\n", 1)
+
+
+def is_export(
+    head: bytes,  # of a file
+) -> bool:
+    """Whether it begins as ours do. The format has no place for a mark that all viewers pass over."""
+    return _BEGINS.match(head) is not None
 
 
 def origin_comment(origin: Origin) -> str:

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.folders import owner_of
 from nurec_lite.config import Config
 from nurec_lite.training.history import History, Row
 
 _MODULE = "torch.utils.tensorboard"
+EVENTS = "events.out.tfevents.*"  # files of its writer
 log = logging.getLogger("nurec_lite")
 _COUNTERS = {"step", "seconds"}  # the axes of all curves, no curves themselves
 
@@ -76,9 +78,11 @@ class Scalars:
         self._lost = False
         step, self._seconds = (int(rows[-1]["step"]), rows[-1]["seconds"]) if rows else (-1, 0.0)
         self._begin = time.time() - self._seconds
-        known = folder.exists()
+        known, before = folder.exists(), set(folder.glob(EVENTS))
         # hides what other runs wrote there for the steps that now come: one that was interrupted after its last checkpoint, say
         self._writer = import_module(_MODULE).SummaryWriter(str(folder), purge_step=step + 1 if known else None)
+        if owner := owner_of(folder / "events"):
+            owner.add(f"{folder.name}/{path.name}" for path in {*folder.glob(EVENTS)} - before)
         for row in () if known else rows:
             self.row(row)
 

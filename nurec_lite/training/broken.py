@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.base.files import OutputError, remove, write_text
+from nurec_lite.base.files import OutputError, write_text
+from nurec_lite.base.folders import discard
 from nurec_lite.capture.types import Frame, ImageFrame, SweepFrame
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.gone import SHARE, Gone, bury, find_gone
@@ -112,7 +113,7 @@ def _written(make: Callable[[], TrainState], checkpoint: Path) -> bool:
         Exception
     ) as error:  # no memory, a GPU that has failed, values that no checkpoint may hold: the run ends in any case
         log.debug("no checkpoint of a run that went wrong: %s", error)
-        remove([checkpoint])
+        discard([checkpoint])
         return False
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nurec_lite.config import to_yaml
 from nurec_lite.training.checkpoint import save_checkpoint
-from nurec_lite.training.folder import CONFIG, HISTORY, MEASURED
+from nurec_lite.training.folder import CONFIG, HISTORY, measured
 from nurec_lite.training.state import TrainState
 
 
@@ -13,6 +13,5 @@ def write_checkpoint(state: TrainState, path: Path) -> None:
     """Whatever the state is. Nothing that belongs to another checkpoint stays."""
     counters = {"step": state.step, "seconds": state.seconds, "edge": state.watch.edge, "gone": state.gone}
     beside = {path.with_name(HISTORY): state.history.to_csv(), path.with_name(CONFIG): to_yaml(state.config)}
-    stale = [path.with_name(name) for name in MEASURED]
-    history = state.history.rows
+    history, stale = state.history.rows, measured(path.parent)
     save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, history, beside, stale)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tiny_capture import ROOT, tiny_capture
 
+from nurec_lite.base.folders import MARKER
 from nurec_lite.base.progress import StopWish
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.training.checkpoint import load_checkpoint
@@ -80,7 +81,7 @@ def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(
     assert last == f"error: stopped after step {step}; go on with train.resume={tmp_path / 'checkpoint.pt'}"
     assert "Traceback" not in errors
     wait_for(lambda: not session(running.pid))
-    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
+    assert {p.name for p in tmp_path.iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv", MARKER}
 
 
 @pytest.mark.slow
@@ -111,6 +112,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(pack: Path, tmp_path: Path) -
     assert "Traceback" not in errors
     assert checkpoint.read_bytes() == before
     assert {p.name for p in tmp_path.iterdir()} == {
+        MARKER,
         "checkpoint.pt",
         "config.yaml",
         "history.csv",
@@ -146,7 +148,7 @@ def test_ctrl_c_where_nobody_reads_any_more(pack: Path, tmp_path: Path, pipe: st
     wait_for(lambda: not session(running.pid))
     running.wait()
     assert load_checkpoint(checkpoint, "cpu")["counters"]["step"] > before
-    assert {p.name for p in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv"}
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"checkpoint.pt", "config.yaml", "history.csv", MARKER}
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ import torch
 from shell import Train
 
 from nurec_lite.base import files
+from nurec_lite.base.folders import MARKER
 from nurec_lite.evaluation import measure
 from nurec_lite.training import loop
 from nurec_lite.training.checkpoint import load_checkpoint
@@ -175,7 +176,7 @@ def test_an_output_that_fails_costs_no_other(
     assert ended.code == 2
     assert ended.error.startswith(f"error: {out / name} cannot be written (No space left on device)")
     assert ended.error.endswith(f"; {out / 'checkpoint.pt'} is saved, and python -m nurec_lite.evaluate measures it")
-    rest = {"checkpoint.pt", "config.yaml", "history.csv", "metrics.json", "report.html"} - {name}
+    rest = {"checkpoint.pt", "config.yaml", "history.csv", "metrics.json", "report.html", MARKER} - {name}
     assert {p.name for p in out.iterdir()} == rest
 
 

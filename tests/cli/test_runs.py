@@ -12,8 +12,9 @@ from omegaconf import OmegaConf
 from shell import Train
 from tiny_capture import tiny_state
 
-from nurec_lite.base.files import OutputError, remove_leftovers
-from nurec_lite.base.lock import LOCK, FolderError, locked
+from nurec_lite.base.errors import FolderError, OutputError
+from nurec_lite.base.folders import LOCK, MARKER
+from nurec_lite.base.lock import locked
 from nurec_lite.training import checkpoint as checkpoints
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.loop import save
@@ -80,6 +81,7 @@ def test_an_empty_folder_is_not_left_behind(tmp_path: Path) -> None:
 def test_overwriting_leaves_nothing_of_the_first(train: Train, out: Path) -> None:
     (out / "pictures").mkdir()
     (out / "pictures/old.png").write_text("of the first")
+    (out / MARKER).write_text((out / MARKER).read_text() + "pictures/old.png\n")
     (out / "mine.txt").write_text("notes")
     assert train(f"out={out}", "train.steps=1", "seed=7", "train.overwrite=true").code == 0
     assert OmegaConf.load(out / "config.yaml").seed == stored(out)["config"]["seed"] == 7
@@ -96,17 +98,6 @@ def test_a_run_that_cannot_begin_overwrites_nothing(train: Train, out: Path) -> 
 def test_both_at_once_are_a_mistake(train: Train, out: Path) -> None:
     ended = train(f"out={out}", "train.steps=3", "train.resume=auto", "train.overwrite=true")
     assert ended.code == 2 and "give one of them" in ended.error
-
-
-def test_temporary_files_of_the_dead_are_removed(train: Train, out: Path, tmp_path: Path) -> None:
-    dead = 2**22 + 1  # above the kernel's largest
-    for name in (f".checkpoint.pt.{dead}", f".checkpoint.pt.{os.getpid()}", f".x.1{dead}"):
-        (out / name).write_text("half")
-    (out / ".checkpoint.pt.1").write_text("of a process that runs")
-    (out / ".hidden").write_text("of the user")
-    assert train(f"out={out}", "train.resume=auto", "train.steps=3").code == 0
-    assert {p.name for p in out.iterdir() if p.name.startswith(".")} == {".checkpoint.pt.1", ".hidden"}
-    remove_leftovers(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
@@ -126,7 +117,7 @@ def test_nothing_tells_of_another_checkpoint(out: Path, moment: str, monkeypatch
         save(state, out / "checkpoint.pt")
     content = stored(out)
     assert content["counters"]["step"] == (99 if moment == "after" else 2)
-    assert {p.name for p in out.iterdir()} == {"checkpoint.pt"}
+    assert {p.name for p in out.iterdir()} == {"checkpoint.pt", MARKER}
 
 
 def test_a_full_disk_is_noticed_before_anything_is_taken_away(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_scene
 
 import nurec_lite.evaluate
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import DataConfig
@@ -208,7 +209,8 @@ def test_the_frames_of_training(trained: tuple[Path, dict[str, Any]]) -> None:
 
 def test_all_frames_into_a_folder_that_is_named(trained: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
     nurec_lite.evaluate.work([f"checkpoint={trained[0]}", "device=cpu", "subset=all", f"out={tmp_path / 'here'}"])
-    assert {p.name for p in (tmp_path / "here").iterdir()} == {"metrics.json", "frames.csv", "report.html", "pictures"}
+    found = {p.name for p in (tmp_path / "here").iterdir()}
+    assert found == {"metrics.json", "frames.csv", "report.html", "pictures", MARKER}
     assert len(figures(tmp_path / "here")) == 30
 
 

@@ -15,6 +15,7 @@ from tiny_capture import tiny_capture, tiny_scene
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.config import RenderConfig
@@ -42,7 +43,7 @@ def reconstruction(
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.name != "config.yaml")
+    return sorted(p.name for p in folder.iterdir() if p.name not in ("config.yaml", MARKER))
 
 
 def picture(path: Path) -> np.ndarray:

@@ -18,6 +18,7 @@ from tiny_capture import ROOT, tiny_capture, tiny_state
 
 import nurec_lite.cli.reconstruction
 import nurec_lite.output.films
+from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.cli.command import command
 from nurec_lite.render import HELP, work
@@ -27,7 +28,7 @@ with_ffmpeg = pytest.mark.skipif(find_spec("imageio_ffmpeg") is None, reason="ne
 
 
 def names(folder: Path) -> list[str]:
-    return sorted(p.name for p in folder.iterdir() if p.name != "config.yaml")
+    return sorted(p.name for p in folder.iterdir() if p.name not in ("config.yaml", MARKER))
 
 
 Call = Callable[..., int]
@@ -166,7 +167,7 @@ def test_ctrl_c_leaves_whole_pictures_and_no_encoder(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=600)[1]
     assert process.returncode == 2 and "error: interrupted" in said
-    assert all(path.suffix in (".png", ".yaml") for path in out.iterdir())
+    assert all(path.suffix in (".png", ".yaml") for path in out.iterdir() if path.name != MARKER)
     for path in out.glob("*.png"):
         with Image.open(path) as file:
             assert np.asarray(file).shape == (24, 40, 3)

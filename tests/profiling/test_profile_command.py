@@ -17,6 +17,7 @@ from recorded import NsysFile, two_steps
 from tiny_capture import tiny_capture
 
 from nurec_lite import profile
+from nurec_lite.base.folders import MARKER
 from nurec_lite.base.nvtx import SETTING, TORCH
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.cli.command import command, composed
@@ -285,6 +286,7 @@ def in_process(keys: list[str], mode: str) -> tuple[int, dict[str, Any]]:
 def test_nothing_of_an_earlier_window_is_left(keys: list[str], tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out/window-nvtx.json").write_text("{}")
+    (tmp_path / "out" / MARKER).write_text("nurec_lite 1 profile\nwindow-nvtx.json\n")
     window.window_command(composed("profile", keys), tmp_path / "out", "nvtx")
     assert not (tmp_path / "out/window-nvtx.json").exists()
 

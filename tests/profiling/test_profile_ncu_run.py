@@ -11,6 +11,7 @@ from ncu_page import FADD, NVTX, page
 from PIL import Image
 
 from nurec_lite.base import nvtx
+from nurec_lite.base.folders import take
 from nurec_lite.base.nvtx import DOMAIN, PACKAGE, SETTING, TORCH
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
@@ -65,7 +66,8 @@ def ncu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
 
 
 def run(folder: Path, **keys: str | int) -> Path:
-    run_ncu(ProfileConfig(steps=3, **keys), folder / "out", "the command")  # type: ignore[arg-type]
+    out = take(folder / "out", "profile").folder
+    run_ncu(ProfileConfig(steps=3, **keys), out, "the command")  # type: ignore[arg-type]
     return folder / "out"
 
 

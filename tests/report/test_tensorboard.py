@@ -107,10 +107,11 @@ def test_the_file_is_closed_and_complete_when_a_run_fails(tmp_path: Path, monkey
 
 def test_a_run_writes_every_row_of_its_history(tmp_path: Path) -> None:
     write_pack(tiny_capture(), tmp_path / "tiny.pack", image_format="png")
-    config = tiny_config(out=str(tmp_path), data=DataConfig(kind="pack", root=str(tmp_path / "tiny.pack")))
+    out = tmp_path / "out"
+    config = tiny_config(out=str(out), data=DataConfig(kind="pack", root=str(tmp_path / "tiny.pack")))
     config.train = TrainConfig(steps=2, lidar_rays=128, tensorboard=True)
-    metrics, found = run(config), read_back(tmp_path)
-    header, *lines = (tmp_path / "history.csv").read_text().splitlines()
+    metrics, found = run(config), read_back(out)
+    header, *lines = (out / "history.csv").read_text().splitlines()
     steps = {int(line.split(",")[0]) for line in lines}
     terms = set(header.split(",")) - {"step", "seconds", "psnr", "gaussians"}
     assert {tag for tag in found if tag.startswith("loss/")} == {f"loss/{term}" for term in terms}

@@ -21,6 +21,7 @@ from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_state
 
 import nurec_lite.train
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import Config, DataConfig, DensityConfig, TrainConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
@@ -237,6 +238,7 @@ def test_a_run_leaves_everything_in_its_folder(pack: Path, tmp_path: Path) -> No
         "history.csv",
         "report.html",
         "frames.csv",
+        MARKER,
         *moments,
     }
     stored = json.loads((tmp_path / "deep/out/metrics.json").read_text())

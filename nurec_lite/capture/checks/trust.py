@@ -6,7 +6,9 @@ import logging
 from collections.abc import Iterable
 from pathlib import Path
 
-from nurec_lite.base.files import remove, write_text
+from nurec_lite.base.files import write_text
+from nurec_lite.base.folders import discard
+from nurec_lite.base.texts import read_json
 from nurec_lite.capture.checks.run import verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -37,12 +39,12 @@ def write_doubts(path: Path, doubts: Iterable[Verdict]) -> None:
     if rows:
         write_text(path, json.dumps(rows, indent=2) + "\n")
     else:
-        remove([path])
+        discard([path])
 
 
 def read_doubts(path: Path) -> list[Verdict]:
     """Those of a run that goes on; none where the file is missing or cannot be read."""
     try:
-        return [Verdict(**row | {"level": Level[row["level"]]}) for row in json.loads(path.read_text())]
+        return [Verdict(**row | {"level": Level[row["level"]]}) for row in read_json(path)]
     except (OSError, ValueError, KeyError, TypeError):
         return []

@@ -13,13 +13,13 @@ from tqdm import tqdm
 
 from nurec_lite.capture.pack.check import IMAGE_FORMATS
 from nurec_lite.capture.pack.read import PackImage, PackSweep, read_pack
-from nurec_lite.capture.pack.write import write_pack
+from nurec_lite.capture.pack.write import is_pack, write_pack
 from nurec_lite.capture.plausible import InTime
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
-__all__ = ["IMAGE_FORMATS", "MemberBar", "describe", "read_pack", "write_pack"]
+__all__ = ["IMAGE_FORMATS", "MemberBar", "describe", "is_pack", "read_pack", "write_pack"]
 
 
 class MemberBar:

@@ -4,7 +4,6 @@
 import io
 import json
 import os
-import tempfile
 import zipfile
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +17,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from nurec_lite.base.files import written
+from nurec_lite.base.folders import check_file
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.pack.check import (
     FORMAT,
@@ -52,24 +53,18 @@ def write_pack(
     if not 1 <= quality <= 100:
         raise CaptureError(f"quality is {quality}, but must lie between 1 and 100; 95 is the default")
     check_capture(capture, capture.name)
-    path = Path(path)
-    try:
-        _write_archive(path, capture, image_format, quality, progress)
-    except OSError as error:
-        remedy = "name a file in a folder that exists and has space left"
-        raise CaptureError(f"{path} cannot be written ({error.strerror}); {remedy}") from error
+    if not Path(path).parent.is_dir():
+        raise CaptureError(f"{path} cannot be written (no such folder); name a file in a folder that exists")
+    check_file(Path(path), is_pack)
+    with written(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        _write_members(archive, capture, image_format, quality, progress)
 
 
-def _write_archive(path: Path, capture: Capture, image_format: str, quality: int, progress: Progress | None) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            _write_members(archive, capture, image_format, quality, progress)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+def is_pack(
+    head: bytes,  # of a file
+) -> bool:
+    """By the local header of its first member (APPNOTE.TXT 4.3.7)."""
+    return head.startswith(b"PK\3\4") and head[30:].startswith(INDEX.encode())
 
 
 def _write_members(

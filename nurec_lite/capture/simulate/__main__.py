@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.environment import choose_device
+from nurec_lite.base.folders import check_file
 from nurec_lite.base.program import Parser, told
-from nurec_lite.capture.pack import IMAGE_FORMATS, write_pack
+from nurec_lite.capture.pack import IMAGE_FORMATS, is_pack, write_pack
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
 
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _simulate(args: dict[str, Any]) -> None:
+    check_file(args["out"], is_pack)
     device = str(choose_device(args["device"]))
     values: dict[str, Any] = {f.name: args[f.name] for f in fields(SimulationConfig)}
     values = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}

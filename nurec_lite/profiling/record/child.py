@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nurec_lite.base.alive import as_parent
+from nurec_lite.base.folders import make_way
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
 from nurec_lite.profiling.record.tools import PRODUCT
@@ -30,11 +32,15 @@ def run_logged(
     **surroundings: str,  # variables of the environment that differ
 ) -> Ended:
     """Waits for the end."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_way(path)
     with path.open("wb") as file:
         try:
             code = subprocess.run(
-                command, stdout=file, stderr=subprocess.STDOUT, env={**os.environ, **surroundings}, check=False
+                command,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **as_parent(), **surroundings},
+                check=False,
             ).returncode
         except OSError as error:
             raise ProfileError(f"{command[0]} cannot be run ({error}); install it again") from error

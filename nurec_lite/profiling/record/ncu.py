@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base import nvtx
+from nurec_lite.base.folders import make_way
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.draw.roofline import draw_roofline
 from nurec_lite.profiling.draw.stalls import draw_stalls
@@ -54,8 +55,8 @@ def run_ncu(
     ncu = find_tool("ncu")
     version = check_version("ncu", ncu)
     chosen = filters(config)  # before anything runs
-    for old in out.glob("ncu.*"):
-        old.unlink()
+    for ending in ("ncu-rep", "csv", "list.ncu-rep", "list.csv"):
+        make_way(out / f"ncu.{ending}")
     log.info("ncu %s measures kernels of %d steps after %d", version_text(version), config.steps, config.warmup)
     ended = run_counted(ncu, chosen, window_command(config, out, "nvtx"), out)
     window = _checked(config, out, ncu, ended)
@@ -113,6 +114,7 @@ def export(
 ) -> None:
     """Under LC_ALL=C: ncu writes numbers as the locale has them."""
     command = [str(ncu), "--import", str(report), *_RAW, *flags]
+    make_way(path)
     with path.open("wb") as file:
         surroundings = {**os.environ, "LC_ALL": "C"}
         done = subprocess.run(command, stdout=file, stderr=subprocess.PIPE, env=surroundings, check=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base import nvtx
+from nurec_lite.base.folders import make_way
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
 from nurec_lite.profiling.record.child import Ended, run_logged, said, told, waiting_lines
@@ -45,8 +46,8 @@ def record_nsys(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, 
     """Leaves nsys.nsys-rep (for the GUI), nsys.sqlite and nsys.log in `out`."""
     nsys = find_tool("nsys")
     version = check_version("nsys", nsys)
-    for old in out.glob("nsys.*"):
-        old.unlink()
+    for ending in ("nsys-rep", "sqlite", "qdstrm"):
+        make_way(out / f"nsys.{ending}")
     log.info("nsys %s records %d steps after %d", version_text(version), config.steps, config.warmup)
     child = window_command(config, out, "nvtx")
     line = [str(nsys), "profile", *FLAGS, f"--output={out / 'nsys'}", *child]

@@ -4,6 +4,7 @@
 from pathlib import Path
 
 from nurec_lite.base.files import write_text
+from nurec_lite.base.folders import discard
 from nurec_lite.profiling.draw.bars import draw_kernels, draw_ranges
 from nurec_lite.profiling.draw.timeline import draw_timeline
 from nurec_lite.profiling.summary.markdown import markdown, ms, percent
@@ -15,7 +16,7 @@ def write_profile(out: Path, summary: Summary, trace: Trace) -> None:
     pictures = ["timeline.png", "ranges.png"]
     draw_timeline(out / "timeline.png", trace, _title(summary))
     draw_ranges(out / "ranges.png", summary)
-    (out / "kernels.png").unlink(missing_ok=True)
+    discard([out / "kernels.png"])
     if summary.kernels:
         pictures.append("kernels.png")
         draw_kernels(out / "kernels.png", summary)

@@ -22,9 +22,11 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.alive import end_with_parent
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
+from nurec_lite.base.folders import make_way
 from nurec_lite.base.ranges import switch
 from nurec_lite.config import ProfileConfig, to_config, to_dict
 from nurec_lite.profiling.errors import ProfileError
@@ -45,7 +47,7 @@ def window_command(
 ) -> list[str]:  # command line of the process
     """Leaves the configuration in `out`, and nothing there that an earlier process said."""
     for name in ("json", "began"):
-        (out / f"window-{mode}.{name}").unlink(missing_ok=True)
+        make_way(out / f"window-{mode}.{name}")
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
     return [sys.executable, "-m", "nurec_lite.profiling.record.window", str(out / "config.yaml"), mode]
 
@@ -116,6 +118,7 @@ def _traced(step: Callable[[], None], n: int, device: torch.device, out: Path) -
         for _ in range(n + 1):
             step()
             profiler.step()
+    make_way(out / "trace.json")
     profiler.export_chrome_trace(str(out / "trace.json"))
     return {"gpu": device.type == "cuda"}
 
@@ -132,6 +135,7 @@ MODES = {"nvtx": _marked, "torch": _traced, "syncs": _warned}
 
 def main(file: str, mode: str) -> int:
     """What a user can mend is told in the file, too: a profiler around this process hides how it ended."""
+    end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     out, result = Path(file).parent, {}
     (out / f"window-{mode}.began").touch()
