@@ -13,20 +13,28 @@ LOOK = 0.5  # seconds between two looks at it
 
 def started(process: int) -> int | None:
     """When it began, in ticks since the machine did; None if the system does not say."""
-    try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
+    found = _state(process)
+    return None if found is None else found[1]
 
 
 def alive(process: int, start: int) -> bool:
+    """One that has ended and that its parent has not asked for yet does not count."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # somebody else's
         pass
-    return started(process) in (start, None)
+    found = _state(process)
+    return found is None or (found[0] not in "ZX" and found[1] == start)
+
+
+def _state(process: int) -> tuple[str, int] | None:  # a letter, see proc(5), and the start
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return fields[0], int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def as_parent() -> dict[str, str]:

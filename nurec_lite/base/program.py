@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
+from nurec_lite.base.beginning import begun
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.texts import printable
 
@@ -23,6 +24,7 @@ class Parser(argparse.ArgumentParser):
 @contextmanager
 def told() -> Iterator[None]:
     """UserError ends the program."""
+    begun()
     try:
         yield
     except UserError as error:

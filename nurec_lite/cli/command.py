@@ -17,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException, MissingConfigException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
+from nurec_lite.base.beginning import begun
 from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import interrupt_on_signals
@@ -50,6 +51,7 @@ def command(
         return
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # Hydra then raises instead of printing and leaving with code 1
     interrupt_on_signals()
+    begun()
     with mended(verb):
         _check_flags(verb, arguments)
         _check_cluster(arguments)

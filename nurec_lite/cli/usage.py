@@ -18,6 +18,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
 from nurec_lite.base.paths import resource
+from nurec_lite.base.texts import argument
 from nurec_lite.cli.arguments import GROUPS, choices
 from nurec_lite.config import VERBS, Config
 
@@ -65,7 +66,7 @@ def _composed_keys(verb: str) -> list[Key]:
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
         given = OmegaConf.to_container(compose(verb), resolve=False)
     assert isinstance(given, dict)
-    return [(name, _shown(_at(given, name)), meaning) for name, _, meaning in list_keys(VERBS[verb])]
+    return [(name, argument(_at(given, name)), meaning) for name, _, meaning in list_keys(VERBS[verb])]
 
 
 def _at(tree: Mapping[Any, Any], name: str) -> Any:
@@ -80,18 +81,12 @@ def list_keys(cls: type, prefix: str = "", otherwise: str = "") -> list[Key]:
         if is_dataclass(value):
             keys += list_keys(type(value), f"{prefix}{f.name}.", meaning)
         else:
-            keys.append((prefix + f.name, _shown(value), meaning))
+            keys.append((prefix + f.name, argument(value), meaning))
     return keys
 
 
 def _default(f: Field) -> Any:
     return f.default if f.default_factory is MISSING else f.default_factory()
-
-
-def _shown(value: Any) -> str:
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value).replace("'", "").replace(", ", ",")
 
 
 def _comments(cls: type) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nurec_lite.base.texts import argument
 from nurec_lite.capture.types import Capture, Origin
 from nurec_lite.config import Config
 from nurec_lite.scene.calibration import none_known
@@ -76,13 +77,15 @@ def check_same_configuration(path: Path, stored: dict[str, Any], config: Config)
     """What the data are and what the model is must stay as they were; where files lie, budgets, rates and options may change, and the
     lidar may get an opacity of its own."""
     given = {"lidar_opacity"} if config.model.lidar_opacity else set()
-    for part, moved in (("data", {"root", "name", "kind", "poses", "tracks"}), ("model", given)):
-        was, now = stored.get(part, {}), asdict(getattr(config, part))
+    for part, moved in (("data", {"root", "name", "kind", "poses", "tracks", "trust"}), ("model", given)):
+        now = getattr(config, part)
+        was, now = asdict(type(now)()) | stored.get(part, {}), asdict(now)  # an older version lacks some keys
         other = next((key for key in now if key not in moved and was.get(key) != now[key]), None)
         if other is not None:
+            wanted = f"{part}.{other}={argument(was.get(other))}"
             raise CheckpointError(
-                f"{path} was made with {part}.{other}={was.get(other)}, but this run has {now[other]}; "
-                f"give {part}.{other}={was.get(other)} or begin anew without train.resume"
+                f"{path} was made with {wanted}, but this run has {argument(now[other])}; "
+                f"give {wanted} or begin anew without train.resume"
             )
 
 

@@ -2,8 +2,16 @@
 """What a run imports: nothing before it is needed, as it waits for it."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
 
 NEVER = ("torch._dynamo", "torch._inductor", "sympy", "matplotlib", "tensorboard", "torch.utils.tensorboard", "IPython")
 LATER = ("scipy", "nurec_lite.evaluation.measure", "nurec_lite.report.page", "nurec_lite.profiling", "nurec_lite.peer")
@@ -36,3 +44,25 @@ optimizer.load_state_dict(optimizer.state_dict())
 assert p.tolist() == [p[0].item()] * 3 and p[0] < -0.09
 """
     assert [name for name in NEVER if name in imported_by(program)] == []
+
+
+@pytest.mark.parametrize("line", [["nurec_lite.train"], ["nurec_lite", "render"], ["nurec_lite.pack"]])
+def test_ctrl_c_while_modules_are_imported(tmp_path: Path, line: list[str]) -> None:
+    """torch is replaced by a module whose import never ends."""
+    (tmp_path / "torch.py").write_text(
+        "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    listening = partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(
+        [sys.executable, "-m", *line], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=listening
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (130, "error: interrupted while it started; nothing was written\n")
+
+
+def test_a_library_leaves_signals_alone() -> None:
+    code = "import signal; before = signal.getsignal(signal.SIGINT); import nurec_lite; assert signal.getsignal(signal.SIGINT) is before"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.alive import end_with_parent
+from nurec_lite.base.beginning import begun
 from nurec_lite.base.environment import choose_device, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
@@ -135,6 +136,7 @@ MODES = {"nvtx": _marked, "torch": _traced, "syncs": _warned}
 
 def main(file: str, mode: str) -> int:
     """What a user can mend is told in the file, too: a profiler around this process hides how it ended."""
+    begun()
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     out, result = Path(file).parent, {}

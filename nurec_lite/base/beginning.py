@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ctrl-C while a verb still imports its modules, which takes seconds: a sentence and the status 130 instead of a trace."""
+
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+
+def end_quietly() -> None:
+    """Until `command` takes over. Who ignores the signal, as a job in the background does, goes on ignoring it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _end)
+
+
+def begun() -> None:
+    """From now on Ctrl-C raises KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(number: int, frame: FrameType | None) -> NoReturn:
+    """At once: an error raised within an import may be taken for a module that is not there."""
+    print("error: interrupted while it started; nothing was written", file=sys.stderr, flush=True)
+    os._exit(130)
