@@ -92,7 +92,7 @@ def _sum(path: Path) -> str:
 def _clear(folder: Path) -> None:
     """Where a library is damaged, what it was linked from may be, too. A build that was only interrupted goes on."""
     if os.path.lexists(folder / LIBRARY):
-        say(f"the compiled kernels in {folder} are damaged, of an older version, or not yours alone; making them anew")
+        say(f"the compiled kernels in {folder} are damaged, or of an older version; making them anew")
         for path in folder.iterdir():
             if path.name != "lock" and (path.is_file() or path.is_symlink()):
                 path.unlink()
