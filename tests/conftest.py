@@ -21,13 +21,14 @@ MAX_THREADS = 2  # what tests compute is small
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
 LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the longest first
-    "native/test_emulated_cuda", "native/test_registers", "cli/test_interrupts", "training/test_train", "cli/test_readme",
-    "project/test_installed", "cli/test_fuzz", "capture/kitti/test_kitti_mutations", "cli/test_runs",
-    "capture/kitti/test_kitti_mutations_frames", "cli/test_multirun", "benchmarks/test_ladder", "benchmarks/test_quality_gate",
-    "cli/test_outlived", "cli/test_arguments", "cli/test_errors", "cli/test_extremes", "project/test_faults",
-    "benchmarks/test_bench_launch_bounds", "profiling/test_profile_command", "benchmarks/test_bench_fused_interp",
-    "cli/test_strangers", "capture/pack/test_pack_mutations", "capture/simulate/test_simulate", "cli/test_broken", "cli/test_left_out",
-    "training/test_gone",
+    "native/test_emulated_cuda", "cli/test_interrupts", "training/test_train", "cli/test_fuzz", "opt/test_compile",
+    "training/test_odd_captures", "capture/kitti/test_kitti_mutations", "native/test_registers", "cli/test_readme",
+    "project/test_installed", "profiling/test_profile_command", "benchmarks/test_ladder", "cli/test_strangers", "cli/test_arguments",
+    "benchmarks/test_quality_gate", "native/test_math_outline", "cli/test_extremes", "benchmarks/test_bench_launch_bounds",
+    "cli/test_multirun", "opt/test_batch", "evaluation/test_evaluate", "cli/test_words", "capture/simulate/test_simulate",
+    "capture/kitti/test_kitti_mutations_frames", "cli/test_runs", "cli/test_outlived", "cli/test_errors", "project/test_faults",
+    "benchmarks/test_bench_fused_interp", "benchmarks/test_bench_options", "capture/pack/test_pack_mutations", "cli/test_broken",
+    "cli/test_left_out", "training/test_gone",
 ))  # fmt: skip
 SLOW = (  # files and folders that take minutes and seldom find anything: `make test` leaves them out, `make test-all` and CI do not
     "benchmarks", "capture/kitti/test_kitti_mutations.py", "capture/kitti/test_kitti_mutations_frames.py",

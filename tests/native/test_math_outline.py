@@ -2,12 +2,15 @@
 """kernels/math/outline.cuh and conic.cuh in double precision. They are bounds: what matters is that they never leave out what a ray sees,
 and that they leave out most of what none sees."""
 
+from functools import cache
+
 import pytest
 import torch
 from kernel_math import F64, call, close
 from splat_scenes import (
     CAMERA_MOTION,
     STILL,
+    OracleRays,
     changed,
     contributing,
     in_frustum,
@@ -56,8 +59,13 @@ def within(columns: Tensor) -> Tensor:  # [n, 2] -> [WIDTH, n]
     return (centres >= columns[:, 0]) & (centres <= columns[:, 1])
 
 
-def seen_by_rows(view: CameraView, g: WorldGaussians) -> Tensor:  # [bands of rows, WIDTH, n]
-    return contributing(g, oracle_rays(view)).view(-1, ROWS, WIDTH, len(g)).any(1)
+@cache  # they are made one by one
+def rays_of(shutter: str, lens: tuple[float, ...] = ()) -> OracleRays:
+    return oracle_rays(view_of(shutter, lens))
+
+
+def seen_by_rows(rays: OracleRays, g: WorldGaussians) -> Tensor:  # [bands of rows, WIDTH, n]
+    return contributing(g, rays).view(-1, ROWS, WIDTH, len(g)).any(1)
 
 
 def by_outline(outlines: Tensor) -> Tensor:  # likewise, of what is known
@@ -94,7 +102,7 @@ def test_an_outline_holds_all_rays_that_see_it(shutter: str, shape: str, near: b
     g = gaussians(view, 150, near, shape)
     outlines = call("outline_of", *arguments(view, g))
     known = outlines[:, 7] > 0
-    seen, said = seen_by_rows(view, g), by_outline(outlines)
+    seen, said = seen_by_rows(rays_of(shutter, lens), g), by_outline(outlines)
     assert int(known.sum()) > (0 if near else 75) and not (seen & ~said)[..., known].any()
 
 
@@ -103,7 +111,7 @@ def test_an_outline_holds_little_else(shape: str) -> None:
     view = view_of("global")
     g = gaussians(view, 300, False, shape)
     outlines = call("outline_of", *arguments(view, g))
-    seen, said = seen_by_rows(view, g), by_outline(outlines)
+    seen, said = seen_by_rows(rays_of("global"), g), by_outline(outlines)
     known = outlines[:, 7] > 0
     beside = int((said & ~seen)[..., known].sum())  # of a needle, thinner than a pixel, what it passes between
     assert int(known.sum()) > 250 and beside < (0.05 if shape != "needle" else 1.5) * int(seen[..., known].sum())
@@ -115,7 +123,7 @@ def test_an_outline_holds_little_else(shape: str) -> None:
 def test_a_conic_holds_all_rays_that_see_it(shutter: str, shape: str, near: bool) -> None:
     view = view_of(shutter)
     g = gaussians(view, 150, near, shape)
-    assert not (seen_by_rows(view, g) & ~by_conic(view, g)).any()
+    assert not (seen_by_rows(rays_of(shutter), g) & ~by_conic(view, g)).any()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -124,7 +132,7 @@ def test_a_conic_holds_little_else(shape: str) -> None:
     view = view_of("global")
     g = gaussians(view, 300, True, shape)
     near = call("outline_of", *arguments(view, g))[:, 7] == 0
-    seen, said = seen_by_rows(view, g), by_conic(view, g)
+    seen, said = seen_by_rows(rays_of("global"), g), by_conic(view, g)
     beside = int((said & ~seen)[..., near].sum())
     assert int(near.sum()) > 100 and beside < (0.5 if shape != "needle" else 4) * int(seen[..., near].sum()) + 300
 

@@ -92,9 +92,12 @@ def test_what_the_compiler_cannot_take_whole_is_an_error() -> None:
     reason="torch's compiler writes C++ of vectors that torch is told not to have",
 )
 def test_the_compiler_s_own_back_end_gives_the_same() -> None:
+    from torch._inductor import config  # takes seconds, which collecting tests need not wait for
+
     torch._dynamo.reset()
     state = tiny_state()
-    plain, found = (f(state.scene.gaussians) for f in (stages_of(()).activate, compiled(stages_of(()).activate)))
+    with config.patch(cpp_cache_precompile_headers=False):  # they pay from several compilations on
+        plain, found = (f(state.scene.gaussians) for f in (stages_of(()).activate, compiled(stages_of(()).activate)))
     for name, value in plain.items():
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
 
