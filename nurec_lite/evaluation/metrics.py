@@ -141,10 +141,8 @@ class LidarMetrics:
 
     def __init__(self, left_out: LeftOut | None = None) -> None:
         self._left_out = left_out or LeftOut()
-        self._absolute: list[np.ndarray] = []  # [rays that returned] metres, a sweep
-        self._opaque: list[np.ndarray] = []  # [rays that returned] bool
-        self._intensity: list[np.ndarray] = []  # [rays that returned] error
-        self._drop: list[np.ndarray] = []  # [R] bool: ray drop told rightly
+        self._absolute: list[np.ndarray] = []  # [rays that returned] metres, a sweep; kept for the median
+        self._opaque, self._intensity, self._drop = _Mean(), _Mean(), _Mean()
         self._chamfer: list[float] = []  # metres, a sweep
 
     def add(
@@ -154,10 +152,10 @@ class LidarMetrics:
     ) -> None:
         hit = _numpy(sweep.returned)
         median, drop, ranges = _numpy(returns.median), _numpy(returns.drop), _numpy(sweep.ranges)
-        self._absolute.append(np.abs(np.where(median > 0, median, NEVER_CROSSED_M) - ranges)[hit].astype(np.float64))
-        self._opaque.append(_numpy(returns.opacity)[hit] >= 0.5)
-        self._intensity.append((_numpy(returns.intensity) - _numpy(sweep.intensities))[hit].astype(np.float64))
-        self._drop.append((drop > 0.5) == ~hit)
+        self._absolute.append(np.abs(np.where(median > 0, median, NEVER_CROSSED_M) - ranges)[hit].astype(np.float32))
+        self._opaque.add(_numpy(returns.opacity)[hit] >= 0.5)
+        self._intensity.add((_numpy(returns.intensity) - _numpy(sweep.intensities))[hit].astype(np.float64) ** 2)
+        self._drop.add((drop > 0.5) == ~hit)
         seen = (drop <= 0.5) & (median > 0)
         if hit.any():
             directions = _numpy(sweep.directions)
@@ -171,16 +169,30 @@ class LidarMetrics:
         `lidar_opacity_half`: share of these rays with an opacity of at least 0.5. `intensity_rmse`: over these rays.
         `drop_accuracy`: share of all rays with (drop > 0.5) == not returned. `chamfer_m`: see `chamfer`; mean over sweeps.
         What nothing was measured for is NaN."""
-        absolute, opaque, intensity, drop = map(_joined, (self._absolute, self._opaque, self._intensity, self._drop))
+        absolute = _joined(self._absolute).astype(np.float64)
         return {
             "lidar_median_abs_m": float(np.median(absolute)) if len(absolute) else math.nan,
             "lidar_mean_abs_m": _mean(absolute),
             "lidar_median_sq_m2": float(np.median(absolute**2)) if len(absolute) else math.nan,
-            "lidar_opacity_half": _mean(opaque),
-            "intensity_rmse": math.sqrt(_mean(intensity**2)),
-            "drop_accuracy": _mean(drop),
+            "lidar_opacity_half": self._opaque.value,
+            "intensity_rmse": math.sqrt(self._intensity.value),
+            "drop_accuracy": self._drop.value,
             "chamfer_m": _mean(self._chamfer),
         }
+
+
+class _Mean:
+    """Of values that come in parts; NaN of none."""
+
+    def __init__(self) -> None:
+        self._total, self._count = 0.0, 0
+
+    def add(self, values: np.ndarray) -> None:
+        self._total, self._count = self._total + float(values.sum()), self._count + len(values)
+
+    @property
+    def value(self) -> float:
+        return self._total / self._count if self._count else math.nan
 
 
 def chamfer(

@@ -89,7 +89,7 @@ def test_clock(tmp_path_factory: pytest.TempPathFactory, damaged: tuple[str, byt
 def test_time_stamps(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = folder_of(tmp_path_factory, "times") / "timestamps.txt"
     overwrite(path, data)
-    clock = Clock(np.array(TIMES), np.full(3, 0.1), np.datetime64("2030-01-02T10:00:30", "ns"))
+    clock = Clock(np.array(TIMES), np.full(3, 0.1), np.datetime64("2030-01-02T10:00:30", "ns"), "timestamps.txt")
     times = read_or_refuse(lambda: clock.seconds(path, [0, 1, 2]), path.name)
     if times is not None:
         assert times.dtype == torch.float64 and (times.diff() > 0).all()
