@@ -2,13 +2,18 @@
 """Which frames of several sensors belong to one moment, and which moments a split holds out."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from tiny_capture import TINY, tiny_capture
 
 from nurec_lite.capture.moments import Moments, moments_of
+from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
+from nurec_lite.config import DataConfig
+from nurec_lite.readers import open_capture
+from nurec_lite.training.shots import ShotPlan
 
 POSE = torch.eye(4, dtype=torch.float64)
 
@@ -131,3 +136,36 @@ def test_half_holds_out_every_second_moment() -> None:
     assert split is not None and len(split.train_images) == len(split.test_images) == TINY.frames
     assert {tiny_capture().images[i].index % 2 for i in split.test_images} == {1}
     assert {tiny_capture().sweeps[i].index % 2 for i in split.train_sweeps} == {0}
+
+
+def doubled(capture: Capture) -> Capture:
+    """Each image twice, 50 ms apart, and counted on its own."""
+    images = [
+        replace(f, index=2 * f.index + k, time_start=f.time_start + 0.05 * k, time_end=f.time_end + 0.05 * k)
+        for f in capture.images
+        for k in (0, 1)
+    ]
+    images.sort(key=lambda f: (f.sensor, f.index))
+    return replace(capture, images=tuple(images), split=None)
+
+
+def test_frames_are_chosen_by_moments_where_sensors_count_on_their_own(tmp_path: Path) -> None:
+    write_pack(doubled(tiny_capture()), tmp_path / "twice.pack")
+    config = DataConfig(kind="pack", root=str(tmp_path / "twice.pack"), split="half")
+    part = open_capture(replace(config, frames=[2, 8]))
+    assert [f.index for f in part.sweeps] == list(range(2, 8))
+    assert sorted({f.index for f in part.images}) == list(range(4, 16))
+    assert part.split is not None and [part.sweeps[i].index for i in part.split.test_sweeps] == [3, 5, 7]
+    assert {part.images[i].index // 2 for i in part.split.test_images} == {3, 5, 7}
+    thin = open_capture(replace(config, frames=[1, 10, 3]))
+    assert [f.index for f in thin.sweeps] == [1, 4, 7]
+    assert sorted({f.index for f in thin.images}) == [2, 3, 8, 9, 14, 15]
+
+
+def test_a_step_gets_images_and_sweeps_of_one_moment() -> None:
+    """Two of each a step: what joins is of the same time, whatever its number is."""
+    capture = doubled(tiny_capture()).with_split("interp")
+    plan = ShotPlan(capture, 0, 64, images_a_step=4)
+    for step in range(8):
+        times = [capture.images[i].time_mid for i in plan.images.of(step)]
+        assert max(times) - min(times) == pytest.approx(0.05)
