@@ -23,6 +23,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
+from nurec_lite.base.memory import memory_for
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.version import commit
@@ -115,7 +116,8 @@ def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]
 
 def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
-    capture = open_capture(config.data)
+    with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
+        capture = open_capture(config.data)
     doubts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
     stages = build_stages(config.opt, base)

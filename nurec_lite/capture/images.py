@@ -36,8 +36,8 @@ def block_mean(
 
 
 def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 3] uint8
-    with _decoding(image.name):
-        check_header(image)
+    check_header(image)
+    with _decoding(image.name, MemoryError):  # of an image of the right size, it is the machine's
         pixels = np.array(_open(image.data).convert("RGB"))
     return block_mean(torch.from_numpy(pixels), image.downscale)
 
@@ -88,11 +88,11 @@ def _open(data: bytes) -> Picture:
 
 
 @contextmanager
-def _decoding(name: str) -> Iterator[None]:
+def _decoding(name: str, *others: type[Exception]) -> Iterator[None]:
     """Pillow does not document what damaged files raise: errors of parsing, of zlib, of memory, also warnings made errors."""
     try:
         yield
-    except CaptureError:
+    except (CaptureError, *others):
         raise
     except Exception as error:
         raise CaptureError(

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from nurec_lite.base.memory import memory_for
 from nurec_lite.base.ranges import span
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.config import ModelConfig
@@ -13,7 +14,7 @@ from nurec_lite.scene.beyond import far_positions, panorama
 from nurec_lite.scene.disks import disks
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.mirror import symmetric_nodes, with_mirrored
-from nurec_lite.scene.moments import Asked, Seen, Wanted, seen
+from nurec_lite.scene.moments import Asked, Seen, Wanted, fewer_frames, seen
 from nurec_lite.scene.neighbours import nearest
 from nurec_lite.scene.points import Points
 from nurec_lite.scene.scene import Scene
@@ -34,11 +35,12 @@ def make_scene(
     far = far_positions(poses, config.far_points, config.far_metres, seed)
     if not _training_sweeps(capture):
         far = torch.cat([far, unmeasured_positions(capture, config.points, config.far_metres, seed)])
-    with span("moments"):
-        wanted = Wanted(config.points, config.actor_points * len(capture.tracks), config.raised_points)
-        shown = seen(Asked(capture, far.to(device), config.sky_height, wanted))
+    wanted = Wanted(config.points, config.actor_points * len(capture.tracks), config.raised_points)
     symmetric = symmetric_nodes(capture.tracks) if config.mirror_actors else frozenset()
-    parts = _parts(shown, poses.unique(dim=0).to(device), config, symmetric)
+    with memory_for(f"the frames of {capture.name}", fewer_frames(capture, wanted.background)):
+        with span("moments"):
+            shown = seen(Asked(capture, far.to(device), config.sky_height, wanted))
+        parts = _parts(shown, poses.unique(dim=0).to(device), config, symmetric)
     if not parts:
         raise CaptureError(
             f"capture {capture.name} shows nothing to start from: no ray of a training sweep returned and no training "

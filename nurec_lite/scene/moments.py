@@ -15,9 +15,11 @@ from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.beyond import raised_positions, sky_sums
 from nurec_lite.scene.gaussians import BACKGROUND
-from nurec_lite.scene.kept import Kept
+from nurec_lite.scene.kept import A_WANTED, MOST, Kept
 from nurec_lite.scene.points import Picture, Points, assign_to_actors, colours_in
 
+FEW = 20  # moments, an example of fewer
+MUCH = 1 << 28  # bytes
 GUESSED_INTENSITY = 0.1  # of what the lidar has not seen
 Frames = tuple[list[ImageFrame], list[SweepFrame]]  # of one moment
 Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]  # [H, W, 3] uint8 each, and rays
@@ -133,6 +135,25 @@ def _one_by_one(asked: Asked) -> Iterator[Moment]:
     if device.type == "cpu":
         return in_threads(lambda moment: look(_decoded(moment)), frames)
     return map(look, in_threads(_decoded, frames))
+
+
+def fewer_frames(
+    capture: Capture,
+    wanted: int,  # points of the background
+) -> str:
+    """What helps where there is no memory to look at all frames, for messages."""
+    numbers = sorted({*capture.moments.images, *capture.moments.sweeps})
+    fewer = numbers[: max(2, min(FEW, len(numbers) // 2))]
+    more = [", smaller images, as in data.downscale=2,"] if _in_flight(capture) > MUCH else []
+    more += [", a smaller model.points"] if A_WANTED * wanted > MOST else []
+    return f"read fewer, as in data.frames=[{fewer[0]},{fewer[-1] + 1}]{''.join(more)}, or use a machine with more memory"
+
+
+def _in_flight(capture: Capture) -> int:
+    """Bytes of the images that are decoded at a time, about."""
+    size = {camera.name: 3 * camera.width * camera.height for camera in capture.cameras}
+    moments = max(1, len(set(capture.moments.images)))
+    return 2 * torch.get_num_threads() * sum(size[frame.sensor] for frame in capture.images) // moments
 
 
 def _moments(capture: Capture) -> list[Frames]:

@@ -4,14 +4,12 @@
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.memory import is_out_of_memory
 from nurec_lite.config import Config
 
 TRIES = 4
 _LESS = 0.7  # of what it was
-_WORDS = ("not enough memory", "can't allocate memory", "bad_alloc", "out of memory")
 
 
 class OutOfMemoryError(UserError):
@@ -24,10 +22,7 @@ class OutOfMemoryError(UserError):
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """torch says it in several ways."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError | OutOfMemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in _WORDS)
+    return isinstance(error, OutOfMemoryError) or is_out_of_memory(error)
 
 
 def smaller(
