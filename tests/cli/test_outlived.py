@@ -16,6 +16,7 @@ from shell import Train
 from nurec_lite.base import files
 from nurec_lite.base.folders import MARKER
 from nurec_lite.evaluation import measure
+from nurec_lite.scene import moments
 from nurec_lite.training import loop
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.state import TrainState
@@ -92,6 +93,24 @@ def test_memory_that_is_never_enough_is_a_sentence(
     assert ended.code == 2
     assert ended.error.startswith("error: there is not enough memory for step 1 of ")
     assert "less of them did not help; give smaller model.*, density.cap and train.lidar_rays" in ended.error
+
+
+@pytest.mark.parametrize("error", [NO_GPU_MEMORY, NO_MEMORY, MemoryError(), RuntimeError("can't start new thread")])
+def test_memory_that_frames_do_not_fit_into_is_said_at_once(
+    train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A smaller model would not help."""
+
+    def decoded(frames: Any) -> Any:
+        raise error
+
+    monkeypatch.setattr(moments, "_decoded", decoded)
+    ended = train(f"out={tmp_path / 'out'}", "train.steps=2")
+    assert ended.code == 2 and "tried again" not in ended.out
+    assert ended.error == (
+        "error: there is not enough memory for the frames of street_0; read fewer, as in data.frames=[0,5], or use a machine with "
+        "more memory"
+    )
 
 
 def test_no_memory_to_measure_costs_no_checkpoint(
