@@ -146,7 +146,9 @@ def fewer_frames(
     fewer = numbers[: max(2, min(FEW, len(numbers) // 2))]
     more = [", smaller images, as in data.downscale=2,"] if _in_flight(capture) > MUCH else []
     more += [", a smaller model.points"] if A_WANTED * wanted > MOST else []
-    return f"read fewer, as in data.frames=[{fewer[0]},{fewer[-1] + 1}]{''.join(more)}, or use a machine with more memory"
+    return (
+        f"read fewer, as in data.frames=[{fewer[0]},{fewer[-1] + 1}]{''.join(more)}, or use a machine with more memory"
+    )
 
 
 def _in_flight(capture: Capture) -> int:
