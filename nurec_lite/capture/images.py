@@ -90,9 +90,10 @@ def _open(data: bytes) -> Picture:
 @contextmanager
 def _decoding(name: str, *others: type[Exception]) -> Iterator[None]:
     """Pillow does not document what damaged files raise: errors of parsing, of zlib, of memory, also warnings made errors."""
+    passed: tuple[type[Exception], ...] = (CaptureError, *others)
     try:
         yield
-    except (CaptureError, *others):
+    except passed:
         raise
     except Exception as error:
         raise CaptureError(
