@@ -77,6 +77,7 @@ class Flag:
 
 Bound = Between | OneOf | Text | Flag
 
+POSE_CONVENTIONS = tuple(f"{of}{way}" for of in ("lidar", "camera", "rig") for way in ("", "_inverse", "_relative"))
 _COUNT, _SHARE = Between(0, 10**8), Between(0, 1)
 _RATE = _WEIGHT = Between(0, 1e39)  # where too much begins, only training tells
 _TIME, _TEXT, _FLAG = Between(-1e10, 1e10), Text(), Flag()
@@ -86,7 +87,7 @@ BOUNDS: dict[str, Bound] = {
     "data.name": _TEXT, "data.kind": OneOf(("bundled", "pack", "kitti_raw")), "data.root": _TEXT,
     "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")), "data.frames": Between(0, 10**9),
     "data.cameras": _TEXT, "data.trust": _FLAG, "data.date": _TEXT, "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
-    "data.poses.file": _TEXT, "data.tracks.file": _TEXT,
+    "data.poses.file": _TEXT, "data.poses.convention": OneOf(POSE_CONVENTIONS), "data.tracks.file": _TEXT,
     "model.points": _COUNT, "model.actor_points": _COUNT, "model.raised_points": _COUNT, "model.far_points": _COUNT,
     "model.far_metres": Between(0, 1e5, above=True), "model.sh_degree": Between(0, 3), "model.sky_height": Between(1, 8192),
     "model.lidar_opacity": _FLAG, "model.opacity": Between(0, 1, above=True), "model.guessed_opacity": Between(0, 1, above=True),

@@ -33,6 +33,11 @@ class FileChoice:
 
 
 @dataclass
+class PosesChoice(FileChoice):
+    convention: str = "lidar"  # what a row is: lidar, camera (0) or rig (oxts), alone or with _inverse or _relative
+
+
+@dataclass
 class DataConfig:
     """Which capture, and how much of it."""
 
@@ -47,7 +52,7 @@ class DataConfig:
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = None  # likewise
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
-    poses: FileChoice = field(default_factory=FileChoice)  # KITTI raw: T_world_velo, 3x4 a row; null: oxts
+    poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
     tracks: FileChoice = field(
         default_factory=FileChoice
     )  # KITTI raw: tracking labels; null: tracklet_labels.xml if present

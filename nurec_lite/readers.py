@@ -79,6 +79,7 @@ def _open_kitti(config: DataConfig) -> Capture:
         downscale=config.downscale,
         frames=frame_range(config.frames),
         poses_file=Path(config.poses.file) if config.poses.file else None,
+        poses_convention=config.poses.convention,
         tracks_file=Path(config.tracks.file) if config.tracks.file else None,
         image_delay=config.image_delay,
     )

@@ -81,6 +81,25 @@ class SweepFrame(Frame):
 
 
 @dataclass(frozen=True)
+class Reading:
+    """Another way to read the file that the poses come from."""
+
+    meaning: str  # completes "the poses fit if", for example: "they are those of camera 0"
+    remedy: str  # for example: "give data.poses.convention=camera"
+    poses: Callable[[Tensor], Tensor]  # [n] seconds -> T_world_rig [n, 4, 4]
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """A mistake that the reader noticed in the files, without looking at what the sensors saw."""
+
+    subject: str  # the file
+    certain: bool
+    sentence: str
+    remedy: str
+
+
+@dataclass(frozen=True)
 class Split:
     """Which frames train and which are held out: indices into `Capture.images` and `Capture.sweeps`."""
 
@@ -102,6 +121,8 @@ class Capture:
     sweeps: tuple[SweepFrame, ...]
     tracks: Tracks
     split: Split | None = None
+    readings: tuple[Reading, ...] = ()  # of the poses, for the checks
+    doubts: tuple[Doubt, ...] = ()  # of the reader
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
     notes: tuple[str, ...] = ()  # sentences of the reader about what the source lacks or does otherwise than usual
 

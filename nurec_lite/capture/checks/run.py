@@ -5,14 +5,15 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import crops
+from nurec_lite.capture.checks import crops, poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
 log = logging.getLogger(__name__)
 Check = Callable[[Sample], Iterable[Verdict]]
 CHECKS: dict[str, Check] = {
-    crops.NAME: crops.check_notes
+    poses.NAME: poses.check_poses,
+    crops.NAME: crops.check_notes,
 }  # by what is compared with what, in the order in which a user reads the verdicts
 
 

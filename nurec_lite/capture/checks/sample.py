@@ -2,7 +2,7 @@
 """Frames that checks look at. Each is decoded once, however many checks ask for it, as long as all of them fit into KEPT_BYTES."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from threading import Lock
@@ -27,6 +27,7 @@ class Sample:
     images: int | None = IMAGES  # of a camera at most; None: all
     sweeps: int | None = SWEEPS  # of a lidar at most; None: all
     _kept: OrderedDict[int, "_Once"] = field(default_factory=OrderedDict, repr=False)  # the last used comes last
+    _made: dict[Hashable, "_Once"] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
     def images_of(self, camera: str) -> list[ImageFrame]:
@@ -38,6 +39,12 @@ class Sample:
         frames = [frame for frame in self.capture.sweeps if frame.sensor == lidar]
         pairs = list(pairwise(frames))
         return spread(pairs, None if self.sweeps is None else self.sweeps // 2)
+
+    def kept(self, name: Hashable, make: Callable[[], T]) -> T:
+        """What several checks need, made once."""
+        with self._lock:
+            made = self._made.setdefault(name, _Once(make))
+        return made.value()
 
     def image(self, frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
         return self._once(frame.load)

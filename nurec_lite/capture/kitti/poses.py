@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nurec_lite.capture.files import numbered_files, numbers, read_lines, read_text, short
 from nurec_lite.capture.kitti.calibration import is_rotation
+from nurec_lite.capture.kitti.conventions import LIDAR, rig_poses
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
@@ -214,22 +215,31 @@ def _rows(path: Path, times: np.ndarray, frames: list[int]) -> Tensor:
     return torch.from_numpy(times[frames])
 
 
+@dataclass(frozen=True)
+class PosesFile:
+    """A file of poses at the lidar's forward times, and what its rows are."""
+
+    path: Path
+    convention: str = LIDAR
+
+
 def read_trajectory(
     folder: Path,  # of the drive
     clock: Clock,
-    poses_file: Path | None,
+    file: PosesFile | None,  # None: oxts
     T_rig_lidar: Tensor,  # [4, 4]
+    T_rig_rect: Tensor,  # [4, 4]
     frames: set[int],  # that need a pose
 ) -> Trajectory:
-    if poses_file is None:
+    if file is None:
         posed, poses = read_oxts(folder / "oxts" / "data")
         lacking = sorted(frames.difference(posed))
         if lacking:
             raise CaptureError(f"{folder}/oxts/data has no pose of frame {lacking[0]}; {OTHER_POSES}")
         times = clock.seconds(folder / "oxts" / "timestamps.txt", posed)
     else:
-        lidar_poses = read_poses_file(Path(poses_file), 1 + max(frames))[: len(clock.forward)]
-        known = torch.from_numpy(np.isfinite(clock.forward[: len(lidar_poses)]))
-        times = torch.from_numpy(clock.forward[: len(lidar_poses)])[known]
-        poses = lidar_poses[known] @ invert(T_rig_lidar)
+        rows = read_poses_file(file.path, 1 + max(frames))[: len(clock.forward)]
+        known = torch.from_numpy(np.isfinite(clock.forward[: len(rows)]))
+        times = torch.from_numpy(clock.forward[: len(rows)])[known]
+        poses = rig_poses(rows, file.convention, T_rig_lidar, T_rig_rect)[known]
     return Trajectory(times, invert(poses[0]) @ poses)

@@ -9,7 +9,9 @@ import math
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -18,8 +20,11 @@ from torch import Tensor
 from nurec_lite.capture.files import numbered_files
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.calibration import read_camera, read_rig
+from nurec_lite.capture.kitti.conventions import LIDAR as LIDAR_POSES
+from nurec_lite.capture.kitti.conventions import meaning, others
 from nurec_lite.capture.kitti.poses import (
     Clock,
+    PosesFile,
     Trajectory,
     read_camera_clock,
     read_clock,
@@ -30,7 +35,7 @@ from nurec_lite.capture.kitti.scan import Scan
 from nurec_lite.capture.kitti.survey import survey
 from nurec_lite.capture.kitti.sweeps import SweepFile
 from nurec_lite.capture.kitti.tracks import check_frames, read_label_file, read_tracklets, world_tracks
-from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, Reading, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
@@ -64,7 +69,8 @@ def read_kitti_raw(
     cameras: tuple[str, ...] | None = None,  # None: those of colour that the drive has, else the grey ones
     downscale: int = 1,
     frames: range = ALL,  # numbers of the frames that are read
-    poses_file: Path | None = None,  # T_world_velo at the lidar's forward times, a 3x4 row for each frame; else oxts
+    poses_file: Path | None = None,  # poses at the lidar's forward times, a 3x4 row for each frame; else oxts
+    poses_convention: str = LIDAR_POSES,  # what its rows are, one of CONVENTIONS; T_world_velo unless it is given
     tracks_file: Path | None = None,  # label file of the tracking benchmark; else tracklet_labels.xml, if there is one
     missing_rays: bool = True,  # add the rays that did not return
     image_delay: float = IMAGE_DELAY,
@@ -78,7 +84,8 @@ def read_kitti_raw(
         raise CaptureError(
             f"data.image_delay is {image_delay:g}, but must be a second at most; KITTI's is {IMAGE_DELAY}"
         )
-    found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, poses_file)
+    file = None if poses_file is None else PosesFile(Path(poses_file), poses_convention)
+    found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, file)
     path = found.folder.parent / "calib_cam_to_cam.txt"
     scan = survey(_spread(list(found.all_sweeps.values()))) if found.all_sweeps else None
     sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in found.images)
@@ -90,6 +97,7 @@ def read_kitti_raw(
         sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
         tracks=_read_tracks(found, tracks_file),
         notes=() if scan is None else scan.notes,
+        readings=() if file is None else tuple(_readings(found, file)),
     )
 
 
@@ -140,7 +148,7 @@ def _shown(frames: range) -> str:
     return f"{frames.start} to {frames.stop - 1}{step}"
 
 
-def _open_drive(folder: Path, cameras: tuple[str, ...] | None, frames: range, poses_file: Path | None) -> Drive:
+def _open_drive(folder: Path, cameras: tuple[str, ...] | None, frames: range, poses_file: PosesFile | None) -> Drive:
     T_rig_lidar, T_rig_rect = read_rig(folder.parent)
     data = folder / "velodyne_points" / "data"
     no_lidar = "restore the folder, or remove it to go without lidar"
@@ -150,7 +158,7 @@ def _open_drive(folder: Path, cameras: tuple[str, ...] | None, frames: range, po
     stamped = all_sweeps or os.path.lexists(folder / "velodyne_points" / "timestamps.txt")
     clock = read_clock(folder / "velodyne_points") if stamped else read_camera_clock(folder / next(iter(images)))
     needed = set(sweeps).union(*images.values())
-    trajectory = read_trajectory(folder, clock, poses_file, T_rig_lidar, needed)
+    trajectory = read_trajectory(folder, clock, poses_file, T_rig_lidar, T_rig_rect, needed)
     return Drive(folder, T_rig_lidar, T_rig_rect, clock, trajectory, all_sweeps, sweeps, images)
 
 
@@ -223,6 +231,19 @@ def _sweep_frames(drive: Drive, missing_rays: bool, scan: Scan) -> list[SweepFra
     ]
     rows = zip(numbers, starts.tolist(), ends.tolist(), first, last, loads, strict=True)
     return [SweepFrame(LIDAR, *row) for row in rows]
+
+
+def _readings(drive: Drive, file: PosesFile) -> Iterator[Reading]:
+    """The same file by other conventions."""
+    for convention in others(file.convention):
+        read = partial(_read_as, drive, PosesFile(file.path, convention))
+        yield Reading(meaning(convention), f"give data.poses.convention={convention}", read)
+
+
+def _read_as(drive: Drive, file: PosesFile, times: Tensor) -> Tensor:  # [n] seconds -> T_world_rig [n, 4, 4]
+    frames = set(drive.sweeps)
+    path = read_trajectory(drive.folder, drive.clock, file, drive.T_rig_lidar, drive.T_rig_rect, frames)
+    return path.at(times)
 
 
 def _spread(paths: list[Path]) -> list[Path]:

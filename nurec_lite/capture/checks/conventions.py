@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conventions that poses may be written in, and the one that fits the motions that the sweeps show.
+
+Letters: n poses at the middles of a lidar's sweeps. Axes are described by the directions of x, y and z on the vehicle.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import accumulate, chain, permutations, product
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.checks.corrected import with_mounting, with_poses, with_rays
+from nurec_lite.capture.checks.motion import Motions, Poses
+from nurec_lite.capture.checks.register import exp, log
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.se3 import invert
+
+FITS, BETTER = (
+    0.7,
+    3.0,
+)  # excess of motions under a convention that fits, at most, and how many times less than under poses as they are
+CLOSELY, CLEARLY = (
+    0.35,
+    2.2,
+)  # the same where the excess under the poses as they are is not more than right poses may have
+SHIFTS = 10  # frames by which poses may be early or late
+SAME_SCALE = 0.07  # a scale is 1 within this
+MOVED = 0.5  # metres that a lidar moves, at least, for a scale to be known
+PENALTY = 0.05  # of excess, for a scale or for other axes: the plainest convention is named first
+BESIDE, AHEAD = (
+    0.3,
+    0.8,
+)  # penalty of a rig that does not move along its x axis, and the part of its way that it does at least
+MADE = "where the capture was made"
+INVERTED, RELATIVE = "they are inverted (T_rig_world)", "each is relative to the frame before or after it"
+_WORDS = {0: ("forward", "backward"), 1: ("left", "right"), 2: ("up", "down")}
+
+
+class Blamed(Enum):
+    """Where a mistake may be."""
+
+    POSES = 1  # several lidars disagree with them
+    LIDAR = 2  # another one agrees with the poses
+    EITHER = 3  # there is one lidar
+
+
+@dataclass(frozen=True)
+class Convention:
+    """A way to read the poses, or the mounting and the rays of a lidar."""
+
+    meaning: str  # completes "the poses fit if"
+    remedy: str
+    posed: Tensor  # [m, 4, 4] T_a_b of the lidar, of each motion
+    corrected: Callable[[Capture], Capture]
+    penalty: float = 0.0
+    lidar: str | None = None  # whose mounting or rays are wrong; None: the poses
+    mirrors: bool = False
+    within: float = math.nan  # metres by which it puts points elsewhere than the sweeps show, once it fits
+
+    def odds(self, motions: Motions, mirrored: Collection[str]) -> float:
+        """The excess and all that speaks against the convention; the least is the best."""
+        ways = motions.of_rig(motions.posed if self.lidar else self.posed)[:, :3, 3]
+        ahead = float(ways[:, 0].sum() / ways.norm(dim=1).sum().clamp(min=1e-6))
+        beside = BESIDE * (abs(ahead) < AHEAD) + PENALTY * (ahead < 0)
+        seen = self.mirrors and self.lidar in mirrored
+        return motions.excess(self.posed) + self.penalty + beside - BESIDE * seen
+
+
+def fitting(
+    capture: Capture,
+    motions: Motions,  # known ones
+    poses: Poses,
+    blamed: Blamed,
+    mirrored: Collection[str],  # lidars whose rays turn the other way than they say
+) -> Convention | None:
+    """The convention under which the motions are those that the sweeps show; None: no known one."""
+    given = motions.excess(motions.posed)
+    most = min(FITS, given / BETTER) if given > 1 else min(CLOSELY, given / CLEARLY)
+    conventions = [
+        *(_conventions(capture, motions, poses) if blamed is not Blamed.LIDAR else ()),
+        *(_of_lidar(motions) if blamed is not Blamed.POSES else ()),
+    ]
+    fit = [convention for convention in conventions if motions.excess(convention.posed) < most]
+    best = min(fit, key=lambda convention: convention.odds(motions, mirrored), default=None)
+    return None if best is None else replace(best, within=motions.apart(best.posed))
+
+
+def _conventions(capture: Capture, motions: Motions, poses: Poses) -> Iterator[Convention]:
+    times = {name: torch.tensor([f.time_mid for f in capture.sweeps if f.sensor == name]).double() for name in poses}
+    for reading in capture.readings:
+        read = {name: reading.poses(t) for name, t in times.items()}
+        yield _of_poses(reading.meaning, reading.remedy, read, motions)
+    for name, remedy, change in _families(capture):
+        changed = {lidar: change(T) for lidar, T in poses.items()}
+        also = f"{name} and " if name else ""
+        yield _of_poses(name, remedy, changed, motions, PENALTY)
+        yield from _scaled(also, changed, motions)
+        if name in ("", INVERTED, RELATIVE):
+            yield from _turned(also, changed, motions)
+    yield from _of_positions(poses, motions)
+
+
+# ---- the poses
+
+
+Change = Callable[[Tensor], Tensor]  # [n, 4, 4] -> [n, 4, 4]
+
+
+def _of_poses(meaning: str, remedy: str, poses: Poses, motions: Motions, penalty: float = 0.0) -> Convention:
+    return Convention(meaning, remedy, motions.posed_by(poses), with_poses(poses), penalty)
+
+
+def _families(capture: Capture) -> Iterator[tuple[str, str, Change]]:
+    """What may be said of the poses, what to do about it, and how to read them then; first as they are."""
+    yield "", "", lambda T: T
+    yield INVERTED, f"invert them {MADE}", invert
+    yield RELATIVE, f"chain them {MADE}", _chained
+    yield "their rotations are transposed", f"transpose the rotations {MADE}", _transposed
+    for sensor, T_rig_sensor in _mountings(capture):
+        remedy = f"multiply them by the inverse of its mounting {MADE}"
+        yield f"they are those of {sensor}", remedy, _mounted(T_rig_sensor)
+    for k in chain.from_iterable((k, -k) for k in range(1, SHIFTS + 1)):
+        way = "early" if k > 0 else "late"
+        yield f"they are {abs(k)} frames too {way}", f"give each frame its own pose {MADE}", _shifted(k)
+    yield "their rotations are in degrees", f"give rotations in radians {MADE}", _in_radians(math.pi / 180)
+    yield "their rotations were turned into radians twice", f"give them in radians {MADE}", _in_radians(180 / math.pi)
+
+
+def _chained(T: Tensor) -> Tensor:
+    start = torch.eye(4, dtype=T.dtype)
+    return torch.stack(list(accumulate((start, *T[:-1]), torch.matmul)))
+
+
+def _transposed(T: Tensor) -> Tensor:
+    turned = T.clone()
+    turned[:, :3, :3] = T[:, :3, :3].transpose(1, 2)
+    return turned
+
+
+def _mountings(capture: Capture) -> Iterator[tuple[str, Tensor]]:
+    yield from ((camera.name, camera.T_rig_cam.double()) for camera in capture.cameras[:1])
+    yield from ((lidar.name, lidar.T_rig_lidar.double()) for lidar in capture.lidars)
+
+
+def _mounted(T_rig_sensor: Tensor) -> Change:
+    return lambda T: T @ invert(T_rig_sensor)
+
+
+def _shifted(k: int) -> Change:
+    """Frame i has the pose of frame i + k."""
+    return lambda T: T[(torch.arange(len(T)) + k).clamp(0, len(T) - 1)]
+
+
+def _in_radians(factor: float) -> Change:
+    def change(T: Tensor) -> Tensor:
+        steps = torch.cat([log(T[:1])[:, :3], log(invert(T[:-1]) @ T[1:])[:, :3]]) * factor
+        turned = torch.stack(list(accumulate(exp(torch.cat([steps, torch.zeros_like(steps)], dim=1)), torch.matmul)))
+        turned[:, :3, 3] = T[:, :3, 3]
+        return turned
+
+    return change
+
+
+# ---- scales and axes
+
+
+def _scaled(also: str, poses: Poses, motions: Motions) -> Iterator[Convention]:
+    s = _scale(motions.posed_by(poses), motions)
+    if s is not None and abs(s - 1) > SAME_SCALE:
+        what = (
+            f"{also}their translations are too {'small' if s > 1 else 'large'} by a factor of {_plain(max(s, 1 / s))}"
+        )
+        longer = {name: _with_positions(T, s * T[:, :3, 3]) for name, T in poses.items()}
+        yield _of_poses(what, f"multiply their translations by {_plain(s)} {MADE}", longer, motions, 2 * PENALTY)
+
+
+def _scale(posed: Tensor, motions: Motions) -> float | None:
+    """The factor by which the ways would be those that the sweeps show."""
+    ways, said = motions.measured[:, :3, 3], posed[:, :3, 3]
+    s = float((ways * said).sum() / said.square().sum().clamp(min=1e-12))
+    return s if 1e-4 < s < 1e4 and float(ways.norm(dim=1).median()) > MOVED else None
+
+
+def _plain(number: float) -> str:
+    """Three digits, without an exponent."""
+    return f"{float(f'{number:.3g}'):f}".rstrip("0").rstrip(".")
+
+
+def _with_positions(T: Tensor, positions: Tensor) -> Tensor:
+    moved = T.clone()
+    moved[:, :3, 3] = positions
+    return moved
+
+
+def _turned(also: str, poses: Poses, motions: Motions) -> Iterator[Convention]:
+    """Axes of the vehicle other than x forward, y left, z up."""
+    remedy = f"turn them into axes with x forward, y left and z up {MADE}"
+    for B in signed_permutations():
+        x, y, z = directions(B)
+        hand, dear = ("", 1.5) if float(torch.linalg.det(B)) > 0 else ("left-handed ", 2)
+        changed = {name: four(B) @ T @ four(B).T for name, T in poses.items()}
+        meaning = f"{also}they are in {hand}axes with x {x}, y {y} and z {z}"
+        yield _of_poses(meaning, remedy, changed, motions, dear * PENALTY + _changes(B))
+
+
+def _of_positions(poses: Poses, motions: Motions) -> Iterator[Convention]:
+    """Positions in a world with other axes than that of the rotations."""
+    for B in signed_permutations():
+        changed = {name: _with_positions(T, T[:, :3, 3] @ B.T) for name, T in poses.items()}
+        meaning = f"their positions, unlike their rotations, are in axes of which {_rows(B)} are right"
+        yield _of_poses(meaning, f"give positions as {_rows(B)} {MADE}", changed, motions, 3 * PENALTY + _changes(B))
+
+
+def four(B: Tensor) -> Tensor:  # [3, 3] -> [4, 4]
+    T = torch.eye(4, dtype=torch.float64)
+    T[:3, :3] = B
+    return T
+
+
+def signed_permutations() -> Iterator[Tensor]:
+    """All matrices [3, 3] that exchange or reverse axes, but for the identity."""
+    for order in permutations(range(3)):
+        for signs in product((1.0, -1.0), repeat=3):
+            B = torch.diag(torch.tensor(signs, dtype=torch.float64))[:, list(order)]
+            if float(B.trace()) < 3:
+                yield B
+
+
+def _changes(B: Tensor) -> float:
+    """A penalty: the fewer axes change, the plainer."""
+    return 0.2 * PENALTY * int((B.diagonal() != 1).sum())
+
+
+def directions(B: Tensor) -> list[str]:
+    """Where x, y and z of axes point on the vehicle whose axes they become by B [3, 3]."""
+    rows = B.abs().argmax(0).tolist()
+    return [_WORDS[row][int(B[row, k] < 0)] for k, row in enumerate(rows)]
+
+
+def _rows(B: Tensor) -> str:
+    """As in (y, -x, z)."""
+    return f"({', '.join(('-' if row.sum() < 0 else '') + 'xyz'[int(row.abs().argmax())] for row in B)})"
+
+
+# ---- a lidar
+
+
+def _of_lidar(motions: Motions) -> Iterator[Convention]:
+    """Of one lidar, whose motions these are."""
+    lidar, rig = motions.lidar, motions.of_rig(motions.posed)
+    X = lidar.T_rig_lidar.double()
+    yield Convention(
+        f"T_rig_lidar of {lidar.name} is inverted", f"invert it {MADE}", X @ rig @ invert(X),
+        with_mounting(lidar.name, invert), 1.5 * PENALTY, lidar.name,
+    )  # fmt: skip
+    for B in signed_permutations():  # rays d are B d in the lidar's axes: to who believes them, a motion T is B^-1 T B
+        yield Convention(
+            f"the rays of {lidar.name} are in other axes", f"give their directions as {_rows(B)} {MADE}",
+            four(B).T @ motions.posed @ four(B), with_rays(lidar.name, B), 4 * PENALTY + _changes(B), lidar.name,
+            float(torch.linalg.det(B)) < 0,
+        )  # fmt: skip

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Captures as they are once a convention is corrected: other poses, another mounting or other rays of a lidar."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.geometry.se3 import interpolate_trajectory
+
+AnyFrame = TypeVar("AnyFrame", bound=Frame)
+Correction = Callable[[Capture], Capture]
+
+
+def with_poses(
+    poses: Mapping[str, Tensor],  # [n, 4, 4] T_world_rig at the middles of each lidar's sweeps
+) -> Correction:
+    """All frames on the path through the poses of the lidar that is named first."""
+    name, path = next(iter(poses.items()))
+
+    def correct(capture: Capture) -> Capture:
+        times = torch.tensor([f.time_mid for f in capture.sweeps if f.sensor == name], dtype=torch.float64)
+
+        def moved(frame: AnyFrame) -> AnyFrame:
+            ends = torch.tensor([frame.time_start, frame.time_end], dtype=torch.float64)
+            first, last = interpolate_trajectory(times, path, ends)
+            return replace(frame, T_world_rig_start=first, T_world_rig_end=last)
+
+        return replace(capture, images=tuple(map(moved, capture.images)), sweeps=tuple(map(moved, capture.sweeps)))
+
+    return correct
+
+
+def with_mounting(lidar: str, change: Callable[[Tensor], Tensor]) -> Correction:
+    """Another T_rig_lidar."""
+
+    def correct(capture: Capture) -> Capture:
+        lidars = (replace(s, T_rig_lidar=change(s.T_rig_lidar)) if s.name == lidar else s for s in capture.lidars)
+        return replace(capture, lidars=tuple(lidars))
+
+    return correct
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """Loads a sweep whose directions are in other axes. It pickles."""
+
+    load: Callable[[], Sweep]
+    axes: Tensor  # [3, 3]
+
+    def __call__(self) -> Sweep:
+        sweep = self.load()
+        return replace(sweep, directions=F.normalize(sweep.directions @ self.axes.T.float(), dim=1))
+
+
+def with_rays(lidar: str, axes: Tensor) -> Correction:
+    """Directions multiplied by `axes` [3, 3]."""
+
+    def correct(capture: Capture) -> Capture:
+        sweeps = (replace(f, load=_Turned(f.load, axes)) if f.sensor == lidar else f for f in capture.sweeps)
+        return replace(capture, sweeps=tuple(sweeps))
+
+    return correct

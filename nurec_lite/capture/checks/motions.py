@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Motions of the lidars over about half a second, as their sweeps show them and as the poses say."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.checks.motion import Motion, Motions
+from nurec_lite.capture.checks.register import Cloud, Fit, Pair, Surface, cloud_of, exp, log, velocity_of
+from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.types import SweepFrame
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix
+
+SPAN, WAY = 1.0, 10.0  # seconds and metres between the sweeps of a motion, at most, about
+FAR = (
+    0.6  # metres between where the poses and the first motion put points at the end, at most, where one step is enough
+)
+STEP = 0.5  # metres between motions that are tried where the poses may be wrong
+CLOSE_BY = 1.2  # times the error of the best motion: another one may become better
+FASTEST, LONGEST = 40.0, 8.0  # metres a second and metres, of those
+DIRECTIONS = 8  # horizontal ones, of those
+
+
+def middle_poses(frames: Sequence[SweepFrame]) -> Tensor:  # [n, 4, 4] T_world_rig at the middle of each frame
+    first, last = (torch.stack([getattr(f, f"T_world_rig_{end}") for f in frames]).double() for end in ("start", "end"))
+    return pose_matrix(*interpolate_between(first, last, torch.full((len(frames),), 0.5, dtype=torch.float64)))
+
+
+def known_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
+    """A few motions, spread over the drive, that its sweeps show."""
+    return sample.kept(("motions", lidar.name), lambda: [m for m in _motions_of(sample, lidar) if m.known])
+
+
+def _motions_of(sample: Sample, lidar: Lidar) -> list[Motion]:
+    frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
+    if len(frames) < 2:
+        return []
+    poses = middle_poses(frames) @ lidar.T_rig_lidar.double()
+    gap = _frames_in(frames, SPAN)
+    count = None if sample.sweeps is None else max(1, sample.sweeps // 3)
+    starts = spread(range(len(frames) - gap), count)
+    return [m for m in in_threads(partial(_motion, sample, lidar, frames, poses, gap), starts) if m is not None]
+
+
+def motion_to_the_next(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
+    """From sweep k of a lidar; None: there are too few points."""
+    frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
+    poses = middle_poses(frames[: k + 2]) @ lidar.T_rig_lidar.double()
+    return _near(_Clouds(sample, frames), lidar, invert(poses[k]) @ poses, k)
+
+
+def _frames_in(frames: Sequence[SweepFrame], seconds: float) -> int:
+    steps = torch.tensor([b.time_mid - a.time_mid for a, b in pairwise(frames)])
+    return max(1, min(len(frames) - 1, round(seconds / max(1e-3, float(steps.median())))))
+
+
+def _motion(
+    sample: Sample,
+    lidar: Lidar,
+    frames: Sequence[SweepFrame],
+    poses: Tensor,  # [n, 4, 4] T_world_lidar
+    gap: int,  # at most
+    k: int,
+) -> Motion | None:
+    """From sweep k to one that is up to `gap` later. The motion to the next sweep, found without poses, says where to look for it; where
+    the poses say otherwise, the way is doubled again and again."""
+    posed = invert(poses[k]) @ poses
+    clouds = _Clouds(sample, frames)
+    near = _near(clouds, lidar, posed, k)
+    if near is None:
+        return None
+    last = k + max(1, min(gap, round(WAY / max(float(near.fit.T_a_b[:3, 3].norm()), 1e-3))))
+    expected = exp(log(near.fit.T_a_b) * clouds.seconds(k, last) / near.seconds)
+    right, step = near.pair.moved_apart(expected, posed[last]) < FAR, 1
+    while near.frames[1] < last:
+        step = last - k if right else min(2 * step, last - k)
+        near = _farther(clouds, near, posed, k + step, right)
+    return near
+
+
+@dataclass(frozen=True)
+class _Clouds:
+    sample: Sample
+    frames: Sequence[SweepFrame]
+    known: dict[int, Cloud] = field(default_factory=dict)
+
+    def __call__(self, i: int) -> Cloud:
+        if i not in self.known:
+            self.known[i] = cloud_of(self.frames[i], self.sample.sweep(self.frames[i]))
+        return self.known[i]
+
+    def seconds(self, i: int, j: int) -> float:
+        return self.frames[j].time_mid - self.frames[i].time_mid
+
+    def numbers(self, i: int, j: int) -> tuple[int, int]:
+        return self.frames[i].index, self.frames[j].index
+
+
+def _near(clouds: _Clouds, lidar: Lidar, posed: Tensor, k: int) -> Motion | None:
+    """To the next sweep; None: there are too few points."""
+    seconds, T = clouds.seconds(k, k + 1), posed[k + 1]
+    pair = _pair(clouds, k, k + 1, velocity_of(T, seconds))
+    if not pair.enough:
+        return None
+    fit = _found(pair, pair.aligned(T), lidar, seconds)
+    motion = Motion(lidar, (k, k + 1), clouds.numbers(k, k + 1), seconds, pair, fit, T)
+    if Motions([motion]).excess(T[None]) > 0.5:  # the sweeps were not rid of the right motion
+        pair = _pair(clouds, k, k + 1, velocity_of(fit.T_a_b, seconds))
+        motion = replace(motion, pair=pair, fit=_found(pair, pair.aligned(fit.T_a_b), lidar, seconds))
+    return motion
+
+
+def _farther(clouds: _Clouds, near: Motion, posed: Tensor, j: int, right: bool) -> Motion:
+    """From the first sweep of a motion to a later one than its second."""
+    i, seconds = near.frames[0], clouds.seconds(near.frames[0], j)
+    velocity = velocity_of(near.posed if right else near.fit.T_a_b, near.seconds)
+    pair = near.pair.to(clouds(j).still(velocity)) if right else _pair(clouds, i, j, velocity)
+    fit = pair.aligned(posed[j] if right else exp(velocity * seconds))
+    return Motion(near.lidar, (i, j), clouds.numbers(i, j), seconds, pair, fit, posed[j])
+
+
+def _pair(clouds: _Clouds, i: int, j: int, velocity: Tensor) -> Pair:
+    return Pair(Surface(clouds(i).still(velocity), clouds(i).rings), clouds(j).still(velocity))
+
+
+def _found(pair: Pair, fit: Fit, lidar: Lidar, seconds: float) -> Fit:
+    """The fit, or another one far from it under which the sweeps lie on each other better."""
+    tried = _tried(lidar, seconds)
+    own, *scores = pair.scores(torch.cat([fit.T_a_b[None], tried])).tolist()
+    best = sorted(range(len(tried)), key=lambda i: scores[i])[:2]
+    other = [i for i in best if scores[i] < CLOSE_BY * own and pair.moved_apart(tried[i], fit.T_a_b) > 0.6 * STEP]
+    fits = [fit, *(pair.aligned(tried[i], reach=1.5 * STEP) for i in other)]
+    return min(fits, key=lambda found: float(pair.scores(found.T_a_b[None])))
+
+
+def _tried(lidar: Lidar, seconds: float) -> Tensor:  # [t, 4, 4] T_a_b without turns
+    lengths = torch.arange(STEP, min(LONGEST, FASTEST * seconds), STEP, dtype=torch.float64)
+    angles = torch.arange(DIRECTIONS, dtype=torch.float64) * (2 * torch.pi / DIRECTIONS)
+    ways = torch.stack([angles.cos(), angles.sin(), torch.zeros_like(angles)], dim=1)
+    ways = ways @ lidar.T_rig_lidar[:3, :3].double()  # of the rig's axes, in the lidar's
+    ways = torch.cat([torch.zeros(1, 3, dtype=torch.float64), (lengths[:, None, None] * ways).flatten(0, 1)])
+    tried = torch.eye(4, dtype=torch.float64).repeat(len(ways), 1, 1)
+    tried[:, :3, 3] = ways
+    return tried

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Poses and sweeps: two sweeps of a lidar lie on each other in the world, or the poses are wrong. Which convention would fit is said."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from nurec_lite.capture.checks.conventions import MADE, Blamed, Convention, fitting
+from nurec_lite.capture.checks.motion import Motion, Motions
+from nurec_lite.capture.checks.motions import known_motions, middle_poses
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.turns import against
+from nurec_lite.capture.checks.verdict import Level, Verdict
+
+NAME = "poses and sweeps"
+LIKELY, CERTAIN = 1.3, 2.0  # excess of the motions, in the mean
+NAMED, SUSPECT = 1.0, 0.5  # likewise, where a convention fits: certainly wrong, and likely
+FEWER, FEWEST = (
+    0.85,
+    0.6,
+)  # shares of points that lie on the other sweep under poses likely and certainly wrong, at most
+STILL = 0.05  # part of the way that poses of a standing vehicle go at most
+MOST = 0.75  # of the motions disagree with poses that are certainly wrong
+
+
+def check_poses(sample: Sample) -> Iterator[Verdict]:
+    """A verdict for each lidar."""
+    found = {lidar.name: known_motions(sample, lidar) for lidar in sample.capture.lidars}
+    known = {name: Motions(motions) for name, motions in found.items() if motions}
+    right = {name for name, motions in known.items() if motions.excess(motions.posed) <= SUSPECT}
+    convention = _convention(sample, [m for name in known.keys() - right for m in known[name].all], bool(right))
+    for name in found:
+        if name in known:
+            level = Level.RIGHT if name in right else _level(known[name], convention)
+            yield _verdict(name, known[name], level, convention, bool(right))
+        else:
+            sentence = f"Sweeps of {name} show too little standing structure, or are too few, to tell its motion."
+            yield Verdict(NAME, name, Level.UNKNOWN, sentence)
+
+
+def _convention(sample: Sample, wrong: Sequence[Motion], others: bool) -> Convention | None:
+    """`others`: another lidar agrees with the poses."""
+    lidars = {m.lidar.name: m.lidar for m in wrong}
+    if not wrong or (others and len(lidars) > 1):
+        return None
+    frames = {name: [f for f in sample.capture.sweeps if f.sensor == name] for name in lidars}
+    mirrored = [name for name, sweeps in frames.items() if against(sample, lidars[name], sweeps)]
+    poses = {name: middle_poses(sweeps) for name, sweeps in frames.items()}
+    blamed = Blamed.LIDAR if others else Blamed.EITHER if len(lidars) == 1 else Blamed.POSES
+    return fitting(sample.capture, Motions(wrong), poses, blamed, mirrored)
+
+
+def _level(motions: Motions, convention: Convention | None) -> Level:
+    excesses = motions.excesses(motions.posed)
+    most = float((excesses > 1).double().mean()) >= MOST and len(excesses) > 1
+    excess, shares = motions.excess(motions.posed), motions.shares
+    if convention is not None and excess <= NAMED:
+        return Level.LIKELY
+    if convention is not None or (excess > CERTAIN and shares < FEWEST and most):
+        return Level.CERTAIN
+    return Level.LIKELY if excess > LIKELY and shares < FEWER else Level.RIGHT
+
+
+def _verdict(name: str, motions: Motions, level: Level, convention: Convention | None, others: bool) -> Verdict:
+    found = _figures(motions)
+    fit, where = ("fit", "") if level is Level.RIGHT else ("do not fit", f" (point to plane {found['error_m']:.2f} m)")
+    sentence = (
+        f"The poses {fit} the sweeps of {name}: after {found['seconds']:.1f} s and {found['way_m']:.1f} m, they put points "
+        f"{found['apart_m']:.2f} m from where the sweeps lie on each other{where}"
+    )
+    if level is Level.RIGHT:
+        return Verdict(NAME, name, level, f"{sentence}.", figures=found)
+    if convention is None:
+        return Verdict(NAME, name, level, f"{sentence}.", _blamed(name, motions, others), found)
+    found["fitting_m"] = convention.within
+    sentence += f"; they fit within {found['fitting_m']:.2f} m if {convention.meaning}."
+    return Verdict(NAME, name, level, sentence, convention.remedy, found, convention.corrected)
+
+
+def _blamed(name: str, motions: Motions, others: bool) -> str:
+    if others:
+        return f"correct the mounting and the rays of {name} {MADE}: another lidar agrees with the poses"
+    ways = [T[:, :3, 3].norm(dim=1) for T in (motions.posed, motions.measured)]
+    still = bool((ways[0] < STILL * ways[1]).all())
+    return f"{'the poses stand still: give those of the drive' if still else 'correct the poses'} {MADE}"
+
+
+def _figures(motions: Motions) -> dict[str, float]:
+    return {
+        "way_m": float(motions.measured[:, :3, 3].norm(dim=1).median()),
+        "seconds": median(m.seconds for m in motions.all),
+        "apart_m": motions.apart(motions.posed),
+        "error_m": median(m.fit.error for m in motions.all),
+        "shares": motions.shares,
+    }
