@@ -28,6 +28,8 @@ def short(value: object) -> str:
 def read_bytes(path: Path, remedy: str, most: int = MAX_BYTES) -> bytes:
     try:
         data = read_bounded(path, most)
+    except IsADirectoryError as error:
+        raise CaptureError(f"{path} is no file; {remedy}") from error
     except OSError as error:
         raise CaptureError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
     except ValueError as error:
