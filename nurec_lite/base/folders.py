@@ -138,12 +138,16 @@ def _head(path: Path) -> bytes:
 
 
 def discard(paths: Iterable[Path]) -> None:
-    """Removes files that are on the list of their folder, and folders that are empty. Everything else stays."""
+    """Removes files that are on the list of their folder, and folders of such files that are empty. Everything else stays."""
     for path in paths:
+        owner = owner_of(path)
+        if owner is None or path.parent.is_symlink():
+            continue
         if path.is_dir() and not path.is_symlink():
-            with suppress(OSError):  # it holds what is not ours
-                path.rmdir()
-        elif (owner := owner_of(path)) and owner.lists(path) and not path.parent.is_symlink():
+            if owner.paths(_relative(path, owner.folder)):
+                with suppress(OSError):  # it holds what is not ours
+                    path.rmdir()
+        elif owner.lists(path):
             path.unlink(missing_ok=True)
 
 

@@ -14,15 +14,20 @@ _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # categories of what a terminal obeys 
 _LAYOUT = "\n\r\t"
 
 
-def read_bounded(path: Path, most: int) -> bytes:
+def read_bounded(path: Path, most: int, kind: str = "file of results") -> bytes:
     """A regular file of that many bytes at most; a pipe waits forever, a device never ends. OSError, or ValueError with the reason."""
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        found = os.fstat(file.fileno())
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("is no file")
         if found.st_size > most:
-            raise ValueError(f"has {found.st_size} bytes, more than {most}")
-        return file.read(most)
+            size = f"{found.st_size >> 20} MiB" if found.st_size >> 20 else f"{found.st_size} bytes"
+            raise ValueError(f"has {size}, more than any {kind}")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
 
 
 def read_json(path: Path, most: int = LARGEST_JSON) -> Any:

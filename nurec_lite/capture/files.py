@@ -27,9 +27,7 @@ def short(value: object) -> str:
 
 def read_bytes(path: Path, remedy: str, most: int = MAX_BYTES) -> bytes:
     try:
-        data = read_bounded(path, most)
-    except IsADirectoryError as error:
-        raise CaptureError(f"{path} is no file; {remedy}") from error
+        data = read_bounded(path, most, "file of a drive")
     except OSError as error:
         raise CaptureError(f"{path} cannot be read ({error.strerror}); {remedy}") from error
     except ValueError as error:
@@ -46,15 +44,15 @@ def read_text(path: Path, remedy: str, most: int = LARGEST_TEXT) -> str:
         raise CaptureError(f"{path} is no text in UTF-8; {remedy}") from error
 
 
-def read_lines(path: Path, remedy: str) -> list[str]:
+def read_lines(path: Path, remedy: str, longest: int = LONGEST_LINE) -> list[str]:
     """Lines of a table, without blank ones at its end."""
     text = read_text(path, remedy).rstrip()
     if sum(map(text.count, _BREAKS)) >= MOST_LINES:
         raise CaptureError(f"{path} has more than {MOST_LINES} lines; {remedy}")
     lines = text.splitlines()
-    long = next((number for number, line in enumerate(lines, start=1) if len(line) > LONGEST_LINE), None)
+    long = next((number for number, line in enumerate(lines, start=1) if len(line) > longest), None)
     if long is not None:
-        raise CaptureError(f"{path} line {long} has more than {LONGEST_LINE} characters; {remedy}")
+        raise CaptureError(f"{path} line {long} has more than {longest} characters; {remedy}")
     return lines
 
 

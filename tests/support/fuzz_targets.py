@@ -8,9 +8,10 @@ import os
 import random
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -18,11 +19,15 @@ from kitti_drive import DRIVE, TRACKLETS, write_drive
 from mutations import BINARY, TEXT, applied, overwrite, steps_of
 from omegaconf import OmegaConf
 from pack_mutations import BEAMS, index_of, mutate_index, packed, with_index, with_member
-from pack_parts import make_sweep
+from pack_parts import make_capture, make_sweep
+from strange_files import STRANGE, contents
 from strangers import altered, small_checkpoint
 from tiny_capture import tiny_capture
 
 from nurec_lite import export
+from nurec_lite.base.files import write_text
+from nurec_lite.base.folders import LOCK, MARKER, discard, take
+from nurec_lite.base.lock import locked
 from nurec_lite.base.options import known_options, parameters_of
 from nurec_lite.bounds import leaves
 from nurec_lite.capture.check import check_capture
@@ -257,6 +262,104 @@ def run_config(folder: Path, steps: Steps) -> None:
     to_config(merged)
 
 
+# ---- names and folders
+
+SIGNS = "ab.-_=+@/\\ \0\n\x1b\u202e\u200bé🚗%:*\ud800"
+WHOLE = (
+    "",
+    ".",
+    "..",
+    "front",
+    "FRONT",
+    "top_above",
+    "front_0001",
+    "top",
+    "../x",
+    "/abs",
+    "=1",
+    "scene",
+    "7",
+    "x" * 65,
+)
+
+
+def draw_names(rng: random.Random) -> Steps:
+    """Pairs of what is renamed and its name."""
+    places = ("camera", "other camera", "lidar", "track", "class", "capture")
+    drawn = ("".join(rng.choice(SIGNS) for _ in range(rng.randint(1, 5))) for _ in places)
+    return [
+        (place, rng.choice((name, rng.choice(WHOLE))))
+        for place, name in zip(rng.sample(places, few(rng)), drawn, strict=False)
+    ]
+
+
+def run_names(folder: Path, steps: Steps) -> None:
+    """What is taken gives files of different names, each in the folder itself."""
+    names = dict(steps)
+    capture = make_capture()
+    sensors = [names.get("camera", "front"), names.get("other camera", "back"), names.get("lidar", "top")]
+    tracks = replace(
+        capture.tracks,
+        ids=(names.get("track", "7"), "a"),
+        classes=(names.get("class", "Car"), "Tram"),
+    )
+    cameras = tuple(replace(camera, name=name) for camera, name in zip(capture.cameras, sensors, strict=False))
+    lidars = tuple(replace(lidar, name=sensors[2]) for lidar in capture.lidars)
+    odd = replace(
+        capture, name=names.get("capture", "drive"), cameras=cameras, lidars=lidars, images=(), tracks=tracks,
+        sweeps=tuple(replace(frame, sensor=sensors[2]) for frame in capture.sweeps),
+    )  # fmt: skip
+    check_capture(odd, "drive.pack")
+    files = [f"{name}{end}.png".casefold() for name in sensors for end in ("_0001", "_t0001.230")]
+    files += [f"{sensors[2]}_above{end}.png".casefold() for end in ("_0001", "_t0001.230")]
+    assert len(set(files)) == len(files), files
+    assert all((folder / name).parent == folder and len(name.encode()) < 256 for name in files), files
+
+
+KINDS = ("file", "folder", "link", "dangling link", "hidden", "picture", "pipe")
+
+
+def draw_folder(rng: random.Random) -> Steps:
+    """What stands in a folder: a kind and a name; a marker or none."""
+    names = (*STRANGE, MARKER, LOCK, "report.html", "x", "pictures", ".x.nurec_lite-1.tmp")
+    return [(rng.choice(KINDS), rng.choice(names), rng.random() < 0.2) for _ in range(few(rng))]
+
+
+def run_folder(folder: Path, steps: Steps) -> None:
+    """Whatever is done, no byte of a stranger's changes."""
+    with TemporaryDirectory(dir=folder) as name:
+        out, precious = Path(name) / "out", Path(name) / "precious"
+        out.mkdir()
+        precious.write_text("mine")
+        for kind, at, ours in steps:
+            _stand(out / at, kind, precious)
+            if ours and not (out / MARKER).is_symlink() and not (out / MARKER).exists():
+                (out / MARKER).write_text("nurec_lite 1 render\n../precious\n/etc/passwd\n")
+        before = contents(Path(name))
+        try:
+            with locked(take(out, "render", ("report.html", "pictures/")).folder):
+                write_text(out / "report.html", "ours")
+                write_text(out / "pictures/ours_0001.png", "ours")
+            discard([out / at for _, at, _ in steps] + [precious])
+        finally:
+            after = contents(Path(name))
+            changed = {at for at, data in before.items() if after.get(at) != data} - {f"out/{MARKER}"}
+            assert not changed, changed
+
+
+def _stand(path: Path, kind: str, precious: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "folder":
+            path.mkdir()
+        elif kind in ("link", "dangling link"):
+            path.symlink_to(precious if kind == "link" else "nowhere")
+        elif kind == "pipe":
+            os.mkfifo(path)
+        elif not os.path.lexists(path):
+            path.write_text("strange")
+
+
 TARGETS = (
     Target("pack bytes", 20, lambda rng: steps_of(rng, few(rng), BINARY), run_pack),
     Target("pack index", 14, lambda rng: [rng.getrandbits(62) for _ in range(rng.randint(1, 3))], run_index),
@@ -267,4 +370,6 @@ TARGETS = (
     Target("KITTI files", 8, draw_kitti, run_kitti),
     Target("keys", 1, draw_key, run_keys),
     Target("configurations", 7, draw_value, run_config),
+    Target("names", 5, draw_names, run_names),
+    Target("folders", 5, draw_folder, run_folder),
 )

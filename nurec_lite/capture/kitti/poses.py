@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.files import numbered_files, numbers, read_lines, read_text, short
+from nurec_lite.capture.files import LARGEST_TEXT, numbered_files, numbers, read_lines, read_text, short
 from nurec_lite.capture.kitti.calibration import is_rotation
 from nurec_lite.capture.kitti.conventions import LIDAR, rig_poses
 from nurec_lite.capture.types import CaptureError
@@ -74,7 +74,7 @@ class Trajectory:
 def read_times(
     path: Path,
 ) -> np.ndarray:  # [n] datetime64[ns]; line i belongs to frame i, NaT where the line is blank
-    lines = [line.strip() for line in read_lines(path, "restore the drive's time stamps")]
+    lines = [line.strip() for line in read_lines(path, "restore the drive's time stamps", LARGEST_TEXT)]
     times = np.array([_parse_stamp(path, number, line) for number, line in enumerate(lines, start=1)])
     known = np.flatnonzero(~np.isnat(times))
     late = known[1:][np.diff(times[known]) <= np.timedelta64(0)]

@@ -102,7 +102,7 @@ def read_tracklets(path: Path) -> list[Box]:
 def _check_markup(text: str) -> None:
     """A document type of its own may define entities and attributes, which a few bytes multiply; elements take memory, too."""
     if _DEFINES.search(text):
-        raise ValueError("it defines a document type, which KITTI's files never do")
+        raise ValueError("it defines entities or a document type, which KITTI's files never do")
     if text.count("<") > MOST_ELEMENTS or text.count("=") > MOST_ATTRIBUTES:
         raise ValueError("it has more elements or attributes than any drive")
 

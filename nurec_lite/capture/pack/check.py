@@ -63,7 +63,8 @@ def checked(flaw: Callable[[Any], str | None]) -> Check:
     def check(value: Any, at: str) -> None:
         wrong = flaw(value)
         if wrong is not None:
-            raise FormatError(f"{at} is {shown(value)}, which {wrong}")
+            must = wrong.removeprefix("is not ")
+            raise FormatError(f"{at} is {shown(value)}, {f'which {wrong}' if must == wrong else f'but must be {must}'}")
 
     return check
 

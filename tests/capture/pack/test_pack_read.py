@@ -30,7 +30,7 @@ def packed(tmp_path: Path) -> tuple[Capture, Path]:
         (edit(format="tar"), r'capture.json has the format "tar", version 1'),
         (edit(cameras=[]), r"images\[0\].sensor is .front., but must be the name of one of the cameras"),
         (edit(name=7), r"capture.json: name is 7, but must be 1 to 64 printable characters"),
-        (edit(split="half"), r"split is .half., but must be one of null, interp, side"),
+        (edit(split="third"), r"split is .third., but must be one of null, interp, side"),
         (edit(split="side", cameras=[]), r"sensor is .front."),
         (edit(more=1), r"'more' is unknown"),
         (
