@@ -69,7 +69,7 @@ FORWARD, START, END = (f"velodyne_points/timestamps{part}.txt" for part in ("", 
     (put("oxts/timestamps.txt", stamps(0, 0.1)), r"oxts/timestamps\.txt has no time stamp for frame 2; restore it, or"),
     (put(END, "noon\n"), r"timestamps_end\.txt line 1 is no time stamp \('noon'\); restore the drive's time stamps"),
     (put(END, "now\n"), r"timestamps_end\.txt line 1 is no time stamp \('now'\); restore"),
-    (put(END, "x" * 9999), r"timestamps_end\.txt line 1 is no time stamp \('x{57}\.\.\.'\); restore"),
+    (put(END, "x" * 9999), r"timestamps_end\.txt line 1 has more than 4096 characters; restore"),
     (put(END, "2030-02-30 10:00:30.0\n"), r"timestamps_end\.txt line 1 is no time stamp .*; restore"),
     (put(END, "9999-01-02 10:00:30.0\n"), r"timestamps_end\.txt line 1 is no time stamp .*; restore"),
     (put("oxts/timestamps.txt", stamps(0, 0.2, 0.1)), r"oxts/timestamps\.txt line 3 is not later .*; restore the drive's time"),
@@ -202,7 +202,7 @@ def test_neither_pipes_nor_huge_files_are_read(root: Path) -> None:
     path = root / "labels.txt"
     path.write_bytes(b"")
     os.truncate(path, MAX_BYTES + 1)
-    with pytest.raises(CaptureError, match=r"labels\.txt has 64 MiB, more than any file of a drive; give the file"):
+    with pytest.raises(CaptureError, match=r"labels\.txt has 67108865 bytes, more than 33554432; give the file"):
         read_kitti_raw(root, tracks_file=path)
     path.unlink()
     os.mkfifo(path)
