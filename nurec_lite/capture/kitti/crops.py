@@ -2,8 +2,8 @@
 """What was cut away from a drive's sweeps, so that a cut is not taken for rays that did not return.
 
 Programs that train detectors keep a box, a sector, a distance or a part of the points. Such a cut ends the points abruptly: as
-many lie within 0.1 m of it as in the next 0.1 m, in all sweeps, and none beyond. What a lidar sees ends otherwise: points grow
-rare towards the farthest one, a wall or the ground is a peak.
+many lie within some distance of it as in the next piece of that length, in all sweeps, and none beyond. What a lidar sees ends
+otherwise: points grow rare towards the farthest one, which lies elsewhere in every sweep.
 """
 
 import math
@@ -15,16 +15,27 @@ from torch import Tensor
 
 from nurec_lite.geometry.lidar import unit_directions
 
-EDGES = (0.05, 0.1, 0.2)  # metres: a cut must be seen within two of them
 FARTHEST = 60.0  # metres; where lidars themselves end lies beyond
-THIN = 0.1  # share of missing rays on surfaces near by, where a lidar loses less than 2 %
+THIN = 0.07  # share of missing rays on surfaces near by, where lidars lose up to 1.3 %, and beside one dark car 5 %
 NEAR = 20.0  # metres
 SECTOR = 5  # degrees; a narrower one may be a mast
-_EVEN = (0.35, 0.75)  # share of the points within two edges that lie in the outer one; 0.5 if they are even
-_DENSITY = (0.2, 4.0)  # relative to that farther inside
-_FEW = 3  # points a sweep
-_SOME = 0.7  # share of the sweeps, or of the directions, that must show a cut
-_BANDS = 3  # degrees of elevation at which a plane must be seen; the highest beam alone ends in a plane, too
+TOLERANCE = 0.1  # metres by which a ray may reach into what was cut away
+_EDGES = (
+    (3, 0.02),
+    (6, 0.04),
+    (12, 0.08),
+)  # a cut is looked at within so many points a sweep, and so many metres at least
+_FEWEST = 5  # sweeps that these numbers are multiplied by
+_WIDEST = 0.5  # metres; where points are rarer, nothing is known
+_EVEN = (0.3, 0.7)  # share of the points that lie in the outer half, 0.5 if they are even
+_SWEEPS = (
+    0.5,
+    0.5,
+    0.75,
+    0.75,
+)  # share of the sweeps that must show a cut, by axis; a street need not be as wide as a box
+_DIRECTIONS = 3  # octants that must show a cut of the range, and half degrees of elevation that must show a plane: the highest beam
+# alone ends in a plane, too, and a parked car is near on its own side
 
 
 @dataclass(frozen=True)
@@ -51,42 +62,49 @@ def find_cuts(
     sweep: Tensor,  # [n] int64, from 0: the sweep of each point
 ) -> list[Cut]:
     n_sweeps, values = int(sweep.max()) + 1, (*points[:, :3].unbind(1), points[:, :3].norm(dim=1))
-    found = []
+    octants, found = _directions(points, 3), []
     for axis, sign in product((3, 0, 1, 2), (1, -1)):
-        bound = float(values[axis].min() if sign > 0 else values[axis].max())
-        near = (sign * (values[axis] - bound) < 10 * EDGES[-1]).nonzero()[:, 0]
-        depths = sign * (values[axis][near] - bound)
-        cut = Cut(axis, sign, bound)
-        even = [_is_even(depths, sweep[near], n_sweeps, edge) for edge in EDGES]
-        if cut.is_possible and sum(even) >= 2 and _is_everywhere(points, near[depths < EDGES[-1]], cut):
+        cut = Cut(axis, sign, float(values[axis].min() if sign > 0 else values[axis].max()))
+        depths = sign * (values[axis] - cut.bound)
+        near = (depths < 2 * _WIDEST).nonzero()[:, 0]
+        near = near[depths[near].argsort()]
+        wide = min(_DIRECTIONS, octants) if axis == 3 else _DIRECTIONS
+        if cut.is_possible and _is_abrupt(depths[near], points[near], sweep[near], n_sweeps, axis, wide):
             found.append(cut)
     ranges = [cut for cut in found if cut.axis == 3]
     return ranges or found  # planes through the last points of a cut range are no cuts of their own
 
 
-def _is_even(
-    depths: Tensor,  # [n] metres inside the bound
+def _is_abrupt(
+    depths: Tensor,  # [n] metres inside the bound, rising
+    points: Tensor,  # [n, 3 or more]
     sweep: Tensor,  # [n]
     n_sweeps: int,
-    edge: float,  # metres
+    axis: int,
+    wide: int,  # directions that must show it
 ) -> bool:
-    one, two, ten = (int((depths < width * edge).sum()) for width in (1, 2, 10))
-    often = one >= _FEW * n_sweeps and len(sweep[depths < edge].unique()) >= _SOME * n_sweeps
-    density = _DENSITY[0] * (ten - one) <= 9 * one <= _DENSITY[1] * (ten - one)
-    return often and density and _EVEN[0] <= one / two <= _EVEN[1]
+    """At two of three depths, as a wall is a peak at one of them. Roofs of one height are few points."""
+    right = 0
+    for few, least in _EDGES:
+        number = few * max(n_sweeps, _FEWEST)
+        if number >= len(depths) or float(depths[number]) > (least if axis == 2 else _WIDEST):
+            break
+        edge = max(float(depths[number]), least)
+        half, one, two = torch.searchsorted(depths, depths.new_tensor([edge / 2, edge, 2 * edge])).tolist()
+        even = _EVEN[0] * one <= half <= _EVEN[1] * one and _EVEN[0] * two <= one <= _EVEN[1] * two
+        often = len(sweep[:one].unique()) >= _SWEEPS[axis] * n_sweeps
+        right += even and often and _directions(points[:one], axis) >= wide
+    return right >= 2
 
 
-def _is_everywhere(
+def _directions(
     points: Tensor,  # [n, 3 or more]
-    edge: Tensor,  # [m] indices of those at the bound
-    cut: Cut,
-) -> bool:
-    """A parked car is nearest on its own side; a cut of the range is seen all around."""
-    if cut.axis == 3:
-        octant = 4 * (points[:, 0] > 0) + 2 * (points[:, 1] > 0) + (points[:, 0].abs() > points[:, 1].abs())
-        return len(octant[edge].unique()) >= _SOME * len(octant.unique())
-    elevation = torch.rad2deg(torch.atan2(points[edge, 2], points[edge, :2].norm(dim=1)))
-    return len(elevation.floor().unique()) >= _BANDS
+    axis: int,
+) -> int:
+    x, y, z = points[:, :3].unbind(1)
+    if axis == 3:
+        return len((4 * (x > 0) + 2 * (y > 0) + (x.abs() > y.abs())).unique())
+    return len((2 * torch.rad2deg(torch.atan2(z, torch.hypot(x, y)))).floor().unique())
 
 
 def is_thinned(
@@ -112,7 +130,7 @@ def cut_directions(
     lost = torch.zeros(len(elevations), 360, dtype=torch.bool)
     for cut in cuts:
         far = torch.full_like(ends[..., 0], reach) if cut.axis == 3 else ends[..., cut.axis]
-        lost |= torch.minimum(torch.zeros_like(far), cut.sign * far) < cut.sign * cut.bound - EDGES[1]
+        lost |= torch.minimum(torch.zeros_like(far), cut.sign * far) < cut.sign * cut.bound - TOLERANCE
     return lost
 
 

@@ -12,7 +12,7 @@ from nurec_lite.capture.types import CaptureError
 
 _FARTHEST = 250.0  # metres, twice what the sensor sees
 _NEAREST = 0.1  # metres, of the usual point
-_BRIGHTEST = 65535.0  # of reflectances in counts of 16 bits
+_COUNTS = (255.0, 65535.0)  # largest reflectance in 8 and 16 bits
 _FEW = 0.1  # share of odd points up to which a file is damaged; beyond, it has another layout
 _LAYOUTS = (  # that other programs write: values a point and their type; the ambiguous one comes last
     (5, "<f4"), (6, "<f4"), (7, "<f4"), (8, "<f4"), (4, "<f8"), (5, "<f8"), (6, "<f8"), (4, ">f4"), (3, "<f8"), (3, "<f4"),
@@ -42,12 +42,13 @@ def _flaw(
     odd: Tensor,  # [n] bool
 ) -> str:
     many = bool(odd.any()) and float(odd.double().mean()) > _FEW
+    if many and len(data) % 16 == 0 and _is_bright(points.numpy()) and not _alternates(points):
+        brightest = float(points[:, 3].max())
+        most = next(most for most in _COUNTS if brightest <= most)
+        return f"has reflectances up to {brightest:g}, but must have 0 to 1; divide those of all sweeps by {most:g}"
     layout = _layout(data) if many else None
     if layout is not None:
         return f"{layout}; write four values a point: {_FOUR}"
-    if many and _is_bright(points.numpy()):
-        brightest = float(points[:, 3].max())
-        return f"has reflectances up to {brightest:g}, but must have 0 to 1; divide them by the largest that the lidar gives"
     if len(data) % 16:
         return f"is {len(data)} bytes long, not a multiple of 16; it is truncated, copy it again"
     first = int(odd.nonzero()[0])
@@ -64,7 +65,12 @@ def _is_bright(
     """Whether all is right but that the reflectances do not end at 1."""
     with np.errstate(invalid="ignore", over="ignore"):
         near = bool((np.square(points[:, :3]).sum(axis=1) <= _FARTHEST**2).all())
-        return near and bool(((points[:, 3] >= 0) & (points[:, 3] <= _BRIGHTEST)).all())
+        return near and bool(((points[:, 3] >= 0) & (points[:, 3] <= _COUNTS[-1])).all())
+
+
+def _alternates(points: Tensor) -> bool:
+    """Whether rows are nearer to the row after the next than to the next: two of them make a point."""
+    return bool((points[2:] - points[:-2]).abs().mean() < 0.5 * (points[1:] - points[:-1]).abs().mean())
 
 
 def _layout(data: bytes) -> str | None:
