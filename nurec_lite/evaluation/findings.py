@@ -32,16 +32,17 @@ def findings(
     steps: int,  # that were done
     evaluation: Evaluation | None,
     left_out: LeftOut | None = None,  # gets what fails
+    poses_right: bool = True,  # False: sensors are not blamed for what wrong poses do
 ) -> list[str]:
     """A sentence each; none for a capture as one wishes for. Of sensors, what edges tell, which need not be learned; where they say
     nothing, what was learned."""
     left_out = left_out or LeftOut()
     images = () if evaluation is None else evaluation.images
     turned, late = list[str](), list[str]()
-    if evaluation is not None:
+    if evaluation is not None and poses_right:
         edges_of = partial(edges.disagreements, capture)
         turned, late = left_out.tried("The comparison of lidar and image edges", edges_of) or (turned, late)
-    if scene.calibration is not None:
+    if scene.calibration is not None and poses_right:
         learned = partial(_from_calibration, scene.calibration, capture, config, steps, turned, late)
         turned, late = left_out.tried("The search for sensors that were corrected", learned) or (turned, late)
     lacking = left_out.tried("The search for what the capture lacks", lambda: list(_lacking(capture, config))) or []

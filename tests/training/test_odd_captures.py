@@ -181,3 +181,13 @@ def test_one_camera_disagrees_with_the_lidar_or_else_with_the_poses() -> None:
         "The clock of camera_0 is at least 20 ms behind that of the lidar.",
     ]
     assert "camera_0 is turned against the poses by at least 0.30°." in told(without_lidar(capture), [0.3], [0.0])
+
+
+def test_sensors_are_not_blamed_for_what_wrong_poses_do() -> None:
+    capture = tiny_capture(LONG)
+    known = none_known(capture, 0.5, "cpu")
+    known.camera_offsets[:] = 0.02
+    known.vignetting[:] = 0.1
+    scene = replace(tiny_scene(), calibration=known)
+    said_of = [findings(capture, scene, config_of(), 10**6, None, None, right) for right in (True, False)]
+    assert len(said_of[0]) == 1 and said_of[1] == []

@@ -13,7 +13,7 @@ from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.register import Cloud, Fit, Pair, Surface, cloud_of, exp, log, velocity_of
 from nurec_lite.capture.checks.sample import Sample, spread
-from nurec_lite.capture.types import SweepFrame
+from nurec_lite.capture.types import Frame, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix
 
@@ -27,7 +27,7 @@ FASTEST, LONGEST = 40.0, 8.0  # metres a second and metres, of those
 DIRECTIONS = 8  # horizontal ones, of those
 
 
-def middle_poses(frames: Sequence[SweepFrame]) -> Tensor:  # [n, 4, 4] T_world_rig at the middle of each frame
+def middle_poses(frames: Sequence[Frame]) -> Tensor:  # [n, 4, 4] T_world_rig at the middle of each frame
     first, last = (torch.stack([getattr(f, f"T_world_rig_{end}") for f in frames]).double() for end in ("start", "end"))
     return pose_matrix(*interpolate_between(first, last, torch.full((len(frames),), 0.5, dtype=torch.float64)))
 

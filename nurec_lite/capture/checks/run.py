@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import crops, poses
+from nurec_lite.capture.checks import crops, driving, poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
@@ -13,6 +13,7 @@ log = logging.getLogger(__name__)
 Check = Callable[[Sample], Iterable[Verdict]]
 CHECKS: dict[str, Check] = {
     poses.NAME: poses.check_poses,
+    driving.NAME: driving.check_driving,
     crops.NAME: crops.check_notes,
 }  # by what is compared with what, in the order in which a user reads the verdicts
 

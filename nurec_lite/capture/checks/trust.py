@@ -9,12 +9,14 @@ from pathlib import Path
 from nurec_lite.base.files import write_text
 from nurec_lite.base.folders import discard
 from nurec_lite.base.texts import read_json
+from nurec_lite.capture.checks import driving, poses
 from nurec_lite.capture.checks.run import verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Capture, CaptureError
 
 DOUBTS = (Level.LIKELY, Level.CERTAIN, Level.FAILED)  # the levels that a report shows
+OF_POSES = (poses.NAME, driving.NAME)
 log = logging.getLogger("nurec_lite")
 
 
@@ -31,6 +33,11 @@ def doubts_about(
     for verdict in doubts:
         log.warning("%s", verdict.text)
     return doubts
+
+
+def poses_are_wrong(doubts: Iterable[Verdict]) -> bool:
+    """Whether what sensors disagree by may be the poses' fault."""
+    return any(verdict.check in OF_POSES and verdict.level is Level.CERTAIN for verdict in doubts)
 
 
 def write_doubts(path: Path, doubts: Iterable[Verdict]) -> None:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jumps of the poses, and rigs that do not move the way they look; with a lidar and without."""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from wrong_poses import AXES_OF_A_CAMERA, in_axes, posed, street, with_position
+
+from nurec_lite.capture.checks.driving import check_driving
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.types import Capture, Frame
+
+
+def verdicts(capture: Capture) -> list[Verdict]:
+    return list(check_driving(Sample(capture, sweeps=6)))
+
+
+def jumped(capture: Capture, metres: float) -> Capture:
+    """Frames 6 to 10 are so far to the side."""
+
+    def moved(frame: Frame) -> Frame:
+        if not 6 <= frame.index <= 10:
+            return frame
+        ends = (with_position(T, T[:3, 3] + torch.tensor([0.0, metres, 0.0]).double()) for T in
+                (frame.T_world_rig_start, frame.T_world_rig_end))  # fmt: skip
+        start, end = ends
+        return replace(frame, T_world_rig_start=start, T_world_rig_end=end)
+
+    return replace(capture, images=tuple(map(moved, capture.images)), sweeps=tuple(map(moved, capture.sweeps)))
+
+
+def without_lidar(capture: Capture) -> Capture:
+    return replace(capture, lidars=(), sweeps=())
+
+
+@pytest.mark.parametrize("metres", [2.0, 10.0, 19.0, 40.0])
+@pytest.mark.parametrize("lidar", [True, False])
+def test_a_jump_is_named_with_its_frame_and_size(metres: float, lidar: bool) -> None:
+    capture = jumped(street() if lidar else without_lidar(street()), metres)
+    found = verdicts(capture)
+    assert {v.level for v in found} == {Level.CERTAIN} and len(found) == 2
+    assert sorted(v.sentence.split(" of ")[0].split()[-1] for v in found) == ["11", "6"]
+    assert all(v.figures["jump_m"] == pytest.approx(metres, abs=0.3) for v in found)
+    assert all(v.figures["sweeps_m"] == pytest.approx(0.8, abs=0.05) for v in found if lidar)
+
+
+@pytest.mark.parametrize("lidar", [True, False])
+def test_a_right_drive_moves_steadily(lidar: bool) -> None:
+    (found,) = verdicts(street() if lidar else without_lidar(street()))
+    assert found.level is Level.RIGHT and found.figures["way_m"] == pytest.approx(12.05, abs=0.3)
+
+
+def test_a_rig_that_drives_upwards_is_wrong_without_a_lidar() -> None:
+    (found,) = verdicts(without_lidar(posed(street(), partial(in_axes, AXES_OF_A_CAMERA.T))))
+    assert found.level in (Level.CERTAIN, Level.LIKELY) and "does not move the way it looks" in found.sentence
