@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import crops, driving, poses
+from nurec_lite.capture.checks import crops, driving, files, poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
@@ -14,6 +14,7 @@ Check = Callable[[Sample], Iterable[Verdict]]
 CHECKS: dict[str, Check] = {
     poses.NAME: poses.check_poses,
     driving.NAME: driving.check_driving,
+    files.NAME: files.check_files,
     crops.NAME: crops.check_notes,
 }  # by what is compared with what, in the order in which a user reads the verdicts
 

@@ -22,6 +22,7 @@ from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.calibration import read_camera, read_rig
 from nurec_lite.capture.kitti.conventions import LIDAR as LIDAR_POSES
 from nurec_lite.capture.kitti.conventions import meaning, others
+from nurec_lite.capture.kitti.doubts import row_doubts, stamp_doubts
 from nurec_lite.capture.kitti.poses import (
     Clock,
     PosesFile,
@@ -35,7 +36,7 @@ from nurec_lite.capture.kitti.scan import Scan
 from nurec_lite.capture.kitti.survey import survey
 from nurec_lite.capture.kitti.sweeps import SweepFile
 from nurec_lite.capture.kitti.tracks import check_frames, read_label_file, read_tracklets, world_tracks
-from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, Reading, SweepFrame
+from nurec_lite.capture.types import Capture, CaptureError, Doubt, ImageFrame, Reading, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
@@ -97,6 +98,7 @@ def read_kitti_raw(
         sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
         tracks=_read_tracks(found, tracks_file),
         notes=() if scan is None else scan.notes,
+        doubts=tuple(_doubts(found, file)),
         readings=() if file is None else tuple(_readings(found, file)),
     )
 
@@ -231,6 +233,13 @@ def _sweep_frames(drive: Drive, missing_rays: bool, scan: Scan) -> list[SweepFra
     ]
     rows = zip(numbers, starts.tolist(), ends.tolist(), first, last, loads, strict=True)
     return [SweepFrame(LIDAR, *row) for row in rows]
+
+
+def _doubts(drive: Drive, file: PosesFile | None) -> Iterator[Doubt]:
+    if file is not None:
+        yield from row_doubts(file.path, drive.clock, drive.all_sweeps or drive.clock.frames)
+    for name in drive.images if len(drive.all_sweeps) > 1 else ():
+        yield from stamp_doubts(drive.folder / name / "timestamps.txt", drive.clock)
 
 
 def _readings(drive: Drive, file: PosesFile) -> Iterator[Reading]:
