@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from nurec_lite.base.errors import FolderError, OutputError, unwritable
 from nurec_lite.base.temporary import is_temporary, remove_leftovers
+from nurec_lite.base.texts import printable
 
 MARKER, LOCK = ".nurec_lite", ".nurec_lite.lock"
 PICTURES = "pictures"  # a folder within
@@ -234,7 +235,7 @@ def _check_empty(folder: Path) -> None:
     if strange:
         more = f" and {len(strange) - 1} more" if len(strange) > 1 else ""
         raise FolderError(
-            f"{folder} holds {strange[0]}{more}, and no {MARKER} that says nurec_lite made this folder; {ANOTHER}"
+            f"{folder} holds {printable(strange[0])}{more}, and no {MARKER} that says nurec_lite made this folder; {ANOTHER}"
         )
 
 
