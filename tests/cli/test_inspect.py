@@ -47,7 +47,7 @@ def test_it_prints_a_verdict_a_line_and_leaves_two_files(
         "likely wrong  poses and sweeps  lidar  It is likely wrong.",
         "right         poses and sweeps  lidar  It is right.",
     ]
-    assert names(tmp_path / "look") == ["inspect.html", "verdicts.json"]
+    assert names(tmp_path / "look") == [".nurec_lite", "inspect.html", "verdicts.json"]
     assert_whole((tmp_path / "look/inspect.html").read_text())
     stored = json.loads((tmp_path / "look/verdicts.json").read_text())
     assert [v["level"] for v in stored] == ["RIGHT", "LIKELY"] and stored[0]["figures"] == {"gap_m": None}
@@ -59,7 +59,7 @@ def test_the_exit_status_is_2_where_the_drive_is_wrong_after_the_page_is_written
     levels += [Level.RIGHT, Level.CERTAIN]
     given = ["inspect", "data=pack", f"data.root={tiny_pack}", f"out={tmp_path / 'look'}"]
     assert_mendable(shell(*given), r"It is wrong \(1 wrong, 1 right; pictures in .*inspect\.html; data\.trust=true")
-    assert names(tmp_path / "look") == ["inspect.html", "verdicts.json"]
+    assert names(tmp_path / "look") == [".nurec_lite", "inspect.html", "verdicts.json"]
     assert shell(*given, "data.trust=true").code == 0
 
 
@@ -115,9 +115,8 @@ def test_a_page_that_was_there_is_replaced(shell: Shell, tiny_pack: Path, tmp_pa
     given = ["inspect", "data=pack", f"data.root={tiny_pack}", f"out={tmp_path / 'look'}", "data.frames=[0,1]"]
     assert shell(*given).code == 0
     (tmp_path / "look/inspect.html").write_text("old")
-    (tmp_path / "look/.inspect.html.999999999").write_text("of a process that ended")
     assert shell(*given).code == 0
-    assert names(tmp_path / "look") == ["inspect.html", "verdicts.json"]
+    assert names(tmp_path / "look") == [".nurec_lite", "inspect.html", "verdicts.json"]
     assert (tmp_path / "look/inspect.html").read_text().startswith("<!DOCTYPE html>")
 
 

@@ -16,13 +16,15 @@ from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.folders import MARKER
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.reconstruction import Reconstruction
 from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import to_picture
-from nurec_lite.output.plan import make_plan
-from nurec_lite.render import render, rendered_sweeps
+from nurec_lite.output.plan import Plan, make_plan
+from nurec_lite.render import render as rendered
+from nurec_lite.render import rendered_sweeps
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view
@@ -40,6 +42,14 @@ def reconstruction(
     return Reconstruction(
         config, reference_stages(), scene or tiny_scene(), capture or tiny_capture(), torch.device("cpu"), {}, []
     )
+
+
+def render(run: Reconstruction) -> tuple[Plan, Path]:
+    """Renders, and no picture fails."""
+    left_out = LeftOut()
+    plan, folder = rendered(run, left_out)
+    assert left_out.sentences == []
+    return plan, folder
 
 
 def names(folder: Path) -> list[str]:

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 import nurec_lite.evaluate
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.deskew import project_world_points, world_points
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture, ImageFrame
@@ -282,7 +283,7 @@ def test_a_checkpoint_of_the_peer_can_be_measured_with_our_renderer(trained: tup
 def rendering(folder: Path, **changes: Any) -> list[str]:
     config = RenderConfig(checkpoint=str(folder / "checkpoint.pt"), times=[0.45], render="gsplat", **changes)
     job = Reconstruction(config, peer_stages(), tiny_scene(), tiny_capture(), CPU, {"step": 7.0}, [])
-    return sorted(p.name for p in render(job)[1].glob("*.png"))
+    return sorted(p.name for p in render(job, LeftOut())[1].glob("*.png"))
 
 
 def test_rendering_leaves_lidars_out_unless_they_were_asked_for(tmp_path: Path) -> None:

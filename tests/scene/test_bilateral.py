@@ -199,9 +199,7 @@ def test_a_grid_cannot_be_added_to_a_run_without_one(tmp_path: Path) -> None:
     plain = config_of(1)
     plain.model.bilateral_grid = None
     train(reference_stages(), make_state(plain, tiny_capture(), CPU), tmp_path / "plain.pt")
-    with pytest.raises(
-        CheckpointError, match=r"was made with model\.bilateral_grid=None, but this run has \[4, 3, 2\]"
-    ):
+    with pytest.raises(CheckpointError, match=r"was made with model\.bilateral_grid=null, but this run has \[4,3,2\]"):
         make_state(config_of(resume=str(tmp_path / "plain.pt")), tiny_capture(), CPU)
 
 

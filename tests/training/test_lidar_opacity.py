@@ -221,7 +221,7 @@ def test_before_the_first_update_there_are_no_moments_to_carry(tmp_path: Path) -
 
 def test_what_has_two_does_not_go_on_with_one(tmp_path: Path) -> None:
     path = saved(tiny_state(), tmp_path / "checkpoint.pt")
-    with pytest.raises(UserError, match=r"was made with model\.lidar_opacity=True, but this run has False"):
+    with pytest.raises(UserError, match=r"was made with model\.lidar_opacity=true, but this run has false"):
         resumed(path, own=False)
 
 

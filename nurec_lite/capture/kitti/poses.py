@@ -77,7 +77,7 @@ def read_times(
     lines = [line.strip() for line in read_lines(path, "restore the drive's time stamps", LARGEST_TEXT)]
     times = np.array([_parse_stamp(path, number, line) for number, line in enumerate(lines, start=1)])
     known = np.flatnonzero(~np.isnat(times))
-    late = known[1:][np.diff(times[known]) <= np.timedelta64(0)]
+    late = known[1:][np.diff(times[known]) <= np.timedelta64(0, "ns")]
     if len(late):
         raise CaptureError(
             f"{path} line {late[0] + 1} is not later than the stamp before; restore the drive's time stamps"

@@ -19,6 +19,7 @@ from torch import Tensor
 from nurec_lite.base.archives import opened_archive
 from nurec_lite.base.texts import parse_json, printable
 from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.files import short
 from nurec_lite.capture.images import decode_image
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
 from nurec_lite.capture.pack.sweep import decode_sweep
@@ -197,7 +198,7 @@ def _member(path: Path, members: dict[str, Member], name: str) -> Member:
 def _check_needed(path: Path, members: dict[str, Member], index: dict[str, Any]) -> None:
     unknown = members.keys() - {INDEX} - {row["member"] for kind in ("images", "sweeps") for row in index[kind]}
     if unknown:
-        raise CaptureError(f"{path} holds {repr(min(unknown))[:100]}, which no frame needs; {REMEDY}")
+        raise CaptureError(f"{path} holds '{short(min(unknown))}', which no frame needs; {REMEDY}")
 
 
 def _encoding(index: dict[str, Any]) -> str:
