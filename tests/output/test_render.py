@@ -40,7 +40,13 @@ def reconstruction(
 ) -> Reconstruction:
     config = RenderConfig(checkpoint="none.pt", out=str(out), device="cpu", **keys)
     return Reconstruction(
-        config, reference_stages(), scene or tiny_scene(), capture or tiny_capture(), torch.device("cpu"), {}, []
+        config,
+        reference_stages(),
+        scene or tiny_scene(),
+        capture or tiny_capture(),
+        torch.device("cpu"),
+        {"step": 7.0},
+        [],
     )
 
 
