@@ -98,12 +98,14 @@ def jumps(path: Path) -> list[tuple[int, float]]:
     """Steps from a frame to the next one that are off by more than driving explains, and by how many metres; the largest first."""
     seconds = path.times.diff()
     expected = _of_neighbours(path.steps / seconds[:, None])
-    off = (path.steps - expected * seconds[:, None]).norm(dim=1)
+    apart = path.steps - expected * seconds[:, None]
+    off = apart.norm(dim=1)
     far = off > LEAST + ACCELERATION * seconds.square() + NOISE * off.median()
     beside = F.pad(off, (1, 1))
     peak = (off >= beside[:-2]) & (off >= beside[2:])
     found = (far & peak).nonzero()[:, 0].tolist()
-    return sorted(((i, float(off[i])) for i in found), key=lambda jump: -jump[1])
+    whole = apart + F.pad(apart, (0, 0, 1, 0))[:-1] + F.pad(apart, (0, 0, 0, 1))[1:]  # poses between jump in parts
+    return sorted(((i, float(whole[i].norm())) for i in found), key=lambda jump: -jump[1])
 
 
 def _of_neighbours(velocities: Tensor) -> Tensor:  # [n, 3] -> [n, 3] the median of up to three before and after each
