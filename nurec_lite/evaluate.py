@@ -12,6 +12,7 @@ from typing import Any
 from nurec_lite.base.environment import device_name, environment
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.version import commit
+from nurec_lite.capture.checks.trust import doubts_about
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
@@ -61,8 +62,11 @@ def measure(run: Reconstruction, out: Path, left_out: LeftOut) -> tuple[dict[str
         "checkpoint": config.checkpoint,
     }
     counters |= left_scene(int(run.counters.get("gone", 0)))
-    search = partial(findings, run.capture, run.scene, config, counters["steps"], evaluation, left_out)
-    counters["findings"] = left_out.tried("The search for what is odd about the capture", search) or []
+    checks = partial(doubts_about, run.capture, config.data.root or run.capture.name, trust=True)
+    doubts = left_out.tried("The checks of the capture", checks) or []
+    search = partial(findings, run.capture, run.scene, config, counters["steps"], evaluation, left_out, doubts)
+    found = left_out.tried("The search for what is odd about the capture", search) or []
+    counters["findings"] = [*(verdict.text for verdict in doubts), *found]
     return evaluation.metrics | counters | trained, evaluation
 
 

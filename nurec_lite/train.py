@@ -27,7 +27,7 @@ from nurec_lite.base.memory import memory_for
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.version import commit
-from nurec_lite.capture.checks.trust import doubts_about, poses_are_wrong, read_doubts, write_doubts
+from nurec_lite.capture.checks.trust import doubts_about, read_doubts, write_doubts
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
@@ -232,8 +232,7 @@ def _found(
 ) -> list[str]:
     from nurec_lite.evaluation.findings import findings
 
-    right = not poses_are_wrong(doubts)
-    work = partial(findings, capture, state.scene, state.config, state.step, evaluation, left_out, right)
+    work = partial(findings, capture, state.scene, state.config, state.step, evaluation, left_out, doubts)
     found = left_out.tried("The search for what is odd about the capture", work) or []
     return [*(verdict.text for verdict in doubts), *found]
 

@@ -28,7 +28,7 @@ LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the
     "cli/test_multirun", "opt/test_batch", "evaluation/test_evaluate", "cli/test_words", "capture/simulate/test_simulate",
     "capture/kitti/test_kitti_mutations_frames", "cli/test_runs", "cli/test_outlived", "cli/test_errors", "project/test_faults",
     "benchmarks/test_bench_fused_interp", "benchmarks/test_bench_options", "capture/pack/test_pack_mutations", "cli/test_broken",
-    "cli/test_left_out", "training/test_gone",
+    "cli/test_left_out", "training/test_gone", "capture/checks/test_cameras", "capture/checks/test_agreement",
 ))  # fmt: skip
 SLOW = (  # files and folders that take minutes and seldom find anything: `make test` leaves them out, `make test-all` and CI do not
     "benchmarks", "capture/kitti/test_kitti_mutations.py", "capture/kitti/test_kitti_mutations_frames.py",

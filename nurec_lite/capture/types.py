@@ -5,7 +5,7 @@ World, rig and lidar frames: x forward, y left, z up (the world has the axes of 
 in double precision from the start of the capture. Poses are 4x4 float64 `T_to_from`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol, runtime_checkable
@@ -90,6 +90,15 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Mounting:
+    """Another way to read the files that say where cameras sit."""
+
+    meaning: str  # completes "edges agree if", for example: "calib_velo_to_cam.txt holds the inverse"
+    remedy: str
+    T_lidar_cam: Mapping[str, Tensor]  # [4, 4] of each camera
+
+
+@dataclass(frozen=True)
 class Doubt:
     """A mistake that the reader noticed in the files, without looking at what the sensors saw."""
 
@@ -123,6 +132,7 @@ class Capture:
     split: Split | None = None
     readings: tuple[Reading, ...] = ()  # of the poses, for the checks
     doubts: tuple[Doubt, ...] = ()  # of the reader
+    mountings: tuple[Mounting, ...] = ()  # likewise, of the calibration
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
     notes: tuple[str, ...] = ()  # sentences of the reader about what the source lacks or does otherwise than usual
 

@@ -2,7 +2,7 @@
 """What is odd about a capture, in sentences: what it lacks, how dark it is, and by how much its sensors were found to disagree."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.left_out import LeftOut
+from nurec_lite.capture.checks.cameras import CHECK as CAMERAS
+from nurec_lite.capture.checks.fine import LATE_FIGURE, TURNED_FIGURE
+from nurec_lite.capture.checks.trust import poses_are_wrong
+from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
-from nurec_lite.evaluation import edges
 from nurec_lite.evaluation.measure import DrawnImage, Evaluation
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.scene.scene import Scene
@@ -32,34 +35,31 @@ def findings(
     steps: int,  # that were done
     evaluation: Evaluation | None,
     left_out: LeftOut | None = None,  # gets what fails
-    poses_right: bool = True,  # False: sensors are not blamed for what wrong poses do
+    doubts: Sequence[Verdict] = (),  # what the checks of the capture found
 ) -> list[str]:
-    """A sentence each; none for a capture as one wishes for. Of sensors, what edges tell, which need not be learned; where they say
-    nothing, what was learned."""
+    """A sentence each; none for a capture as one wishes for. Of sensors, what was learned where the checks found nothing."""
     left_out = left_out or LeftOut()
     images = () if evaluation is None else evaluation.images
-    turned, late = list[str](), list[str]()
-    if evaluation is not None and poses_right:
-        edges_of = partial(edges.disagreements, capture)
-        turned, late = left_out.tried("The comparison of lidar and image edges", edges_of) or (turned, late)
-    if scene.calibration is not None and poses_right:
-        learned = partial(_from_calibration, scene.calibration, capture, config, steps, turned, late)
-        turned, late = left_out.tried("The search for sensors that were corrected", learned) or (turned, late)
+    known, nothing = scene.calibration, (list[str](), list[str]())
+    turned, late = nothing
+    if known is not None and not poses_are_wrong(doubts):  # sensors are not blamed for what wrong poses do
+        learned = partial(_from_calibration, known, capture, config, steps)
+        turned, late = left_out.tried("The search for sensors that were corrected", learned) or nothing
+    about = {key for verdict in doubts if verdict.check == CAMERAS for key in verdict.figures}
+    turned, late = ([] if about - {LATE_FIGURE} else turned), ([] if about - {TURNED_FIGURE} else late)
     lacking = left_out.tried("The search for what the capture lacks", lambda: list(_lacking(capture, config))) or []
     dark = left_out.tried("The search for dark images", lambda: list(_dark(images))) or []
     return [*lacking, *dark, *turned, *late]
 
 
-def _from_calibration(
-    known: Calibration, capture: Capture, config: Config, steps: int, turned: list[str], late: list[str]
-) -> tuple[list[str], list[str]]:
-    """Sentences about turns and about clocks: what is known of either, or what was learned."""
+def _from_calibration(known: Calibration, capture: Capture, config: Config, steps: int) -> tuple[list[str], list[str]]:
+    """Sentences about turns and about clocks that were learned."""
     learned, other = _learned(known, capture), "the lidar" if capture.sweeps else "the poses"
     if learned is None:
-        return turned, late
+        return [], []
     reach = math.degrees(config.lr.camera_rotations) * _way(config, steps)
     reach_ms = 1000 * config.lr.camera_offsets * _way(config, steps)
-    return turned or list(_turned(learned, reach, other)), late or list(_late(learned, reach_ms, other))
+    return list(_turned(learned, reach, other)), list(_late(learned, reach_ms, other))
 
 
 def _lacking(capture: Capture, config: Config) -> Iterator[str]:

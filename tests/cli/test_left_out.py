@@ -30,8 +30,7 @@ MEASURING = {
     "evaluation.measure.range_picture": "A picture of a sweep failed",
 }
 FINDINGS = {
-    "evaluation.edges.disagreements": "The comparison of lidar and image edges failed",
-    "evaluation.edges.image_edges": "The comparison of lidar and image edges failed",
+    "capture.checks.alignment.image_edges": "The check of cameras and sweeps failed",
     "evaluation.findings._lacking": "The search for what the capture lacks failed",
     "evaluation.findings._dark": "The search for dark images failed",
     "evaluation.findings.findings": "The search for what is odd about the capture failed",
@@ -72,7 +71,7 @@ def assert_said(ended: Ended, out: Path, sentences: set[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "part", ["evaluation.findings.findings", "evaluation.edges.image_edges", "report.page.document"]
+    "part", ["evaluation.findings.findings", "capture.checks.alignment.image_edges", "report.page.document"]
 )
 def test_one_part_of_a_training(part: str, train: Train, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, sentence = tmp_path / "out", (MEASURING | FINDINGS | REPORT)[part]
@@ -91,7 +90,7 @@ HIDING = {
     "evaluation.measure.comparison",
 }
 MOST = [place for place in (*MEASURING, *FINDINGS, *REPORT) if place not in HIDING]
-HIDDEN = {"report.views._image", "report.views._sweep", "evaluation.edges.image_edges"}  # where others fail
+HIDDEN = {"report.views._image", "report.views._sweep"}  # where others fail
 SAID = {
     sentence for place, sentence in (MEASURING | FINDINGS | REPORT).items() if place in MOST and place not in HIDDEN
 }

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import crops, driving, files, poses
+from nurec_lite.capture.checks import cameras, crops, driving, files, poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
@@ -16,23 +16,26 @@ CHECKS: dict[str, Check] = {
     driving.NAME: driving.check_driving,
     files.NAME: files.check_files,
     crops.NAME: crops.check_notes,
+    cameras.CHECK: cameras.check_cameras,
 }  # by what is compared with what, in the order in which a user reads the verdicts
 
 
 def verdicts(sample: Sample) -> list[Verdict]:
-    """Verdicts of all checks, in the order of CHECKS. UserError where a frame cannot be read: its sentence is the reader's."""
-    return [verdict for name, check in CHECKS.items() for verdict in _guarded(name, check, sample)]
+    """Verdicts of all checks, in the order of CHECKS; each check can see those before it. UserError where a frame cannot be read: its
+    sentence is the reader's."""
+    for name, check in CHECKS.items():
+        sample.found.extend(_guarded(name, check, sample))
+    return sample.found
 
 
 def all_verdicts(sample: Sample) -> list[Verdict]:
     """The same, but a frame that cannot be read is a verdict, and the other checks go on."""
-    found: list[Verdict] = []
     for name, check in CHECKS.items():
         try:
-            found += _guarded(name, check, sample)
+            sample.found.extend(_guarded(name, check, sample))
         except UserError as error:
-            found.append(Verdict("frames and files", sample.capture.name, Level.CERTAIN, f"{error}."))
-    return list({(v.check, v.subject, v.sentence): v for v in found}.values())
+            sample.found.append(Verdict("frames and files", sample.capture.name, Level.CERTAIN, f"{error}."))
+    return list({(v.check, v.subject, v.sentence): v for v in sample.found}.values())
 
 
 def _guarded(name: str, check: Check, sample: Sample) -> list[Verdict]:

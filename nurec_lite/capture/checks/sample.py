@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 
@@ -26,13 +28,26 @@ class Sample:
     capture: Capture
     images: int | None = IMAGES  # of a camera at most; None: all
     sweeps: int | None = SWEEPS  # of a lidar at most; None: all
+    found: list[Verdict] = field(default_factory=list)  # of the checks so far
     _kept: OrderedDict[int, "_Once"] = field(default_factory=OrderedDict, repr=False)  # the last used comes last
     _made: dict[Hashable, "_Once"] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
+    def blamed(
+        self,
+        what: str,  # how a check's name begins
+    ) -> bool:
+        """Whether an earlier check is certain that this is wrong."""
+        return any(v.level is Level.CERTAIN and v.check.startswith(what) for v in self.found)
+
     def images_of(self, camera: str) -> list[ImageFrame]:
-        """Frames of a camera, spread evenly over the drive."""
-        return spread([frame for frame in self.capture.images if frame.sensor == camera], self.images)
+        """Frames of a camera, spread evenly over the drive; those of the moments whose sweeps are decoded anyway, if there are sweeps."""
+        frames = [frame for frame in self.capture.images if frame.sensor == camera]
+        if self.images is None or len(frames) <= self.images:
+            return frames
+        sweeps = [sweep for lidar in self.capture.lidars for pair in self.sweep_pairs(lidar.name) for sweep in pair]
+        chosen = {nearest(frames, sweep.time_mid).index for sweep in sweeps}
+        return spread([frame for frame in frames if frame.index in chosen] or frames, self.images)
 
     def sweep_pairs(self, lidar: str) -> list[tuple[SweepFrame, SweepFrame]]:
         """Pairs of neighbouring sweeps of a lidar, spread evenly over the drive; half as many as sweeps are allowed."""

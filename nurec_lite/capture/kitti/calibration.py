@@ -4,16 +4,18 @@
 KITTI's frames: rig = oxts (x forward, y left, z up), velo = the lidar, rect = camera 0 after rectification.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.files import numbers, read_lines, short
-from nurec_lite.capture.types import CaptureError
+from nurec_lite.capture.types import CaptureError, Mounting
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.se3 import invert
 
+IMU_TO_VELO, VELO_TO_CAM = "calib_imu_to_velo.txt", "calib_velo_to_cam.txt"
 RESTORE = "use the calibration of the drive's date"
 MAX_LEVER = 100.0  # metres between two sensors of a vehicle
 MAX_PIXELS = 8192  # width and height of an image
@@ -135,9 +137,33 @@ def _image_size(path: Path, entries: dict[str, list[float]], key: str) -> tuple[
 def read_rig(
     folder: Path,  # of the date
 ) -> tuple[Tensor, Tensor]:  # T_rig_lidar [4, 4], T_rig_rect [4, 4]
-    T_velo_rig = read_rigid(folder / "calib_imu_to_velo.txt")
-    T_cam_velo = read_rigid(folder / "calib_velo_to_cam.txt")
+    T_velo_rig, T_cam_velo = read_rigid(folder / IMU_TO_VELO), read_rigid(folder / VELO_TO_CAM)
+    return invert(T_velo_rig), invert(_rectification(folder) @ T_cam_velo @ T_velo_rig)
+
+
+def _rectification(folder: Path) -> Tensor:  # T_rect_cam0 [4, 4]
     path = folder / "calib_cam_to_cam.txt"
     R_rect = torch.eye(4, dtype=torch.float64)
     R_rect[:3, :3] = read_rotation(path, read_calibration(path), "R_rect_00")
-    return invert(T_velo_rig), invert(R_rect @ T_cam_velo @ T_velo_rig)
+    return R_rect
+
+
+def other_mountings(
+    folder: Path,  # of the date
+    T_rig_rect: Tensor,  # [4, 4]
+    cameras: Sequence[Camera],
+) -> tuple[Mounting, ...]:
+    """Where the cameras would sit if the files held what is easily exchanged."""
+    T_velo_rig, T_cam_velo = read_rigid(folder / IMU_TO_VELO), read_rigid(folder / VELO_TO_CAM)
+    right = {
+        f"{VELO_TO_CAM} holds the inverse of what it should": (T_cam_velo, f"invert R and T in {VELO_TO_CAM}"),
+        f"{VELO_TO_CAM} holds the transform of {IMU_TO_VELO}, and the reverse": (
+            invert(T_velo_rig), f"exchange the contents of {VELO_TO_CAM} and {IMU_TO_VELO}",
+        ),
+    }  # fmt: skip
+    on_rect = {camera.name: invert(T_rig_rect) @ camera.T_rig_cam for camera in cameras}
+    T_cam_rect = invert(_rectification(folder))
+    return tuple(
+        Mounting(meaning, remedy, {name: T_velo_cam @ T_cam_rect @ T for name, T in on_rect.items()})
+        for meaning, (T_velo_cam, remedy) in right.items()
+    )

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nurec_lite.capture.files import numbered_files
 from nurec_lite.capture.images import ImageFile
-from nurec_lite.capture.kitti.calibration import read_camera, read_rig
+from nurec_lite.capture.kitti.calibration import other_mountings, read_camera, read_rig
 from nurec_lite.capture.kitti.conventions import LIDAR as LIDAR_POSES
 from nurec_lite.capture.kitti.conventions import meaning, others
 from nurec_lite.capture.kitti.doubts import row_doubts, stamp_doubts
@@ -100,6 +100,7 @@ def read_kitti_raw(
         notes=() if scan is None else scan.notes,
         doubts=tuple(_doubts(found, file)),
         readings=() if file is None else tuple(_readings(found, file)),
+        mountings=other_mountings(path.parent, found.T_rig_rect, sensors),
     )
 
 

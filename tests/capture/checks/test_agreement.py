@@ -17,13 +17,22 @@ from odd_captures import (
 )
 from tiny_capture import tiny_capture
 
+from nurec_lite.capture.checks import agreement as near_by
+from nurec_lite.capture.checks import cameras
+from nurec_lite.capture.checks.agreement import SECONDS, VIEWS, Agreement, agreement
+from nurec_lite.capture.checks.alignment import views_of
+from nurec_lite.capture.checks.cameras import check_cameras
+from nurec_lite.capture.checks.edges import View, edge_points, image_edges, ranks
+from nurec_lite.capture.checks.fine import LATE, LATE_FIGURE, TURNED, TURNED_FIGURE
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.trajectory import Velocities
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.command import composed
-from nurec_lite.evaluation import edges
-from nurec_lite.evaluation.edges import Agreement, agreement, disagreements, edge_points, image_edges
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 from nurec_lite.readers import open_capture
+
+IMAGES = 24  # at most
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +41,27 @@ def street() -> Capture:
 
 
 def found(capture: Capture, camera: int) -> Agreement:
-    result = agreement(capture, capture.cameras[camera])
+    images = [frame for frame in capture.images if frame.sensor == capture.cameras[camera].name]
+    some = replace(capture, images=tuple(images[:: -(-len(images) // IMAGES)]))
+    views = views_of(Sample(some, images=None, sweeps=None), capture.cameras[camera])
+    result = agreement(capture, capture.cameras[camera], views)
     assert result is not None
     return result
+
+
+def disagreements(capture: Capture) -> tuple[list[str], list[str]]:
+    """Sentences about cameras that are turned, and about clocks."""
+    verdicts = [v for v in check_cameras(Sample(capture)) if v.level in (Level.LIKELY, Level.CERTAIN)]
+    return [v.sentence for v in verdicts if TURNED_FIGURE in v.figures], [
+        v.sentence for v in verdicts if LATE_FIGURE in v.figures
+    ]
 
 
 def test_a_capture_without_mistakes_has_none(street: Capture) -> None:
     for camera in range(2):
         own = found(street, camera)
         assert abs(own.degrees) < 0.05 and own.degrees_error < 0.05
-        assert abs(own.seconds) < edges.LATE and own.seconds_error < 0.003
+        assert abs(own.seconds) < LATE and own.seconds_error < 0.003
     assert disagreements(street) == ([], [])
 
 
@@ -59,7 +79,9 @@ def test_a_camera_that_is_turned(street: Capture) -> None:
 def test_a_lidar_that_is_turned(street: Capture) -> None:
     odd = with_the_lidar_turned(street)
     assert [found(odd, k).degrees for k in range(2)] == pytest.approx([0.3, 0.3], abs=0.08)
-    assert len(disagreements(odd)[0]) == 2
+    doubts = [v for v in check_cameras(Sample(odd)) if v.level is Level.LIKELY]
+    assert ", ".join(v.subject for v in doubts) == "camera_0, camera_1"
+    assert all(v.figures[TURNED_FIGURE] == pytest.approx(0.3, abs=0.08) for v in doubts)
 
 
 def test_a_clock_that_is_off(street: Capture) -> None:
@@ -74,7 +96,7 @@ def test_a_clock_that_is_off(street: Capture) -> None:
 
 
 def test_a_vehicle_that_stands_tells_no_time(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edges, "FASTEST", 1e3)
+    monkeypatch.setattr(near_by, "FASTEST", 1e3)
     own = found(with_a_late_camera(street), 1)
     assert own.seconds == 0 and own.seconds_error == math.inf
     assert abs(own.degrees) < 0.05
@@ -87,11 +109,11 @@ def test_a_vehicle_that_stands_and_drives(street: Capture, standing: int) -> Non
     assert disagreements(odd) == ([], [])
     late = found(with_a_late_camera(odd), 1)
     assert late.seconds - found(odd, 1).seconds == pytest.approx(-0.02, abs=0.005) and late.seconds_error < 0.005
-    assert abs(late.degrees) < edges.TURNED
+    assert abs(late.degrees) < TURNED
 
 
 def test_few_images_of_a_vehicle_that_drives_tell_no_time(street: Capture) -> None:
-    odd = that_stood_first(first_moments(with_a_camera_turned(street), edges.GROUPS - 3), 12)
+    odd = that_stood_first(first_moments(with_a_camera_turned(street), VIEWS - 1), 12)
     own = found(odd, 0)
     assert own.degrees == pytest.approx(0.3, abs=0.1)
     assert own.seconds == 0 and own.seconds_error == math.inf
@@ -103,16 +125,16 @@ def first_moments(capture: Capture, moments: int) -> Capture:
 
 
 def test_what_chance_may_be_is_not_said(street: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edges, "agreement", lambda *args: Agreement(0.3, 0.11, 0.02, 0.007))
+    monkeypatch.setattr(cameras, "agreement", lambda *args: Agreement(0.3, 0.11, 0.02, 0.007))
     assert disagreements(street) == ([], [])
-    monkeypatch.setattr(edges, "agreement", lambda *args: Agreement(-0.3, 0.09, 0.02, 0.006))
+    monkeypatch.setattr(cameras, "agreement", lambda *args: Agreement(-0.3, 0.09, 0.02, 0.006))
     turned, late = disagreements(street)
-    assert turned[0] == "Against the lidar, camera_0 looks about 0.30° farther right than it says."
-    assert late[1] == "The clock of camera_1 is about 20 ms behind the lidar's."
+    assert turned == ["Against the lidar, camera_0 and camera_1 looks about 0.30° farther right than it says."]
+    assert late == ["The clock of camera_0 and camera_1 is about 20 ms behind the lidar's."]
 
 
 def few_images(capture: Capture) -> Capture:
-    return replace(capture, images=capture.images[: edges.GROUPS])
+    return replace(capture, images=capture.images[:VIEWS])
 
 
 def other_moments(capture: Capture) -> Capture:
@@ -163,8 +185,10 @@ def backwards(capture: Capture) -> Capture:
 
 @pytest.mark.parametrize("odd", [few_images, one_image, other_moments, no_ray, one_ray, no_sweep, backwards])
 def test_too_little_says_nothing(odd: Callable[[Capture], Capture], street: Capture) -> None:
-    assert agreement(odd(street), odd(street).cameras[0]) is None
-    assert disagreements(odd(street)) == ([], [])
+    capture = odd(street)
+    camera = capture.cameras[0]
+    assert agreement(capture, camera, views_of(Sample(capture), camera)) is None
+    assert disagreements(capture) == ([], [])
 
 
 @pytest.mark.parametrize("odd", [far_off, without_lidar])
@@ -189,7 +213,8 @@ def test_images_of_half_the_size_tell_the_same(street: Capture) -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (2, 2), (1, 40), (40, 1)])
 def test_images_of_a_pixel_or_two_have_edges_or_none(size: tuple[int, int]) -> None:
-    assert image_edges(torch.zeros(*size, 3, dtype=torch.uint8)).shape == size
+    camera = replace(tiny_capture().cameras[0], height=size[0], width=size[1])
+    assert image_edges(torch.zeros(*size, 3, dtype=torch.uint8), camera).shape == size
 
 
 def test_a_point_behind_a_camera_that_was_farther_ahead_is_outside(
@@ -197,14 +222,11 @@ def test_a_point_behind_a_camera_that_was_farther_ahead_is_outside(
 ) -> None:
     """At 100 m/s a camera passes a point 5 m ahead within 60 ms; its image is then no longer that of the point."""
     fast = Velocities([0.0], torch.tensor([[0.0, 0, 0, 0, 0, 100.0]]))
-    monkeypatch.setattr(edges, "velocities", lambda *args: fast)
-    monkeypatch.setattr(edges, "edge_points", lambda *args: torch.zeros(1))
-    monkeypatch.setattr(edges, "_in_camera", lambda *args: torch.tensor([[0.0, 0, 5.0]]).expand(edges.FEWEST, 3))
-    monkeypatch.setattr(edges, "image_edges", lambda image: torch.ones(image.shape[:2]))
-    scores = edges._scores(street, street.cameras[0], street.images[0])
-    assert scores is not None
-    passed = edges.SECONDS * 100 >= 5.0
-    assert (scores[8, passed] == 0).all() and (scores[8, ~passed] > 0.5).all()
+    monkeypatch.setattr(near_by, "velocities", lambda *args: fast)
+    view = View(street.images[0], torch.zeros(0, 3), torch.ones(20, 40), torch.ones(20, 40))
+    scores = near_by._scores(street, street.cameras[0], view, torch.tensor([[0.0, 0, 5.0]]), torch.zeros(1))
+    passed = SECONDS * 100 >= 5.0
+    assert (scores[0, passed] == 0).all() and (scores[0, ~passed] == 1).all()
 
 
 def test_edges_of_a_sweep() -> None:
@@ -235,9 +257,19 @@ def test_edges_of_a_sweep() -> None:
 
 
 def test_edges_of_an_image_are_those_from_left_to_right() -> None:
+    camera = replace(tiny_capture().cameras[0], width=12, height=9)
     image = torch.zeros(9, 12, 3, dtype=torch.uint8)
     image[:, 6:] = 200
-    own = image_edges(image)
+    own = image_edges(image, camera)
     assert own.mean() == pytest.approx(1) and own[4].argmax() in (5, 6) and own[4, 2] == 0
-    assert not image_edges(image.transpose(0, 1).contiguous())[:, 1:-1].any()
-    assert not image_edges(torch.zeros_like(image)).any()
+    order = ranks(own)
+    assert order.mean() == pytest.approx(0.5) and order[4].argmax() in (5, 6) and order[4, 2] == order[4, 9] < 0.5
+    across = replace(camera, width=9, height=12)
+    assert not image_edges(image.transpose(0, 1).contiguous(), across)[:, 1:-1].any()
+    nothing = image_edges(torch.zeros_like(image), camera)
+    assert not nothing.any() and (ranks(nothing) == 0.5).all()
+
+
+def test_images_are_reduced_to_pixels_of_an_eighth_of_a_degree() -> None:
+    camera = replace(tiny_capture().cameras[0], width=600, height=400, fx=2000.0)
+    assert image_edges(torch.zeros(400, 600, 3, dtype=torch.uint8), camera).shape == (95, 143)

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""By how much a camera is turned to the side, and its clock late, where edges agree best near what the capture says.
+
+Letters: V views, P points, T turns, K offsets.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.checks.alignment import FEWEST, MOST
+from nurec_lite.capture.checks.edges import View, edges_at, in_camera, pixel_degrees, thinned, turned
+from nurec_lite.capture.trajectory import velocities
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import Camera
+
+VIEWS = 6  # at least
+GROUPS = 8  # of views: what one of them left out changes says how sure a figure is
+FASTEST = 1.0  # metres a second: of a slower vehicle nothing tells the time
+STRONGEST = 6.0  # of an edge whose mean is 1: a stronger one counts no more
+FARTHEST = 12.0  # degrees
+DEGREES = torch.arange(-8, 9) * 0.1
+SECONDS = torch.arange(-10, 11) * 0.01
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Where edges agree best."""
+
+    degrees: float  # by which the camera looks farther left than the capture says
+    degrees_error: float  # standard error
+    seconds: float  # by which its clock is behind the lidar's
+    seconds_error: float  # infinite where too few images are of a moving vehicle
+
+
+def agreement(
+    capture: Capture,
+    camera: Camera,
+    views: list[View],
+) -> Agreement | None:  # None: too little to tell
+    """Of the capture as it says it is."""
+    seen = [(view, in_camera(camera, view.frame, view.points)) for view in views]
+    seen = [(view, thinned(points, MOST)) for view, points in seen if len(points) >= FEWEST]
+    if len(seen) < VIEWS:
+        return None
+    about, degrees = _about(camera, seen), DEGREES * max(1.0, 2 * pixel_degrees(camera))
+    degrees = degrees if abs(about) < float(degrees[-2]) else degrees + about
+    scores = _of_one_size([_scores(capture, camera, view, points, degrees) for view, points in seen])
+    groups, number = min(GROUPS, len(scores)), torch.arange(len(scores))
+    left_out = [scores[number % groups != k].mean(0) for k in range(groups)]
+    peaks = [_peak(mean, degrees) for mean in (scores.mean(0), *left_out)]
+    if any(peak is None for peak in peaks):
+        return None
+    turns, offsets = torch.tensor(peaks, dtype=torch.float64).T
+    (turn, turn_error), (offset, offset_error) = (_with_error(values) for values in (turns, offsets))
+    return Agreement(turn, turn_error, offset, offset_error if scores.shape[2] > 1 else math.inf)
+
+
+def _about(camera: Camera, seen: list[tuple[View, Tensor]]) -> float:
+    """The best of all turns that are tried, to a fifth of a degree."""
+    degrees = torch.linspace(-FARTHEST, FARTHEST, 121)
+    return float(
+        degrees[torch.stack([edges_at(camera, v.ranks, turned(p, degrees))[0] for v, p in seen]).mean(0).argmax()]
+    )
+
+
+def _scores(
+    capture: Capture, camera: Camera, view: View, points: Tensor, degrees: Tensor
+) -> Tensor:  # [T, K], or [T, 1] of an image whose vehicle stands
+    """Mean strengths of the image's edges where those of the sweeps fall, zero outside of the image."""
+    turn, way = velocities(capture, camera.name).at(view.frame.time_mid).split(3)
+    seconds = SECONDS if way.norm() > FASTEST else torch.zeros(1)
+    later = points + seconds[:, None, None] * (-way - torch.linalg.cross(turn.expand_as(points), points))  # [K, P, 3]
+    moved = torch.stack([turned(at, degrees) for at in later], dim=1)
+    means, inside = edges_at(camera, view.strengths.clamp(max=STRONGEST), moved)
+    return means * inside
+
+
+def _of_one_size(
+    found: list[Tensor],  # [T, K] or [T, 1]
+) -> Tensor:  # [V, T, K], or [V, T, 1] where too few images tell the time
+    """What a standing camera sees is the same at every offset of its clock: such an image tells turns alone."""
+    moving = [scores for scores in found if scores.shape[1] > 1]
+    standing = [scores for scores in found if scores.shape[1] == 1]
+    if len(moving) >= VIEWS:
+        return torch.stack([*moving, *(scores.expand(-1, len(SECONDS)) for scores in standing)])
+    now = int(SECONDS.abs().argmin())
+    return torch.stack([*(scores[:, now : now + 1] for scores in moving), *standing])
+
+
+def _with_error(values: Tensor) -> tuple[float, float]:
+    """The first, of all views; and from the others, each with a group left out, its standard error (jackknife)."""
+    left = values[1:]
+    spread = (left - left.mean()).square().sum() * (len(left) - 1) / len(left)
+    return float(values[0]), float(spread.sqrt())
+
+
+def _peak(scores: Tensor, degrees: Tensor) -> tuple[float, float] | None:  # [T, K] -> degrees and seconds
+    """The highest, and between the cells by a parabola along each axis; None: it lies at the border of what was tried."""
+    row, column = divmod(int(scores.argmax()), scores.shape[1])
+    turn = _vertex(scores[:, column], row, degrees)
+    seconds = 0.0 if scores.shape[1] == 1 else _vertex(scores[row], column, SECONDS)
+    return None if turn is None or seconds is None else (turn, seconds)
+
+
+def _vertex(values: Tensor, i: int, at: Tensor) -> float | None:
+    if i in (0, len(values) - 1):
+        return None
+    before, top, after = values[i - 1 : i + 2].tolist()
+    bend = before - 2 * top + after
+    return float(at[i]) + (0.5 * (before - after) / bend if bend < 0 else 0.0) * float(at[1] - at[0])

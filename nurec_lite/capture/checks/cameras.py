@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether cameras look where they say, when they say, and with the intrinsics that they say: edges that the lidars see must lie on edges
+of the images. Where they do not, conventions that are easily exchanged are tried, and the one that fits is named."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+
+import torch
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.checks.agreement import FASTEST, agreement
+from nurec_lite.capture.checks.alignment import Fit, fit, look_around, look_aside, near, views_of
+from nurec_lite.capture.checks.edges import View
+from nurec_lite.capture.checks.fine import fine, speed_of
+from nurec_lite.capture.checks.found import Found, verdicts_of
+from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, mountings, neighbours
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.trajectory import Trajectory, trajectory_of
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import Camera
+
+CHECK = "cameras and sweeps"
+STRONG = (0.06, 5.0)  # contrast, and its standard errors: sensors agree
+SURE = (0.08, 6.0)  # of a guess that is named as certain
+BETTER = (
+    (1.25, 6.0),
+    (1.5, 4.0),
+)  # times the contrast as said, and standard errors above it: the guess is right instead
+PERHAPS = (1.2, 3.5)
+APART = (1.5, 2.0)  # times the contrast as said, which does not agree: likely, certain
+BESIDE = 1.5  # times the turns that belong to a guess: a camera that is turned by more has another guess
+NOWHERE = 0.035  # contrast of sensors that do not agree
+ENOUGH = 800  # points of all images, of which it is odd that they agree nowhere
+VIEWS, POINTS = 6, 300  # images, and points in all of them, at least
+FLAT = 0.1  # standard deviation of ranks, 0.29 of an image that shows anything
+
+
+def check_cameras(sample: Sample) -> list[Verdict]:
+    capture = sample.capture
+    if not (capture.sweeps and capture.images):
+        return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
+    path = trajectory_of(capture)
+    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(_found, sample, path), capture.cameras))))
+
+
+def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
+    views, poses_wrong = views_of(sample, camera), sample.blamed("poses")
+    if not views:
+        said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
+        return [Found(camera, Level.UNKNOWN, said, "No sweep is of the moments of {cameras}.")]
+    said = fit(views, as_said(camera), path)
+    close = agreement(sample.capture, camera, views) if _agrees(said) else None
+    best = _guess(sample.capture, camera, views, path, said, poses_wrong, close is not None)
+    if best is not said and _instead(best, said, close is not None):
+        return [_guessed(camera, said, best, close is not None)]
+    if poses_wrong:
+        sentence = "While the poses are wrong, sweeps do not say where {cameras} look."
+        return [Found(camera, Level.UNKNOWN, said, sentence)]
+    return [_unclear(camera, views, said)] if close is None else list(fine(sample.capture, camera, views, said, close))
+
+
+def _guess(
+    capture: Capture,
+    camera: Camera,
+    views: list[View],
+    path: Trajectory,
+    said: Fit,
+    poses_wrong: bool,  # then only other calibrations are tried, which hold for any poses
+    holds: bool,  # edges agree as the capture says
+) -> Fit:
+    """The best of all guesses, or as the capture says."""
+    guesses = mountings(capture, camera) if poses_wrong else _likely(capture, camera, views, path)
+    best = _best([said, *(fit(views, guess, path) for guess in guesses)])
+    if not (poses_wrong or holds):
+        best = _best([best, *(fit(views, guess, path) for guess in all_others(capture, camera))])
+        if not _agrees(best) or best.guess.place or best is said:
+            best = _best([best, *(fit(views, guess, path) for guess in look_around(views, camera, path))])
+    return best
+
+
+def _best(fits: list[Fit]) -> Fit:
+    """The one with the highest contrast among those that agree with edges; else the first."""
+    return max((f for f in fits if _agrees(f)), key=lambda f: f.contrast, default=fits[0])
+
+
+def _likely(capture: Capture, camera: Camera, views: list[View], path: Trajectory) -> Iterator[Guess]:
+    """Guesses that agree a little with edges when another is right: always tried."""
+    yield from neighbours(capture, camera)
+    aside = look_aside(views, camera, path)
+    if abs(aside.turned) > BESIDE * near(camera):
+        yield aside
+    times = [frame.time_mid for frame in capture.images if frame.sensor == camera.name]
+    if len(times) > 1 and speed_of(capture, camera, views) > FASTEST:
+        yield from clocks(camera, float(torch.tensor(times).diff().median()))
+
+
+def _agrees(found: Fit, bar: tuple[float, float] = STRONG) -> bool:
+    contrast, errors = bar
+    enough = found.images >= VIEWS and found.points >= POINTS
+    return enough and found.contrast >= contrast and found.contrast >= errors * found.error
+
+
+def _instead(best: Fit, said: Fit, holds: bool) -> bool:
+    return _agrees(best) and (_apart(best, said, holds, APART[0]) or _above(best, said, PERHAPS))
+
+
+def _apart(best: Fit, said: Fit, holds: bool, times: float) -> bool:
+    """Whether the guess agrees and the capture does not."""
+    return not holds and best.least >= times * said.least
+
+
+def _above(best: Fit, said: Fit, bar: tuple[float, float]) -> bool:
+    times, errors = bar
+    return best.contrast >= times * said.contrast and best.above(said) >= errors
+
+
+def _guessed(camera: Camera, said: Fit, best: Fit, holds: bool) -> Found:
+    sure = _agrees(best, SURE) and (
+        _apart(best, said, holds, APART[1]) or any(_above(best, said, bar) for bar in BETTER)
+    )
+    figures = {"said": said.contrast, "guessed": best.contrast}
+    name = _plain(best.guess.name)
+    if _outside(camera):
+        before = f"The principal point of {{cameras}}, ({camera.cx:.0f}, {camera.cy:.0f}), lies outside of the image"
+        sentence = f"{before}; edges of the lidar agree with those of the images if {name} (contrast {{guessed:.2f}})."
+    elif said.points == 0:
+        before = "No lidar point falls into the images of {cameras}"
+        sentence = f"{before}; edges agree if {name} (contrast {{guessed:.2f}})."
+    else:
+        before = "Edges of the lidar agree with those of the images of {cameras}"
+        sentence = f"{before} if {name} (contrast {{guessed:.2f}}), not as the capture says ({{said:.2f}})."
+    return Found(
+        camera, Level.CERTAIN if sure else Level.LIKELY, said, sentence, best.guess.remedy, figures, best.guess
+    )
+
+
+def _plain(text: str) -> str:
+    """For str.format: names of cameras may hold braces."""
+    return text.replace("{", "{{").replace("}", "}}")
+
+
+def _outside(camera: Camera) -> bool:
+    return not (0 <= camera.cx <= camera.width and 0 <= camera.cy <= camera.height)
+
+
+def _unclear(camera: Camera, views: list[View], said: Fit) -> Found:
+    """Where neither the capture nor a guess agrees with edges."""
+    figures = {"said": said.contrast, "points": float(said.points)}
+    if _outside(camera):
+        sentence = f"The principal point of {{cameras}}, ({camera.cx:.0f}, {camera.cy:.0f}), lies outside of the image."
+        remedy = f"correct fx, fy, cx and cy for images of {camera.width}x{camera.height} pixels"
+        return Found(camera, Level.CERTAIN, said, sentence, remedy)
+    if said.points == 0:
+        return Found(camera, Level.UNKNOWN, said, "No lidar point falls into the images of {cameras}.")
+    textured = sum(float(view.ranks.std()) > FLAT for view in views) >= VIEWS
+    if textured and said.images >= VIEWS and said.points >= ENOUGH and said.contrast < NOWHERE:
+        sentence = "Edges of the lidar agree nowhere with those of the images of {cameras} (contrast {said:.2f}, {points:.0f} points)."
+        remedy = "look at its mounting, intrinsics and time stamps"
+        return Found(camera, Level.LIKELY, said, sentence, remedy, figures)
+    return Found(camera, Level.UNKNOWN, said, "Too few edges tell where {cameras} look.")

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How well edges that a lidar sees lie on edges of an image.
+
+Where a sweep's range jumps from one ray to the next a surface ends, and an image often shows an edge there. Source: Levinson and Thrun,
+Automatic Online Calibration of Cameras and Lasers (RSS 2013). An edge has a strength, whose highest mean is sharp, and a rank among all
+pixels of its row: points that lie anywhere have the rank 0.5 in the mean, whatever the image shows. Letters: P points, T turns.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.capture.deskew import poses_at, project_world_points, world_points
+from nurec_lite.capture.types import ImageFrame, SweepFrame
+from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+from nurec_lite.geometry.se3 import invert, transform
+
+JUMP = 0.5  # metres, and
+RATIO = 0.1  # of the nearer range: less is a slanted surface
+GAP = 3  # steps of azimuth between two rays that are neighbours
+PIXEL = 0.12  # degrees: images are reduced to pixels of about this angle
+NEAREST = 1.0  # metres from the camera: points that are nearer tell nothing
+OUTSIDE = 2.0  # of the image, which reaches from -1 to 1
+
+
+@dataclass(frozen=True)
+class View:
+    """An image, and the edges that lidars saw at its moment."""
+
+    frame: ImageFrame
+    points: Tensor  # [P, 3] metres, world, float64
+    strengths: Tensor  # [h, w] of the image's edges, see `image_edges`
+    ranks: Tensor  # [h, w] of the same, from 0 to 1 in each row
+
+
+def edge_points(
+    frame: SweepFrame,
+    sweep: Sweep,
+    lidar: Lidar,
+) -> Tensor:  # [P, 3] metres, world: between two rays of a beam, at the nearer one's range
+    azimuth = azimuth_elevation(sweep.directions)[:, 0].double()
+    order = torch.argsort(sweep.rings * (4 * math.pi) + azimuth)
+    rings, ranges, returned = (values[order] for values in (sweep.rings, sweep.ranges, sweep.returned))
+    jump, nearer = ranges.diff().abs(), torch.minimum(ranges[1:], ranges[:-1])
+    close = azimuth[order].diff() < GAP * 2 * math.pi / lidar.azimuth_steps
+    edge = close & (rings[1:] == rings[:-1]) & returned[1:] & returned[:-1] & (jump > JUMP) & (jump > RATIO * nearer)
+    at = edge.nonzero()[:, 0]
+    a, b = sweep.select(order[at]), sweep.select(order[at + 1])
+    middle = F.normalize(a.directions + b.directions, dim=1)
+    times = 0.5 * (a.times + b.times)
+    return world_points(frame, Sweep(middle, nearer[at], a.intensities, times, a.rings, a.returned), lidar)
+
+
+def pixel_degrees(camera: Camera) -> float:
+    """The angle of a pixel in the middle of the image."""
+    return math.degrees(1 / camera.fx)
+
+
+def image_edges(
+    image: Tensor,  # [H, W, 3] uint8
+    camera: Camera,  # of the image
+) -> Tensor:  # [h, w] how much the image changes from left to right, a little blurred, 1 in the mean
+    grey = image.float().mean(-1)
+    scale = min(1.0, pixel_degrees(camera) / PIXEL)
+    size = [max(1, min(round(n * scale), m)) for n, m in zip((camera.height, camera.width), grey.shape, strict=True)]
+    grey = F.adaptive_avg_pool2d(grey[None], (size[0], size[1]))[0]
+    change = (grey[:, 2:] - grey[:, :-2]).abs()
+    change = F.pad(change, (1, grey.shape[1] - 1 - change.shape[1]))
+    blurred = F.avg_pool2d(change[None], 3, stride=1, padding=1)[0]
+    return blurred / blurred.mean().clamp(min=1e-6)
+
+
+def ranks(
+    values: Tensor,  # [h, w]
+) -> Tensor:  # [h, w] share of the row that is less; of equal ones half
+    rows, values = values.sort(dim=1).values, values.contiguous()
+    counts = torch.searchsorted(rows, values) + torch.searchsorted(rows, values, right=True)
+    return counts.float() / (2 * values.shape[1])
+
+
+def in_camera(
+    camera: Camera,
+    frame: ImageFrame,
+    world: Tensor,  # [P, 3] metres
+) -> Tensor:  # [p, 3] float32: those within the image, in the camera's axes at the time when they are read
+    if camera.shutter == "global":
+        return seen_from(camera, poses_at(frame, torch.tensor([0.5], dtype=torch.float64))[0], world)
+    pixels, depth = project_world_points(camera, frame, world)
+    inside = _inside(camera, pixels, depth)
+    T = invert(poses_at(frame, shutter_fraction(camera, pixels[inside])) @ camera.T_rig_cam)
+    return transform(T, world[inside, None])[:, 0].float()
+
+
+def seen_from(
+    camera: Camera,
+    T_world_rig: Tensor,  # [4, 4] when the whole image is exposed
+    world: Tensor,  # [P, 3] metres
+) -> Tensor:  # [p, 3] float32: those within the image, in the camera's axes
+    points = transform(invert(T_world_rig @ camera.T_rig_cam), world)
+    return points[_inside(camera, *project_points(camera, points))].float()
+
+
+def _inside(camera: Camera, pixels: Tensor, depth: Tensor) -> Tensor:  # [P] bool
+    return ((pixels > 0) & (pixels < torch.tensor([camera.width, camera.height]))).all(1) & (depth > NEAREST)
+
+
+def turned(
+    points: Tensor,  # [P, 3] in the camera's axes
+    degrees: Tensor,  # [T]
+) -> Tensor:  # [T, P, 3] as a camera has them that looks so much farther left
+    angle, (x, y, z) = torch.deg2rad(degrees)[:, None], points.unbind(1)
+    c, s = angle.cos(), angle.sin()
+    return torch.stack([c * x + s * z, y.expand(len(degrees), -1), c * z - s * x], dim=-1)
+
+
+def edges_at(
+    camera: Camera,
+    edges: Tensor,  # [h, w]
+    points: Tensor,  # [..., P, 3] in the camera's axes
+) -> tuple[
+    Tensor, Tensor
+]:  # mean edge [...] of the pixels where points fall, and the share [...] of points that fall into the image
+    pixels, depth = project_points(camera, points)
+    places = 2 * pixels / torch.tensor([camera.width, camera.height]) - 1
+    places = torch.where(depth[..., None] > 0, places, OUTSIDE)
+    inside = (places.abs() < 1).all(-1)
+    found = F.grid_sample(edges[None, None], places.flatten(0, -3)[None], padding_mode="border", align_corners=False)
+    found = torch.where(inside, found[0, 0].view(inside.shape), 0)
+    return found.sum(-1) / inside.sum(-1).clamp(min=1), inside.float().mean(-1)
+
+
+def thinned(
+    points: Tensor,  # [P, 3]
+    most: int,
+) -> Tensor:  # [p, 3] at most so many of them, evenly
+    return points[:: max(1, -(-len(points) // most))]

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small turns of cameras, and small offsets of their clocks, where edges agree as the capture says."""
+
+from collections.abc import Iterator
+
+import torch
+
+from nurec_lite.capture.checks.agreement import Agreement
+from nurec_lite.capture.checks.alignment import Fit
+from nurec_lite.capture.checks.edges import View, pixel_degrees
+from nurec_lite.capture.checks.found import Found
+from nurec_lite.capture.checks.verdict import Level
+from nurec_lite.capture.trajectory import velocities
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import Camera
+
+TURNED_FIGURE, LATE_FIGURE = "degrees", "milliseconds"  # names of what a verdict is about
+TURNED = 0.1  # degrees, and
+OF_A_PIXEL = 0.4  # that a camera may be turned by without a word
+FAR = 2.0  # degrees: a camera that is turned so much is certainly wrong
+LATE = 0.012  # seconds, and
+WAY = (
+    0.13  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
+)
+COARSE = 2.0  # degrees between a lidar's rays: of such a one small turns are not told
+
+
+def speed_of(capture: Capture, camera: Camera, views: list[View]) -> float:  # metres a second, median
+    known = velocities(capture, camera.name)
+    return float(torch.stack([known.at(view.frame.time_mid)[3:].norm() for view in views]).median())
+
+
+def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: Agreement) -> Iterator[Found]:
+    figures = {TURNED_FIGURE: found.degrees, LATE_FIGURE: 1000 * found.seconds, "contrast": said.contrast}
+    if max(360 / lidar.azimuth_steps for lidar in capture.lidars) > COARSE:
+        yield Found(
+            camera, Level.RIGHT, said, "Edges of the lidar lie on those of the images of {cameras}.", None, figures
+        )
+        return
+    turn, late = abs(found.degrees), abs(found.seconds)
+    some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera))
+    some_late = max(LATE, WAY / speed_of(capture, camera, views))
+    if turn > max(some_turn, 3 * found.degrees_error):
+        side, level = "left" if found.degrees > 0 else "right", Level.CERTAIN if turn >= FAR else Level.LIKELY
+        sentence = f"Against the lidar, {{cameras}} looks about {turn:.2f}° farther {side} than it says."
+        yield Found(camera, level, said, sentence, "correct its mounting", {TURNED_FIGURE: found.degrees})
+    if late > max(some_late, 3 * found.seconds_error):
+        way = "behind" if found.seconds > 0 else "ahead of"
+        sentence = f"The clock of {{cameras}} is about {1000 * late:.0f} ms {way} the lidar's."
+        yield Found(
+            camera, Level.LIKELY, said, sentence, "correct its time stamps", {LATE_FIGURE: 1000 * found.seconds}
+        )
+    if turn <= some_turn and late <= some_late:
+        within = "within {degrees:.2f}° and {milliseconds:.0f} ms"
+        sentence = f"Edges of the lidar lie on those of the images of {{cameras}}, {within}."
+        yield Found(camera, Level.RIGHT, said, sentence, None, figures)
+    elif turn <= max(some_turn, 3 * found.degrees_error) and late <= max(some_late, 3 * found.seconds_error):
+        yield Found(camera, Level.UNKNOWN, said, "Too few edges tell where {cameras} look.", None, figures)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is found out about cameras one by one, and verdicts about all of which the same holds."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from nurec_lite.capture.checks.alignment import Fit
+from nurec_lite.capture.checks.guesses import Guess, corrected
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.geometry.camera import Camera
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found out about one camera."""
+
+    camera: Camera
+    level: Level
+    said: Fit  # as the capture says
+    sentence: str  # {cameras} stands for names
+    remedy: str | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    guess: Guess | None = None  # that fits instead
+
+
+def verdicts_of(check: str, all_found: list[Found]) -> list[Verdict]:
+    alike = defaultdict[tuple[Level, str, str | None], list[Found]](list)
+    for found in _exchanged(all_found):
+        alike[found.level, found.sentence, found.remedy].append(found)
+    return [_verdict(check, *key, group) for key, group in alike.items()]
+
+
+def _exchanged(all_found: list[Found]) -> Iterator[Found]:
+    """Two cameras that each have the other's place are certain of it."""
+    places = {found.camera.name: found.guess.place for found in all_found if found.guess is not None}
+    for found in all_found:
+        place = places.get(found.camera.name)
+        if place is not None and places.get(place) == found.camera.name:
+            sentence = (
+                "The mountings of {cameras} are exchanged: edges agree so (contrast {guessed:.2f}) better than as "
+                "the capture says ({said:.2f})."
+            )
+            remedy = "exchange their mountings, or their images"
+            yield replace(found, level=Level.CERTAIN, sentence=sentence, remedy=remedy)
+        else:
+            yield found
+
+
+def _verdict(check: str, level: Level, sentence: str, remedy: str | None, group: list[Found]) -> Verdict:
+    """Of cameras of which the same holds: their mean figures."""
+    names, guesses = [found.camera.name for found in group], [found.guess for found in group if found.guess]
+    listed = " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
+    figures = {key: sum(f.figures[key] for f in group) / len(group) for key in group[0].figures}
+    text = sentence.format(cameras=listed, **figures)
+    return Verdict(
+        check, ", ".join(names), level, text, remedy, figures, partial(corrected, guesses) if guesses else None
+    )
