@@ -2,6 +2,7 @@
 """Decoding of images, and reduction by the mean of blocks of pixels."""
 
 import io
+import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +17,11 @@ from PIL.PngImagePlugin import PngImageFile
 from torch import Tensor
 
 from nurec_lite.capture.files import read_bytes, short
-from nurec_lite.capture.types import CaptureError, Encoded
+from nurec_lite.capture.types import CaptureError, Encoded, Glance
 
 CALIBRATION = "calib_cam_to_cam.txt"  # where KITTI states the size of images
+FIRST, LAST = 1 << 16, 1 << 10  # bytes of a file that are read at a glance
+_ENDS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}
 _BASELINE, _SCAN, _ADOBE = 0xFFC0, 0xFFDA, 0xFFEE  # markers of a JPEG's segments (ITU-T T.81, table B.1)
 
 
@@ -45,17 +48,40 @@ def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 
 def check_header(image: Encoded) -> None:
     """Everything that can be told without decoding pixels, so that a file that claims a huge image takes no memory."""
     with _decoding(image.name):
-        picture = _open(image.data)
-        if picture.size != image.size:
-            raise CaptureError(
-                f"{image.name} is {picture.width}x{picture.height} pixels, but {image.calibration} is for "
-                f"{image.size[0]}x{image.size[1]}; use the images that belong to this calibration, or correct the size there"
-            )
-        if picture.mode not in ("RGB", "L"):
-            raise CaptureError(
-                f"{image.name} holds pixels of the kind {picture.mode}; save it with 8 bits of RGB or grey"
-            )
-        picture.verify()  # checksums of a PNG: Pillow decodes damaged pixels without a word
+        _checked(image).verify()  # checksums of a PNG: Pillow decodes damaged pixels without a word
+
+
+def kind_of(
+    glance: Glance,
+) -> tuple[str, str] | None:  # PNG or JPEG, RGB or L; None: the file may be cut short, so it must be read whole
+    """CaptureError where the first bytes show another size or other pixels than those that are demanded."""
+    try:
+        with _decoding(glance.first.name):
+            picture = _checked(glance.first)
+    except CaptureError:
+        if glance.size > len(glance.first.data):  # the header may be longer
+            return None
+        raise
+    kind = "PNG" if isinstance(picture, PngImageFile) else "JPEG"
+    return (kind, picture.mode) if _ENDS[kind] in glance.last else None
+
+
+def _checked(image: Encoded) -> Picture:
+    picture = _open(image.data)
+    if picture.size != image.size:
+        raise CaptureError(
+            f"{image.name} is {picture.width}x{picture.height} pixels, but {image.calibration} is for "
+            f"{image.size[0]}x{image.size[1]}; use the images that belong to this calibration, or correct the size there"
+        )
+    if picture.mode not in ("RGB", "L"):
+        raise CaptureError(f"{image.name} holds pixels of the kind {picture.mode}; save it with 8 bits of RGB or grey")
+    return picture
+
+
+def as_image(
+    value: object,  # what a capture of one's own loads: a tensor, or an array of numpy
+) -> Tensor:
+    return value if isinstance(value, Tensor) else torch.as_tensor(np.ascontiguousarray(value))
 
 
 def plain_jpeg(image: Encoded) -> bool:
@@ -115,6 +141,16 @@ class ImageFile:
     def check(self) -> None:
         """What can be told without decoding."""
         check_header(self.encoded())
+
+    def glance(self) -> Glance:
+        try:
+            with open(self.path, "rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                first = file.read(FIRST)
+                file.seek(max(0, size - LAST))
+                return Glance(Encoded(first, str(self.path), self.size, self.downscale, CALIBRATION), file.read(), size)
+        except OSError as error:
+            raise CaptureError(f"{self.path} cannot be read ({error.strerror}); restore the file") from error
 
     def encoded(self) -> Encoded:
         return Encoded(

@@ -55,6 +55,22 @@ class Encoded:
     calibration: str = "the calibration"  # for messages
 
 
+@dataclass(frozen=True)
+class Glance:
+    """What can be told of an image's file without reading all of it."""
+
+    first: Encoded  # its data are the first bytes alone
+    last: bytes
+    size: int  # bytes of the whole file
+
+
+@runtime_checkable
+class Glanced(Protocol):
+    """What loads an image of whose file a part can be read."""
+
+    def glance(self) -> Glance: ...
+
+
 @runtime_checkable
 class Stored(Protocol):
     """What loads an image that lies encoded in a file."""

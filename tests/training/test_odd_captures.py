@@ -21,6 +21,7 @@ from odd_captures import (
 )
 from tiny_capture import TINY, tiny_capture, tiny_config, tiny_scene
 
+from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config, DataConfig, DensityConfig, LearningRates, ModelConfig, TrainConfig
@@ -189,5 +190,6 @@ def test_sensors_are_not_blamed_for_what_wrong_poses_do() -> None:
     known.camera_offsets[:] = 0.02
     known.vignetting[:] = 0.1
     scene = replace(tiny_scene(), calibration=known)
-    said_of = [findings(capture, scene, config_of(), 10**6, None, None, right) for right in (True, False)]
+    wrong = Verdict("poses and sweeps", "street", Level.CERTAIN, "The poses are inverted.")
+    said_of = [findings(capture, scene, config_of(), 10**6, None, None, doubts) for doubts in ((), (wrong,))]
     assert len(said_of[0]) == 1 and said_of[1] == []

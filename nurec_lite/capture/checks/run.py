@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import cameras, crops, driving, files, poses
+from nurec_lite.capture.checks import cameras, crops, driving, files, images, poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
@@ -16,6 +16,7 @@ CHECKS: dict[str, Check] = {
     driving.NAME: driving.check_driving,
     files.NAME: files.check_files,
     crops.NAME: crops.check_notes,
+    images.NAME: images.check_images,
     cameras.CHECK: cameras.check_cameras,
 }  # by what is compared with what, in the order in which a user reads the verdicts
 

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.images import as_image
 from nurec_lite.capture.trajectory import nearest
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
@@ -62,7 +63,7 @@ class Sample:
         return made.value()
 
     def image(self, frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
-        return self._once(frame.load)
+        return as_image(self._once(frame.load))
 
     def sweep(self, frame: SweepFrame) -> Sweep:
         return self._once(frame.load)

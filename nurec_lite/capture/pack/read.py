@@ -20,10 +20,10 @@ from nurec_lite.base.archives import opened_archive
 from nurec_lite.base.texts import parse_json, printable
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.files import short
-from nurec_lite.capture.images import decode_image
+from nurec_lite.capture.images import FIRST, LAST, decode_image
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
 from nurec_lite.capture.pack.sweep import decode_sweep
-from nurec_lite.capture.types import Capture, CaptureError, Encoded, Frame, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, CaptureError, Encoded, Frame, Glance, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
@@ -64,6 +64,20 @@ class Member:
         if name != self.name.encode() or len(data) != self.size or zlib.crc32(data) != self.crc:
             raise CaptureError(f"{self} is damaged; {REMEDY}")
         return data
+
+    def ends(self, first: int, last: int) -> tuple[bytes, bytes]:
+        """So many bytes at its start and at its end; `read` finds out whether they are damaged."""
+        try:
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                header = file.read(30)
+                begin = self.offset + 30 + sum(struct.unpack("<HH", header[26:30].ljust(4, b"\0")))
+                file.seek(begin)
+                start = file.read(min(first, self.size))
+                file.seek(begin + max(0, self.size - last))
+                return start, file.read(min(last, self.size))
+        except OSError as error:
+            raise CaptureError(f"{self} cannot be read ({error.strerror}); restore the file") from error
 
 
 def _read_directory(path: Path) -> dict[str, Member]:
@@ -117,6 +131,10 @@ class PackImage:
 
     def encoded(self) -> Encoded:
         return Encoded(self.member.read(), str(self.member), self.size, self.downscale)
+
+    def glance(self) -> Glance:
+        first, last = self.member.ends(FIRST, LAST)
+        return Glance(Encoded(first, str(self.member), self.size, self.downscale), last, self.member.size)
 
 
 @dataclass(frozen=True)

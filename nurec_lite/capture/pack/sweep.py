@@ -39,6 +39,11 @@ _FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 0, "lp": 0, "pb": 0}]
 _HEADER = np.dtype([("rays", "<i8"), ("returned", "<i8"), ("time", "<f8"), ("rate", "<f8")])
 
 
+def as_sweep(sweep: Sweep) -> Sweep:
+    """Of tensors, whether it holds them or arrays of numpy."""
+    return Sweep(*(torch.as_tensor(getattr(sweep, name)) for name in Sweep.__dataclass_fields__))
+
+
 def encode_sweep(
     sweep: Sweep,
     name: str = "the sweep",  # for messages

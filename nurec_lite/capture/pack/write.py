@@ -20,6 +20,7 @@ from torch import Tensor
 from nurec_lite.base.files import written
 from nurec_lite.base.folders import check_file
 from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.images import as_image
 from nurec_lite.capture.pack.check import (
     FORMAT,
     IMAGE_FORMATS,
@@ -30,7 +31,7 @@ from nurec_lite.capture.pack.check import (
     image_member,
     sweep_member,
 )
-from nurec_lite.capture.pack.sweep import encode_sweep
+from nurec_lite.capture.pack.sweep import as_sweep, encode_sweep
 from nurec_lite.capture.types import Capture, CaptureError
 
 Progress = Callable[[int, int], None]  # members written, of how many
@@ -117,7 +118,7 @@ def _jobs(capture: Capture, image_format: str, quality: int) -> Iterator[Job]:
     """Loads a frame whenever the next job is asked for."""
     for frame in capture.images:
         member, camera = image_member(frame.sensor, frame.index, image_format), capture.camera(frame.sensor)
-        image = frame.load()
+        image = as_image(frame.load())
         if image.dtype != torch.uint8 or image.shape != (camera.height, camera.width, 3):
             raise CaptureError(
                 f"{capture.name}: {member} would be {image.dtype} {list(image.shape)}, but the camera makes uint8 "
@@ -126,7 +127,7 @@ def _jobs(capture: Capture, image_format: str, quality: int) -> Iterator[Job]:
         yield member, partial(_encode_image, image, image_format, quality)
     for sweep in capture.sweeps:
         member, beams = sweep_member(sweep.sensor, sweep.index), len(capture.lidar(sweep.sensor).elevations)
-        yield member, partial(encode_sweep, sweep.load(), f"{capture.name}: {member}", beams)
+        yield member, partial(encode_sweep, as_sweep(sweep.load()), f"{capture.name}: {member}", beams)
 
 
 def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of a camera: files of the size that is said, pictures that show something, that change, and that no other camera has, too."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.images import kind_of
+from nurec_lite.capture.types import CaptureError, Glanced, ImageFrame
+
+NAME = "images"
+PLAIN = 1.0  # grey levels of standard deviation: an image of one colour has less
+ALIKE = 1.0  # grey levels between small copies of two images that show the same
+SMALL = (24, 40)  # rows and columns of such copies
+MOVED = 0.2  # metres from an image to the next: what the camera sees changes
+MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
+Kind = tuple[str, str]  # PNG or JPEG, RGB or L
+
+
+def check_images(sample: Sample) -> Iterator[Verdict]:
+    """CaptureError where a file cannot be used."""
+    kinds = _kinds(sample.capture.images)
+    for camera in sample.capture.cameras:
+        yield from _kind_verdicts(camera.name, kinds[camera.name])
+        yield from _plain_verdicts(camera.name, [sample.image(f) for f in sample.images_of(camera.name)])
+        yield from _repeated_verdicts([f for f in sample.capture.images if f.sensor == camera.name])
+    yield from _same_verdicts(sample)
+
+
+def _kinds(images: tuple[ImageFrame, ...]) -> dict[str, Counter[Kind]]:
+    """Of each camera's files. All of them are looked at: one that cannot be used would end a run, or cost its metrics."""
+    kinds, flaws = defaultdict[str, Counter[Kind]](Counter), list[str]()
+    for frame, found in zip(images, in_threads(_looked_at, images), strict=True):
+        if isinstance(found, str):
+            flaws.append(found)
+        elif found is not None:
+            kinds[frame.sensor][found] += 1
+    if flaws:
+        more = f" ({len(flaws) - 1} more files cannot be used either)" if len(flaws) > 1 else ""
+        raise CaptureError(f"{flaws[0]}{more}")
+    return kinds
+
+
+def _looked_at(frame: ImageFrame) -> Kind | str | None:  # a sentence where it cannot be used
+    try:
+        found = kind_of(frame.load.glance()) if isinstance(frame.load, Glanced) else None
+        if found is None and isinstance(frame.load, Glanced):
+            frame.load()
+    except CaptureError as error:
+        return str(error)
+    return found
+
+
+def _kind_verdicts(camera: str, kinds: Counter[Kind]) -> Iterator[Verdict]:
+    if len(kinds) > 1:
+        found = " and ".join(
+            f"{count} {file} {'grey' if mode == 'L' else 'in colour'}" for (file, mode), count in kinds.most_common()
+        )
+        sentence = f"The images of {camera} are of several kinds: {found}."
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, "take all of them from one source")
+
+
+def _plain_verdicts(camera: str, images: list[Tensor]) -> Iterator[Verdict]:
+    plain = [image.float() for image in images if float(image.float().std()) < PLAIN]
+    if not plain:
+        yield Verdict(NAME, camera, Level.RIGHT, f"The images of {camera} show something.")
+        return
+    level = sum(float(image.mean()) for image in plain) / len(plain)
+    colour = "white" if level > 250 else "black" if level < 5 else "of one colour"
+    number = "All images" if len(plain) == len(images) else f"{len(plain)} of {len(images)} images that were looked at"
+    sentence = f"{number} of {camera} are {colour} ({level:.0f} of 255): their figures say nothing of the scene."
+    yield Verdict(NAME, camera, Level.LIKELY, sentence, "leave them out by data.frames or data.cameras")
+
+
+# ---- images that are there twice
+
+
+def _repeated_verdicts(frames: list[ImageFrame]) -> Iterator[Verdict]:
+    """Files of one content in a row, while the vehicle moves."""
+    again = [b for a, b in pairwise(frames) if _moved(a, b) and _same_file(a, b)]
+    if again:
+        camera, first = again[0].sensor, again[0].index
+        sentence = (
+            f"{len(again)} of {len(frames)} images of {camera} repeat the image before (the first is image {first})"
+        )
+        sentence += ", although the vehicle moves."
+        yield Verdict(NAME, camera, Level.LIKELY, sentence, "leave them out by data.frames")
+
+
+def _moved(a: ImageFrame, b: ImageFrame) -> bool:
+    return float((a.T_world_rig_start[:3, 3] - b.T_world_rig_start[:3, 3]).norm()) > MOVED
+
+
+def _same_file(a: ImageFrame, b: ImageFrame) -> bool:
+    """Sizes of files are compared first; what is equal is read."""
+    if not (isinstance(a.load, Glanced) and isinstance(b.load, Glanced)):
+        return False
+    one, other = a.load.glance(), b.load.glance()
+    if one.size != other.size or one.first.data != other.first.data or one.last != other.last:
+        return False
+    encoded = a.encoded(), b.encoded()
+    return encoded[0] is not None and encoded[1] is not None and encoded[0].data == encoded[1].data
+
+
+def _same_verdicts(sample: Sample) -> Iterator[Verdict]:
+    """Two cameras that see the same: images that were looked at of one moment."""
+    small = {
+        (frame.sensor, frame.index): _small(sample.image(frame))
+        for camera in sample.capture.cameras
+        for frame in sample.images_of(camera.name)
+    }
+    for a, b in combinations([camera.name for camera in sample.capture.cameras], 2):
+        moments = [index for name, index in small if name == a and (b, index) in small]
+        same = [m for m in moments if _alike(small[a, m], small[b, m])]
+        if same and len(same) >= MOST * len(moments):
+            sentence = f"{b} has the images of {a}: {len(same)} of {len(moments)} that were looked at are the same."
+            yield Verdict(
+                NAME, b, Level.CERTAIN, sentence, f"restore the images of {b}, or leave it out by data.cameras"
+            )
+
+
+def _alike(a: Tensor, b: Tensor) -> bool:
+    return min(float(a.std()), float(b.std())) >= PLAIN and float((a - b).abs().mean()) < ALIKE
+
+
+def _small(image: Tensor) -> Tensor:  # [h, w] grey
+    return F.adaptive_avg_pool2d(image.float().mean(-1)[None], SMALL)[0]
