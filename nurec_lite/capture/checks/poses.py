@@ -53,7 +53,7 @@ def _level(motions: Motions, convention: Convention | None) -> Level:
     excesses = motions.excesses(motions.posed)
     most = float((excesses > 1).double().mean()) >= MOST and len(excesses) > 1
     excess, shares = motions.excess(motions.posed), motions.shares
-    if convention is not None and excess <= NAMED:
+    if convention is not None and (excess <= NAMED or len(excesses) == 1):  # one motion proves nothing
         return Level.LIKELY
     if convention is not None or (excess > CERTAIN and shares < FEWEST and most):
         return Level.CERTAIN
