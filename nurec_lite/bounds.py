@@ -88,6 +88,7 @@ BOUNDS: dict[str, Bound] = {
     "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")), "data.frames": Between(0, 10**9),
     "data.cameras": _TEXT, "data.trust": _FLAG, "data.date": _TEXT, "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
     "data.poses.file": _TEXT, "data.poses.convention": OneOf(POSE_CONVENTIONS), "data.tracks.file": _TEXT,
+    "data.tracks.sizes": OneOf(("hwl", "hlw", "whl", "wlh", "lhw", "lwh")), "data.tracks.first_frame": Between(0, 10**9),
     "model.points": _COUNT, "model.actor_points": _COUNT, "model.raised_points": _COUNT, "model.far_points": _COUNT,
     "model.far_metres": Between(0, 1e5, above=True), "model.sh_degree": Between(0, 3), "model.sky_height": Between(1, 8192),
     "model.lidar_opacity": _FLAG, "model.opacity": Between(0, 1, above=True), "model.guessed_opacity": Between(0, 1, above=True),

@@ -38,6 +38,12 @@ class PosesChoice(FileChoice):
 
 
 @dataclass
+class TracksChoice(FileChoice):
+    sizes: str = "hwl"  # order of the file's columns height, width and length, by their first letters
+    first_frame: int = 0  # the number that the file gives the drive's frame 0
+
+
+@dataclass
 class DataConfig:
     """Which capture, and how much of it."""
 
@@ -53,8 +59,8 @@ class DataConfig:
     drive: str | None = None  # likewise
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
-    tracks: FileChoice = field(
-        default_factory=FileChoice
+    tracks: TracksChoice = field(
+        default_factory=TracksChoice
     )  # KITTI raw: tracking labels; null: tracklet_labels.xml if present
 
 

@@ -81,5 +81,7 @@ def _open_kitti(config: DataConfig) -> Capture:
         poses_file=Path(config.poses.file) if config.poses.file else None,
         poses_convention=config.poses.convention,
         tracks_file=Path(config.tracks.file) if config.tracks.file else None,
+        tracks_sizes=config.tracks.sizes,
+        tracks_first_frame=config.tracks.first_frame,
         image_delay=config.image_delay,
     )

@@ -115,6 +115,15 @@ class Mounting:
 
 
 @dataclass(frozen=True)
+class Labels:
+    """Another way to read the file that the tracks come from."""
+
+    meaning: str  # completes "boxes hold the returns if", for example: "the labels count frames from 1"
+    remedy: str
+    tracks: Callable[[], Tracks]
+
+
+@dataclass(frozen=True)
 class Doubt:
     """A mistake that the reader noticed in the files, without looking at what the sensors saw."""
 
@@ -149,6 +158,7 @@ class Capture:
     readings: tuple[Reading, ...] = ()  # of the poses, for the checks
     doubts: tuple[Doubt, ...] = ()  # of the reader
     mountings: tuple[Mounting, ...] = ()  # likewise, of the calibration
+    labels: tuple[Labels, ...] = ()  # likewise, of the tracks
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
     notes: tuple[str, ...] = ()  # sentences of the reader about what the source lacks or does otherwise than usual
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nurec_lite.cli.command import composed
-from nurec_lite.config import Config, DataConfig, FileChoice, TrainConfig, to_dict
+from nurec_lite.config import Config, DataConfig, TracksChoice, TrainConfig, to_dict
 from nurec_lite.report.settings import changes, commands_after_train, hydra_value, overrides
 
 
@@ -53,7 +53,7 @@ def test_the_command_line_gives_the_configuration_again(arguments: list[str]) ->
 )
 def test_any_name_survives_the_command_line(name: str) -> None:
     """As a text, and as a part of a path."""
-    data = DataConfig(kind="pack", date=name, root=f"x/{name}", tracks=FileChoice(f"./{name}"), cameras=["a", name])
+    data = DataConfig(kind="pack", date=name, root=f"x/{name}", tracks=TracksChoice(f"./{name}"), cameras=["a", name])
     config = Config(data=data, train=TrainConfig(steps=1))
     arguments = given_by(commands_after_train(config)[0].line)
     assert to_dict(replace(composed("train", arguments), out=config.out)) == to_dict(config)

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import cameras, crops, driving, files, images, poses
+from nurec_lite.capture.checks import boxes, cameras, crops, driving, files, images, poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
@@ -18,6 +18,7 @@ CHECKS: dict[str, Check] = {
     crops.NAME: crops.check_notes,
     images.NAME: images.check_images,
     cameras.CHECK: cameras.check_cameras,
+    boxes.NAME: boxes.check_boxes,
 }  # by what is compared with what, in the order in which a user reads the verdicts
 
 

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -35,8 +35,16 @@ from nurec_lite.capture.kitti.poses import (
 from nurec_lite.capture.kitti.scan import Scan
 from nurec_lite.capture.kitti.survey import survey
 from nurec_lite.capture.kitti.sweeps import SweepFile
-from nurec_lite.capture.kitti.tracks import check_frames, read_label_file, read_tracklets, world_tracks
-from nurec_lite.capture.types import Capture, CaptureError, Doubt, ImageFrame, Reading, SweepFrame
+from nurec_lite.capture.kitti.tracks import (
+    ORDERS,
+    SIZES,
+    LabelFormat,
+    check_frames,
+    read_label_file,
+    read_tracklets,
+    world_tracks,
+)
+from nurec_lite.capture.types import Capture, CaptureError, Doubt, ImageFrame, Labels, Reading, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
@@ -73,6 +81,8 @@ def read_kitti_raw(
     poses_file: Path | None = None,  # poses at the lidar's forward times, a 3x4 row for each frame; else oxts
     poses_convention: str = LIDAR_POSES,  # what its rows are, one of CONVENTIONS; T_world_velo unless it is given
     tracks_file: Path | None = None,  # label file of the tracking benchmark; else tracklet_labels.xml, if there is one
+    tracks_sizes: str = SIZES,  # order of its columns height, width and length
+    tracks_first_frame: int = 0,  # the number that it gives the drive's frame 0
     missing_rays: bool = True,  # add the rays that did not return
     image_delay: float = IMAGE_DELAY,
 ) -> Capture:
@@ -87,7 +97,7 @@ def read_kitti_raw(
         )
     file = None if poses_file is None else PosesFile(Path(poses_file), poses_convention)
     found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, file)
-    path = found.folder.parent / "calib_cam_to_cam.txt"
+    path, form = found.folder.parent / "calib_cam_to_cam.txt", LabelFormat(tracks_sizes, tracks_first_frame)
     scan = survey(_spread(list(found.all_sweeps.values()))) if found.all_sweeps else None
     sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in found.images)
     return Capture(
@@ -96,7 +106,8 @@ def read_kitti_raw(
         lidars=() if scan is None else (_lidar(found, scan),),
         images=tuple(frame for camera in sensors for frame in _image_frames(found, camera, downscale, image_delay)),
         sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
-        tracks=_read_tracks(found, tracks_file),
+        tracks=_read_tracks(found, tracks_file, form),
+        labels=() if tracks_file is None else tuple(_labels(found, tracks_file, form)),
         notes=() if scan is None else scan.notes,
         doubts=tuple(_doubts(found, file)),
         readings=() if file is None else tuple(_readings(found, file)),
@@ -261,10 +272,31 @@ def _spread(paths: list[Path]) -> list[Path]:
     return [paths[i] for i in indices]
 
 
-def _read_tracks(drive: Drive, tracks_file: Path | None) -> Tracks:
+def _labels(drive: Drive, tracks_file: Path, form: LabelFormat) -> Iterator[Labels]:
+    """How a label file may be meant otherwise."""
+    names = {"h": "height", "w": "width", "l": "length"}
+    other = 1 if form.first_frame == 0 else 0
+    forms = {
+        f"the sizes of the label file are {', '.join(names[k] for k in order)}": (
+            f"give data.tracks.sizes={order}", replace(form, sizes=order),
+        )
+        for order in ORDERS if order != form.sizes
+    } | {
+        f"the label file counts frames from {other}": (
+            f"give data.tracks.first_frame={other}", replace(form, first_frame=other),
+        ),
+        "x, y and z of the label file are in the lidar's axes": (
+            "write them in the axes of camera 0, as the tracking benchmark does", replace(form, in_lidar=True),
+        ),
+    }  # fmt: skip
+    for what, (remedy, meant) in forms.items():
+        yield Labels(what, remedy, partial(_read_tracks, drive, tracks_file, meant))
+
+
+def _read_tracks(drive: Drive, tracks_file: Path | None, form: LabelFormat) -> Tracks:
     path = drive.folder / "tracklet_labels.xml" if tracks_file is None else Path(tracks_file)
     if tracks_file is not None:
-        boxes = read_label_file(path, invert(drive.T_rig_lidar) @ drive.T_rig_rect)
+        boxes = read_label_file(path, invert(drive.T_rig_lidar) @ drive.T_rig_rect, form)
     elif os.path.lexists(path):
         boxes = read_tracklets(path)
     else:

@@ -29,6 +29,8 @@ TURN = 2 * math.pi
 LARGEST = 100.0  # metres, a train
 FARTHEST = 1000.0  # metres from the sensor
 FEW = 2  # frames, which do not tell a thinned drive from one that lacks a frame
+SIZES = "hwl"  # columns 11 to 13 of the tracking benchmark's files
+ORDERS = (SIZES, "lwh", "wlh", "hlw", "whl", "lhw")  # the usual ones first
 PAUSE = 300  # frames, half a minute without a single object
 MOST_ELEMENTS, MOST_ATTRIBUTES = 1_000_000, 10_000  # of tracklets: a box in a sweep has 15 elements, each with an end
 _DEFINES = re.compile(r"<!(?!--|\[CDATA\[|DOCTYPE\s+[\w.:-]+\s*>)")  # other declarations than DOCTYPE NAME
@@ -47,26 +49,40 @@ class Box:
     T_lidar_object: Tensor  # [4, 4] float64; origin in the centre, x forward, y left, z up
 
 
+@dataclass(frozen=True)
+class LabelFormat:
+    """How a label file is to be read."""
+
+    sizes: str = SIZES  # order of the columns height, width and length, by their first letters
+    first_frame: int = 0  # the number that the file gives the drive's frame 0
+    in_lidar: bool = False  # x, y and z of the bottom are in the lidar's axes
+
+
 def read_label_file(
     path: Path,
     T_lidar_rect: Tensor,  # [4, 4] from the rectified frame of camera 0, in which the labels are written
+    form: LabelFormat = LabelFormat(),
 ) -> list[Box]:
     rows = ((number, line.split()) for number, line in enumerate(read_lines(path, OTHER_LABELS), start=1))
-    return [_label_box(path, number, row, T_lidar_rect) for number, row in rows if row and row[2:3] != ["DontCare"]]
+    chosen = ((number, row) for number, row in rows if row and row[2:3] != ["DontCare"])
+    return [_label_box(path, number, row, T_lidar_rect, form) for number, row in chosen]
 
 
-def _label_box(path: Path, number: int, fields: list[str], T_lidar_rect: Tensor) -> Box:
+def _label_box(path: Path, number: int, fields: list[str], T_lidar_rect: Tensor, form: LabelFormat) -> Box:
     try:
         frame, track, label = natural(fields[0]), natural(fields[1]), fields[2]
-        height, width, length, x, y, z, yaw = numbers(" ".join(fields[10:17]))
+        *sizes, x, y, z, yaw = numbers(" ".join(fields[10:17]))
+        height, width, length = (sizes[form.sizes.index(letter)] for letter in SIZES)
         _check_box(label, (length, width, height), (x, y, z), yaw)
     except (ValueError, IndexError) as error:
         raise CaptureError(
             f"{path} line {number} is not a KITTI tracking label of 17 fields: frame, track, class, ... ({short(error)}); "
             f"{OTHER_LABELS}"
         ) from error
-    T_rect_object = _camera_box(torch.tensor([x, y - height / 2, z], dtype=torch.float64), yaw)
-    return Box(track, label, frame, (length, width, height), T_lidar_rect @ T_rect_object)
+    T_lidar_object = T_lidar_rect @ _camera_box(torch.tensor([x, y - height / 2, z], dtype=torch.float64), yaw)
+    if form.in_lidar:
+        T_lidar_object[:3, 3] = torch.tensor([x, y, z + height / 2], dtype=torch.float64)
+    return Box(track, label, frame - form.first_frame, (length, width, height), T_lidar_object)
 
 
 def _check_box(label: str, size: tuple[float, ...], centre: tuple[float, ...], yaw: float) -> None:

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether boxes of moving objects hold what the lidar sees, at their times. Where they do not, other ways to read them are tried."""
+
+from collections.abc import Iterator
+
+import torch
+
+from nurec_lite.capture.checks.box_guesses import BoxGuess, guesses
+from nurec_lite.capture.checks.box_rays import FARTHEST, BoxFit, Rays, fit_boxes, returned_rays
+from nurec_lite.capture.checks.impossible import impossible_tracks
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.trajectory import trajectory_of
+from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.geometry.tracks import Tracks
+
+NAME = "boxes and sweeps"
+BOXES, TRACKS = 10, 3  # at least, that tell anything
+BETTER, SURELY = (0.1, 2.5), (0.15, 3.5)  # mean difference of shares, and standard errors: another reading fits
+ALIKE = 0.1  # of shares: readings that fit alike, of which the first is taken that holds about the most returns
+MANY = 0.9  # of the most returns
+SAFE = 0.62  # share of boxes that no other reading of their places and sizes would fit better
+GOOD = 0.35  # share that a reading that fits has at least
+RATIO = 0.8  # of its share that the capture's boxes have at most
+POOR, EMPTY = 0.3, 0.15  # shares of boxes that likely, and certainly, lie elsewhere
+FAST = 2.0  # metres a second: objects that move
+PERIOD = 0.1  # seconds, of a lidar of one sweep
+
+
+def check_boxes(sample: Sample) -> Iterator[Verdict]:
+    capture = sample.capture
+    if len(capture.tracks) == 0:
+        return
+    yield from impossible_tracks(capture)
+    if not capture.sweeps:
+        yield _unknown(capture, "Without a lidar nothing says where the boxes lie.")
+        return
+    rays = returned_rays(sample)
+    said = fit_boxes(rays, capture.tracks)
+    best = _best(capture, rays, said)
+    if best is not None and not sample.blamed("poses"):
+        yield _named(capture, said, *best)
+    elif _few(said):
+        yield _unknown(
+            capture, f"Too few boxes lie within {FARTHEST:.0f} m of the lidar to compare them with its returns."
+        )
+    elif sample.blamed("poses") and said.share < POOR:
+        yield _unknown(capture, "While the poses are wrong, sweeps do not say where the boxes lie.")
+    else:
+        yield _as_said(capture, said)
+
+
+def _few(found: BoxFit) -> bool:
+    return len(found) < BOXES or len(found.tracks.unique()) < TRACKS
+
+
+def _unknown(capture: Capture, sentence: str) -> Verdict:
+    return Verdict(NAME, capture.name, Level.UNKNOWN, sentence)
+
+
+def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, BoxFit] | None:
+    """The reading that fits best, the first of those that fit alike, if it is better than the capture's."""
+    starts = [frame.time_mid for frame in capture.sweeps if frame.sensor == capture.sweeps[0].sensor]
+    period = float(torch.tensor(starts).diff().median()) if len(starts) > 1 else PERIOD
+    safe = said.share >= SAFE and not _few(said)
+    moving, found = _moving(capture.tracks), list[tuple[float, BoxGuess, BoxFit]]()
+    for guess in guesses(capture, trajectory_of(capture), period):
+        if (not guess.moving and safe) or (guess.moving and len(moving) < TRACKS):
+            continue
+        fit = _fitted(rays, guess)
+        numbers = moving if guess.moving else list(range(len(capture.tracks)))
+        if fit is not None and not _few(fit) and _fits(fit, said, numbers, BETTER):
+            found.append((fit.above(said, numbers)[0] if len(said) else fit.share, guess, fit))
+    highest = max((score for score, _, _ in found), default=0.0)
+    alike = [(guess, fit) for score, guess, fit in found if score >= highest - ALIKE]
+    most = max((float(fit.returns.median()) for _, fit in alike), default=0.0)
+    return next(((guess, fit) for guess, fit in alike if float(fit.returns.median()) >= MANY * most), None)
+
+
+def _fitted(rays: list[Rays], guess: BoxGuess) -> BoxFit | None:
+    try:
+        return fit_boxes(rays, guess.tracks())
+    except CaptureError:  # frames that the drive has not
+        return None
+
+
+def _fits(fit: BoxFit, said: BoxFit, numbers: list[int], bar: tuple[float, float]) -> bool:
+    if fit.share < GOOD or said.share > RATIO * fit.share:
+        return False
+    if len(said) < BOXES:
+        return True
+    apart, errors = fit.above(said, numbers)
+    return apart >= bar[0] and errors >= bar[1]
+
+
+def _moving(tracks: Tracks) -> list[int]:
+    rows = [slice(a, b) for a, b in zip(tracks.offsets, tracks.offsets[1:], strict=False)]
+    ways = [float((tracks.translations[r][-1] - tracks.translations[r][0]).norm()) for r in rows]
+    spans = [float(tracks.times[r][-1] - tracks.times[r][0]) for r in rows]
+    return [
+        k for k, (way, span) in enumerate(zip(ways, spans, strict=True)) if way > FAST * max(span, 1e-9) and span > 0
+    ]
+
+
+def _figures(found: BoxFit) -> dict[str, float]:
+    returns = float(found.returns.median()) if len(found) else 0.0
+    return {"returns": returns, "share": found.share, "boxes": float(len(found))}
+
+
+def _named(capture: Capture, said: BoxFit, guess: BoxGuess, fit: BoxFit) -> Verdict:
+    moving = _moving(capture.tracks) if guess.moving else list(range(len(capture.tracks)))
+    sure = not guess.moving and _fits(fit, said, moving, SURELY)
+    own, other = _figures(said), _figures(fit)
+    sentence = (
+        f"The boxes of the tracks do not lie where the lidar sees objects: they hold {own['returns']:.0f} returns in the median "
+        f"and {100 * own['share']:.0f} % of what belongs to them; they hold {other['returns']:.0f} and {100 * other['share']:.0f} % "
+        f"if {guess.meaning}."
+    )
+    return Verdict(NAME, capture.name, Level.CERTAIN if sure else Level.LIKELY, sentence, guess.remedy, own)
+
+
+def _as_said(capture: Capture, said: BoxFit) -> Verdict:
+    own = _figures(said)
+    held = f"{own['returns']:.0f} returns in the median and {100 * own['share']:.0f} % of what belongs to them"
+    if said.share >= POOR:
+        return Verdict(NAME, capture.name, Level.RIGHT, f"The boxes of the tracks hold {held}.", figures=own)
+    sentence = f"The boxes of the tracks do not lie where the lidar sees objects: they hold {held}."
+    level = Level.CERTAIN if said.share < EMPTY else Level.LIKELY
+    return Verdict(
+        NAME, capture.name, level, sentence, "give the tracks of this drive, in its axes and at its times", own
+    )

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracks that cannot be: objects that are too fast or too large, and boxes around the sensors."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.trajectory import trajectory_of
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.se3 import interpolate_trajectory, quat_conjugate, quat_rotate
+from nurec_lite.geometry.tracks import Tracks, poses_of
+
+NAME = "tracks"
+FASTEST, JUMP = 100.0, 5.0  # metres a second, of a car; metres that a label may be off besides
+LARGEST = 60.0  # metres: trams are shorter
+TRAIN = 500.0  # metres, if the class is a train
+DEEP = 0.1  # metres inside of a box, where no sensor of the vehicle can be
+REMEDY = "correct it where the tracks were made, or leave it out of them"
+
+
+def impossible_tracks(capture: Capture) -> Iterator[Verdict]:
+    tracks = capture.tracks
+    for k, (a, b) in enumerate(pairwise(tracks.offsets)):
+        called = f"Track {tracks.ids[k]} ({tracks.classes[k]})"
+        for sentence in _flaws(capture, k, slice(a, b), called):
+            yield Verdict(NAME, tracks.ids[k], Level.CERTAIN, sentence, REMEDY)
+
+
+def _flaws(capture: Capture, k: int, rows: slice, called: str) -> Iterator[str]:
+    tracks = capture.tracks
+    times, places = tracks.times[rows], tracks.translations[rows]
+    ways, spans = places.diff(dim=0).norm(dim=1), times.diff()
+    fast = (ways > FASTEST * spans + JUMP).nonzero()[:, 0].tolist()
+    if fast:
+        i = fast[0]
+        yield f"{called} moves {ways[i]:.3g} m within {spans[i]:.2g} s at {times[i]:.2f} s, which nothing on a road does."
+    size, bound = float(tracks.sizes[k].max()), TRAIN if "train" in tracks.classes[k].lower() else LARGEST
+    if size > bound:
+        yield f"{called} is {size:.3g} m long, but nothing on a road is longer than {bound:.0f} m."
+    elif time := _around(capture, tracks, k, times):
+        yield f"{called} lies around a sensor of the vehicle at {time[0]:.2f} s: it is the vehicle itself, or lies elsewhere."
+
+
+def _around(capture: Capture, tracks: Tracks, k: int, times: Tensor) -> list[float]:
+    """Keys at which a sensor lies inside of the box."""
+    path = trajectory_of(capture)
+    known = times[(times >= path.times[0]) & (times <= path.times[-1])]
+    if not len(known):
+        return []
+    T_world_rig = interpolate_trajectory(path.times, path.poses, known)
+    mountings = [*(c.T_rig_cam for c in capture.cameras), *(s.T_rig_lidar for s in capture.lidars)]
+    sensors = torch.stack([T_world_rig @ T for T in mountings])[..., :3, 3]  # [sensors, n, 3]
+    q, places = poses_of(tracks, torch.full((len(known),), k), known)
+    inside = (quat_rotate(quat_conjugate(q), sensors - places).abs() < tracks.sizes[k] / 2 - DEEP).all(-1).any(0)
+    return known[inside].tolist()
