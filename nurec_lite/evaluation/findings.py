@@ -24,7 +24,7 @@ from nurec_lite.scene.scene import Scene
 FEW = 20  # moments
 DARK = 0.15  # mean of the images, 0 to 1
 TURNED = 0.1  # degrees, beyond what cameras whose places are right are corrected by
-LATE = 9.0  # milliseconds: on drives that are right, clocks were corrected by 8 ms at most (PandaSet), by 3.5 ms on KITTI
+LATE = 9.0  # milliseconds: clocks of right drives were corrected by up to 8 ms (PandaSet)
 SHORT = 0.4  # of the way that a run's rates allow: what came farther was still on its way
 
 
