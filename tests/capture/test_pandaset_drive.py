@@ -2,11 +2,10 @@
 """The slice of PandaSet as tests read it: rays lie on the beams, come in the order of the turn, and boxes hold points."""
 
 import math
-import os
 
 import pytest
 import torch
-from pandaset_drive import FOLDER, read_pandaset
+from pandaset_drive import needs_pandaset, read_pandaset
 
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.deskew import world_points
@@ -14,7 +13,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.lidar import azimuth_elevation
 from nurec_lite.scene.points import assign_to_actors
 
-pytestmark = pytest.mark.skipif(not FOLDER.exists() and not os.environ.get("CI"), reason="PandaSet is not here")
+pytestmark = needs_pandaset
 
 
 @pytest.fixture(scope="module")

@@ -235,10 +235,10 @@ def test_jobs_of_several_get_them(
 
 @pytest.mark.parametrize("key", PATHS)
 def test_the_home_folder_is_expanded(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
-    monkeypatch.setenv("HOME", "/home/else")
+    monkeypatch.setenv("HOME", "/srv/else")
     for given, expected in (
-        ("~/x y.pack", "/home/else/x y.pack"),
-        ("~", "/home/else"),
+        ("~/x y.pack", "/srv/else/x y.pack"),
+        ("~", "/srv/else"),
         ("a/~/b", "a/~/b"),
         ("./~", "./~"),
     ):

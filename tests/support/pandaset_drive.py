@@ -9,6 +9,7 @@ sweep begins.
 import gzip
 import json
 import math
+import os
 import pickle
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 import yaml
 from PIL import Image
@@ -30,6 +32,9 @@ from nurec_lite.geometry.se3 import interpolate_trajectory, invert, pose_matrix,
 from nurec_lite.geometry.tracks import Tracks
 
 FOLDER = Path(__file__).resolve().parents[2].parent / "shared/data/pandaset/002"
+needs_pandaset = pytest.mark.skipif(
+    not FOLDER.is_dir() and not os.environ.get("CI"), reason="PandaSet is not here, and CI is not set"
+)
 CAMERAS = ("front_camera", "front_left_camera", "front_right_camera", "left_camera", "right_camera", "back_camera")
 BEAMS, STEPS = 64, 1800
 SHUTTER = (-0.03, 0.01)  # seconds from an image's stamp to its first and last row, as NeuRAD has it

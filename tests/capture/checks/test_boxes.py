@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from pandaset_drive import FOLDER, read_pandaset
+from pandaset_drive import needs_pandaset, read_pandaset
 
 from nurec_lite.capture.checks.box_guesses import _mirrored, _of_another_frame, _raised, _turned
 from nurec_lite.capture.checks.boxes import NAME, check_boxes
@@ -42,7 +42,7 @@ def test_the_street_is_right() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="PandaSet is not there")
+@needs_pandaset
 def test_pandaset_is_right() -> None:
     assert doubts(read_pandaset()) == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from pandaset_drive import FOLDER, read_pandaset
+from pandaset_drive import needs_pandaset, read_pandaset
 from torch import Tensor
 
 from nurec_lite.capture.checks.cameras import check_cameras
@@ -204,7 +204,7 @@ def test_kitti_is_right(kitti_root: Path, downscale: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not FOLDER.is_dir(), reason="PandaSet is not there")
+@needs_pandaset
 def test_pandaset_is_right() -> None:
     assert set(levels(read_pandaset())) <= {Level.RIGHT, Level.UNKNOWN}
 
