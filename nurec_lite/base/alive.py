@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a process runs. Numbers of processes come again, so a process is told by its number and its start."""
+"""Whether a process runs. The system reuses process numbers, so a process is known by its number and its start time."""
 
 import os
 import signal

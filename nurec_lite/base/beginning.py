@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def end_quietly() -> None:
-    """Until `command` takes over. Who ignores the signal, as a job in the background does, goes on ignoring it."""
+    """Handles the signal until `command` takes over. A process that ignores it, such as a background job, goes on ignoring it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _end)
 

@@ -61,7 +61,7 @@ class Results:
             _append(self.folder / MARKER, f"nurec_lite 1 {self.verb}\n", self.names, new)
 
     def paths(self, *names: str) -> list[Path]:
-        """Of files and folders in it, those that are on the list; a folder stands after its files."""
+        """Returns the listed files and folders in it; a folder comes after its files."""
         found = [name for name in sorted(self.names) if name in names or name.partition("/")[0] in names]
         inner = {name.partition("/")[0] for name in found if "/" in name}
         return [self.folder / name for name in (*found, *sorted(inner))]
@@ -83,7 +83,7 @@ def take(
     names: Collection[str] = (),  # that the verb writes there; those of folders end in a slash
     known: Collection[str] | None = None,  # files of a folder that has no marker and yet is ours
 ) -> Results:
-    """The folder for the results of a verb, of which nothing is written yet. FolderError if it is not ours and not empty."""
+    """Returns the folder for a verb's results before anything is written. FolderError if it is not ours and not empty."""
     folder = named(str(out))
     _check_kind(folder)
     by, listed = _read(folder)
