@@ -34,6 +34,7 @@ class FileChoice:
 
 @dataclass
 class PosesChoice(FileChoice):
+    source: str = "auto"  # capture: as the capture says; lidar: estimated from the sweeps; auto: the sharper of both
     convention: str = "lidar"  # what a row is: lidar, camera (0) or rig (oxts), alone or with _inverse or _relative
 
 

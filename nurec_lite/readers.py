@@ -7,6 +7,7 @@ from pathlib import Path
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
+from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import plausible
@@ -40,6 +41,8 @@ def read_capture(config: DataConfig, origin: Origin | None = None) -> Capture:
         raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
     source = str(config.root or BUNDLED)
     check_capture(capture, source)
+    if config.kind != "bundled":  # whose poses are those that it was simulated with
+        capture = posed(capture, config.poses.source)
     return recentred(plausible(capture, source), origin)
 
 
@@ -84,4 +87,5 @@ def _open_kitti(config: DataConfig) -> Capture:
         tracks_sizes=config.tracks.sizes,
         tracks_first_frame=config.tracks.first_frame,
         image_delay=config.image_delay,
+        poses_needed=config.poses.source == "capture",
     )

@@ -13,6 +13,7 @@ from typing import Protocol, runtime_checkable
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.capture.measured import Measured
 from nurec_lite.capture.moments import Moments, moments_of
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
@@ -22,6 +23,9 @@ Origin = tuple[float, float, float]  # metres
 HOLD_OUT_EVERY = 5  # moments, of the split `interp`: the fifth, tenth and so on are held out
 TRY_EVERY = 10  # moments, of `validation`: the third, thirteenth and so on are measured, those that `interp` holds out not looked at
 SPLITS = ("interp", "side", "validation", "half")
+
+
+GIVEN, POSITIONED, UNKNOWN = "given", "positioned", "unknown"  # how a source knows the poses of the rig
 
 
 class CaptureError(UserError):
@@ -160,6 +164,10 @@ class Capture:
     mountings: tuple[Mounting, ...] = ()  # likewise, of the calibration
     labels: tuple[Labels, ...] = ()  # likewise, of the tracks
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
+    poses_from: str = (
+        GIVEN  # GIVEN by somebody, POSITIONED by satellites or an inertial unit, or UNKNOWN: all are the identity
+    )
+    measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars
     notes: tuple[str, ...] = ()  # sentences of the reader about what the source lacks or does otherwise than usual
 
     def camera(self, name: str) -> Camera:

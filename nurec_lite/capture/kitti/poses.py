@@ -6,7 +6,9 @@ whichever frames are read. Without a lidar, forward times follow from the stamps
 """
 
 import math
+import os
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +50,10 @@ class Clock:
     def frames(self) -> list[int]:
         """Numbers of the frames that have a time."""
         return [int(n) for n in np.flatnonzero(np.isfinite(self.forward))]
+
+    def stamped(self, path: Path) -> set[int]:
+        """Numbers of the frames that have a time in the time stamp file of another sensor."""
+        return {int(n) for n in np.flatnonzero(~np.isnat(read_times(path)))}
 
     def seconds(self, path: Path, frames: list[int]) -> Tensor:  # [len(frames)] of a time stamp file
         """Times of these frames in the time stamp file of another sensor, which looks at the same moments."""
@@ -95,6 +101,15 @@ def _parse_stamp(path: Path, number: int, line: str) -> np.datetime64:
     raise CaptureError(f"{path} line {number} is no time stamp ('{short(line)}'); restore the drive's time stamps")
 
 
+def oxts_rows(
+    folder: Path,
+) -> Iterator[tuple[int, str]]:  # frame number, text
+    """Of every row; none where there is no folder."""
+    paths = numbered_files(folder / "data", "*.txt", NO_POSES) if os.path.isdir(folder / "data") else {}
+    for frame, path in paths.items():
+        yield frame, read_text(path, OTHER_POSES, LARGEST_ROW)
+
+
 def read_oxts(
     folder: Path,
 ) -> tuple[list[int], Tensor]:  # frame numbers, T_map_rig [n, 4, 4]: east, north, up on a Mercator map
@@ -105,7 +120,7 @@ def read_oxts(
     latitude, longitude = torch.deg2rad(values[:, 0]), torch.deg2rad(values[:, 1])
     position = [scale * longitude, scale * torch.log(torch.tan(math.pi / 4 + latitude / 2)), values[:, 2]]
     poses = torch.eye(4, dtype=torch.float64).repeat(len(rows), 1, 1)
-    poses[:, :3, :3] = _euler_matrix(*values[:, 3:6].unbind(1))
+    poses[:, :3, :3] = euler_matrix(*values[:, 3:6].unbind(1))
     poses[:, :3, 3] = torch.stack(position, dim=1)
     return list(paths), poses
 
@@ -127,7 +142,7 @@ def _read_oxts_row(
     return row
 
 
-def _euler_matrix(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:  # [n, 3, 3] = Rz(yaw) Ry(pitch) Rx(roll)
+def euler_matrix(roll: Tensor, pitch: Tensor, yaw: Tensor) -> Tensor:  # [n, 3, 3] = Rz(yaw) Ry(pitch) Rx(roll)
     (sr, sp, sy), (cr, cp, cy) = (tuple(map(f, (roll, pitch, yaw))) for f in (torch.sin, torch.cos))
     rows = [
         cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr,
@@ -230,11 +245,14 @@ def read_trajectory(
     T_rig_lidar: Tensor,  # [4, 4]
     T_rig_rect: Tensor,  # [4, 4]
     frames: set[int],  # that need a pose
+    needed: bool = True,  # false: without oxts all poses are the identity, and frames without one get that of their neighbours
 ) -> Trajectory:
+    if file is None and not needed and not os.path.isdir(folder / "oxts" / "data"):
+        return Trajectory(torch.zeros(1, dtype=torch.float64), torch.eye(4, dtype=torch.float64)[None])
     if file is None:
         posed, poses = read_oxts(folder / "oxts" / "data")
         lacking = sorted(frames.difference(posed))
-        if lacking:
+        if lacking and needed:
             raise CaptureError(f"{folder}/oxts/data has no pose of frame {lacking[0]}; {OTHER_POSES}")
         times = clock.seconds(folder / "oxts" / "timestamps.txt", posed)
     else:

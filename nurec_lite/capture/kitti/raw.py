@@ -23,6 +23,7 @@ from nurec_lite.capture.kitti.calibration import other_mountings, read_camera, r
 from nurec_lite.capture.kitti.conventions import LIDAR as LIDAR_POSES
 from nurec_lite.capture.kitti.conventions import meaning, others
 from nurec_lite.capture.kitti.doubts import row_doubts, stamp_doubts
+from nurec_lite.capture.kitti.inertial import read_measured
 from nurec_lite.capture.kitti.poses import (
     Clock,
     PosesFile,
@@ -44,7 +45,18 @@ from nurec_lite.capture.kitti.tracks import (
     read_tracklets,
     world_tracks,
 )
-from nurec_lite.capture.types import Capture, CaptureError, Doubt, ImageFrame, Labels, Reading, SweepFrame
+from nurec_lite.capture.types import (
+    GIVEN,
+    POSITIONED,
+    UNKNOWN,
+    Capture,
+    CaptureError,
+    Doubt,
+    ImageFrame,
+    Labels,
+    Reading,
+    SweepFrame,
+)
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
@@ -85,6 +97,7 @@ def read_kitti_raw(
     tracks_first_frame: int = 0,  # the number that it gives the drive's frame 0
     missing_rays: bool = True,  # add the rays that did not return
     image_delay: float = IMAGE_DELAY,
+    poses_needed: bool = True,  # false: a drive with sweeps and without poses is read, too
 ) -> Capture:
     """`image_delay` is how many seconds after the exposure an image is stamped.
 
@@ -96,7 +109,7 @@ def read_kitti_raw(
             f"data.image_delay is {image_delay:g}, but must be a second at most; KITTI's is {IMAGE_DELAY}"
         )
     file = None if poses_file is None else PosesFile(Path(poses_file), poses_convention)
-    found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, file)
+    found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, file, poses_needed)
     path, form = found.folder.parent / "calib_cam_to_cam.txt", LabelFormat(tracks_sizes, tracks_first_frame)
     scan = survey(_spread(list(found.all_sweeps.values()))) if found.all_sweeps else None
     sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in found.images)
@@ -111,6 +124,8 @@ def read_kitti_raw(
         notes=() if scan is None else scan.notes,
         doubts=tuple(_doubts(found, file)),
         readings=() if file is None else tuple(_readings(found, file)),
+        poses_from=GIVEN if file is not None else POSITIONED if os.path.isdir(found.folder / "oxts/data") else UNKNOWN,
+        measured=read_measured(found.folder / "oxts", found.clock) if found.all_sweeps else None,
         mountings=other_mountings(path.parent, found.T_rig_rect, sensors),
     )
 
@@ -162,7 +177,9 @@ def _shown(frames: range) -> str:
     return f"{frames.start} to {frames.stop - 1}{step}"
 
 
-def _open_drive(folder: Path, cameras: tuple[str, ...] | None, frames: range, poses_file: PosesFile | None) -> Drive:
+def _open_drive(
+    folder: Path, cameras: tuple[str, ...] | None, frames: range, poses_file: PosesFile | None, needed: bool
+) -> Drive:
     T_rig_lidar, T_rig_rect = read_rig(folder.parent)
     data = folder / "velodyne_points" / "data"
     no_lidar = "restore the folder, or remove it to go without lidar"
@@ -171,8 +188,8 @@ def _open_drive(folder: Path, cameras: tuple[str, ...] | None, frames: range, po
     images = _images(folder, cameras, frames)
     stamped = all_sweeps or os.path.lexists(folder / "velodyne_points" / "timestamps.txt")
     clock = read_clock(folder / "velodyne_points") if stamped else read_camera_clock(folder / next(iter(images)))
-    needed = set(sweeps).union(*images.values())
-    trajectory = read_trajectory(folder, clock, poses_file, T_rig_lidar, T_rig_rect, needed)
+    posed = set(sweeps).union(*images.values())
+    trajectory = read_trajectory(folder, clock, poses_file, T_rig_lidar, T_rig_rect, posed, needed or not sweeps)
     return Drive(folder, T_rig_lidar, T_rig_rect, clock, trajectory, all_sweeps, sweeps, images)
 
 

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The path of a drive from its sweeps, and from velocities where there are any, estimated as a whole."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.measured import Measured
+from nurec_lite.capture.odometry.clouds import Cloud
+from nurec_lite.capture.odometry.front import scan_to_map
+from nurec_lite.capture.odometry.matches import equations
+from nurec_lite.capture.odometry.path import Path
+from nurec_lite.capture.odometry.reckoning import Twists, integrated, log, measured_twists
+from nurec_lite.capture.odometry.solve import Noise, improved
+from nurec_lite.capture.trajectory import Trajectory
+from nurec_lite.geometry.se3 import interpolate_trajectory, invert, transform
+
+REACHES = (1.0, 0.5, 0.3)  # metres from points to surfaces, round after round
+MEASURED = Noise(step=(1e-3, 3e-3), change=(0.002, 0.02))
+ALONE = Noise(step=(1e-3, 3e-3), change=(0.1, 1.0))
+RADIANS, METRES, PART = 0.01, 0.1, 0.1  # by which twists may be off from one sweep to the next, and part of the motion
+MOST = 0.8  # of the motions that agree with twists which are used
+LONGEST = 0.15  # seconds between two knots
+
+
+@dataclass(frozen=True)
+class Estimate:
+    path: Path
+    sources: str  # for people: what it was estimated from
+
+
+def estimated(
+    clouds: Sequence[Cloud],
+    span: tuple[float, float],  # seconds: the first and the last time at which a pose is needed
+    measured: Measured | None,
+    known: Trajectory | None,  # poses that may be right: they say where to look first
+) -> Estimate:
+    middles = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)
+    twists = None if measured is None else measured_twists(measured)
+    guess = twists if twists is not None else None if known is None else _twists_of(known.times, known.poses)
+    first = scan_to_map(clouds, guess)
+    if guess is not None and not _agree(guess, middles, first):
+        first, twists = scan_to_map(clouds, None), None
+    path = _refined(clouds, *_first_path(middles, first, span, twists), twists is not None)
+    also = "" if twists is None else " and measured velocities"
+    return Estimate(path, f"estimated from {len(clouds)} sweeps{also}")
+
+
+def _refined(clouds: Sequence[Cloud], path: Path, at: Tensor, measured: bool) -> Path:
+    """Corrections of measured twists begin at zero; where none were measured, all of the twist is a correction."""
+    walk = torch.zeros(len(path.times), 6, dtype=torch.float64) if measured else path.twists.at(path.times)
+    for reach in REACHES:
+        still = [_still(path, cloud) for cloud in clouds]
+        found = list(equations(clouds, still, path.poses[at], reach))
+        path, walk = improved(path, at, found, MEASURED if measured else ALONE, walk)
+    return path
+
+
+def _agree(twists: Twists, middles: Tensor, poses: Tensor) -> bool:
+    """Whether most motions between sweeps are about those of the twists."""
+    steps, said = invert(poses[:-1]) @ poses[1:], integrated(twists, middles[:-1], middles[1:])
+    apart, way = (log(T).view(-1, 2, 3).norm(dim=2) for T in (invert(said) @ steps, steps))
+    return float((apart < torch.tensor([RADIANS, METRES]) + PART * way).all(1).double().mean()) > MOST
+
+
+def _first_path(
+    middles: Tensor, poses: Tensor, span: tuple[float, float], twists: Twists | None
+) -> tuple[Path, Tensor]:
+    """Knots at the middles of the sweeps, at the ends of the drive, and between where sweeps are far apart."""
+    own = twists if twists is not None else _twists_of(middles, poses)
+    ends = [middles.new_tensor([t]) for t in span if not middles[0] <= t <= middles[-1]]
+    times = torch.cat([middles, *ends]).sort().values
+    more = [
+        torch.linspace(a, b, 2 + int((b - a) / LONGEST), dtype=torch.float64)[1:-1] for a, b in pairwise(times.tolist())
+    ]
+    times = torch.cat([times, *more]).sort().values
+    return Path(times, interpolate_trajectory(middles, poses, times), own), torch.searchsorted(times, middles)
+
+
+def _twists_of(times: Tensor, poses: Tensor) -> Twists:
+    """Linear through the middles of the steps."""
+    steps = log(invert(poses[:-1]) @ poses[1:]) / times.diff()[:, None]
+    return Twists(0.5 * (times[1:] + times[:-1]), steps)
+
+
+def _still(path: Path, cloud: Cloud) -> Tensor:  # [n, 3] in the rig's axes at the middle of the sweep
+    keys = torch.linspace(float(cloud.times.min()), float(cloud.times.max()), 17, dtype=torch.float64)
+    middle = path.at(torch.tensor(cloud.time, dtype=torch.float64))
+    moved = interpolate_trajectory(keys, invert(middle) @ path.at(keys), cloud.times)
+    return transform(moved, cloud.points[:, None])[:, 0]

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A quick look at a few sweeps: whether poses are as sharp as the lidar can tell, so that nothing need be estimated."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.odometry.clouds import clouds_of
+from nurec_lite.capture.odometry.matches import surface_map
+from nurec_lite.capture.odometry.reckoning import exp
+from nurec_lite.capture.odometry.sharpness import GAP, jitter, to_surfaces, world_points
+from nurec_lite.capture.trajectory import Trajectory
+from nurec_lite.capture.types import SweepFrame
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.geometry.se3 import interpolate_trajectory, transform
+
+JITTER = 0.003  # metres of a sharp path at most
+FITTED = 0.9  # part of the distances that is left at least when one sweep is moved onto the other as a whole
+SOURCE = 4000  # points of a sweep that are compared
+FEWEST = 200  # distances that tell anything
+ROUNDS, REACH = 5, 0.5  # of the registration, and its metres to a surface
+
+
+def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
+    """Two pairs in the middle of the drive, or what there is. Sweeps that show too little leave the poses as they are."""
+    path = _path(frames)
+    middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
+
+    def poses(times: Tensor) -> Tensor:
+        return interpolate_trajectory(path.times, path.poses, times)
+
+    if jitter(middles, poses(middles))[0] > JITTER:
+        return False
+    gap = min(GAP, len(frames) - 1)
+    start = max(0, len(frames) // 2 - gap)
+    clouds = clouds_of([frames[k] for k in range(start, min(len(frames), start + 2 * gap + 1), gap)], lidar)
+    world = [world_points(cloud, poses)[:SOURCE] if k else world_points(cloud, poses) for k, cloud in enumerate(clouds)]
+    parts = [part for a, b in pairwise(world) if (part := _part_left(a, b)) is not None]
+    return not parts or sum(parts) / len(parts) > FITTED
+
+
+def _path(frames: Sequence[SweepFrame]) -> Trajectory:
+    times = torch.tensor([t for f in frames for t in (f.time_start, f.time_end)], dtype=torch.float64)
+    poses = torch.stack([T.double() for f in frames for T in (f.T_world_rig_start, f.T_world_rig_end)])
+    times, order = times.sort(stable=True)
+    new = torch.cat([torch.ones(1, dtype=torch.bool), times.diff() > 1e-6])
+    return Trajectory(times[new], poses[order][new])
+
+
+def _part_left(a: Tensor, b: Tensor) -> float | None:
+    """Of the median distance of points b to the surfaces of points a, once b is moved onto a; None: too few lie near."""
+    before = to_surfaces(a, b)
+    if len(before) < FEWEST:
+        return None
+    made, middle = surface_map(a), b.mean(0)
+    for _ in range(ROUNDS):
+        at, distances = made.near(b)
+        near = (distances < REACH).nonzero()[:, 0]
+        normals, flat = made.surfaces(at[near])
+        near, normals = near[flat], normals[flat]
+        r = ((b[near] - made.points[at[near]]) * normals).sum(1)
+        w = (1 + (r / max(0.02, 1.5 * float(r.abs().median()))) ** 2) ** -2
+        J = torch.cat([torch.linalg.cross(b[near] - middle, normals), normals], dim=1)
+        step = -torch.linalg.solve((J * w[:, None]).T @ J + 1e-6 * torch.eye(6, dtype=torch.float64), J.T @ (w * r))
+        b = transform(exp(step), b - middle) + middle
+    return float(to_surfaces(a, b).median() / before.median().clamp(min=1e-9))

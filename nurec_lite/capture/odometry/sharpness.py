@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How sharp a map poses make: how far sweeps lie from each other's surfaces, and how much the poses jitter. Letters: K sweeps."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.odometry.clouds import Cloud
+from nurec_lite.capture.odometry.matches import surface_map
+from nurec_lite.capture.odometry.reckoning import log
+from nurec_lite.geometry.se3 import interpolate_trajectory, invert, transform
+
+Poses = Callable[[Tensor], Tensor]  # [n] seconds -> [n, 4, 4] T_world_rig
+GAP = 10  # sweeps between the two that are compared
+REACH = 0.5  # metres from a point to the surface that it may lie on
+KEYS = 17  # poses in a sweep, between which the motion is even
+SMOOTH = 5  # sweeps over which motions of the vehicle are alike
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """Of poses of one drive."""
+
+    median: float  # metres from points to the surfaces of the sweep GAP before
+    ninth: float  # metres, at 90 %
+    jitter: float  # metres: standard deviation of a pose along the axis of the rig in which it is largest
+    turn_jitter: float  # radians, likewise
+
+    def __str__(self) -> str:
+        jitter = f"{1000 * self.jitter:.1f} mm and {math.degrees(self.turn_jitter):.3f}°"
+        return f"{self.median:.3f} m (90 %: {self.ninth:.3f} m), jitter {jitter}"
+
+
+def sharpness(
+    clouds: Sequence[Cloud],  # of one lidar in the order of time
+    pairs: Sequence[tuple[int, int]],  # places of those that are compared
+    poses: Poses,
+    middles: Tensor,  # [K] seconds, of all sweeps of the lidar
+) -> Sharpness:
+    used = {k: world_points(clouds[k], poses) for k in {k for pair in pairs for k in pair}}
+    apart = torch.cat([to_surfaces(used[a], used[b]) for a, b in pairs])
+    median, ninth = (float(apart.quantile(q)) for q in (0.5, 0.9))
+    return Sharpness(median, ninth, *jitter(middles, poses(middles)))
+
+
+def pairs_of(count: int, most: int) -> list[tuple[int, int]]:
+    """Pairs of sweeps that are GAP apart, spread evenly over the drive."""
+    gap = min(GAP, count - 1)
+    starts = torch.linspace(0, count - 1 - gap, min(most, count - gap)).long().tolist()
+    return [(k, k + gap) for k in starts]
+
+
+def world_points(cloud: Cloud, poses: Poses) -> Tensor:  # [n, 3]
+    """Each point by the pose at its own time."""
+    keys = torch.linspace(float(cloud.times.min()), float(cloud.times.max()), KEYS, dtype=torch.float64)
+    return transform(interpolate_trajectory(keys, poses(keys), cloud.times), cloud.points[:, None])[:, 0]
+
+
+def to_surfaces(a: Tensor, b: Tensor) -> Tensor:  # [n, 3], [m, 3] -> [k] metres
+    """Distances of points b to the surfaces of points a, where there is one within REACH."""
+    made = surface_map(a)
+    at, distances = made.near(b)
+    near = (distances < REACH).nonzero()[:, 0]
+    normals, flat = made.surfaces(at[near])
+    near, normals = near[flat], normals[flat]
+    return ((b[near] - made.points[at[near]]) * normals).sum(1).abs()
+
+
+def jitter(times: Tensor, poses: Tensor) -> tuple[float, float]:  # [K], [K, 4, 4] -> metres, radians
+    """Standard deviations of single poses, from their second differences less what is alike in SMOOTH of them (that is how the vehicle
+    accelerates), along the axis in which they are largest."""
+    if len(times) < SMOOTH + 2:
+        return 0.0, 0.0
+    rates = log(invert(poses[:-1]) @ poses[1:]) / times.diff()[:, None] * times.diff().median()
+    bends = rates.diff(dim=0)
+    mean = torch.nn.functional.avg_pool1d(bends.T[None], SMOOTH, stride=1)[0].T
+    half = SMOOTH // 2
+    apart = (bends[half : len(bends) - half] - mean).square().mean(0).sqrt() / math.sqrt(6)
+    return float(apart[3:].max()), float(apart[:3].max())
