@@ -4,6 +4,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+from nurec_lite.base.key_values import assigned
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
@@ -29,7 +30,9 @@ def read_capture(config: DataConfig, origin: Origin | None = None) -> Capture:
     """The capture without a split."""
     if config.kind == "bundled":
         if config.root is not None:
-            raise CaptureError(f"data.root={config.root} goes with data=pack or data=kitti_raw; name one of them too")
+            raise CaptureError(
+                f"{assigned('data.root', config.root)} goes with data=pack or data=kitti_raw; name one of them too"
+            )
         capture = _limited(read_pack(resource(BUNDLED), downscale=config.downscale), config)
     elif config.kind == "pack":
         if config.root is None:

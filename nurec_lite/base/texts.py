@@ -61,13 +61,6 @@ def _refuse(name: str) -> None:
 # ---- what is shown
 
 
-def argument(value: Any) -> str:
-    """The value of a key as a command line has it: null, true, [1,2]."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    return str(value).replace("'", "").replace(", ", ",")
-
-
 def printable(text: str) -> str:
     """On one line; what a terminal would obey or hide stands as Python writes it, such as \\x1b."""
     return text if text.isprintable() else "".join(map(_shown, text))

@@ -4,6 +4,7 @@
 import math
 import os
 import re
+import zlib
 from pathlib import Path
 
 from nurec_lite.base.texts import read_bounded
@@ -12,6 +13,7 @@ from nurec_lite.capture.types import CaptureError
 MAX_BYTES = (
     1 << 26
 )  # no file of a drive is as large: a sweep has 2 MB, an image 1 MB, tracks of the longest drive some more
+PIECES, PIECE = 4, 1 << 12  # that a mark reads of a file, and their bytes
 LARGEST_TEXT = 1 << 25  # bytes of a text
 MOST_LINES = 100_000  # of a table: three hours at 10 Hz
 LONGEST_LINE = 4096  # characters
@@ -35,6 +37,23 @@ def read_bytes(path: Path, remedy: str, most: int = MAX_BYTES) -> bytes:
     if not data.strip():
         raise CaptureError(f"{path} is empty; {remedy}")
     return data
+
+
+def mark_of_file(path: Path, thorough: bool) -> tuple[int, int]:
+    """Bytes of the file, and a checksum of pieces from its start to its end, else -1. Both are -1 where it cannot be read."""
+    try:
+        if not thorough:
+            return os.stat(path).st_size, -1
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            size, checksum = os.fstat(descriptor).st_size, 0
+            for i in range(PIECES):
+                checksum = zlib.crc32(os.pread(descriptor, PIECE, max(0, size - PIECE) * i // (PIECES - 1)), checksum)
+            return size, checksum
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return -1, -1
 
 
 def read_text(path: Path, remedy: str, most: int = LARGEST_TEXT) -> str:

@@ -16,7 +16,7 @@ from PIL.JpegImagePlugin import JpegImageFile
 from PIL.PngImagePlugin import PngImageFile
 from torch import Tensor
 
-from nurec_lite.capture.files import read_bytes, short
+from nurec_lite.capture.files import mark_of_file, read_bytes, short
 from nurec_lite.capture.types import CaptureError, Encoded, Glance
 
 CALIBRATION = "calib_cam_to_cam.txt"  # where KITTI states the size of images
@@ -156,3 +156,6 @@ class ImageFile:
         return Encoded(
             read_bytes(self.path, "restore the file"), str(self.path), self.size, self.downscale, CALIBRATION
         )
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return mark_of_file(self.path, thorough)

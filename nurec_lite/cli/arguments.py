@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.key_values import assigned
 from nurec_lite.base.options import known_options, unknown_option
 from nurec_lite.base.paths import resource
 from nurec_lite.config import DataConfig
@@ -67,7 +68,9 @@ def unknown_choice(
     name = missing.removeprefix(f"{group}/")
     if group == "opt":
         return unknown_option(name)
-    file = f"; a file or folder is data.root={name}" if group == "data" and re.search(r"[./~]", name) else ""
+    file = (
+        f"; a file or folder is {assigned('data.root', name)}" if group == "data" and re.search(r"[./~]", name) else ""
+    )
     return ConfigError(
         f"{GROUPS.get(group, '')}{group}={name}: there is no '{name}'; there is {', '.join(known)}{file}"
     )
@@ -91,7 +94,7 @@ def check_files(
         if file is not None and key not in given and not os.path.exists(file):  # which takes names that are too long
             seen = "" if Path(file).is_absolute() else f" in {Path.cwd()}"
             raise ConfigError(
-                f"{checkpoint} was made with {key}={file}, which does not exist{seen}; give {key}=PATH as it is named from here"
+                f"{checkpoint} was made with {assigned(key, file)}, which does not exist{seen}; give {key}=PATH as it is named from here"
             )
 
 

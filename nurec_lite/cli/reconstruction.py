@@ -17,8 +17,8 @@ from nurec_lite.readers import open_capture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import scene_from_dict, scene_to
 from nurec_lite.training.history import Row
+from nurec_lite.training.known_capture import check_known_capture
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.start import check_same_capture
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     device = choose_device(config.device)
     scene = scene_to(scene_from_dict(content["scene"]), device)
     capture = open_capture(config.data, scene.origin)
-    check_same_capture(Path(config.checkpoint), scene, capture)
+    check_known_capture(Path(config.checkpoint), content, scene, capture, config.data)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(
         config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments),

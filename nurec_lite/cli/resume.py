@@ -13,6 +13,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.key_values import hydra_value
 from nurec_lite.base.paths import resource
 from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_files
@@ -80,11 +81,7 @@ def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """In words, key by key."""
     before, after = _flat(was), _flat(now)
     keys = [key for key in after if key not in _OF_A_RUN and key in before and before[key] != after[key]]
-    return [printable(f"{key} {_text(before[key])} -> {_text(after[key])}") for key in keys]
-
-
-def _text(value: Any) -> str:
-    return "null" if value is None else str(value)
+    return [printable(f"{key} {hydra_value(before[key])} -> {hydra_value(after[key])}") for key in keys]
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -17,8 +17,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
+from nurec_lite.base.key_values import hydra_value
 from nurec_lite.base.paths import resource
-from nurec_lite.base.texts import argument
 from nurec_lite.cli.arguments import GROUPS, choices
 from nurec_lite.config import VERBS, Config
 
@@ -66,7 +66,11 @@ def _composed_keys(verb: str) -> list[Key]:
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
         given = OmegaConf.to_container(compose(verb), resolve=False)
     assert isinstance(given, dict)
-    return [(name, argument(_at(given, name)), meaning) for name, _, meaning in list_keys(VERBS[verb])]
+    return [(name, _shown(_at(given, name)), meaning) for name, _, meaning in list_keys(VERBS[verb])]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else hydra_value(value)
 
 
 def _at(tree: Mapping[Any, Any], name: str) -> Any:
@@ -81,7 +85,7 @@ def list_keys(cls: type, prefix: str = "", otherwise: str = "") -> list[Key]:
         if is_dataclass(value):
             keys += list_keys(type(value), f"{prefix}{f.name}.", meaning)
         else:
-            keys.append((prefix + f.name, argument(value), meaning))
+            keys.append((prefix + f.name, _shown(value), meaning))
     return keys
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Union, get_args, get_origin
 
 from nurec_lite.base.errors import ConfigError, UserError
+from nurec_lite.base.key_values import quoted
 from nurec_lite.bounds import leaves, unknown_key, wrong_type
 from nurec_lite.cli.arguments import GROUPS, choices, key_of, unknown_choice
 from nurec_lite.config import VERBS
@@ -32,12 +33,6 @@ def plain(value: str) -> str:
     if not _QUOTED.fullmatch(value):
         return value
     return re.sub(rf"(\\+)({value[0]}|$)", lambda found: "\\" * (len(found[1]) // 2) + found[2], value[1:-1])
-
-
-def quoted(text: str) -> str:
-    """The value that Hydra reads as this text. Backslashes count double only before a quote."""
-    escaped = re.sub(r'(\\+)(?="|$)', r"\1\1", text).replace('"', r"\"")
-    return f'"{escaped}"'
 
 
 def split(text: str) -> list[str]:

@@ -6,13 +6,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
+from nurec_lite.base.key_values import hydra_value
 from nurec_lite.config import to_dict
 from nurec_lite.evaluation.measure import FrameFigures
 from nurec_lite.evaluation.results import FIGURES, Figure, known_figures, measured
 from nurec_lite.report.charts import bar_chart
 from nurec_lite.report.content import Report
 from nurec_lite.report.parts import escaped, section, table
-from nurec_lite.report.settings import changes, hydra_value
+from nurec_lite.report.settings import changes
 
 _TILES = ("psnr", "ssim", "psnr_actors", "lidar_median_abs_m")
 _BY_KEY = {figure.key: figure for figure in FIGURES}

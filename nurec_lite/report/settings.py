@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What of a configuration differs from the defaults, and the command lines that repeat a run and go on from it."""
 
-import re
 import shlex
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,14 +10,11 @@ from typing import Any
 from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 
+from nurec_lite.base.key_values import hydra_value
 from nurec_lite.base.options import parameters_of
 from nurec_lite.cli.command import composed
 from nurec_lite.cli.usage import list_keys
-from nurec_lite.cli.words import quoted
 from nurec_lite.config import Config, EvaluateConfig, to_config, to_dict
-
-_PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # what Hydra reads as a string without quotes,
-_WORDS = {"null", "true", "false", "nan", "inf"}  # but for these, in any case
 
 
 @dataclass(frozen=True)
@@ -88,18 +84,6 @@ def _option_overrides(options: dict[str, dict[str, Any]]) -> list[str]:
 
 def _argument(key: str, value: Any) -> str:
     return f"{key}={hydra_value(value)}"
-
-
-def hydra_value(value: Any) -> str:
-    """As Hydra's command line takes it."""
-    if isinstance(value, list):
-        return f"[{','.join(map(hydra_value, value))}]"
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    text = str(value) if isinstance(value, str) else repr(value).removesuffix(".0")
-    if not isinstance(value, str) or (_PLAIN.fullmatch(text) and text.lower() not in _WORDS):
-        return text
-    return quoted(text)
 
 
 def commands_after_train(config: Config) -> list[Command]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.deskew import world_points
+from nurec_lite.capture.looks import note
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.tracks import Tracks
@@ -59,6 +60,12 @@ class Moment:
 def _decoded(frames: Frames) -> Decoded:
     images, sweeps = frames
     return [(frame, frame.load()) for frame in images], [(frame, frame.load()) for frame in sweeps]
+
+
+def _noted(capture: Capture, frames: Frames) -> Decoded:
+    decoded = _decoded(frames)
+    note(capture, [*decoded[0], *decoded[1]])
+    return decoded
 
 
 def _look(asked: Asked, tracks: Tracks, decoded: Decoded) -> Moment:
@@ -131,10 +138,10 @@ def seen(asked: Asked) -> Seen:
 def _one_by_one(asked: Asked) -> Iterator[Moment]:
     """Threads decode the frames of a moment while those before it are worked on; on a CPU they do this, too."""
     frames, device = _moments(asked.capture), asked.far.device
-    look = partial(_look, asked, asked.capture.tracks.to(device, torch.float64))
+    look, decode = partial(_look, asked, asked.capture.tracks.to(device, torch.float64)), partial(_noted, asked.capture)
     if device.type == "cpu":
-        return in_threads(lambda moment: look(_decoded(moment)), frames)
-    return map(look, in_threads(_decoded, frames))
+        return in_threads(lambda moment: look(decode(moment)), frames)
+    return map(look, in_threads(decode, frames))
 
 
 def fewer_frames(

@@ -14,12 +14,15 @@ from torch import Tensor
 
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import written
+from nurec_lite.capture.digest import Digest
 from nurec_lite.config import Config, ModelConfig, to_dict
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.scene.calibration import OFFSETS, TRAINED, Calibration
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.schema import SchemaError, check_content
+from nurec_lite.training.capture_record import record_of
+from nurec_lite.training.schema import check_content
+from nurec_lite.training.schema_values import SchemaError
 from nurec_lite.training.torch_file import TorchFileError, read_torch_file
 
 FORMAT = 2
@@ -40,6 +43,7 @@ def save_checkpoint(
     history: list[dict[str, float]],  # rows of `history.History`
     beside: Mapping[Path, str] = MappingProxyType({}),  # texts that tell of this checkpoint
     stale: Sequence[Path] = (),  # what tells of another one
+    digest: Digest | None = None,  # of the capture
 ) -> None:
     """A crash or a full disk leaves the previous checkpoint. Nothing ever stands beside a checkpoint that tells of another one: texts
     are on the disk before it is replaced, but get their names after it, and what was there is gone by then."""
@@ -52,6 +56,8 @@ def save_checkpoint(
         "counters": dict(counters),
         "history": history,
     }
+    if digest is not None:
+        content["capture"] = record_of(digest)
     with ExitStack() as stack:
         for place, text in beside.items():
             file = stack.enter_context(written(place))

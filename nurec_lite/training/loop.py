@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nurec_lite.base.errors import StoppedError, UserError
 from nurec_lite.base.files import OutputError, patiently
+from nurec_lite.base.key_values import assigned
 from nurec_lite.base.progress import Bar, StopWish
 from nurec_lite.base.ranges import STEP, span
 from nurec_lite.base.timing import timed
@@ -38,7 +39,7 @@ def train(stages: Stages, state: TrainState, checkpoint: Path) -> None:
             raise
         bar.close(complete=not stop.asked)
     if stop.asked:
-        raise StoppedError(f"stopped after step {state.step}; go on with train.resume={checkpoint}")
+        raise StoppedError(f"stopped after step {state.step}; go on with {assigned('train.resume', str(checkpoint))}")
 
 
 def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, stop: StopWish) -> None:
@@ -122,7 +123,7 @@ def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, err
     except Exception as second:  # a GPU that has failed, say: the first error is the one to tell
         log.warning("the last steps could not be saved: %s", second)
         return
-    saved = f"saved after step {state.step}; go on with train.resume={checkpoint}"
+    saved = f"saved after step {state.step}; go on with {assigned('train.resume', str(checkpoint))}"
     if isinstance(error, KeyboardInterrupt):
         raise StoppedError(f"stopped; {saved}") from error
     if isinstance(error, UserError):

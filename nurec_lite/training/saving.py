@@ -13,5 +13,5 @@ def write_checkpoint(state: TrainState, path: Path) -> None:
     """Whatever the state is. Nothing that belongs to another checkpoint stays."""
     counters = {"step": state.step, "seconds": state.seconds, "edge": state.watch.edge, "gone": state.gone}
     beside = {path.with_name(HISTORY): state.history.to_csv(), path.with_name(CONFIG): to_yaml(state.config)}
-    history, stale = state.history.rows, measured(path.parent)
-    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, history, beside, stale)
+    told = state.scene, state.optimizer, state.generator, state.config, counters, state.history.rows
+    save_checkpoint(path, *told, beside, measured(path.parent), state.digest)

@@ -5,22 +5,31 @@ A check takes a value and the place where it stands, and raises SchemaError. A s
 node, moments of another shape than their parameter) would otherwise end in a crash of the compiled kernels, far from its cause.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nurec_lite.base.names import LONGEST_NAME, NODES, clashes, folded, label_flaw, name_flaw
+from nurec_lite.base.names import LONGEST_NAME, NODES, clashes, folded, label_flaw
 from nurec_lite.bounds import BoundError, check_values
 from nurec_lite.config import Config
 from nurec_lite.scene.bilateral import NUMBERS
 from nurec_lite.scene.calibration import OFFSETS, TRAINED
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
+from nurec_lite.training.capture_record import check_record
+from nurec_lite.training.schema_values import (
+    LARGEST,
+    SchemaError,
+    check_keys,
+    check_names,
+    check_number,
+    check_tensor,
+    demand,
+)
 
 FARTHEST = 1e8  # metres from the origin, as of captures
-LARGEST = 1e6  # of any other parameter, before its activation
 LATEST = 1e10  # seconds, as of captures
 BANDS = (0, 3, 8, 15)  # higher coefficients of harmonics of degree 0 to 3
 LIDAR = (LIDAR_VALUES, LIDAR_VALUES + 1)  # values of a Gaussian: without an opacity of its own, and with it
@@ -41,64 +50,23 @@ def largest_value(
     return _LARGEST.get(parameter, LARGEST)
 
 
-class SchemaError(ValueError):
-    """What is wrong, and where."""
-
-
 def check_content(content: Mapping[str, Any]) -> None:
     """Of a checkpoint that has all its parts, on the host; SchemaError with the first flaw."""
     check_scene(content["scene"])
     _check_optimizer(content["optimizer"], content["scene"]["parameters"])
-    _tensor(content["generator"], "generator", (None,), torch.uint8)
+    check_tensor(content["generator"], "generator", (None,), torch.uint8)
     _check_counters(content["counters"])
     _check_history(content["history"])
-    _demand(type(content["config"]) is dict, "config", "a record")
+    if "capture" in content:  # older files have none
+        check_record(content["capture"])
+    demand(type(content["config"]) is dict, "config", "a record")
     try:
         check_values(content["config"], [Config])
     except BoundError as error:
         raise SchemaError(f"config: {error}") from error
 
 
-# ---- single values
-
-
-def _demand(holds: bool, at: str, wanted: str) -> None:
-    if not holds:
-        raise SchemaError(f"{at} must be {wanted}")
-
-
-def _keys(value: Any, at: str, known: tuple[Any, ...]) -> None:
-    named = ", ".join(map(str, known))
-    _demand(type(value) is dict and list(value) == list(known), at, f"a record of {named[:100]}")
-
-
-def _number(value: Any, at: str, low: float, high: float) -> None:
-    holds = type(value) in (int, float) and low <= value <= high  # which NaN is not
-    _demand(holds, at, f"a number from {low:g} to {high:g}")
-
-
-def _names(value: Any, at: str, count: int | None = None, flaw: Callable[[object], str | None] = name_flaw) -> None:
-    _demand(type(value) is tuple and count in (None, len(value)), at, f"{'' if count is None else f'{count} '}names")
-    for one in value:
-        wrong = flaw(one)
-        _demand(wrong is None, at, f"names, but {repr(one)[:40]} {wrong}")
-
-
-def _tensor(
-    value: Any,
-    at: str,
-    shape: tuple[int | None, ...],  # None: any length
-    dtype: torch.dtype = torch.float32,
-    low: float = -LARGEST,
-    high: float = LARGEST,
-) -> None:
-    fits = type(value) is Tensor and value.dtype == dtype and value.dim() == len(shape)
-    fits = fits and all(n in (None, m) for n, m in zip(shape, value.shape, strict=True))
-    wanted = ", ".join("any" if n is None else str(n) for n in shape)
-    _demand(fits, at, f"a tensor [{wanted}] of {str(dtype).removeprefix('torch.')}")
-    if dtype != torch.uint8:
-        numbers = value.float() if dtype == torch.bfloat16 else value  # which would round the bounds, up to infinity
-        _demand(bool(((numbers >= low) & (numbers <= high)).all()), at, f"numbers from {low:g} to {high:g}")
+# ---- the parts of a scene
 
 
 def _columns(value: Any) -> int:
@@ -106,11 +74,8 @@ def _columns(value: Any) -> int:
     return value.shape[1] if type(value) is Tensor and value.dim() > 1 else -1
 
 
-# ---- the parts
-
-
 def check_scene(scene: Any) -> None:
-    _keys(
+    check_keys(
         scene,
         "scene",
         ("parameters", "node", "tracks", *(k for k in ("origin", "calibration") if type(scene) is dict and k in scene)),
@@ -120,13 +85,13 @@ def check_scene(scene: Any) -> None:
     values, own = scene["parameters"], ("sky", "track_translations", "track_quaternions", "exposure")
     grids, clocks = (type(values) is dict and name in values for name in ("bilateral", OFFSETS))
     learned = _check_calibration(scene["calibration"], grids, clocks) if "calibration" in scene else {}
-    _keys(values, "scene.parameters", (*Gaussians.trained(), *own, *learned))
+    check_keys(values, "scene.parameters", (*Gaussians.trained(), *own, *learned))
     n = len(values["means"]) if type(values["means"]) is Tensor and values["means"].dim() else 0
-    _demand(n > 0, "scene.parameters.means", "a tensor of at least one Gaussian")
+    demand(n > 0, "scene.parameters.means", "a tensor of at least one Gaussian")
     bands = _columns(values["sh_rest"])
-    _demand(bands in BANDS, "scene.parameters.sh_rest", "harmonics of degree 0 to 3")
+    demand(bands in BANDS, "scene.parameters.sh_rest", "harmonics of degree 0 to 3")
     lidar = _columns(values["lidar_logits"])
-    _demand(lidar in LIDAR, "scene.parameters.lidar_logits", "intensity and ray drop, without or with an opacity")
+    demand(lidar in LIDAR, "scene.parameters.lidar_logits", "intensity and ray drop, without or with an opacity")
     shapes: dict[str, tuple[int | None, ...]] = {
         "means": (n, 3), "quats": (n, 4), "log_scales": (n, 3), "opacity_logits": (n,), "sh0": (n, 1, 3),
         "sh_rest": (n, bands, 3), "lidar_logits": (n, lidar), "sky": (3, None, None), "track_translations": (keyframes, 3),
@@ -134,13 +99,13 @@ def check_scene(scene: Any) -> None:
     }  # fmt: skip
     for name, shape in shapes.items():
         largest = largest_value(name)
-        _tensor(values[name], f"scene.parameters.{name}", shape, low=-largest, high=largest)
+        check_tensor(values[name], f"scene.parameters.{name}", shape, low=-largest, high=largest)
     _turned(values["track_quaternions"], "scene.parameters.track_quaternions")
     if grids:
-        _demand(values["bilateral"].numel() > 0, "scene.parameters.bilateral", "grids of one cell at least")
-    _demand(values["sky"].numel() > 0 and len(values["exposure"]) > 0, "scene.parameters", "of at least one camera")
-    _tensor(scene["node"], "scene.node", (n,), torch.int64, 0, tracks)
-    _demand(bool((scene["node"].diff() >= 0).all()), "scene.node", "in the order of the nodes")
+        demand(values["bilateral"].numel() > 0, "scene.parameters.bilateral", "grids of one cell at least")
+    demand(values["sky"].numel() > 0 and len(values["exposure"]) > 0, "scene.parameters", "of at least one camera")
+    check_tensor(scene["node"], "scene.node", (n,), torch.int64, 0, tracks)
+    demand(bool((scene["node"].diff() >= 0).all()), "scene.node", "in the order of the nodes")
 
 
 def _check_calibration(
@@ -148,12 +113,12 @@ def _check_calibration(
     grids: bool,  # bilateral ones are learned
     clocks: bool,  # offsets are, too
 ) -> dict[str, tuple[int | None, ...]]:  # shapes of what is learned
-    _keys(value, "scene.calibration", ("knots", "cameras"))
-    _names(value["cameras"], "scene.calibration.cameras")
-    _demand(not any(clashes(value["cameras"])), "scene.calibration.cameras", "different from one another")
-    _tensor(value["knots"], "scene.calibration.knots", (None,), torch.float64, -LATEST, LATEST)
+    check_keys(value, "scene.calibration", ("knots", "cameras"))
+    check_names(value["cameras"], "scene.calibration.cameras")
+    demand(not any(clashes(value["cameras"])), "scene.calibration.cameras", "different from one another")
+    check_tensor(value["knots"], "scene.calibration.knots", (None,), torch.float64, -LATEST, LATEST)
     rising = len(value["knots"]) > 1 and bool((value["knots"].diff() > 0).all())
-    _demand(rising, "scene.calibration.knots", "two rising times or more")
+    demand(rising, "scene.calibration.knots", "two rising times or more")
     k, c = len(value["knots"]), len(value["cameras"])
     own = dict(zip(TRAINED, ((k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3)), strict=True))
     late: dict[str, tuple[int | None, ...]] = {OFFSETS: (c,)} if clocks else {}
@@ -161,57 +126,57 @@ def _check_calibration(
 
 
 def _check_origin(value: Any) -> None:
-    _demand(type(value) is list and len(value) == 3, "scene.origin", "three numbers")
+    demand(type(value) is list and len(value) == 3, "scene.origin", "three numbers")
     for number in value:
-        _number(number, "scene.origin", -FARTHEST, FARTHEST)
+        check_number(number, "scene.origin", -FARTHEST, FARTHEST)
 
 
 def _turned(quaternions: Tensor, at: str) -> None:
-    _demand(bool((quaternions.norm(dim=-1) >= SHORTEST).all()), at, f"quaternions of a length of at least {SHORTEST:g}")
+    demand(bool((quaternions.norm(dim=-1) >= SHORTEST).all()), at, f"quaternions of a length of at least {SHORTEST:g}")
 
 
 def _check_tracks(value: Any) -> tuple[int, int]:  # how many tracks, and keyframes of all of them
     names = ("ids", "classes", "sizes", "offsets", "times", "translations", "quaternions", "margin")
-    _keys(value, "scene.tracks", names)
-    _names(value["ids"], "scene.tracks.ids")
+    check_keys(value, "scene.tracks", names)
+    check_names(value["ids"], "scene.tracks.ids")
     k, offsets = len(value["ids"]), value["offsets"]
-    _names(value["classes"], "scene.tracks.classes", k, label_flaw)
+    check_names(value["classes"], "scene.tracks.classes", k, label_flaw)
     apart = not any(clashes(value["ids"])) and not {folded(name) for name in value["ids"]} & set(NODES)
-    _demand(apart, "scene.tracks.ids", "different from one another and from what export takes for a node")
+    demand(apart, "scene.tracks.ids", "different from one another and from what export takes for a node")
     whole = type(offsets) is tuple and len(offsets) == k + 1 and all(type(o) is int for o in offsets)
     rising = whole and offsets[0] == 0 and all(a < b for a, b in pairwise(offsets)) and offsets[-1] <= MOST
-    _demand(rising, "scene.tracks.offsets", f"{k + 1} numbers that rise from 0")
+    demand(rising, "scene.tracks.offsets", f"{k + 1} numbers that rise from 0")
     m = offsets[-1]
-    _tensor(value["sizes"], "scene.tracks.sizes", (k, 3), high=LARGEST, low=0)
-    _tensor(value["times"], "scene.tracks.times", (m,), torch.float64, -LATEST, LATEST)
-    _tensor(value["translations"], "scene.tracks.translations", (m, 3), low=-FARTHEST, high=FARTHEST)
-    _tensor(value["quaternions"], "scene.tracks.quaternions", (m, 4))
+    check_tensor(value["sizes"], "scene.tracks.sizes", (k, 3), high=LARGEST, low=0)
+    check_tensor(value["times"], "scene.tracks.times", (m,), torch.float64, -LATEST, LATEST)
+    check_tensor(value["translations"], "scene.tracks.translations", (m, 3), low=-FARTHEST, high=FARTHEST)
+    check_tensor(value["quaternions"], "scene.tracks.quaternions", (m, 4))
     _turned(value["quaternions"], "scene.tracks.quaternions")
-    _number(value["margin"], "scene.tracks.margin", 0, LATEST)
+    check_number(value["margin"], "scene.tracks.margin", 0, LATEST)
     later = value["times"].diff() > 0
     later[[o - 1 for o in offsets[1:-1]]] = True  # from one track to the next it may fall
-    _demand(bool(later.all()), "scene.tracks.times", "rising within each track")
+    demand(bool(later.all()), "scene.tracks.times", "rising within each track")
     return k, m
 
 
 def _check_optimizer(value: Any, parameters: dict[str, Tensor]) -> None:
     """Only moments are taken from it; what Adam's other settings are stands in the program."""
-    _keys(value, "optimizer", ("state", "param_groups"))
+    check_keys(value, "optimizer", ("state", "param_groups"))
     groups, state = value["param_groups"], value["state"]
     named = type(groups) is list and all(type(group) is dict for group in groups)
     found = [(group.get("name"), group.get("params")) for group in groups] if named else []
     plain = all(type(name) is str and type(p) is list and all(type(i) is int for i in p) for name, p in found)
     wanted = [(name, [i]) for i, name in enumerate(parameters)]
-    _demand(plain and found == wanted, "optimizer.param_groups", "one a parameter")
-    _demand(type(state) is dict, "optimizer.state", "a record of moments")
+    demand(plain and found == wanted, "optimizer.param_groups", "one a parameter")
+    demand(type(state) is dict, "optimizer.state", "a record of moments")
     for i, moments in state.items():
         at = f"optimizer.state[{str(i)[:20]}]"
-        _demand(type(i) is int and 0 <= i < len(parameters), at, "of a parameter")
-        _keys(moments, at, ("step", "exp_avg", "exp_avg_sq"))
+        demand(type(i) is int and 0 <= i < len(parameters), at, "of a parameter")
+        check_keys(moments, at, ("step", "exp_avg", "exp_avg_sq"))
         shape = tuple(list(parameters.values())[i].shape)
-        _tensor(moments["step"], f"{at}.step", (), low=0, high=MOST)
+        check_tensor(moments["step"], f"{at}.step", (), low=0, high=MOST)
         for name, low in (("exp_avg", -FINITE), ("exp_avg_sq", 0)):
-            _tensor(moments[name], f"{at}.{name}", shape, _moment_type(moments[name]), low, FINITE)
+            check_tensor(moments[name], f"{at}.{name}", shape, _moment_type(moments[name]), low, FINITE)
 
 
 def _moment_type(value: Any) -> torch.dtype:
@@ -220,20 +185,20 @@ def _moment_type(value: Any) -> torch.dtype:
 
 
 def _check_counters(value: Any) -> None:
-    _demand(type(value) is dict and {"step", "seconds"} <= value.keys(), "counters", "a record of step and seconds")
+    demand(type(value) is dict and {"step", "seconds"} <= value.keys(), "counters", "a record of step and seconds")
     for name, number in value.items():
-        _number(number, f"counters.{str(name)[:20]}", 0, MOST)
-    _demand(type(value["step"]) is int, "counters.step", "a whole number")
+        check_number(number, f"counters.{str(name)[:20]}", 0, MOST)
+    demand(type(value["step"]) is int, "counters.step", "a whole number")
 
 
 def _check_history(value: Any) -> None:
-    _demand(type(value) is list, "history", "a list")
+    demand(type(value) is list, "history", "a list")
     for i, row in enumerate(value):
         at = f"history[{i}]"
-        _demand(
+        demand(
             type(row) is dict and {"step", "seconds", "gaussians"} <= row.keys(), at, "a record with step and seconds"
         )
         for name in ("step", "seconds", "gaussians"):
-            _number(row[name], f"{at}.{name}", 0, MOST)
+            check_number(row[name], f"{at}.{name}", 0, MOST)
         good = all(type(k) is str and k.isidentifier() and len(k) <= LONGEST_NAME for k in row)
-        _demand(good and all(type(v) in (int, float) for v in row.values()), at, "numbers by the names of terms")
+        demand(good and all(type(v) in (int, float) for v in row.values()), at, "numbers by the names of terms")

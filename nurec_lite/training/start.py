@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.base.texts import argument
-from nurec_lite.capture.types import Capture, Origin
+from nurec_lite.base.key_values import assigned, hydra_value
+from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
 from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.init import make_scene
-from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import (
     CheckpointError,
     load_checkpoint,
@@ -26,6 +25,7 @@ from nurec_lite.training.checkpoint import (
 from nurec_lite.training.coarse import check_coarse
 from nurec_lite.training.gone import edge_of_stored_scene
 from nurec_lite.training.history import History
+from nurec_lite.training.known_capture import check_known_capture, fresh_digest
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan, as_planned
 from nurec_lite.training.state import TrainState
@@ -53,13 +53,14 @@ def make_state(
         scene = make_scene(capture, model, config.seed, device)
         if config.model.calibrate and config.render == "own":  # the peer gives poses no gradient
             scene.calibration = none_known(capture, config.model.knot_seconds, device, config.model.bilateral_grid)
-        return TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, device)
+        optimizer = make_optimizer(scene, config.lr)
+        return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture))
     path = Path(config.train.resume)
     content = content or load_checkpoint(path, "cpu")
     check_same_configuration(path, content["config"], config)
     content = with_lidar_opacity(content) if two_opacities else content
     scene = scene_to(scene_from_dict(content["scene"]), device)
-    check_same_capture(path, scene, capture)
+    digest = check_known_capture(path, content, scene, capture, config.data)
     optimizer = make_optimizer(scene, config.lr)
     restore_moments(optimizer, content["optimizer"])
     restore_generator(path, generator, content["generator"])
@@ -67,7 +68,17 @@ def make_state(
     history, counters = History(content["history"]), content["counters"]
     edge = counters["edge"] if "edge" in counters else edge_of_stored_scene(scene.gaussians.means.detach())
     state = TrainState(
-        plan, config, scene, optimizer, generator, device, step, seconds, history=history, watch=Watch(edge)
+        plan,
+        config,
+        scene,
+        optimizer,
+        generator,
+        device,
+        step,
+        seconds,
+        history=history,
+        watch=Watch(edge),
+        digest=digest,
     )
     state.gone = int(counters.get("gone", 0))
     return state
@@ -82,28 +93,11 @@ def check_same_configuration(path: Path, stored: dict[str, Any], config: Config)
         was, now = asdict(type(now)()) | stored.get(part, {}), asdict(now)  # an older version lacks some keys
         other = next((key for key in now if key not in moved and was.get(key) != now[key]), None)
         if other is not None:
-            wanted = f"{part}.{other}={argument(was.get(other))}"
+            wanted = assigned(f"{part}.{other}", was.get(other))
             raise CheckpointError(
-                f"{path} was made with {wanted}, but this run has {argument(now[other])}; "
+                f"{path} was made with {wanted}, but this run has {hydra_value(now[other])}; "
                 f"give {wanted} or begin anew without train.resume"
             )
-
-
-def check_same_capture(path: Path, scene: Scene, capture: Capture) -> None:
-    if scene.origin != capture.origin:
-        raise CheckpointError(
-            f"{path} was made about the origin {_place(scene.origin)}, but {capture.name} begins at {_place(capture.origin)}; "
-            "give the data.* it was made with"
-        )
-    if scene.tracks.ids != capture.tracks.ids or len(scene.exposure) != len(capture.cameras):
-        raise CheckpointError(
-            f"{path} was made from a capture with {len(scene.exposure)} cameras and {len(scene.tracks)} tracks, but "
-            f"{capture.name} has {len(capture.cameras)} and {len(capture.tracks)} others; give the data.* it was made with"
-        )
-
-
-def _place(origin: Origin) -> str:
-    return ", ".join(f"{metres:g}" for metres in origin) + " m"
 
 
 def restore_moments(optimizer: torch.optim.Adam, stored: dict[str, Any]) -> None:

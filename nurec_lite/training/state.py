@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.transfer import Arrival
+from nurec_lite.capture.digest import Digest
 from nurec_lite.config import Config
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
@@ -43,6 +44,7 @@ class TrainState:
     # [] not 0 since a list had not enough room: until somebody sets it back, optimizing and density control change nothing.
     # None: lists have all the room that they need
     failed: Tensor | None = None
+    digest: Digest | None = None  # of the capture, for checkpoints; None: they do not say what they were made from
 
     def __post_init__(self) -> None:
         if math.isinf(self.watch.edge):

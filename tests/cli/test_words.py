@@ -15,10 +15,11 @@ from omegaconf import OmegaConf
 from shell import FAST, Shell, assert_mendable
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.key_values import quoted
 from nurec_lite.bounds import BOUNDS, Text, check_values, leaves
 from nurec_lite.cli.command import composed, load_run, named_checkpoint
 from nurec_lite.cli.resume import resumed
-from nurec_lite.cli.words import plain, quoted, split, worded
+from nurec_lite.cli.words import plain, split, worded
 from nurec_lite.config import PATHS, VERBS, Config, to_config, to_dict, to_yaml
 from nurec_lite.training.checkpoint import load_checkpoint
 

@@ -10,9 +10,10 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nurec_lite.base.key_values import hydra_value
 from nurec_lite.cli.command import composed
 from nurec_lite.config import Config, DataConfig, TracksChoice, TrainConfig, to_dict
-from nurec_lite.report.settings import changes, commands_after_train, hydra_value, overrides
+from nurec_lite.report.settings import changes, commands_after_train, overrides
 
 
 def given_by(line: str, verb: str = "train") -> list[str]:

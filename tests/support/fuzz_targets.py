@@ -37,10 +37,11 @@ from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.pack.sweep import decode_sweep, encode_sweep
 from nurec_lite.capture.plausible import plausible
 from nurec_lite.cli.command import composed, mended
-from nurec_lite.config import VERBS, Config, ExportConfig, to_config
+from nurec_lite.config import VERBS, Config, DataConfig, ExportConfig, to_config
 from nurec_lite.training.checkpoint import load_checkpoint, scene_from_dict
+from nurec_lite.training.known_capture import check_known_capture
 from nurec_lite.training.optim import make_optimizer
-from nurec_lite.training.start import check_same_capture, restore_generator, restore_moments
+from nurec_lite.training.start import restore_generator, restore_moments
 
 Steps = list[Any]
 
@@ -113,7 +114,7 @@ def use_checkpoint(path: Path) -> None:
     """As going on and exporting do."""
     content = load_checkpoint(path, "cpu")
     scene = scene_from_dict(content["scene"])
-    check_same_capture(path, scene, tiny_capture())
+    check_known_capture(path, content, scene, tiny_capture(), DataConfig())
     restore_moments(make_optimizer(scene, Config().lr), content["optimizer"])
     restore_generator(path, torch.Generator(), content["generator"])
     to_config(OmegaConf.merge(OmegaConf.structured(Config), content["config"]))

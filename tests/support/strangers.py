@@ -16,6 +16,7 @@ from tiny_capture import tiny_state
 
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.checkpoint import save_checkpoint
+from nurec_lite.training.known_capture import fresh_digest
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.state import TrainState
 
@@ -64,8 +65,8 @@ def altered(content: Content, rng: random.Random) -> Content:
 
 def save(state: TrainState, path: Path) -> None:
     row = {"step": 1, "seconds": 0.5, "gaussians": 400, "psnr": 12.5}
-    counters = {"step": 1, "seconds": 2.5}
-    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, [row])
+    counters, digest = {"step": 1, "seconds": 2.5}, fresh_digest(state.plan.capture)
+    save_checkpoint(path, state.scene, state.optimizer, state.generator, state.config, counters, [row], digest=digest)
 
 
 def small_checkpoint(path: Path) -> bytes:

@@ -9,11 +9,12 @@ import torch
 from strangers import altered, save
 from tiny_capture import tiny_capture, tiny_state
 
-from nurec_lite.config import Config
+from nurec_lite.config import Config, DataConfig
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint, scene_from_dict
+from nurec_lite.training.known_capture import check_known_capture
 from nurec_lite.training.optim import make_optimizer
-from nurec_lite.training.start import check_same_capture, restore_moments
+from nurec_lite.training.start import restore_moments
 from nurec_lite.training.step import step
 
 
@@ -37,7 +38,7 @@ def test_what_a_stranger_leaves_is_refused_or_whole(whole: Path, tmp_path: Path)
         try:
             found = load_checkpoint(path, "cpu")
             scene = scene_from_dict(found["scene"])
-            check_same_capture(path, scene, tiny_capture())
+            check_known_capture(path, found, scene, tiny_capture(), DataConfig())
         except CheckpointError as error:
             assert "altered.pt" in str(error) and str(error).isprintable() and len(str(error)) < 600
             refused += 1

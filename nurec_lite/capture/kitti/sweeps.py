@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.files import mark_of_file
 from nurec_lite.capture.kitti.gaps import missing_angles
 from nurec_lite.capture.kitti.points import read_points
 from nurec_lite.capture.kitti.scan import Scan, degree_of, on_vehicle
@@ -61,3 +62,6 @@ class SweepFile:
     def __call__(self) -> Sweep:
         points = read_points(self.path)
         return make_sweep(points, self.scan, self.forward_time, self.period, self.missing_rays, str(self.path))
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return mark_of_file(self.path, thorough)

@@ -136,6 +136,9 @@ class PackImage:
         first, last = self.member.ends(FIRST, LAST)
         return Glance(Encoded(first, str(self.member), self.size, self.downscale), last, self.member.size)
 
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.member.size, self.member.crc
+
 
 @dataclass(frozen=True)
 class PackSweep:
@@ -146,6 +149,9 @@ class PackSweep:
 
     def __call__(self) -> Sweep:
         return decode_sweep(self.member.read(), str(self.member), self.beams)
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.member.size, self.member.crc
 
 
 # ---- capture.json

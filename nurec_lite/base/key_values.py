@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""KEY=VALUE as a command line takes it, for messages and reports: what they print can be pasted into a shell."""
+
+import re
+import shlex
+from typing import Any
+
+_PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # what Hydra reads as a string without quotes,
+_WORDS = {"null", "true", "false", "nan", "inf"}  # but for these, in any case
+
+
+def assigned(key: str, value: Any) -> str:
+    """The argument, with quotes where a shell needs them."""
+    return shlex.quote(f"{key}={hydra_value(value)}")
+
+
+def hydra_value(value: Any) -> str:
+    """As Hydra's command line takes it: null, true, [1,2], and texts with quotes unless they are plain."""
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(hydra_value, value))}]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    text = str(value) if isinstance(value, str) else repr(value).removesuffix(".0")
+    if not isinstance(value, str) or (_PLAIN.fullmatch(text) and text.lower() not in _WORDS):
+        return text
+    return quoted(text)
+
+
+def quoted(text: str) -> str:
+    """The value that Hydra reads as this text. Backslashes count double only before a quote."""
+    escaped = re.sub(r'(\\+)(?="|$)', r"\1\1", text).replace('"', r"\"")
+    return f'"{escaped}"'

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tells a capture from others: its sensors, and of every frame the number, the times, the pose and the encoded content.
+
+Content is told by the size and a checksum of what is encoded. A pack has both in its directory. Of files of a drive, sizes are asked for
+and a few pieces of some files are read. `looks.py` has what stays the same when frames are encoded anew.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.looks import Key
+from nurec_lite.capture.plausible import InTime
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
+
+THOROUGH = 32  # frames of a sensor of whose files pieces are read, at most
+UNKNOWN = -1
+
+
+@runtime_checkable
+class Marked(Protocol):
+    """What loads a frame that is encoded in a file."""
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        """Bytes of the encoded frame and a checksum. UNKNOWN stands for what is not known, or takes long and is not asked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class SensorFrames:
+    """The n frames of a sensor; m of them were looked at."""
+
+    indices: Tensor  # [n] int64
+    times: Tensor  # [n, 2] float64 seconds: start and end
+    poses: Tensor  # [n, 3, 4] float64 T_world_rig at the start, in the world of the source
+    marks: Tensor  # [n, 2] int64: size in bytes and checksum, UNKNOWN where there is none
+    looked: Tensor  # [m] int64 indices
+    looks: Tensor  # [m, rows, columns, 3] uint8 of a camera, [m, 7] float64 of a lidar; [0] if m = 0
+
+
+@dataclass(frozen=True)
+class Digest:
+    """What a checkpoint keeps of its capture."""
+
+    name: str
+    cameras: tuple[Camera, ...]
+    lidars: tuple[Lidar, ...]
+    frames: dict[str, SensorFrames]  # of each camera and lidar
+
+
+def digest_of(
+    capture: Capture,
+    looks: dict[Key, Tensor],  # of some frames
+) -> Digest:
+    frames = {
+        sensor.name: _sensor_frames(capture, [f for f in found if f.sensor == sensor.name], looks)
+        for sensors, found in ((capture.cameras, capture.images), (capture.lidars, capture.sweeps))
+        for sensor in sensors
+    }
+    return Digest(capture.name, capture.cameras, capture.lidars, frames)
+
+
+def _sensor_frames(
+    capture: Capture, frames: Sequence[ImageFrame | SweepFrame], looks: dict[Key, Tensor]
+) -> SensorFrames:
+    stride, double = _stride(len(frames)), torch.float64
+    times = torch.tensor([(f.time_start, f.time_end) for f in frames], dtype=double).reshape(-1, 2)
+    poses = torch.stack([f.T_world_rig_start for f in frames]) if frames else torch.zeros(0, 4, 4)
+    poses = poses[:, :3].to(double, copy=True)
+    poses[:, :, 3] += torch.tensor(capture.origin, dtype=double)
+    marks = [_mark(f.load, f.index % stride == 0) for f in frames]
+    known = {f.index: looks[f.sensor, f.index] for f in frames if (f.sensor, f.index) in looks}
+    return SensorFrames(
+        indices=torch.tensor([f.index for f in frames], dtype=torch.int64),
+        times=times,
+        poses=poses,
+        marks=torch.tensor(marks, dtype=torch.int64).reshape(-1, 2),
+        looked=torch.tensor(list(known), dtype=torch.int64),
+        looks=torch.stack(list(known.values())) if known else torch.zeros(0),
+    )
+
+
+def _stride(frames: int) -> int:
+    """A power of two, so that the frames whose number it divides are among those of every part of the drive."""
+    stride = 1
+    while frames > THOROUGH * stride:
+        stride *= 2
+    return stride
+
+
+def _mark(load: Callable[[], object] | None, thorough: bool) -> tuple[int, int]:
+    inner = load.load if isinstance(load, InTime) else load
+    return inner.mark(thorough) if isinstance(inner, Marked) else (UNKNOWN, UNKNOWN)

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sampled frames look like, in numbers that stay the same when a frame is encoded anew: a small copy of an image, means of a sweep.
+
+Frames are decoded once for the initial scene. The looks of the sampled ones are taken there, so that nothing is decoded for them.
+"""
+
+from collections.abc import Iterable, Sequence
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from nurec_lite.capture.images import as_image
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
+
+SAMPLED = 4  # training frames of a sensor
+ROWS, COLUMNS = 16, 48  # of the small copy at most
+MEANS = 7  # numbers of a sweep
+Key = tuple[str, int]  # sensor and index of a frame
+
+_lock = Lock()
+_noted: "WeakKeyDictionary[Capture, dict[Key, Tensor | None]]" = WeakKeyDictionary()
+
+
+def image_look(
+    image: Tensor,  # [H, W, 3] uint8
+) -> Tensor:  # [rows, columns, 3] uint8, means of blocks
+    size = (min(ROWS, image.shape[0]), min(COLUMNS, image.shape[1]))
+    small = F.adaptive_avg_pool2d(image.permute(2, 0, 1).float(), size)
+    return small.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).contiguous()
+
+
+def sweep_look(sweep: Sweep) -> Tensor:  # [7] float64: returns, rays, mean range (m), mean point (m), mean intensity
+    hit = sweep.returned
+    n, ranges, directions = int(hit.sum()), sweep.ranges[hit].double(), sweep.directions[hit].double()
+    if n == 0:
+        return torch.tensor([0.0, len(sweep), 0, 0, 0, 0, 0], dtype=torch.float64)
+    counts = torch.tensor([n, len(sweep)], dtype=torch.float64)
+    means = [ranges.mean()[None], (directions * ranges[:, None]).mean(0), sweep.intensities[hit].double().mean()[None]]
+    return torch.cat([counts, *means])
+
+
+def look_of(frame: ImageFrame | SweepFrame, value: Tensor | Sweep) -> Tensor:
+    """Of a frame that is decoded."""
+    if isinstance(frame, SweepFrame):
+        assert isinstance(value, Sweep)
+        return sweep_look(value)
+    return image_look(as_image(value))
+
+
+def note(capture: Capture, decoded: Iterable[tuple[ImageFrame | SweepFrame, Tensor | Sweep]]) -> None:
+    """Keeps the looks of the sampled frames among those that were decoded. Several threads may call it."""
+    known = _known(capture)
+    for frame, value in decoded:
+        key = (frame.sensor, frame.index)
+        if key in known and known[key] is None:
+            known[key] = look_of(frame, value)
+
+
+def looks_of(capture: Capture) -> dict[Key, Tensor]:
+    """The looks of the sampled frames; those that nobody has decoded are decoded now."""
+    known = _known(capture)
+    frames: list[ImageFrame | SweepFrame] = [*capture.images, *capture.sweeps]
+    note(capture, ((f, f.load()) for f in frames if known.get((f.sensor, f.index), 0) is None))
+    return {key: look for key, look in known.items() if look is not None}
+
+
+def _known(capture: Capture) -> dict[Key, Tensor | None]:
+    with _lock:
+        if capture not in _noted:
+            _noted[capture] = dict.fromkeys(_sampled(capture))
+        return _noted[capture]
+
+
+def _sampled(capture: Capture) -> list[Key]:
+    """Training frames of each sensor, evenly spaced: they are decoded in any case."""
+    split = capture.split
+    assert split is not None
+    frames: list[ImageFrame | SweepFrame] = [capture.images[i] for i in split.train_images]
+    frames += [capture.sweeps[i] for i in split.train_sweeps]
+    names = dict.fromkeys(f.sensor for f in frames)
+    groups = ([f for f in frames if f.sensor == name] for name in names)
+    return [(f.sensor, f.index) for group in groups for f in _spread(group)]
+
+
+def _spread(frames: Sequence[ImageFrame | SweepFrame]) -> Sequence[ImageFrame | SweepFrame]:
+    if len(frames) <= SAMPLED:
+        return frames
+    return [frames[i * (len(frames) - 1) // (SAMPLED - 1)] for i in range(SAMPLED)]

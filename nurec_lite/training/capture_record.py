@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The digest of a capture as a checkpoint stores it: plain values and tensors of their own."""
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.names import clashes
+from nurec_lite.capture.check import FARTHEST, LATEST, MAX_AZIMUTH_STEPS, MAX_BEAMS, MAX_PIXELS
+from nurec_lite.capture.digest import Digest, SensorFrames
+from nurec_lite.geometry.camera import SHUTTERS, Camera
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.training.schema_values import check_keys, check_names, check_number, check_tensor, demand
+
+MOST = 1 << 62  # bytes, checksums and numbers of frames
+FAR = 2 * FARTHEST  # metres: a pose about an origin, both within bounds
+_NUMBERS: dict[str, tuple[float, float]] = {
+    "width": (1, MAX_PIXELS), "height": (1, MAX_PIXELS), "fx": (0, FARTHEST), "fy": (0, FARTHEST),
+    "cx": (-FARTHEST, FARTHEST), "cy": (-FARTHEST, FARTHEST), "max_range": (0, FARTHEST),
+    "azimuth_steps": (1, MAX_AZIMUTH_STEPS), "azimuth_start": (-100, 100),
+}  # fmt: skip
+
+
+def record_of(digest: Digest) -> dict[str, Any]:
+    return {
+        "name": digest.name,
+        "cameras": [_plain(camera) for camera in digest.cameras],
+        "lidars": [_plain(lidar) for lidar in digest.lidars],
+        "frames": {name: _plain(frames) for name, frames in digest.frames.items()},
+    }
+
+
+def _plain(thing: object) -> dict[str, Any]:
+    """Tensors are copied: a checkpoint refers to none twice, and holds nothing beyond them."""
+    values = {f.name: getattr(thing, f.name) for f in fields(thing)}  # type: ignore[arg-type]
+    return {name: value.clone().contiguous() if isinstance(value, Tensor) else value for name, value in values.items()}
+
+
+def digest_from(record: dict[str, Any]) -> Digest:
+    """Of a record that was checked."""
+    return Digest(
+        record["name"],
+        tuple(Camera(**camera) for camera in record["cameras"]),
+        tuple(Lidar(**lidar) for lidar in record["lidars"]),
+        {name: SensorFrames(**frames) for name, frames in record["frames"].items()},
+    )
+
+
+# ---- checks
+
+
+def check_record(value: Any) -> None:
+    """SchemaError with the first flaw."""
+    check_keys(value, "capture", ("name", "cameras", "lidars", "frames"))
+    check_names((value["name"],), "capture.name")
+    for kind, check in (("cameras", _check_camera), ("lidars", _check_lidar)):
+        demand(type(value[kind]) is list, f"capture.{kind}", "a list")
+        for i, sensor in enumerate(value[kind]):
+            check(sensor, f"capture.{kind}[{i}]")
+    known = tuple(sensor["name"] for kind in ("cameras", "lidars") for sensor in value[kind])
+    check_names(known, "capture", len(known))
+    demand(not any(clashes(known)), "capture", "of sensors that differ in their names")
+    check_keys(value["frames"], "capture.frames", known)
+    for i, name in enumerate(known):
+        _check_frames(value["frames"][name], f"capture.frames[{i}]", i < len(value["cameras"]))
+
+
+def _check_camera(value: Any, at: str) -> None:
+    check_keys(value, at, tuple(f.name for f in fields(Camera)))
+    _check_numbers(value, at)
+    check_tensor(value["T_rig_cam"], f"{at}.T_rig_cam", (4, 4), torch.float64, -FARTHEST, FARTHEST)
+    lens = value["distortion"]
+    demand(type(lens) is tuple and len(lens) in (0, 5), f"{at}.distortion", "5 numbers or none")
+    for one in lens:
+        check_number(one, f"{at}.distortion", -FARTHEST, FARTHEST)
+    demand(type(value["shutter"]) is str and value["shutter"] in SHUTTERS, f"{at}.shutter", "the name of a shutter")
+
+
+def _check_lidar(value: Any, at: str) -> None:
+    check_keys(value, at, tuple(f.name for f in fields(Lidar)))
+    _check_numbers(value, at)
+    check_tensor(value["T_rig_lidar"], f"{at}.T_rig_lidar", (4, 4), torch.float64, -FARTHEST, FARTHEST)
+    beams = value["elevations"]
+    dtype = beams.dtype if type(beams) is Tensor and beams.dtype == torch.float32 else torch.float64
+    check_tensor(beams, f"{at}.elevations", (None,), dtype, -2, 2)
+    demand(len(beams) <= MAX_BEAMS, f"{at}.elevations", f"those of at most {MAX_BEAMS} beams")
+    demand(type(value["clockwise"]) is bool, f"{at}.clockwise", "true or false")
+
+
+def _check_numbers(value: dict[str, Any], at: str) -> None:
+    for name in value.keys() & _NUMBERS.keys():
+        check_number(value[name], f"{at}.{name}", *_NUMBERS[name])
+
+
+def _check_frames(value: Any, at: str, camera: bool) -> None:
+    check_keys(value, at, tuple(f.name for f in fields(SensorFrames)))
+    check_tensor(value["indices"], f"{at}.indices", (None,), torch.int64, 0, MOST)
+    check_tensor(value["looked"], f"{at}.looked", (None,), torch.int64, 0, MOST)
+    n, m = len(value["indices"]), len(value["looked"])
+    check_tensor(value["times"], f"{at}.times", (n, 2), torch.float64, -LATEST, LATEST)
+    check_tensor(value["poses"], f"{at}.poses", (n, 3, 4), torch.float64, -FAR, FAR)
+    check_tensor(value["marks"], f"{at}.marks", (n, 2), torch.int64, -1, MOST)
+    if m == 0:
+        check_tensor(value["looks"], f"{at}.looks", (0,))
+    elif camera:
+        check_tensor(value["looks"], f"{at}.looks", (m, None, None, 3), torch.uint8)
+        demand(value["looks"].numel() > 0, f"{at}.looks", "pictures")
+    else:
+        check_tensor(value["looks"], f"{at}.looks", (m, 7), torch.float64, -FARTHEST, FARTHEST)

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether the capture that is opened for a checkpoint is the one that it was made from."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from nurec_lite.base.key_values import assigned
+from nurec_lite.base.texts import printable
+from nurec_lite.capture.difference import Asked, Difference, differences, pose_differences
+from nurec_lite.capture.digest import Digest, SensorFrames, digest_of
+from nurec_lite.capture.looks import Key, look_of, looks_of
+from nurec_lite.capture.track_difference import track_differences
+from nurec_lite.capture.types import Capture, ImageFrame, Origin, SweepFrame
+from nurec_lite.config import DataConfig
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.scene.scene import Scene
+from nurec_lite.training.capture_record import digest_from
+from nurec_lite.training.checkpoint import CheckpointError
+
+log = logging.getLogger("nurec_lite")
+
+
+def check_known_capture(
+    path: Path,
+    content: dict[str, Any],  # of the checkpoint
+    scene: Scene,  # of the checkpoint
+    capture: Capture,
+    data: DataConfig,  # that the capture was opened with
+) -> Digest:
+    """Returns the digest of the capture. CheckpointError if the scene cannot belong to it; what else differs is a warning."""
+    if "capture" not in content:
+        log.info("%s was written by an older version: whether the capture is the same is not known", path)
+        check_same_capture(path, scene, capture)
+        return digest_of(capture, looks_of(capture))
+    check_origin(path, scene, capture)
+    known, found = digest_from(content["capture"]), digest_of(capture, {})
+    stored = content["config"].get("data", {})
+    different = list(_all_differences(known, found, scene.tracks, capture, _asked(stored, data)))
+    certain = [one for one in different if one.certain]
+    if certain:
+        more = f" (and {len(certain) - 1} more differences)" if len(certain) > 1 else ""
+        remedy = next((one.remedy for one in certain if one.remedy), None) or _remedy(stored, data)
+        raise CheckpointError(f"{path} was made from another capture: {certain[0].sentence}{more}; {remedy}")
+    if different:
+        said = "; ".join(one.sentence for one in different)
+        log.warning("%s differs from the capture that %s was made from: %s", capture.name, path, printable(said))
+    return replace(found, frames={name: _with_looks(name, known, found) for name in found.frames})
+
+
+def _all_differences(
+    known: Digest, found: Digest, tracks: Tracks, capture: Capture, asked: Asked
+) -> Iterator[Difference]:
+    frames: dict[Key, ImageFrame | SweepFrame] = {(f.sensor, f.index): f for f in capture.images}
+    frames |= {(f.sensor, f.index): f for f in capture.sweeps}
+
+    def look(sensor: str, index: int) -> Tensor:
+        frame = frames[sensor, index]
+        return look_of(frame, frame.load())
+
+    yield from differences(known, found, look, asked)
+    yield from track_differences(tracks, capture.tracks, asked.frames, any(pose_differences(known, found)))
+
+
+def _asked(stored: dict[str, Any], data: DataConfig) -> Asked:
+    """The keys that change what a capture is, where they differ from those of training."""
+    was = {name: stored.get(name, getattr(DataConfig(), name)) for name in ("downscale", "frames", "image_delay")}
+    return Asked(
+        downscale=(was["downscale"], data.downscale),
+        frames=was["frames"] != data.frames,
+        image_delay=was["image_delay"] != data.image_delay,
+    )
+
+
+def _remedy(stored: dict[str, Any], data: DataConfig) -> str:
+    """The files that training named, if others are named now."""
+    keys = {
+        "data.root": (stored.get("root"), data.root),
+        "data.poses.file": ((stored.get("poses") or {}).get("file"), data.poses.file),
+        "data.tracks.file": ((stored.get("tracks") or {}).get("file"), data.tracks.file),
+    }
+    kind = [assigned("data", stored["kind"])] if stored.get("kind") not in (None, data.kind) else []
+    given = [*kind, *(assigned(key, was) for key, (was, now) in keys.items() if was != now)]
+    if given:
+        return f"it was made with {' '.join(given)}: give that, or train again"
+    return "restore what it was made from, or train again"
+
+
+def _with_looks(name: str, known: Digest, found: Digest) -> SensorFrames:
+    """The looks are those of training: the frames were found to be the same."""
+    frames = found.frames[name]
+    if name not in known.frames:
+        return frames
+    return replace(frames, looked=known.frames[name].looked, looks=known.frames[name].looks)
+
+
+# ---- what every checkpoint says
+
+
+def check_origin(path: Path, scene: Scene, capture: Capture) -> None:
+    if scene.origin != capture.origin:
+        raise CheckpointError(
+            f"{path} was made about the origin {_place(scene.origin)}, but {capture.name} begins at {_place(capture.origin)}; "
+            "give the data.* it was made with"
+        )
+
+
+def check_same_capture(path: Path, scene: Scene, capture: Capture) -> None:
+    check_origin(path, scene, capture)
+    if scene.tracks.ids != capture.tracks.ids or len(scene.exposure) != len(capture.cameras):
+        raise CheckpointError(
+            f"{path} was made from a capture with {len(scene.exposure)} cameras and {len(scene.tracks)} tracks, but "
+            f"{capture.name} has {len(capture.cameras)} and {len(capture.tracks)} others; give the data.* it was made with"
+        )
+
+
+def _place(origin: Origin) -> str:
+    return ", ".join(f"{metres:g}" for metres in origin) + " m"
+
+
+def fresh_digest(capture: Capture) -> Digest:
+    """For a run that begins, whose scene was made: the sampled frames were decoded then."""
+    return digest_of(capture, looks_of(capture))
