@@ -29,6 +29,7 @@ from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.version import commit
 from nurec_lite.capture.checks.trust import doubts_about, read_doubts, write_doubts
 from nurec_lite.capture.checks.verdict import Verdict
+from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
@@ -41,10 +42,11 @@ from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, clear, found_checkpoint, take_run
 from nurec_lite.training.history import Row
+from nurec_lite.training.known_capture import check_known_capture
 from nurec_lite.training.loop import spent, train
 from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.start import make_state
+from nurec_lite.training.start import check_same_configuration, make_state
 from nurec_lite.training.state import TrainState
 
 if TYPE_CHECKING:
@@ -118,12 +120,13 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
         capture = open_capture(config.data)
+    digest = _same_capture(capture, config, content)
     doubts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
     stages = build_stages(config.opt, base)
     left_out = LeftOut()
     try:
-        state = _made(stages, config, capture, device, content)
+        state = _made(stages, config, capture, device, content, digest)
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
         _own(config, doubts)
@@ -143,6 +146,15 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     return metrics | {"findings": [*found, *left_out.sentences]}
 
 
+def _same_capture(capture: Capture, config: Config, content: dict[str, Any] | None) -> Digest | None:
+    """The digest of a capture that is the checkpoint's; None for a run that begins."""
+    if content is None or config.train.resume is None:
+        return None
+    path = Path(config.train.resume)
+    check_same_configuration(path, content, config)
+    return check_known_capture(path, content, capture, config.data, exact=True)
+
+
 def _doubts(capture: Capture, config: Config, content: dict[str, Any] | None) -> list[Verdict]:
     """What the sensors say against the capture. A run that goes on with the same capture has it from its folder."""
     resume, data = config.train.resume, to_dict(config)["data"]
@@ -153,10 +165,15 @@ def _doubts(capture: Capture, config: Config, content: dict[str, Any] | None) ->
 
 
 def _made(
-    stages: Stages, config: Config, capture: Capture, device: torch.device, content: dict[str, Any] | None
+    stages: Stages,
+    config: Config,
+    capture: Capture,
+    device: torch.device,
+    content: dict[str, Any] | None,
+    digest: Digest | None,
 ) -> TrainState:
     try:
-        return make_state(config, capture, device, content, stages.frames)
+        return make_state(config, capture, device, content, stages.frames, digest)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error

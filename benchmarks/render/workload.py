@@ -103,7 +103,7 @@ def captured(checkpoint: Path | None, arguments: list[str], device: torch.device
         config, content = load_run("evaluate", [f"checkpoint={checkpoint}", *arguments])
         scene = scene_to(scene_from_dict(content["scene"]), device)
         capture = open_capture(config.data, scene.origin)
-        check_known_capture(checkpoint, content, scene, capture, config.data)
+        check_known_capture(checkpoint, content, capture, config.data)
     state = "initial" if checkpoint is None else f"trained, {content['counters']['step']:.0f} steps"
     return Workload("captured", scene, held_out_views(capture, device), {"capture": capture.name, "scene": state})
 

@@ -6,11 +6,14 @@ import shlex
 from typing import Any
 
 _PLAIN = re.compile(r"[A-Za-z_./][\w./@%?+-]*")  # what Hydra reads as a string without quotes,
+_AT_HOME = re.compile(r"~/[\w./@%+-]*")
 _WORDS = {"null", "true", "false", "nan", "inf"}  # but for these, in any case
 
 
 def assigned(key: str, value: Any) -> str:
     """The argument, with quotes where a shell needs them."""
+    if isinstance(value, str) and _AT_HOME.fullmatch(value):  # shells and we take it as it is
+        return f"{key}={value}"
     return shlex.quote(f"{key}={hydra_value(value)}")
 
 

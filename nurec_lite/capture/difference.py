@@ -23,8 +23,12 @@ SAME_TIME = 1e-5  # seconds
 SAME_POSE, SAME_TURN = 1e-3, 1e-3  # metres and radians
 ELSEWHERE, AWRY = 5.0, math.radians(10)  # from which on the scene is not where the sensors are
 ENCODED_ANEW = 0.9  # of the frames that were compared: where fewer have other files, these were edited
-GREY, MOST_GREY = 2.5, 24.0  # levels of 255 between small copies of an image: root of the mean square, and the largest
-METRES, SHARE = 0.02, 0.002  # between sweeps: of mean ranges and points, and of the number of rays
+GREY, MOST_GREY = 2.5, 16.0  # levels of 255 between small copies of an image: root of the mean square, and the largest
+METRES, SHARE, BRIGHT = (
+    0.005,
+    0.002,
+    0.01,
+)  # between sweeps: of mean ranges and points, of the number of rays, of intensities
 
 Look = Callable[[str, int], Tensor]  # sensor and index of a frame of the opened capture -> its look
 
@@ -43,6 +47,7 @@ class Asked:
     downscale: tuple[int, int] = (1, 1)  # when trained, and now
     frames: bool = False
     image_delay: bool = False
+    exact: bool = False  # nothing can be chosen: a run goes on with what it had
 
 
 def differences(known: Digest, found: Digest, look: Look, asked: Asked) -> Iterator[Difference]:
@@ -54,7 +59,7 @@ def differences(known: Digest, found: Digest, look: Look, asked: Asked) -> Itera
     both = [name for name in (*cameras, *lidars) if name in found.frames]
     for name in both:
         delayed = asked.image_delay and name in cameras
-        yield from _frame_differences(name, known.frames[name], found.frames[name], asked.frames, delayed)
+        yield from _frame_differences(name, known.frames[name], found.frames[name], asked, delayed)
     for name in both:
         yield from _content_differences(name, known.frames[name], found.frames[name], look, name in cameras)
     yield from pose_differences(known, found)
@@ -195,13 +200,15 @@ def _pairs(was: SensorFrames, now: SensorFrames) -> tuple[Tensor, Tensor]:  # [b
 
 
 def _frame_differences(
-    name: str, was: SensorFrames, now: SensorFrames, chosen: bool, delayed: bool
+    name: str, was: SensorFrames, now: SensorFrames, asked: Asked, delayed: bool
 ) -> Iterator[Difference]:
     rows, own = _pairs(was, now)
     if len(rows) < max(len(was.indices), len(now.indices)):
         shared = f", {len(rows)} of them the same" if len(rows) else ", none of them the same"
         sentence = f"{name} has {_counted(now)}, but had {_counted(was)}{shared}"
-        yield Difference(sentence, certain=not chosen, remedy=_part_of(was, now, len(rows)))
+        yield Difference(
+            sentence, certain=not asked.frames, remedy=None if asked.exact else _part_of(was, now, len(rows))
+        )
     late = (now.times[own] - was.times[rows]).abs().amax(dim=1)
     wrong = (late > SAME_TIME).nonzero()[:, 0].tolist()
     if wrong:
@@ -291,6 +298,8 @@ def _sweep_flaw(was: Tensor, now: Tensor) -> str | None:
         return f"has {now[0]:.0f} returns of {now[1]:.0f} rays, but had {was[0]:.0f} of {was[1]:.0f}"
     if float((was[2:6] - now[2:6]).abs().max()) > METRES:
         return f"has a mean range of {now[2]:.4g} m about {_point(now)}, but had {was[2]:.4g} m about {_point(was)}"
+    if abs(float(was[6] - now[6])) > BRIGHT:
+        return f"has a mean intensity of {now[6]:.3f}, but had {was[6]:.3f}"
     return None
 
 

@@ -17,7 +17,8 @@ from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.lidar import Sweep
 
 SAMPLED = 4  # training frames of a sensor
-ROWS, COLUMNS = 16, 48  # of the small copy at most
+ROWS, COLUMNS = 16, 48  # of the small copy at most,
+BLOCK = 8  # and pixels that a side of its blocks has at least: what JPEG does to a pixel is no difference
 MEANS = 7  # numbers of a sweep
 Key = tuple[str, int]  # sensor and index of a frame
 
@@ -28,7 +29,8 @@ _noted: "WeakKeyDictionary[Capture, dict[Key, Tensor | None]]" = WeakKeyDictiona
 def image_look(
     image: Tensor,  # [H, W, 3] uint8
 ) -> Tensor:  # [rows, columns, 3] uint8, means of blocks
-    size = (min(ROWS, image.shape[0]), min(COLUMNS, image.shape[1]))
+    rows, columns = (max(1, pixels // BLOCK) for pixels in image.shape[:2])
+    size = (min(ROWS, rows), min(COLUMNS, columns))
     small = F.adaptive_avg_pool2d(image.permute(2, 0, 1).float(), size)
     return small.round().clamp(0, 255).to(torch.uint8).permute(1, 2, 0).contiguous()
 

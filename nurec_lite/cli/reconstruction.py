@@ -41,7 +41,7 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     device = choose_device(config.device)
     scene = scene_to(scene_from_dict(content["scene"]), device)
     capture = open_capture(config.data, scene.origin)
-    check_known_capture(Path(config.checkpoint), content, scene, capture, config.data)
+    check_known_capture(Path(config.checkpoint), content, capture, config.data)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(
         config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments),

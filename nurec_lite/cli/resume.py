@@ -45,7 +45,7 @@ def resumed(
         raise CheckpointError(f"{path} holds no configuration that this version reads; train again") from error
     train = replace(found.train, resume=str(path), overwrite=False)
     found = replace(found, out=config.out, device=config.device, train=train)
-    check_same_configuration(path, content["config"], found)
+    check_same_configuration(path, content, found)
     check_files(path, found.data, given)
     changed = changes(content["config"], to_dict(found))
     what = f", but {', '.join(changed)}" if changed else ""

@@ -18,7 +18,6 @@ from nurec_lite.capture.track_difference import track_differences
 from nurec_lite.capture.types import Capture, ImageFrame, Origin, SweepFrame
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
-from nurec_lite.scene.scene import Scene
 from nurec_lite.training.capture_record import digest_from
 from nurec_lite.training.checkpoint import CheckpointError
 
@@ -28,23 +27,25 @@ log = logging.getLogger("nurec_lite")
 def check_known_capture(
     path: Path,
     content: dict[str, Any],  # of the checkpoint
-    scene: Scene,  # of the checkpoint
     capture: Capture,
     data: DataConfig,  # that the capture was opened with
+    exact: bool = False,  # for a run that goes on: all frames as they were
 ) -> Digest:
     """Returns the digest of the capture. CheckpointError if the scene cannot belong to it; what else differs is a warning."""
     if "capture" not in content:
         log.info("%s was written by an older version: whether the capture is the same is not known", path)
-        check_same_capture(path, scene, capture)
+        _check_origin(path, content["scene"], capture)
+        _check_counts(path, content["scene"], capture)
         return digest_of(capture, looks_of(capture))
-    check_origin(path, scene, capture)
+    _check_origin(path, content["scene"], capture)
     known, found = digest_from(content["capture"]), digest_of(capture, {})
     stored = content["config"].get("data", {})
-    different = list(_all_differences(known, found, scene.tracks, capture, _asked(stored, data)))
+    asked, tracks = Asked(exact=True) if exact else _asked(stored, data), Tracks(**content["scene"]["tracks"])
+    different = list(_all_differences(known, found, tracks, capture, asked))
     certain = [one for one in different if one.certain]
     if certain:
         more = f" (and {len(certain) - 1} more differences)" if len(certain) > 1 else ""
-        remedy = next((one.remedy for one in certain if one.remedy), None) or _remedy(stored, data)
+        remedy = certain[0].remedy or _remedy(stored, data)
         raise CheckpointError(f"{path} was made from another capture: {certain[0].sentence}{more}; {remedy}")
     if different:
         said = "; ".join(one.sentence for one in different)
@@ -101,19 +102,20 @@ def _with_looks(name: str, known: Digest, found: Digest) -> SensorFrames:
 # ---- what every checkpoint says
 
 
-def check_origin(path: Path, scene: Scene, capture: Capture) -> None:
-    if scene.origin != capture.origin:
+def _check_origin(path: Path, scene: dict[str, Any], capture: Capture) -> None:
+    x, y, z = scene.get("origin", (0.0, 0.0, 0.0))  # older files have none
+    if (x, y, z) != capture.origin:
         raise CheckpointError(
-            f"{path} was made about the origin {_place(scene.origin)}, but {capture.name} begins at {_place(capture.origin)}; "
+            f"{path} was made about the origin {_place((x, y, z))}, but {capture.name} begins at {_place(capture.origin)}; "
             "give the data.* it was made with"
         )
 
 
-def check_same_capture(path: Path, scene: Scene, capture: Capture) -> None:
-    check_origin(path, scene, capture)
-    if scene.tracks.ids != capture.tracks.ids or len(scene.exposure) != len(capture.cameras):
+def _check_counts(path: Path, scene: dict[str, Any], capture: Capture) -> None:
+    cameras, ids = len(scene["parameters"]["exposure"]), scene["tracks"]["ids"]
+    if ids != capture.tracks.ids or cameras != len(capture.cameras):
         raise CheckpointError(
-            f"{path} was made from a capture with {len(scene.exposure)} cameras and {len(scene.tracks)} tracks, but "
+            f"{path} was made from a capture with {cameras} cameras and {len(ids)} tracks, but "
             f"{capture.name} has {len(capture.cameras)} and {len(capture.tracks)} others; give the data.* it was made with"
         )
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.key_values import assigned, hydra_value
+from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
 from nurec_lite.scene.calibration import none_known
@@ -40,6 +41,7 @@ def make_state(
     device: torch.device,
     content: dict[str, Any] | None = None,  # of the checkpoint, on the host, if it was read already
     frames: Callable[[ShotPlan], ShotPlan] = as_planned,  # the stage
+    digest: Digest | None = None,  # of the capture, if it was compared with the checkpoint's already
 ) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
     check_coarse(config, capture)
@@ -57,10 +59,10 @@ def make_state(
         return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture))
     path = Path(config.train.resume)
     content = content or load_checkpoint(path, "cpu")
-    check_same_configuration(path, content["config"], config)
+    check_same_configuration(path, content, config)
     content = with_lidar_opacity(content) if two_opacities else content
     scene = scene_to(scene_from_dict(content["scene"]), device)
-    digest = check_known_capture(path, content, scene, capture, config.data)
+    digest = digest or check_known_capture(path, content, capture, config.data, exact=True)
     optimizer = make_optimizer(scene, config.lr)
     restore_moments(optimizer, content["optimizer"])
     restore_generator(path, generator, content["generator"])
@@ -84,13 +86,20 @@ def make_state(
     return state
 
 
-def check_same_configuration(path: Path, stored: dict[str, Any], config: Config) -> None:
-    """What the data are and what the model is must stay as they were; where files lie, budgets, rates and options may change, and the
+def check_same_configuration(
+    path: Path,
+    content: dict[str, Any],  # of the checkpoint
+    config: Config,
+) -> None:
+    """What the data are and what the model is must stay as they were. Where files lie, budgets, rates and options may change, and the
     lidar may get an opacity of its own."""
     given = {"lidar_opacity"} if config.model.lidar_opacity else set()
-    for part, moved in (("data", {"root", "name", "kind", "poses", "tracks", "trust"}), ("model", given)):
+    for part, moved in (("data", _moved(content, config)), ("model", given)):
         now = getattr(config, part)
-        was, now = asdict(type(now)()) | stored.get(part, {}), asdict(now)  # an older version lacks some keys
+        was, now = (
+            asdict(type(now)()) | content["config"].get(part, {}),
+            asdict(now),
+        )  # an older version lacks some keys
         other = next((key for key in now if key not in moved and was.get(key) != now[key]), None)
         if other is not None:
             wanted = assigned(f"{part}.{other}", was.get(other))
@@ -98,6 +107,14 @@ def check_same_configuration(path: Path, stored: dict[str, Any], config: Config)
                 f"{path} was made with {wanted}, but this run has {hydra_value(now[other])}; "
                 f"give {wanted} or begin anew without train.resume"
             )
+
+
+def _moved(content: dict[str, Any], config: Config) -> set[str]:
+    """Keys of `data` that may change. A pack of a drive needs no date, and may hold images that are reduced already."""
+    moved = {"root", "name", "kind", "poses", "tracks", "trust"}
+    if content["config"].get("data", {}).get("kind", config.data.kind) != config.data.kind:
+        moved |= {"date", "drive", "image_delay"} | ({"downscale"} if "capture" in content else set())
+    return moved
 
 
 def restore_moments(optimizer: torch.optim.Adam, stored: dict[str, Any]) -> None:

@@ -163,7 +163,7 @@ def test_a_checkpoint_of_another_configuration(
 def test_a_checkpoint_of_another_capture(shell: Shell, trained: Path, tmp_path: Path) -> None:
     ended = shell("evaluate", f"checkpoint={trained}", "data=bundled", f"out={tmp_path / 'out'}", "ops=reference")
     assert_mendable(
-        ended, r"checkpoint\.pt was made from a capture with 2 cameras and 4 tracks, but street_0 has 2 and 17"
+        ended, r"checkpoint\.pt was made from another capture: camera camera_0 has 192x96 pixels, but had 40x24"
     )
 
 

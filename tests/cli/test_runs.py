@@ -163,7 +163,7 @@ def test_settings_are_the_checkpoint_s(train: Train, tmp_path: Path) -> None:
 def test_options_are_given_as_a_whole(train: Train, tmp_path: Path) -> None:
     assert train(f"out={tmp_path / 'a'}", "+opt=[workers]", "train.steps=1").code == 0
     ended = train(f"out={tmp_path / 'a'}", "train.resume=auto", "+opt=[]", "train.steps=2")
-    assert ended.code == 0 and "opt ['workers'] -> []" in ended.out and stored(tmp_path / "a")["config"]["opt"] == {}
+    assert ended.code == 0 and "opt [workers] -> []" in ended.out and stored(tmp_path / "a")["config"]["opt"] == {}
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def use_checkpoint(path: Path) -> None:
     """As going on and exporting do."""
     content = load_checkpoint(path, "cpu")
     scene = scene_from_dict(content["scene"])
-    check_known_capture(path, content, scene, tiny_capture(), DataConfig())
+    check_known_capture(path, content, tiny_capture(), DataConfig())
     restore_moments(make_optimizer(scene, Config().lr), content["optimizer"])
     restore_generator(path, torch.Generator(), content["generator"])
     to_config(OmegaConf.merge(OmegaConf.structured(Config), content["config"]))
