@@ -100,6 +100,13 @@ class SweepFrame(Frame):
     load: Callable[[], Sweep]
 
 
+@runtime_checkable
+class Returning(Protocol):
+    """What loads a sweep and can read its points sooner than its rays."""
+
+    def returns(self) -> tuple[Tensor, Tensor]: ...  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
+
+
 @dataclass(frozen=True)
 class Reading:
     """Another way to read the file that the poses come from."""

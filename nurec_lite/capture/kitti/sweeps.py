@@ -59,6 +59,14 @@ class SweepFile:
     period: float  # seconds
     missing_rays: bool = True
 
+    def returns(
+        self,
+    ) -> tuple[Tensor, Tensor]:  # points [n, 3] metres, times [n] seconds; without rings and missing rays
+        points = read_points(self.path)
+        points = points[~on_vehicle(points), :3]
+        azimuth = torch.atan2(points[:, 1], points[:, 0])
+        return points, self.forward_time + self.scan.turned(azimuth) * (self.period / TURN)
+
     def __call__(self) -> Sweep:
         points = read_points(self.path)
         return make_sweep(points, self.scan, self.forward_time, self.period, self.missing_rays, str(self.path))

@@ -16,11 +16,11 @@ from nurec_lite.capture.odometry.path import Path
 from nurec_lite.capture.odometry.reckoning import Twists, integrated, log, measured_twists
 from nurec_lite.capture.odometry.solve import Noise, improved
 from nurec_lite.capture.trajectory import Trajectory
-from nurec_lite.geometry.se3 import interpolate_trajectory, invert, transform
+from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
-REACHES = (1.0, 0.5, 0.3)  # metres from points to surfaces, round after round
+REACHES = (0.7, 0.3)  # metres from points to surfaces, round after round
 MEASURED = Noise(step=(1e-3, 3e-3), change=(0.002, 0.02))
-ALONE = Noise(step=(1e-3, 3e-3), change=(0.1, 1.0))
+ALONE = Noise(step=(1e-3, 3e-3), change=(0.1, 0.4))
 RADIANS, METRES, PART = 0.01, 0.1, 0.1  # by which twists may be off from one sweep to the next, and part of the motion
 MOST = 0.8  # of the motions that agree with twists which are used
 LONGEST = 0.15  # seconds between two knots
@@ -70,13 +70,13 @@ def _first_path(
     middles: Tensor, poses: Tensor, span: tuple[float, float], twists: Twists | None
 ) -> tuple[Path, Tensor]:
     """Knots at the middles of the sweeps, at the ends of the drive, and between where sweeps are far apart."""
-    own = twists if twists is not None else _twists_of(middles, poses)
     ends = [middles.new_tensor([t]) for t in span if not middles[0] <= t <= middles[-1]]
     times = torch.cat([middles, *ends]).sort().values
     more = [
         torch.linspace(a, b, 2 + int((b - a) / LONGEST), dtype=torch.float64)[1:-1] for a, b in pairwise(times.tolist())
     ]
     times = torch.cat([times, *more]).sort().values
+    own = twists if twists is not None else Twists(times, _twists_of(middles, poses).at(times))
     return Path(times, interpolate_trajectory(middles, poses, times), own), torch.searchsorted(times, middles)
 
 
@@ -87,7 +87,5 @@ def _twists_of(times: Tensor, poses: Tensor) -> Twists:
 
 
 def _still(path: Path, cloud: Cloud) -> Tensor:  # [n, 3] in the rig's axes at the middle of the sweep
-    keys = torch.linspace(float(cloud.times.min()), float(cloud.times.max()), 17, dtype=torch.float64)
-    middle = path.at(torch.tensor(cloud.time, dtype=torch.float64))
-    moved = interpolate_trajectory(keys, invert(middle) @ path.at(keys), cloud.times)
-    return transform(moved, cloud.points[:, None])[:, 0]
+    middle = invert(path.at(torch.tensor(cloud.time, dtype=torch.float64)))
+    return cloud.moved(lambda times: middle @ path.at(times))

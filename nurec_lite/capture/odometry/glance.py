@@ -10,7 +10,7 @@ from torch import Tensor
 from nurec_lite.capture.odometry.clouds import clouds_of
 from nurec_lite.capture.odometry.matches import surface_map
 from nurec_lite.capture.odometry.reckoning import exp
-from nurec_lite.capture.odometry.sharpness import GAP, jitter, to_surfaces, world_points
+from nurec_lite.capture.odometry.sharpness import GAP, jitter, to_surfaces
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar
@@ -36,7 +36,7 @@ def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
     gap = min(GAP, len(frames) - 1)
     start = max(0, len(frames) // 2 - gap)
     clouds = clouds_of([frames[k] for k in range(start, min(len(frames), start + 2 * gap + 1), gap)], lidar)
-    world = [world_points(cloud, poses)[:SOURCE] if k else world_points(cloud, poses) for k, cloud in enumerate(clouds)]
+    world = [cloud.moved(poses)[: SOURCE if k else None] for k, cloud in enumerate(clouds)]
     parts = [part for a, b in pairwise(world) if (part := _part_left(a, b)) is not None]
     return not parts or sum(parts) / len(parts) > FITTED
 

@@ -14,16 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.odometry.clouds import Cloud, thinned
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.odometry.clouds import Cloud, shuffled, thinned
 from nurec_lite.geometry.se3 import transform
 
 if TYPE_CHECKING:
     import small_gicp
 
 BLOCK = 10  # sweeps that share two maps
-SPAN = 10  # sweeps before and after a block that are in its maps
-CELL = 0.25  # metres: one point of a map is kept in each cube of this size
-SOURCE = 3000  # points of a sweep that are compared
+SPAN = 5  # sweeps before and after a block that are in its maps
+CELL = 0.4  # metres: one point of a map is kept in each cube of this size
+SOURCE = 2000  # points of a sweep that are compared
 NEIGHBOURS = 10  # points that make a surface
 THICK = 0.06  # metres: standard deviation of a surface's points along its normal, at most
 LEAST_SCALE = 0.02  # metres: residuals that count fully, at least
@@ -50,16 +51,15 @@ class Map:
     points: Tensor  # [m, 3]
     sweeps: Tensor  # [m]
     tree: "small_gicp.KdTree"
+    threads: int
 
     def near(self, points: Tensor) -> tuple[Tensor, Tensor]:  # [n, 3] -> indices [n] and distances [n]
-        indices, squares = self.tree.batch_nearest_neighbor_search(points.numpy(), num_threads=torch.get_num_threads())
+        indices, squares = self.tree.batch_nearest_neighbor_search(points.numpy(), num_threads=self.threads)
         return torch.from_numpy(np.asarray(indices).astype(np.int64)), torch.from_numpy(np.asarray(squares)).sqrt()
 
     def surfaces(self, at: Tensor) -> tuple[Tensor, Tensor]:  # [n] indices -> normals [n, 3], which are flat [n]
         places, inverse = at.unique(return_inverse=True)
-        found, _ = self.tree.batch_knn_search(
-            self.points[places].numpy(), NEIGHBOURS, num_threads=torch.get_num_threads()
-        )
+        found, _ = self.tree.batch_knn_search(self.points[places].numpy(), NEIGHBOURS, num_threads=self.threads)
         beside = self.points[torch.from_numpy(np.stack(found).astype(np.int64))]
         apart = beside - beside.mean(1, keepdim=True)
         squares, axes = torch.linalg.eigh(apart.transpose(1, 2) @ apart / NEIGHBOURS)
@@ -75,31 +75,48 @@ def equations(
     reach: float,  # metres from a point to the surface
 ) -> Iterator[Equations]:
     world = [transform(T, points) for T, points in zip(poses, still, strict=True)]
-    for start in range(0, len(clouds), BLOCK):
+    threads = torch.get_num_threads()
+
+    def matched(task: tuple[list[int], list[int]]) -> list[Equations]:
+        own, others = task
+        made = _map([world[k] for k in others], others, threads)
+        return [_matched(k, still[k][:SOURCE], world[k][:SOURCE], made, poses, reach) for k in own]
+
+    for found in in_threads(matched, list(_tasks(len(clouds)))):
+        yield from found
+
+
+def _tasks(count: int) -> Iterator[tuple[list[int], list[int]]]:
+    """Sweeps, and the sweeps whose map they are laid onto."""
+    for start in range(0, count, BLOCK):
         for odd in (0, 1):
-            first, last = max(0, start - SPAN), min(len(clouds), start + BLOCK + SPAN)
+            first, last = max(0, start - SPAN), min(count, start + BLOCK + SPAN)
+            own = [k for k in range(start, min(start + BLOCK, count)) if k % 2 == odd]
             others = [k for k in range(first, last) if k % 2 != odd]
-            own = [k for k in range(start, min(start + BLOCK, len(clouds))) if k % 2 == odd]
-            if not others or not own:
-                continue
-            made = _map([world[k] for k in others], others)
-            for k in own:
-                yield _matched(k, still[k][:SOURCE], world[k][:SOURCE], made, poses, reach)
+            if own and others:
+                yield own, others
 
 
-def _map(points: list[Tensor], sweeps: list[int]) -> Map:
+def _map(points: list[Tensor], sweeps: list[int], threads: int) -> Map:
     every = torch.cat(points)
     of = torch.cat([torch.full((len(p),), k) for p, k in zip(points, sweeps, strict=True)])
-    some = thinned(every, CELL)
-    return surface_map(every[some], of[some])
+    order = shuffled(len(every))  # so that any of the points in a cell stays
+    some = order[thinned(every[order], CELL)]
+    return surface_map(every[some], of[some], threads)
 
 
-def surface_map(points: Tensor, sweeps: Tensor | None = None) -> Map:
+def surface_map(
+    points: Tensor,  # [m, 3] world
+    sweeps: Tensor | None = None,  # [m]; None: they are of one sweep
+    threads: int | None = None,  # that look for neighbours; None: all of the process
+) -> Map:
+    """The library holds Python's lock, so that one call at a time uses all threads."""
     import small_gicp  # a start that needs no poses goes without it
 
+    threads = threads or torch.get_num_threads()
     points = points.contiguous()
-    tree = small_gicp.KdTree(points.numpy(), torch.get_num_threads())
-    return Map(points, points.new_zeros(len(points), dtype=torch.long) if sweeps is None else sweeps, tree)
+    tree = small_gicp.KdTree(points.numpy(), threads)
+    return Map(points, points.new_zeros(len(points), dtype=torch.long) if sweeps is None else sweeps, tree, threads)
 
 
 def _matched(k: int, still: Tensor, world: Tensor, made: Map, poses: Tensor, reach: float) -> Equations:

@@ -7,15 +7,14 @@ from functools import partial
 from typing import TypeVar
 
 import torch
-from torch import Tensor
 
+from nurec_lite.capture.odometry.clouds import Poses
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture, Frame
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert, matrix_to_quat, pose_matrix
 from nurec_lite.geometry.tracks import Tracks
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
-Poses = Callable[[Tensor], Tensor]  # [n] seconds -> [n, 4, 4] T_world_rig
 
 
 def with_poses(capture: Capture, poses: Poses) -> Capture:

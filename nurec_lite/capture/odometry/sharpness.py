@@ -2,21 +2,19 @@
 """How sharp a map poses make: how far sweeps lie from each other's surfaces, and how much the poses jitter. Letters: K sweeps."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.odometry.clouds import Cloud
+from nurec_lite.capture.odometry.clouds import Cloud, Poses
 from nurec_lite.capture.odometry.matches import surface_map
 from nurec_lite.capture.odometry.reckoning import log
-from nurec_lite.geometry.se3 import interpolate_trajectory, invert, transform
+from nurec_lite.geometry.se3 import invert
 
-Poses = Callable[[Tensor], Tensor]  # [n] seconds -> [n, 4, 4] T_world_rig
 GAP = 10  # sweeps between the two that are compared
 REACH = 0.5  # metres from a point to the surface that it may lie on
-KEYS = 17  # poses in a sweep, between which the motion is even
 SMOOTH = 5  # sweeps over which motions of the vehicle are alike
 
 
@@ -40,7 +38,7 @@ def sharpness(
     poses: Poses,
     middles: Tensor,  # [K] seconds, of all sweeps of the lidar
 ) -> Sharpness:
-    used = {k: world_points(clouds[k], poses) for k in {k for pair in pairs for k in pair}}
+    used = {k: clouds[k].moved(poses) for k in {k for pair in pairs for k in pair}}
     apart = torch.cat([to_surfaces(used[a], used[b]) for a, b in pairs])
     median, ninth = (float(apart.quantile(q)) for q in (0.5, 0.9))
     return Sharpness(median, ninth, *jitter(middles, poses(middles)))
@@ -51,12 +49,6 @@ def pairs_of(count: int, most: int) -> list[tuple[int, int]]:
     gap = min(GAP, count - 1)
     starts = torch.linspace(0, count - 1 - gap, min(most, count - gap)).long().tolist()
     return [(k, k + gap) for k in starts]
-
-
-def world_points(cloud: Cloud, poses: Poses) -> Tensor:  # [n, 3]
-    """Each point by the pose at its own time."""
-    keys = torch.linspace(float(cloud.times.min()), float(cloud.times.max()), KEYS, dtype=torch.float64)
-    return transform(interpolate_trajectory(keys, poses(keys), cloud.times), cloud.points[:, None])[:, 0]
 
 
 def to_surfaces(a: Tensor, b: Tensor) -> Tensor:  # [n, 3], [m, 3] -> [k] metres

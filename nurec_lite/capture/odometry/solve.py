@@ -42,14 +42,6 @@ class _System:
         self.columns.append(j)
         self.blocks.append(blocks)
 
-    def add_square(self, parts: Sequence[tuple[Tensor, Tensor]], weights: Tensor, residuals: Tensor) -> None:
-        """Residuals [b, 6] of weights [6] that change with each unknown i [b] by a matrix [b, 6, 6] or [6, 6]."""
-        for i, J in parts:
-            Jt = J.transpose(-1, -2) * weights
-            self.right.index_add_(0, i, -(Jt @ residuals[..., None])[..., 0])
-            for j, other in parts:
-                self.add(i, j, (Jt @ other).expand(len(i), 6, 6))
-
     def solved(self) -> Tensor:  # [2 K, 6]
         from scipy.sparse import csc_array
         from scipy.sparse.linalg import spsolve
@@ -95,35 +87,31 @@ def _add_sweeps(system: _System, at: Tensor, found: Sequence[Equations], share: 
 
 def _add_motion(system: _System, path: Path, noise: Noise, walk: Tensor) -> None:
     K, seconds = len(path.times), path.times.diff()
-    k = torch.arange(K - 1)
-    eye = torch.eye(6, dtype=torch.float64)
+    k, eye = torch.arange(K - 1), torch.eye(6, dtype=torch.float64).expand(K - 1, 6, 6)
     half = -0.5 * seconds[:, None, None] * eye
+    parts = [(2 * k, -_adjoint(invert(path.steps))), (2 * k + 2, eye), (2 * k + 1, half), (2 * k + 3, half)]
     off = log(invert(path.reckoned) @ path.steps)
-    step = (_six(noise.step).square() * seconds[:, None]).reciprocal()
-    change = (_six(noise.change).square() * seconds[:, None]).reciprocal()
-    scaled = step[:, None].sqrt()
-    parts = [
-        (2 * k, -_adjoint(invert(path.steps))),
-        (2 * k + 2, eye.expand(K - 1, 6, 6)),
-        (2 * k + 1, half),
-        (2 * k + 3, half),
-    ]
-    _weighted(system, parts, scaled, off)
-    _weighted(
-        system,
-        [(2 * k + 1, -eye.expand(K - 1, 6, 6)), (2 * k + 3, eye.expand(K - 1, 6, 6))],
-        change[:, None].sqrt(),
-        walk.diff(dim=0),
-    )
+    _weighted(system, parts, _deviations(noise.step, seconds), off)
+    _weighted(system, [(2 * k + 1, -eye), (2 * k + 3, eye)], _deviations(noise.change, seconds), walk.diff(dim=0))
 
 
-def _weighted(system: _System, parts: Sequence[tuple[Tensor, Tensor]], scale: Tensor, residuals: Tensor) -> None:
-    one = torch.ones(6, dtype=torch.float64)
-    system.add_square([(i, scale.transpose(1, 2) * J) for i, J in parts], one, scale[:, 0] * residuals)
+def _deviations(pair: tuple[float, float], seconds: Tensor) -> Tensor:  # [b] -> [b, 6]
+    six = torch.tensor([pair[0]] * 3 + [pair[1]] * 3, dtype=torch.float64)
+    return six * seconds[:, None].sqrt()
 
 
-def _six(pair: tuple[float, float]) -> Tensor:
-    return torch.tensor([pair[0]] * 3 + [pair[1]] * 3, dtype=torch.float64)
+def _weighted(
+    system: _System,
+    parts: Sequence[tuple[Tensor, Tensor]],  # unknowns [b], and how residuals change with them [b, 6, 6]
+    deviations: Tensor,  # [b, 6]
+    residuals: Tensor,  # [b, 6]
+) -> None:
+    scaled = [(i, J / deviations[..., None]) for i, J in parts]
+    for i, J in scaled:
+        Jt = J.transpose(1, 2)
+        system.right.index_add_(0, i, -(Jt @ (residuals / deviations)[..., None])[..., 0])
+        for j, other in scaled:
+            system.add(i, j, Jt @ other)
 
 
 def _adjoint(T: Tensor) -> Tensor:  # [b, 4, 4] -> [b, 6, 6]
