@@ -16,6 +16,7 @@ from torch import Tensor
 
 from nurec_lite.base.names import NODES, clashes, folded, label_flaw, name_flaw
 from nurec_lite.capture.types import Capture, CaptureError, Frame
+from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
@@ -26,6 +27,7 @@ MAX_AZIMUTH_STEPS = 1 << 16
 FARTHEST = 1e8  # metres from the origin of the world: UTM coordinates fit
 LARGEST = 1e3  # metres, of a moving object
 LATEST = 1e10  # seconds: Unix time fits
+UNIX_2000 = 9.4e8  # seconds: 2000 in Unix time
 RIGID = 1e-3  # how far R R^T may lie from the identity; KITTI's calibration has seven digits
 
 Item = TypeVar("Item", bound=Hashable)
@@ -96,12 +98,18 @@ def _lidar_flaws(lidar: Lidar) -> Iterator[str]:
     if beams.dim() != 1 or not 1 <= len(beams) <= MAX_BEAMS:
         yield f"elevations {list(beams.shape)}, but must have those of 1 to {MAX_BEAMS} beams"
     if not bool((beams.abs() <= math.pi / 2).all()):
-        yield "elevations that do not lie within +-pi/2"
+        yield f"elevations that do not lie within +-pi/2{_degrees(beams)}"
     if not 0 < lidar.max_range <= FARTHEST:
         yield f"max_range {lidar.max_range:g} m, but must have a positive one"
     if not (1 <= lidar.azimuth_steps <= MAX_AZIMUTH_STEPS and abs(lidar.azimuth_start) <= 4 * math.pi):
         yield f"azimuth_steps {lidar.azimuth_steps} from {lidar.azimuth_start:g}, which no revolution has"
     yield from _mounting_flaws("T_rig_lidar", lidar.T_rig_lidar)
+
+
+def _degrees(angles: Tensor) -> str:
+    """Whether they make sense in degrees."""
+    largest = float(angles.abs().max()) if len(angles) else math.nan
+    return f" (up to {largest:.3g}: they are in degrees, give radians)" if largest <= 90 else ""
 
 
 def _mounting_flaws(name: str, pose: Tensor) -> Iterator[str]:
@@ -127,11 +135,19 @@ def _frame_flaws(frames: Sequence[Frame], sensors: list[str], kind: str) -> Iter
         if frame.sensor not in sensors:
             yield f"{kind} {frame.index} is of the sensor {repr(frame.sensor)[:40]}, which the capture lacks"
         if not (max(abs(frame.time_start), abs(frame.time_end)) <= LATEST and frame.time_start <= frame.time_end):
-            yield f"{_called(kind, frame)} lasts from {frame.time_start:g} s to {frame.time_end:g} s"
+            yield f"{_called(kind, frame)} lasts from {frame.time_start:g} s to {frame.time_end:g} s{_why_odd(frame)}"
     for sensor, index in _repeated([(frame.sensor, frame.index) for frame in frames]):
         yield f"{kind} {index} of {sensor} is there twice"
     yield from _order_flaws(frames, kind)
     yield from _pose_flaws(frames, kind)
+
+
+def _why_odd(frame: Frame) -> str:
+    """What may be wrong with its times."""
+    if frame.time_end < frame.time_start:
+        return ", which ends before it starts: time_start and time_end are exchanged"
+    unit = seconds_in(frame.time_start, UNIX_2000, LATEST)
+    return f": {divided(unit, 'its times')}" if unit else ""
 
 
 def _called(kind: str, frame: Frame) -> str:

@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from nurec_lite.capture.types import Capture, CaptureError, Frame
+from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.lidar import Sweep
 
 FASTEST = 150.0  # metres a second, of a car
 JUMP = 20.0  # metres that a pose may be off besides: receivers of GPS lose their way between houses
 LONGEST_FRAME = 10.0  # seconds, of an exposure or a revolution
+USUAL = 0.01, 1.0  # seconds
 BESIDE = 0.1  # seconds, or half of the sweep if that is more, that a ray may lie outside of its sweep
 
 
@@ -29,14 +32,34 @@ class InTime:
 
     def __call__(self) -> Sweep:
         sweep = self.load()
-        beside = max(BESIDE, 0.5 * (self.end - self.start))
-        first, last = (float(t) for t in (sweep.times.amin(), sweep.times.amax())) if len(sweep) else (self.start,) * 2
-        if not (self.start - beside <= first and last <= self.end + beside):
-            raise CaptureError(
-                f"{self.name} lasts from {self.start:g} s to {self.end:g} s, but its rays are stamped {first:g} s to {last:g} s; "
-                "correct it where the capture was made, or leave the frame out by data.frames"
-            )
+        flaw = out_of_time(sweep.times, self.start, self.end)
+        if flaw is not None:
+            raise CaptureError(f"{self.name} {flaw[0]}; {flaw[1]}, or leave the frame out by data.frames")
         return sweep
+
+
+def out_of_time(
+    times: Tensor,  # [R] seconds, of the rays of a sweep
+    start: float,  # seconds, of the sweep
+    end: float,
+) -> tuple[str, str] | None:
+    """What is wrong with rays that were stamped while their sweep did not last, and the remedy."""
+    beside = max(BESIDE, 0.5 * (end - start))
+    first, last = (float(t) for t in (times.amin(), times.amax())) if len(times) else (start, end)
+    if start - beside <= first and last <= end + beside:
+        return None
+    flaw = f"lasts from {start:g} s to {end:g} s, but its rays are stamped {first:g} s to {last:g} s"
+    return flaw, _remedy(first, last, start, end)
+
+
+def _remedy(first: float, last: float, start: float, end: float) -> str:
+    lasting, spans = last - first, (0.3 * (end - start), 1.5 * (end - start))
+    unit = seconds_in(lasting, *spans) if end > start else None
+    if unit is not None:
+        return f"{divided(unit, 'times of its rays')} where the capture was made"
+    if abs(first) < BESIDE and spans[0] <= lasting <= spans[1]:
+        return f"times of its rays count from the start of the sweep: add {start:g} s where the capture was made"
+    return "correct it where the capture was made"
 
 
 def plausible(
@@ -57,9 +80,14 @@ def _flaws(capture: Capture) -> Iterator[str]:
     for kind, frames in (("image", capture.images), ("sweep", capture.sweeps)):
         for f in frames:
             if f.time_end - f.time_start > LONGEST_FRAME:
-                yield f"{kind} {f.index} of {f.sensor} lasts {f.time_end - f.time_start:g} s, but {LONGEST_FRAME:g} s at most"
+                yield f"{kind} {f.index} of {f.sensor} lasts {f.time_end - f.time_start:g} s, but {LONGEST_FRAME:g} s at most{_unit(f)}"
         for sensor in dict.fromkeys(f.sensor for f in frames):
             yield from _jumps([f for f in frames if f.sensor == sensor], kind)
+
+
+def _unit(frame: Frame) -> str:
+    unit = seconds_in(frame.time_end - frame.time_start, USUAL[0], USUAL[1])
+    return f": {divided(unit, 'its times')}" if unit else ""
 
 
 def _jumps(frames: list[Frame], kind: str) -> Iterator[str]:

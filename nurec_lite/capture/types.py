@@ -136,12 +136,12 @@ class Labels:
 
 @dataclass(frozen=True)
 class Doubt:
-    """A mistake that the reader noticed in the files, without looking at what the sensors saw."""
+    """A sentence of the reader about the files of a drive. A pack stores it, so that the pack says the same."""
 
-    subject: str  # the file
-    certain: bool
+    subject: str  # the file or the sensor
+    certain: bool  # training stops, unless data.trust=true
     sentence: str
-    remedy: str
+    remedy: str | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Capture:
     tracks: Tracks
     split: Split | None = None
     readings: tuple[Reading, ...] = ()  # of the poses, for the checks
-    doubts: tuple[Doubt, ...] = ()  # of the reader
+    doubts: tuple[Doubt, ...] = ()  # of the reader, also of the one that read what a pack was made from
     mountings: tuple[Mounting, ...] = ()  # likewise, of the calibration
     labels: tuple[Labels, ...] = ()  # likewise, of the tracks
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
@@ -175,7 +175,6 @@ class Capture:
         GIVEN  # GIVEN by somebody, POSITIONED by satellites or an inertial unit, or UNKNOWN: all are the identity
     )
     measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars
-    notes: tuple[str, ...] = ()  # sentences of the reader about what the source lacks or does otherwise than usual
 
     def camera(self, name: str) -> Camera:
         return next(c for c in self.cameras if c.name == name)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes in rows and stamps that the reader noticed in the files of a drive."""
+"""What the reader found in the files of a drive: rows, stamps, points that were cut away. A pack keeps what its source's reader found."""
 
 from collections.abc import Iterator
 
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
-NAME = "rows, stamps and frames"
+NAME = "files of the drive"
 
 
 def check_files(sample: Sample) -> Iterator[Verdict]:

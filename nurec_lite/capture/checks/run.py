@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import boxes, cameras, crops, driving, files, images, poses
+from nurec_lite.capture.checks import boxes, cameras, driving, files, images, poses
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
@@ -15,7 +15,6 @@ CHECKS: dict[str, Check] = {
     poses.NAME: poses.check_poses,
     driving.NAME: driving.check_driving,
     files.NAME: files.check_files,
-    crops.NAME: crops.check_notes,
     images.NAME: images.check_images,
     cameras.CHECK: cameras.check_cameras,
     boxes.NAME: boxes.check_boxes,

@@ -19,12 +19,12 @@ def row_doubts(
     """Rows are compared with the frames of the drive, not with those that are read."""
     rows, frames = len(read_text(path, "name an existing poses_file").rstrip().splitlines()), len(clock.forward)
     if rows > frames:
-        sentence = f"{path} has {rows} rows, but the drive has {frames} frames."
+        sentence = f"{path.name} has {rows} rows, but the drive has {frames} frames."
         yield Doubt(path.name, False, sentence, "give the file of this drive, with a row for each frame")
     elif rows == len(sweeps) < frames and sorted(sweeps) != list(range(len(sweeps))):
         missing = next(n for n in range(frames) if n not in sweeps)
         sentence = (
-            f"{path} has {rows} rows, as many as the drive has sweeps, but row i belongs to frame i and the frames are numbered to "
+            f"{path.name} has {rows} rows, as many as the drive has sweeps, but row i belongs to frame i and the frames are numbered to "
             f"{frames - 1}: from frame {missing} on, where a sweep is missing, rows belong to later frames."
         )
         yield Doubt(path.name, True, sentence, "write a row for each frame, also for those without a sweep")

@@ -121,8 +121,7 @@ def read_kitti_raw(
         sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
         tracks=_read_tracks(found, tracks_file, form),
         labels=() if tracks_file is None else tuple(_labels(found, tracks_file, form)),
-        notes=() if scan is None else scan.notes,
-        doubts=tuple(_doubts(found, file)),
+        doubts=tuple(_doubts(found, file, scan)),
         readings=() if file is None else tuple(_readings(found, file)),
         poses_from=GIVEN if file is not None else POSITIONED if os.path.isdir(found.folder / "oxts/data") else UNKNOWN,
         measured=read_measured(found.folder / "oxts", found.clock) if found.all_sweeps else None,
@@ -264,11 +263,12 @@ def _sweep_frames(drive: Drive, missing_rays: bool, scan: Scan) -> list[SweepFra
     return [SweepFrame(LIDAR, *row) for row in rows]
 
 
-def _doubts(drive: Drive, file: PosesFile | None) -> Iterator[Doubt]:
+def _doubts(drive: Drive, file: PosesFile | None, scan: Scan | None) -> Iterator[Doubt]:
     if file is not None:
         yield from row_doubts(file.path, drive.clock, drive.all_sweeps or drive.clock.frames)
     for name in drive.images if len(drive.all_sweeps) > 1 else ():
         yield from stamp_doubts(drive.folder / name / "timestamps.txt", drive.clock)
+    yield from (Doubt(LIDAR, False, note) for note in (() if scan is None else scan.notes))
 
 
 def _readings(drive: Drive, file: PosesFile) -> Iterator[Reading]:

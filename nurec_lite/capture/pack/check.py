@@ -23,6 +23,7 @@ REMEDY = "copy it again, or write it again with python -m nurec_lite.pack"
 
 LIMIT = 1e12  # of any number
 MOST_FRAMES = 10**9
+LONGEST_SENTENCE = 1000  # characters
 
 Check = Callable[[Any, str], None]  # value, place as in images[3].sensor
 
@@ -67,6 +68,16 @@ def checked(flaw: Callable[[Any], str | None]) -> Check:
             raise FormatError(f"{at} is {shown(value)}, {f'which {wrong}' if must == wrong else f'but must be {must}'}")
 
     return check
+
+
+def sentence(value: Any, at: str) -> None:
+    holds = isinstance(value, str) and 0 < len(value) <= LONGEST_SENTENCE and value.isprintable()
+    _demand(holds, value, at, f"1 to {LONGEST_SENTENCE} printable characters")
+
+
+def remedy(value: Any, at: str) -> None:
+    if value is not None:
+        sentence(value, at)
 
 
 name, label = checked(name_flaw), checked(label_flaw)
@@ -169,11 +180,13 @@ TRACKS = record(
     ids=many(name), classes=many(label), sizes=array(None, 3), offsets=many(whole(0, MOST_FRAMES)),
     times=array(None), translations=array(None, 3), quaternions=array(None, 4), margin=number,
 )  # fmt: skip
+DOUBT = record(subject=sentence, certain=flag, sentence=sentence, remedy=remedy)
 ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
 CAPTURE = record(
     format=one_of(FORMAT), version=whole(VERSION, VERSION), name=name, split=one_of(None, *SPLITS),
     cameras=many(CAMERA), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
-    optional={"image_encoding": ENCODING},  # the first packs do not state it
+    # the first packs do not state their encoding, and packs of right drives hold no doubts
+    optional={"image_encoding": ENCODING, "doubts": many(DOUBT)},
 )  # fmt: skip
 
 

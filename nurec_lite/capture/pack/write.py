@@ -96,6 +96,7 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
         "images": images,
         "sweeps": [_plain(f, "load") | {"member": sweep_member(f.sensor, f.index)} for f in capture.sweeps],
         "tracks": _plain(capture.tracks),
+        **({"doubts": [_plain(doubt) for doubt in capture.doubts]} if capture.doubts else {}),
     }
     data = json.dumps(index).encode()
     try:

@@ -13,9 +13,12 @@ from pack_parts import Held, check_sweep, make_capture, rewrite, same_fields
 from tiny_capture import tiny_capture
 from torch import Tensor
 
+from nurec_lite.capture.checks.files import check_files
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.pack import MemberBar, describe, read_pack, write_pack
-from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.capture.types import Capture, CaptureError, Doubt
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.readers import open_capture
@@ -42,6 +45,21 @@ def test_round_trip(packed: tuple[Capture, Path]) -> None:
         assert torch.equal(image.load(), copy.load())
     for sweep, copied in zip(capture.sweeps, again.sweeps, strict=True):
         check_sweep(sweep.load(), copied.load())
+
+
+def test_doubts_about_the_source_are_kept(tmp_path: Path) -> None:
+    doubts = (
+        Doubt("velodyne", False, "Sweeps hold only points of z > -1.50 m."),
+        Doubt("image_02/timestamps.txt", True, "It stamps frames 0.32 s late.", "restore its first lines"),
+    )
+    write_pack(replace(make_capture(), doubts=doubts), tmp_path / "drive.pack", image_format="png")
+    again = read_pack(tmp_path / "drive.pack")
+    assert again.doubts == doubts
+    found = [(v.subject, v.level, v.text) for v in check_files(Sample(again))]
+    assert found == [
+        ("velodyne", Level.LIKELY, "Sweeps hold only points of z > -1.50 m."),
+        ("image_02/timestamps.txt", Level.CERTAIN, "It stamps frames 0.32 s late; restore its first lines."),
+    ]
 
 
 def test_long_names(tmp_path: Path) -> None:

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Time stamps of all sensors against one another: units, spans, rates, gaps, repeated stamps, and frames that last too long."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.capture.units import divided, seconds_in
+
+NAME = "time stamps"
+FEWEST = 5  # frames of a sensor that have a rate
+USUAL = (0.005, 2.0)  # seconds from a frame to the next
+ODD, SHORT = 5.0, 0.002  # seconds from a frame to the next that no recording has, above and below
+SLOW, FASTEST = 0.3, 100.0  # metres a second: a vehicle seems slower, or faster, if its stamps are in another unit
+WAY = 1.0  # metres that show a speed
+GAP, TWICE = 1.5, 0.1  # periods between two stamps: frames are missing, and a stamp is there twice
+FEW = 0.2  # of the shorter span that two sensors share at least
+LONG = 1.5  # periods that a frame lasts at most
+DRIFT, APART, SIGMAS = 0.002, 0.05, 5.0  # part of the time, seconds in all, and scatters: a clock runs faster
+OTHER_NUMBERS = 0.1  # part of the time: beyond, numbers of two sensors do not mean the same moments
+
+
+@dataclass(frozen=True)
+class Stamps:
+    """Of one sensor."""
+
+    sensor: str
+    frames: Sequence[Frame]  # n, in time order
+    times: Tensor  # [n] seconds, at the middle of the frames
+
+    @property
+    def steps(self) -> Tensor:  # [n - 1] seconds
+        return self.times.diff()
+
+    @property
+    def period(self) -> float:
+        return float(self.steps.median())
+
+    @property
+    def span(self) -> tuple[float, float]:
+        return float(self.times[0]), float(self.times[-1])
+
+    @property
+    def way(self) -> float:  # metres
+        places = torch.stack([frame.T_world_rig_start[:3, 3] for frame in self.frames])
+        return float(places.diff(dim=0).norm(dim=1).sum())
+
+
+def stamps_of(capture: Capture) -> list[Stamps]:
+    """Of each sensor with frames, lidars first."""
+    by_sensor: dict[str, list[Frame]] = {}
+    for frame in (*capture.sweeps, *capture.images):
+        by_sensor.setdefault(frame.sensor, []).append(frame)
+    return [Stamps(n, f, torch.tensor([x.time_mid for x in f], dtype=torch.float64)) for n, f in by_sensor.items()]
+
+
+def check_stamps(sample: Sample) -> Iterator[Verdict]:
+    every = stamps_of(sample.capture)
+    able = [stamps for stamps in every if len(stamps.frames) >= FEWEST]
+    units = [verdict for stamps in able if (verdict := _unit(stamps))]
+    odd = {verdict.subject for verdict in units}
+    sane = [stamps for stamps in every if stamps.sensor not in odd]
+    found = [*units, *_apart(sane)]
+    for stamps in able:
+        if stamps.sensor not in odd:
+            found += [*_gaps(stamps), *_twice(stamps), *_long(stamps)]
+    found += _drifts([stamps for stamps in able if stamps.sensor not in odd])
+    yield from found or [_right(sample.capture, able)]
+
+
+def _right(capture: Capture, able: Sequence[Stamps]) -> Verdict:
+    if not able:
+        return Verdict(NAME, capture.name, Level.UNKNOWN, f"No sensor has {FEWEST} frames, which show a rate.")
+    rates = {stamps.sensor: 1 / stamps.period for stamps in able}
+    listed = ", ".join(f"{name} {rate:.1f} Hz" for name, rate in rates.items())
+    figures = {f"{name}_hz": rate for name, rate in rates.items()}
+    return Verdict(NAME, capture.name, Level.RIGHT, f"Time stamps are regular and overlap: {listed}.", figures=figures)
+
+
+def _unit(stamps: Stamps) -> Verdict | None:
+    period, way = stamps.period, stamps.way
+    speed, figures = way / max(stamps.span[1] - stamps.span[0], 1e-12), {"period_s": period, "way_m": way}
+    unit = seconds_in(period, *USUAL) if period > ODD and speed < SLOW else None
+    sentence = f"Frames of {stamps.sensor} are {period:.3g} s apart, and the rig moves at {speed:.2g} m/s"
+    if unit is not None:
+        level = Level.CERTAIN if way > WAY else Level.LIKELY
+        return Verdict(NAME, stamps.sensor, level, f"{sentence}.", f"{divided(unit, 'its times')} {MADE}", figures)
+    if period < SHORT and speed > FASTEST:
+        remedy = f"its times are not in seconds: multiply them, for example by 1000, {MADE}"
+        return Verdict(NAME, stamps.sensor, Level.CERTAIN, f"{sentence}.", remedy, figures)
+    return None
+
+
+def _apart(every: Sequence[Stamps]) -> Iterator[Verdict]:
+    """Sensors whose spans share no time with that of the first one, or little of it."""
+    for stamps in every[1:]:
+        first = every[0]
+        (a, b), (c, d) = first.span, stamps.span
+        shared, shorter = min(b, d) - max(a, c), min(b - a, d - c)
+        period = max([s.period for s in (first, stamps) if len(s.frames) > 1], default=0.0)
+        spans = f"those of {stamps.sensor} last from {c:.6g} to {d:.6g} s, those of {first.sensor} from {a:.6g} to {b:.6g} s"
+        remedy = f"give all sensors times of one clock, in seconds, {MADE}"
+        if shared < -2 * period:
+            sentence = f"The frames of {stamps.sensor} and {first.sensor} share no time: {spans}."
+            yield Verdict(NAME, stamps.sensor, Level.CERTAIN, sentence, remedy, {"shared_s": shared})
+        elif min(len(first.frames), len(stamps.frames)) >= FEWEST and shared < FEW * shorter:
+            sentence = f"The frames of {stamps.sensor} and {first.sensor} share only {max(0.0, shared):.2f} s: {spans}."
+            yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, remedy, {"shared_s": shared})
+
+
+def _gaps(stamps: Stamps) -> Iterator[Verdict]:
+    periods = stamps.steps / stamps.period
+    gaps = (periods > GAP).nonzero()[:, 0].tolist()
+    if not gaps:
+        return
+    lost, longest = sum(round(float(periods[i])) - 1 for i in gaps), max(gaps, key=lambda i: float(periods[i]))
+    where = f"after frame {stamps.frames[longest].index}, {float(stamps.steps[longest]):.2f} s without any"
+    more = f" (the longest of {len(gaps)} gaps)" if len(gaps) > 1 else ""
+    frames = "frame is" if lost == 1 else "frames are"
+    sentence = f"About {lost} {frames} missing of {stamps.sensor}: {where}{more}."
+    remedy = "restore them if they exist; training goes on with those that are there"
+    yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, remedy, {"lost": float(lost), "gaps": float(len(gaps))})
+
+
+def _twice(stamps: Stamps) -> Iterator[Verdict]:
+    same = (stamps.steps < TWICE * stamps.period).nonzero()[:, 0].tolist()
+    if same:
+        a, b = stamps.frames[same[0]], stamps.frames[same[0] + 1]
+        sentence = (
+            f"{len(same)} of {len(stamps.frames)} frames of {stamps.sensor} have nearly the stamp of the frame before: frame {b.index} is "
+            f"{1000 * (b.time_mid - a.time_mid):.1f} ms later than frame {a.index}, others are {1000 * stamps.period:.0f} ms apart."
+        )
+        yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, "correct its stamps, or leave the frames out by data.frames")
+
+
+def _long(stamps: Stamps) -> Iterator[Verdict]:
+    """Frames that last longer than the time to the next one."""
+    lasting = float(torch.tensor([f.time_end - f.time_start for f in stamps.frames], dtype=torch.float64).median())
+    if lasting > LONG * stamps.period:
+        sentence = f"Frames of {stamps.sensor} last {lasting:.3g} s, but the next one comes after {stamps.period:.3g} s."
+        remedy = f"correct time_start and time_end, and store one exposure or turn a frame, {MADE}"
+        yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, remedy, {"lasting_s": lasting})
+
+
+def _drifts(able: Sequence[Stamps]) -> Iterator[Verdict]:
+    """Clocks that run faster or slower than that of the first sensor, by the times of frames of one number."""
+    for stamps in able[1:]:
+        first, own = ({f.index: f.time_mid for f in s.frames} for s in (able[0], stamps))
+        both = sorted(first.keys() & own.keys())
+        if len(both) < 2 * FEWEST:
+            continue
+        t, late = (torch.tensor([v[n] for n in both], dtype=torch.float64) for v in (first, own))
+        late, t = late - t, t - t.mean()
+        rate = float((t * (late - late.mean())).sum() / t.square().sum())
+        scatter = float((late - late.mean() - rate * t).std())
+        total = abs(rate) * float(t[-1] - t[0])
+        if DRIFT < abs(rate) < OTHER_NUMBERS and total > max(APART, SIGMAS * scatter):
+            sentence = (
+                f"The clock of {stamps.sensor} runs {100 * abs(rate):.1f} % {'slow' if rate < 0 else 'fast'} against that of {able[0].sensor}: "
+                f"frames of one number are {1000 * float(late[0]):.0f} ms apart at first and {1000 * float(late[-1]):.0f} ms at the end."
+            )
+            yield Verdict(NAME, stamps.sensor, Level.LIKELY, sentence, f"correct its time stamps {MADE}", {"rate": rate})
