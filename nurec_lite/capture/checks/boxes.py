@@ -38,14 +38,14 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
     rays = returned_rays(sample)
     said = fit_boxes(rays, capture.tracks)
     best = _best(capture, rays, said)
-    if best is not None and not sample.blamed("poses"):
+    if best is not None and not sample.blamed("poses", "rays"):
         yield _named(capture, said, *best)
     elif _few(said):
         yield _unknown(
             capture, f"Too few boxes lie within {FARTHEST:.0f} m of the lidar to compare them with its returns."
         )
-    elif sample.blamed("poses") and said.share < POOR:
-        yield _unknown(capture, "While the poses are wrong, sweeps do not say where the boxes lie.")
+    elif sample.blamed("poses", "rays") and said.share < POOR:
+        yield _unknown(capture, "While the poses or the rays are wrong, sweeps do not say where the boxes lie.")
     else:
         yield _as_said(capture, said)
 

@@ -46,7 +46,7 @@ def check_cameras(sample: Sample) -> list[Verdict]:
 
 
 def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
-    views, poses_wrong = views_of(sample, camera), sample.blamed("poses")
+    views, poses_wrong = views_of(sample, camera), sample.blamed("poses", "rays")
     if not views:
         said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
         return [Found(camera, Level.UNKNOWN, said, "No sweep is of the moments of {cameras}.")]
@@ -56,7 +56,7 @@ def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
     if best is not said and _instead(best, said, close is not None):
         return [_guessed(camera, said, best, close is not None)]
     if poses_wrong:
-        sentence = "While the poses are wrong, sweeps do not say where {cameras} look."
+        sentence = "While the poses or the rays are wrong, sweeps do not say where {cameras} look."
         return [Found(camera, Level.UNKNOWN, said, sentence)]
     return [_unclear(camera, views, said)] if close is None else list(fine(sample.capture, camera, views, said, close))
 

@@ -5,16 +5,20 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import boxes, cameras, driving, files, images, poses
+from nurec_lite.capture.checks import boxes, cameras, driving, files, images, poses, ray_crops, ray_times, rays, stamps
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
 log = logging.getLogger(__name__)
 Check = Callable[[Sample], Iterable[Verdict]]
 CHECKS: dict[str, Check] = {
+    files.NAME: files.check_files,
+    stamps.NAME: stamps.check_stamps,
+    rays.NAME: rays.check_rays,
+    ray_crops.NAME: ray_crops.check_crops,
     poses.NAME: poses.check_poses,
     driving.NAME: driving.check_driving,
-    files.NAME: files.check_files,
+    ray_times.NAME: ray_times.check_ray_times,
     images.NAME: images.check_images,
     cameras.CHECK: cameras.check_cameras,
     boxes.NAME: boxes.check_boxes,

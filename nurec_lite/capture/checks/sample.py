@@ -36,10 +36,12 @@ class Sample:
 
     def blamed(
         self,
-        what: str,  # how a check's name begins
+        *what: str,  # how the names of checks begin
+        subject: str | None = None,  # None: any
     ) -> bool:
-        """Whether an earlier check is certain that this is wrong."""
-        return any(v.level is Level.CERTAIN and v.check.startswith(what) for v in self.found)
+        """Whether an earlier check is certain that one of these is wrong."""
+        certain = [v for v in self.found if v.level is Level.CERTAIN and subject in (None, v.subject)]
+        return any(v.check.startswith(what) for v in certain)
 
     def images_of(self, camera: str) -> list[ImageFrame]:
         """Frames of a camera, spread evenly over the drive; those of the moments whose sweeps are decoded anyway, if there are sweeps."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.kitti.crops import Cut, cut_directions, cut_sectors, find_cuts, is_thinned, sector_sentence
+from nurec_lite.capture.crops import Cut, cut_directions, cut_sectors, find_cuts, is_thinned, sector_sentence
 from nurec_lite.capture.kitti.gaps import ring_steps
 from nurec_lite.capture.kitti.order import ByElevation, find_order
 from nurec_lite.capture.kitti.points import read_points

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from nurec_lite.capture.check import LATEST, MAX_BEAMS
+from nurec_lite.capture.checks.ray_values import value_flaws
 from nurec_lite.capture.pack.check import REMEDY
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.lidar import Sweep, azimuth_elevation
@@ -52,7 +53,17 @@ def encode_sweep(
     try:
         return _encode(sweep, beams)
     except (ValueError, IndexError) as error:
-        raise CaptureError(f"{name} cannot be stored ({error}); correct it where the capture was made") from error
+        raise CaptureError(f"{name} cannot be stored {_why(sweep, beams, error)} where the capture was made") from error
+
+
+def _why(sweep: Sweep, beams: int, error: Exception) -> str:
+    """The first flaw of its values and the remedy, or the error."""
+    flaw = next(value_flaws(sweep, beams), None) if _even(sweep) else None
+    return f"({error}); correct it" if flaw is None else f"({flaw[0]}); {flaw[1]}"
+
+
+def _even(sweep: Sweep) -> bool:
+    return all(len(getattr(sweep, f)) == len(sweep) for f in Sweep.__dataclass_fields__)
 
 
 def _encode(sweep: Sweep, beams: int) -> bytes:

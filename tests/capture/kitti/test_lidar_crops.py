@@ -9,10 +9,11 @@ import pytest
 import torch
 from lidar_files import Change, Points, azimuth, box, distance, front, frustum, read, rings, simulated, thinned, voxels
 
+from nurec_lite.capture.checks import files
 from nurec_lite.capture.checks.run import verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level
-from nurec_lite.capture.kitti.crops import find_cuts, is_thinned
+from nurec_lite.capture.crops import find_cuts, is_thinned
 from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.kitti.scan import Scan
 from nurec_lite.geometry.lidar import Sweep, azimuth_elevation
@@ -153,5 +154,5 @@ def test_notes_are_findings(kitti_root: Path, tmp_path: Path) -> None:
         points = front(np.fromfile(path, "<f4").reshape(-1, 4))
         (copy / "velodyne_points" / "data" / path.name).write_bytes(points.tobytes())
     capture = read_kitti_raw(tmp_path, frames=(0, 3), cameras=("image_02",))
-    found = [v for v in verdicts(Sample(capture)) if v.check == "files and their lidar"]
+    found = [v for v in verdicts(Sample(capture)) if v.check == files.NAME]
     assert [v.level for v in found] == [Level.LIKELY] and "azimuth -45 to 45 degrees" in found[0].sentence

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of a sweep that are in another unit, or that contradict one another."""
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from nurec_lite.geometry.lidar import Sweep
+
+Flaw = tuple[str, str]  # a sentence without its full stop, and the remedy
+UNIT = 0.02  # by which the length of a direction may differ from 1
+LONG = 300.0  # metres: the median of right ranges is shorter
+SHORT = 0.3  # metres: it is longer
+STREET = 2.0  # metres: the median of a sweep in a street is longer
+BRIGHT = {255.0: "255", 65535.0: "65535"}  # the largest intensity in 8 and in 16 bits
+ROUNDING = 1e-3  # by which an intensity may exceed 1
+
+
+def value_flaws(
+    sweep: Sweep,
+    beams: int,  # of the lidar
+) -> Iterator[Flaw]:
+    """Of one sweep; none of a sweep without rays."""
+    if len(sweep):
+        yield from _directions(sweep)
+        yield from _returned(sweep)
+        yield from _rings(sweep.rings, beams)
+        if bool(sweep.returned.any()):
+            yield from _ranges(sweep.ranges[sweep.returned])
+            yield from _intensities(sweep.intensities[sweep.returned])
+
+
+def _directions(sweep: Sweep) -> Iterator[Flaw]:
+    lengths = sweep.directions.norm(dim=1)
+    odd = int(((lengths - 1).abs() > UNIT).sum())
+    if odd:
+        points = sweep.returned & ((lengths - sweep.ranges).abs() < UNIT * sweep.ranges)
+        are = "they are points" if 2 * int(points.sum()) > odd else "they are no unit vectors"
+        yield (
+            f"{odd} of {len(sweep)} directions have another length than 1, {float(lengths.median()):.3g} in the median",
+            f"{are}: divide each by its length",
+        )
+
+
+def _returned(sweep: Sweep) -> Iterator[Flaw]:
+    count = len(sweep)
+    without, beside = (
+        int(x.sum()) for x in (sweep.returned & (sweep.ranges <= 0), ~sweep.returned & (sweep.ranges > 0))
+    )
+    if without + beside > 0.5 * count and beside:
+        yield f"{beside} of {count} rays have a range but are marked as not returned", "the array returned is inverted"
+    elif without:
+        yield (
+            f"{without} of {count} rays are marked as returned but have no range",
+            "returned must be true where a range was measured",
+        )
+
+
+def _rings(rings: Tensor, beams: int) -> Iterator[Flaw]:
+    low, high = int(rings.min()), int(rings.max())
+    if low == 1 and high == beams:
+        yield f"Rings go from 1 to {beams}, but the lidar has beams 0 to {beams - 1}", "subtract 1 from rings"
+    elif low < 0 or high >= beams:
+        remedy = "rings must say for each ray the place of its beam in the elevations of the lidar"
+        yield f"Rings go from {low} to {high}, but the lidar has beams 0 to {beams - 1}", remedy
+
+
+def _ranges(ranges: Tensor) -> Iterator[Flaw]:
+    middle = float(ranges.median())
+    sentence = f"Ranges are {middle:.3g} m in the median"
+    if middle > LONG:
+        factor = next((f for f in (1000, 100) if middle / f >= STREET), 100)
+        yield sentence, f"they are in {'millimetres' if factor == 1000 else 'centimetres'}: divide ranges by {factor}"
+    elif middle < SHORT:
+        yield (
+            sentence,
+            "they are not in metres, for example in kilometres or parts of the largest range: give ranges in metres",
+        )
+
+
+def _intensities(intensities: Tensor) -> Iterator[Flaw]:
+    low, high = float(intensities.min()), float(intensities.max())
+    if high > 1 + ROUNDING or low < 0:
+        most = next((word for value, word in BRIGHT.items() if low >= 0 and high <= value), None)
+        remedy = "give intensities of 0 to 1" if most is None else f"divide intensities by {most}"
+        yield f"Intensities go from {low:.3g} to {high:.5g}, but must lie between 0 and 1", remedy

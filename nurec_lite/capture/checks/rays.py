@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rays of a lidar against its table of beams: units, ring numbers, and the order of the arrays. Nothing here needs poses."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
+from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.plausible import out_of_time
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+
+NAME = "rays and beams"
+SWEEPS = 3  # of a lidar
+FEWEST = 200  # rays of a sweep, and
+BEAMS = 4  # beams with rays, that tell anything
+CLOSE, OF_A_BEAM = (
+    0.4,
+    0.4,
+)  # degrees, and part of the angle between two beams, by which beams lie elsewhere than said at most
+FAR = 1.0  # degrees, from which on that is certain
+FITS = 0.3  # of the difference as said that another reading leaves at most
+WIDE, OF_A_STEP = 1.0, 1.5  # degrees, and angles between two beams, by which rays of one ring spread at most
+ROUGH, PAIRS = (
+    0.3,
+    1000,
+)  # part of the difference between any two ranges that neighbours have at most, and pairs that show it
+
+
+@dataclass(frozen=True)
+class Rings:
+    """Beams as the rays of some sweeps have them."""
+
+    said: Tensor  # [B] degrees of elevation, of the lidar
+    seen: Tensor  # [B] degrees: median of the rays of each ring, NaN where there is none
+    spread: Tensor  # [B] degrees: half of what the middle 80 % of them span
+
+    @property
+    def known(self) -> Tensor:  # [B] bool
+        return ~self.seen.isnan()
+
+    @property
+    def step(self) -> float:
+        """Degrees between two beams."""
+        return float(self.said.sort().values.diff().median()) if len(self.said) > 1 else 0.0
+
+    def off(self, seen: Tensor, said: Tensor) -> float:
+        """Degrees by which rings lie elsewhere than a table says, the median."""
+        apart = (seen - said).abs()
+        return float(apart[~apart.isnan()].median()) if bool((~apart.isnan()).any()) else 0.0
+
+
+def check_rays(sample: Sample) -> Iterator[Verdict]:
+    for lidar in sample.capture.lidars:
+        sweeps = swept(sample, lidar)
+        late = next(_out_of_time(sample, lidar), None)
+        if late is not None:
+            yield _wrong(lidar, Level.CERTAIN, late)
+        elif not sweeps:
+            yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} hold too few rays to tell.")
+        else:
+            values = next((f for s in sweeps for f in value_flaws(s, len(lidar.elevations))), None)
+            yield _of_rings(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
+
+
+def swept(sample: Sample, lidar: Lidar, most: int = SWEEPS) -> list[Sweep]:
+    """A few sweeps with enough rays, spread over the drive."""
+    frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
+    return [s for s in map(sample.sweep, spread(frames, most)) if len(s) >= FEWEST]
+
+
+def _out_of_time(sample: Sample, lidar: Lidar) -> Iterator[Flaw]:
+    frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
+    for frame in spread(frames, SWEEPS):
+        flaw = out_of_time(sample.sweep(frame).times, frame.time_start, frame.time_end)
+        if flaw is not None:
+            yield f"Sweep {frame.index} {flaw[0]}", flaw[1].removesuffix(f" {MADE}")
+
+
+def _wrong(lidar: Lidar, level: Level, flaw: Flaw, figures: dict[str, float] | None = None) -> Verdict:
+    sentence, remedy = flaw
+    return Verdict(NAME, lidar.name, level, f"{sentence} (lidar {lidar.name}).", f"{remedy} {MADE}", figures or {})
+
+
+def _of_rings(lidar: Lidar, sweeps: Sequence[Sweep]) -> Verdict:
+    rings = rings_of(lidar, sweeps)
+    if int(rings.known.sum()) < min(BEAMS, len(lidar.elevations)):
+        return _few_rings(lidar, sweeps, rings)
+    off = rings.off(rings.seen, rings.said)
+    figures = {"off_deg": off, "spread_deg": float(rings.spread[rings.known].median())}
+    wide = figures["spread_deg"] > max(WIDE, OF_A_STEP * rings.step)
+    if wide:
+        return _wrong(lidar, Level.CERTAIN, _mixed(rings), figures)
+    if off > max(CLOSE, OF_A_BEAM * rings.step):
+        level, flaw = _elsewhere(rings, off)
+        return _wrong(lidar, level, flaw, figures)
+    shuffled = _shuffled(sweeps)
+    if shuffled is not None:
+        return _wrong(lidar, Level.CERTAIN, shuffled, figures)
+    sentence = f"Rays of {lidar.name} lie on its beams, within {off:.2f}°."
+    return Verdict(NAME, lidar.name, Level.RIGHT, sentence, figures=figures)
+
+
+def rings_of(lidar: Lidar, sweeps: Sequence[Sweep]) -> Rings:
+    elevation = torch.cat([torch.rad2deg(azimuth_elevation(s.directions)[:, 1].double()) for s in sweeps])
+    ring = torch.cat([s.rings for s in sweeps])
+    order = torch.argsort(elevation, stable=True)
+    order = order[torch.argsort(ring[order], stable=True)]
+    elevation, beams = elevation[order], len(lidar.elevations)
+    ends = torch.searchsorted(ring[order], torch.arange(beams + 1))
+    first, count = ends[:-1], ends.diff()
+    low, middle, high = (
+        elevation[(first + (q * (count - 1)).long()).clamp(0, len(elevation) - 1)] for q in (0.1, 0.5, 0.9)
+    )
+    none = count == 0
+    return Rings(
+        torch.rad2deg(lidar.elevations.double()),
+        middle.masked_fill(none, torch.nan),
+        (0.5 * (high - low)).masked_fill(none, torch.nan),
+    )
+
+
+def _few_rings(lidar: Lidar, sweeps: Sequence[Sweep], rings: Rings) -> Verdict:
+    """Rays of nearly one ring that lie at the elevations of many beams."""
+    used, beams = int(rings.known.sum()), len(lidar.elevations)
+    spread_of = float(rings.spread[rings.known].max()) if used else 0.0
+    if spread_of > max(WIDE, OF_A_STEP * rings.step):
+        sentence = f"All rays belong to {used} of {beams} beams, but span {2 * spread_of:.1f}° of elevation"
+        return _wrong(lidar, Level.CERTAIN, (sentence, "rings must say which beam each ray is of"))
+    return Verdict(NAME, lidar.name, Level.UNKNOWN, f"Too few beams of {lidar.name} have rays to tell.")
+
+
+def _mixed(rings: Rings) -> Flaw:
+    """Rays of one ring lie at many elevations."""
+    spread_of = float(rings.spread[rings.known].median())
+    return (
+        f"Rays of one ring span {2 * spread_of:.1f}° of elevation, although beams are {rings.step:.2f}° apart",
+        "rings and directions are in different orders, for example by row and by column, or angles in degrees were taken as radians: "
+        "store both in one order, made of radians",
+    )
+
+
+def _elsewhere(rings: Rings, off: float) -> tuple[Level, Flaw]:
+    """Each ring is a cone, but not that of its beam in the table."""
+    seen, said = rings.seen, rings.said
+    where = f"Rays lie {off:.1f}° from the beams of their rings in the median"
+    readings = {
+        "ring numbers are reversed: number rings, or list elevations, from the other end": rings.off(seen.flip(0), said),
+        "directions point down where they must point up: turn the sign of their z": rings.off(-seen, said),
+        "angles were taken as radians but are in degrees: make directions of radians": rings.off(
+            torch.rad2deg(torch.sin(torch.deg2rad(seen))), torch.rad2deg(torch.sin(said))
+        ),
+        "elevations are in degrees that were turned into radians twice: give radians": rings.off(seen, torch.rad2deg(said)),
+        "rings are numbered from 1: subtract 1": rings.off(seen.roll(-1)[:-1], said[:-1]),
+        "elevations are listed in another order than rings are numbered: list them by ring": rings.off(
+            seen[rings.known].sort().values, said[rings.known].sort().values
+        ) + 0.1 * FITS * off,
+    }  # fmt: skip
+    remedy, left = min(readings.items(), key=lambda reading: reading[1])
+    if left < FITS * off:
+        return Level.CERTAIN, (where, remedy)
+    shift = float((seen - said)[rings.known].median())
+    lie = rings.off(seen - shift, said)
+    if lie < FITS * off:
+        direction = "higher" if shift > 0 else "lower"
+        level = Level.CERTAIN if abs(shift) > FAR else Level.LIKELY
+        return level, (
+            f"All rays lie {abs(shift):.1f}° {direction} than the beams of their rings",
+            "correct elevations, or directions",
+        )
+    level = Level.CERTAIN if off > FAR else Level.LIKELY
+    return level, (where, "give the elevation of each ring's beam in elevations, in radians")
+
+
+def _shuffled(sweeps: Sequence[Sweep]) -> Flaw | None:
+    """Ranges of rays side by side that differ as those of any two rays do."""
+    near, any_two = [], []
+    for sweep in sweeps:
+        azimuth = azimuth_elevation(sweep.directions)[:, 0].double()
+        order = torch.argsort(sweep.rings * 8 + azimuth)
+        order = order[sweep.returned[order]]
+        ranges, rings = sweep.ranges[order], sweep.rings[order]
+        same = rings[1:] == rings[:-1]
+        near.append((ranges.diff().abs() / torch.minimum(ranges[1:], ranges[:-1]))[same])
+        other = ranges[torch.randperm(len(ranges), generator=torch.Generator().manual_seed(0))]
+        any_two.append((ranges - other).abs() / torch.minimum(ranges, other))
+    beside, apart = torch.cat(near), torch.cat(any_two)
+    if len(beside) < PAIRS or float(beside.median()) < ROUGH * float(apart.median()):
+        return None
+    return (
+        f"Ranges of neighbouring rays differ by {100 * float(beside.median()):.0f} % in the median, those of any two rays by "
+        f"{100 * float(apart.median()):.0f} %",
+        "ranges and directions are in different orders: store both in one order",
+    )

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays of sweeps that are in another unit, order or time than they must be, each with the sentence that names it."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from pandaset_drive import needs_pandaset, read_pandaset
+from tiny_capture import ROOT
+from wrong_poses import MIRROR, in_axes, posed, street, with_rays
+from wrong_rays import (
+    Change,
+    at_one_time,
+    by_column,
+    changed,
+    compensated,
+    cropped,
+    from_its_start,
+    in_degrees,
+    points,
+    reversed_times,
+    shuffled,
+    times_in,
+    two_turns,
+    with_arrays,
+)
+
+from nurec_lite.capture.checks import driving, poses, ray_crops, ray_times, rays
+from nurec_lite.capture.checks.run import CHECKS
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.pack import read_pack, write_pack
+from nurec_lite.capture.types import Capture, CaptureError
+
+BEAMS = 24  # of the small street
+OF_RAYS = (rays.NAME, ray_crops.NAME, poses.NAME, driving.NAME, ray_times.NAME)
+
+
+def doubts(capture: Capture, names: tuple[str, ...] = OF_RAYS) -> list[Verdict]:
+    """Of these checks, each of which sees those before it."""
+    sample = Sample(capture, sweeps=6)
+    for name in names:
+        sample.found.extend(CHECKS[name](sample))
+    return [v for v in sample.found if v.level in (Level.CERTAIN, Level.LIKELY)]
+
+
+WRONG: dict[str, tuple[Change, str]] = {
+    "points": (points, "directions have another length than 1, .*they are points: divide each by its length"),
+    "millimetres": (
+        with_arrays(lambda s: {"ranges": 1000 * s.ranges}), r"Ranges are \S+ m in the median .*millimetres: divide ranges by 1000",
+    ),
+    "centimetres": (with_arrays(lambda s: {"ranges": 100 * s.ranges}), "centimetres: divide ranges by 100"),
+    "kilometres": (with_arrays(lambda s: {"ranges": s.ranges / 1000}), "they are not in metres"),
+    "8 bits": (with_arrays(lambda s: {"intensities": 255 * s.intensities}), r"Intensities go from .*divide intensities by 255"),
+    "16 bits": (with_arrays(lambda s: {"intensities": 65535 * s.intensities}), "divide intensities by 65535"),
+    "negative": (with_arrays(lambda s: {"intensities": s.intensities - 0.5}), "give intensities of 0 to 1"),
+    "returned inverted": (with_arrays(lambda s: {"returned": ~s.returned}), "the array returned is inverted"),
+    "all returned": (with_arrays(lambda s: {"returned": s.ranges >= 0}), "are marked as returned but have no range"),
+    "rings from 1": (with_arrays(lambda s: {"rings": s.rings + 1}), "subtract 1 from rings"),
+    "rings of columns": (with_arrays(lambda s: {"rings": s.rings + 100}), "lidar has beams 0 to 23 .* rings must say"),
+    "rings reversed": (with_arrays(lambda s: {"rings": BEAMS - 1 - s.rings}), r"Rays lie \S+° from the beams .*ring numbers are reversed"),
+    "rings in another order": (with_arrays(lambda s: {"rings": (5 * s.rings) % 24}), "in another order than rings are numbered"),
+    "no rings": (with_arrays(lambda s: {"rings": 0 * s.rings}), "All rays belong to 1 of 24 beams"),
+    "rings by column": (
+        with_arrays(lambda s: {"rings": torch.arange(len(s)) * BEAMS // len(s)}), 
+        "Rays of one ring span .* rings and directions are in different orders",
+    ),
+    "z reversed": (with_arrays(lambda s: {"directions": s.directions * torch.tensor([1.0, 1, -1])}), "turn the sign of their z"),
+    "degrees": (in_degrees, "angles were taken as radians but are in degrees"),
+    "ranges in another order": (shuffled, "ranges and directions are in different orders"),
+    "ranges by column": (by_column, "ranges and directions are in different orders"),
+    "milliseconds": (times_in(1e3), "in milliseconds: divide them by 1000"),
+    "microseconds": (times_in(1e6), "in microseconds: divide them by 1000000"),
+    "nanoseconds": (times_in(1e9), "in nanoseconds"),
+    "from the start of each sweep": (from_its_start, "times of its rays count from the start of the sweep: add"),
+    "reversed times": (reversed_times, "turns counter-clockwise, .* turns a sweep, but it says clockwise; times of the rays are reversed"),
+    "one time": (at_one_time, "All rays of a sweep of lidar have one time, but it moves 0.8"),
+    "compensated to the middle": (compensated(0.5), "motion-compensated already .1.00 of the 0.8"),
+    "compensated to the end": (compensated(1.0), "motion-compensated already"),
+    "x and y exchanged": (with_arrays(lambda s: {"directions": s.directions[:, [1, 0, 2]]}), r"give their directions as \(y, x, z\)"),
+    "a sector": (
+        cropped(lambda p: (p[:, 0] > 0) & (p[:, 1].abs() < p[:, 0])),
+        r"azimuth -4\d to 4\d degrees, but \d+ of \d+ rays .*learned as empty",
+    ),
+    "a distance": (cropped(lambda p: p.norm(dim=1) < 20), "range < 20.00 m"),
+    "a height": (cropped(lambda p: p[:, 2] > -1.5), "z > -1.50 m"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named_once(case: str) -> None:
+    change, sentence = WRONG[case]
+    (found,) = doubts(changed(street(), change))
+    assert re.search(sentence, found.text), found.text
+    assert found.subject == "lidar" and found.remedy is not None
+    assert found.level is (Level.LIKELY if case.startswith("a ") else Level.CERTAIN)
+
+
+def test_two_turns_in_a_sweep_are_named() -> None:
+    (found,) = doubts(two_turns(street()), (rays.NAME, ray_times.NAME))
+    assert found.level is Level.CERTAIN and "holds 2.0 turns" in found.sentence
+    (found,) = doubts(changed(two_turns(street()), at_one_time), (rays.NAME, ray_times.NAME))
+    assert "50 % of the rays of lidar have the direction of another ray" in found.sentence
+
+
+def test_points_that_were_moved_to_the_one_time_of_their_rays_are_right() -> None:
+    assert doubts(changed(street(), compensated(0.5, one_time=True))) == []
+
+
+def test_rays_of_a_lidar_that_turns_the_other_way_are_right() -> None:
+    mirrored = posed(with_rays(street(), [0, 1, 2], (1, -1, 1)), lambda T: in_axes(MIRROR, T))
+    (lidar,) = mirrored.lidars
+    assert doubts(replace(mirrored, lidars=(replace(lidar, clockwise=False),))) == []
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5])
+def test_right_rays_are_not_doubted(seed: int) -> None:
+    assert doubts(street(seed), ALONE) == []
+
+
+ALONE = (rays.NAME, ray_crops.NAME, ray_times.NAME)
+
+
+def test_rays_of_the_bundled_street_are_not_doubted() -> None:
+    assert doubts(read_pack(ROOT / "data/street.pack"), ALONE) == []
+
+
+def test_rays_of_kitti_are_not_doubted(kitti_root: Path) -> None:
+    poses_file = kitti_root / "extra/poses_velo.txt"
+    assert doubts(read_kitti_raw(kitti_root, downscale=8, poses_file=poses_file), ALONE) == []
+
+
+@needs_pandaset
+def test_rays_of_pandaset_are_not_doubted() -> None:
+    assert doubts(read_pandaset(downscale=8), ALONE) == []
+
+
+@pytest.mark.parametrize("case", ["8 bits", "millimetres", "rings from 1"])
+def test_a_pack_is_refused_with_the_same_sentence(case: str, tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match=WRONG[case][1].split(".*")[-1]):
+        write_pack(replace(changed(street(), WRONG[case][0]), images=()), tmp_path / "drive.pack")
