@@ -52,7 +52,7 @@ def _returned(sweep: Sweep) -> Iterator[Flaw]:
     elif without:
         yield (
             f"{without} of {count} rays are marked as returned but have no range",
-            "returned must be true where a range was measured",
+            "mark only rays with a range as returned",
         )
 
 
@@ -61,7 +61,7 @@ def _rings(rings: Tensor, beams: int) -> Iterator[Flaw]:
     if low == 1 and high == beams:
         yield f"Rings go from 1 to {beams}, but the lidar has beams 0 to {beams - 1}", "subtract 1 from rings"
     elif low < 0 or high >= beams:
-        remedy = "rings must say for each ray the place of its beam in the elevations of the lidar"
+        remedy = "give for each ray the place of its beam in the elevations of the lidar"
         yield f"Rings go from {low} to {high}, but the lidar has beams 0 to {beams - 1}", remedy
 
 

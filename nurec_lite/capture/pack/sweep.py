@@ -59,7 +59,7 @@ def encode_sweep(
 def _why(sweep: Sweep, beams: int, error: Exception) -> str:
     """The first flaw of its values and the remedy, or the error."""
     flaw = next(value_flaws(sweep, beams), None) if _even(sweep) else None
-    return f"({error}); correct it" if flaw is None else f"({flaw[0]}); {flaw[1]}"
+    return f"({error}); correct it" if flaw is None else f"({error}: {flaw[0]}); {flaw[1]}"
 
 
 def _even(sweep: Sweep) -> bool:

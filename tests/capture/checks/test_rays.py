@@ -60,7 +60,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     "returned inverted": (with_arrays(lambda s: {"returned": ~s.returned}), "the array returned is inverted"),
     "all returned": (with_arrays(lambda s: {"returned": s.ranges >= 0}), "are marked as returned but have no range"),
     "rings from 1": (with_arrays(lambda s: {"rings": s.rings + 1}), "subtract 1 from rings"),
-    "rings of columns": (with_arrays(lambda s: {"rings": s.rings + 100}), "lidar has beams 0 to 23 .* rings must say"),
+    "rings of columns": (with_arrays(lambda s: {"rings": s.rings + 100}), "lidar has beams 0 to 23 .* give for each ray"),
     "rings reversed": (with_arrays(lambda s: {"rings": BEAMS - 1 - s.rings}), r"Rays lie \S+° from the beams .*ring numbers are reversed"),
     "rings in another order": (with_arrays(lambda s: {"rings": (5 * s.rings) % 24}), "in another order than rings are numbered"),
     "no rings": (with_arrays(lambda s: {"rings": 0 * s.rings}), "All rays belong to 1 of 24 beams"),
