@@ -10,9 +10,11 @@ from nurec_lite.geometry.lidar import Sweep
 Flaw = tuple[str, str]  # a sentence without its full stop, and the remedy
 UNIT = 0.02  # by which the length of a direction may differ from 1
 LONG = 300.0  # metres: the median of right ranges is shorter
+LONGEST = 3e5  # metres: ranges in millimetres have a shorter median
 SHORT = 0.3  # metres: it is longer
 STREET = 2.0  # metres: the median of a sweep in a street is longer
 BRIGHT = {255.0: "255", 65535.0: "65535"}  # the largest intensity in 8 and in 16 bits
+BARELY = 2.0  # intensities up to that are no counts of bits
 ROUNDING = 1e-3  # by which an intensity may exceed 1
 
 
@@ -68,7 +70,9 @@ def _rings(rings: Tensor, beams: int) -> Iterator[Flaw]:
 def _ranges(ranges: Tensor) -> Iterator[Flaw]:
     middle = float(ranges.median())
     sentence = f"Ranges are {middle:.3g} m in the median"
-    if middle > LONG:
+    if middle > LONGEST:
+        yield sentence, "give ranges in metres"
+    elif middle > LONG:
         factor = next((f for f in (1000, 100) if middle / f >= STREET), 100)
         yield sentence, f"they are in {'millimetres' if factor == 1000 else 'centimetres'}: divide ranges by {factor}"
     elif middle < SHORT:
@@ -81,6 +85,6 @@ def _ranges(ranges: Tensor) -> Iterator[Flaw]:
 def _intensities(intensities: Tensor) -> Iterator[Flaw]:
     low, high = float(intensities.min()), float(intensities.max())
     if high > 1 + ROUNDING or low < 0:
-        most = next((word for value, word in BRIGHT.items() if low >= 0 and high <= value), None)
+        most = next((word for value, word in BRIGHT.items() if low >= 0 and BARELY < high <= value), None)
         remedy = "give intensities of 0 to 1" if most is None else f"divide intensities by {most}"
         yield f"Intensities go from {low:.3g} to {high:.5g}, but must lie between 0 and 1", remedy

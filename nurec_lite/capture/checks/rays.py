@@ -130,7 +130,7 @@ def _few_rings(lidar: Lidar, sweeps: Sequence[Sweep], rings: Rings) -> Verdict:
     spread_of = float(rings.spread[rings.known].max()) if used else 0.0
     if spread_of > max(WIDE, OF_A_STEP * rings.step):
         sentence = f"All rays belong to {used} of {beams} beams, but span {2 * spread_of:.1f}° of elevation"
-        return _wrong(lidar, Level.CERTAIN, (sentence, "rings must say which beam each ray is of"))
+        return _wrong(lidar, Level.CERTAIN, (sentence, "give for each ray the number of its beam"))
     return Verdict(NAME, lidar.name, Level.UNKNOWN, f"Too few beams of {lidar.name} have rays to tell.")
 
 
