@@ -3,32 +3,35 @@
 
 A guess fits where ranks at the points are higher than at points that are turned to the side by a few degrees. Their difference is the
 contrast of the guess. It is 0.1 to 0.2 for sensors that agree, and within 0.05 of zero for those that do not.
-Letters: V views, T turns.
+Letters: V views, P points, T turns.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
 from nurec_lite.capture.checks.edges import (
     View,
     edge_points,
-    edges_at,
     image_edges,
     pixel_degrees,
+    places_of,
     ranks,
-    seen_from,
     thinned,
     turned,
+    within,
 )
 from nurec_lite.capture.checks.guesses import Guess, looking
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.trajectory import Trajectory, nearest
 from nurec_lite.capture.types import ImageFrame, SweepFrame
-from nurec_lite.geometry.camera import Camera
-from nurec_lite.geometry.se3 import interpolate_between, interpolate_trajectory, pose_matrix
+from nurec_lite.geometry.camera import Camera, project_points
+from nurec_lite.geometry.se3 import interpolate_between, interpolate_trajectory, invert, pose_matrix, transform
 
 VIEWS = 60  # of a camera at most, also where all frames are looked at
 APART = 0.06  # seconds between an image and a sweep of one moment
@@ -112,7 +115,25 @@ def near(camera: Camera) -> float:  # degrees
     return NEAR + pixel_degrees(camera)
 
 
-def fit(views: list[View], guess: Guess, path: Trajectory) -> Fit:
+@dataclass(frozen=True)
+class Views:
+    """Views of one camera, in one tensor each."""
+
+    frames: tuple[ImageFrame, ...]
+    points: Tensor  # [V, P, 3] metres, world, float64; NaN behind the last of a view
+    ranks: Tensor  # [V, h, w]
+
+    def __len__(self) -> int:
+        return len(self.frames)
+
+
+def together(views: list[View]) -> Views:
+    """At least one view, with as many points as are looked at where a guess is fitted."""
+    points = pad_sequence([thinned(view.points, ALL) for view in views], batch_first=True, padding_value=math.nan)
+    return Views(tuple(view.frame for view in views), points, torch.stack([view.ranks for view in views]))
+
+
+def fit(views: Views, guess: Guess, path: Trajectory) -> Fit:
     bound = near(guess.camera)
     inner, outer = torch.linspace(-bound, bound, 7), torch.linspace(BETWEEN * bound, BETWEEN * bound + FAR, 12)
     profiles, points = _profiles(views, guess, path, torch.cat([inner, outer, -outer]))
@@ -123,40 +144,51 @@ def fit(views: list[View], guess: Guess, path: Trajectory) -> Fit:
 
 
 def _profiles(
-    views: list[View], guess: Guess, path: Trajectory, degrees: Tensor
+    views: Views, guess: Guess, path: Trajectory, degrees: Tensor
 ) -> tuple[
     Tensor, int
 ]:  # mean ranks [V, T] at the edges of a camera that is turned, NaN where there are too few; number of edges
     """As if the whole image were exposed at once, which is fast."""
-    guess = replace(guess, camera=replace(guess.camera, shutter="global"))
-    found = [
-        _profile(view, guess, T_world_rig, degrees)
-        for view, T_world_rig in zip(views, _poses(views, guess.seconds, path), strict=True)
-    ]
-    return torch.stack([profile for profile, _ in found]), sum(points for _, points in found)
+    camera = replace(guess.camera, shutter="global")
+    T_world_cam = _poses(views.frames, guess.seconds, path) @ camera.T_rig_cam
+    points = transform(invert(T_world_cam), views.points)
+    inside = within(camera, *project_points(camera, points))  # [V, P]
+    some, known = _thinned(points.float(), inside)
+    ranks = views.ranks.flip(2) if guess.mirrored else views.ranks
+    places, seen = places_of(camera, turned(some, degrees))
+    found = F.grid_sample(ranks[:, None], places.transpose(0, 1), padding_mode="border", align_corners=False)[:, 0]
+    seen = (seen & known).transpose(0, 1)  # [V, T, p]
+    means = torch.where(seen, found, 0).sum(2) / seen.sum(2).clamp(min=1)
+    counts = inside.sum(1)
+    return means.masked_fill(counts[:, None] < FEWEST, math.nan), int(counts.sum())
 
 
-def _profile(view: View, guess: Guess, T_world_rig: Tensor, degrees: Tensor) -> tuple[Tensor, int]:
-    points = seen_from(guess.camera, T_world_rig, thinned(view.points, ALL))
-    if len(points) < FEWEST:
-        return torch.full_like(degrees, math.nan), len(points)
-    some = thinned(points, MOST)
-    edges = view.ranks.flip(1) if guess.mirrored else view.ranks
-    return edges_at(guess.camera, edges, turned(some, degrees))[0], len(points)
+def _thinned(
+    points: Tensor,  # [V, P, 3]
+    chosen: Tensor,  # [V, P]
+) -> tuple[
+    Tensor, Tensor
+]:  # [V, p, 3] at most MOST chosen points of each view, evenly, and [V, p] whether there are so many
+    numbers, steps = chosen.cumsum(1) - 1, chosen.sum(1, keepdim=True).add(MOST - 1).floor_divide(MOST).clamp(min=1)
+    rows, columns = (chosen & (numbers % steps == 0)).nonzero(as_tuple=True)
+    at = (numbers // steps)[rows, columns]
+    some = points.new_zeros(len(points), MOST, 3).index_put((rows, at), points[rows, columns])
+    known = torch.zeros(len(points), MOST, dtype=torch.bool).index_put((rows, at), torch.tensor(True))
+    return some, known
 
 
 def _poses(
-    views: list[View], seconds: float, path: Trajectory
+    frames: Sequence[ImageFrame], seconds: float, path: Trajectory
 ) -> Tensor:  # [V, 4, 4] T_world_rig in the middle of images
     if seconds:
-        times = torch.tensor([view.frame.time_mid + seconds for view in views], dtype=torch.float64)
+        times = torch.tensor([frame.time_mid + seconds for frame in frames], dtype=torch.float64)
         return interpolate_trajectory(path.times, path.poses, times)
-    start, end = (torch.stack([getattr(v.frame, f"T_world_rig_{at}") for v in views]) for at in ("start", "end"))
-    return pose_matrix(*interpolate_between(start, end, torch.full((len(views),), 0.5, dtype=torch.float64)))
+    start, end = (torch.stack([getattr(frame, f"T_world_rig_{at}") for frame in frames]) for at in ("start", "end"))
+    return pose_matrix(*interpolate_between(start, end, torch.full((len(frames),), 0.5, dtype=torch.float64)))
 
 
 def look_aside(
-    views: list[View],
+    views: Views,
     camera: Camera,
     path: Trajectory,
 ) -> Guess:
@@ -167,7 +199,7 @@ def look_aside(
 
 
 def look_around(
-    views: list[View],
+    views: Views,
     camera: Camera,
     path: Trajectory,
 ) -> list[Guess]:

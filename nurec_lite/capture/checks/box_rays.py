@@ -75,15 +75,20 @@ def returned_rays(sample: Sample) -> list[Rays]:
     return found
 
 
-def fit_boxes(rays: list[Rays], tracks: Tracks) -> BoxFit:
-    rows = [row for one in rays for row in _boxes(one, tracks)] if len(tracks) else []
+def fit_boxes(
+    rays: list[Rays],
+    tracks: Tracks,
+    numbers: list[int] | None = None,  # of the tracks that are looked at; None: all
+) -> BoxFit:
+    chosen = torch.arange(len(tracks)) if numbers is None else torch.tensor(numbers)
+    rows = [row for one in rays for row in _boxes(one, tracks, chosen)] if len(chosen) else []
     columns = torch.tensor(rows, dtype=torch.float64).view(-1, 3).unbind(1)
     return BoxFit(columns[0].long(), columns[1], columns[2])
 
 
-def _boxes(rays: Rays, tracks: Tracks) -> list[tuple[float, float, float]]:  # track, share, returns
+def _boxes(rays: Rays, tracks: Tracks, chosen: Tensor) -> list[tuple[float, float, float]]:  # track, share, returns
     first, last = spans(tracks)
-    known = ((first <= rays.time) & (rays.time <= last)).nonzero()[:, 0]
+    known = chosen[((first <= rays.time) & (rays.time <= last))[chosen]]
     if not (len(known) and len(rays.ranges)):
         return []
     _, places = poses_of(tracks, known, torch.full((len(known),), rays.time, dtype=torch.float64))

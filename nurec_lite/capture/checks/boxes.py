@@ -67,8 +67,10 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
     for guess in guesses(capture, trajectory_of(capture), period):
         if (not guess.moving and safe) or (guess.moving and len(moving) < TRACKS):
             continue
-        fit = _fitted(rays, guess)
         numbers = moving if guess.moving else list(range(len(capture.tracks)))
+        if guess.moving and not _may_fit(rays, said, guess, moving):
+            continue
+        fit = _fitted(rays, guess)
         if fit is not None and not _few(fit) and _fits(fit, said, numbers, BETTER):
             found.append((fit.above(said, numbers)[0] if len(said) else fit.share, guess, fit))
     highest = max((score for score, _, _ in found), default=0.0)
@@ -77,9 +79,15 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
     return next(((guess, fit) for guess, fit in alike if float(fit.returns.median()) >= MANY * most), None)
 
 
-def _fitted(rays: list[Rays], guess: BoxGuess) -> BoxFit | None:
+def _may_fit(rays: list[Rays], said: BoxFit, guess: BoxGuess, moving: list[int]) -> bool:
+    """Whether the boxes that move, alone, fit better: they are few, and what stands fits alike."""
+    fit = _fitted(rays, guess, moving)
+    return len(said) < BOXES or (fit is not None and _above(fit, said, moving, BETTER))
+
+
+def _fitted(rays: list[Rays], guess: BoxGuess, numbers: list[int] | None = None) -> BoxFit | None:
     try:
-        return fit_boxes(rays, guess.tracks())
+        return fit_boxes(rays, guess.tracks(), numbers)
     except CaptureError:  # frames that the drive has not
         return None
 
@@ -87,8 +95,10 @@ def _fitted(rays: list[Rays], guess: BoxGuess) -> BoxFit | None:
 def _fits(fit: BoxFit, said: BoxFit, numbers: list[int], bar: tuple[float, float]) -> bool:
     if fit.share < GOOD or said.share > RATIO * fit.share:
         return False
-    if len(said) < BOXES:
-        return True
+    return len(said) < BOXES or _above(fit, said, numbers, bar)
+
+
+def _above(fit: BoxFit, said: BoxFit, numbers: list[int], bar: tuple[float, float]) -> bool:
     apart, errors = fit.above(said, numbers)
     return apart >= bar[0] and errors >= bar[1]
 

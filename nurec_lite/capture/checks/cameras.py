@@ -10,7 +10,7 @@ import torch
 
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.agreement import FASTEST, agreement
-from nurec_lite.capture.checks.alignment import Fit, fit, look_around, look_aside, near, views_of
+from nurec_lite.capture.checks.alignment import Fit, Views, fit, look_around, look_aside, near, together, views_of
 from nurec_lite.capture.checks.edges import View
 from nurec_lite.capture.checks.fine import fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
@@ -50,9 +50,10 @@ def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
     if not views:
         said = Fit(as_said(camera), torch.zeros(0), 0.0, 0)
         return [Found(camera, Level.UNKNOWN, said, "No sweep is of the moments of {cameras}.")]
-    said = fit(views, as_said(camera), path)
+    stacked = together(views)
+    said = fit(stacked, as_said(camera), path)
     close = agreement(sample.capture, camera, views) if _agrees(said) else None
-    best = _guess(sample.capture, camera, views, path, said, poses_wrong, close is not None)
+    best = _guess(sample.capture, camera, stacked, path, said, poses_wrong, close is not None)
     if best is not said and _instead(best, said, close is not None):
         return [_guessed(camera, said, best, close is not None)]
     if poses_wrong:
@@ -64,7 +65,7 @@ def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
 def _guess(
     capture: Capture,
     camera: Camera,
-    views: list[View],
+    views: Views,
     path: Trajectory,
     said: Fit,
     poses_wrong: bool,  # then only other calibrations are tried, which hold for any poses
@@ -85,14 +86,14 @@ def _best(fits: list[Fit]) -> Fit:
     return max((f for f in fits if _agrees(f)), key=lambda f: f.contrast, default=fits[0])
 
 
-def _likely(capture: Capture, camera: Camera, views: list[View], path: Trajectory) -> Iterator[Guess]:
+def _likely(capture: Capture, camera: Camera, views: Views, path: Trajectory) -> Iterator[Guess]:
     """Guesses that agree a little with edges when another is right: always tried."""
     yield from neighbours(capture, camera)
     aside = look_aside(views, camera, path)
     if abs(aside.turned) > BESIDE * near(camera):
         yield aside
     times = [frame.time_mid for frame in capture.images if frame.sensor == camera.name]
-    if len(times) > 1 and speed_of(capture, camera, views) > FASTEST:
+    if len(times) > 1 and speed_of(capture, camera, views.frames) > FASTEST:
         yield from clocks(camera, float(torch.tensor(times).diff().median()))
 
 

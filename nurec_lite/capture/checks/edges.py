@@ -77,9 +77,12 @@ def image_edges(
 def ranks(
     values: Tensor,  # [h, w]
 ) -> Tensor:  # [h, w] share of the row that is less; of equal ones half
-    rows, values = values.sort(dim=1).values, values.contiguous()
-    counts = torch.searchsorted(rows, values) + torch.searchsorted(rows, values, right=True)
-    return counts.float() / (2 * values.shape[1])
+    rows, order = values.sort(dim=1)
+    places = torch.arange(rows.shape[1], dtype=torch.float32).expand_as(rows)
+    new = F.pad(rows[:, 1:] != rows[:, :-1], (1, 1), value=True)
+    first = places.where(new[:, :-1], 0).cummax(1).values  # of those that are equal
+    last = places.where(new[:, 1:], rows.shape[1]).flip(1).cummin(1).values.flip(1)
+    return torch.empty_like(values).scatter_(1, order, (first + last + 1) / (2 * rows.shape[1]))
 
 
 def in_camera(
@@ -90,7 +93,7 @@ def in_camera(
     if camera.shutter == "global":
         return seen_from(camera, poses_at(frame, torch.tensor([0.5], dtype=torch.float64))[0], world)
     pixels, depth = project_world_points(camera, frame, world)
-    inside = _inside(camera, pixels, depth)
+    inside = within(camera, pixels, depth)
     T = invert(poses_at(frame, shutter_fraction(camera, pixels[inside])) @ camera.T_rig_cam)
     return transform(T, world[inside, None])[:, 0].float()
 
@@ -101,20 +104,34 @@ def seen_from(
     world: Tensor,  # [P, 3] metres
 ) -> Tensor:  # [p, 3] float32: those within the image, in the camera's axes
     points = transform(invert(T_world_rig @ camera.T_rig_cam), world)
-    return points[_inside(camera, *project_points(camera, points))].float()
+    return points[within(camera, *project_points(camera, points))].float()
 
 
-def _inside(camera: Camera, pixels: Tensor, depth: Tensor) -> Tensor:  # [P] bool
-    return ((pixels > 0) & (pixels < torch.tensor([camera.width, camera.height]))).all(1) & (depth > NEAREST)
+def within(
+    camera: Camera,
+    pixels: Tensor,  # [..., P, 2]
+    depth: Tensor,  # [..., P] metres
+) -> Tensor:  # [..., P] whether the image shows them
+    return ((pixels > 0) & (pixels < torch.tensor([camera.width, camera.height]))).all(-1) & (depth > NEAREST)
 
 
 def turned(
-    points: Tensor,  # [P, 3] in the camera's axes
+    points: Tensor,  # [..., P, 3] in the camera's axes
     degrees: Tensor,  # [T]
-) -> Tensor:  # [T, P, 3] as a camera has them that looks so much farther left
-    angle, (x, y, z) = torch.deg2rad(degrees)[:, None], points.unbind(1)
+) -> Tensor:  # [T, ..., P, 3] as a camera has them that looks so much farther left
+    angle, (x, y, z) = torch.deg2rad(degrees).view(-1, *[1] * (points.dim() - 1)), points.unbind(-1)
     c, s = angle.cos(), angle.sin()
-    return torch.stack([c * x + s * z, y.expand(len(degrees), -1), c * z - s * x], dim=-1)
+    return torch.stack([c * x + s * z, y.expand(len(degrees), *y.shape), c * z - s * x], dim=-1)
+
+
+def places_of(
+    camera: Camera,
+    points: Tensor,  # [..., P, 3] in the camera's axes
+) -> tuple[Tensor, Tensor]:  # [..., P, 2] in the image, from -1 to 1, and [..., P] whether they fall into it
+    pixels, depth = project_points(camera, points)
+    places = 2 * pixels / torch.tensor([camera.width, camera.height]) - 1
+    places = torch.where(depth[..., None] > 0, places, OUTSIDE)
+    return places, (places.abs() < 1).all(-1)
 
 
 def edges_at(
@@ -124,10 +141,7 @@ def edges_at(
 ) -> tuple[
     Tensor, Tensor
 ]:  # mean edge [...] of the pixels where points fall, and the share [...] of points that fall into the image
-    pixels, depth = project_points(camera, points)
-    places = 2 * pixels / torch.tensor([camera.width, camera.height]) - 1
-    places = torch.where(depth[..., None] > 0, places, OUTSIDE)
-    inside = (places.abs() < 1).all(-1)
+    places, inside = places_of(camera, points)
     found = F.grid_sample(edges[None, None], places.flatten(0, -3)[None], padding_mode="border", align_corners=False)
     found = torch.where(inside, found[0, 0].view(inside.shape), 0)
     return found.sum(-1) / inside.sum(-1).clamp(min=1), inside.float().mean(-1)

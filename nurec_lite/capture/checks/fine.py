@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small turns of cameras, and small offsets of their clocks, where edges agree as the capture says."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -11,7 +11,7 @@ from nurec_lite.capture.checks.edges import View, pixel_degrees
 from nurec_lite.capture.checks.found import Found
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.trajectory import velocities
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.geometry.camera import Camera
 
 TURNED_FIGURE, LATE_FIGURE = "degrees", "milliseconds"  # names of what a verdict is about
@@ -25,9 +25,9 @@ WAY = (
 COARSE = 2.0  # degrees between a lidar's rays: of such a one small turns are not told
 
 
-def speed_of(capture: Capture, camera: Camera, views: list[View]) -> float:  # metres a second, median
+def speed_of(capture: Capture, camera: Camera, frames: Sequence[ImageFrame]) -> float:  # metres a second, median
     known = velocities(capture, camera.name)
-    return float(torch.stack([known.at(view.frame.time_mid)[3:].norm() for view in views]).median())
+    return float(torch.stack([known.at(frame.time_mid)[3:].norm() for frame in frames]).median())
 
 
 def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: Agreement) -> Iterator[Found]:
@@ -39,7 +39,7 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
         return
     turn, late = abs(found.degrees), abs(found.seconds)
     some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera))
-    some_late = max(LATE, WAY / speed_of(capture, camera, views))
+    some_late = max(LATE, WAY / speed_of(capture, camera, [view.frame for view in views]))
     if turn > max(some_turn, 3 * found.degrees_error):
         side, level = "left" if found.degrees > 0 else "right", Level.CERTAIN if turn >= FAR else Level.LIKELY
         sentence = f"Against the lidar, {{cameras}} looks about {turn:.2f}° farther {side} than it says."
