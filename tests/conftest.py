@@ -36,6 +36,10 @@ SLOW = (  # files and folders that take minutes and seldom find anything: `make 
     "native/test_registers.py", "project/test_faults.py", "project/test_installed.py", "project/test_wheel.py",
 )  # fmt: skip
 NUMBERS = ("geometry", "capture", "scene", "splat", "training", "evaluation")  # folders whose numbers torch rounds
+RUNS = (  # files and folders of those whose tests are whole runs or read whole drives: what they call has tests of its own
+    "capture/checks", "capture/kitti", "capture/pack", "capture/simulate/test_simulate.py", "evaluation/test_evaluate.py",
+    "training/test_checkpoint.py", "training/test_coarse.py", "training/test_odd_captures.py", "training/test_train.py",
+)  # fmt: skip
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
     import emulation
@@ -79,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         path = item.path.relative_to(TESTS)
         if any(path.is_relative_to(slow) for slow in SLOW):
             item.add_marker(pytest.mark.slow)
-        numbers = path.parts[0] in NUMBERS and "mutations" not in item.path.name  # of bytes
+        numbers = path.parts[0] in NUMBERS and not any(path.is_relative_to(run) for run in RUNS)
         if numbers and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.portable)
     if not torch.cuda.is_available():

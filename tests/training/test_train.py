@@ -76,6 +76,7 @@ def assert_equal_states(a: TrainState, b: TrainState) -> None:
     assert rates == others
 
 
+@pytest.mark.portable
 @pytest.mark.parametrize("at", [1, 6])
 def test_a_resumed_run_is_bitwise_an_uninterrupted_one(tmp_path: Path, at: int) -> None:
     """With dead Gaussians relocated and growth before and after the interruption, and noise at every step."""
@@ -192,6 +193,7 @@ def test_a_budget_of_seconds_ends_on_time(tmp_path: Path) -> None:
 # What it learns
 
 
+@pytest.mark.portable
 @pytest.mark.slow
 def test_training_gets_clearly_better(tmp_path: Path) -> None:
     density = DensityConfig(every=20, start=0.1, stop=0.8, cap=600)

@@ -182,6 +182,7 @@ def test_the_street_is_right() -> None:
     assert levels(street()) == [Level.RIGHT]
 
 
+@pytest.mark.portable
 @pytest.mark.parametrize("keys", [SMALL, ("data.downscale=2",)])
 def test_the_street_in_small_images_is_not_wrong(keys: tuple[str, ...]) -> None:
     assert doubts(street(*keys)) == []

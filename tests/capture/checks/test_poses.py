@@ -104,7 +104,13 @@ def with_the_place_of(place: torch.Tensor, turn: torch.Tensor) -> torch.Tensor:
     return mounted
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
+@pytest.mark.parametrize(
+    "seed",
+    [
+        pytest.param(0, marks=pytest.mark.portable),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6)),
+    ],
+)
 def test_right_poses_are_not_doubted(seed: int) -> None:
     found = verdict(street(seed))
     assert found.level is Level.RIGHT and found.figures["apart_m"] < 0.05
