@@ -84,9 +84,10 @@ _TIME, _TEXT, _FLAG = Between(-1e10, 1e10), Text(), Flag()
 BOUNDS: dict[str, Bound] = {
     "out": _TEXT, "seed": Between(0, 2**32 - 1), "device": _TEXT,
     "ops": OneOf(("native", "reference")), "render": OneOf(("own", "gsplat")),
-    "data.name": _TEXT, "data.kind": OneOf(("bundled", "pack", "kitti_raw")), "data.root": _TEXT,
-    "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")), "data.frames": Between(0, 10**9),
-    "data.cameras": _TEXT, "data.trust": _FLAG, "data.date": _TEXT, "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
+    "data.name": _TEXT, "data.kind": OneOf(("bundled", "pack", "kitti_raw", "rosbag")), "data.root": _TEXT,
+    "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")),
+    "data.frames": Between(0, 10**9), "data.cameras": _TEXT, "data.mapping": _TEXT, "data.trust": _FLAG, "data.date": _TEXT,
+    "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
     "data.poses.file": _TEXT, "data.poses.source": OneOf(("auto", "capture", "lidar")),
     "data.poses.convention": OneOf(POSE_CONVENTIONS), "data.tracks.file": _TEXT,
     "data.tracks.sizes": OneOf(("hwl", "hlw", "whl", "wlh", "lhw", "lwh")), "data.tracks.first_frame": Between(0, 10**9),

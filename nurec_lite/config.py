@@ -24,6 +24,7 @@ PATHS = (
     "data.root",
     "data.poses.file",
     "data.tracks.file",
+    "data.mapping",
 )  # keys that name a file or folder
 
 
@@ -49,13 +50,16 @@ class DataConfig:
     """Which capture, and how much of it."""
 
     name: str = "capture"  # of the results' folder
-    kind: str = "bundled"  # bundled, pack or kitti_raw
-    root: str | None = None  # file of a pack, folder of a drive
+    kind: str = "bundled"  # bundled, pack, kitti_raw or rosbag
+    root: str | None = None  # file of a pack, folder of a drive, bag
     downscale: int = 1  # images are reduced by this factor
     split: str = "interp"  # interp, side, validation or half
     frames: list[int] | None = None  # first and last (exclusive) frame, and if given the step between them; null: all
     cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: those of colour)
     trust: bool = False  # trains also where sensors prove that the capture is wrong
+    mapping: str | None = (
+        None  # rosbag: YAML that says which topic is which sensor; null: found where there is no choice
+    )
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = None  # likewise
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from nurec_lite.base.files import write_text
 from nurec_lite.base.folders import take
 from nurec_lite.base.lock import locked
 from nurec_lite.capture.checks.listed import counted, listed, worst_first
@@ -16,10 +17,11 @@ from nurec_lite.capture.checks.run import all_verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import describe
+from nurec_lite.capture.rosbag.propose import FILE as MAPPING
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.cli.command import command, composed
 from nurec_lite.config import InspectConfig
-from nurec_lite.readers import read_capture
+from nurec_lite.readers import proposal_of, read_capture
 from nurec_lite.report.inspection.content import Inspection
 from nurec_lite.report.inspection.page import PAGE, VERDICTS, write_inspection
 from nurec_lite.training.folder import refuse_run
@@ -32,9 +34,11 @@ draws pictures: the lidar and the boxes on the images, all sweeps from above, wh
   python -m nurec_lite.inspect                                      the bundled street
   python -m nurec_lite.inspect data=kitti_raw data.root=FOLDER      a KITTI drive
   python -m nurec_lite.inspect data=pack data.root=FILE out=look    a pack; results go to another folder
+  python -m nurec_lite.inspect data=rosbag data.root=BAG            a ROS recording; writes the mapping of its topics, too
 
 {IMAGES} images of a camera and {SWEEPS} sweeps of a lidar are compared at most, evenly over the drive. The folder `out` then holds
-{PAGE}, one page that needs no other file, and {VERDICTS}, the verdicts for scripts.
+{PAGE}, one page that needs no other file, and {VERDICTS}, the verdicts for scripts. Of a ROS recording without data.mapping it also
+holds {MAPPING}, which says what each topic is: correct it and give it as data.mapping=FILE.
 
 A verdict is one of: wrong (training refuses the drive), likely wrong (training goes on and reports it), failed (the check itself failed),
 unknown (the drive holds too little to tell), right. The exit status is 2 if a verdict is `wrong`, after both files are written, or if the
@@ -46,7 +50,8 @@ drive cannot be read; else 0. With data.trust=true `wrong` does not count.
 def work(arguments: list[str]) -> None:
     config: InspectConfig = composed("inspect", arguments)
     refuse_run(config.out)
-    out = take(config.out, "inspect", (PAGE, VERDICTS)).folder
+    out = take(config.out, "inspect", (PAGE, VERDICTS, MAPPING)).folder
+    _propose(config, out)
     capture = read_capture(config.data)
     sample = Sample(capture, images=IMAGES, sweeps=SWEEPS)
     print(describe(capture))
@@ -58,6 +63,20 @@ def work(arguments: list[str]) -> None:
     print(f"{counted(found)}; results in {out}: {PAGE}, {VERDICTS}")
     if not config.data.trust:
         _refuse_wrong(found, out)
+
+
+def _propose(config: InspectConfig, out: Path) -> None:
+    """Prints and writes the mapping that a recording suggests, where none is given. CaptureError if the user has to complete it."""
+    proposal = proposal_of(config.data)
+    if proposal is None:
+        return
+    with locked(out):
+        write_text(out / MAPPING, proposal.text())
+    print(proposal.text())
+    if proposal.choices:
+        raise CaptureError(
+            f"{proposal.source} {proposal.choices[0]}; complete {out / MAPPING}, and give data.mapping={out / MAPPING}"
+        )
 
 
 def _refuse_wrong(found: list[Verdict], out: Path) -> None:

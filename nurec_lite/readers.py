@@ -12,6 +12,9 @@ from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.plausible import plausible
+from nurec_lite.capture.rosbag.bag import open_bag
+from nurec_lite.capture.rosbag.propose import Proposal, proposed
+from nurec_lite.capture.rosbag.read import read_rosbag
 from nurec_lite.capture.types import Capture, CaptureError, Origin
 from nurec_lite.config import DataConfig
 
@@ -31,7 +34,7 @@ def read_capture(config: DataConfig, origin: Origin | None = None) -> Capture:
     if config.kind == "bundled":
         if config.root is not None:
             raise CaptureError(
-                f"{assigned('data.root', config.root)} goes with data=pack or data=kitti_raw; name one of them too"
+                f"{assigned('data.root', config.root)} goes with data=pack, data=kitti_raw or data=rosbag; name one of them too"
             )
         capture = _limited(read_pack(resource(BUNDLED), downscale=config.downscale), config)
     elif config.kind == "pack":
@@ -40,13 +43,22 @@ def read_capture(config: DataConfig, origin: Origin | None = None) -> Capture:
         capture = _limited(read_pack(Path(config.root), downscale=config.downscale), config)
     elif config.kind == "kitti_raw":
         capture = _open_kitti(config)
+    elif config.kind == "rosbag":
+        capture = _limited(_open_rosbag(config), config)
     else:
-        raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack or kitti_raw")
+        raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack, kitti_raw or rosbag")
     source = str(config.root or BUNDLED)
     check_capture(capture, source)
     if config.kind != "bundled":  # whose poses are those that it was simulated with
         capture = posed(capture, config.poses.source)
     return recentred(plausible(capture, source), origin)
+
+
+def proposal_of(config: DataConfig) -> Proposal | None:
+    """The mapping that a ROS recording suggests; None for other captures, and where a mapping is given."""
+    if config.kind != "rosbag" or config.root is None or config.mapping:
+        return None
+    return proposed(open_bag(Path(config.root)))
 
 
 def _limited(capture: Capture, config: DataConfig) -> Capture:
@@ -72,6 +84,15 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
 def frame_range(frames: list[int] | None) -> range:
     """Numbers of the moments that `data.frames` asks for."""
     return ALL if frames is None else range(*frames)
+
+
+def _open_rosbag(config: DataConfig) -> Capture:
+    if config.root is None:
+        raise CaptureError(
+            "data.root is missing: name the bag, a file or the folder of a ROS 2 bag, as in data.root=PATH"
+        )
+    mapping = Path(config.mapping) if config.mapping else None
+    return read_rosbag(Path(config.root), mapping=mapping, downscale=config.downscale)
 
 
 def _open_kitti(config: DataConfig) -> Capture:

@@ -35,7 +35,7 @@ def flat(tree: Any, prefix: str = "") -> dict[str, Any]:
 
 
 def test_there_are_files() -> None:
-    assert {"bundled", "pack", "kitti_raw"} <= set(DATA) and {"workers", "all"} <= set(OPTIONS)
+    assert {"bundled", "pack", "kitti_raw", "rosbag"} <= set(DATA) and {"workers", "all"} <= set(OPTIONS)
 
 
 def test_a_run_needs_a_budget() -> None:
@@ -54,7 +54,7 @@ def test_a_size_goes_over_what_a_capture_chooses(data: str) -> None:
 def test_every_data_file_composes(name: str) -> None:
     config = composed(f"data={name}", *([] if name == "bundled" else ["data.root=somewhere"]))
     assert isinstance(config, Config) and isinstance(config.data, DataConfig)
-    assert config.data.kind in ("bundled", "pack", "kitti_raw") and config.data.name
+    assert config.data.kind in ("bundled", "pack", "kitti_raw", "rosbag") and config.data.name
     assert config.data.root == (None if name == "bundled" else "somewhere")
     assert config.train.steps is not None or config.train.seconds is not None
 
@@ -66,12 +66,12 @@ def test_a_root_that_must_be_given_is_asked_for(name: str) -> None:
 
 
 def test_a_root_is_not_ignored() -> None:
-    with pytest.raises(CaptureError, match=r"data\.root=mine\.pack goes with data=pack or data=kitti_raw"):
+    with pytest.raises(CaptureError, match=r"data\.root=mine\.pack goes with data=pack, data=kitti_raw or data=rosbag"):
         open_capture(composed("data.root=mine.pack").data)
 
 
 def test_a_capture_of_an_unknown_kind_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(CaptureError, match=r"data\.kind is 'film', but must be bundled, pack or kitti_raw"):
+    with pytest.raises(CaptureError, match=r"data\.kind is 'film', but must be bundled, pack, kitti_raw or rosbag"):
         open_capture(DataConfig(kind="film"))
 
 

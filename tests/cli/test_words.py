@@ -293,7 +293,7 @@ def test_numbers_need_no_brackets(given: str) -> None:
         ("data.rooot=~/x", r"^error: key 'data\.rooot' is unknown; did you mean data\.root\?$"),
         ("a b=(", r"^error: key 'a b' is unknown; "),
         ("data=~/x.pack", r"^error: data=~/x\.pack: there is no '~/x\.pack'; .*, pack; a file or folder is data\.root=~/x\.pack$"),
-        ("data=street.pack", r"there is bundled, kitti_raw, pack; a file or folder is data\.root=street\.pack$"),
+        ("data=street.pack", r"there is bundled, kitti_raw, pack, rosbag; a file or folder is data\.root=street\.pack$"),
         ("+size=~/x", r"^error: \+size=~/x: there is no '~/x'; there is large$"),
         ("street.pack", r"^error: 'street\.pack' is not of the form KEY=VALUE; python -m nurec_lite\.train --help lists the keys$"),
         ("data.root:3", r"^error: 'data\.root:3' is not of the form KEY=VALUE; "),

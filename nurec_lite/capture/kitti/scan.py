@@ -45,12 +45,13 @@ class Scan:
 
     def arrange(
         self,
-        points: Tensor,  # [n, 4] in the order of the file
+        points: Tensor,  # [n, 4 or more] in the order of the file
         name: str,  # for messages
-    ) -> tuple[Tensor, Tensor, Tensor]:  # points [m, 4], azimuth and elevation [m, 2], rings [m]
+        rings: Tensor | None = None,  # [n] int64; None: by the order of the points
+    ) -> tuple[Tensor, Tensor, Tensor]:  # points [m, 4 or more], azimuth and elevation [m, 2], rings [m]
         """Ring after ring from the top, each by rising azimuth, one return of a ray."""
         angles = azimuth_elevation(points[:, :3])
-        rings, in_order = self.order.rings(angles, name)
+        rings, in_order = self.order.rings(angles, name) if rings is None else (rings, False)
         if in_order and not self.several:
             return points, angles, rings
         index = torch.argsort(rings * TURN + angles[:, 0] % TURN, stable=True)

@@ -33,31 +33,42 @@ Arranged = tuple[Tensor, Tensor, Tensor]  # points [n, 4], angles [n, 2], rings 
 def survey(
     paths: list[Path],  # sweeps spread over the drive
 ) -> Scan:
-    sweeps = [read_points(path) for path in paths]
-    names = [str(path) for path in paths]
+    return scan_of([read_points(path) for path in paths], [str(path) for path in paths])
+
+
+def scan_of(
+    sweeps: list[Tensor],  # each [n, 4 or more] x, y, z in metres and reflectance of 0 to 1, in the order of its file
+    names: list[str],  # of the sweeps, for messages
+) -> Scan:
+    """How the lidar scans, from the order and the elevations of its points."""
     scan = _stored(sweeps, names)
     arranged = [scan.arrange(points, name) for points, name in zip(sweeps, names, strict=True)]
+    if has_several_returns(arranged, names):
+        scan = replace(scan, several=True, notes=(*scan.notes, RETURNS))
+        arranged = [scan.arrange(points, name) for points, name in zip(sweeps, names, strict=True)]
+    return without_cuts(scan, arranged)
+
+
+def has_several_returns(arranged: list[Arranged], names: list[str]) -> bool:
+    """CaptureError for a sweep that is several sweeps."""
     share = [same_ray(angles, rings).double().mean() for _, angles, rings in arranged]
     most = max(range(len(share)), key=lambda i: share[i])
     if share[most] > 1 - 0.9 / _MOST_RETURNS:
         raise CaptureError(
             f"{names[most]} holds more than {_MOST_RETURNS} points of the same direction; keep one sweep a file"
         )
-    if torch.stack(share).median() > _SEVERAL:
-        scan = replace(scan, several=True, notes=(*scan.notes, _RETURNS))
-        arranged = [scan.arrange(points, name) for points, name in zip(sweeps, names, strict=True)]
-    return _without_cuts(scan, arranged)
+    return bool(torch.stack(share).median() > _SEVERAL)
 
 
-_RETURNS = "Sweeps hold several returns of a ray: the strongest is kept."
+RETURNS = "Sweeps hold several returns of a ray: the strongest is kept."
 _DIRECTION = (
     "The order of the points does not say which way the lidar turns: it is taken to turn clockwise, as KITTI's does."
 )
-_UNKNOWN = "Rays that did not return cannot be told from points that were removed, so none is learned from."
+UNKNOWN = "Rays that did not return cannot be told from points that were removed, so none is learned from."
 _FILTERED = (
-    "Sweeps were thinned by a filter that keeps one point of a voxel, and their points lie on no beams. " + _UNKNOWN
+    "Sweeps were thinned by a filter that keeps one point of a voxel, and their points lie on no beams. " + UNKNOWN
 )
-_THINNED = "Sweeps lack points at random, also on surfaces near by. " + _UNKNOWN
+_THINNED = "Sweeps lack points at random, also on surfaces near by. " + UNKNOWN
 
 
 def _stored(
@@ -69,7 +80,7 @@ def _stored(
     order, notes = find_order(angles), []
     if order is None:
         _check_filtered(sweeps, names[0])
-        order = _bands(torch.cat([sweep[:, 1] for sweep in angles]))
+        order = bands(torch.cat([sweep[:, 1] for sweep in angles]))
         notes.append(_FILTERED)
     spin = find_spin(angles)
     if spin is None and not is_kitti(order, angles):
@@ -91,14 +102,14 @@ def _check_filtered(sweeps: list[Tensor], name: str) -> None:
             )
 
 
-def _bands(
+def bands(
     elevation: Tensor,  # [n] radians
 ) -> ByElevation:
     low, high = torch.quantile(elevation[:: max(1, len(elevation) // 100_000)], torch.tensor([0.005, 0.995]).double())
     return ByElevation(torch.linspace(float(high), float(low), _BANDS, dtype=torch.float64))
 
 
-def _without_cuts(scan: Scan, sweeps: list[Arranged]) -> Scan:
+def without_cuts(scan: Scan, sweeps: list[Arranged]) -> Scan:
     """Knows the directions in which missing rays tell nothing: the vehicle itself stands in the way, or points were removed."""
     steps = [ring_steps(angles, rings) for _, angles, rings in sweeps]
     nominal = float(torch.stack([step.nominal for step in steps]).nanmedian())

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points of a message: PointCloud2 with the fields that drivers write, and Livox's CustomMsg."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.rosbag.library import LIVOX
+from nurec_lite.capture.rosbag.mapping import LidarEntry
+from nurec_lite.capture.types import CaptureError
+
+# names of the fields, those of usual drivers first: Velodyne and Hesai write ring, Livox line, others channel
+RINGS = ("ring", "line", "channel", "laser_id", "laser_ring", "beam", "row")
+TIMES = (
+    "time",
+    "t",
+    "timestamp",
+    "offset_time",
+    "time_offset",
+    "timestamp_offset",
+    "time_stamp",
+    "timeoffset",
+    "stamp",
+)
+INTENSITIES = ("intensity", "reflectivity", "i", "reflectance", "intensities", "signal")
+_TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 8: "f8"}  # of sensor_msgs/PointField
+_PLACES = ("x", "y", "z")
+_NEAREST, _FARTHEST = 0.05, 10_000.0  # metres: what lies elsewhere did not return, or is damaged
+MOST_POINTS = 1 << 23
+
+
+@dataclass(frozen=True)
+class Fields:
+    """Names of the fields of a lidar's points; None: it has none of the kind."""
+
+    ring: str | None
+    time: str | None
+    intensity: str | None
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """Points that returned, in the order of the message."""
+
+    points: Tensor  # [n, 3] float64, metres
+    intensities: Tensor | None  # [n] float64, as the driver writes them
+    rings: Tensor | None  # [n] int64, as the driver counts them
+    times: Tensor | None  # [n] float64, as the driver writes them
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+def find_fields(message: Any, kind: str, entry: LidarEntry, where: str) -> Fields:
+    """Those that the mapping names, else those of usual drivers that the message has."""
+    names = table(message, kind, where).dtype.names or ()
+    wanted = {"ring": entry.ring, "time": entry.time, "intensity": entry.intensity}
+    for key, name in wanted.items():
+        if name is not None and name not in names:
+            raise CaptureError(
+                f"{where} has the fields {', '.join(names)}, but lidars.{entry.name}.{key} is '{name}'; choose one of them"
+            )
+    usual = {"ring": RINGS, "time": TIMES, "intensity": INTENSITIES}
+    folded = {name.lower(): name for name in reversed(names)}
+    found = {key: wanted[key] or next((folded[n] for n in usual[key] if n in folded), None) for key in wanted}
+    return Fields(**found)
+
+
+def read_cloud(message: Any, kind: str, fields: Fields, where: str) -> Cloud:
+    values = table(message, kind, where)
+    for name in (*_PLACES, fields.ring, fields.time, fields.intensity):
+        if name is not None and name not in (values.dtype.names or ()):
+            raise CaptureError(
+                f"{where} lacks the field '{name}', which other messages have; leave them out by seconds"
+            )
+    places = np.stack([values[name].astype("f8") for name in _PLACES], axis=1) if len(values) else np.zeros((0, 3))
+    with np.errstate(invalid="ignore", over="ignore"):
+        square = np.square(places).sum(axis=1)
+        kept = (square > _NEAREST**2) & (square < _FARTHEST**2)  # NaN is neither
+
+    def column(name: str | None, kind: str) -> Tensor | None:
+        return None if name is None else torch.from_numpy(np.nan_to_num(values[name][kept].astype(kind)))
+
+    with np.errstate(invalid="ignore"):
+        rings, times = column(fields.ring, "i8"), column(fields.time, "f8")
+        return Cloud(torch.from_numpy(places[kept]), column(fields.intensity, "f8"), rings, times)
+
+
+def table(
+    message: Any, kind: str, where: str
+) -> np.ndarray:  # [n] records with the message's fields, in its order, whatever its rows are padded by
+    if kind in LIVOX:
+        return _livox(message)
+    layout = _layout(message, where)
+    height, width, data = int(message.height), int(message.width), np.asarray(message.data, dtype=np.uint8)
+    row = int(message.row_step) if height > 1 else width * int(message.point_step)
+    if (
+        height * width > MOST_POINTS
+        or row < width * layout.itemsize
+        or (height - 1) * row + width * layout.itemsize > len(data)
+    ):
+        raise CaptureError(
+            f"{where} claims {height} rows of {width} points of {layout.itemsize} bytes, but holds {len(data)} bytes; "
+            "the message is damaged"
+        )
+    if height * width == 0:
+        return np.zeros(0, dtype=layout)
+    return np.ndarray((height, width), layout, data.tobytes(), 0, (row, layout.itemsize)).reshape(-1)
+
+
+def _layout(message: Any, where: str) -> np.dtype:
+    order, step = (">" if message.is_bigendian else "<"), int(message.point_step)
+    fields = {f.name: f for f in reversed(message.fields) if f.datatype in _TYPES and f.name}
+    missing = [name for name in _PLACES if name not in fields]
+    if missing:
+        have = ", ".join(sorted(fields)[:12])
+        raise CaptureError(
+            f"{where} has no field '{missing[0]}' (it has {have}); choose a topic of points with x, y and z"
+        )
+    kinds = {name: np.dtype(order + _TYPES[f.datatype]) for name, f in fields.items()}
+    wide = [name for name, f in fields.items() if f.offset + kinds[name].itemsize > step]
+    if wide:
+        raise CaptureError(
+            f"{where}: the field '{wide[0]}' ends beyond the point's {step} bytes; the message is damaged"
+        )
+    return np.dtype(
+        {
+            "names": list(fields),
+            "formats": list(kinds.values()),
+            "offsets": [int(f.offset) for f in fields.values()],
+            "itemsize": step,
+        }
+    )
+
+
+def _livox(message: Any) -> np.ndarray:
+    kinds = [("offset_time", "u4"), ("x", "f4"), ("y", "f4"), ("z", "f4"), ("reflectivity", "u1"), ("line", "u1")]
+    names = [name for name, _ in kinds]
+    return np.array([tuple(getattr(p, name) for name in names) for p in message.points], dtype=kinds)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images of a recording: JPEG and PNG as they are, raw pixels of the usual encodings, and mosaics of colour filters (Bayer)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.files import short
+from nurec_lite.capture.images import block_mean, check_header, decode_image
+from nurec_lite.capture.rosbag.bag import Stored
+from nurec_lite.capture.rosbag.cameras import resampled
+from nurec_lite.capture.rosbag.library import COMPRESSED
+from nurec_lite.capture.rosbag.mapping import Intrinsics
+from nurec_lite.capture.types import CaptureError, Encoded
+
+# of sensor_msgs/image_encodings: numbers of channels, and the places of red, green and blue among them
+PLAIN = {
+    "rgb8": (3, (0, 1, 2)), "bgr8": (3, (2, 1, 0)), "rgba8": (4, (0, 1, 2)), "bgra8": (4, (2, 1, 0)), "mono8": (1, (0, 0, 0)),
+    "8uc1": (1, (0, 0, 0)), "8uc3": (3, (2, 1, 0)),
+}  # fmt: skip
+# colours of the pixels (0, 0), (0, 1), (1, 0) and (1, 1)
+BAYER = {"bayer_rggb8": "rggb", "bayer_bggr8": "bggr", "bayer_gbrg8": "gbrg", "bayer_grbg8": "grbg"}
+MAGIC = (b"\x89PNG", b"\xff\xd8")
+
+
+def flaw_of(message: Any, kind: str) -> str | None:
+    """Why images like this one cannot be read; None: they can."""
+    if kind == COMPRESSED:
+        form, data = str(message.format).lower(), bytes(message.data[:4])
+        if "compresseddepth" in form:
+            return "holds depths"
+        if form.startswith("bayer"):
+            return "holds compressed mosaics of a colour filter (Bayer); record images in colour"
+        return (
+            None
+            if data.startswith(MAGIC)
+            else f"holds images of the format '{short(message.format)}', but must be JPEG or PNG"
+        )
+    encoding = str(message.encoding).lower()
+    if encoding in PLAIN or encoding in BAYER:
+        return None
+    known = ", ".join((*PLAIN, *BAYER))
+    return f"holds images of the encoding '{short(message.encoding)}', but the encodings that are read are {known}"
+
+
+@dataclass(frozen=True)
+class CompressedLoad:
+    """Loads an image that is JPEG or PNG in the recording. Plain data, so that it pickles."""
+
+    stored: Stored
+    size: tuple[int, int]  # width, height that the calibration demands
+    downscale: int
+    calibration: str  # topic, for messages
+
+    def __call__(self) -> Tensor:  # [H, W, 3] uint8
+        return decode_image(self.encoded())
+
+    def encoded(self) -> Encoded:
+        data = np.asarray(self.stored.message().data, dtype=np.uint8).tobytes()
+        name = f"{self.stored.name}: an image of {self.stored.topic.name}"
+        return Encoded(data, name, self.size, self.downscale, self.calibration)
+
+    def check(self) -> None:
+        check_header(self.encoded())
+
+
+@dataclass(frozen=True)
+class RawLoad:
+    """Loads an image whose pixels lie in the recording."""
+
+    stored: Stored
+    size: tuple[int, int]
+    downscale: int
+    calibration: str
+
+    def __call__(self) -> Tensor:  # [H, W, 3] uint8
+        return block_mean(pixels_of(self.stored.message(), self._where()), self.downscale)
+
+    def check(self) -> None:
+        message = self.stored.message()
+        if (message.width, message.height) != self.size:
+            raise CaptureError(
+                f"{self._where()} is {message.width}x{message.height} pixels, but {self.calibration} is for {self.size[0]}x{self.size[1]}; "
+                "give the intrinsics of these images in data.mapping"
+            )
+
+    def _where(self) -> str:
+        return f"{self.stored.name}: an image of {self.stored.topic.name}"
+
+
+@dataclass(frozen=True)
+class ResampledLoad:
+    """Loads an image of a lens that the renderer does not know, as a pinhole would see it."""
+
+    load: CompressedLoad | RawLoad  # at full size
+    lens: Intrinsics
+    downscale: int
+
+    def __call__(self) -> Tensor:  # [H, W, 3] uint8
+        image = self.load()
+        if image.shape[:2] != (self.lens.height, self.lens.width):
+            self.load.check()
+        return block_mean(resampled(image, self.lens), self.downscale)
+
+    def check(self) -> None:
+        self.load.check()
+
+
+def pixels_of(
+    message: Any,  # sensor_msgs/Image
+    where: str,
+) -> Tensor:  # [H, W, 3] uint8
+    flaw = flaw_of(message, "")
+    if flaw:
+        raise CaptureError(f"{where} {flaw}")
+    encoding, height, width, step = message.encoding.lower(), message.height, message.width, message.step
+    channels, places = PLAIN.get(encoding, (1, (0, 0, 0)))
+    data = np.asarray(message.data, dtype=np.uint8)
+    if min(height, width) < 1 or step < width * channels or len(data) < (height - 1) * step + width * channels:
+        raise CaptureError(
+            f"{where} claims {width}x{height} pixels in rows of {step} bytes, but holds {len(data)} bytes; the message is damaged"
+        )
+    rows = np.ndarray((height, width, channels), np.uint8, data.tobytes(), 0, (step, channels, 1))
+    if encoding in BAYER:
+        return demosaiced(torch.from_numpy(rows[..., 0].copy()), BAYER[encoding])
+    return torch.from_numpy(rows[..., list(places)])
+
+
+def demosaiced(
+    mosaic: Tensor,  # [H, W] uint8
+    pattern: str,  # of BAYER
+) -> Tensor:  # [H, W, 3] uint8
+    """Each colour is the weighted mean of its pixels among the nine around (bilinear)."""
+    kernel = torch.tensor([[1.0, 2, 1], [2, 4, 2], [1, 2, 1]])[None, None]
+    values = mosaic.float()
+    planes = []
+    for colour in "rgb":
+        mask = torch.zeros_like(values)
+        for place in (k for k, name in enumerate(pattern) if name == colour):
+            mask[place // 2 :: 2, place % 2 :: 2] = 1
+        total, weight = (
+            torch.nn.functional.conv2d(v[None, None], kernel, padding=1)[0, 0] for v in (values * mask, mask)
+        )
+        planes.append(total / weight)
+    return torch.stack(planes, dim=-1).round().clamp(0, 255).to(torch.uint8)

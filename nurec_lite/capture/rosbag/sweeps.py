@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sweeps of a recording: rays at their own times, in the lidar's axes, and those that did not return."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.kitti.gaps import missing_angles
+from nurec_lite.capture.kitti.scan import degree_of
+from nurec_lite.capture.kitti.turns import TURN
+from nurec_lite.capture.rosbag.bag import Stored
+from nurec_lite.capture.rosbag.clouds import Fields, read_cloud
+from nurec_lite.capture.rosbag.pattern import Pattern
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.lidar import Sweep, unit_directions
+from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix, transform
+
+_POINT, _TIME = 3, 4  # columns of the intensity and of the time
+
+
+@dataclass(frozen=True)
+class Motion:
+    """How the rig moved during a sweep whose points were already moved to one moment."""
+
+    T_world_rig_start: Tensor  # [4, 4]
+    T_world_rig_end: Tensor  # [4, 4]
+    T_world_rig_stamp: Tensor  # [4, 4] at that moment
+    T_rig_lidar: Tensor  # [4, 4]
+
+
+@dataclass(frozen=True)
+class SweepLoad:
+    """Loads one sweep. Plain data, so that it pickles."""
+
+    stored: Stored
+    fields: Fields
+    pattern: Pattern
+    start: float  # seconds of the capture
+    end: float
+    base: float  # seconds of the capture to which the points' own times are added
+    vehicle: tuple[float, ...]  # metres before and beside the lidar
+    motion: Motion | None = None  # of compensated points
+
+    def __call__(self) -> Sweep:
+        where = f"{self.stored.name}: a sweep of {self.stored.topic.name}"
+        cloud = read_cloud(self.stored.message(), self.stored.topic.kind, self.fields, where)
+        points = torch.cat([cloud.points, torch.zeros(len(cloud), 2, dtype=torch.float64)], dim=1)
+        if cloud.intensities is not None:
+            points[:, _POINT] = (cloud.intensities / self.pattern.scale).clamp(0, 1)
+        if self.pattern.clock is not None and cloud.times is not None:
+            points[:, _TIME] = self.base + cloud.times * self.pattern.clock.unit
+        points[:, :3] = self._as_measured(points)
+        rings = self._rings(cloud.rings)
+        kept = torch.ones(len(points), dtype=torch.bool) if rings is None else rings >= 0
+        if not kept.any():
+            raise CaptureError(f"{where} holds no point of a known ring; leave it out by seconds in data.mapping")
+        return self._sweep(*self.pattern.scan.arrange(points[kept], where, None if rings is None else rings[kept]))
+
+    def _as_measured(self, points: Tensor) -> Tensor:  # [n, 3] in the lidar's axes at the points' own times
+        if self.motion is None or self.pattern.clock is None:
+            return points[:, :3]
+        moved = self.motion
+        fraction = (points[:, _TIME] - self.start) / max(self.end - self.start, 1e-9)
+        T_world_rig = pose_matrix(*interpolate_between(moved.T_world_rig_start, moved.T_world_rig_end, fraction))
+        T = invert(T_world_rig @ moved.T_rig_lidar) @ (moved.T_world_rig_stamp @ moved.T_rig_lidar)
+        return transform(T, points[:, None, :3])[:, 0]
+
+    def _rings(self, rings: Tensor | None) -> Tensor | None:  # [n] int64, beams; -1: no beam has the number
+        beams = self.pattern.beams
+        if rings is None or beams is None:
+            return None
+        known = (rings >= 0) & (rings < len(beams))
+        return torch.where(known, beams[rings.clamp(0, len(beams) - 1)], -1)
+
+    def _sweep(self, points: Tensor, angles: Tensor, rings: Tensor) -> Sweep:
+        scan = self.pattern.scan
+        new_angles, new_rings = angles[:0], rings[:0]
+        if self.pattern.missing:
+            new_angles, new_rings = missing_angles(angles, rings)
+            kept = ~scan.blocked[new_rings, degree_of(new_angles[:, 0])]
+            new_angles, new_rings = new_angles[kept], new_rings[kept]
+        ahead, beside = self.vehicle
+        outside = ~((points[:, 0].abs() < ahead) & (points[:, 1].abs() < beside))
+        times, new_times = self._times(points[:, _TIME], angles[:, 0], new_angles[:, 0])
+        points, angles, rings, times = points[outside], angles[outside], rings[outside], times[outside]
+        ranges = points[:, :3].norm(dim=1)
+        zeros = ranges.new_zeros(len(new_angles))
+        azimuth = torch.cat([angles[:, 0], new_angles[:, 0]])
+        sweep = Sweep(
+            directions=torch.cat([points[:, :3] / ranges[:, None], unit_directions(new_angles)]).float(),
+            ranges=torch.cat([ranges, zeros]).float(),
+            intensities=torch.cat([points[:, _POINT], zeros]).float(),
+            times=torch.cat([times, new_times]).clamp(self.start, self.end),
+            rings=torch.cat([rings, new_rings]),
+            returned=torch.arange(len(azimuth)) < len(points),
+        )
+        return sweep.select(torch.argsort(sweep.rings * TURN + azimuth % TURN, stable=True))
+
+    def _times(self, own: Tensor, azimuth: Tensor, missing: Tensor) -> tuple[Tensor, Tensor]:  # seconds
+        """Of the points, and of rays at other azimuths of the same sweep. A lidar turns steadily, so its azimuth is a clock."""
+        scan, length = self.pattern.scan, self.end - self.start
+        if length <= 0:
+            return torch.full_like(own, self.start), torch.full_like(missing, self.start)
+        period = self.pattern.period if self.pattern.clock is not None else length
+        turned, turned_missing = (scan.turned(a) * (period / TURN) for a in (azimuth, missing))
+        if self.pattern.clock is None:
+            begin = -scan.forward_fraction * period
+            return self.start + turned - begin, self.start + turned_missing - begin
+        phase = (own - self.start - turned) * (TURN / period)
+        late = math.atan2(float(phase.sin().mean()), float(phase.cos().mean())) * period / TURN
+        return own, self.start + (turned_missing + late) % period
