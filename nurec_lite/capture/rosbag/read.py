@@ -24,7 +24,7 @@ from nurec_lite.capture.rosbag.poses import Path as RigPath
 from nurec_lite.capture.rosbag.poses import read_path, rig_frame
 from nurec_lite.capture.rosbag.propose import proposed
 from nurec_lite.capture.rosbag.sweeps import Motion, SweepLoad
-from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
+from nurec_lite.capture.types import Capture, CaptureError, Doubt, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
@@ -49,7 +49,7 @@ def read_rosbag(
     lidars, sweeps = _lidars(index, rig, path, start)
     return Capture(
         name=_name(root), cameras=cameras, lidars=lidars, images=images, sweeps=sweeps, tracks=Tracks.empty(),
-        notes=tuple(dict.fromkeys(index.notes)),
+        doubts=tuple(Doubt(root.name or str(root), False, note) for note in dict.fromkeys(index.notes)),
     )  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def assert_same_sweeps(read: Capture) -> None:
 @pytest.mark.parametrize("kind", STORAGES)
 def test_every_container_gives_the_capture_back(kind: str, tmp_path: Path) -> None:
     read = read_rosbag(written(street(CAPTURE, ros1=kind.startswith("ros1")), tmp_path, kind))
-    assert [c.name for c in read.cameras] == [c.name for c in CAPTURE.cameras] and not read.notes
+    assert [c.name for c in read.cameras] == [c.name for c in CAPTURE.cameras] and not read.doubts
     for mine, true in pairs(read):
         assert torch.equal(mine.load(), true.load()) and abs(mine.time_mid - true.time_mid) < 1e-6
     assert_same_sweeps(read)
