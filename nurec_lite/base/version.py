@@ -4,6 +4,7 @@
 import os
 import signal
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import nurec_lite
@@ -18,8 +19,12 @@ _GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "
 _STATUS = ("status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--ignore-submodules=all")
 
 
+@cache
 def commit() -> str:
-    """Twelve digits, with + if files are changed or new; the package's version outside of a checkout; `unknown` if git does not answer."""
+    """Twelve digits, with + if files are changed or new; the package's version outside of a checkout; `unknown` if git does not answer.
+
+    A process asks once: it runs what it has imported, and a git that hangs costs PATIENCE once.
+    """
     return commit_of(PACKAGE.parent)
 
 

@@ -108,6 +108,18 @@ def test_a_git_that_does_not_answer(own: Path, tmp_path: Path, text: str, monkey
     assert time.monotonic() - begin < version.PATIENCE + 3, "of a machine that does other things, too"
 
 
+def test_a_git_that_hangs_is_asked_once(own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "bin", "git", f"echo asked >> {tmp_path}/asked; sleep 30", monkeypatch)
+    monkeypatch.setattr(version, "PATIENCE", 0.5)
+    monkeypatch.setattr(version, "PACKAGE", own / "nurec_lite")
+    commit.cache_clear()
+    try:
+        assert commit() == environment(torch.device("cpu"))["commit"] == commit() == UNKNOWN
+    finally:
+        commit.cache_clear()
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
 def test_no_git(own: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert commit_of(own) == UNKNOWN

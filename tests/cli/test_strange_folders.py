@@ -14,7 +14,9 @@ from shell import FAST, Shell, Train, assert_mendable
 from strange_files import STRANGE, contents, fill
 
 from nurec_lite.base.folders import MARKER, PICTURES
+from nurec_lite.base.paths import PACKAGE
 from nurec_lite.capture.simulate.__main__ import main as simulate
+from nurec_lite.config import VERBS
 from nurec_lite.evaluation.pictures import save_png
 from nurec_lite.training.folder import SCALARS
 
@@ -35,16 +37,32 @@ def test_train_refuses_it(shell: Shell, original: Path, strange: Path, more: lis
     assert contents(strange) == before
 
 
-@pytest.mark.parametrize("more", [["evaluate"], ["render"], ["render", "times=0.5", "formats=npz"]])
-def test_verbs_after_training_refuse_it(shell: Shell, quick: Path, strange: Path, more: list[str]) -> None:
-    before = contents(strange)
-    assert_mendable(shell(more[0], f"checkpoint={quick}", f"out={strange}", *more[1:]), REFUSED)
-    assert contents(strange) == before
+AFTER = "checkpoint={quick}"
+FOLDERS: dict[str, list[list[str]]] = {  # verbs whose `out` is a folder, with their arguments
+    "train": [["data=pack", "data.root={original}", *FAST]],
+    "evaluate": [[AFTER]],
+    "render": [[AFTER], [AFTER, "times=0.5", "formats=npz"]],
+    "profile": [["tool=torch", "ops=reference", "device=cpu"]],
+    "inspect": [["data=pack", "data.root={original}"]],
+}
+FILES = {"export", "pack"}  # verbs whose `out` is a file
 
 
-def test_profile_refuses_it(shell: Shell, strange: Path) -> None:
+def test_every_verb_is_among_these() -> None:
+    """A verb is a program at the top of the package."""
+    programs = {path.stem for path in PACKAGE.glob("*.py") if "\n    command(" in path.read_text()}
+    assert programs == set(VERBS) == set(FOLDERS) | FILES
+
+
+def arguments(verb: str, original: Path, quick: Path) -> list[list[str]]:
+    return [[text.format(original=original, quick=quick) for text in given] for given in FOLDERS[verb]]
+
+
+@pytest.mark.parametrize("verb", FOLDERS)
+def test_every_verb_refuses_it(shell: Shell, original: Path, quick: Path, strange: Path, verb: str) -> None:
     before = contents(strange)
-    assert_mendable(shell("profile", "tool=torch", "ops=reference", "device=cpu", f"out={strange}"), REFUSED)
+    for given in arguments(verb, original, quick):
+        assert_mendable(shell(verb, *given, f"out={strange}"), REFUSED)
     assert contents(strange) == before
 
 
@@ -70,14 +88,13 @@ def test_exports_and_packs_may_stand_beside_others(shell: Shell, original: Path,
     )
 
 
-@pytest.mark.parametrize("verb", ["train", "evaluate", "render", "profile", "pack"])
+@pytest.mark.parametrize("verb", [*FOLDERS, "pack"])
 def test_an_empty_name_is_no_folder(
     shell: Shell, quick: Path, original: Path, strange: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     monkeypatch.chdir(strange)
     before = contents(strange)
-    given = [f"checkpoint={quick}"] if verb in ("evaluate", "render") else ["data=pack", f"data.root={original}"]
-    given += ["tool=torch"] if verb == "profile" else FAST if verb == "train" else []
+    given = ["data=pack", f"data.root={original}"] if verb == "pack" else arguments(verb, original, quick)[0]
     assert_mendable(
         shell(verb, *given, "out="),
         "out is empty; name a f",
@@ -118,10 +135,10 @@ def test_a_file_that_is_in_the_way_is_told_before_training(train: Train, tmp_pat
     assert (tmp_path / "out" / name).read_text() == "mine"
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "render", "profile"])
-def test_the_folder_of_a_run_is_no_other_verb_s(shell: Shell, trained: Path, verb: str) -> None:
+@pytest.mark.parametrize("verb", sorted(FOLDERS.keys() - {"train"}))
+def test_the_folder_of_a_run_is_no_other_verb_s(shell: Shell, original: Path, trained: Path, verb: str) -> None:
     before = contents(trained.parent)
-    given = ["tool=torch", "ops=reference", "device=cpu"] if verb == "profile" else [f"checkpoint={trained}"]
+    given = arguments(verb, original, trained)[0]
     assert_mendable(
         shell(verb, *given, f"out={trained.parent}"), "holds a run, whose files would be replaced; give another folder"
     )
