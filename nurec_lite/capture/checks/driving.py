@@ -2,7 +2,7 @@
 """Poses and driving: the rig moves the way it looks, does not jump, and has one pose at a time, whatever sensor it is said for."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.motion import Motions
 from nurec_lite.capture.checks.motions import known_motions, middle_poses, motion_to_the_next
-from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.sample import JUMP_AT, Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Capture, Frame
 from nurec_lite.geometry.se3 import interpolate_trajectory
@@ -26,6 +26,7 @@ MOVES, SLOW = 5.0, 1.0  # metres of the drive, and metres a second, from which o
 AHEAD = 0.8  # part of the way that a rig goes along its x axis, at least
 TWO = 0.5  # metres between the poses that two sensors give the rig at one time, and
 LATE = 0.05  # seconds by which they may be off besides
+ALIKE = 0.1  # part by which the sizes of two jumps may differ that belong together
 MOST_JUMPS = 4  # that are looked at
 REMEDY = f"correct the poses {MADE}, give others (KITTI: data.poses.file), or leave these frames out by data.frames"
 _AXES = (("forward", "backward"), ("left", "right"), ("up", "down"))
@@ -88,10 +89,28 @@ def _driven(sample: Sample, path: Path) -> Verdict:
 def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
     """Of the first sensor whose poses jump: all have the poses of one rig."""
     for path in paths:
-        verdicts = [v for i, metres in jumps(path)[:MOST_JUMPS] if (v := _jump(sample, path, i, metres))]
+        named = sample.jumps()  # by the positions that poses come from
+        known = [(i, m) for i, m in jumps(path) if not any(_in_step(path, i, *span) for span in named)]
+        verdicts = [v for i, metres in known[:MOST_JUMPS] if (v := _jump(sample, path, i, metres))]
         if verdicts:
-            yield from verdicts
+            yield from _there_and_back(verdicts)
             return
+
+
+def _in_step(path: Path, i: int, first: float, last: float) -> bool:
+    """Whether times reach into a step or into those beside it."""
+    n = len(path.times)
+    return float(path.times[max(0, i - 1)]) <= last and first <= float(path.times[min(n - 1, i + 2)])
+
+
+def _there_and_back(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Two jumps of one size are one displaced part of the path."""
+    if len(verdicts) != 2 or abs(verdicts[0].figures["jump_m"] / verdicts[1].figures["jump_m"] - 1) > ALIKE:
+        return list(verdicts)
+    first, last = sorted(verdicts, key=lambda v: v.figures[JUMP_AT])
+    back = last.sentence.split(" before ")[1].split(":")[0]
+    what, rest = first.sentence.split(":", maxsplit=1)
+    return [replace(first, sentence=f"{what}, and back before {back}:{rest}")]
 
 
 def jumps(path: Path) -> list[tuple[int, float]]:
@@ -121,7 +140,7 @@ def _jump(sample: Sample, path: Path, i: int, metres: float) -> Verdict | None:
     frame, step = path.frames[i + 1], float(path.steps[i].norm())
     seconds = float(path.times[i + 1] - path.times[i])
     sentence = f"The poses jump by {metres:.1f} m before frame {frame.index} of {path.sensor}: they go {step:.1f} m in {seconds:.2f} s"
-    figures = {"jump_m": metres, "step_m": step, "seconds": seconds}
+    figures = {"jump_m": metres, "step_m": step, "seconds": seconds, JUMP_AT: float(path.times[i + 1])}
     seen = _seen(sample, path, i)
     if seen is not None:
         way, excess = seen

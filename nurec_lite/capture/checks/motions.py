@@ -24,6 +24,7 @@ FAR = (
 STEP = 0.5  # metres between motions that are tried where the poses may be wrong
 CLOSE_BY = 1.2  # times the error of the best motion: another one may become better
 FASTEST, LONGEST = 40.0, 8.0  # metres a second and metres, of those
+BESIDE = 0.15  # seconds about a jump of the poses in which motions tell it again
 DIRECTIONS = 8  # horizontal ones, of those
 
 
@@ -37,6 +38,19 @@ def known_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
     if sample.blamed("rays", subject=lidar.name):
         return []
     return sample.kept(("motions", lidar.name), lambda: [m for m in _motions_of(sample, lidar) if m.known])
+
+
+def undisturbed(sample: Sample, lidar: Lidar) -> list[Motion]:
+    """Those of known_motions in which no jump of the poses was found, so that a jump is not said twice."""
+    jumps = sample.jumps()
+    if not jumps:
+        return known_motions(sample, lidar)
+    middles = [f.time_mid for f in sample.capture.sweeps if f.sensor == lidar.name]
+    known, beside = known_motions(sample, lidar), BESIDE
+    spans = [(middles[m.frames[0]] - beside, middles[m.frames[1]] + beside) for m in known]
+    return [
+        m for m, (a, b) in zip(known, spans, strict=True) if not any(a <= last and first <= b for first, last in jumps)
+    ]
 
 
 def _motions_of(sample: Sample, lidar: Lidar) -> list[Motion]:

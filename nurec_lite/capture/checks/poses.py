@@ -6,7 +6,7 @@ from statistics import median
 
 from nurec_lite.capture.checks.conventions import MADE, Blamed, Convention, fitting
 from nurec_lite.capture.checks.motion import Motion, Motions
-from nurec_lite.capture.checks.motions import known_motions, middle_poses
+from nurec_lite.capture.checks.motions import middle_poses, undisturbed
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.turns import against
 from nurec_lite.capture.checks.verdict import Level, Verdict
@@ -24,7 +24,7 @@ MOST = 0.75  # of the motions disagree with poses that are certainly wrong
 
 def check_poses(sample: Sample) -> Iterator[Verdict]:
     """A verdict for each lidar."""
-    found = {lidar.name: known_motions(sample, lidar) for lidar in sample.capture.lidars}
+    found = {lidar.name: undisturbed(sample, lidar) for lidar in sample.capture.lidars}
     known = {name: Motions(motions) for name, motions in found.items() if motions}
     right = {name for name, motions in known.items() if motions.excess(motions.posed) <= SUSPECT}
     convention = _convention(sample, [m for name in known.keys() - right for m in known[name].all], bool(right))

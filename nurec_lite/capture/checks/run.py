@@ -5,7 +5,19 @@ import logging
 from collections.abc import Callable, Iterable
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.checks import boxes, cameras, driving, files, images, poses, ray_crops, ray_times, rays, stamps
+from nurec_lite.capture.checks import (
+    boxes,
+    cameras,
+    driving,
+    files,
+    images,
+    poses,
+    positions,
+    ray_crops,
+    ray_times,
+    rays,
+    stamps,
+)
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 
@@ -16,8 +28,9 @@ CHECKS: dict[str, Check] = {
     stamps.NAME: stamps.check_stamps,
     rays.NAME: rays.check_rays,
     ray_crops.NAME: ray_crops.check_crops,
-    poses.NAME: poses.check_poses,
+    positions.NAME: positions.check_positions,
     driving.NAME: driving.check_driving,
+    poses.NAME: poses.check_poses,
     ray_times.NAME: ray_times.check_ray_times,
     images.NAME: images.check_images,
     cameras.CHECK: cameras.check_cameras,

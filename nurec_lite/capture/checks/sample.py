@@ -19,6 +19,10 @@ from nurec_lite.geometry.lidar import Sweep
 T = TypeVar("T")
 IMAGES = 8  # of a camera, before training
 SWEEPS = 12  # of a lidar, likewise; pairs of neighbours, see Sample.sweep_pairs
+JUMP_AT, JUMP_END = (
+    "at_s",
+    "until_s",
+)  # figures of a verdict: seconds from which on, and to which, poses are known to be wrong
 KEPT_BYTES = 1 << 30  # of decoded frames at most
 
 
@@ -42,6 +46,11 @@ class Sample:
         """Whether an earlier check is certain that one of these is wrong."""
         certain = [v for v in self.found if v.level is Level.CERTAIN and subject in (None, v.subject)]
         return any(v.check.startswith(what) for v in certain)
+
+    def jumps(self) -> list[tuple[float, float]]:
+        """First and last second of each jump of the poses that earlier checks are certain of."""
+        known = [v.figures for v in self.found if v.level is Level.CERTAIN and JUMP_AT in v.figures]
+        return [(figures[JUMP_AT], figures.get(JUMP_END, figures[JUMP_AT])) for figures in known]
 
     def images_of(self, camera: str) -> list[ImageFrame]:
         """Frames of a camera, spread evenly over the drive; those of the moments whose sweeps are decoded anyway, if there are sweeps."""

@@ -116,13 +116,20 @@ def read_oxts(
     paths = numbered_files(folder, "*.txt", NO_POSES)
     rows = [_read_oxts_row(path) for path in paths.values()]
     values = torch.tensor(rows, dtype=torch.float64)
-    scale = math.cos(math.radians(rows[0][0])) * EARTH_RADIUS
-    latitude, longitude = torch.deg2rad(values[:, 0]), torch.deg2rad(values[:, 1])
-    position = [scale * longitude, scale * torch.log(torch.tan(math.pi / 4 + latitude / 2)), values[:, 2]]
     poses = torch.eye(4, dtype=torch.float64).repeat(len(rows), 1, 1)
     poses[:, :3, :3] = euler_matrix(*values[:, 3:6].unbind(1))
-    poses[:, :3, 3] = torch.stack(position, dim=1)
+    poses[:, :3, 3] = map_positions(values[:, :3])
     return list(paths), poses
+
+
+def map_positions(
+    places: Tensor,  # [n, 3] latitude and longitude in degrees, altitude in metres
+) -> Tensor:  # [n, 3] metres east, north and up on a Mercator map that is true to scale at the first place
+    scale = math.cos(math.radians(float(places[0, 0]))) * EARTH_RADIUS
+    latitude, longitude = torch.deg2rad(places[:, 0]), torch.deg2rad(places[:, 1])
+    return torch.stack(
+        [scale * longitude, scale * torch.log(torch.tan(math.pi / 4 + latitude / 2)), places[:, 2]], dim=1
+    )
 
 
 def _read_oxts_row(
