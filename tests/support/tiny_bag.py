@@ -81,11 +81,7 @@ class Recording:
     def make(self, kind: str, **values: Any) -> Any:
         cls = self.store.types[kind]
         names = {name.lower(): name for name in cls.__dataclass_fields__}
-        return cls(**{names[key]: value for key, value in values.items()} | self._constants(cls))
-
-    @staticmethod
-    def _constants(cls: Any) -> dict[str, Any]:
-        return {}
+        return cls(**{names[key]: value for key, value in values.items()})
 
     def header(self, stamp: int, frame: str) -> Any:
         time = self.make("builtin_interfaces/msg/Time", sec=stamp // 10**9, nanosec=stamp % 10**9)
@@ -227,9 +223,9 @@ class Recording:
         return self.make("geometry_msgs/msg/Pose", position=point, orientation=self.quaternion(T))
 
     def odometry(self, topic: str = "/odom", child: str = "base_link") -> "Recording":
-        zero = self.make("geometry_msgs/msg/Vector3", x=0.0, y=0.0, z=0.0)
-        twist = self.make("geometry_msgs/msg/Twist", linear=zero, angular=zero)
         for stamp, T in self.path():
+            way, turn = (self.make("geometry_msgs/msg/Vector3", x=0.0, y=0.0, z=0.0) for _ in range(2))
+            twist = self.make("geometry_msgs/msg/Twist", linear=way, angular=turn)
             pose = self.make("geometry_msgs/msg/PoseWithCovariance", pose=self.pose(T), covariance=np.zeros(36))
             moves = self.make("geometry_msgs/msg/TwistWithCovariance", twist=twist, covariance=np.zeros(36))
             header = self.header(stamp, "odom")

@@ -2,6 +2,7 @@
 """A recording: one bag file, the folder of a ROS 2 bag, or a folder of files that follow one another."""
 
 import os
+import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -26,6 +27,11 @@ class Stored:
     location: Location
     topic: Topic
     name: str  # of the recording, for messages
+    size: int  # bytes
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        """Bytes of the message and a checksum, -1 where it would have to be read."""
+        return self.size, zlib.crc32(self.location.read()) if thorough else -1
 
     def message(self) -> Any:
         return decoded(self.location.read(), self.topic, self.name)
@@ -49,7 +55,7 @@ class Bag:
         return next((value for _, value in self.messages([topic], ALWAYS)), None)
 
     def stored(self, message: Message) -> Stored:
-        return Stored(message.location, self.topics[message.topic], str(self.path))
+        return Stored(message.location, self.topics[message.topic], str(self.path), len(message.data))
 
 
 def decoded(data: bytes, topic: Topic, name: str) -> Any:

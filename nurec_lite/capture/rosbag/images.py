@@ -63,6 +63,9 @@ class CompressedLoad:
         name = f"{self.stored.name}: an image of {self.stored.topic.name}"
         return Encoded(data, name, self.size, self.downscale, self.calibration)
 
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.stored.mark(thorough)
+
     def check(self) -> None:
         check_header(self.encoded())
 
@@ -87,6 +90,9 @@ class RawLoad:
                 "give the intrinsics of these images in data.mapping"
             )
 
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.stored.mark(thorough)
+
     def _where(self) -> str:
         return f"{self.stored.name}: an image of {self.stored.topic.name}"
 
@@ -107,6 +113,9 @@ class ResampledLoad:
 
     def check(self) -> None:
         self.load.check()
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.load.mark(thorough)
 
 
 def pixels_of(

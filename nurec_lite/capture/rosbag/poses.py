@@ -7,10 +7,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.measured import Measured
 from nurec_lite.capture.rosbag.index import Index, seconds
 from nurec_lite.capture.rosbag.transforms import matrices
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.se3 import interpolate_trajectory, invert, pose_matrix, quat_normalize, quat_to_matrix
+from nurec_lite.geometry.se3 import (
+    interpolate_trajectory,
+    invert,
+    matrix_to_quat,
+    pose_matrix,
+    quat_normalize,
+    quat_to_matrix,
+)
 
 BASES = ("base_link", "base_footprint", "base", "vehicle", "ego_vehicle", "chassis", "body", "imu_link")
 WORLDS = ("odom", "map", "world", "earth", "local_origin")
@@ -57,7 +65,7 @@ def read_path(
     index: Index,
     rig: str,  # its frame
     start: int,  # nanoseconds
-) -> Path:
+) -> Path | None:  # None: the recording has no poses
     entry = index.mapping.poses
     if entry.topic:
         stamps, poses = _of_topic(index, rig)
@@ -66,9 +74,7 @@ def read_path(
     elif entry.fix:
         stamps, poses = _of_fixes(index, rig)
     else:
-        raise CaptureError(
-            f"{index.mapping.source} names no poses; give poses.topic, poses.world (tf) or poses.fix in data.mapping"
-        )
+        return None
     if len(stamps) < 2:
         raise CaptureError(
             f"{index.bag.path} holds {len(stamps)} poses in the seconds that are read, but needs 2; choose others"
@@ -182,3 +188,21 @@ def _upright(index: Index, poses: Tensor) -> Tensor:  # [n, 4, 4]
         f"The world of the poses is tilted by {tilt:.0f} degrees against the vehicle: the first pose is the world's origin."
     )
     return invert(poses[0]) @ poses
+
+
+def read_measured(index: Index, rig: str, start: int) -> Measured | None:
+    """Velocities and rates of odometry; None where it has none: many programs leave them zero."""
+    rows = dict(sorted(index.twists.items()))
+    twists = torch.tensor(list(rows.values()), dtype=torch.float64).view(-1, 6)
+    if len(rows) < 2 or not bool(twists.isfinite().all()) or not bool(twists[:, :3].any()):
+        return None
+    frame, T = index.mapping.poses.frame or index.pose_frame or rig, torch.eye(4, dtype=torch.float64)
+    if frame != rig:
+        T = index.transforms.fixed(frame, rig, f"{index.bag.path}: {index.mapping.poses.topic}")
+    way, turn = twists[:, :3], twists[:, 3:]
+    way = way + torch.linalg.cross(turn, T[:3, 3].expand_as(turn))
+    times = seconds(list(rows), start)
+    if not bool(turn.any()):
+        poses = matrices([index.poses[stamp] for stamp in rows]) @ T
+        return Measured(times, velocities=way @ T[:3, :3], attitudes=matrix_to_quat(poses[:, :3, :3]))
+    return Measured(times, velocities=way @ T[:3, :3], rates=turn @ T[:3, :3])

@@ -225,8 +225,12 @@ def _poses(bag: Bag, found: Proposal) -> None:
         for key, names in (("fix", fixes), ("imu", units)):
             if len(names) > 1:
                 found.choices.append(f"holds {', '.join(names[:6])}: choose one by poses.{key}")
+    elif found.values["lidars"]:
+        found.notes.append("no poses are in the recording: they are estimated from the sweeps")
     else:
-        found.choices.append("holds no poses (no Odometry, PoseStamped, tf of a world or NavSatFix)")
+        found.choices.append(
+            "holds neither poses (Odometry, PoseStamped, tf of a world or NavSatFix) nor a lidar to estimate them"
+        )
 
 
 def _moving_worlds(bag: Bag) -> Iterator[str]:

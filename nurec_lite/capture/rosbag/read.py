@@ -5,6 +5,7 @@ Stamps of headers are the clock; the capture's seconds count from the first fram
 one that the recording allows.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,10 @@ from nurec_lite.capture.rosbag.library import COMPRESSED
 from nurec_lite.capture.rosbag.mapping import CameraEntry, Intrinsics, LidarEntry, Sensor, read_mapping
 from nurec_lite.capture.rosbag.pattern import Pattern, find_clock, find_pattern, period_of
 from nurec_lite.capture.rosbag.poses import Path as RigPath
-from nurec_lite.capture.rosbag.poses import read_path, rig_frame
+from nurec_lite.capture.rosbag.poses import read_measured, read_path, rig_frame
 from nurec_lite.capture.rosbag.propose import proposed
 from nurec_lite.capture.rosbag.sweeps import Motion, SweepLoad
-from nurec_lite.capture.types import Capture, CaptureError, Doubt, ImageFrame, SweepFrame
+from nurec_lite.capture.types import GIVEN, POSITIONED, UNKNOWN, Capture, CaptureError, Doubt, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
@@ -44,13 +45,23 @@ def read_rosbag(
     index = read_index(bag, proposed(bag).only() if mapping is None else read_mapping(mapping))
     start = min(stamp for frames in index.frames.values() for stamp in frames.stamps)
     rig = rig_frame(index)
-    path = read_path(index, rig, start)
+    known = read_path(index, rig, start)
+    path = known or _still(index)
     cameras, images = _cameras(index, rig, path, start, downscale)
-    lidars, sweeps = _lidars(index, rig, path, start)
+    lidars, sweeps = _lidars(index, rig, path, start, known is not None)
     return Capture(
         name=_name(root), cameras=cameras, lidars=lidars, images=images, sweeps=sweeps, tracks=Tracks.empty(),
+        poses_from=UNKNOWN if known is None else POSITIONED if index.mapping.poses.fix else GIVEN,
+        measured=read_measured(index, rig, start),
         doubts=tuple(Doubt(root.name or str(root), False, note) for note in dict.fromkeys(index.notes)),
     )  # fmt: skip
+
+
+def _still(index: Index) -> RigPath:
+    """Poses that say nothing, for a recording that has none."""
+    stamps = [stamp for frames in index.frames.values() for stamp in frames.stamps]
+    ends = seconds([min(stamps) - 10**12, max(stamps) + 10**12], min(stamps))
+    return RigPath(ends, torch.eye(4, dtype=torch.float64).repeat(2, 1, 1))
 
 
 def _name(root: Path) -> str:
@@ -145,12 +156,16 @@ def _load(
 # ---- lidars
 
 
-def _lidars(index: Index, rig: str, path: RigPath, start: int) -> tuple[tuple[Lidar, ...], tuple[SweepFrame, ...]]:
+def _lidars(
+    index: Index, rig: str, path: RigPath, start: int, posed: bool
+) -> tuple[tuple[Lidar, ...], tuple[SweepFrame, ...]]:
     lidars, sweeps = [], []
     for entry in index.mapping.lidars:
         frames, T_rig_lidar = index.frames_of(entry), _mounting(index, rig, entry)
         order = frames.order()
         pattern = _pattern(index, entry, frames, order)
+        if entry.compensated and not posed:  # nothing says when a point was where it is said to be
+            pattern = replace(pattern, clock=None)
         scan = pattern.scan
         index.notes.extend(scan.notes)
         farthest = max(_LEAST_RANGE, 10 * round(0.1 * pattern.farthest + 0.5))

@@ -44,6 +44,18 @@ class SweepLoad:
     motion: Motion | None = None  # of compensated points
 
     def __call__(self) -> Sweep:
+        return self._sweep(*self._arranged())
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.stored.mark(thorough)
+
+    def returns(self) -> tuple[Tensor, Tensor]:  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
+        points, angles, _ = self._arranged()
+        times = self._times(points[:, _TIME], angles[:, 0], angles[:0, 0])[0].clamp(self.start, self.end)
+        outside = self._outside(points)
+        return points[outside, :3], times[outside]
+
+    def _arranged(self) -> tuple[Tensor, Tensor, Tensor]:  # as of Scan.arrange
         where = f"{self.stored.name}: a sweep of {self.stored.topic.name}"
         cloud = read_cloud(self.stored.message(), self.stored.topic.kind, self.fields, where)
         points = torch.cat([cloud.points, torch.zeros(len(cloud), 2, dtype=torch.float64)], dim=1)
@@ -56,7 +68,7 @@ class SweepLoad:
         kept = torch.ones(len(points), dtype=torch.bool) if rings is None else rings >= 0
         if not kept.any():
             raise CaptureError(f"{where} holds no point of a known ring; leave it out by seconds in data.mapping")
-        return self._sweep(*self.pattern.scan.arrange(points[kept], where, None if rings is None else rings[kept]))
+        return self.pattern.scan.arrange(points[kept], where, None if rings is None else rings[kept])
 
     def _as_measured(self, points: Tensor) -> Tensor:  # [n, 3] in the lidar's axes at the points' own times
         if self.motion is None or self.pattern.clock is None:
@@ -81,8 +93,7 @@ class SweepLoad:
             new_angles, new_rings = missing_angles(angles, rings)
             kept = ~scan.blocked[new_rings, degree_of(new_angles[:, 0])]
             new_angles, new_rings = new_angles[kept], new_rings[kept]
-        ahead, beside = self.vehicle
-        outside = ~((points[:, 0].abs() < ahead) & (points[:, 1].abs() < beside))
+        outside = self._outside(points)
         times, new_times = self._times(points[:, _TIME], angles[:, 0], new_angles[:, 0])
         points, angles, rings, times = points[outside], angles[outside], rings[outside], times[outside]
         ranges = points[:, :3].norm(dim=1)
@@ -97,6 +108,10 @@ class SweepLoad:
             returned=torch.arange(len(azimuth)) < len(points),
         )
         return sweep.select(torch.argsort(sweep.rings * TURN + azimuth % TURN, stable=True))
+
+    def _outside(self, points: Tensor) -> Tensor:  # [n] bool: the lidar did not see its own vehicle
+        ahead, beside = self.vehicle
+        return ~((points[:, 0].abs() < ahead) & (points[:, 1].abs() < beside))
 
     def _times(self, own: Tensor, azimuth: Tensor, missing: Tensor) -> tuple[Tensor, Tensor]:  # seconds
         """Of the points, and of rays at other azimuths of the same sweep. A lidar turns steadily, so its azimuth is a clock."""

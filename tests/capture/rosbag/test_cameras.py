@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Images and lenses of a recording: encodings, mosaics, and lenses that the renderer does not know."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from tiny_bag import START, Recording, stamp_of
+from tiny_capture import tiny_capture
+
+from nurec_lite.capture.rosbag.cameras import distorted, intrinsics_of, is_plain, lens_of, resampled, zoom_of
+from nurec_lite.capture.rosbag.images import BAYER, demosaiced
+from nurec_lite.capture.rosbag.library import IMAGE
+from nurec_lite.capture.rosbag.mapping import CameraEntry, Intrinsics
+from nurec_lite.capture.rosbag.read import read_rosbag
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.camera import distort
+
+CAPTURE = tiny_capture()
+
+
+def recording(**kinds: object) -> Recording:
+    return Recording(CAPTURE).images(**kinds).mountings().odometry()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoding", ["rgb8", "bgr8", "mono8", *BAYER])
+def test_raw_images_keep_their_pixels(encoding: str, tmp_path: Path) -> None:
+    read = read_rosbag(recording(compressed=None, encoding=encoding).write(tmp_path / "bag", "mcap"), downscale=1)
+    true = next(f for f in CAPTURE.images if f.sensor == "camera_0").load()
+    image = read.images[0].load()
+    assert image.shape == true.shape and read.images[0].encoded() is None
+    if encoding == "mono8":
+        assert torch.equal(image, true[..., 1:2].expand_as(true))
+    elif encoding in BAYER:
+        for k, colour in enumerate(BAYER[encoding]):  # where the filter lets a colour through, it is known
+            own = (
+                image[k // 2 :: 2, k % 2 :: 2, "rgb".index(colour)].int()
+                - true[k // 2 :: 2, k % 2 :: 2, "rgb".index(colour)].int()
+            )
+            assert float(own.abs().float().mean()) < 12  # the kernel smooths
+    else:
+        assert torch.equal(image, true)
+
+
+def test_a_mosaic_of_one_colour_is_that_colour() -> None:
+    mosaic = torch.empty(6, 8, dtype=torch.uint8)
+    for k, colour in enumerate("grbg"):
+        mosaic[k // 2 :: 2, k % 2 :: 2] = {"r": 200, "g": 120, "b": 40}[colour]
+    assert torch.equal(demosaiced(mosaic, "grbg"), torch.tensor([200, 120, 40], dtype=torch.uint8).expand(6, 8, 3))
+
+
+def test_jpeg_stays_jpeg(tmp_path: Path) -> None:
+    read = read_rosbag(recording(compressed="jpeg").write(tmp_path / "bag", "mcap"), downscale=2)
+    encoded = read.images[0].encoded()
+    assert encoded is not None and encoded.data.startswith(b"\xff\xd8") and encoded.downscale == 2
+    assert read.images[0].load().shape == (12, 20, 3) and (read.cameras[0].width, read.cameras[0].height) == (20, 12)
+
+
+def lens(model: str, *D: float) -> Intrinsics:
+    return lens_of(Intrinsics(320, 200, 260.0, 262.0, 158.3, 101.2, model, D), "here")
+
+
+@pytest.mark.parametrize(
+    ("given", "plain"),
+    [
+        (lens("plumb_bob"), True),
+        (lens("plumb_bob", -0.3, 0.1, 0.001, -0.002), True),
+        (lens("rational_polynomial", -0.3, 0.1, 0.001, 0, 0.01, 0, 0, 0), True),
+        (lens("rational_polynomial", 0.4, -0.2, 0.001, -0.002, 0.01, 0.7, -0.1, 0.02), False),
+        (lens("equidistant", -0.03, 0.01, -0.004, 0.001), False),
+    ],
+)
+def test_only_other_lenses_are_resampled(given: Intrinsics, plain: bool) -> None:
+    assert is_plain(given) is plain and len(given.distortion) in (0, 4, 5, 8)
+
+
+def test_the_polynomial_without_a_denominator_is_opencv_s() -> None:
+    xy = torch.rand(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3)) - 0.5
+    D = (-0.31, 0.12, 0.003, -0.001, -0.02)
+    camera = CAPTURE.cameras[0].__class__(**vars(CAPTURE.cameras[0]) | {"distortion": D})
+    rational = Intrinsics(8, 8, 1, 1, 0, 0, "rational_polynomial", (*D, 0.0, 0.0, 0.0))
+    assert float((distorted(rational, xy) - distort(camera, xy)).abs().max()) < 1e-12
+
+
+def test_equidistant_pixels_grow_with_the_angle() -> None:
+    """A ray at 45 degrees lies pi / 4 from the centre, not 1."""
+    xy = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, -2.0]], dtype=torch.float64)
+    found = distorted(lens("equidistant"), xy)
+    assert found[0].tolist() == pytest.approx([0.785398163, 0.0]) and found[1].tolist() == [0, 0]
+    assert found[2].tolist() == pytest.approx([0.0, -1.107148718])
+
+
+@pytest.mark.parametrize(
+    "given",
+    [lens("equidistant", -0.02, 0.01, 0, 0), lens("rational_polynomial", 0.9, 0.1, 0.002, 0.001, 0, 0.3, 0.0, 0.0)],
+)
+def test_resampling_shows_each_ray_where_a_pinhole_has_it(given: Intrinsics) -> None:
+    """An image whose pixels hold their own place: what is read at a pinhole's pixel is the place that the lens gives the ray."""
+    v, u = torch.meshgrid(torch.arange(given.height), torch.arange(given.width), indexing="ij")
+    image = torch.stack([u * 255 // given.width, v * 255 // given.height, torch.full_like(u, 7)], dim=-1).to(
+        torch.uint8
+    )
+    found, zoom = resampled(image, given).double(), zoom_of(given)
+    pixels = torch.tensor([[40.0, 30.0], [160.0, 100.0], [280.0, 170.0], [5.0, 190.0]], dtype=torch.float64)
+    xy = (pixels - torch.tensor([given.cx, given.cy])) / (zoom * torch.tensor([given.fx, given.fy]))
+    wanted = distorted(given, xy) * torch.tensor([given.fx, given.fy]) + torch.tensor([given.cx, given.cy])
+    inside = torch.tensor([given.width - 1.0, given.height - 1.0])
+    assert bool(((wanted >= 0) & (wanted <= inside)).all()), "the pinhole shows nothing beyond the image"
+    seen = found[pixels[:, 1].long(), pixels[:, 0].long(), :2]
+    assert float((seen - wanted * torch.tensor([255 / given.width, 255 / given.height])).abs().max()) < 1.5
+
+
+def test_a_fisheye_recording_is_read_as_a_pinhole(tmp_path: Path) -> None:
+    made = Recording(CAPTURE).images(info=False).mountings().odometry()
+    for camera in CAPTURE.cameras:
+        made.info(f"/{camera.name}/camera_info", START, camera, "equidistant", (0.01, 0.0, 0.0, 0.0))
+    read = read_rosbag(made.write(tmp_path / "bag", "mcap"), downscale=2)
+    assert read.cameras[0].distortion == () and read.images[0].load().shape == (12, 20, 3)
+    assert read.cameras[0].fx == pytest.approx(CAPTURE.cameras[0].fx / 2) and read.images[0].encoded() is None
+
+
+def info(**values: object) -> SimpleNamespace:
+    roi = SimpleNamespace(x_offset=0, y_offset=0, width=0, height=0)
+    K, P = [300.0, 0, 100, 0, 310, 80, 0, 0, 1], [290.0, 0, 98, 0, 0, 295, 79, 0, 0, 0, 1, 0]
+    known = {"width": 640, "height": 480, "distortion_model": "plumb_bob", "d": [0.1] * 5, "k": K, "p": P}
+    known |= {"binning_x": 0, "binning_y": 0, "roi": roi}
+    return SimpleNamespace(**known | values)
+
+
+ENTRY = CameraEntry("front", "/images", "/info")
+
+
+def test_rectified_images_are_those_of_the_projection_matrix() -> None:
+    found = intrinsics_of(info(), CameraEntry("front", "/images", "/info", rectified=True), "here")
+    assert (found.fx, found.cy, found.distortion) == (290.0, 79.0, ())
+
+
+def test_binning_and_regions_move_the_principal_point() -> None:
+    region = SimpleNamespace(x_offset=20, y_offset=10, width=320, height=240)
+    found = intrinsics_of(info(binning_x=2, binning_y=2, roi=region), ENTRY, "here")
+    assert (found.width, found.height, found.fx) == (160, 120, 150.0)
+    assert found.cx == pytest.approx((100 - 20 + 0.5) / 2 - 0.5) and found.cy == pytest.approx(
+        (80 - 10 + 0.5) / 2 - 0.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"k": [0.0] * 9}, r"has no calibration .*; give cameras\.front\.intrinsics"),
+        (
+            {"distortion_model": "double_sphere"},
+            r"has the distortion model 'double_sphere', but .*; rectify the images",
+        ),
+    ],
+)
+def test_what_cannot_be_used_is_named(values: dict[str, object], sentence: str) -> None:
+    with pytest.raises(CaptureError, match=sentence):
+        intrinsics_of(info(**values), ENTRY, "here: /info")
+
+
+def test_a_thin_prism_is_named() -> None:
+    with pytest.raises(CaptureError, match=r"thin prism .* rectify the images"):
+        lens_of(Intrinsics(8, 8, 1, 1, 0, 0, "rational_polynomial", (0.1,) * 12), "here")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "step", "sentence"),
+    [
+        ("16UC1", 80, r"holds images of the encoding '16UC1', but the encodings that are read are rgb8"),
+        ("rgb8", 60, r"claims 40x24 pixels in rows of 60 bytes"),
+    ],
+)
+def test_images_that_cannot_be_read(encoding: str, step: int, sentence: str, tmp_path: Path) -> None:
+    made = recording()
+    made.rows = [row for row in made.rows if "image_raw" not in row[1]]
+    for frame in CAPTURE.images:
+        stamp = stamp_of(frame.time_mid)
+        header = made.header(stamp, f"{frame.sensor}_optical")
+        message = made.make(IMAGE, header=header, height=24, width=40, encoding=encoding, is_bigendian=0, step=step,
+                            data=np.zeros(24 * step, np.uint8))  # fmt: skip
+        made.add(f"/{frame.sensor}/image_raw", IMAGE, stamp, message)
+    path = made.write(tmp_path / "bag", "mcap")
+    (tmp_path / "m.yaml").write_text(
+        "cameras: {a: {images: /camera_0/image_raw, info: /camera_0/camera_info}}\nposes: {topic: /odom}\n"
+    )
+    with pytest.raises(CaptureError, match=sentence):
+        read_rosbag(path, mapping=tmp_path / "m.yaml").images[0].load()
