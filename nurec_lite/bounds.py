@@ -90,6 +90,7 @@ BOUNDS: dict[str, Bound] = {
     "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
     "data.poses.file": _TEXT, "data.poses.source": OneOf(("auto", "capture", "lidar")),
     "data.poses.convention": OneOf(POSE_CONVENTIONS), "data.tracks.file": _TEXT,
+    "data.tracks.source": OneOf(("auto", "capture", "lidar", "none")),
     "data.tracks.sizes": OneOf(("hwl", "hlw", "whl", "wlh", "lhw", "lwh")), "data.tracks.first_frame": Between(0, 10**9),
     "model.points": _COUNT, "model.actor_points": _COUNT, "model.raised_points": _COUNT, "model.far_points": _COUNT,
     "model.far_metres": Between(0, 1e5, above=True), "model.sh_degree": Between(0, 3), "model.sky_height": Between(1, 8192),

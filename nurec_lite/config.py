@@ -41,6 +41,7 @@ class PosesChoice(FileChoice):
 
 @dataclass
 class TracksChoice(FileChoice):
+    source: str = "auto"  # labels, completed from the sweeps where they lack; or only capture, lidar, none
     sizes: str = "hwl"  # order of the file's columns height, width and length, by their first letters
     first_frame: int = 0  # the number that the file gives the drive's frame 0
 

@@ -15,8 +15,10 @@ from nurec_lite.capture.plausible import plausible
 from nurec_lite.capture.rosbag.bag import open_bag
 from nurec_lite.capture.rosbag.propose import Proposal, proposed
 from nurec_lite.capture.rosbag.read import read_rosbag
+from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture, CaptureError, Origin
 from nurec_lite.config import DataConfig
+from nurec_lite.geometry.tracks import Tracks
 
 BUNDLED = "data/street.pack"
 
@@ -24,12 +26,13 @@ BUNDLED = "data/street.pack"
 def open_capture(
     config: DataConfig,
     origin: Origin | None = None,  # of the scene that it is opened for; None: its own, near its first pose
+    tracks: Tracks | None = None,  # of that scene: what moves is then not searched again
 ) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
-    return read_capture(config, origin).with_split(config.split)
+    return read_capture(config, origin, tracks).with_split(config.split)
 
 
-def read_capture(config: DataConfig, origin: Origin | None = None) -> Capture:
+def read_capture(config: DataConfig, origin: Origin | None = None, tracks: Tracks | None = None) -> Capture:
     """The capture without a split."""
     if config.kind == "bundled":
         if config.root is not None:
@@ -51,7 +54,7 @@ def read_capture(config: DataConfig, origin: Origin | None = None) -> Capture:
     check_capture(capture, source)
     if config.kind != "bundled":  # whose poses are those that it was simulated with
         capture = posed(capture, config.poses.source)
-    return recentred(plausible(capture, source), origin)
+    return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, tracks)
 
 
 def proposal_of(config: DataConfig) -> Proposal | None:

@@ -39,7 +39,7 @@ from nurec_lite.cli.words import worded
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
 from nurec_lite.readers import open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
-from nurec_lite.training.checkpoint import load_checkpoint
+from nurec_lite.training.checkpoint import load_checkpoint, tracks_of
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, clear, found_checkpoint, take_run
 from nurec_lite.training.history import Row
 from nurec_lite.training.known_capture import check_known_capture
@@ -119,7 +119,8 @@ def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]
 def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
-        capture = open_capture(config.data)
+        known = None if content is None else tracks_of(content["scene"])
+        capture = open_capture(config.data, tracks=known)
     digest = _same_capture(capture, config, content)
     doubts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TypeVar
 
 import torch
@@ -206,18 +206,7 @@ def without_unseen_tracks(capture: Capture) -> Capture:
     tracks, (first, last) = capture.tracks, _span(capture)
     times, ends = tracks.times.tolist(), list(pairwise(tracks.offsets))
     kept = [k for k, (i, j) in enumerate(ends) if times[j - 1] >= first and times[i] <= last]
-    rows = [row for k in kept for row in range(*ends[k])]
-    seen = replace(
-        tracks,
-        ids=tuple(tracks.ids[k] for k in kept),
-        classes=tuple(tracks.classes[k] for k in kept),
-        sizes=tracks.sizes[kept],
-        offsets=(0, *accumulate(ends[k][1] - ends[k][0] for k in kept)),
-        times=tracks.times[rows],
-        translations=tracks.translations[rows],
-        quaternions=tracks.quaternions[rows],
-    )
-    return replace(capture, tracks=seen)
+    return replace(capture, tracks=tracks.select(kept))
 
 
 def _span(capture: Capture) -> tuple[float, float]:  # seconds: a track has to reach into it

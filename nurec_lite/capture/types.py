@@ -20,6 +20,7 @@ from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
 
 Origin = tuple[float, float, float]  # metres
+FOUND = "found-"  # how the ids of tracks begin that nobody labelled, but the sweeps showed
 HOLD_OUT_EVERY = 5  # moments, of the split `interp`: the fifth, tenth and so on are held out
 TRY_EVERY = 10  # moments, of `validation`: the third, thirteenth and so on are measured, those that `interp` holds out not looked at
 SPLITS = ("interp", "side", "validation", "half")
@@ -175,6 +176,7 @@ class Capture:
         GIVEN  # GIVEN by somebody, POSITIONED by satellites or an inertial unit, or UNKNOWN: all are the identity
     )
     measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars
+    part_labelled: bool = False  # tracks are only of what some of the sensors see
 
     def camera(self, name: str) -> Camera:
         return next(c for c in self.cameras if c.name == name)

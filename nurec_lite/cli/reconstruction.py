@@ -40,7 +40,7 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     check_files(Path(config.checkpoint), config.data, arguments)
     device = choose_device(config.device)
     scene = scene_to(scene_from_dict(content["scene"]), device)
-    capture = open_capture(config.data, scene.origin)
+    capture = open_capture(config.data, scene.origin, scene.tracks)
     check_known_capture(Path(config.checkpoint), content, capture, config.data)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(

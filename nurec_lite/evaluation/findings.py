@@ -2,6 +2,7 @@
 """What is odd about a capture, in sentences: what it lacks, how dark it is, and by how much its sensors were found to disagree."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ from nurec_lite.capture.checks.cameras import CHECK as CAMERAS
 from nurec_lite.capture.checks.fine import LATE_FIGURE, TURNED_FIGURE
 from nurec_lite.capture.checks.trust import poses_are_wrong
 from nurec_lite.capture.checks.verdict import Verdict
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import FOUND, Capture
 from nurec_lite.config import Config
 from nurec_lite.evaluation.measure import DrawnImage, Evaluation
 from nurec_lite.scene.calibration import Calibration
@@ -68,12 +69,25 @@ def _lacking(capture: Capture, config: Config) -> Iterator[str]:
         yield "No lidar: distances are guessed and learned from images alone, and ranges are not measured."
     elif config.train.lidar_rays == 0:
         yield "The lidar only says where Gaussians begin: no range is learned from it (train.lidar_rays=0)."
-    if len(capture.tracks) == 0:
-        yield "No tracks: what moves is learned as if it stood still, and blurs."
+    yield from _tracks(capture, config)
     if len(seen) == 1:
         yield f"One camera, {min(seen)}: little is known of how things look from beside its path."
     if len(moments) < FEW:
         yield f"Few moments, {len(moments)}: figures are means of few images, and nothing is known beyond a short way."
+
+
+def _tracks(capture: Capture, config: Config) -> Iterator[str]:
+    found = Counter(
+        c for name, c in zip(capture.tracks.ids, capture.tracks.classes, strict=True) if name.startswith(FOUND)
+    )
+    searched = capture.sweeps and config.data.tracks.source in ("auto", "lidar")
+    if found:
+        counted = ", ".join(f"{number} {name}" for name, number in sorted(found.items()))
+        yield f"Moving objects without a label: the sweeps show {counted}."
+    elif len(capture.tracks) == 0 and searched:
+        yield "No tracks: the sweeps show nothing that moves for certain. What moves is learned as if it stood still, and blurs."
+    elif len(capture.tracks) == 0:
+        yield "No tracks: what moves is learned as if it stood still, and blurs."
 
 
 def _dark(images: tuple[DrawnImage, ...]) -> Iterator[str]:

@@ -5,8 +5,10 @@ Letters: K tracks, M keyframes of all tracks together, Q query times. An object'
 box, x forward, y left, z up.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -45,6 +47,23 @@ class Tracks:
         """On another device; poses and sizes in `dtype`, times always in double precision."""
         moved = {n: getattr(self, n).to(device, dtype) for n in ("sizes", "translations", "quaternions")}
         return replace(self, times=self.times.to(device, torch.float64), **moved)
+
+    def select(
+        self,
+        numbers: Sequence[int],
+    ) -> "Tracks":
+        """Only these tracks, in this order."""
+        rows = [row for k in numbers for row in range(self.offsets[k], self.offsets[k + 1])]
+        return replace(
+            self,
+            ids=tuple(self.ids[k] for k in numbers),
+            classes=tuple(self.classes[k] for k in numbers),
+            sizes=self.sizes[list(numbers)],
+            offsets=(0, *accumulate(self.offsets[k + 1] - self.offsets[k] for k in numbers)),
+            times=self.times[rows],
+            translations=self.translations[rows],
+            quaternions=self.quaternions[rows],
+        )
 
     @staticmethod
     def empty() -> "Tracks":

@@ -111,11 +111,18 @@ def scene_to_dict(scene: Scene) -> dict[str, Any]:
     return content
 
 
+def tracks_of(
+    content: dict[str, Any],  # of a scene
+) -> Tracks:
+    """As the capture had them."""
+    return Tracks(**{f.name: content["tracks"][f.name] for f in fields(Tracks)})
+
+
 def scene_from_dict(content: dict[str, Any]) -> Scene:
     """The scene on the device on which the tensors are (the tracks' times stay float64)."""
     values = content["parameters"]
     gaussians = Gaussians(**{name: values[name] for name in Gaussians.trained()}, node=content["node"])
-    tracks = Tracks(**{f.name: content["tracks"][f.name] for f in fields(Tracks)})
+    tracks = tracks_of(content)
     rest = {name: values[name] for name in ("sky", "track_translations", "track_quaternions", "exposure")}
     x, y, z = content.get("origin", (0.0, 0.0, 0.0))  # older files have none
     known = content.get("calibration")

@@ -2,6 +2,7 @@
 """Whether boxes of moving objects hold what the lidar sees, at their times. Where they do not, other ways to read them are tried."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 
@@ -11,7 +12,7 @@ from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import trajectory_of
-from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.capture.types import FOUND, Capture, CaptureError
 from nurec_lite.geometry.tracks import Tracks
 
 NAME = "boxes and sweeps"
@@ -28,7 +29,7 @@ PERIOD = 0.1  # seconds, of a lidar of one sweep
 
 
 def check_boxes(sample: Sample) -> Iterator[Verdict]:
-    capture = sample.capture
+    capture = _labelled(sample.capture)
     if len(capture.tracks) == 0:
         return
     yield from impossible_tracks(capture)
@@ -48,6 +49,12 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
         yield _unknown(capture, "While the poses or the rays are wrong, sweeps do not say where the boxes lie.")
     else:
         yield _as_said(capture, said)
+
+
+def _labelled(capture: Capture) -> Capture:
+    """Without the tracks that were found in the sweeps, which always agree with them."""
+    kept = [k for k, name in enumerate(capture.tracks.ids) if not name.startswith(FOUND)]
+    return replace(capture, tracks=capture.tracks.select(kept))
 
 
 def _few(found: BoxFit) -> bool:

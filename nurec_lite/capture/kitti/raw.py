@@ -121,6 +121,7 @@ def read_kitti_raw(
         sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
         tracks=_read_tracks(found, tracks_file, form),
         labels=() if tracks_file is None else tuple(_labels(found, tracks_file, form)),
+        part_labelled=True,  # KITTI labels what camera 2 sees
         doubts=tuple(_doubts(found, file, scan)),
         readings=() if file is None else tuple(_readings(found, file)),
         poses_from=GIVEN if file is not None else POSITIONED if os.path.isdir(found.folder / "oxts/data") else UNKNOWN,

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boxes of one object over time: one size for all moments, places anchored at the sides that the lidar sees, yaw along the way.
+
+A side that faces away from the lidar is never measured. So the nearest corner is what places a box, not the middle of its returns.
+Letters: n moments, p returns.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nurec_lite.capture.tracking.classes import Kind, kind_of
+from nurec_lite.capture.tracking.smooth import Doubles, along, smooth, velocities
+
+EDGE = 0.02  # share of returns that may lie outside of a side
+ENOUGH = 8  # returns that show an extent
+SHOWN = 0.85  # share of the moments that show no more of a side
+LAYER = 0.2  # metres of height
+THIN = 0.15  # of the usual number of returns in a layer: what is above that belongs to something else
+ERROR, ERROR_UNSEEN = 0.12, 0.5  # metres: standard deviations along an axis with and without a side that is seen
+FEW = 8  # returns with which errors are twice as large
+MOVES = 1.0  # metres a second from which the way tells the yaw
+TURN_SPAN = 0.35  # seconds over which directions are averaged
+ROUNDS = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Returns of an object, moment after moment."""
+
+    times: Doubles  # [n] seconds
+    sensors: Doubles  # [n, 2] metres
+    moving: Doubles  # [n] share of the returns that move for certain
+    first: NDArray[np.int64]  # [n] first return of each moment
+    of: NDArray[np.int64]  # [p] moment of each return
+    points: Doubles  # [p, 2] metres, each moved to the time of its moment
+    heights: Doubles  # [p] metres above the ground
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:  # [n] returns
+        return np.diff(self.first, append=len(self.of))
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Boxes at n moments."""
+
+    times: Doubles  # [n] seconds
+    places: Doubles  # [n, 2] metres, centres
+    yaws: Doubles  # [n] radians, without jumps
+    kind: Kind
+    scatter: Doubles  # [n] metres between a centre as it was measured and as it was smoothed
+    returns: int
+
+    def reach(self, seconds: float) -> tuple[Doubles, Doubles]:
+        """Lowest and highest x and y of its boxes, also some seconds before and after."""
+        ends = self.at(np.array([self.times[0] - seconds, self.times[-1] + seconds]))[0]
+        places, size = np.concatenate([self.places, ends]), np.linalg.norm(self.kind.size[:2])
+        return places.min(0) - size, places.max(0) + size
+
+    def at(self, times: Doubles) -> tuple[Doubles, Doubles]:  # places [m, 2], yaws [m]
+        return along(self.times, self.places, times), np.interp(times, self.times, self.yaws)
+
+
+def turned(
+    points: Doubles,  # [m, 2]
+    yaws: Doubles,  # [m] radians
+) -> Doubles:  # [m, 2] in axes that are turned by so much
+    c, s = np.cos(yaws), np.sin(yaws)
+    return np.stack([c * points[:, 0] + s * points[:, 1], c * points[:, 1] - s * points[:, 0]], axis=1)
+
+
+def fit(moments: Moments, rounds: int = ROUNDS) -> Path:
+    low, high = _extents(moments, np.zeros(len(moments)))
+    places = smooth(moments.times, 0.5 * (low + high), np.full(len(moments), 0.5))
+    yaws = directions(moments.times, places)
+    for _ in range(rounds):
+        low, high = _extents(moments, yaws)
+        kind = _kind(moments, low, high, places)
+        anchored, errors = _anchored(moments, low, high, yaws, kind)
+        places = _smooth_in_own_axes(moments.times, anchored, errors, yaws)
+        yaws = directions(moments.times, places)
+    scatter = np.linalg.norm(places - anchored, axis=1)
+    return Path(moments.times, places, yaws, kind, scatter, len(moments.of))
+
+
+def _extents(moments: Moments, yaws: Doubles) -> tuple[Doubles, Doubles]:  # lowest and highest [n, 2], in turned axes
+    own, count = turned(moments.points, yaws[moments.of]), moments.counts
+    low, high = np.zeros((len(moments), 2)), np.zeros((len(moments), 2))
+    outside = np.floor(EDGE * count).astype(np.int64)
+    for axis in (0, 1):
+        ordered = own[np.lexsort((own[:, axis], moments.of)), axis]
+        low[:, axis] = ordered[moments.first + outside]
+        high[:, axis] = ordered[moments.first + count - 1 - outside]
+    return low, high
+
+
+def directions(
+    times: Doubles,  # [n]
+    places: Doubles,  # [n, 2]
+) -> Doubles:  # [n] radians: of the way, where there is one; a thing that stands keeps the direction it came from
+    rate = velocities(times, places)
+    speed = np.linalg.norm(rate, axis=1)
+    whole = places[-1] - places[0]
+    weight = np.maximum(speed - 0.5 * MOVES, 0) ** 2 if speed.max() > MOVES else speed
+    apart = times[:, None] - times
+    near = np.exp(-0.5 * (apart / TURN_SPAN) ** 2) + 1e-6 * np.exp(-np.abs(apart))
+    mean = (near * weight) @ (rate / np.maximum(speed, 1e-6)[:, None])
+    mean = np.where(np.linalg.norm(mean, axis=1, keepdims=True) > 1e-9, mean, whole)
+    return np.unwrap(np.arctan2(mean[:, 1], mean[:, 0]))
+
+
+def _kind(moments: Moments, low: Doubles, high: Doubles, places: Doubles) -> Kind:
+    many = moments.counts >= ENOUGH
+    seen = (high - low)[many] if many.any() else high - low
+    speed = np.linalg.norm(velocities(moments.times, places), axis=1)
+    size = [*np.quantile(seen, SHOWN, axis=0).tolist(), _top(moments.heights)]
+    return kind_of(np.array(size), float(np.quantile(speed, 0.8)))
+
+
+def _top(
+    heights: Doubles,  # [p] metres above the ground, of all moments
+) -> float:
+    """Below a layer that holds few returns: above it are trees, signs and bridges."""
+    layers = np.bincount((heights / LAYER).astype(np.int64))
+    below = np.cumsum(layers) / np.maximum(np.cumsum(layers > 0), 1)
+    thin = np.flatnonzero((layers < THIN * below) & (np.arange(len(layers)) * LAYER > 0.8))
+    top = heights[heights < thin[0] * LAYER] if len(thin) else heights
+    return float(np.quantile(top, 0.98)) if len(top) else float(np.median(heights))
+
+
+def _anchored(
+    moments: Moments,
+    low: Doubles,  # [n, 2] metres, in turned axes
+    high: Doubles,  # [n, 2]
+    yaws: Doubles,
+    kind: Kind,
+) -> tuple[Doubles, Doubles]:  # centres [n, 2] metres, and their errors [n, 2] along and across
+    size = np.array(kind.size[:2])
+    centre = 0.5 * (low + high)
+    beyond = turned(moments.sensors, yaws) - centre
+    hidden = high - low < size - 0.1
+    faced = np.abs(beyond) > 0.5 * size
+    nearest = np.where(beyond > 0, high - 0.5 * size, low + 0.5 * size)
+    anchored = np.where(hidden & faced, nearest, centre)
+    errors = np.where(hidden & ~faced, ERROR_UNSEEN, ERROR) * (1 + FEW / moments.counts)[:, None]
+    return turned(anchored, -yaws), errors
+
+
+def _smooth_in_own_axes(times: Doubles, places: Doubles, errors: Doubles, yaws: Doubles) -> Doubles:
+    """Errors are those along and across: the way is smoothed with either, and each counts along its own axis."""
+    ways = [smooth(times, places, errors[:, i]) for i in (0, 1)]
+    own = np.stack([turned(way, yaws)[:, i] for i, way in enumerate(ways)], axis=1)
+    return turned(own, -yaws)

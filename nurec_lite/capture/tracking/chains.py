@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Chains of groups that are one object, joined: parts of it beside each other, and its way before and after a time unseen."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nurec_lite.capture.tracking.clusters import Groups
+from nurec_lite.capture.tracking.smooth import Doubles, along, smooth, velocities
+
+SHORTEST = 3  # groups
+ERROR = 0.4  # metres: standard deviation of the middle of a group
+BESIDE = 1.2  # metres between the extents of parts of one object
+TOGETHER = 2.0  # metres a second by which their velocities may differ
+LONGEST = 12.0  # metres of an object
+UNSEEN = 2.0  # seconds
+APART = 1.5, 1.5  # metres, and metres a second unseen, between where an object is expected and where it is
+
+
+@dataclass(eq=False)
+class Chain:
+    """Groups of one object by rising times; several may be of one time."""
+
+    groups: NDArray[np.int64]
+    times: Doubles  # [n] seconds
+    places: Doubles  # [n, 2] metres, smoothed
+    rates: Doubles  # [n, 2] metres a second
+
+
+def chain(groups: Groups, numbers: NDArray[np.int64]) -> Chain:
+    times = groups.times[numbers]
+    places = smooth(times, groups.places[numbers], np.full(len(times), ERROR))
+    return Chain(numbers, times, places, velocities(times, places))
+
+
+def joined(groups: Groups, followed: list[NDArray[np.int64]]) -> list[list[Chain]]:
+    """Chains of each object, the longest first."""
+    chains = [chain(groups, numbers) for numbers in followed if len(numbers) >= SHORTEST]
+    chains.sort(key=lambda c: -int(groups.sizes[c.groups].sum()))
+    objects: list[list[Chain]] = []
+    for new in chains:
+        home = next((o for o in objects if any(_one(groups, c, new) for c in o)), None)
+        if home is None:
+            objects.append([new])
+        else:
+            home.append(new)
+    return objects
+
+
+def _one(groups: Groups, a: Chain, b: Chain) -> bool:
+    if a.times[-1] < b.times[0]:
+        return _goes_on(a, b)
+    if b.times[-1] < a.times[0]:
+        return _goes_on(b, a)
+    return _beside(groups, a, b)
+
+
+def _goes_on(a: Chain, b: Chain) -> bool:
+    """b begins where a is expected to be, after a time in which nothing was seen."""
+    gap = b.times[0] - a.times[-1]
+    if gap > UNSEEN or len(a.times) < 4 or len(b.times) < 4:
+        return False
+    middle = np.array([0.5 * (a.times[-1] + b.times[0])])
+    away = float(np.linalg.norm(along(a.times, a.places, middle) - along(b.times, b.places, middle)))
+    rate = float(np.linalg.norm(a.rates[-3:].mean(0) - b.rates[:3].mean(0)))
+    return away < APART[0] + APART[1] * gap and rate < TOGETHER + 2 * gap
+
+
+def _beside(groups: Groups, a: Chain, b: Chain) -> bool:
+    """Parts that move together, and are no further apart than an object is long."""
+    known = (b.times >= a.times[0] - 0.3) & (b.times <= a.times[-1] + 0.3)
+    if known.sum() < 0.5 * len(b.times):
+        return False
+    near = np.abs(a.times[:, None] - b.times[known]).argmin(0)
+    i, j = a.groups[near], b.groups[known]
+    shift = (b.times[known] - a.times[near])[:, None] * a.rates[near]
+    low_a, high_a = groups.low[i] + shift, groups.high[i] + shift
+    gap = np.maximum(np.maximum(groups.low[j] - high_a, low_a - groups.high[j]), 0)
+    whole = np.maximum(groups.high[j], high_a) - np.minimum(groups.low[j], low_a)
+    rate = np.linalg.norm(a.rates[near] - b.rates[known], axis=1)
+    close = (np.linalg.norm(gap, axis=1) < BESIDE) & (np.linalg.norm(whole, axis=1) < LONGEST)
+    return bool((close & (rate < TOGETHER)).mean() > 0.6)

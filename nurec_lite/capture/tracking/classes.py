@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kinds of objects by how large they are seen to be, and the sizes that sides have that are never seen."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+WALKS = 3.5  # metres a second that a pedestrian does not pass
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str  # as KITTI names classes
+    size: tuple[float, float, float]  # length, width, height in metres
+
+
+_USUAL = {
+    "Pedestrian": (0.6, 0.6, 1.7),
+    "Cyclist": (1.75, 0.6, 1.7),
+    "Car": (4.3, 1.75, 1.5),
+    "Van": (4.9, 1.95, 2.1),
+    "Truck": (8.0, 2.5, 3.2),
+}
+_MARGIN = 0.05  # metres by which returns lie inside of what they are of, on both sides together
+_LONGEST = (18.0, 3.0, 4.5)
+
+
+def kind_of(
+    seen: NDArray[np.float64],  # [3] metres: length, width, and the highest return above the ground
+    speed: float,  # metres a second
+) -> Kind:
+    """The sides that are seen are those of the object; a car's are no shorter than usual."""
+    length, width, height = seen.tolist()
+    name = _name(length, width, height, speed)
+    usual = _USUAL[name]
+    size = np.minimum(np.maximum(seen + _MARGIN, usual), _LONGEST)
+    if name in ("Pedestrian", "Cyclist"):
+        size[:2] = np.minimum(size[:2], np.array(usual[:2]) + 0.4)
+    size[2] = min(max(float(seen[2]) + _MARGIN, 0.75 * usual[2]), _LONGEST[2])
+    return Kind(name, (float(size[0]), float(size[1]), float(size[2])))
+
+
+def _name(length: float, width: float, height: float, speed: float) -> str:
+    if length > 6.5 or (height > 2.7 and (width > 1.5 or length > 3.0)):
+        return "Truck"
+    if length < 1.1 and width < 1.1 and speed < WALKS and height < 2.2:
+        return "Pedestrian"
+    if length < 2.2 and width < 1.0 and height < 2.2:
+        return "Cyclist"
+    return "Van" if height > 1.95 else "Car"

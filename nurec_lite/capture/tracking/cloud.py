@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Returns of all sweeps that may be of something that moves, in order of time."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nurec_lite.capture.tracking.free_space import Candidates
+from nurec_lite.capture.tracking.returns import Sweeps
+from nurec_lite.capture.tracking.smooth import Doubles
+
+RUN = 2  # sweeps in a row that saw past a return that moves for certain
+
+
+@dataclass(frozen=True, eq=False)
+class Cloud:
+    """n returns, by rising times, and m that stand still for certain."""
+
+    points: Doubles  # [n, 3] metres
+    times: Doubles  # [n] seconds
+    heights: Doubles  # [n] metres above the ground
+    moving: NDArray[np.bool_]  # [n] for certain
+    still: Doubles  # [m, 4] x, y, height above the ground, and time, by rising times
+    sensor_times: Doubles  # [S] seconds
+    sensors: Doubles  # [S, 2] metres
+    period: float  # seconds from sweep to sweep
+
+    def rows(self, first: float, last: float) -> slice:
+        """Rows of the returns between two times."""
+        a, b = np.searchsorted(self.times, [first, last])
+        return slice(int(a), int(b))
+
+    def sensor(self, times: Doubles) -> Doubles:  # [k, 2] metres
+        return np.stack([np.interp(times, self.sensor_times, self.sensors[:, i]) for i in (0, 1)], axis=1)
+
+
+def cloud_of(sweeps: Sweeps, found: list[Candidates]) -> Cloud:
+    free, held, seen, times, heights = (_joined(found, name) for name in ("free", "held", "seen", "times", "heights"))
+    points = _joined(found, "points")
+    order = np.argsort(times, kind="stable")
+    still = (free == 0) & (held > 0)
+    own, others = order[~still[order]], order[still[order]]
+    middles = np.array([s.frame.time_mid for s in sweeps.sweeps])
+    places = np.array([s.sensor[:2] for s in sweeps.sweeps], dtype=np.float64)
+    moving = (free >= RUN) & (seen >= held // 2)
+    standing = np.column_stack([points[others, :2], heights[others], times[others]])
+    return Cloud(
+        points[own], times[own], heights[own], moving[own], standing, middles, places, sweeps.period
+    )  # fmt: skip
+
+
+def _joined(found: list[Candidates], name: str) -> Doubles:
+    return np.concatenate([getattr(c, name) for c in found]).astype(np.float64)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracks of what moves, found in the sweeps of a capture alone."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from nurec_lite.capture.checks.impossible import impossible_tracks
+from nurec_lite.capture.tracking.boxes import Path
+from nurec_lite.capture.tracking.cloud import cloud_of
+from nurec_lite.capture.tracking.free_space import find_candidates
+from nurec_lite.capture.tracking.ground import Ground, ground_of
+from nurec_lite.capture.tracking.objects import MOMENTS, find_objects
+from nurec_lite.capture.tracking.returns import Sweeps, read_sweeps
+from nurec_lite.capture.tracking.smooth import Doubles, smooth
+from nurec_lite.capture.types import FOUND, Capture
+from nurec_lite.geometry.tracks import Tracks
+
+MARGIN = 0.5  # sweeps for which a track exists before its first and after its last moment
+BEAMS = 8  # of a lidar at least: with fewer, what stands on the ground is not told from the ground
+ERROR = 0.1  # metres: standard deviation of the height of the ground
+
+
+def find_tracks(capture: Capture) -> Tracks:
+    """Of the lidar with most beams. A drive with few sweeps has none."""
+    lidar = max(capture.lidars, key=lambda one: len(one.elevations), default=None)
+    frames = [] if lidar is None else [frame for frame in capture.sweeps if frame.sensor == lidar.name]
+    if lidar is None or len(frames) < MOMENTS or len(lidar.elevations) < BEAMS:
+        return Tracks.empty()
+    sweeps = read_sweeps(lidar, frames)
+    ground = ground_of(sweeps)
+    tracks = _tracks(find_objects(cloud_of(sweeps, find_candidates(sweeps, ground))), sweeps, ground)
+    return _possible(capture, tracks)
+
+
+def _possible(capture: Capture, tracks: Tracks) -> Tracks:
+    """Without those that the capture's checks would refuse."""
+    wrong = {verdict.subject for verdict in impossible_tracks(replace(capture, tracks=tracks))}
+    return tracks.select([k for k, name in enumerate(tracks.ids) if name not in wrong])
+
+
+def _tracks(paths: list[Path], sweeps: Sweeps, ground: Ground) -> Tracks:
+    if not paths:
+        return Tracks.empty()
+    places = np.concatenate([_centres(path, ground) for path in paths]) + sweeps.origin
+    yaws = torch.from_numpy(np.concatenate([path.yaws for path in paths]))
+    turn = torch.stack([(yaws / 2).cos(), 0 * yaws, 0 * yaws, (yaws / 2).sin()], dim=1)
+    return Tracks(
+        ids=tuple(f"{FOUND}{i + 1}" for i in range(len(paths))),
+        classes=tuple(path.kind.name for path in paths),
+        sizes=torch.tensor([path.kind.size for path in paths], dtype=torch.float64),
+        offsets=(0, *np.cumsum([len(path.times) for path in paths]).tolist()),
+        times=torch.from_numpy(np.concatenate([path.times for path in paths])),
+        translations=torch.from_numpy(places),
+        quaternions=turn,
+        margin=MARGIN * sweeps.period,
+    )
+
+
+def _centres(path: Path, ground: Ground) -> Doubles:  # [n, 3] metres
+    """On the ground, whose map has steps."""
+    below = ground.below(np.column_stack([path.places, np.zeros(len(path.times))]))
+    known = np.where(np.isfinite(below), below, np.median(below))
+    height = smooth(path.times, known[:, None].astype(np.float64), np.full(len(known), ERROR))
+    return np.column_stack([path.places, height[:, 0] + 0.5 * path.kind.size[2]])

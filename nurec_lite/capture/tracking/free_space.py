@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which returns lie where other sweeps, earlier and later, looked through free space.
+
+Method: visibility in range images (Kim and Kim, "Remove, then Revert", 2020; Lim et al., "ERASOR", 2021, for the ground). A return that
+another sweep sees past is no part of what stands still. What it stands for was elsewhere at that time.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import maximum_filter, minimum_filter
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.tracking.ground import CLEAR, Ground
+from nurec_lite.capture.tracking.returns import FARTHEST, Floats, Grid, Returns, Sweeps, local
+
+NEAREST = 2.0  # metres: nearer returns are the vehicle's own
+VOXEL = 0.2  # metres: returns of a sweep that are looked at are so far apart
+MARGIN, MARGIN_RATE = 0.4, 0.01  # metres, and metres a metre, by which ranges must differ
+OFFSETS = (1, 2, 4, 6, 9, 13, 18, 25, 36, 54, 80)  # sweeps before and after that are compared
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Returns of one sweep above the ground, thinned."""
+
+    index: NDArray[np.int64]  # [n] of the sweep's returns
+    points: Floats  # [n, 3] metres
+    times: NDArray[np.float64]  # [n] seconds
+    heights: Floats  # [n] metres above the ground
+    free: NDArray[np.int64]  # [n] most sweeps in a row, on one side of time, that saw past the return
+    held: NDArray[np.int64]  # [n] sweeps that saw something there
+    seen: NDArray[np.int64]  # [n] sweeps that saw past it, in all
+
+
+@dataclass(frozen=True, eq=False)
+class Image:
+    """A range image, widened by a cell to all sides."""
+
+    nearest: Floats  # [B * A] metres: of what stands above the ground; infinite where nothing is
+    farthest: Floats  # [B * A] metres: of everything; 0 where nothing is
+
+
+def find_candidates(sweeps: Sweeps, ground: Ground) -> list[Candidates]:
+    images = list(in_threads(lambda s: _image(s, sweeps.grid, ground), sweeps.sweeps))
+    return list(in_threads(lambda i: _candidates(i, sweeps, images, ground), range(len(sweeps.sweeps))))
+
+
+def _image(returns: Returns, grid: Grid, ground: Ground) -> Image:
+    above = returns.points[:, 2] - ground.below(returns.points) > CLEAR
+    shape = grid.rows, grid.columns
+    nearest, farthest = np.full(shape, np.inf, np.float32), np.zeros(shape, np.float32)
+    np.minimum.at(nearest.reshape(-1), returns.cells[above], returns.ranges[above])
+    np.maximum.at(farthest.reshape(-1), returns.cells, returns.ranges)
+    mode = ("nearest", "wrap")
+    return Image(minimum_filter(nearest, 3, mode=mode).ravel(), maximum_filter(farthest, 3, mode=mode).ravel())
+
+
+def _candidates(i: int, sweeps: Sweeps, images: list[Image], ground: Ground) -> Candidates:
+    returns = sweeps.sweeps[i]
+    heights = returns.points[:, 2] - ground.below(returns.points)
+    used = (heights > CLEAR) & (heights < 5.0) & (returns.ranges > NEAREST) & (returns.ranges < FARTHEST)
+    index = thinned(returns.points, np.flatnonzero(used))
+    points = returns.points[index]
+    free, held, seen = (np.zeros(len(index), np.int64) for _ in range(3))
+    for sign in (-1, 1):
+        run = np.zeros(len(index), np.int64)
+        for offset in OFFSETS:
+            j = i + sign * offset
+            if 0 <= j < len(sweeps.sweeps):
+                past, there = _compare(sweeps.sweeps[j], images[j], sweeps.grid, points)
+                run = np.where(there, 0, run + past)
+                free = np.maximum(free, run)
+                held, seen = held + there, seen + past
+    return Candidates(index, points, returns.times[index], heights[index], free, held, seen)
+
+
+def _compare(
+    other: Returns,
+    image: Image,
+    grid: Grid,
+    points: Floats,  # [n, 3] metres
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:  # [n] the other sweep sees past the point; it sees something there
+    place = local(other, points, grid.columns)
+    flat = np.hypot(place[:, 0], place[:, 1])
+    ranges = np.hypot(flat, place[:, 2])
+    azimuth, elevation = np.arctan2(place[:, 1], place[:, 0]), np.arctan2(place[:, 2], flat)
+    cell, margin = grid.cells(azimuth, elevation), MARGIN + MARGIN_RATE * ranges
+    nearest, farthest = image.nearest[cell], image.farthest[cell]
+    inside = (elevation > grid.edges[0] - 0.02) & (elevation < grid.edges[-1] + 0.02)
+    return (
+        inside & (nearest > ranges + margin) & (farthest > ranges + margin),
+        np.abs(nearest - ranges) <= margin,
+    )
+
+
+def thinned(
+    points: Floats,  # [n, 3] metres
+    index: NDArray[np.int64],  # [m] of the points
+) -> NDArray[np.int64]:  # [k] of the points, one a voxel
+    if len(index) == 0:
+        return index
+    voxel = np.floor(points[index] / VOXEL).astype(np.int64)
+    voxel -= voxel.min(0)
+    size = voxel.max(0) + 1
+    key = (voxel[:, 0] * size[1] + voxel[:, 1]) * size[2] + voxel[:, 2]
+    return index[np.sort(np.unique(key, return_index=True)[1])]

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Height of the ground under a drive: the lowest returns of cells, over all sweeps, where the ground is no steeper than a street."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import distance_transform_edt, minimum_filter, percentile_filter
+
+from nurec_lite.capture.tracking.returns import Floats, Sweeps
+
+CELL = 0.8  # metres
+LOWEST = 0.05  # share of a cell's returns that may lie below the ground: reflections do
+FEWEST = 3  # returns of a cell
+STEEPEST = 0.2  # metres a metre
+REACH = 6  # cells over which the ground may be hidden
+AROUND, PIT = 11, 0.5  # cells around one, and metres below what is usual there: such a cell is no ground
+EVERY = 3  # returns: one of so many is looked at
+CLEAR = 0.25  # metres above the ground at which objects begin
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """A map of heights."""
+
+    heights: Floats  # [X, Y] metres, infinite where nothing is known
+    corner: NDArray[np.float64]  # [2] metres
+
+    def below(
+        self,
+        points: Floats,  # [n, 3] metres
+    ) -> Floats:  # [n] height of the ground below the points
+        cell = np.floor((points[:, :2] - self.corner) / CELL).astype(np.int64)
+        x, y = (np.clip(cell[:, i], 0, self.heights.shape[i] - 1) for i in (0, 1))
+        return self.heights[x, y]
+
+
+def ground_of(sweeps: Sweeps) -> Ground:
+    points = np.concatenate([s.points[::EVERY] for s in sweeps.sweeps])
+    corner = points[:, :2].min(0).astype(np.float64) if len(points) else np.zeros(2)
+    cell = np.floor((points[:, :2] - corner) / CELL).astype(np.int64)
+    shape = cell.max(0) + 1 if len(cell) else np.ones(2, np.int64)
+    heights = np.full(shape, np.inf, np.float32)
+    key = cell[:, 0] * shape[1] + cell[:, 1]
+    order = np.lexsort((points[:, 2], key))
+    found, first, count = np.unique(key[order], return_index=True, return_counts=True)
+    enough = count >= FEWEST
+    low = first + (LOWEST * count).astype(np.int64)
+    heights.reshape(-1)[found[enough]] = points[order[low[enough]], 2]
+    return Ground(_no_steeper(_without_pits(heights)), corner)
+
+
+def _without_pits(heights: Floats) -> Floats:
+    """What lies far below its surroundings is a reflection in a window or a puddle."""
+    known = np.isfinite(heights)
+    if not known.any():
+        return heights
+    nearest = distance_transform_edt(~known, return_distances=False, return_indices=True)
+    filled = heights[tuple(nearest)]
+    around = percentile_filter(filled, 30, AROUND, mode="nearest")
+    return np.where(known, np.where(heights < around - PIT, around, heights), np.inf).astype(np.float32)
+
+
+def _no_steeper(heights: Floats) -> Floats:
+    """Lowers each cell to what its neighbours allow."""
+    for _ in range(REACH):
+        heights = np.minimum(heights, minimum_filter(heights, 3, mode="nearest") + np.float32(STEEPEST * CELL))
+    return heights

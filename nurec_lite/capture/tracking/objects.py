@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that move, from the returns that contradict other sweeps to boxes over time. What is uncertain is left out."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nurec_lite.capture.tracking.boxes import Moments, Path, fit, turned
+from nurec_lite.capture.tracking.chains import Chain, joined
+from nurec_lite.capture.tracking.cloud import Cloud
+from nurec_lite.capture.tracking.clusters import Groups, group
+from nurec_lite.capture.tracking.follow import follow
+from nurec_lite.capture.tracking.smooth import Doubles
+
+AROUND = 0.4  # metres around a group, and
+AROUND_BOX = 0.3  # around a box, in which returns are gathered
+GAP = 0.3  # sweeps without a return between two moments
+FEWEST = 4  # returns of a moment
+LONGER = 3.5  # sweeps by which an object is looked for before its first and after its last moment
+ROUNDS = 3
+
+MOMENTS, SECONDS = 8, 0.65  # least number of moments, and seconds between the first and the last
+WAY = 1.0  # metres that an object moves at least, and
+WAY_LENGTHS = 0.3  # in its own lengths
+SHARE = 0.5  # of its returns that move for certain
+SCATTER = 0.3  # metres by which its middles may scatter about its way
+KEPT = 0.5  # share of the sweeps between its first and last moment that show it
+WIDEST = {"Pedestrian": 1.1, "Cyclist": 1.1, "Car": 2.3, "Van": 2.4, "Truck": 2.95}  # metres
+FASTEST = 60.0  # metres a second
+
+
+def find_objects(cloud: Cloud) -> list[Path]:
+    groups = group(cloud)
+    objects = joined(groups, follow(groups, cloud.period))
+    found = [path for chains in objects if (path := _object(cloud, groups, chains)) is not None]
+    return _without_doubles(found)
+
+
+def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
+    moments = _of_groups(cloud, groups, np.concatenate([c.groups for c in chains]))
+    for _ in range(ROUNDS):
+        if not _promising(moments):
+            return None
+        path = fit(moments)
+        if np.linalg.norm(path.places - path.places[0], axis=1).max() < 0.7 * WAY:
+            return None
+        moments = gathered(cloud, path)
+    return path if _promising(moments) and is_sure(cloud, moments, path := fit(moments)) else None
+
+
+def _promising(moments: Moments) -> bool:
+    if len(moments) < MOMENTS or moments.times[-1] - moments.times[0] < SECONDS:
+        return False
+    return float(np.median(moments.moving)) >= 0.6 * SHARE
+
+
+def is_sure(cloud: Cloud, moments: Moments, path: Path) -> bool:
+    way = float(np.linalg.norm(path.places - path.places[0], axis=1).max())
+    seen = len(moments) / (1 + (path.times[-1] - path.times[0]) / cloud.period)
+    speed = np.linalg.norm(np.diff(path.places, axis=0), axis=1) / np.diff(path.times)
+    steady = float(np.median(path.scatter)) <= SCATTER and seen >= KEPT and float(speed.max()) <= FASTEST
+    moves = way >= max(WAY, WAY_LENGTHS * path.kind.size[0]) and _share(cloud, moments, path) >= SHARE
+    return steady and moves and path.kind.size[1] < WIDEST[path.kind.name]
+
+
+def _share(cloud: Cloud, moments: Moments, path: Path) -> float:
+    """Of all returns in the boxes, those that move for certain."""
+    a, b = np.searchsorted(cloud.still[:, 3], [path.times[0] - 0.02, path.times[-1] + 0.02])
+    low, high = path.reach(0.0)
+    still = cloud.still[a:b]
+    still = still[((still[:, :2] > low) & (still[:, :2] < high)).all(1)]
+    inside = _inside(path, still[:, :2], still[:, 2], still[:, 3], 0.0)
+    own = float((moments.moving * moments.counts).sum())
+    return own / (len(moments.of) + int(inside.sum()))
+
+
+def _inside(path: Path, points: Doubles, heights: Doubles, times: Doubles, margin: float) -> NDArray[np.bool_]:
+    places, yaws = path.at(times)
+    own = turned(points - places, yaws)
+    half = 0.5 * np.array(path.kind.size[:2]) + margin
+    return (np.abs(own) < half).all(1) & (heights < path.kind.size[2] + margin)
+
+
+def _of_groups(cloud: Cloud, groups: Groups, numbers: NDArray[np.int64]) -> Moments:
+    """Groups of about one time are one moment."""
+    rows = []
+    for i in numbers:
+        near = cloud.rows(groups.times[i] - 0.4 * cloud.period, groups.times[i] + 0.4 * cloud.period)
+        points = cloud.points[near, :2]
+        inside = ((points > groups.low[i] - AROUND) & (points < groups.high[i] + AROUND)).all(1)
+        rows.append(np.flatnonzero(inside) + near.start)
+    return _moments(cloud, np.unique(np.concatenate(rows)), None)
+
+
+def gathered(cloud: Cloud, path: Path) -> Moments:
+    """Returns in the boxes, and beyond the ends of the path where they move."""
+    longer = LONGER * cloud.period
+    rows = cloud.rows(path.times[0] - longer, path.times[-1] + longer)
+    low, high = path.reach(longer)
+    points = cloud.points[rows, :2]
+    near = np.flatnonzero(((points > low) & (points < high)).all(1)) + rows.start
+    inside = _inside(path, cloud.points[near, :2], cloud.heights[near], cloud.times[near], AROUND_BOX)
+    return _moments(cloud, near[inside], path)
+
+
+def _moments(cloud: Cloud, rows: NDArray[np.int64], path: Path | None) -> Moments:
+    """Rows of the cloud, a moment for those of about one time; moments with few returns are left out."""
+    times = cloud.times[rows]
+    number = np.cumsum(np.diff(times, prepend=times[:1]) > GAP * cloud.period)
+    count = np.bincount(number)
+    mean = np.bincount(number, times) / count
+    moving = np.bincount(number, cloud.moving[rows]) / count
+    kept = count >= FEWEST
+    if path is not None:
+        within = (mean > path.times[0] - 0.5 * cloud.period) & (mean < path.times[-1] + 0.5 * cloud.period)
+        kept &= within | (moving >= SHARE)
+    rows, of = rows[kept[number]], (np.cumsum(kept) - 1)[number[kept[number]]]
+    mean, points = mean[kept], cloud.points[rows, :2]
+    if path is not None:
+        points = points + path.at(mean)[0][of] - path.at(cloud.times[rows])[0]
+    first = np.searchsorted(of, np.arange(len(mean)))
+    return Moments(mean, cloud.sensor(mean), moving[kept], first, of, points, cloud.heights[rows])
+
+
+def _without_doubles(found: list[Path]) -> list[Path]:
+    """Where two boxes are in one place at one time, the one with more returns stays."""
+    kept: list[Path] = []
+    for path in sorted(found, key=lambda p: -p.returns):
+        if not any(_overlap(path, other) for other in kept):
+            kept.append(path)
+    return sorted(kept, key=lambda p: p.times[0])
+
+
+def _overlap(a: Path, b: Path) -> bool:
+    both = (a.times >= b.times[0]) & (a.times <= b.times[-1])
+    if not both.any():
+        return False
+    places, yaws = b.at(a.times[both])
+    away = a.places[both] - places
+    own = turned(away, yaws)
+    half = 0.5 * (np.array(b.kind.size[:2]) + np.array(a.kind.size[1]))
+    return bool((np.abs(own) < half).all(1).mean() > 0.3)

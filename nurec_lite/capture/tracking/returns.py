@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Returns of all sweeps in the world, and the range image of each sweep.
+
+A range image has a row for each beam and a column for each step of azimuth. Letters: S sweeps, n points, B rows, A columns.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.deskew import world_points
+from nurec_lite.capture.types import SweepFrame
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+from nurec_lite.geometry.se3 import invert
+
+Floats = NDArray[np.float32]
+FARTHEST = 75.0  # metres: beyond, a car has a handful of returns
+TURN = 2 * np.pi
+COLUMNS = 2048  # of a range image at most
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Rows and columns of a lidar's range images."""
+
+    edges: Floats  # [B - 1] radians, rising
+    columns: int
+
+    def cells(
+        self,
+        azimuth: Floats,  # [n] radians
+        elevation: Floats,  # [n] radians
+    ) -> NDArray[np.int64]:  # [n]
+        column = ((azimuth + np.float32(np.pi)) * np.float32(self.columns / TURN)).astype(np.int64) % self.columns
+        return np.searchsorted(self.edges, elevation) * self.columns + column
+
+    @property
+    def rows(self) -> int:
+        return len(self.edges) + 1
+
+
+@dataclass(frozen=True, eq=False)
+class Returns:
+    """Of one sweep: n points, and where the sensor was."""
+
+    frame: SweepFrame
+    points: Floats  # [n, 3] metres, about the origin of all
+    times: NDArray[np.float64]  # [n] seconds
+    ranges: Floats  # [n] metres
+    cells: NDArray[np.int64]  # [n] of the range image
+    starts: Floats  # [3, 4] lidar from world, at the frame's start
+    ends: Floats  # [3, 4] at its end
+    when: Floats  # [A] 0 to 1: at which part of the sweep the lidar faces a column
+    sensor: Floats  # [3] metres, mid-sweep
+
+
+@dataclass(frozen=True, eq=False)
+class Sweeps:
+    """All sweeps of a lidar."""
+
+    lidar: Lidar
+    grid: Grid
+    sweeps: list[Returns]
+    origin: NDArray[np.float64]  # [3] metres, world
+
+    @property
+    def period(self) -> float:  # seconds from one sweep to the next
+        starts = np.array([s.frame.time_start for s in self.sweeps])
+        return float(np.median(np.diff(starts))) if len(starts) > 1 else 0.1
+
+
+def read_sweeps(
+    lidar: Lidar,
+    frames: Sequence[SweepFrame],
+) -> Sweeps:
+    elevations = np.unique(lidar.elevations.numpy().astype(np.float32))
+    grid = Grid(0.5 * (elevations[1:] + elevations[:-1]), min(lidar.azimuth_steps, COLUMNS))
+    origin = frames[len(frames) // 2].T_world_rig_start[:3, 3].double().numpy()
+    returns = list(in_threads(lambda frame: _returns(frame, lidar, grid, origin), frames))
+    return Sweeps(lidar, grid, returns, origin)
+
+
+def _returns(frame: SweepFrame, lidar: Lidar, grid: Grid, origin: NDArray[np.float64]) -> Returns:
+    sweep = frame.load()
+    angles = azimuth_elevation(sweep.directions).numpy()
+    cells = grid.cells(angles[:, 0], angles[:, 1])
+    known = (sweep.returned & (sweep.ranges < lidar.max_range)).numpy()
+    points = (world_points(frame, sweep, lidar)[torch.from_numpy(known)].numpy() - origin).astype(np.float32)
+    T_start, T_end = (T.double() @ lidar.T_rig_lidar for T in (frame.T_world_rig_start, frame.T_world_rig_end))
+    starts, ends = (_about(invert(T).numpy(), origin) for T in (T_start, T_end))
+    middle = 0.5 * (T_start[:3, 3] + T_end[:3, 3]).numpy() - origin
+    ranges, times = sweep.ranges.numpy()[known], sweep.times.numpy()[known]
+    when = _when(sweep, frame, cells % grid.columns, grid.columns)
+    return Returns(frame, points, times, ranges, cells[known], starts, ends, when, middle.astype(np.float32))
+
+
+def _about(T: NDArray[np.float64], origin: NDArray[np.float64]) -> Floats:  # [3, 4]
+    """A transform of points in the world, for points about an origin."""
+    moved = T[:3, :3] @ origin + T[:3, 3]
+    return np.concatenate([T[:3, :3], moved[:, None]], axis=1).astype(np.float32)
+
+
+def _when(sweep: Sweep, frame: SweepFrame, columns: NDArray[np.int64], count: int) -> Floats:  # [A]
+    """Mean part of the sweep at which rays of a column are sent; a column without rays has that of the nearest."""
+    part = (sweep.times.numpy() - frame.time_start) / max(frame.time_end - frame.time_start, 1e-9)
+    number = np.bincount(columns, minlength=count)
+    mean = np.bincount(columns, part, count) / np.maximum(number, 1)
+    known = np.flatnonzero(number)
+    if len(known) == 0:
+        return np.full(count, 0.5, np.float32)
+    near = np.abs(np.arange(count)[:, None] - known[None]).argmin(1) if len(known) < count else known
+    return mean[known[near] if len(known) < count else near].astype(np.float32)
+
+
+def local(
+    returns: Returns,  # of the sweep that looks
+    points: Floats,  # [n, 3] metres, about the origin
+    columns: int,
+) -> Floats:  # [n, 3] metres, in the lidar's axes as it faces each point
+    """The two ends of the sweep are blended: rotations between them are small."""
+    first = points @ returns.starts[:, :3].T + returns.starts[:, 3]
+    last = points @ returns.ends[:, :3].T + returns.ends[:, 3]
+    mid = 0.5 * (first + last)
+    azimuth = np.arctan2(mid[:, 1], mid[:, 0])
+    column = ((azimuth + np.float32(np.pi)) * np.float32(columns / TURN)).astype(np.int64) % columns
+    return first + returns.when[column][:, None] * (last - first)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracks of a capture from its labels, from its sweeps, or from both."""
+
+from dataclasses import replace
+
+import torch
+
+from nurec_lite.capture.tracking.completed import completed, completed_as
+from nurec_lite.capture.tracking.found import find_tracks
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.tracks import Tracks
+
+
+def with_tracks(
+    capture: Capture,
+    source: str,  # auto, capture, lidar or none
+    known: Tracks | None = None,  # of a scene that was made from this capture: nothing is searched again
+) -> Capture:
+    """`auto` takes the labels. Where they are of a part of the drive only, or absent, the sweeps complete them."""
+    if source == "none":
+        return replace(capture, tracks=Tracks.empty())
+    if source == "capture" or (source == "auto" and len(capture.tracks) and not capture.part_labelled):
+        return capture
+    labels = Tracks.empty() if source == "lidar" else capture.tracks
+    if known is not None:
+        return replace(capture, tracks=completed_as(labels, known.to("cpu", torch.float64)))
+    return replace(capture, tracks=completed(labels, find_tracks(capture)))

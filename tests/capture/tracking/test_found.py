@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Objects that move are found in the sweeps alone: on the bundled street, KITTI's drive and PandaSet's slice."""
+
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import torch
+from pandaset_drive import needs_pandaset, read_pandaset
+
+from benchmarks.tracking.agreement import compared
+from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.tracking.found import find_tracks
+from nurec_lite.capture.types import FOUND, Capture
+from nurec_lite.config import DataConfig
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.readers import read_capture
+
+
+def kept(capture: Capture) -> Capture:
+    return replace(capture, sweeps=tuple(replace(f, load=lru_cache(f.load)) for f in capture.sweeps))
+
+
+@pytest.fixture(scope="module")
+def street() -> tuple[Capture, Tracks]:
+    capture = kept(read_capture(DataConfig()))
+    return capture, find_tracks(capture)
+
+
+def test_cars_that_drive_on_the_street_are_found_and_parked_ones_are_not(street: tuple[Capture, Tracks]) -> None:
+    capture, found = street
+    figures = compared(capture, capture.tracks, found, returns=10)
+    assert figures["recall"] >= 0.9
+    assert figures["precision"] >= 0.95
+    assert figures["parked_called_moving"] == 0
+
+
+def test_a_street_on_which_nothing_moves_has_no_tracks(street: tuple[Capture, Tracks]) -> None:
+    """The car stays where it is, too: sweeps of one moment repeat."""
+    first = street[0].sweeps[0]
+    load = first.load
+    repeated = tuple(
+        replace(
+            first,
+            index=i,
+            time_start=first.time_start + 0.1 * i,
+            time_end=first.time_end + 0.1 * i,
+            load=Later(load, 0.1 * i),
+        )
+        for i in range(12)
+    )
+    assert find_tracks(replace(street[0], sweeps=repeated)).ids == ()
+
+
+class Later:
+    def __init__(self, load: object, seconds: float) -> None:
+        self.load, self.seconds = load, seconds
+
+    def __call__(self) -> object:
+        sweep = self.load()  # type: ignore[operator]
+        return replace(sweep, times=sweep.times + self.seconds)
+
+
+def test_a_drive_of_few_sweeps_has_no_tracks(street: tuple[Capture, Tracks]) -> None:
+    assert find_tracks(replace(street[0], sweeps=street[0].sweeps[:5])).ids == ()
+    assert find_tracks(replace(street[0], sweeps=(), lidars=())).ids == ()
+
+
+def test_boxes_stand_on_the_ground_and_their_ids_say_that_they_were_found(street: tuple[Capture, Tracks]) -> None:
+    found = street[1]
+    bottoms = found.translations[:, 2] - 0.5 * found.sizes[:, 2].repeat_interleave(torch.tensor(found.offsets).diff())
+    assert float(bottoms.abs().max()) < 0.3
+    assert all(name.startswith(FOUND) for name in found.ids)
+
+
+def test_kittis_moving_car_is_found(kitti_root: Path) -> None:
+    extra = kitti_root / "extra"
+    capture = kept(
+        read_kitti_raw(
+            kitti_root,
+            poses_file=extra / "poses_velo.txt",
+            tracks_file=extra / "label_02_0001.txt",
+            frames=range(24, 51),
+        )
+    )
+    figures = compared(capture, capture.tracks, find_tracks(capture), returns=20)
+    assert figures["within_5_degrees"] >= 0.8
+    assert figures["median_distance_m"] <= 0.2
+    assert figures["parked_called_moving"] == 0
+
+
+@needs_pandaset
+def test_pandasets_moving_boxes_are_found() -> None:
+    capture = kept(read_pandaset(cameras=("front_camera",)))
+    figures = compared(capture, capture.tracks, find_tracks(capture), returns=30)
+    assert figures["recall"] >= 0.7
+    assert figures["precision"] >= 0.8

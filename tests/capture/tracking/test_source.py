@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where tracks come from: `data.tracks.source`, and a scene that has them already."""
+
+from dataclasses import replace
+
+import pytest
+
+import nurec_lite.capture.tracking.source as source
+from nurec_lite.capture.tracking.source import with_tracks
+from nurec_lite.capture.types import Capture
+from nurec_lite.config import DataConfig
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.readers import read_capture
+
+
+@pytest.fixture
+def labelled(monkeypatch: pytest.MonkeyPatch) -> Capture:
+    """The sweeps would show its first two tracks, under other ids."""
+    capture = read_capture(DataConfig())
+    found = replace(capture.tracks.select([0, 1]), ids=("found-1", "found-2"))
+    monkeypatch.setattr(source, "find_tracks", lambda _: found)
+    return replace(capture, tracks=capture.tracks.select([0, 5]))
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "ids"),
+    [
+        ("auto", False, ("000", "005")),
+        ("auto", True, ("000", "005", "found-2")),
+        ("capture", True, ("000", "005")),
+        ("lidar", True, ("found-1", "found-2")),
+        ("none", True, ()),
+    ],
+)
+def test_labels_and_sweeps_give_tracks(labelled: Capture, name: str, part: bool, ids: tuple[str, ...]) -> None:
+    assert with_tracks(replace(labelled, part_labelled=part), name).tracks.ids == ids
+
+
+def test_without_labels_the_sweeps_give_all_tracks(labelled: Capture) -> None:
+    assert with_tracks(replace(labelled, tracks=Tracks.empty()), "auto").tracks.ids == ("found-1", "found-2")
+
+
+def test_tracks_of_a_scene_are_not_searched_again(labelled: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    part = replace(labelled, part_labelled=True)
+    known = with_tracks(part, "auto").tracks
+    monkeypatch.delattr(source, "find_tracks")
+    assert with_tracks(part, "auto", known).tracks.ids == known.ids
+    other = replace(known, ids=("7", *known.ids[1:]))  # of another drive: the checkpoint's own check says so
+    assert with_tracks(part, "auto", other).tracks.ids == labelled.tracks.ids
