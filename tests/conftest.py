@@ -14,8 +14,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")  # or nurec_lite.base.threads sets 
 import hypothesis
 import pytest
 import torch
+from known_verdicts import remembered
 
 from nurec_lite.base.threads import share
+from nurec_lite.capture.checks import trust
 
 MAX_THREADS = 2  # what tests compute is small
 TESTS = Path(__file__).resolve().parent
@@ -106,6 +108,14 @@ def handlers() -> Iterator[None]:
     for logger, known in zip(loggers, before, strict=True):
         for handler in [h for h in logger.handlers if h not in known]:
             logger.removeHandler(handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def verdicts() -> Iterator[None]:
+    """A capture that many runs of this process train on is checked once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trust, "verdicts", remembered(trust.verdicts))
+        yield
 
 
 @pytest.fixture(scope="session")

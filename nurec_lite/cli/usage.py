@@ -10,7 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 from hydra import compose, initialize_config_dir
@@ -93,8 +93,9 @@ def _default(f: Field) -> Any:
     return f.default if f.default_factory is MISSING else f.default_factory()
 
 
+@lru_cache
 def _comments(cls: type) -> dict[str, str]:
-    """Comment on the line on which each field ends, base classes included."""
+    """Read once: comment on the line on which each field ends, base classes included."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if not is_dataclass(base):

@@ -14,6 +14,7 @@ import torch
 from shell import Ended, Shell, Train
 
 from nurec_lite.base.left_out import LeftOut
+from nurec_lite.capture.checks import run, trust
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.evaluation import each_frame, measure
 
@@ -57,6 +58,7 @@ def break_(monkeypatch: pytest.MonkeyPatch, places: list[str], error: Exception 
         monkeypatch.setattr(import_module(f"nurec_lite.{module}"), name, fails)
         if place == "report.charts.line_chart":
             monkeypatch.setattr(import_module("nurec_lite.report.views"), name, fails)
+    monkeypatch.setattr(trust, "verdicts", run.verdicts)  # not those that this process remembers
 
 
 def assert_said(ended: Ended, out: Path, sentences: set[str]) -> dict[str, Any]:
