@@ -28,7 +28,7 @@ FILES = {"scene/test_parted.py", "benchmarks/test_bench_views.py"} | {  # and th
 }
 RENDER = "native/test_parity_render.py"
 RUNS = {  # files, which of their tests, and how many must have passed; all of RENDER over all instances takes two minutes
-    "render": ([RENDER], "not cpu-split or test_cameras or test_lidars or odd_sizes or few_rays or hundreds", 350),
+    "render": ([RENDER], "(not cpu-split or test_cameras or test_lidars or odd_sizes or few_rays or hundreds) and not trained_scene", 350),
     "others": (  # of whole trainings few: each kernel has tests of its own
         sorted(FILES - {RENDER}),
         "not (recorded_steps or steps_with_relocations or steps_are_those_without_it or graph_is_recorded and (row or seldom)"
