@@ -113,7 +113,10 @@ def table(
 
 def _layout(message: Any, where: str) -> np.dtype:
     order, step = (">" if message.is_bigendian else "<"), int(message.point_step)
-    fields = {f.name: f for f in reversed(message.fields) if f.datatype in _TYPES and f.name}
+    fields: dict[str, Any] = {}
+    for f in message.fields:
+        if f.datatype in _TYPES and f.name:
+            fields.setdefault(f.name, f)
     missing = [name for name in _PLACES if name not in fields]
     if missing:
         have = ", ".join(sorted(fields)[:12])

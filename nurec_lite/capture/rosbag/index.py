@@ -4,7 +4,7 @@
 What an image or a sweep holds is not kept: memory grows with the number of messages, not with their bytes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +91,7 @@ class Index:
 def read_index(bag: Bag, mapping: Mapping) -> Index:
     """CaptureError for a topic that is missing, empty or of another type than its place in the mapping needs."""
     index = Index(bag, mapping)
-    for topic, (place, kinds) in _needed(mapping).items():
+    for topic, place, kinds in _needed(mapping):
         _check_topic(bag, mapping, topic, place, kinds)
     for entry in mapping.sensors:
         if entry.topic in index.frames:
@@ -107,21 +107,16 @@ def read_index(bag: Bag, mapping: Mapping) -> Index:
     return index
 
 
-def _needed(mapping: Mapping) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Each topic's place in the mapping, and the types that fit there."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+def _needed(mapping: Mapping) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Topics, their places in the mapping, and the types that fit there."""
     for camera in mapping.cameras:
-        found[camera.images] = f"cameras.{camera.name}.images", (IMAGE, COMPRESSED)
+        yield camera.images, f"cameras.{camera.name}.images", (IMAGE, COMPRESSED)
         if camera.info:
-            found[camera.info] = f"cameras.{camera.name}.info", (INFO,)
+            yield camera.info, f"cameras.{camera.name}.info", (INFO,)
     for lidar in mapping.lidars:
-        found[lidar.points] = f"lidars.{lidar.name}.points", (CLOUD, *LIVOX)
-    for key, topic, kinds in (
-        ("topic", mapping.poses.topic, POSES), ("fix", mapping.poses.fix, (FIX,)), ("imu", mapping.poses.imu, (IMU,)),
-    ):  # fmt: skip
-        if topic:
-            found[topic] = f"poses.{key}", kinds
-    return found
+        yield lidar.points, f"lidars.{lidar.name}.points", (CLOUD, *LIVOX)
+    poses, kinds = mapping.poses, {"topic": POSES, "fix": (FIX,), "imu": (IMU,)}
+    yield from ((topic, f"poses.{key}", fit) for key, fit in kinds.items() if (topic := getattr(poses, key)))
 
 
 def _check_topic(bag: Bag, mapping: Mapping, name: str, place: str, kinds: tuple[str, ...]) -> None:

@@ -94,21 +94,14 @@ def _of_kind(bag: Bag, *kinds: str) -> list[Topic]:
     return sorted((t for t in bag.topics.values() if t.kind in kinds and t.count), key=lambda t: t.name)
 
 
-def _names(topics: list[str], kind: str) -> dict[str, str]:
+def names_of(topics: list[str], kind: str) -> dict[str, str]:
     """A short name of each topic: what its path says beyond what every driver writes."""
-    parts = {
-        topic: [p for p in PurePosixPath(topic).parts if p != "/" and p not in _PLAIN] or [kind] for topic in topics
-    }
+    parts = {t: [p for p in PurePosixPath(t).parts if p != "/" and p not in _PLAIN] or [kind] for t in topics}
     for length in range(1, max(map(len, parts.values()), default=1) + 1):
         names = {topic: "_".join(p[-length:]) for topic, p in parts.items()}
-        if len(set(names.values())) == len(names) and not list(clashes([*names.values()])):
-            break
-    good = (
-        all(name_flaw(name) is None for name in names.values()) and len(set(names.values())) == len(names)
-        if topics
-        else True
-    )
-    return names if good else {topic: f"{kind}_{k}" for k, topic in enumerate(topics)}
+        if all(name_flaw(name) is None for name in names.values()) and not list(clashes([*names.values()])):
+            return names
+    return {topic: f"{kind}_{k}" for k, topic in enumerate(topics)}
 
 
 # ---- cameras
@@ -129,7 +122,7 @@ def _cameras(bag: Bag, found: Proposal) -> None:
     chosen = [min(topics, key=_rank) for topics in groups.values()]
     for topic in (t for topics in groups.values() for t in topics if t not in chosen):
         found.notes.append(f"left out: {topic.name} shows the same camera as another topic")
-    names = _names([topic.name for topic in chosen], "camera")
+    names = names_of([topic.name for topic in chosen], "camera")
     infos = [topic.name for topic in _of_kind(bag, INFO)]
     for topic in chosen:
         found.values["cameras"][names[topic.name]] = _camera(topic, infos, len(chosen), found)
@@ -174,12 +167,12 @@ def _lidars(bag: Bag, found: Proposal) -> None:
         first = bag.first(topic.name)
         if first is None:
             continue
-        frame, names = frame_name(first.header.frame_id), _field_names(first, topic)
-        score = (bool(names & set(RINGS)), bool(names & set(TIMES)))
+        frame, fields = frame_name(first.header.frame_id), _field_names(first, topic)
+        score = (bool(fields & set(RINGS)), bool(fields & set(TIMES)))
         if (
             frame in _MADE
-            or (not any(score) and names & {"rgb", "rgba", "velocity", "doppler"})
-            or not {"x", "y", "z"} <= names
+            or (not any(score) and fields & {"rgb", "rgba", "velocity", "doppler"})
+            or not {"x", "y", "z"} <= fields
         ):
             what = f"is in the frame '{frame}'" if frame in _MADE else "has the fields of another sensor"
             found.notes.append(f"left out: {topic.name} {what}, so it is no sweep of a lidar")
@@ -193,8 +186,8 @@ def _lidars(bag: Bag, found: Proposal) -> None:
         found.notes += [
             f"left out: {t.name} shows the same lidar as {best[1].name}" for _, t in topics if t is not best[1]
         ]
-    names_of = _names([topic.name for topic in chosen], "lidar")
-    found.values["lidars"] = {names_of[topic.name]: {"points": topic.name} for topic in chosen}
+    names = names_of([topic.name for topic in chosen], "lidar")
+    found.values["lidars"] = {names[topic.name]: {"points": topic.name} for topic in chosen}
 
 
 def _field_names(first: Any, topic: Topic) -> set[str]:
