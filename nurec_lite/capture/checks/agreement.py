@@ -19,6 +19,9 @@ from nurec_lite.geometry.camera import Camera
 VIEWS = 6  # at least
 GROUPS = 8  # of views: what one of them left out changes says how sure a figure is
 FASTEST = 1.0  # metres a second: of a slower vehicle nothing tells the time
+VARIES = 1.3  # times the speed of the slower images that the faster ones have at least, for the speed to tell anything
+HALF = 3  # images of each, likewise
+SURE = 2.0  # standard errors by which offsets of a clock grow with the speed at least
 STRONGEST = 6.0  # of an edge whose mean is 1: a stronger one counts no more
 FARTHEST = 12.0  # degrees
 DEGREES = torch.arange(-8, 9) * 0.1
@@ -33,6 +36,18 @@ class Agreement:
     degrees_error: float  # standard error
     seconds: float  # by which its clock is behind the lidar's
     seconds_error: float  # infinite where too few images are of a moving vehicle
+    by_speed: tuple[float, float] | None = (
+        None  # seconds by which the offset grows with the speed, and its standard error
+    )
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether edges move with the speed, as a clock that is off has it. A camera that sits elsewhere moves them by the same way at any
+        speed. True where the speed does not vary enough to tell."""
+        if self.by_speed is None:
+            return True
+        seconds, error = self.by_speed
+        return seconds * self.seconds > 0 and abs(seconds) > SURE * error
 
 
 def agreement(
@@ -55,7 +70,11 @@ def agreement(
         return None
     turns, offsets = torch.tensor(peaks, dtype=torch.float64).T
     (turn, turn_error), (offset, offset_error) = (_with_error(values) for values in (turns, offsets))
-    return Agreement(turn, turn_error, offset, offset_error if scores.shape[2] > 1 else math.inf)
+    if scores.shape[2] == 1:
+        return Agreement(turn, turn_error, offset, math.inf)
+    speeds = torch.tensor([_speed(capture, camera, view) for view, _ in seen], dtype=torch.float64)
+    speeds = torch.cat([speeds[speeds > FASTEST], speeds[speeds <= FASTEST]])  # in the order of the scores
+    return Agreement(turn, turn_error, offset, offset_error, _by_speed(scores, speeds, degrees))
 
 
 def _about(camera: Camera, seen: list[tuple[View, Tensor]]) -> float:
@@ -88,6 +107,40 @@ def _of_one_size(
         return torch.stack([*moving, *(scores.expand(-1, len(SECONDS)) for scores in standing)])
     now = int(SECONDS.abs().argmin())
     return torch.stack([*(scores[:, now : now + 1] for scores in moving), *standing])
+
+
+def _by_speed(
+    scores: Tensor,  # [V, T, K]
+    speeds: Tensor,  # [V] metres a second
+    degrees: Tensor,  # [T]
+) -> tuple[float, float] | None:
+    """Seconds by which the offset, in metres of the way, grows with the speed from the slower half of the images to the faster half, with
+    its standard error (jackknife). None: the speed varies too little, or a half tells nothing."""
+    moving = (speeds > FASTEST).nonzero()[:, 0]
+    order = moving[speeds[moving].argsort()]
+    halves = [order[: len(order) // 2], order[len(order) - len(order) // 2 :]]
+    if len(halves[0]) < HALF or float(speeds[halves[1]].mean()) < VARIES * float(speeds[halves[0]].mean()):
+        return None
+    number = torch.arange(len(halves[0]))
+    slopes = [_slope(scores, speeds, degrees, [half[number != k] for half in halves]) for k in (-1, *number.tolist())]
+    known = [slope for slope in slopes if slope is not None]
+    if len(known) < len(slopes):
+        return 0.0, math.inf
+    return _with_error(torch.tensor(known, dtype=torch.float64))
+
+
+def _slope(scores: Tensor, speeds: Tensor, degrees: Tensor, halves: list[Tensor]) -> float | None:
+    peaks, means = (
+        [_peak(scores[half].mean(0), degrees) for half in halves],
+        [float(speeds[half].mean()) for half in halves],
+    )
+    if peaks[0] is None or peaks[1] is None:
+        return None
+    return (peaks[1][1] * means[1] - peaks[0][1] * means[0]) / (means[1] - means[0])
+
+
+def _speed(capture: Capture, camera: Camera, view: View) -> float:  # metres a second
+    return float(velocities(capture, camera.name).at(view.frame.time_mid)[3:].norm())
 
 
 def _with_error(values: Tensor) -> tuple[float, float]:

@@ -20,7 +20,7 @@ OF_A_PIXEL = 0.4  # that a camera may be turned by without a word
 FAR = 2.0  # degrees: a camera that is turned so much is certainly wrong
 LATE = 0.012  # seconds, and
 WAY = (
-    0.13  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
+    0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
 )
 COARSE = 2.0  # degrees between a lidar's rays: of such a one small turns are not told
 
@@ -31,19 +31,22 @@ def speed_of(capture: Capture, camera: Camera, frames: Sequence[ImageFrame]) -> 
 
 
 def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: Agreement) -> Iterator[Found]:
+    turn, late = abs(found.degrees), abs(found.seconds)
     figures = {TURNED_FIGURE: found.degrees, LATE_FIGURE: 1000 * found.seconds, "contrast": said.contrast}
+    figures |= {"turn": turn, "late": 1000 * late}
     if max(360 / lidar.azimuth_steps for lidar in capture.lidars) > COARSE:
         yield Found(
             camera, Level.RIGHT, said, "Edges of the lidar lie on those of the images of {cameras}.", None, figures
         )
         return
-    turn, late = abs(found.degrees), abs(found.seconds)
     some_turn = max(TURNED, OF_A_PIXEL * pixel_degrees(camera))
     some_late = max(LATE, WAY / speed_of(capture, camera, [view.frame for view in views]))
     if turn > max(some_turn, 3 * found.degrees_error):
         side, level = "left" if found.degrees > 0 else "right", Level.CERTAIN if turn >= FAR else Level.LIKELY
         sentence = f"Against the lidar, {{cameras}} looks about {turn:.2f}° farther {side} than it says."
         yield Found(camera, level, said, sentence, "correct its mounting", {TURNED_FIGURE: found.degrees})
+    if not found.is_clock:
+        late = 0.0  # edges lie elsewhere at any speed
     if late > max(some_late, 3 * found.seconds_error):
         way = "behind" if found.seconds > 0 else "ahead of"
         sentence = f"The clock of {{cameras}} is about {1000 * late:.0f} ms {way} the lidar's."
@@ -51,7 +54,7 @@ def fine(capture: Capture, camera: Camera, views: list[View], said: Fit, found: 
             camera, Level.LIKELY, said, sentence, "correct its time stamps", {LATE_FIGURE: 1000 * found.seconds}
         )
     if turn <= some_turn and late <= some_late:
-        within = "within {degrees:.2f}° and {milliseconds:.0f} ms"
+        within = "within {turn:.2f}° and {late:.0f} ms"
         sentence = f"Edges of the lidar lie on those of the images of {{cameras}}, {within}."
         yield Found(camera, Level.RIGHT, said, sentence, None, figures)
     elif turn <= max(some_turn, 3 * found.degrees_error) and late <= max(some_late, 3 * found.seconds_error):

@@ -133,6 +133,34 @@ def test_what_chance_may_be_is_not_said(street: Capture, monkeypatch: pytest.Mon
     assert late == ["The clock of camera_0 and camera_1 is about 20 ms behind the lidar's."]
 
 
+def peaks(seconds: torch.Tensor) -> torch.Tensor:  # [V] -> [V, 3, K]
+    """Scores of images whose edges agree best at those offsets."""
+    noise = 0.02 * torch.randn(len(seconds), 3, len(SECONDS))
+    return (
+        torch.exp(-(((SECONDS - seconds[:, None]) / 0.03) ** 2))[:, None].expand(-1, 3, -1)
+        * torch.tensor([[0.9], [1.0], [0.9]])
+        + noise
+    )
+
+
+SPEEDS = torch.tensor([1.6, 1.9, 2.5, 3.0, 3.5, 3.6, 4.1], dtype=torch.float64)
+
+
+def test_a_clock_that_is_off_is_told_from_a_camera_that_sits_elsewhere() -> None:
+    """By how far edges lie beside one another at 1.6 to 4.1 m/s: a clock moves them farther the faster the vehicle is."""
+    degrees = torch.tensor([-0.1, 0.0, 0.1])
+    clock = near_by._by_speed(peaks(torch.full((7,), 0.04)), SPEEDS, degrees)
+    place = near_by._by_speed(peaks((0.11 / SPEEDS).float()), SPEEDS, degrees)
+    assert clock is not None and place is not None
+    assert clock[0] == pytest.approx(0.04, abs=0.006) and place[0] == pytest.approx(0, abs=0.012)
+    assert Agreement(0, 0.01, 0.04, 0.003, clock).is_clock and not Agreement(0, 0.01, 0.04, 0.003, place).is_clock
+
+
+def test_a_speed_that_hardly_varies_does_not_tell_them_apart() -> None:
+    assert near_by._by_speed(peaks(torch.full((7,), 0.04)), 8 + 0.1 * SPEEDS, torch.zeros(3)) is None
+    assert Agreement(0, 0.01, 0.04, 0.003).is_clock
+
+
 def few_images(capture: Capture) -> Capture:
     return replace(capture, images=capture.images[:VIEWS])
 
