@@ -7,18 +7,15 @@ A difference is certain if the scene cannot belong to the opened capture. The ot
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.key_values import assigned
 from nurec_lite.capture.digest import UNKNOWN, Digest, SensorFrames
-from nurec_lite.geometry.camera import Camera
-from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.capture.sensor_difference import Difference, apart, sensor_differences
 
-CLOSE = 1e-5  # relative, of focal lengths and the like
-PLACED, TURNED = 1e-4, 1e-4  # metres and radians that the place of a sensor may differ by
-PATTERN = 1e-4  # radians, of a lidar's beams
 SAME_TIME = 1e-5  # seconds
 SAME_POSE, SAME_TURN = 1e-3, 1e-3  # metres and radians
 ELSEWHERE, AWRY = 5.0, math.radians(10)  # from which on the scene is not where the sensors are
@@ -34,13 +31,6 @@ Look = Callable[[str, int], Tensor]  # sensor and index of a frame of the opened
 
 
 @dataclass(frozen=True)
-class Difference:
-    sentence: str
-    certain: bool = True
-    remedy: str | None = None  # None: only another capture helps
-
-
-@dataclass(frozen=True)
 class Asked:
     """What the user has chosen otherwise than training did."""
 
@@ -52,141 +42,15 @@ class Asked:
 
 def differences(known: Digest, found: Digest, look: Look, asked: Asked) -> Iterator[Difference]:
     """The most telling ones first."""
-    cameras, lidars = ([s.name for s in sensors] for sensors in (known.cameras, known.lidars))
-    yield from _names("cameras", cameras, [c.name for c in found.cameras], ordered=True)
-    yield from _names("lidars", lidars, [s.name for s in found.lidars], ordered=False)
-    yield from _sensor_differences(known, found, asked.downscale)
-    both = [name for name in (*cameras, *lidars) if name in found.frames]
+    yield from sensor_differences(known, found, asked.downscale)
+    cameras, both = {c.name for c in known.cameras}, [name for name in known.frames if name in found.frames]
+    yield from _number_differences(known, found, both, asked)
     for name in both:
         delayed = asked.image_delay and name in cameras
-        yield from _frame_differences(name, known.frames[name], found.frames[name], asked, delayed)
+        yield from _time_differences(name, known.frames[name], found.frames[name], delayed)
     for name in both:
         yield from _content_differences(name, known.frames[name], found.frames[name], look, name in cameras)
     yield from pose_differences(known, found)
-
-
-# ---- sensors
-
-
-def _names(kind: str, was: Sequence[str], now: Sequence[str], ordered: bool) -> Iterator[Difference]:
-    if set(was) != set(now):
-        yield Difference(f"it has {_listed(kind, now)}, but had {_listed(kind, was)}")
-    elif ordered and list(was) != list(now):
-        remedy = f"give {assigned(f'data.{kind}', was)}"
-        yield Difference(f"it has the {kind} {', '.join(now)} in this order, but had {', '.join(was)}", remedy=remedy)
-
-
-def _listed(kind: str, names: Sequence[str]) -> str:
-    return f"the {kind} {', '.join(names)}" if names else f"no {kind}"
-
-
-def _sensor_differences(known: Digest, found: Digest, downscale: tuple[int, int]) -> Iterator[Difference]:
-    cameras, lidars = {c.name: c for c in found.cameras}, {s.name: s for s in found.lidars}
-    scaled = False
-    for camera in known.cameras:
-        if camera.name not in cameras:
-            continue
-        now = cameras[camera.name]
-        wrong = _lens_flaw(camera, now, 1.0)
-        if wrong and downscale[0] != downscale[1] and not _lens_flaw(camera, now, downscale[1] / downscale[0]):
-            scaled, wrong = True, None
-        if wrong:
-            yield Difference(f"camera {camera.name} has {wrong}", remedy=_other_scale(camera, now, downscale[1]))
-        yield from _mountings(f"camera {camera.name}", camera.T_rig_cam, now.T_rig_cam)
-    if scaled:
-        yield Difference(f"images are reduced by {downscale[1]}, but were by {downscale[0]}", certain=False)
-    for lidar in known.lidars:
-        if lidar.name in lidars:
-            now_lidar = lidars[lidar.name]
-            if wrong := _pattern_flaw(lidar, now_lidar):
-                yield Difference(f"lidar {lidar.name} has {wrong}")
-            yield from _mountings(f"lidar {lidar.name}", lidar.T_rig_lidar, now_lidar.T_rig_lidar)
-
-
-def _lens_flaw(
-    was: Camera,
-    now: Camera,
-    scale: float,  # by which the images are smaller now than they were
-) -> str | None:
-    slack = 0.0 if scale == 1.0 else 1.0  # a remainder at the edge is cut off
-    if abs(was.width - now.width * scale) > slack * max(1.0, scale) or abs(
-        was.height - now.height * scale
-    ) > slack * max(1.0, scale):
-        return f"{now.width}x{now.height} pixels, but had {was.width}x{was.height}"
-    for name in ("fx", "fy", "cx", "cy"):
-        before, after = getattr(was, name), getattr(now, name)
-        if not math.isclose(before, after * scale, rel_tol=CLOSE, abs_tol=CLOSE):
-            return f"{name} {after:.7g}, but had {before:.7g}"
-    if not _same_lens(was.distortion, now.distortion):
-        return f"the distortion {_numbers(now.distortion)}, but had {_numbers(was.distortion)}"
-    if was.shutter != now.shutter:
-        return f"the shutter {now.shutter}, but had {was.shutter}"
-    return None
-
-
-def _same_lens(was: Sequence[float], now: Sequence[float]) -> bool:
-    """None is the same as zeros."""
-    pad = (0.0,) * 5
-    return all(math.isclose(a, b, rel_tol=CLOSE, abs_tol=1e-9) for a, b in zip(was or pad, now or pad, strict=True))
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return "[" + ", ".join(f"{value:.6g}" for value in values) + "]"
-
-
-def _other_scale(was: Camera, now: Camera, downscale: int) -> str | None:
-    """data.downscale that makes the images of the capture as large as they were."""
-    wanted = downscale * now.fx / was.fx
-    near = round(wanted)
-    fits = near >= 1 and near != downscale and math.isclose(wanted, near, rel_tol=CLOSE)
-    return f"give data.downscale={near}" if fits and _is_scaled(was, now, near / downscale) else None
-
-
-def _is_scaled(was: Camera, now: Camera, ratio: float) -> bool:
-    return not _lens_flaw(now, was, ratio) or not _lens_flaw(was, now, 1 / ratio)
-
-
-def _mountings(sensor: str, was: Tensor, now: Tensor) -> Iterator[Difference]:
-    moved, turned = _apart(was[None].double(), now[None].double())
-    if moved > PLACED:
-        yield Difference(f"{sensor} sits at {_place(now)} on the rig, but sat at {_place(was)}")
-    elif turned > TURNED:
-        yield Difference(f"{sensor} is turned by {math.degrees(turned):.3g} degrees from where it was")
-
-
-def _place(pose: Tensor) -> str:
-    return ", ".join(f"{metres:.4g}" for metres in pose[:3, 3].tolist()) + " m"
-
-
-def _apart(
-    was: Tensor,  # [n, 3 or 4, 4]
-    now: Tensor,
-) -> tuple[float, float]:  # metres and radians at most
-    moves, turns = _all_apart(was, now)
-    return float(moves.max()), float(turns.max())
-
-
-def _all_apart(was: Tensor, now: Tensor) -> tuple[Tensor, Tensor]:  # [n] metres, [n] radians
-    moves = (was[:, :3, 3] - now[:, :3, 3]).norm(dim=1)
-    chords = (was[:, :3, :3] - now[:, :3, :3]).flatten(1).norm(dim=1)  # 2 sqrt(2) sin(angle / 2)
-    return moves, 2 * torch.asin((chords / math.sqrt(8)).clamp(max=1))
-
-
-def _pattern_flaw(was: Lidar, now: Lidar) -> str | None:
-    if len(was.elevations) != len(now.elevations):
-        return f"{len(now.elevations)} beams, but had {len(was.elevations)}"
-    apart = (was.elevations.double() - now.elevations.double()).abs()
-    if len(apart) and float(apart.max()) > PATTERN:
-        k = int(apart.argmax())
-        before, after = (math.degrees(float(lidar.elevations[k])) for lidar in (was, now))
-        return f"beam {k} at {after:.4g} degrees, but had it at {before:.4g}"
-    for name, unit in (("max_range", " m"), ("azimuth_steps", ""), ("azimuth_start", " radians")):
-        before, after = getattr(was, name), getattr(now, name)
-        if not math.isclose(before, after, rel_tol=CLOSE, abs_tol=PATTERN):
-            return f"{name} {after:.6g}{unit}, but had {before:.6g}{unit}"
-    if was.clockwise != now.clockwise:
-        return f"clockwise={str(now.clockwise).lower()}, but had {str(was.clockwise).lower()}"
-    return None
 
 
 # ---- frames
@@ -199,26 +63,33 @@ def _pairs(was: SensorFrames, now: SensorFrames) -> tuple[Tensor, Tensor]:  # [b
     return rows[:, 0], rows[:, 1]
 
 
-def _frame_differences(
-    name: str, was: SensorFrames, now: SensorFrames, asked: Asked, delayed: bool
-) -> Iterator[Difference]:
+def _number_differences(known: Digest, found: Digest, both: Sequence[str], asked: Asked) -> Iterator[Difference]:
+    """One for all sensors that have lost or won the same frames."""
+    names: dict[str, list[str]] = {}
+    remedies: dict[str, str | None] = {}
+    for name in both:
+        was, now = known.frames[name], found.frames[name]
+        shared = len(_pairs(was, now)[0])
+        if shared < max(len(was.indices), len(now.indices)):
+            said = f"{_counted(now)}, but had {_counted(was)}, {shared or 'none'} of them the same"
+            names.setdefault(said, []).append(name)
+            remedies[said] = None if asked.exact else _part_of(was, now, shared)
+    for said, of in names.items():
+        verb = "have" if len(of) > 1 else "has"
+        yield Difference(f"{', '.join(of)} {verb} {said}", certain=not asked.frames, remedy=remedies[said])
+
+
+def _time_differences(name: str, was: SensorFrames, now: SensorFrames, delayed: bool) -> Iterator[Difference]:
     rows, own = _pairs(was, now)
-    if len(rows) < max(len(was.indices), len(now.indices)):
-        shared = f", {len(rows)} of them the same" if len(rows) else ", none of them the same"
-        sentence = f"{name} has {_counted(now)}, but had {_counted(was)}{shared}"
-        yield Difference(
-            sentence, certain=not asked.frames, remedy=None if asked.exact else _part_of(was, now, len(rows))
-        )
     late = (now.times[own] - was.times[rows]).abs().amax(dim=1)
     wrong = (late > SAME_TIME).nonzero()[:, 0].tolist()
     if wrong:
         first = wrong[0]
         before, after = (float(t[k].mean()) for t, k in ((was.times, rows[first]), (now.times, own[first])))
-        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-        sentence = (
-            f"frame {int(now.indices[own[first]])} of {name}{more} is of {after:.6g} s, but was of {before:.6g} s"
+        called = f"frame {int(now.indices[own[first]])} of {name}" + (
+            f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         )
-        yield Difference(sentence, certain=not delayed)
+        yield Difference(f"{called} is of {after:.6g} s, but was of {before:.6g} s", certain=not delayed)
 
 
 def _counted(frames: SensorFrames) -> str:
@@ -239,7 +110,10 @@ def _part_of(was: SensorFrames, now: SensorFrames, both: int) -> str | None:
 
 
 def _frames(part: SensorFrames) -> str:
-    return assigned("data.frames", [int(part.indices.min()), int(part.indices.max()) + 1])
+    numbers = sorted(part.indices.tolist())
+    steps = {b - a for a, b in pairwise(numbers)}
+    step = list(steps) if len(steps) == 1 and steps != {1} else []
+    return assigned("data.frames", [numbers[0], numbers[-1] + 1, *step])
 
 
 # ---- content
@@ -285,11 +159,11 @@ def _look_differences(name: str, was: SensorFrames, there: set[int], look: Look,
 def _image_flaw(was: Tensor, now: Tensor) -> str | None:
     if was.shape != now.shape:
         return None
-    apart = was.double() - now.double()
-    grey = float(apart.square().mean().sqrt())
-    if grey <= GREY and float(apart.abs().max()) <= MOST_GREY:
+    levels = was.double() - now.double()
+    grey, most = float(levels.square().mean().sqrt()), float(levels.abs().max())
+    if grey <= GREY and most <= MOST_GREY:
         return None
-    return f"shows something else than it did (by {grey:.3g} of 255 in the mean, {apart.abs().max():.3g} at most)"
+    return f"shows something else than it did (by {grey:.3g} of 255 in the mean, {most:.3g} at most)"
 
 
 def _sweep_flaw(was: Tensor, now: Tensor) -> str | None:
@@ -318,7 +192,7 @@ def pose_differences(known: Digest, found: Digest) -> Iterator[Difference]:
         rows, own = _pairs(was, now)
         if not len(rows):
             continue
-        moves, turns = _all_apart(was.poses[rows], now.poses[own])
+        moves, turns = apart(was.poses[rows], now.poses[own])
         k = int((moves / ELSEWHERE + turns / AWRY).argmax())
         worst = max(worst, (float(moves[k]), float(turns[k]), int(now.indices[own[k]]), name))
     moved, turned, index, name = worst

@@ -7,7 +7,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.difference import SAME_TIME, Difference
+from nurec_lite.capture.difference import SAME_TIME
+from nurec_lite.capture.sensor_difference import Difference
 from nurec_lite.geometry.tracks import Tracks
 
 SHOWN = 4  # names in a sentence

@@ -11,9 +11,10 @@ from torch import Tensor
 
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.texts import printable
-from nurec_lite.capture.difference import Asked, Difference, differences, pose_differences
+from nurec_lite.capture.difference import Asked, differences, pose_differences
 from nurec_lite.capture.digest import Digest, SensorFrames, digest_of
 from nurec_lite.capture.looks import Key, look_of, looks_of
+from nurec_lite.capture.sensor_difference import Difference
 from nurec_lite.capture.track_difference import track_differences
 from nurec_lite.capture.types import Capture, ImageFrame, Origin, SweepFrame
 from nurec_lite.config import DataConfig

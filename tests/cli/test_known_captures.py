@@ -93,4 +93,4 @@ def test_what_differs_is_one_line(shell: Shell, quick: Path, tmp_path: Path, cap
     with caplog.at_level(logging.INFO, logger="nurec_lite"):
         open_reconstruction("evaluate", [f"checkpoint={quick}", "data.frames=[0,6]"])
     (line,) = (text for text in caplog.messages if "differs from the capture that" in text)
-    assert "camera_1 has 6 frames, 0 to 5, but had 10 frames, 0 to 9" in line and "\n" not in line
+    assert "camera_0, camera_1, lidar have 6 frames, 0 to 5, but had 10 frames, 0 to 9" in line and "\n" not in line

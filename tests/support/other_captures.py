@@ -122,10 +122,10 @@ OTHER: dict[str, tuple[Change, str]] = {
     "one sensor's clock": (frames(late, "camera_1"), r"frame 0 of camera_1 \(and 9 more\) is of [\d.]+ s, but was of"),
     "frames of other numbers": (
         frames(lambda f: replace(f, index=f.index + 100)),
-        r"camera_0 has 10 frames, 100 to 109, but had 10 frames, 0 to 9, none of them the same",
+        r"camera_0, camera_1, lidar have 10 frames, 100 to 109, but had 10 frames, 0 to 9, none of them the same",
     ),
     "numbers that begin with one": (
-        frames(lambda f: replace(f, index=f.index + 1)), r"camera_0 has 10 frames, 1 to 10, but had 10 frames, 0 to 9",
+        frames(lambda f: replace(f, index=f.index + 1)), r"camera_0, camera_1, lidar have 10 frames, 1 to 10, but had 10 frames, 0 to 9",
     ),
     "half of the frames": (
         lambda c: replace(c, images=c.images[:10], sweeps=c.sweeps[:5], split=None), r"but had 10 frames, 0 to 9",

@@ -3,7 +3,7 @@
 
 import logging
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,12 @@ from tiny_capture import Loaded, tiny_capture, tiny_state
 
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture
-from nurec_lite.config import DataConfig
+from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
+from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.readers import open_capture
+from nurec_lite.training.capture_record import record_of
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
-from nurec_lite.training.known_capture import check_known_capture
+from nurec_lite.training.known_capture import check_known_capture, fresh_digest
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +76,7 @@ def test_chosen_frames_are_one_line(content: dict[str, Any], caplog: pytest.LogC
         tiny_capture(), images=tuple(f for f in tiny_capture().images if 3 <= f.index < 7), sweeps=tiny_capture().sweeps[3:7], split=None
     )  # fmt: skip
     (line,) = said(content, part, caplog, frames=[3, 7])
-    assert "camera_0 has 4 frames, 3 to 6, but had 10 frames, 0 to 9, 4 of them the same" in line
+    assert "camera_0, camera_1, lidar have 4 frames, 3 to 6, but had 10 frames, 0 to 9, 4 of them the same" in line
     with pytest.raises(CheckpointError, match=r"give 'data\.frames=\[3,7\]' to take this part alone"):
         said(content, part, caplog)
     with pytest.raises(CheckpointError, match=r"had 10 frames, 0 to 9.*; restore what it was made from"):
@@ -120,3 +123,18 @@ def test_images_of_python_that_no_file_holds_are_looked_at(content: dict[str, An
     )
     with pytest.raises(CheckpointError, match=r"image \d of camera_1 shows something else than it did"):
         check_known_capture(Path("x.pt"), content, black, DataConfig())
+
+
+def test_a_pack_of_a_real_drive_is_the_same(kitti_root: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Images as JPEG, reduced already, and sweeps rounded to 2 mm."""
+    data = {"kind": "kitti_raw", "root": str(kitti_root), "downscale": 4, "frames": [0, 6]}
+    of_drive = {"poses": PosesChoice(source="capture"), "tracks": TracksChoice(source="capture")}
+    capture = open_capture(DataConfig(**data, **of_drive))
+    write_pack(capture, tmp_path / "a.pack")
+    scene = {"origin": capture.origin, "tracks": {f.name: getattr(capture.tracks, f.name) for f in fields(Tracks)}}
+    content = {"capture": record_of(fresh_digest(capture)), "config": {"data": data}, "scene": scene}
+    packed = read_pack(tmp_path / "a.pack")
+    assert said(content, packed, caplog, kind="pack", root=str(tmp_path / "a.pack"), exact=True) == []
+    other = replace(packed, images=tuple(replace(f, load=packed.images[-1].load) for f in packed.images))
+    with pytest.raises(CheckpointError, match=r"image 0 of image_02 shows something else than it did"):
+        said(content, other, caplog, kind="pack")
