@@ -26,7 +26,7 @@ TRY_EVERY = 10  # moments, of `validation`: the third, thirteenth and so on are 
 SPLITS = ("interp", "side", "validation", "half")
 
 
-GIVEN, POSITIONED, UNKNOWN = "given", "positioned", "unknown"  # how a source knows the poses of the rig
+GIVEN, POSITIONED, UNKNOWN, CHOSEN = "given", "positioned", "unknown", "chosen"  # how the poses of the rig are known
 
 
 class CaptureError(UserError):
@@ -172,9 +172,9 @@ class Capture:
     mountings: tuple[Mounting, ...] = ()  # likewise, of the calibration
     labels: tuple[Labels, ...] = ()  # likewise, of the tracks
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
-    poses_from: str = (
-        GIVEN  # GIVEN by somebody, POSITIONED by satellites or an inertial unit, or UNKNOWN: all are the identity
-    )
+    # GIVEN by somebody; POSITIONED by satellites or an inertial unit; UNKNOWN: all are the identity; CHOSEN: compared with the sweeps, and
+    # replaced where these show better ones
+    poses_from: str = GIVEN
     measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars
     part_labelled: bool = False  # tracks are only of what some of the sensors see
 

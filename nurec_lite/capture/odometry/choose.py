@@ -3,28 +3,28 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
-from nurec_lite.capture.odometry.clouds import Cloud, clouds_of
+from nurec_lite.capture.odometry.clouds import Cloud, Poses, clouds_of
 from nurec_lite.capture.odometry.estimate import Estimate, estimated
-from nurec_lite.capture.odometry.glance import seem_sharp
-from nurec_lite.capture.odometry.reckoning import log as log_of
+from nurec_lite.capture.odometry.glance import poses_of, seem_sharp
+from nurec_lite.capture.odometry.reckoning import log as twist_of
 from nurec_lite.capture.odometry.replace import with_poses
 from nurec_lite.capture.odometry.sharpness import GAP, Sharpness, pairs_of, sharpness
-from nurec_lite.capture.trajectory import Trajectory, trajectory_of
-from nurec_lite.capture.types import GIVEN, UNKNOWN, Capture, CaptureError, SweepFrame
+from nurec_lite.capture.types import CHOSEN, GIVEN, UNKNOWN, Capture, CaptureError, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
-from nurec_lite.geometry.se3 import interpolate_trajectory, invert
+from nurec_lite.geometry.se3 import invert
 
 log = logging.getLogger("nurec_lite")
 FEWEST = 3  # sweeps
-PAIRS = 12  # of sweeps that are compared
+PAIRS = 8  # of sweeps that are compared
 BLURRED = 0.15  # metres from points to surfaces, the median, under an estimate that failed
-SHARPER, ALIKE, CALMER = 0.97, 1.03, 0.7  # times the capture's figures: sharper; as sharp, and calmer
+ALIKE = 1.1  # times the blur of other poses: the points near surfaces decide
+SHARPER, CALMER = 0.97, 0.7  # times the figures of the capture's own poses
 JITTER = 0.002  # metres: less is no reason for other poses
 METRES, RADIANS, PART = 0.1, 0.006, 0.08  # by which right poses may differ over GAP sweeps, and part of the way
 OTHERS = "give other poses by data.poses.file"
@@ -43,9 +43,24 @@ class Drive:
         return torch.tensor([frame.time_mid for frame in self.frames], dtype=torch.float64)
 
     @property
-    def said(self) -> Trajectory:
+    def said(self) -> Poses:
         """The capture's own poses."""
-        return trajectory_of(self.capture)
+        return poses_of(self.frames)
+
+    @property
+    def span(self) -> tuple[float, float]:  # seconds in which poses are needed
+        frames = (*self.capture.images, *self.capture.sweeps)
+        return min(f.time_start for f in frames), max(f.time_end for f in frames)
+
+
+@dataclass(frozen=True)
+class Found:
+    """An estimate, and how sharp it is."""
+
+    estimate: Estimate
+    clouds: Sequence[Cloud]
+    pairs: Sequence[tuple[int, int]]
+    sharp: Sharpness
 
 
 def posed(
@@ -60,10 +75,10 @@ def posed(
                 f"{capture.name} has fewer than {FEWEST} sweeps of a lidar, which are too few to estimate poses from; {OTHERS}"
             )
         return capture
-    if source == "capture" or (
-        source == "auto" and capture.poses_from == GIVEN and seem_sharp(drive.frames, drive.lidar)
-    ):
+    if source == "capture" or (source == "auto" and capture.poses_from == CHOSEN):
         return capture
+    if source == "auto" and capture.poses_from == GIVEN and seem_sharp(drive.frames, drive.lidar):
+        return replace(capture, poses_from=CHOSEN)
     return _chosen(drive, source)
 
 
@@ -75,42 +90,47 @@ def _drive_of(capture: Capture) -> Drive | None:
 
 
 def _chosen(drive: Drive, source: str) -> Capture:
-    capture = drive.capture
     try:
-        clouds = clouds_of(drive.frames, drive.lidar)
-        estimate = estimated(clouds, _span(capture), capture.measured, _known(drive))
-        pairs = pairs_of(len(clouds), PAIRS)
-        mine = sharpness(clouds, pairs, estimate.path.at, drive.middles)
-        problem = None if mine.median < BLURRED else f"sweeps would lie {mine.median:.2f} m apart"
+        found = _found(drive)
+        problem = f"sweeps would lie {found.sharp.median:.2f} m apart" if found.sharp.median > BLURRED else None
     except UserError:
         raise
     except (ArithmeticError, RuntimeError, ValueError, IndexError) as error:  # points that show nothing
         log.debug("poses could not be estimated", exc_info=True)
-        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason'}"
     if problem is not None:
-        return _kept(capture, source, problem)
-    if capture.poses_from == UNKNOWN:
-        log.info("poses: %s; sweeps %d apart lie within %s", estimate.sources, GAP, mine)
-        return with_poses(capture, estimate.path.at)
-    return _compared(drive, source, clouds, pairs, estimate, mine)
+        return _kept(drive.capture, source, problem)
+    if drive.capture.poses_from == UNKNOWN:
+        log.info("poses: %s; sweeps %d apart lie within %s", found.estimate.sources, GAP, found.sharp)
+        return replace(with_poses(drive.capture, found.estimate.path.at), poses_from=CHOSEN)
+    return _better(drive, source, found)
 
 
-def _compared(
-    drive: Drive, source: str, clouds: list[Cloud], pairs: list[tuple[int, int]], estimate: Estimate, mine: Sharpness
-) -> Capture:
-    capture, said = drive.capture, drive.said
-    theirs = sharpness(
-        clouds, pairs, lambda times: interpolate_trajectory(said.times, said.poses, times), drive.middles
-    )
-    if source == "auto" and capture.poses_from == GIVEN and _contradict(drive, estimate):
-        log.debug("poses: the capture's, which the sweeps contradict: the checks say so")
+def _found(drive: Drive) -> Found:
+    clouds = clouds_of(drive.frames, drive.lidar)
+    known = None if drive.capture.poses_from == UNKNOWN else drive.said
+    estimate = estimated(clouds, drive.span, drive.capture.measured, known)
+    pairs = pairs_of(len(clouds), PAIRS)
+    return Found(estimate, clouds, pairs, sharpness(clouds, pairs, estimate.path.at, drive.middles))
+
+
+def _better(drive: Drive, source: str, found: Found) -> Capture:
+    """One line says which poses are taken and how sharp both are."""
+    capture = drive.capture
+    if source == "auto" and capture.poses_from == GIVEN and _contradict(drive, found.estimate):
+        log.debug("poses: the capture's own, which the sweeps contradict; the checks of the capture name that")
         return capture
-    taken = source == "lidar" or _sharper(mine, theirs)
-    log.info(
-        "poses: %s; sweeps %d apart lie within %s; by the capture's own poses %s",
-        estimate.sources if taken else "the capture's own, which are as sharp as those estimated", GAP, mine, theirs,
-    )  # fmt: skip
-    return with_poses(capture, _in_world(drive, estimate)) if taken else capture
+    own = sharpness(found.clouds, found.pairs, drive.said, drive.middles)
+    if source == "lidar" or _sharper(found.sharp, own):
+        line, figures = (
+            f"{found.estimate.sources}; sweeps %d apart lie within %s, by the capture's own poses %s",
+            (found.sharp, own),
+        )
+        capture = with_poses(capture, _in_world(drive, found.estimate))
+    else:
+        line, figures = "the capture's own; sweeps %d apart lie within %s, by estimated ones %s", (own, found.sharp)
+    log.info(f"poses: {line}", GAP, *figures)
+    return replace(capture, poses_from=CHOSEN)
 
 
 def _kept(capture: Capture, source: str, problem: str) -> Capture:
@@ -120,34 +140,24 @@ def _kept(capture: Capture, source: str, problem: str) -> Capture:
     return capture
 
 
-def _sharper(mine: Sharpness, theirs: Sharpness) -> bool:
-    calmer = theirs.jitter > JITTER and mine.jitter < CALMER * theirs.jitter
-    return mine.median < SHARPER * theirs.median or (mine.median < ALIKE * theirs.median and calmer)
+def _sharper(mine: Sharpness, own: Sharpness) -> bool:
+    if not ALIKE * mine.blur > own.blur > mine.blur / ALIKE:
+        return mine.blur < own.blur
+    calmer = own.jitter > JITTER and mine.jitter < CALMER * own.jitter
+    return mine.median < SHARPER * own.median or (mine.median < own.median / SHARPER and calmer)
 
 
 def _contradict(drive: Drive, estimate: Estimate) -> bool:
     """Whether poses are wrong rather than blurred: motions over GAP sweeps differ by more than drift explains."""
-    said, times = drive.said, drive.middles
+    times = drive.middles
     pairs = torch.tensor(pairs_of(len(times), PAIRS))
-    own, other = (
-        invert(T[pairs[:, 0]]) @ T[pairs[:, 1]]
-        for T in (estimate.path.at(times), interpolate_trajectory(said.times, said.poses, times))
-    )
-    apart, way = (log_of(T).view(-1, 2, 3).norm(dim=2) for T in (invert(own) @ other, own))
+    own, other = (invert(T[pairs[:, 0]]) @ T[pairs[:, 1]] for T in (estimate.path.at(times), drive.said(times)))
+    apart, way = (twist_of(T).view(-1, 2, 3).norm(dim=2) for T in (invert(own) @ other, own))
     return float((apart > torch.tensor([RADIANS, METRES]) + PART * way).any(1).double().mean()) > 0.5
 
 
-def _known(drive: Drive) -> Trajectory | None:
-    return None if drive.capture.poses_from == UNKNOWN else drive.said
-
-
-def _in_world(drive: Drive, estimate: Estimate):  # type: ignore[no-untyped-def]
+def _in_world(drive: Drive, estimate: Estimate) -> Poses:
     """In the world of the capture, where both begin with one pose."""
-    first, said = drive.middles[:1], drive.said
-    T = interpolate_trajectory(said.times, said.poses, first) @ invert(estimate.path.at(first))
+    first = drive.middles[:1]
+    T = drive.said(first) @ invert(estimate.path.at(first))
     return lambda times: T[0] @ estimate.path.at(times)
-
-
-def _span(capture: Capture) -> tuple[float, float]:  # seconds
-    frames = (*capture.images, *capture.sweeps)
-    return min(f.time_start for f in frames), max(f.time_end for f in frames)

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.measured import Measured
-from nurec_lite.capture.odometry.clouds import Cloud
+from nurec_lite.capture.odometry.clouds import Cloud, Poses
 from nurec_lite.capture.odometry.front import scan_to_map
 from nurec_lite.capture.odometry.matches import equations
 from nurec_lite.capture.odometry.path import Path
 from nurec_lite.capture.odometry.reckoning import Twists, integrated, log, measured_twists
 from nurec_lite.capture.odometry.solve import Noise, improved
-from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
 REACHES = (0.7, 0.3)  # metres from points to surfaces, round after round
@@ -23,7 +22,7 @@ MEASURED = Noise(step=(1e-3, 3e-3), change=(0.002, 0.02))
 ALONE = Noise(step=(1e-3, 3e-3), change=(0.1, 0.4))
 RADIANS, METRES, PART = 0.01, 0.1, 0.1  # by which twists may be off from one sweep to the next, and part of the motion
 MOST = 0.8  # of the motions that agree with twists which are used
-LONGEST = 0.15  # seconds between two knots
+LONGEST, MOST_BETWEEN = 0.15, 50  # seconds between two knots, and knots between two sweeps at most
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,11 @@ def estimated(
     clouds: Sequence[Cloud],
     span: tuple[float, float],  # seconds: the first and the last time at which a pose is needed
     measured: Measured | None,
-    known: Trajectory | None,  # poses that may be right: they say where to look first
+    known: Poses | None,  # poses that may be right: they say where to look first
 ) -> Estimate:
     middles = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)
     twists = None if measured is None else measured_twists(measured)
-    guess = twists if twists is not None else None if known is None else _twists_of(known.times, known.poses)
+    guess = twists if twists is not None else None if known is None else _twists_of(middles, known(middles))
     first = scan_to_map(clouds, guess)
     if guess is not None and not _agree(guess, middles, first):
         first, twists = scan_to_map(clouds, None), None
@@ -73,7 +72,8 @@ def _first_path(
     ends = [middles.new_tensor([t]) for t in span if not middles[0] <= t <= middles[-1]]
     times = torch.cat([middles, *ends]).sort().values
     more = [
-        torch.linspace(a, b, 2 + int((b - a) / LONGEST), dtype=torch.float64)[1:-1] for a, b in pairwise(times.tolist())
+        torch.linspace(a, b, 2 + min(MOST_BETWEEN, int((b - a) / LONGEST)), dtype=torch.float64)[1:-1]
+        for a, b in pairwise(times.tolist())
     ]
     times = torch.cat([times, *more]).sort().values
     own = twists if twists is not None else Twists(times, _twists_of(middles, poses).at(times))

@@ -19,64 +19,56 @@ CELL = 0.6  # metres: one point of a sweep is compared in each cube of this size
 VOXEL = 1.0  # metres of a cell of the map, whose points make one surface
 NEIGHBOURS = 10  # points that make a surface
 REACH = 2.0  # metres to the surface that a point may lie on
-WAYS = (
-    0.0,
-    1.0,
-    2.0,
-    3.0,
-    4.0,
-    -1.0,
-)  # metres ahead that the second sweep may be, where nothing says how fast the rig was
+SPEEDS = (0.0, 10.0, 20.0, 30.0, 40.0, -10.0)  # metres a second of the rig at first, where nothing says how fast it was
+SUDDEN = (0.5, 3.0)  # radians and metres a second by which a velocity changes from one sweep to the next at most
 ROUNDS = 20  # of the registration at most
 
 
 def scan_to_map(
     clouds: Sequence[Cloud],
-    twists: Twists | None,  # measured ones; None: the last motion goes on
+    twists: Twists | None,  # that say where to look first; None: the last motion goes on
 ) -> Tensor:  # [n, 4, 4] T_first_k of the rig at the middles of the sweeps
     import small_gicp  # what needs no poses starts without it
 
     world = small_gicp.GaussianVoxelMap(VOXEL)
-    poses, velocity = [torch.eye(4, dtype=torch.float64)], torch.zeros(6, dtype=torch.float64)
+    still = torch.zeros(6, dtype=torch.float64)
+    poses, velocity = [torch.eye(4, dtype=torch.float64)], still
     for k, cloud in enumerate(clouds):
-        guess, seconds = poses[0], 0.0
+        before = clouds[max(0, k - 1)].time
+        guesses = _velocities(twists, velocity if k > 1 else None, before, cloud.time)
+        source = _source(cloud, guesses[0] if k or twists is not None else still)
         if k:
-            seconds = cloud.time - clouds[k - 1].time
-            guess = poses[-1] @ _step(twists, velocity, clouds[k - 1].time, cloud.time)
-        local = velocity if twists is None else twists.at(torch.tensor(cloud.time, dtype=torch.float64))
-        source = _source(cloud, local)
-        if k:
-            guesses = [guess] if k > 1 or twists is not None else [guess @ _ahead(way) for way in WAYS]
-            found = _best(world, source, guesses)
+            seconds = cloud.time - before
+            found = _best(world, source, [poses[-1] @ exp(guess * seconds) for guess in guesses])
             poses.append(torch.from_numpy(np.array(found.T_target_source)))
             velocity = log(invert(poses[-2]) @ poses[-1]) / seconds
         world.insert(source, poses[-1].numpy())
     return torch.stack(poses)
 
 
+def _velocities(twists: Twists | None, last: Tensor | None, start: float, end: float) -> list[Tensor]:  # [6] each
+    """Those that the rig may have between two sweeps. The last one is tried, too, where twists differ from it by more than driving does."""
+    if twists is None:
+        return [last] if last is not None else [_ahead(speed) for speed in SPEEDS]
+    if end <= start:
+        return [twists.at(torch.tensor(end, dtype=torch.float64))]
+    said = log(integrated(twists, *torch.tensor([[start], [end]], dtype=torch.float64))[0]) / (end - start)
+    turn, way = (said - (said if last is None else last)).view(2, 3).norm(dim=1).tolist()
+    return [said] if last is None or (turn < SUDDEN[0] and way < SUDDEN[1]) else [last, said]
+
+
 def _best(
     world: "small_gicp.GaussianVoxelMap", source: "small_gicp.PointCloud", guesses: Sequence[Tensor]
 ) -> "small_gicp.RegistrationResult":
-    """From the guess after which most points lie on the map."""
+    """From the guess after which most points lie on the map, and lie there best."""
     import small_gicp
 
     found = [small_gicp.align(world, source, guess.numpy(), REACH, max_iterations=ROUNDS) for guess in guesses]
-    if len(found) == 1:
-        return found[0]
-    return max(found, key=lambda fit: fit.num_inliers - fit.error)
+    return max(found, key=lambda fit: fit.num_inliers / (1 + fit.error / max(1, fit.num_inliers)))
 
 
-def _ahead(metres: float) -> Tensor:  # [4, 4]
-    T = torch.eye(4, dtype=torch.float64)
-    T[0, 3] = metres
-    return T
-
-
-def _step(twists: Twists | None, velocity: Tensor, start: float, end: float) -> Tensor:  # [4, 4]
-    if twists is None:
-        return exp(velocity * (end - start))
-    starts, ends = torch.tensor([[start], [end]], dtype=torch.float64)
-    return integrated(twists, starts, ends)[0]
+def _ahead(speed: float) -> Tensor:  # [6]
+    return torch.tensor([0, 0, 0, speed, 0, 0], dtype=torch.float64)
 
 
 def _source(cloud: Cloud, velocity: Tensor) -> "small_gicp.PointCloud":

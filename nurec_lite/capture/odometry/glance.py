@@ -2,16 +2,17 @@
 """A quick look at a few sweeps: whether poses are as sharp as the lidar can tell, so that nothing need be estimated."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.odometry.clouds import clouds_of
+from nurec_lite.capture.odometry.clouds import Poses, clouds_of
 from nurec_lite.capture.odometry.matches import surface_map
 from nurec_lite.capture.odometry.reckoning import exp
 from nurec_lite.capture.odometry.sharpness import GAP, jitter, to_surfaces
-from nurec_lite.capture.trajectory import Trajectory
+from nurec_lite.capture.trajectory import MERGED_SECONDS
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import interpolate_trajectory, transform
@@ -25,12 +26,8 @@ ROUNDS, REACH = 5, 0.5  # of the registration, and its metres to a surface
 
 def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
     """Two pairs in the middle of the drive, or what there is. Sweeps that show too little leave the poses as they are."""
-    path = _path(frames)
+    poses = poses_of(frames)
     middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
-
-    def poses(times: Tensor) -> Tensor:
-        return interpolate_trajectory(path.times, path.poses, times)
-
     if jitter(middles, poses(middles))[0] > JITTER:
         return False
     gap = min(GAP, len(frames) - 1)
@@ -41,12 +38,13 @@ def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
     return not parts or sum(parts) / len(parts) > FITTED
 
 
-def _path(frames: Sequence[SweepFrame]) -> Trajectory:
+def poses_of(frames: Sequence[SweepFrame]) -> Poses:
+    """As the frames say."""
     times = torch.tensor([t for f in frames for t in (f.time_start, f.time_end)], dtype=torch.float64)
     poses = torch.stack([T.double() for f in frames for T in (f.T_world_rig_start, f.T_world_rig_end)])
     times, order = times.sort(stable=True)
-    new = torch.cat([torch.ones(1, dtype=torch.bool), times.diff() > 1e-6])
-    return Trajectory(times[new], poses[order][new])
+    new = torch.cat([torch.ones(1, dtype=torch.bool), times.diff() > MERGED_SECONDS])
+    return partial(interpolate_trajectory, times[new], poses[order][new])
 
 
 def _part_left(a: Tensor, b: Tensor) -> float | None:

@@ -58,6 +58,8 @@ class Map:
         return torch.from_numpy(np.asarray(indices).astype(np.int64)), torch.from_numpy(np.asarray(squares)).sqrt()
 
     def surfaces(self, at: Tensor) -> tuple[Tensor, Tensor]:  # [n] indices -> normals [n, 3], which are flat [n]
+        if not len(at):
+            return self.points.new_zeros(0, 3), at.bool()
         places, inverse = at.unique(return_inverse=True)
         found, _ = self.tree.batch_knn_search(self.points[places].numpy(), NEIGHBOURS, num_threads=self.threads)
         beside = self.points[torch.from_numpy(np.stack(found).astype(np.int64))]

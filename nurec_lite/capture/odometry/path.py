@@ -14,7 +14,10 @@ from nurec_lite.capture.odometry.reckoning import Twists, exp, integrated, log
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.geometry.se3 import interpolate_trajectory, invert
 
-DENSE = 0.02  # seconds between the poses that a path is handed on by, at most
+DENSE, MOST_PARTS = (
+    0.02,
+    10,
+)  # seconds between the poses that a path is handed on by at most, unless that makes too many
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,7 @@ class Path:
     @cached_property
     def dense(self) -> Trajectory:
         """The motion by the twists; what the knots differ from it by is spread evenly over each step."""
-        m = max(1, int((self.times.diff().max() / DENSE).ceil())) if len(self.times) > 1 else 1
+        m = int((self.times.diff().max() / DENSE).ceil().clamp(1, MOST_PARTS)) if len(self.times) > 1 else 1
         parts, step = torch.arange(1, m + 1, dtype=torch.float64) / m, self.times.diff()
         starts, rest = self.times[:-1], log(invert(self.reckoned) @ self.steps)
         poses, T = [self.poses[:-1]], torch.eye(4, dtype=torch.float64)

@@ -19,7 +19,7 @@ from nurec_lite.geometry.se3 import (
     rotvec_to_quat,
 )
 
-STEP = 0.01  # seconds between the steps of an integration, at most
+STEP, MOST_STEPS = 0.01, 200  # seconds between the steps of an integration at most, unless that makes too many
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def integrated(
     """The motions from each start to its end, by the mean twist of small steps."""
     if not len(starts):
         return torch.zeros(0, 4, 4, dtype=torch.float64)
-    m = max(1, int(((ends - starts).abs().max() / STEP).ceil()))
+    m = int(((ends - starts).abs().max() / STEP).ceil().clamp(1, MOST_STEPS))
     step = (ends - starts) / m
     middles = starts[:, None] + step[:, None] * (torch.arange(m, dtype=torch.float64) + 0.5)
     moves = exp(twists.at(middles) * step[:, None, None])  # [b, m, 4, 4]

@@ -2,7 +2,7 @@
 """How sharp a map poses make: how far sweeps lie from each other's surfaces, and how much the poses jitter. Letters: K sweeps."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -26,6 +26,22 @@ class Sharpness:
     ninth: float  # metres, at 90 %
     jitter: float  # metres: standard deviation of a pose along the axis of the rig in which it is largest
     turn_jitter: float  # radians, likewise
+    met: float  # share of the points that lie within REACH of a surface
+
+    @property
+    def blur(self) -> float:
+        """Metres from points to surfaces, REACH where there is none: wrong poses leave the ground where it is, and few points elsewhere."""
+        return self.met * self.median + (1 - self.met) * REACH
+
+    @property
+    def figures(self) -> dict[str, float]:
+        return {
+            "median_m": self.median,
+            "ninth_m": self.ninth,
+            "met": self.met,
+            "jitter_mm": 1000 * self.jitter,
+            "jitter_degrees": math.degrees(self.turn_jitter),
+        }
 
     def __str__(self) -> str:
         jitter = f"{1000 * self.jitter:.1f} mm and {math.degrees(self.turn_jitter):.3f}°"
@@ -33,15 +49,17 @@ class Sharpness:
 
 
 def sharpness(
-    clouds: Sequence[Cloud],  # of one lidar in the order of time
+    clouds: Sequence[Cloud] | Mapping[int, Cloud],  # of one lidar in the order of time, those of the pairs at least
     pairs: Sequence[tuple[int, int]],  # places of those that are compared
     poses: Poses,
     middles: Tensor,  # [K] seconds, of all sweeps of the lidar
 ) -> Sharpness:
     used = {k: clouds[k].moved(poses) for k in {k for pair in pairs for k in pair}}
     apart = torch.cat([to_surfaces(used[a], used[b]) for a, b in pairs])
+    if not len(apart):
+        raise ValueError("no point lies near a surface of another sweep")
     median, ninth = (float(apart.quantile(q)) for q in (0.5, 0.9))
-    return Sharpness(median, ninth, *jitter(middles, poses(middles)))
+    return Sharpness(median, ninth, *jitter(middles, poses(middles)), len(apart) / sum(len(used[b]) for _, b in pairs))
 
 
 def pairs_of(count: int, most: int) -> list[tuple[int, int]]:

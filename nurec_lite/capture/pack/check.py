@@ -12,7 +12,7 @@ from typing import Any
 
 from nurec_lite.base.names import LONGEST_NAME, label_flaw, name_flaw
 from nurec_lite.capture.check import MAX_AZIMUTH_STEPS, MAX_PIXELS
-from nurec_lite.capture.types import SPLITS
+from nurec_lite.capture.types import CHOSEN, SPLITS
 from nurec_lite.geometry.camera import SHUTTERS
 
 FORMAT = "nurec_lite capture"
@@ -185,8 +185,8 @@ ENCODING = record(format=one_of(*IMAGE_FORMATS), quality=quality)
 CAPTURE = record(
     format=one_of(FORMAT), version=whole(VERSION, VERSION), name=name, split=one_of(None, *SPLITS),
     cameras=many(CAMERA), lidars=many(LIDAR), images=many(FRAME), sweeps=many(FRAME), tracks=TRACKS,
-    # the first packs do not state their encoding, and packs of right drives hold no doubts
-    optional={"image_encoding": ENCODING, "doubts": many(DOUBT)},
+    # older packs do not state their encoding and how their poses are known, and packs of right drives hold no doubts
+    optional={"image_encoding": ENCODING, "doubts": many(DOUBT), "poses": one_of(CHOSEN)},
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from nurec_lite.capture.files import short
 from nurec_lite.capture.images import FIRST, LAST, decode_image
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
 from nurec_lite.capture.pack.sweep import decode_sweep
-from nurec_lite.capture.types import Capture, CaptureError, Doubt, Encoded, Frame, Glance, ImageFrame, SweepFrame
+from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Encoded, Frame, Glance, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.tracks import Tracks
@@ -211,6 +211,7 @@ def _capture(path: Path, members: dict[str, Member], index: dict[str, Any], down
         sweeps=tuple(sweeps),
         tracks=_tracks(index["tracks"]),
         doubts=tuple(Doubt(**row) for row in index.get("doubts", ())),
+        poses_from=index.get("poses", GIVEN),
     )
 
 
