@@ -15,6 +15,7 @@ from nurec_lite.base.lock import locked
 from nurec_lite.capture.checks.listed import counted, listed, worst_first
 from nurec_lite.capture.checks.run import all_verdicts
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.sharp import sharpness_lines
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import describe
 from nurec_lite.capture.rosbag.propose import FILE as MAPPING
@@ -54,7 +55,7 @@ def work(arguments: list[str]) -> None:
     _propose(config, out)
     capture = read_capture(config.data)
     sample = Sample(capture, images=IMAGES, sweeps=SWEEPS)
-    print(describe(capture))
+    print("\n".join([describe(capture), *sharpness_lines(capture)]))
     with locked(out):
         found = all_verdicts(sample)
         print(listed(found))

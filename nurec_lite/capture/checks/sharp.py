@@ -1,30 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sharp the map is that the poses make, for a person to compare drives and poses by."""
+"""How sharp the map is that the poses make, in a line for each lidar, for a person to compare drives and poses by."""
 
 from collections.abc import Iterator
 
 import torch
 
-from nurec_lite.capture.checks.sample import Sample
-from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.base.errors import UserError
 from nurec_lite.capture.odometry.clouds import cloud_of
 from nurec_lite.capture.odometry.glance import poses_of
-from nurec_lite.capture.odometry.sharpness import pairs_of, sharpness
+from nurec_lite.capture.odometry.sharpness import Sharpness, pairs_of, sharpness
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.lidar import Lidar
 
-NAME = "sharpness of the map"
 PAIRS = 6  # of sweeps
 FEWEST = 3  # sweeps
 
 
-def check_sharpness(sample: Sample) -> Iterator[Verdict]:
-    for lidar in sample.capture.lidars:
-        frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
-        if len(frames) < FEWEST:
+def sharpness_lines(capture: Capture) -> Iterator[str]:
+    """Nothing for a lidar with too little to tell, or with a sweep that cannot be read: a check reports that."""
+    for lidar in capture.lidars:
+        try:
+            gap, found = sharpness_of(capture, lidar)
+        except (UserError, ValueError):
             continue
-        pairs = pairs_of(len(frames), PAIRS)
-        clouds = {k: cloud_of(lidar, frames[k]) for k in {k for pair in pairs for k in pair}}
-        middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
-        found = sharpness(clouds, pairs, poses_of(frames), middles)
-        apart = pairs[0][1] - pairs[0][0]
-        sentence = f"Sweeps of {lidar.name} that are {apart} apart lie on each other within {found}."
-        yield Verdict(NAME, lidar.name, Level.RIGHT, sentence, figures=found.figures)
+        yield f"map of {lidar.name}: sweeps {gap} apart lie within {found}"
+
+
+def sharpness_of(capture: Capture, lidar: Lidar) -> tuple[int, Sharpness]:
+    """Sweeps between those that are compared, and how they lie on each other. ValueError: there is too little to tell."""
+    frames = [frame for frame in capture.sweeps if frame.sensor == lidar.name]
+    if len(frames) < FEWEST:
+        raise ValueError(f"{lidar.name} has {len(frames)} sweeps")
+    pairs = pairs_of(len(frames), PAIRS)
+    clouds = {k: cloud_of(lidar, frames[k]) for k in sorted({k for pair in pairs for k in pair})}
+    middles = torch.tensor([frame.time_mid for frame in frames], dtype=torch.float64)
+    return pairs[0][1] - pairs[0][0], sharpness(clouds, pairs, poses_of(frames), middles)
