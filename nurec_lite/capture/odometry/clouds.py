@@ -16,7 +16,8 @@ from nurec_lite.geometry.se3 import transform
 Poses = Callable[[Tensor], Tensor]  # [n] seconds -> [n, 4, 4] T_world_rig
 NEAREST, FARTHEST = 2.5, 80.0  # metres of range: nearer points are the vehicle's own
 CELL = 0.3  # metres: one point is kept in each cube of this size
-LOOKED_AT, MOST = 60_000, 7_000  # points of a sweep, before and after that
+LOOKED_AT, MOST, FEWEST = 60_000, 7_000, 1_500  # points of a sweep before that, and after it at most and in a long drive
+ALL = 4_000_000  # points of a drive, about
 KEYS = 17  # poses in a sweep, between which a point moves evenly
 CELLS = 1 << 19  # of a table of cubes: some share one
 _PRIMES = (73_856_093, 19_349_669, 83_492_791)  # Teschner et al. 2003, Optimized Spatial Hashing
@@ -43,15 +44,16 @@ class Cloud:
 
 
 def clouds_of(frames: Sequence[SweepFrame], lidar: Lidar) -> list[Cloud]:
-    return list(in_threads(partial(cloud_of, lidar), frames))
+    most = max(FEWEST, min(MOST, ALL // max(1, len(frames))))
+    return list(in_threads(partial(cloud_of, lidar, most=most), frames))
 
 
-def cloud_of(lidar: Lidar, frame: SweepFrame) -> Cloud:
+def cloud_of(lidar: Lidar, frame: SweepFrame, most: int = MOST) -> Cloud:
     points, times = _returns(frame)
     ranges = points.norm(dim=1)
     some = ((ranges > NEAREST) & (ranges < FARTHEST)).nonzero()[:, 0]
     some = some[shuffled(len(some))[:LOOKED_AT]]
-    kept = some[thinned(points[some], CELL)[:MOST]]
+    kept = some[thinned(points[some], CELL)[:most]]
     return Cloud(frame.time_mid, transform(lidar.T_rig_lidar.double(), points[kept].double()), times[kept].double())
 
 
