@@ -16,7 +16,8 @@ from nurec_lite.geometry.se3 import transform
 Poses = Callable[[Tensor], Tensor]  # [n] seconds -> [n, 4, 4] T_world_rig
 NEAREST, FARTHEST = 2.5, 80.0  # metres of range: nearer points are the vehicle's own
 CELL = 0.3  # metres: one point is kept in each cube of this size
-LOOKED_AT, MOST, FEWEST = 60_000, 7_000, 1_500  # points of a sweep before that, and after it at most and in a long drive
+LOOKED_AT = 60_000  # points of a sweep before that
+MOST, FEWEST = 7_000, 1_500  # points of a sweep after that, in a short and in a long drive
 ALL = 4_000_000  # points of a drive, about
 KEYS = 17  # poses in a sweep, between which a point moves evenly
 CELLS = 1 << 19  # of a table of cubes: some share one
