@@ -13,7 +13,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.base.key_values import hydra_value
+from nurec_lite.base.key_values import assigned, hydra_value
 from nurec_lite.base.paths import resource
 from nurec_lite.base.texts import printable
 from nurec_lite.cli.arguments import check_files
@@ -100,7 +100,7 @@ def _check_budget(config: Config, path: Path, counters: dict[str, float]) -> Non
     unmeasured = path.resolve() == (out / CHECKPOINT).resolve() and not (out / METRICS).exists()
     if not unmeasured and _limited(budget) and spent(budget, int(counters["step"]), counters["seconds"]) >= 1:
         given = " and ".join(
-            f"{key}={value:g}"
+            assigned(key, value)
             for key, value in zip(_BUDGET, (budget.steps, budget.seconds), strict=True)
             if value is not None
         )

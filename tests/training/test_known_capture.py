@@ -11,16 +11,17 @@ import pytest
 import torch
 from other_captures import LIKE, OTHER, first_image, frames
 from strangers import save
-from tiny_capture import Loaded, tiny_capture, tiny_state
+from tiny_capture import Loaded, tiny_capture, tiny_config, tiny_state
 
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture
-from nurec_lite.config import DataConfig, PosesChoice, TracksChoice
+from nurec_lite.config import Config, DataConfig, ModelConfig, PosesChoice, TracksChoice
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.readers import open_capture
 from nurec_lite.training.capture_record import record_of
 from nurec_lite.training.checkpoint import CheckpointError, load_checkpoint
 from nurec_lite.training.known_capture import check_known_capture, fresh_digest
+from nurec_lite.training.start import check_same_configuration, make_state
 
 
 @pytest.fixture(scope="module")
@@ -138,3 +139,29 @@ def test_a_pack_of_a_real_drive_is_the_same(kitti_root: Path, tmp_path: Path, ca
     other = replace(packed, images=tuple(replace(f, load=packed.images[-1].load) for f in packed.images))
     with pytest.raises(CheckpointError, match=r"image 0 of image_02 shows something else than it did"):
         said(content, other, caplog, kind="pack")
+
+
+def test_a_run_from_python_compares_it(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    save(tiny_state(), path)
+    config = tiny_config()
+    config = replace(config, train=replace(config.train, resume=str(path)))
+    state = make_state(config, tiny_capture(), torch.device("cpu"))
+    assert state.digest is not None and state.digest.frames["lidar"].looks.shape == (2, 7)
+    with pytest.raises(CheckpointError, match="another capture: lidar lidar has clockwise=false, but had true"):
+        make_state(config, OTHER["a lidar that turns the other way"][0](tiny_capture()), torch.device("cpu"))
+
+
+def test_a_pack_of_a_drive_may_hold_smaller_images(content: dict[str, Any]) -> None:
+    """What its images are is known by the digest alone."""
+    stored = content | {
+        "config": content["config"] | {"data": {"kind": "kitti_raw", "downscale": 2, "date": "2030_01_02"}}
+    }
+    packed = replace(Config(), data=DataConfig(kind="pack"), model=ModelConfig(**content["config"]["model"]))
+    check_same_configuration(Path("x.pt"), stored, packed)
+    with pytest.raises(
+        CheckpointError, match=r"made with data\.downscale=2, but this run has 1; give data\.downscale=2"
+    ):
+        check_same_configuration(Path("x.pt"), {k: v for k, v in stored.items() if k != "capture"}, packed)
+    with pytest.raises(CheckpointError, match=r"made with data\.downscale=2, but this run has 1"):
+        check_same_configuration(Path("x.pt"), stored, replace(packed, data=DataConfig(kind="kitti_raw")))
