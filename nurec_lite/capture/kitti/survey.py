@@ -61,7 +61,7 @@ def has_several_returns(arranged: list[Arranged], names: list[str]) -> bool:
 
 
 RETURNS = "Sweeps hold several returns of a ray: the strongest is kept."
-_DIRECTION = (
+DIRECTION = (
     "The order of the points does not say which way the lidar turns: it is taken to turn clockwise, as KITTI's does."
 )
 UNKNOWN = "Rays that did not return cannot be told from points that were removed, so none is learned from."
@@ -84,7 +84,7 @@ def _stored(
         notes.append(_FILTERED)
     spin = find_spin(angles)
     if spin is None and not is_kitti(order, angles):
-        notes.append(_DIRECTION)
+        notes.append(DIRECTION)
     clockwise, start = spin or (True, math.pi)
     blocked = torch.full((len(order.elevations), 360), bool(notes and notes[0] == _FILTERED))
     return Scan(order, blocked, clockwise=clockwise, start=start, notes=tuple(notes))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Points of a message: PointCloud2 with the fields that drivers write, and Livox's CustomMsg."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import numpy as np
@@ -76,17 +76,19 @@ def read_cloud(message: Any, kind: str, fields: Fields, where: str) -> Cloud:
             raise CaptureError(
                 f"{where} lacks the field '{name}', which other messages have; leave them out by seconds"
             )
-    places = np.stack([values[name].astype("f8") for name in _PLACES], axis=1) if len(values) else np.zeros((0, 3))
-    with np.errstate(invalid="ignore", over="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # points that did not return may hold anything
+        places = np.stack([values[name].astype("f8") for name in _PLACES], axis=1) if len(values) else np.zeros((0, 3))
         square = np.square(places).sum(axis=1)
         kept = (square > _NEAREST**2) & (square < _FARTHEST**2)  # NaN is neither
+        rest = (
+            _column(values[kept], name, kind) for name, kind in zip(astuple(fields), ("i8", "f8", "f8"), strict=True)
+        )
+        rings, times, intensities = rest
+        return Cloud(torch.from_numpy(places[kept]), intensities, rings, times)
 
-    def column(name: str | None, kind: str) -> Tensor | None:
-        return None if name is None else torch.from_numpy(np.nan_to_num(values[name][kept].astype(kind)))
 
-    with np.errstate(invalid="ignore"):
-        rings, times = column(fields.ring, "i8"), column(fields.time, "f8")
-        return Cloud(torch.from_numpy(places[kept]), column(fields.intensity, "f8"), rings, times)
+def _column(values: np.ndarray, name: str | None, kind: str) -> Tensor | None:  # [n]
+    return None if name is None else torch.from_numpy(np.nan_to_num(values[name].astype(kind)))
 
 
 def table(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of a recording: which topics they hold, and their messages, chunk by chunk."""
 
+import os
 import struct
 from collections.abc import Collection, Iterator
 from contextlib import closing
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from nurec_lite.capture.files import short
 from nurec_lite.capture.rosbag.library import damaged
 from nurec_lite.capture.rosbag.storage import (
     COPY,
@@ -100,8 +102,11 @@ class Ros1File:
             self.topics = [Topic(c.topic, c.msgtype, c.msgcount, True, c.digest) for c in reader.connections]
             self.start = reader.start_time
             self._index = {c.id: (c.topic, reader.indexes[c.id]) for c in reader.connections}
+            changed = os.stat(path).st_mtime_ns
             kinds = {pos: _kind(chunk.decompressor) for pos, chunk in reader.chunks.items()}
-            self._chunks = {pos: Chunk(path, c.datapos, c.datasize, kinds[pos]) for pos, c in reader.chunks.items()}
+            self._chunks = {
+                pos: Chunk(path, changed, c.datapos, c.datasize, kinds[pos]) for pos, c in reader.chunks.items()
+            }
 
     def messages(self, topics: Collection[str], window: Window) -> Iterator[Message]:
         rows = [
@@ -162,6 +167,7 @@ class McapFile:
 
         self.path, self._message_compression = path, message_compression
         remedy = "rebuild its index by mcap recover, or copy the bag again"
+        _check_profile(path)
         with damaged(str(path), remedy):
             reader = McapReader(path)
             reader.open()
@@ -169,6 +175,7 @@ class McapFile:
                 self.topics = [Topic(c.topic, c.msgtype, c.msgcount, False) for c in reader.connections]
                 self._names = {c.id: c.topic for c in reader.connections}
                 self._encodings = {c.topic: c.ext.serialization_format for c in reader.connections}  # type: ignore[union-attr]
+                self._changed = os.stat(path).st_mtime_ns
                 self.start, self._chunks = reader.metadata.start_time, list(reader.chunks)
                 count = reader.metadata.message_count
             finally:
@@ -202,7 +209,20 @@ class McapFile:
             file.seek(info.chunk_start_offset + 9 + 24)  # after the record's kind and length, two times and a size
             (crc,) = struct.unpack("<I", file.read(4))
         start = info.chunk_start_offset + 9 + 40 + len(info.compression)
-        return Chunk(self.path, start, info.compressed_size, info.compression, crc)
+        return Chunk(self.path, self._changed, start, info.compressed_size, info.compression, crc)
+
+
+def _check_profile(path: Path) -> None:
+    """MCAP holds messages of any system; its first record says of which one."""
+    with open(path, "rb") as file:
+        head = file.read(21 + 64)  # magic, kind and length of the record, length of the text, and the text
+    (length,) = struct.unpack("<I", head[17:21].ljust(4, b"\0"))
+    profile = head[21 : 21 + min(length, 64)].decode(errors="replace")
+    if len(head) > 21 and profile != "ros2":
+        raise CaptureError(
+            f"{path} is of the profile '{short(profile)}', but MCAP is read of the profile 'ros2' alone; give the bag that it was made "
+            "from, or record it by ros2 bag"
+        )
 
 
 def _mcap_messages(data: bytes) -> Iterator[tuple[int, int, int, int]]:  # channel, time, where its data begin, bytes
@@ -225,6 +245,11 @@ class TableFile:
 
     def __init__(self, path: Path, message_compression: str) -> None:
         self.path, self._message_compression = path, message_compression
+        journal = path.with_name(f"{path.name}-wal")
+        if journal.exists() and journal.stat().st_size:
+            raise CaptureError(
+                f"{path} was not closed: {journal.name} holds a part of it; run sqlite3 {path} 'PRAGMA wal_checkpoint(TRUNCATE)'"
+            )
         with damaged(str(path), COPY), closing(database(path)) as connection:
             missing = {"topics", "messages"} - set(table_names(connection))
             if missing:

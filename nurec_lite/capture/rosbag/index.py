@@ -4,6 +4,7 @@
 What an image or a sweep holds is not kept: memory grows with the number of messages, not with their bytes.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -199,7 +200,8 @@ def _pose(index: Index, kind: str, stamp: int, value: Any) -> None:
 
 
 def _fix(index: Index, stamp: int, value: Any) -> None:
-    place = [value.latitude, value.longitude, value.altitude]
+    level = value.altitude if math.isfinite(value.altitude) else 0.0  # some receivers know none
+    place = [value.latitude, value.longitude, level]
     if value.status.status < 0 or not (abs(place[0]) <= 90 and abs(place[1]) <= 180 and abs(place[2]) < 1e5):
         return
     index.fixes[stamp] = place

@@ -38,10 +38,11 @@ def damaged(
     what: str,  # file or message, for the sentence
     remedy: str,
 ) -> Iterator[None]:
-    """Turns whatever the library raises for a damaged file into one sentence: it documents a part of that only."""
+    """Turns whatever the library raises for a damaged file into one sentence: it documents a part of that only, and a size that a
+    file claims may be beyond all memory."""
     try:
         yield
-    except (CaptureError, MemoryError):
+    except CaptureError:
         raise
     except Exception as error:
         raise CaptureError(f"{what} cannot be read ({short(str(error) or type(error).__name__)}); {remedy}") from error

@@ -9,7 +9,16 @@ from torch import Tensor
 
 from nurec_lite.capture.kitti.order import ByElevation
 from nurec_lite.capture.kitti.scan import Scan
-from nurec_lite.capture.kitti.survey import RETURNS, UNKNOWN, bands, has_several_returns, scan_of, without_cuts
+from nurec_lite.capture.kitti.spin import find_spin
+from nurec_lite.capture.kitti.survey import (
+    DIRECTION,
+    RETURNS,
+    UNKNOWN,
+    bands,
+    has_several_returns,
+    scan_of,
+    without_cuts,
+)
 from nurec_lite.capture.kitti.turns import TURN
 from nurec_lite.capture.rosbag.clouds import Cloud
 from nurec_lite.capture.rosbag.mapping import UNITS, LidarEntry
@@ -68,8 +77,13 @@ def find_pattern(
         return Pattern(scan, None, scale, clock, period, False, farthest)
     number, elevations = beams
     scan = _scan(sweeps, [number[r.clamp(0, len(number) - 1)] for r in rings], elevations, names)
-    clockwise, start = _spin([a[:, 0] for a in angles], [c.times for c in clouds], scan)
-    return Pattern(replace(scan, clockwise=clockwise, start=start), number, scale, clock, period, True, farthest)
+    times = [cloud.times for cloud in clouds if cloud.times is not None]
+    if clock is not None:
+        clockwise, start = _spin([a[:, 0] for a in angles], times, scan)
+        scan = replace(scan, clockwise=clockwise, start=start)
+    else:
+        scan = _turning(scan, angles)
+    return Pattern(scan, number, scale, clock, period, True, farthest)
 
 
 def _columns(cloud: Cloud, scale: float) -> Tensor:  # [n, 4] x, y, z, intensity of 0 to 1
@@ -135,14 +149,20 @@ def _scan(sweeps: list[Tensor], rings: list[Tensor], elevations: Tensor, names: 
     return without_cuts(scan, arranged)
 
 
+def _turning(scan: Scan, angles: list[Tensor]) -> Scan:
+    """By the order of the points, where they have no times."""
+    spin = find_spin(angles)
+    if spin is None:
+        return replace(scan, notes=(*scan.notes, DIRECTION))
+    return replace(scan, clockwise=spin[0], start=spin[1])
+
+
 def _spin(
-    azimuths: list[Tensor], times: list[Tensor | None], scan: Scan
+    azimuths: list[Tensor], times: list[Tensor], scan: Scan
 ) -> tuple[bool, float]:  # clockwise, and the azimuth in radians where a sweep begins
-    """By the order of time; as KITTI's lidar turns where points have none."""
+    """By the times of the points."""
     steps, first = [], []
     for azimuth, time in zip(azimuths, times, strict=True):
-        if time is None or not float(time.max() - time.min()) > 0:
-            return scan.clockwise, scan.start
         ordered = azimuth[torch.argsort(time, stable=True)]
         skipped = ordered[:: max(1, len(ordered) // 256)]
         steps.append(wrap_angle(skipped.diff()))

@@ -5,6 +5,7 @@ The proposal is a YAML, with a comment wherever something was left out or there 
 where it leaves no choice.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -24,6 +25,7 @@ from nurec_lite.capture.rosbag.library import (
     IMAGE,
     IMU,
     INFO,
+    KNOWN,
     LIVOX,
     ODOMETRY,
     POSE,
@@ -42,12 +44,8 @@ _PLAIN = ("compressed", "image_raw", "image_color", "image", "image_rect", "imag
 # of one camera: images that show most come first
 _RANKS = ("image_color", "image_raw", "image", "image_rect_color", "image_rect", "image_mono")
 _MADE = ("map", "odom", "world", "earth")  # frames of clouds that other programs made
-_PACKETS = (
-    "velodyne_msgs/msg/VelodyneScan",
-    "ouster_ros/msg/PacketMsg",
-    "hesai_ros_driver/msg/UdpFrame",
-    "pandar_msgs/msg/PandarScan",
-)
+_FEWEST_POSES = 5  # a topic with fewer messages holds goals or first guesses
+_OTHER = re.compile(r"Packet|Scan|Video|Image|Cloud|Lidar|Radar")  # types of sensors that are not read
 _INSPECT = (
     "python -m nurec_lite.inspect data=rosbag data.root={root} writes a mapping; complete it and give data.mapping=FILE"
 )
@@ -82,10 +80,8 @@ def proposed(bag: Bag) -> Proposal:
     _lidars(bag, found)
     _poses(bag, found)
     for topic in bag.topics.values():
-        if topic.kind in _PACKETS and topic.count:
-            found.notes.append(
-                f"left out: {topic.name} holds packets of {topic.kind}; its driver makes PointCloud2 of them"
-            )
+        if topic.kind not in KNOWN and _OTHER.search(topic.kind.split("/")[-1]) and topic.count:
+            found.notes.append(f"left out: {topic.name} holds messages of {topic.kind}, which are not read")
     found.values = {key: value for key, value in found.values.items() if value}
     return found
 
@@ -201,7 +197,7 @@ def _field_names(first: Any, topic: Topic) -> set[str]:
 
 def _poses(bag: Bag, found: Proposal) -> None:
     for kind in (ODOMETRY, POSE, POSE_COVARIANCE):
-        topics = [topic.name for topic in _of_kind(bag, kind)]
+        topics = [topic.name for topic in _of_kind(bag, kind) if topic.count >= _FEWEST_POSES]
         if topics:
             found.values["poses"] = {"topic": topics[0]}
             if len(topics) > 1:

@@ -37,6 +37,7 @@ class Chunk:
     """Messages that a file holds together."""
 
     path: Path
+    changed: int  # nanoseconds, when the file was changed: a file that is written anew has other chunks
     offset: int  # of the compressed data
     size: int  # bytes of it
     compression: str  # "", none, bz2, lz4 or zstd

@@ -118,9 +118,9 @@ def test_nothing_is_decompressed_beyond_a_limit(compression: str) -> None:
 def test_a_chunk_with_another_checksum_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "chunk"
     path.write_bytes(b"message")
-    assert storage.Chunk(path, 0, 7, "", zlib.crc32(b"message")).data() == b"message"
+    assert storage.Chunk(path, 0, 0, 7, "", zlib.crc32(b"message")).data() == b"message"
     with pytest.raises(CaptureError, match="another checksum"):
-        storage.Chunk(path, 0, 7, "", 1).data()
+        storage.Chunk(path, 0, 0, 7, "", 1).data()
 
 
 def test_a_view_in_place_of_the_messages_is_refused(tmp_path: Path) -> None:
@@ -206,3 +206,16 @@ def test_memory_does_not_grow_with_what_frames_hold(tmp_path: Path) -> None:
         tracemalloc.stop()
         size = sum(file.stat().st_size for file in path.iterdir())
     assert size > 2_000_000 and peaks[1] - peaks[0] < 0.3 * size
+
+
+def test_an_mcap_of_another_system_is_named(whole: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "a.mcap"
+    path.write_bytes(whole["mcap"].read_bytes().replace(b"\x04\0\0\0ros2", b"\x04\0\0\0ros1", 1))
+    assert "is of the profile 'ros1', but MCAP is read of the profile 'ros2' alone" in (sentence(path) or "")
+
+
+def test_a_database_that_was_not_closed_names_its_journal(whole: dict[str, Path], tmp_path: Path) -> None:
+    path = tmp_path / "a.db3"
+    shutil.copy(whole["sqlite3"], path)
+    (tmp_path / "a.db3-wal").write_bytes(b"journal")
+    assert "was not closed: a.db3-wal holds a part of it" in (sentence(path) or "")

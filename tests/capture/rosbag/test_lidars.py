@@ -213,3 +213,16 @@ def test_the_sense_of_turning_and_the_start_come_from_times(sense: int, tmp_path
         2 * torch.pi
     )
     assert float((sweep.times - wanted)[~sweep.returned].abs().quantile(0.95)) < 0.003
+
+
+def test_rings_without_times_are_timed_by_the_azimuth(tmp_path: Path) -> None:
+    """Points in the order in which they were measured say which way the lidar turns."""
+    DRIVERS["timeless"] = Driver((("x", 7), ("y", 7), ("z", 7), ("intensity", 7), ("ring", 4)), None)
+    try:
+        capture = read(street(CAPTURE, driver="timeless"), tmp_path)
+    finally:
+        del DRIVERS["timeless"]
+    mine, true = capture.sweeps[2].load(), CAPTURE.sweeps[2].load()
+    mine, true = mine.select(mine.returned), true.select(true.returned)
+    near = torch.cdist(true.directions.double(), mine.directions.double()).min(dim=1).indices
+    assert len(mine) == len(true) and float((mine.times[near] - true.times).abs().max()) < 0.002
