@@ -3,7 +3,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -12,8 +12,11 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.left_out import LeftOut
+from nurec_lite.capture.checks.agreement import agreement
+from nurec_lite.capture.checks.alignment import views_of
 from nurec_lite.capture.checks.cameras import CHECK as CAMERAS
 from nurec_lite.capture.checks.fine import LATE_FIGURE, TURNED_FIGURE
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.trust import poses_are_wrong
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.types import FOUND, Capture
@@ -25,6 +28,7 @@ from nurec_lite.scene.scene import Scene
 FEW = 20  # moments
 DARK = 0.15  # mean of the images, 0 to 1
 TURNED = 0.1  # degrees, beyond what cameras whose places are right are corrected by
+SIGMAS = 3.0  # standard errors of what edges tell: a smaller correction may be anything
 LATE = 9.0  # milliseconds: clocks of right drives were corrected by up to 8 ms (PandaSet)
 SHORT = 0.4  # of the way that a run's rates allow: what came farther was still on its way
 
@@ -60,7 +64,16 @@ def _from_calibration(known: Calibration, capture: Capture, config: Config, step
         return [], []
     reach = math.degrees(config.lr.camera_rotations) * _way(config, steps)
     reach_ms = 1000 * config.lr.camera_offsets * _way(config, steps)
-    return list(_turned(learned, reach, other)), list(_late(learned, reach_ms, other))
+    turned = list(_turned(learned, reach, other, partial(_known_within, capture)))
+    return turned, list(_late(learned, reach_ms, other))
+
+
+def _known_within(capture: Capture, names: Sequence[str]) -> float:
+    """Degrees to which edges of the drive's sweeps tell how these cameras are turned against one another, SIGMAS standard errors. A
+    correction that is smaller was not told by the drive. 0 where edges tell nothing, also without a lidar."""
+    sample = Sample(capture)
+    close = [agreement(capture, camera, views_of(sample, camera)) for camera in capture.cameras if camera.name in names]
+    return SIGMAS * math.sqrt(sum(found.degrees_error**2 for found in close if found is not None) / len(names) * 2)
 
 
 def _lacking(capture: Capture, config: Config) -> Iterator[str]:
@@ -130,13 +143,16 @@ def _turned(
     learned: Learned,
     reach: float,  # degrees that the run could have found
     other: str,
+    known_within: Callable[
+        [Sequence[str]], float
+    ],  # degrees, of these cameras; worked out only where something was learned
 ) -> Iterator[str]:
     names, turns = learned.names, learned.turns
     apart, i, j = _farthest(turns)
-    if apart >= TURNED:
+    if apart >= TURNED and apart >= known_within([names[i], names[j]]):
         yield f"{names[i]} and {names[j]} are turned against each other by {_size(apart, 2 * reach)}{apart:.2f}°."
     common = float(turns.mean(0).norm())
-    if common >= max(TURNED, apart):
+    if common >= max(TURNED, apart) and common >= known_within(names) / math.sqrt(len(names)):
         cameras = f"{names[0]} is" if len(names) == 1 else "All cameras are"
         yield f"{cameras} turned against {other} by at least {common:.2f}°."
 

@@ -21,10 +21,12 @@ from odd_captures import (
 )
 from tiny_capture import TINY, tiny_capture, tiny_config, tiny_scene
 
+from nurec_lite.capture.checks.agreement import Agreement
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config, DataConfig, DensityConfig, LearningRates, ModelConfig, TrainConfig
+from nurec_lite.evaluation import findings as search
 from nurec_lite.evaluation.findings import findings
 from nurec_lite.evaluation.results import table
 from nurec_lite.scene.calibration import none_known
@@ -173,6 +175,14 @@ def test_a_short_run_says_that_there_may_be_more() -> None:
         "camera_0 and camera_1 are turned against each other by at least 0.20°.",
         "The clock of camera_1 is at least 10 ms behind that of camera_0.",
     ]
+
+
+@pytest.mark.parametrize(("error", "said"), [(0.02, True), (0.11, False)])
+def test_a_turn_that_edges_do_not_tell_is_not_said(error: float, said: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """0.3 degrees lie within three standard errors of what the drive tells of two cameras."""
+    monkeypatch.setattr(search, "agreement", lambda *args: Agreement(0.0, error, 0.0, 0.001))
+    sentences = told(tiny_capture(LONG), [0.15, -0.15], [0.0, 0.0])
+    assert any("are turned against each other" in sentence for sentence in sentences) == said
 
 
 def test_one_camera_disagrees_with_the_lidar_or_else_with_the_poses() -> None:

@@ -9,14 +9,14 @@ from pathlib import Path
 from nurec_lite.base.files import write_text
 from nurec_lite.base.folders import discard
 from nurec_lite.base.texts import read_json
-from nurec_lite.capture.checks import driving, poses
+from nurec_lite.capture.checks import driving, poses, positions
 from nurec_lite.capture.checks.run import verdicts
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import Capture, CaptureError
 
 DOUBTS = (Level.LIKELY, Level.CERTAIN, Level.FAILED)  # the levels that a report shows
-OF_POSES = (poses.NAME, driving.NAME)
+OF_POSES = (poses.NAME, driving.NAME, positions.NAME)
 log = logging.getLogger("nurec_lite")
 
 
