@@ -60,8 +60,16 @@ def _motions_of(sample: Sample, lidar: Lidar) -> list[Motion]:
     poses = middle_poses(frames) @ lidar.T_rig_lidar.double()
     gap = _frames_in(frames, SPAN)
     count = None if sample.sweeps is None else max(1, sample.sweeps // 3)
-    starts = spread(range(len(frames) - gap), count)
+    starts = _starts(sample, lidar, range(len(frames) - gap), count)
     return [m for m in in_threads(partial(_motion, sample, lidar, frames, poses, gap), starts) if m is not None]
+
+
+def _starts(sample: Sample, lidar: Lidar, possible: range, count: int | None) -> list[int]:
+    """At sweeps that other checks decode, too, if there are enough of them."""
+    first = {frame.index for frame, _ in sample.sweep_pairs(lidar.name)}
+    frames = sample.of_lidar(lidar.name)
+    known = [k for k in possible if frames[k].index in first]
+    return spread(possible if count is None or len(known) < count else known, count)
 
 
 def motion_to_the_next(sample: Sample, lidar: Lidar, k: int) -> Motion | None:

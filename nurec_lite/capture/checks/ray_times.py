@@ -17,7 +17,7 @@ from torch import Tensor
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.rays import NAME as RAYS
 from nurec_lite.capture.checks.register import velocity_of
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.turns import turns
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.types import SweepFrame
@@ -38,7 +38,7 @@ STILL = 1e-3  # of a sweep's duration: rays of one time
 
 def check_ray_times(sample: Sample) -> Iterator[Verdict]:
     for lidar in sample.capture.lidars:
-        frames = spread([f for f in sample.capture.sweeps if f.sensor == lidar.name], SWEEPS)
+        frames = sample.some_sweeps(lidar.name, SWEEPS)
         pairs = [(frame, sweep) for frame in frames if len(sweep := sample.sweep(frame)) > 1]
         if not pairs or sample.blamed(RAYS, subject=lidar.name):
             yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} do not tell the times of its rays.")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.plausible import out_of_time
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
@@ -69,13 +69,11 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
 
 def swept(sample: Sample, lidar: Lidar, most: int = SWEEPS) -> list[Sweep]:
     """A few sweeps with enough rays, spread over the drive."""
-    frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
-    return [s for s in map(sample.sweep, spread(frames, most)) if len(s) >= FEWEST]
+    return [s for s in map(sample.sweep, sample.some_sweeps(lidar.name, most)) if len(s) >= FEWEST]
 
 
 def _out_of_time(sample: Sample, lidar: Lidar) -> Iterator[Flaw]:
-    frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
-    for frame in spread(frames, SWEEPS):
+    for frame in sample.some_sweeps(lidar.name, SWEEPS):
         flaw = out_of_time(sample.sweep(frame).times, frame.time_start, frame.time_end)
         if flaw is not None:
             yield f"Sweep {frame.index} {flaw[0]}", flaw[1].removesuffix(f" {MADE}")

@@ -63,9 +63,15 @@ class Sample:
 
     def sweep_pairs(self, lidar: str) -> list[tuple[SweepFrame, SweepFrame]]:
         """Pairs of neighbouring sweeps of a lidar, spread evenly over the drive; half as many as sweeps are allowed."""
-        frames = [frame for frame in self.capture.sweeps if frame.sensor == lidar]
-        pairs = list(pairwise(frames))
+        pairs = list(pairwise(self.of_lidar(lidar)))
         return spread(pairs, None if self.sweeps is None else self.sweeps // 2)
+
+    def some_sweeps(self, lidar: str, most: int) -> list[SweepFrame]:
+        """Sweeps of a lidar, spread over the drive: those that begin a pair, so that no other ones are decoded."""
+        return spread([first for first, _ in self.sweep_pairs(lidar)], most) or self.of_lidar(lidar)
+
+    def of_lidar(self, lidar: str) -> list[SweepFrame]:
+        return [frame for frame in self.capture.sweeps if frame.sensor == lidar]
 
     def kept(self, name: Hashable, make: Callable[[], T]) -> T:
         """What several checks need, made once."""

@@ -2,6 +2,7 @@
 """Arrays of sweeps that are in another unit, order or time than they must be, each with the sentence that names it."""
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,10 +31,14 @@ from wrong_rays import (
 from nurec_lite.capture.checks import driving, poses, ray_crops, ray_times, rays
 from nurec_lite.capture.checks.run import CHECKS
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.trust import doubts_about
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.kitti.raw import read_kitti_raw
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import Capture, CaptureError
+from nurec_lite.config import DataConfig
+from nurec_lite.geometry.se3 import invert
+from nurec_lite.readers import read_capture
 
 BEAMS = 24  # of the small street
 OF_RAYS = (rays.NAME, ray_crops.NAME, poses.NAME, driving.NAME, ray_times.NAME)
@@ -142,3 +147,19 @@ def test_rays_of_pandaset_are_not_doubted() -> None:
 def test_a_pack_is_refused_with_the_same_sentence(case: str, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match=WRONG[case][1].split(".*")[-1]):
         write_pack(replace(changed(street(), WRONG[case][0]), images=()), tmp_path / "drive.pack")
+
+
+@pytest.mark.parametrize(
+    ("odd", "sentence"),
+    [
+        (lambda street: posed(street, invert), r"if they are inverted \(T_rig_world\); invert them"),
+        (lambda street: changed(street, WRONG["rings reversed"][0]), "ring numbers are reversed"),
+    ],
+)
+def test_training_on_a_pack_stops_with_the_sentence(
+    odd: Callable[[Capture], Capture], sentence: str, tmp_path: Path
+) -> None:
+    write_pack(replace(odd(street()), images=()), tmp_path / "drive.pack")
+    capture = read_capture(DataConfig(kind="pack", root=str(tmp_path / "drive.pack")))
+    with pytest.raises(CaptureError, match=f"{sentence}.*data.trust=true"):
+        doubts_about(capture, "drive.pack", trust=False)
