@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Doubles = NDArray[np.float64]
-ACCELERATION = 2.0  # metres a second squared: standard deviation
+ACCELERATION = 3.0  # metres a second squared: standard deviation
 ROUNDS = 4
 OUTLIER = 2.0  # standard deviations at which a place counts half
 
