@@ -11,7 +11,6 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import argparse
-import json
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -48,7 +47,9 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
             metrics = evaluate(stages, scene, truth, held_out(truth)).metrics
         finally:
             stages.close()
-        found[source] = {"tracks": len(capture.tracks), "steps": state.step} | {name: metrics.get(name) for name in FIGURES}
+        found[source] = {"tracks": len(capture.tracks), "steps": state.step} | {
+            name: metrics.get(name) for name in FIGURES
+        }
         print(source, found[source], flush=True)
     return conditions_on("tracking/actor_quality", config, device, args) | {"capture": truth.name, "sources": found}
 

@@ -22,7 +22,7 @@ AHEAD_M, BEHIND_M, ASIDE_M = 45.0, 30.0, 20.0  # metres that the picture reaches
 _BAR_M = 10  # metres
 MEASURED, RENDERED = (176, 78, 12), (120, 225, 255)
 _BACK, _LINE, _TEXT = (18, 18, 22), (120, 120, 128), (230, 230, 230)
-_BOX = (150, 200, 110)
+_BOX, _WAY = (150, 200, 110), (90, 120, 70)
 _MARGIN, _FONT = 12, 14  # pixels
 
 
@@ -81,7 +81,7 @@ def _dots(
 def _boxes(
     draw: ImageDraw.ImageDraw, font: ImageFont.FreeTypeFont | ImageFont.ImageFont, above: Above, T_rig_world: Tensor
 ) -> None:
-    """Outlines of the lower faces; the front of an actor is marked by a line to its centre."""
+    """Outlines of the lower faces, with the ways of their centres; the front of an actor is marked by a line to its centre."""
     if len(above.tracks) == 0:
         return
     corners, valid = box_corners(above.tracks, above.time)
@@ -89,6 +89,9 @@ def _boxes(
         back_right, back_left, front_right, front_left = _pixels(transform(T_rig_world, corners[k, ::2])).tolist()
         outline = [back_right, back_left, front_left, front_right, back_right]
         draw.line([tuple(p) for p in outline], _BOX)
+        way = above.tracks.translations[above.tracks.offsets[k] : above.tracks.offsets[k + 1]].double()
+        if len(way) > 1:
+            draw.line([tuple(p) for p in _pixels(transform(T_rig_world, way)).tolist()], _WAY)
         middle = np.mean(outline[:4], axis=0)
         draw.line([tuple(middle), tuple(np.mean(outline[2:4], axis=0))], _BOX)
         right = max(column for column, _ in outline) + 4

@@ -23,6 +23,12 @@ FEW = 8  # returns with which errors are twice as large
 MOVES = 1.0  # metres a second from which the way tells the yaw
 TURN_SPAN = 0.35  # seconds over which directions are averaged
 ROUNDS = 2
+OUTLINED = 40  # returns of a moment that show how sides are turned
+FAR = 6.0  # metres of way that tell the yaw better than sides
+WAY_ERROR = 0.4  # metres: standard deviation of the ends of a way, across it
+LARGEST_TURN = 20.0  # degrees
+CLOSE = 0.02  # metres: standard deviation of the mean distance from the sides
+INNER = 0.4  # metres from the sides from which returns are of what lies within
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +90,29 @@ def fit(moments: Moments, rounds: int = ROUNDS) -> Path:
         anchored, errors = _anchored(moments, low, high, yaws, kind)
         places = _smooth_in_own_axes(moments.times, anchored, errors, yaws)
         yaws = directions(moments.times, places)
+        yaws = yaws + _turn_of_sides(moments, yaws, places)
     scatter = np.linalg.norm(places - anchored, axis=1)
     return Path(moments.times, places, yaws, kind, scatter, len(moments.of))
+
+
+def _turn_of_sides(moments: Moments, yaws: Doubles, places: Doubles) -> float:  # radians
+    """By how much the sides are turned from the way, which of a slow object is known but roughly: with the right turn, returns lie near the
+    sides (the criterion of closeness of Zhang et al., "Efficient L-shape fitting", 2017)."""
+    many = moments.counts >= OUTLINED
+    way = float(np.linalg.norm(places - places[0], axis=1).max())
+    if many.sum() < 4 or way > FAR:
+        return 0.0
+    angles = np.deg2rad(np.arange(-LARGEST_TURN, LARGEST_TURN + 1, 2.0))
+    away = np.array([_from_sides(moments, yaws + angle)[many[moments.of]].mean() for angle in angles])
+    expected = np.arctan2(WAY_ERROR, way)
+    return float(angles[(away / CLOSE + 0.5 * (angles / expected) ** 2).argmin()])
+
+
+def _from_sides(moments: Moments, yaws: Doubles) -> Doubles:  # [p] metres to the nearest side of what a moment shows
+    low, high = _extents(moments, yaws)
+    own = turned(moments.points, yaws[moments.of])
+    away = np.minimum(np.abs(own - low[moments.of]), np.abs(own - high[moments.of])).min(1)
+    return np.minimum(away, INNER)
 
 
 def _extents(moments: Moments, yaws: Doubles) -> tuple[Doubles, Doubles]:  # lowest and highest [n, 2], in turned axes

@@ -4,15 +4,17 @@
 Groups of all objects come in order of time. A window of half a sweep holds one group of an object at most.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from nurec_lite.capture.tracking.clusters import Groups
+from nurec_lite.capture.tracking.smooth import Doubles
 
 WINDOW = 0.5  # sweeps
+SOONEST = 0.4  # sweeps between two groups of one object
 FAST = 12.0  # metres a second: standard deviation of a velocity that nothing is known of
 ACCELERATION = 4.0  # metres a second squared, likewise of what a velocity does
 NOISE = 0.3  # metres: standard deviation of the middle of a group, and
@@ -23,65 +25,87 @@ LOST_NEW = 2.5  # while it has only been seen once or twice
 REFUSED = 1e6
 
 
-@dataclass
-class _Followed:
-    state: NDArray[np.float64]  # [4] x, y, and their rates
-    spread: NDArray[np.float64]  # [4, 4] its covariance
-    time: float
-    groups: list[int] = field(default_factory=list)
+@dataclass(frozen=True, eq=False)
+class _Filters:
+    """Of a objects."""
 
-    def at(self, time: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        dt = time - self.time
-        step = np.eye(4)
-        step[:2, 2:] = dt * np.eye(2)
-        gain = np.concatenate([0.5 * dt * dt * np.eye(2), dt * np.eye(2)])
-        return step @ self.state, step @ self.spread @ step.T + ACCELERATION**2 * gain @ gain.T
+    numbers: NDArray[np.int64]  # [a] which object
+    times: Doubles  # [a] seconds, of the last group
+    states: Doubles  # [a, 4] x, y, and their rates, then
+    spreads: Doubles  # [a, 4, 4] their covariances
+    seen: NDArray[np.int64]  # [a] groups so far
 
-    def take(self, number: int, time: float, place: NDArray[np.float64], noise: float) -> None:
-        state, spread = self.at(time)
-        inner = spread[:2, :2] + noise**2 * np.eye(2)
-        gain = spread[:, :2] @ np.linalg.inv(inner)
-        self.state, self.spread = state + gain @ (place - state[:2]), spread - gain @ spread[:2]
-        self.time = time
-        self.groups.append(number)
+    def of(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> "_Filters":
+        return _Filters(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+    def at(self, times: Doubles) -> tuple[Doubles, Doubles]:  # states [a, 4] and spreads [a, 4, 4] at a time each
+        dt = times - self.times
+        step = np.tile(np.eye(4), (len(dt), 1, 1))
+        step[:, [0, 1], [2, 3]] = dt[:, None]
+        gain = np.zeros((len(dt), 4, 2))
+        gain[:, [0, 1], [0, 1]], gain[:, [2, 3], [0, 1]] = (0.5 * dt * dt)[:, None], dt[:, None]
+        spreads = step @ self.spreads @ step.transpose(0, 2, 1) + ACCELERATION**2 * gain @ gain.transpose(0, 2, 1)
+        return (step @ self.states[:, :, None])[:, :, 0], spreads
 
 
 def follow(groups: Groups, period: float) -> list[NDArray[np.int64]]:
     """The groups of each object, in order of time."""
+    if len(groups) == 0:
+        return []
     noise = NOISE + NOISE_SIZE * np.linalg.norm(groups.high - groups.low, axis=1)
-    places, alive, ended = groups.places.astype(np.float64), list[_Followed](), list[_Followed]()
-    windows = np.floor(groups.times / (WINDOW * period)).astype(np.int64) if len(groups) else np.zeros(0, np.int64)
+    followed: list[list[int]] = []
+    alive = _begun(groups, np.zeros(0, np.int64), noise, 0)
+    windows = np.floor(groups.times / (WINDOW * period)).astype(np.int64)
     for rows in np.split(np.arange(len(groups)), np.flatnonzero(np.diff(windows)) + 1):
-        if len(rows) == 0:
-            continue
-        now = groups.times[rows[0]]
-        lost = [now - f.time > period * (LOST if len(f.groups) > 2 else LOST_NEW) for f in alive]
-        ended += [f for f, gone in zip(alive, lost, strict=True) if gone]
-        alive = [f for f, gone in zip(alive, lost, strict=True) if not gone]
-        taken = _assign(alive, rows, groups.times, places, noise, period)
-        for f, row in taken:
-            f.take(row, groups.times[row], places[row], noise[row])
-        left = set(rows.tolist()) - {row for _, row in taken}
-        alive += [_begin(row, groups.times[row], places[row], noise[row]) for row in sorted(left)]
-    return [np.array(f.groups) for f in (*ended, *alive)]
+        patience = period * np.where(alive.seen > 2, LOST, LOST_NEW)
+        alive = alive.of(groups.times[rows[0]] - alive.times <= patience)
+        one, row = _assigned(alive, groups, rows, noise, period)
+        for number, taken in zip(alive.numbers[one].tolist(), row.tolist(), strict=True):
+            followed[number].append(taken)
+        alive = _updated(alive, one, row, groups, noise)
+        new = np.setdiff1d(rows, row)
+        alive = _both(alive, _begun(groups, new, noise, len(followed)))
+        followed += [[number] for number in new.tolist()]
+    return [np.array(numbers) for numbers in followed]
 
 
-def _begin(row: int, time: float, place: NDArray[np.float64], noise: float) -> _Followed:
-    spread = np.diag([noise**2, noise**2, FAST**2, FAST**2])
-    return _Followed(np.array([*place, 0.0, 0.0]), spread, time, [row])
+def _begun(groups: Groups, rows: NDArray[np.int64], noise: Doubles, first: int) -> _Filters:
+    count = len(rows)
+    spreads = np.tile(np.diag([0, 0, FAST**2, FAST**2]), (count, 1, 1))
+    spreads[:, [0, 1], [0, 1]] = noise[rows, None] ** 2
+    states = np.concatenate([groups.places[rows], np.zeros((count, 2))], axis=1)
+    return _Filters(first + np.arange(count), groups.times[rows], states, spreads, np.ones(count, np.int64))
 
 
-def _assign(
-    alive: list[_Followed], rows: NDArray[np.int64], times: NDArray[np.float64], places: NDArray[np.float64],
-    noise: NDArray[np.float64], period: float,
-) -> list[tuple[_Followed, int]]:  # fmt: skip
-    cost = np.full((len(alive), len(rows)), REFUSED)
-    for i, f in enumerate(alive):
-        state, spread = f.at(float(times[rows].mean()))
-        inner = spread[:2, :2] + np.eye(2) * noise[rows, None, None] ** 2
-        away = places[rows] - state[:2] - state[2:] * (times[rows] - times[rows].mean())[:, None]
-        distance = np.einsum("ni,nij,nj->n", away, np.linalg.inv(inner), away)
-        possible = (distance < GATE) & (times[rows] - f.time > 0.4 * period)
-        cost[i] = np.where(possible, distance + np.log(np.linalg.det(inner)), REFUSED)
-    chosen = zip(*linear_sum_assignment(cost), strict=True) if cost.size else ()
-    return [(alive[i], int(rows[j])) for i, j in chosen if cost[i, j] < REFUSED]
+def _both(a: _Filters, b: _Filters) -> _Filters:
+    return _Filters(*(np.concatenate([getattr(a, n), getattr(b, n)]) for n in a.__dataclass_fields__))
+
+
+def _assigned(
+    alive: _Filters, groups: Groups, rows: NDArray[np.int64], noise: Doubles, period: float
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:  # rows of the filters, and the group of each
+    now = float(groups.times[rows].mean())
+    states, spreads = alive.at(np.full(len(alive.times), now))
+    inner = spreads[:, None, :2, :2] + np.eye(2) * noise[rows, None, None] ** 2
+    late = groups.times[rows] - now
+    away = groups.places[rows] - states[:, None, :2] - states[:, None, 2:] * late[:, None]
+    distance = np.einsum("ani,anij,anj->an", away, np.linalg.inv(inner), away)
+    possible = (distance < GATE) & (groups.times[rows] - alive.times[:, None] > SOONEST * period)
+    cost = np.where(possible, distance + np.log(np.linalg.det(inner)), REFUSED)
+    one, column = linear_sum_assignment(cost)
+    kept = cost[one, column] < REFUSED
+    return one[kept], rows[column[kept]]
+
+
+def _updated(
+    alive: _Filters, one: NDArray[np.int64], row: NDArray[np.int64], groups: Groups, noise: Doubles
+) -> _Filters:
+    states, spreads = alive.of(one).at(groups.times[row])
+    inner = spreads[:, :2, :2] + np.eye(2) * noise[row, None, None] ** 2
+    gain = spreads[:, :, :2] @ np.linalg.inv(inner)
+    away = groups.places[row] - states[:, :2]
+    new = replace(alive, times=alive.times.copy(), states=alive.states.copy(), spreads=alive.spreads.copy())
+    new.times[one], new.seen[one] = groups.times[row], new.seen[one] + 1
+    new.states[one] = states + (gain @ away[:, :, None])[:, :, 0]
+    new.spreads[one] = spreads - gain @ spreads[:, :2]
+    return new

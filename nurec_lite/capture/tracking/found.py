@@ -8,7 +8,7 @@ import torch
 
 from nurec_lite.capture.checks.impossible import impossible_tracks
 from nurec_lite.capture.tracking.boxes import Path
-from nurec_lite.capture.tracking.cloud import cloud_of
+from nurec_lite.capture.tracking.cloud import Cloud, cloud_of
 from nurec_lite.capture.tracking.free_space import find_candidates
 from nurec_lite.capture.tracking.ground import Ground, ground_of
 from nurec_lite.capture.tracking.objects import MOMENTS, find_objects
@@ -19,6 +19,7 @@ from nurec_lite.geometry.tracks import Tracks
 
 MARGIN = 0.5  # sweeps for which a track exists before its first and after its last moment
 BEAMS = 8  # of a lidar at least: with fewer, what stands on the ground is not told from the ground
+OWN, OWN_CHANGE = 6.0, 0.3  # metres around the lidar, and by which the distance of a part of the vehicle changes
 ERROR = 0.1  # metres: standard deviation of the height of the ground
 
 
@@ -30,8 +31,15 @@ def find_tracks(capture: Capture) -> Tracks:
         return Tracks.empty()
     sweeps = read_sweeps(lidar, frames)
     ground = ground_of(sweeps)
-    tracks = _tracks(find_objects(cloud_of(sweeps, find_candidates(sweeps, ground))), sweeps, ground)
+    cloud = cloud_of(sweeps, find_candidates(sweeps, ground))
+    tracks = _tracks([path for path in find_objects(cloud) if not _own(path, cloud)], sweeps, ground)
     return _possible(capture, tracks)
+
+
+def _own(path: Path, cloud: Cloud) -> bool:
+    """Returns of the vehicle itself keep their distance from the lidar."""
+    away = np.linalg.norm(path.places - cloud.sensor(path.times), axis=1)
+    return float(away.max()) < OWN and float(away.max() - away.min()) < OWN_CHANGE
 
 
 def _possible(capture: Capture, tracks: Tracks) -> Tracks:

@@ -15,7 +15,7 @@ FEWEST = 3  # returns of a cell
 STEEPEST = 0.2  # metres a metre
 REACH = 6  # cells over which the ground may be hidden
 AROUND, PIT = 11, 0.5  # cells around one, and metres below what is usual there: such a cell is no ground
-EVERY = 3  # returns: one of so many is looked at
+MOST = 600_000  # returns that are looked at, evenly over all
 CLEAR = 0.25  # metres above the ground at which objects begin
 
 
@@ -36,7 +36,8 @@ class Ground:
 
 
 def ground_of(sweeps: Sweeps) -> Ground:
-    points = np.concatenate([s.points[::EVERY] for s in sweeps.sweeps])
+    every = 1 + sum(len(s.points) for s in sweeps.sweeps) // MOST
+    points = np.concatenate([s.points[::every] for s in sweeps.sweeps])
     corner = points[:, :2].min(0).astype(np.float64) if len(points) else np.zeros(2)
     cell = np.floor((points[:, :2] - corner) / CELL).astype(np.int64)
     shape = cell.max(0) + 1 if len(cell) else np.ones(2, np.int64)

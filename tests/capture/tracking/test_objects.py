@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boxes over time, from returns of the sides that face a lidar: of one object, of objects side by side, and of none."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from nurec_lite.capture.tracking.boxes import Path
+from nurec_lite.capture.tracking.cloud import Cloud
+from nurec_lite.capture.tracking.objects import find_objects
+from nurec_lite.capture.tracking.smooth import smooth
+
+PERIOD = 0.1  # seconds
+Doubles = NDArray[np.float64]
+
+
+def returns(
+    size: tuple[float, float, float], place: Doubles, yaw: float, sensor: Doubles, rng: np.random.Generator
+) -> Doubles:
+    """[n, 3] metres: of the one or two upright faces that a sensor sees."""
+    c, s = math.cos(yaw), math.sin(yaw)
+    x, y = np.array([[c, s], [-s, c]]) @ (sensor - place)
+    along, across = rng.uniform(-0.5, 0.5, (2, 40)) * np.array(size[:2])[:, None]
+    faces = []
+    if abs(x) > size[0] / 2:
+        faces.append(np.stack([np.full(40, math.copysign(size[0] / 2, x)), across], axis=1))
+    if abs(y) > size[1] / 2:
+        faces.append(np.stack([along, np.full(40, math.copysign(size[1] / 2, y))], axis=1))
+    own = np.concatenate(faces) + rng.normal(0, 0.02, (40 * len(faces), 2))
+    return np.column_stack([place + own @ np.array([[c, s], [-s, c]]), rng.uniform(0.3, size[2], len(own))])
+
+
+def cloud(
+    ways: list[Doubles],  # each [t, 3] x, y and yaw of a car at every sweep
+    size: tuple[float, float, float] = (4.4, 1.8, 1.5),
+    still: Doubles | None = None,
+    steps: float = 1.0,  # metres that the lidar moves from sweep to sweep
+) -> Cloud:
+    rng = np.random.default_rng(0)
+    count = max(len(way) for way in ways)
+    middles = PERIOD * (np.arange(count) + 0.5)
+    sensors = np.column_stack([steps * np.arange(count), np.zeros(count)])
+    points, times = [], []
+    for i in range(count):
+        for way in ways:
+            points.append(returns(size, way[i, :2], way[i, 2], sensors[i], rng))
+            times.append(np.full(len(points[-1]), middles[i]))
+    all_points, all_times = np.concatenate(points), np.concatenate(times)
+    moving = np.ones(len(all_times), bool)
+    nothing = np.zeros((0, 4)) if still is None else still
+    return Cloud(all_points, all_times, all_points[:, 2], moving, nothing, middles, sensors, PERIOD)
+
+
+def driven(speeds: Doubles, start: tuple[float, float] = (10.0, 6.0), yaw: float = 0.0) -> Doubles:
+    way = PERIOD * np.cumsum(speeds)
+    x, y = start[0] + way * math.cos(yaw), start[1] + way * math.sin(yaw)
+    return np.column_stack([x, y, np.full(len(way), yaw)])
+
+
+def apart(path: Path, way: Doubles) -> Doubles:  # [n] metres
+    index = np.rint(path.times / PERIOD - 0.5).astype(int)
+    return np.linalg.norm(path.places - way[index, :2], axis=1)
+
+
+def test_a_car_that_stops_and_drives_on_has_one_track() -> None:
+    speeds = np.concatenate([np.linspace(8, 0, 20), np.zeros(20), np.linspace(0, 8, 20)])
+    way = driven(speeds)
+    (path,) = find_objects(cloud([way]))
+    assert len(path.times) == len(way)
+    assert apart(path, way).max() < 0.3
+    assert np.abs(np.rad2deg(path.yaws)).max() < 5
+    assert path.kind.name == "Car"
+
+
+def test_a_side_that_is_never_seen_does_not_move_the_box() -> None:
+    """The lidar follows the car and sees its rear alone: the box reaches forward as far as cars usually do."""
+    way = driven(np.full(30, 10.0), start=(12.0, 0.0))
+    (path,) = find_objects(cloud([way]))
+    assert apart(path, way).max() < 0.25
+
+
+@pytest.mark.parametrize("yaw", [0.5, -0.4, 3.0])
+def test_the_yaw_is_that_of_the_way(yaw: float) -> None:
+    way = driven(np.full(25, 7.0), start=(15.0, 12.0), yaw=yaw)
+    (path,) = find_objects(cloud([way]))
+    assert np.abs(np.rad2deg((path.yaws - yaw + math.pi) % (2 * math.pi) - math.pi)).max() < 3
+    assert np.median(apart(path, way)) < 0.15
+
+
+def test_the_yaw_of_a_slow_car_is_that_of_its_sides() -> None:
+    way = driven(np.full(20, 0.8), start=(8.0, 6.0), yaw=0.3)
+    (path,) = find_objects(cloud([way], steps=0.2))
+    assert abs(math.degrees(float(np.median(path.yaws)) - 0.3)) < 4
+
+
+def test_cars_in_a_queue_stay_two() -> None:
+    ways = [driven(np.full(25, 6.0), start=(x, 5.0)) for x in (8.0, 16.0)]
+    paths = find_objects(cloud(ways))
+    assert len(paths) == 2
+    assert max(min(np.median(apart(path, way)) for way in ways) for path in paths) < 0.3
+
+
+def test_what_does_not_get_anywhere_is_left_out() -> None:
+    still = driven(np.zeros(30))
+    assert find_objects(cloud([still])) == []
+
+
+def test_what_lies_where_others_saw_the_same_is_left_out() -> None:
+    """Flicker along a hedge: returns seem to move, but between them other sweeps saw what stands there."""
+    way = driven(np.full(25, 4.0))
+    rng = np.random.default_rng(1)
+    count = 20000
+    hedge = np.column_stack([rng.uniform(0, 30, count), rng.uniform(5, 7, count), rng.uniform(0.3, 1.4, count)])
+    times = np.sort(rng.uniform(0, 2.5, count))
+    assert find_objects(cloud([way], still=np.column_stack([hedge, times]))) == []
+
+
+def test_a_wrong_place_does_not_bend_a_path() -> None:
+    times = np.arange(20) * PERIOD
+    places = np.column_stack([5 * times, 0 * times])
+    off = places.copy()
+    off[7] += (0.0, 3.0)
+    assert np.abs(smooth(times, off, np.full(20, 0.1)) - places).max() < 0.1
