@@ -21,6 +21,7 @@ NEIGHBOURS = 10  # points that make a surface
 REACH = 2.0  # metres to the surface that a point may lie on
 SPEEDS = (0.0, 10.0, 20.0, 30.0, 40.0, -10.0)  # metres a second of the rig at first, where nothing says how fast it was
 SUDDEN = (0.5, 3.0)  # radians and metres a second by which a velocity changes from one sweep to the next at most
+LONG = 0.3  # seconds between sweeps, after which a vehicle may have slowed down
 ROUNDS = 20  # of the registration at most
 
 
@@ -49,7 +50,9 @@ def scan_to_map(
 def _velocities(twists: Twists | None, last: Tensor | None, start: float, end: float) -> list[Tensor]:  # [6] each
     """Those that the rig may have between two sweeps. The last one is tried, too, where twists differ from it by more than driving does."""
     if twists is None:
-        return [last] if last is not None else [_ahead(speed) for speed in SPEEDS]
+        if last is None:
+            return [_ahead(speed) for speed in SPEEDS]
+        return [last] if end - start < LONG else [last, 0.5 * last, 0 * last]
     if end <= start:
         return [twists.at(torch.tensor(end, dtype=torch.float64))]
     said = log(integrated(twists, *torch.tensor([[start], [end]], dtype=torch.float64))[0]) / (end - start)

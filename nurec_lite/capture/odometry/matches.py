@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 BLOCK = 10  # sweeps that share two maps
 SPAN = 5  # sweeps before and after a block that are in its maps
+AGAIN, MOST_AGAIN = 10.0, 10  # metres to sweeps from other times that are in a map, too, and how many of them, about
 CELL = 0.4  # metres: one point of a map is kept in each cube of this size
 SOURCE = 2000  # points of a sweep that are compared
 NEIGHBOURS = 10  # points that make a surface
@@ -84,17 +85,24 @@ def equations(
         made = _map([world[k] for k in others], others, threads)
         return [_matched(k, still[k][:SOURCE], world[k][:SOURCE], made, poses, reach) for k in own]
 
-    for found in in_threads(matched, list(_tasks(len(clouds)))):
+    for found in in_threads(matched, list(tasks(poses[:, :3, 3]))):
         yield from found
 
 
-def _tasks(count: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Sweeps, and the sweeps whose map they are laid onto."""
+def tasks(
+    places: Tensor,  # [K, 3] metres, of the sweeps
+) -> Iterator[tuple[list[int], list[int]]]:
+    """Sweeps, and the sweeps whose map they are laid onto: neighbours in time, and those from other times at which the rig was near."""
+    count = len(places)
     for start in range(0, count, BLOCK):
+        first, stop, last = max(0, start - SPAN), min(start + BLOCK, count), min(count, start + BLOCK + SPAN)
+        apart = torch.cdist(places, places[start:stop]).amin(1)
+        apart[first:last] = torch.inf
+        again = (apart < AGAIN).nonzero()[:, 0].tolist()
         for odd in (0, 1):
-            first, last = max(0, start - SPAN), min(count, start + BLOCK + SPAN)
-            own = [k for k in range(start, min(start + BLOCK, count)) if k % 2 == odd]
-            others = [k for k in range(first, last) if k % 2 != odd]
+            own = [k for k in range(start, stop) if k % 2 == odd]
+            before = [k for k in again if k % 2 != odd]
+            others = [k for k in range(first, last) if k % 2 != odd] + before[:: max(1, len(before) // MOST_AGAIN)]
             if own and others:
                 yield own, others
 

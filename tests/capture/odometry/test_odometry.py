@@ -13,12 +13,16 @@ from torch import Tensor
 
 from nurec_lite.capture.odometry import choose
 from nurec_lite.capture.odometry.choose import posed
+from nurec_lite.capture.odometry.clouds import cloud_of
 from nurec_lite.capture.odometry.glance import poses_of
+from nurec_lite.capture.odometry.matches import tasks
 from nurec_lite.capture.odometry.reckoning import exp
 from nurec_lite.capture.odometry.sharpness import jitter
 from nurec_lite.capture.pack import read_pack, write_pack
 from nurec_lite.capture.types import CHOSEN, POSITIONED, Capture, CaptureError, SweepFrame
+from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.geometry.se3 import invert, pose_matrix, transform
+from nurec_lite.geometry.tracks import Tracks
 
 GAP = 10
 
@@ -115,6 +119,35 @@ def test_a_standing_vehicle_stands() -> None:
     places = torch.stack([frame.T_world_rig_start[:3, 3] for frame in found.sweeps])
     assert float((places - places[0]).norm(dim=1).max()) < 0.004
     assert noise_of(found)[0] < 0.0005
+
+
+def test_the_place_where_a_drive_began_is_found_again() -> None:
+    """Slowly forth and back: sweeps as a rig that stops for each of them would see them, a second apart."""
+    truth, lidar = street(), street().lidars[0]
+    poses, T = poses_of(truth.sweeps), lidar.T_rig_lidar
+
+    def stopped(place: int, frame: SweepFrame) -> SweepFrame:
+        cloud, time = cloud_of(lidar, frame), torch.tensor(frame.time_mid)
+        seen = transform(invert(poses(time) @ T), cloud.moved(poses))
+        n, ranges = len(seen), seen.norm(dim=1)
+        sweep = Sweep(
+            seen / ranges[:, None], ranges, ranges, torch.full((n,), float(place)), torch.zeros(n).long(), ranges > 0
+        )
+        return SweepFrame(frame.sensor, place, place - 0.05, place + 0.05, poses(time), poses(time), Loaded(sweep))
+
+    way = [*range(SWEEPS), *reversed(range(SWEEPS - 1))]
+    sweeps = tuple(stopped(i, truth.sweeps[k]) for i, k in enumerate(way))
+    capture = replace(truth, sweeps=sweeps, images=(), tracks=Tracks.empty())
+    found = poses_of(posed(hidden(capture), "auto").sweeps)(middles(capture))
+    assert float((invert(found[0]) @ found[-1])[:3, 3].norm()) < 0.004
+
+
+def test_maps_hold_what_was_seen_at_other_times() -> None:
+    there = torch.stack([torch.arange(30.0), torch.zeros(30), torch.zeros(30)], dim=1)
+    for own, others in tasks(torch.cat([there, there.flip(0)])):
+        assert not set(own) & set(others) and len({k % 2 for k in own}) == 1
+        if own[0] < 10:
+            assert max(others) >= 50 and {k % 2 for k in others} != {own[0] % 2}
 
 
 # ---- what is kept
