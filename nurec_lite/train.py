@@ -27,6 +27,8 @@ from nurec_lite.base.memory import memory_for
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.version import commit
+from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.starts import Start, starts_of
 from nurec_lite.capture.checks.trust import doubts_about, read_doubts, write_doubts
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.digest import Digest
@@ -122,12 +124,12 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
         known = None if content is None else tracks_of(content["scene"])
         capture = open_capture(config.data, tracks=known)
     digest = _same_capture(capture, config, content)
-    doubts = _doubts(capture, config, content)
+    doubts, starts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
     stages = build_stages(config.opt, base)
     left_out = LeftOut()
     try:
-        state = _made(stages, config, capture, device, content, digest)
+        state = _made(stages, config, capture, device, content, digest, starts)
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
         _own(config, doubts)
@@ -156,13 +158,16 @@ def _same_capture(capture: Capture, config: Config, content: dict[str, Any] | No
     return check_known_capture(path, content, capture, config.data, exact=True)
 
 
-def _doubts(capture: Capture, config: Config, content: dict[str, Any] | None) -> list[Verdict]:
-    """What the sensors say against the capture. A run that goes on with the same capture has it from its folder."""
+def _doubts(capture: Capture, config: Config, content: dict[str, Any] | None) -> tuple[list[Verdict], dict[str, Start]]:
+    """What the sensors say against the capture, and what corrections of cameras begin with. A run that goes on with the same capture has
+    the first from its folder, and the second from its checkpoint."""
     resume, data = config.train.resume, to_dict(config)["data"]
     known = {} if content is None else content["config"]["data"]
     if resume is not None and all(data[key] == value for key, value in known.items() if key in data):
-        return read_doubts(Path(resume).parent / DOUBTS)
-    return doubts_about(capture, config.data.root or capture.name, config.data.trust)
+        return read_doubts(Path(resume).parent / DOUBTS), {}
+    sample = Sample(capture)
+    doubts = doubts_about(sample, config.data.root or capture.name, config.data.trust)
+    return doubts, starts_of(sample)
 
 
 def _made(
@@ -172,9 +177,10 @@ def _made(
     device: torch.device,
     content: dict[str, Any] | None,
     digest: Digest | None,
+    starts: dict[str, Start],
 ) -> TrainState:
     try:
-        return make_state(config, capture, device, content, stages.frames, digest)
+        return make_state(config, capture, device, content, stages.frames, digest, starts)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error

@@ -13,7 +13,7 @@ lidar the first camera's is (nurec_lite/splat/views.py), and a rig that stands t
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
@@ -185,8 +186,9 @@ def none_known(
     spacing: float,  # seconds between knots
     device: torch.device | str,
     grid: Sequence[int] | None = None,  # cells of bilateral grids across, down and over luminance; None: there are none
+    starts: Mapping[str, Start] | None = None,  # of cameras, by their names
 ) -> Calibration:
-    """Of a capture that is taken at its word, with knots from its first frame to its last."""
+    """Of a capture that is taken at its word but for what is known from the start, with knots from its first frame to its last."""
     frames = (*capture.images, *capture.sweeps)
     first, last = min(f.time_start for f in frames), max(f.time_end for f in frames)
     k, c = 1 + max(1, math.ceil((last - first) / spacing)), len(capture.cameras)
@@ -194,7 +196,12 @@ def none_known(
     grids = () if grid is None else ((c, k, NUMBERS, *reversed(grid)),)
     shapes: Sequence[tuple[int, ...]] = (k, 3), (k, 3), (c, 3), (c, 3), (c, k, 2, 3), (c, 3), (c,), *grids
     zeros = (torch.zeros(shape, device=device) for shape in shapes)
-    return Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
+    known = Calibration(knots.to(device), tuple(camera.name for camera in capture.cameras), *zeros)
+    for name, start in (starts or {}).items():
+        row = known.cameras.index(name)
+        known.camera_rotations[row, 1] = -math.radians(start.degrees)  # a camera's y axis points down
+        known.camera_offsets[row] = start.seconds
+    return known
 
 
 def _seen_from(

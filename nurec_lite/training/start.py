@@ -2,7 +2,7 @@
 """What a run starts from: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.key_values import assigned, hydra_value
+from nurec_lite.capture.checks.starts import Start
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
@@ -42,6 +43,7 @@ def make_state(
     content: dict[str, Any] | None = None,  # of the checkpoint, on the host, if it was read already
     frames: Callable[[ShotPlan], ShotPlan] = as_planned,  # the stage
     digest: Digest | None = None,  # of the capture, if it was compared with the checkpoint's already
+    starts: Mapping[str, Start] | None = None,  # of cameras, which a fresh state begins with if it learns corrections
 ) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
     check_coarse(config, capture)
@@ -54,7 +56,9 @@ def make_state(
         model = replace(config.model, lidar_opacity=two_opacities)
         scene = make_scene(capture, model, config.seed, device)
         if config.model.calibrate and config.render == "own":  # the peer gives poses no gradient
-            scene.calibration = none_known(capture, config.model.knot_seconds, device, config.model.bilateral_grid)
+            scene.calibration = none_known(
+                capture, config.model.knot_seconds, device, config.model.bilateral_grid, starts
+            )
         optimizer = make_optimizer(scene, config.lr)
         return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture))
     path = Path(config.train.resume)

@@ -5,11 +5,11 @@ Letters: V views, P points, T turns, K offsets.
 """
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.alignment import FEWEST, MOST
 from nurec_lite.capture.checks.edges import View, edges_at, in_camera, pixel_degrees, thinned, turned
 from nurec_lite.capture.trajectory import velocities
@@ -21,33 +21,10 @@ GROUPS = 8  # of views: what one of them left out changes says how sure a figure
 FASTEST = 1.0  # metres a second: of a slower vehicle nothing tells the time
 VARIES = 1.3  # times the speed of the slower images that the faster ones have at least, for the speed to tell anything
 HALF = 3  # images of each, likewise
-SURE = 2.0  # standard errors by which offsets of a clock grow with the speed at least
 STRONGEST = 6.0  # of an edge whose mean is 1: a stronger one counts no more
 FARTHEST = 12.0  # degrees
 DEGREES = torch.arange(-8, 9) * 0.1
 SECONDS = torch.arange(-10, 11) * 0.01
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """Where edges agree best."""
-
-    degrees: float  # by which the camera looks farther left than the capture says
-    degrees_error: float  # standard error
-    seconds: float  # by which its clock is behind the lidar's
-    seconds_error: float  # infinite where too few images are of a moving vehicle
-    by_speed: tuple[float, float] | None = (
-        None  # seconds by which the offset grows with the speed, and its standard error
-    )
-
-    @property
-    def is_clock(self) -> bool:
-        """Whether edges move with the speed, as a clock that is off has it. A camera that sits elsewhere moves them by the same way at any
-        speed. True where the speed does not vary enough to tell."""
-        if self.by_speed is None:
-            return True
-        seconds, error = self.by_speed
-        return seconds * self.seconds > 0 and abs(seconds) > SURE * error
 
 
 def agreement(

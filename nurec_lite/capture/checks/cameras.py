@@ -59,7 +59,10 @@ def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
     if poses_wrong:
         sentence = "While the poses or the rays are wrong, sweeps do not say where {cameras} look."
         return [Found(camera, Level.UNKNOWN, said, sentence)]
-    return [_unclear(camera, views, said)] if close is None else list(fine(sample.capture, camera, views, said, close))
+    if close is None:
+        return [_unclear(camera, views, said)]
+    sample.agreements[camera.name] = close
+    return list(fine(sample.capture, camera, views, said, close))
 
 
 def _guess(

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
+from nurec_lite.capture.checks.agreed import Agreement
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.images import as_image
 from nurec_lite.capture.trajectory import nearest
@@ -34,6 +35,9 @@ class Sample:
     images: int | None = IMAGES  # of a camera at most; None: all
     sweeps: int | None = SWEEPS  # of a lidar at most; None: all
     found: list[Verdict] = field(default_factory=list)  # of the checks so far
+    agreements: dict[str, Agreement] = field(
+        default_factory=dict
+    )  # of the cameras that look where they say, by their names
     _kept: OrderedDict[int, "_Once"] = field(default_factory=OrderedDict, repr=False)  # the last used comes last
     _made: dict[Hashable, "_Once"] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)

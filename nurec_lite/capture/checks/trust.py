@@ -21,12 +21,16 @@ log = logging.getLogger("nurec_lite")
 
 
 def doubts_about(
-    capture: Capture,
+    sample: Capture | Sample,  # a capture, or frames of it that are kept for who asks later
     source: str,  # file or folder, for the message
     trust: bool,  # the user's data.trust
 ) -> list[Verdict]:
     """Verdicts that a report shows, logged at once. CaptureError with all that is certain, unless the user trusts the capture."""
-    doubts = [verdict for verdict in verdicts(Sample(capture)) if verdict.level in DOUBTS]
+    doubts = [
+        verdict
+        for verdict in verdicts(sample if isinstance(sample, Sample) else Sample(sample))
+        if verdict.level in DOUBTS
+    ]
     certain = [verdict.text.removesuffix(".") for verdict in doubts if verdict.level is Level.CERTAIN]
     if certain and not trust:
         raise CaptureError(f"{source}: {'. '.join(certain)}. Or give data.trust=true, and training goes on regardless")

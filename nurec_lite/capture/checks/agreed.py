@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where edges of a camera and of the lidars agree best."""
+
+from dataclasses import dataclass
+
+SURE = 2.0  # standard errors by which offsets of a clock grow with the speed at least
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Where edges agree best."""
+
+    degrees: float  # by which the camera looks farther left than the capture says
+    degrees_error: float  # standard error
+    seconds: float  # by which its clock is behind the lidar's
+    seconds_error: float  # infinite where too few images are of a moving vehicle
+    by_speed: tuple[float, float] | None = (
+        None  # seconds by which the offset grows with the speed, and its standard error
+    )
+
+    @property
+    def is_clock(self) -> bool:
+        """Whether edges move with the speed, as a clock that is off has it. A camera that sits elsewhere moves them by the same way at any
+        speed. True where the speed does not vary enough to tell."""
+        if self.by_speed is None:
+            return True
+        seconds, error = self.by_speed
+        return seconds * self.seconds > 0 and abs(seconds) > SURE * error
