@@ -94,7 +94,7 @@ def check_files(
         if file is not None and key not in given and not os.path.exists(file):  # which takes names that are too long
             seen = "" if Path(file).is_absolute() else f" in {Path.cwd()}"
             raise ConfigError(
-                f"{checkpoint} was made with {assigned(key, file)}, which does not exist{seen}; give {key}=PATH as it is named from here"
+                f"{checkpoint} was made with {key}={file}, which does not exist{seen}; give {key}=PATH as it is named from here"
             )
 
 

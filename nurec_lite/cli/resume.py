@@ -81,7 +81,11 @@ def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
     """In words, key by key."""
     before, after = _flat(was), _flat(now)
     keys = [key for key in after if key not in _OF_A_RUN and key in before and before[key] != after[key]]
-    return [printable(f"{key} {hydra_value(before[key])} -> {hydra_value(after[key])}") for key in keys]
+    return [printable(f"{key} {_text(before[key])} -> {_text(after[key])}") for key in keys]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else hydra_value(value)
 
 
 def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

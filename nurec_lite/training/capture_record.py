@@ -16,9 +16,10 @@ from nurec_lite.training.schema_values import check_keys, check_names, check_num
 
 MOST = 1 << 62  # bytes, checksums and numbers of frames
 FAR = 2 * FARTHEST  # metres: a pose about an origin, both within bounds
+SMALLEST = 1e-9  # of what is above 0
 _NUMBERS: dict[str, tuple[float, float]] = {
-    "width": (1, MAX_PIXELS), "height": (1, MAX_PIXELS), "fx": (0, FARTHEST), "fy": (0, FARTHEST),
-    "cx": (-FARTHEST, FARTHEST), "cy": (-FARTHEST, FARTHEST), "max_range": (0, FARTHEST),
+    "width": (1, MAX_PIXELS), "height": (1, MAX_PIXELS), "fx": (SMALLEST, FARTHEST), "fy": (SMALLEST, FARTHEST),
+    "cx": (-FARTHEST, FARTHEST), "cy": (-FARTHEST, FARTHEST), "max_range": (SMALLEST, FARTHEST),
     "azimuth_steps": (1, MAX_AZIMUTH_STEPS), "azimuth_start": (-100, 100),
 }  # fmt: skip
 

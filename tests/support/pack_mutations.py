@@ -50,7 +50,7 @@ def mutate_index(index: Any, rng: random.Random) -> Any:
     holder, key = rng.choice(list(places(index)))
     kind = rng.choice(("replace", "replace", "replace", "remove", "double", "add", "exchange", "nest", "scale", "copy"))
     if kind == "replace":
-        holder[key] = rng.choice(VALUES)
+        holder[key] = copy.deepcopy(rng.choice(VALUES))  # a later change must not reach the table
     elif kind == "remove":
         del holder[key]
     elif kind == "double" and isinstance(holder, list):
