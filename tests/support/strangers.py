@@ -162,9 +162,12 @@ FLAWS: dict[str, tuple[Callable[[Content], None], str]] = {
     "a tensor for a version": (put("format", value=torch.zeros(2)), r"is not a checkpoint of this version"),
     "another version": (put("format", value=99), r"is not a checkpoint of this version"),
     "no configuration": (put("config", value=None), r"config must be a record"),
-    "a camera without a focal length": (put("capture", "cameras", 0, "fx", value=0.0), r"capture\.cameras\[0\]\.fx must be a number from 1e-09"),
+    "a camera without a focal length": (
+        put("capture", "cameras", 0, "fx", value=0.0),
+        r"capture\.cameras\[0\]\.fx must be a number from 1e-09",
+    ),
     "frames of a sensor that is not there": (
-        put("capture", "frames", value=lambda f: {"x": f["lidar"], **f}),
+        put("capture", "frames", value=lambda f: {"x" if n == "lidar" else n: v for n, v in f.items()}),
         r"capture\.frames must be a record of camera_0, camera_1, lidar",
     ),
 }  # fmt: skip
