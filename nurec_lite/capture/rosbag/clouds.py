@@ -95,7 +95,7 @@ def table(
     message: Any, kind: str, where: str
 ) -> np.ndarray:  # [n] records with the message's fields, in its order, whatever its rows are padded by
     if kind in LIVOX:
-        return _livox(message)
+        return np.asarray(message.points)
     layout = _layout(message, where)
     height, width, data = int(message.height), int(message.width), np.asarray(message.data, dtype=np.uint8)
     row = int(message.row_step) if height > 1 else width * int(message.point_step)
@@ -139,9 +139,3 @@ def _layout(message: Any, where: str) -> np.dtype:
             "itemsize": step,
         }
     )
-
-
-def _livox(message: Any) -> np.ndarray:
-    kinds = [("offset_time", "u4"), ("x", "f4"), ("y", "f4"), ("z", "f4"), ("reflectivity", "u1"), ("line", "u1")]
-    names = [name for name, _ in kinds]
-    return np.array([tuple(getattr(p, name) for name in names) for p in message.points], dtype=kinds)

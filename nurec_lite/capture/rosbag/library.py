@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nurec_lite.capture.files import short
+from nurec_lite.capture.rosbag.livox import decode_livox
 from nurec_lite.capture.types import CaptureError
 
 if TYPE_CHECKING:
@@ -82,5 +83,7 @@ def other_definition(
 
 def decode(data: bytes, kind: str, ros1: bool) -> Any:
     """A message, whose fields are those that ROS names."""
+    if kind in LIVOX:
+        return decode_livox(data, ros1)
     store = typestore(ros1)
     return store.deserialize_ros1(data, kind) if ros1 else store.deserialize_cdr(data, kind)

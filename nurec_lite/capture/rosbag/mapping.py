@@ -65,7 +65,7 @@ class LidarEntry:
     points: str  # topic
     frame: str | None = None  # None: that of the points' headers
     ring: str | None = None  # name of the field; None: found
-    time: str | None = None  # likewise
+    time: str | None = None  # name of the field; None: found
     unit: str | None = None  # of UNITS, of the field's time; None: found
     intensity: str | None = None  # name of the field; None: found
     stamp: str = "start"  # of STAMPS: the moment of the sweep at which it is stamped, where points have no time

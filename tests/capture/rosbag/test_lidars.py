@@ -11,7 +11,7 @@ from tiny_capture import tiny_capture
 
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.rosbag.clouds import find_fields, read_cloud
-from nurec_lite.capture.rosbag.library import CLOUD
+from nurec_lite.capture.rosbag.library import CLOUD, LIVOX, decode
 from nurec_lite.capture.rosbag.mapping import LidarEntry
 from nurec_lite.capture.rosbag.pattern import PointClock, find_clock
 from nurec_lite.capture.rosbag.read import read_rosbag
@@ -97,13 +97,34 @@ def read(recording: Recording, folder: Path, text: str = "") -> Capture:
     return read_rosbag(path, mapping=folder / "m.yaml")
 
 
-def test_livox_s_own_message_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ros1", [True, False])
+def test_livox_s_own_message_is_read(ros1: bool, tmp_path: Path) -> None:
     """All points are of one line, so beams come from their elevations."""
-    made = Recording(CAPTURE).images().mountings().odometry().livox()
-    capture = read(made, tmp_path)
+    made = Recording(CAPTURE, ros1).images().mountings().odometry().livox()
+    capture = read_rosbag(made.write(tmp_path / ("a.bag" if ros1 else "a"), "mcap"))
     sweep, true = capture.sweeps[1].load(), CAPTURE.sweeps[1].load()
     assert int(sweep.returned.sum()) == int(true.returned.sum())
     assert float((sweep.times.min() - true.times[true.returned].min()).abs()) < 1e-6
+
+
+@pytest.mark.parametrize("ros1", [True, False])
+@pytest.mark.parametrize("frame", ["", "l", "lidar", "livox_frame"])
+def test_livox_s_message_is_what_the_library_makes_of_it(frame: str, ros1: bool) -> None:
+    made = Recording(CAPTURE, ros1).livox()
+    message, store = made.rows[0][3], made.store
+    message.header.frame_id, points = frame, message.points
+    for count in (0, 1, len(points)):
+        message.points = points[:count]
+        data = bytes((store.serialize_ros1 if ros1 else store.serialize_cdr)(message, LIVOX[1]))
+        found, true = (
+            decode(data, LIVOX[1], ros1),
+            (store.deserialize_ros1 if ros1 else store.deserialize_cdr)(data, LIVOX[1]),
+        )
+        assert (found.header.frame_id, found.header.stamp.nanosec) == (frame, message.header.stamp.nanosec)
+        names = found.points.dtype.names
+        assert found.points.tolist() == [tuple(getattr(p, name) for name in names) for p in true.points]
+    with pytest.raises(ValueError, match="points, but holds"):
+        decode(data[:-12], LIVOX[1], ros1)
 
 
 def test_a_lidar_whose_lines_sweep_in_every_direction_has_no_missing_rays(tmp_path: Path) -> None:
