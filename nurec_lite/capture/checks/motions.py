@@ -40,6 +40,12 @@ def known_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
     return sample.kept(("motions", lidar.name), lambda: [m for m in _motions_of(sample, lidar) if m.known])
 
 
+def more_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
+    """Twice as many, where the poses are in doubt."""
+    twice = Sample(sample.capture, sample.images, None if sample.sweeps is None else 2 * sample.sweeps, sample.found)
+    return sample.kept(("more motions", lidar.name), lambda: undisturbed(twice, lidar))
+
+
 def undisturbed(sample: Sample, lidar: Lidar) -> list[Motion]:
     """Those of known_motions in which no jump of the poses was found, so that a jump is not said twice."""
     jumps = sample.jumps()

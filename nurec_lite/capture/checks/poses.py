@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Poses and sweeps: two sweeps of a lidar lie on each other in the world, or the poses are wrong. Which convention would fit is said."""
 
+import math
 from collections.abc import Iterator, Sequence
 from statistics import median
 
 from nurec_lite.capture.checks.conventions import MADE, Blamed, Convention, fitting
 from nurec_lite.capture.checks.motion import Motion, Motions
-from nurec_lite.capture.checks.motions import middle_poses, undisturbed
+from nurec_lite.capture.checks.motions import middle_poses, more_motions, undisturbed
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.turns import against
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.geometry.lidar import Lidar
 
 NAME = "poses and sweeps"
 LIKELY, CERTAIN = 1.3, 2.0  # excess of the motions, in the mean
@@ -19,6 +21,11 @@ FEWER, FEWEST = (
     0.6,
 )  # shares of points that lie on the other sweep under poses likely and certainly wrong, at most
 STILL = 0.05  # part of the way that poses of a standing vehicle go at most
+FEWEST_SURE, PART, SIGMAS = (
+    6,
+    0.4,
+    4.0,
+)  # motions, part of their excess that is left, and standard errors: a convention is certain
 MOST = 0.75  # of the motions disagree with poses that are certainly wrong
 
 
@@ -31,10 +38,30 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
     for name in found:
         if name in known:
             level = Level.RIGHT if name in right else _level(known[name], convention)
-            yield _verdict(name, known[name], level, convention, bool(right))
+            yield _surely(
+                sample, _verdict(name, known[name], level, convention, bool(right)), known[name].lidar, bool(right)
+            )
         else:
             sentence = f"Sweeps of {name} show too little standing structure, or are too few, to tell its motion."
             yield Verdict(NAME, name, Level.UNKNOWN, sentence)
+
+
+def _surely(sample: Sample, verdict: Verdict, lidar: Lidar, others: bool) -> Verdict:
+    """Where a convention is likely, twice as many motions tell whether it is certain."""
+    more = more_motions(sample, lidar) if verdict.level is Level.LIKELY and verdict.corrected is not None else []
+    convention = _convention(sample, more, others) if len(more) >= FEWEST_SURE else None
+    if convention is None or _level(Motions(more), convention) is not Level.CERTAIN:
+        return verdict
+    return _verdict(lidar.name, Motions(more), Level.CERTAIN, convention, others)
+
+
+def _consistent(motions: Motions, convention: Convention) -> bool:
+    """Whether motion after motion the convention fits better."""
+    posed, fitting = motions.excesses(motions.posed), motions.excesses(convention.posed)
+    better, n = posed - fitting, len(posed)
+    if n < FEWEST_SURE or float(fitting.mean()) > PART * float(posed.mean()):
+        return False
+    return float(better.mean()) > SIGMAS * float(better.std()) / math.sqrt(n)
 
 
 def _convention(sample: Sample, wrong: Sequence[Motion], others: bool) -> Convention | None:
@@ -54,7 +81,7 @@ def _level(motions: Motions, convention: Convention | None) -> Level:
     most = float((excesses > 1).double().mean()) >= MOST and len(excesses) > 1
     excess, shares = motions.excess(motions.posed), motions.shares
     if convention is not None and (excess <= NAMED or len(excesses) == 1):  # one motion proves nothing
-        return Level.LIKELY
+        return Level.CERTAIN if _consistent(motions, convention) else Level.LIKELY
     if convention is not None or (excess > CERTAIN and shares < FEWEST and most):
         return Level.CERTAIN
     return Level.LIKELY if excess > LIKELY and shares < FEWER else Level.RIGHT
