@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BLOCK = 10  # sweeps that share two maps
 SPAN = 5  # sweeps before and after a block that are in its maps
-AGAIN, MOST_AGAIN = 10.0, 10  # metres to sweeps from other times that are in a map, too, and how many of them, about
+AGAIN, MOST_AGAIN = 10.0, 10  # metres to sweeps from before that are in a map, too, and how many of them at most
 CELL = 0.4  # metres: one point of a map is kept in each cube of this size
 SOURCE = 2000  # points of a sweep that are compared
 NEIGHBOURS = 10  # points that make a surface
@@ -92,17 +92,17 @@ def equations(
 def tasks(
     places: Tensor,  # [K, 3] metres, of the sweeps
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Sweeps, and the sweeps whose map they are laid onto: neighbours in time, and those from other times at which the rig was near."""
+    """Sweeps, and the sweeps whose map they are laid onto: neighbours in time, and the first ones from which the rig saw this
+    place. Had each visit links to all others, a vehicle that waits would make all unknowns depend on each other."""
     count = len(places)
     for start in range(0, count, BLOCK):
         first, stop, last = max(0, start - SPAN), min(start + BLOCK, count), min(count, start + BLOCK + SPAN)
-        apart = torch.cdist(places, places[start:stop]).amin(1)
-        apart[first:last] = torch.inf
+        apart = torch.cdist(places[:first], places[start:stop]).amin(1) if first else torch.zeros(0)
         again = (apart < AGAIN).nonzero()[:, 0].tolist()
         for odd in (0, 1):
             own = [k for k in range(start, stop) if k % 2 == odd]
-            before = [k for k in again if k % 2 != odd]
-            others = [k for k in range(first, last) if k % 2 != odd] + before[:: max(1, len(before) // MOST_AGAIN)]
+            before = [k for k in again if k % 2 != odd][:MOST_AGAIN]
+            others = [*before, *(k for k in range(first, last) if k % 2 != odd)]
             if own and others:
                 yield own, others
 

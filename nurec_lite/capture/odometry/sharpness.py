@@ -22,7 +22,7 @@ SMOOTH = 5  # sweeps over which motions of the vehicle are alike
 class Sharpness:
     """Of poses of one drive."""
 
-    median: float  # metres from points to the surfaces of the sweep GAP before
+    median: float  # metres from points to the surfaces of the sweep GAP before; REACH where none lies within
     ninth: float  # metres, at 90 %
     jitter: float  # metres: standard deviation of a pose along the axis of the rig in which it is largest
     turn_jitter: float  # radians, likewise
@@ -56,10 +56,10 @@ def sharpness(
 ) -> Sharpness:
     used = {k: clouds[k].moved(poses) for k in {k for pair in pairs for k in pair}}
     apart = torch.cat([to_surfaces(used[a], used[b]) for a, b in pairs])
-    if not len(apart):
-        raise ValueError("no point lies near a surface of another sweep")
-    median, ninth = (float(apart.quantile(q)) for q in (0.5, 0.9))
-    return Sharpness(median, ninth, *jitter(middles, poses(middles)), len(apart) / sum(len(used[b]) for _, b in pairs))
+    median, ninth = (float(apart.quantile(q)) for q in (0.5, 0.9)) if len(apart) else (REACH, REACH)
+    return Sharpness(
+        median, ninth, *jitter(middles, poses(middles)), len(apart) / max(1, sum(len(used[b]) for _, b in pairs))
+    )
 
 
 def pairs_of(count: int, most: int) -> list[tuple[int, int]]:
