@@ -38,7 +38,7 @@ Call = Callable[..., int]
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     """Runs the verb on a checkpoint of the tiny capture; returns its exit code."""
     save(tiny_state(), tmp_path / "run" / "checkpoint.pt")
-    monkeypatch.setattr(nurec_lite.cli.reconstruction, "open_capture", lambda config, origin: tiny_capture())
+    monkeypatch.setattr(nurec_lite.cli.reconstruction, "open_capture", lambda config, origin, tracks: tiny_capture())
 
     def run(*arguments: str) -> int:
         line = ["render", f"checkpoint={tmp_path / 'run' / 'checkpoint.pt'}", "device=cpu", *arguments]

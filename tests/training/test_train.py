@@ -114,7 +114,7 @@ def test_the_checkpoint_of_another_capture_is_refused(tmp_path: Path) -> None:
     other = tiny_capture(replace(TINY, parked_cars=1))
     with pytest.raises(
         CheckpointError,
-        match=r"mine\.pt was made from a capture with 2 cameras and 4 tracks, but .* give the data",
+        match=r"mine\.pt was made from another capture: .*; restore what it was made from",
     ):
         make_state(replace(config, train=replace(config.train, resume=str(tmp_path / "mine.pt"))), other, CPU)
 
