@@ -104,7 +104,7 @@ class Sweep:
 
     def select(
         self,
-        index: Tensor,  # [n] indices or [R] mask
+        index: Tensor | slice,  # [n] indices or [R] mask
     ) -> "Sweep":
         return Sweep(*(getattr(self, f)[index] for f in self.__dataclass_fields__))
 

@@ -20,7 +20,7 @@ from nurec_lite.geometry.tracks import Tracks
 MARGIN = 0.5  # sweeps for which a track exists before its first and after its last moment
 BEAMS = 8  # of a lidar at least: with fewer, what stands on the ground is not told from the ground
 OWN, OWN_CHANGE = 6.0, 0.3  # metres around the lidar, and by which the distance of a part of the vehicle changes
-ERROR = 0.1  # metres: standard deviation of the height of the ground
+ERROR, BUMPS = 0.05, 0.2  # standard deviations of the ground: of its height in metres, and metres a second squared of its bumps
 
 
 def find_tracks(capture: Capture) -> Tracks:
@@ -67,8 +67,8 @@ def _tracks(paths: list[Path], sweeps: Sweeps, ground: Ground) -> Tracks:
 
 
 def _centres(path: Path, ground: Ground) -> Doubles:  # [n, 3] metres
-    """On the ground, whose map has steps."""
+    """On the ground, whose map has steps, and is too high where an object always hides it."""
     below = ground.below(np.column_stack([path.places, np.zeros(len(path.times))]))
     known = np.where(np.isfinite(below), below, np.median(below))
-    height = smooth(path.times, known[:, None].astype(np.float64), np.full(len(known), ERROR))
+    height = smooth(path.times, known[:, None].astype(np.float64), np.full(len(known), ERROR), BUMPS)
     return np.column_stack([path.places, height[:, 0] + 0.5 * path.kind.size[2]])

@@ -21,6 +21,9 @@ Floats = NDArray[np.float32]
 FARTHEST = 75.0  # metres: beyond, a car has a handful of returns
 TURN = 2 * np.pi
 COLUMNS = 2048  # of a range image at most
+MOST = (
+    30_000_000  # rays of a drive (220 sweeps of 64 beams): of longer drives every second ray is taken, then every third
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +81,15 @@ def read_sweeps(
     frames: Sequence[SweepFrame],
 ) -> Sweeps:
     elevations = np.unique(lidar.elevations.numpy().astype(np.float32))
-    grid = Grid(0.5 * (elevations[1:] + elevations[:-1]), min(lidar.azimuth_steps, COLUMNS))
+    every = 1 + len(frames) * len(lidar.elevations) * lidar.azimuth_steps // MOST
+    grid = Grid(0.5 * (elevations[1:] + elevations[:-1]), max(1, min(lidar.azimuth_steps, COLUMNS) // every))
     origin = frames[len(frames) // 2].T_world_rig_start[:3, 3].double().numpy()
-    returns = list(in_threads(lambda frame: _returns(frame, lidar, grid, origin), frames))
+    returns = list(in_threads(lambda frame: _returns(frame, lidar, grid, origin, every), frames))
     return Sweeps(lidar, grid, returns, origin)
 
 
-def _returns(frame: SweepFrame, lidar: Lidar, grid: Grid, origin: NDArray[np.float64]) -> Returns:
-    sweep = frame.load()
+def _returns(frame: SweepFrame, lidar: Lidar, grid: Grid, origin: NDArray[np.float64], every: int) -> Returns:
+    sweep = frame.load().select(slice(None, None, every))
     angles = azimuth_elevation(sweep.directions).numpy()
     cells = grid.cells(angles[:, 0], angles[:, 1])
     known = (sweep.returned & (sweep.ranges < lidar.max_range)).numpy()

@@ -11,6 +11,7 @@ from pandaset_drive import needs_pandaset, read_pandaset
 
 from benchmarks.tracking.agreement import compared
 from nurec_lite.capture.kitti.raw import read_kitti_raw
+from nurec_lite.capture.tracking import returns
 from nurec_lite.capture.tracking.found import find_tracks
 from nurec_lite.capture.types import FOUND, Capture
 from nurec_lite.config import DataConfig
@@ -60,6 +61,17 @@ class Later:
     def __call__(self) -> object:
         sweep = self.load()  # type: ignore[operator]
         return replace(sweep, times=sweep.times + self.seconds)
+
+
+def test_of_a_long_drive_every_second_ray_is_enough(
+    street: tuple[Capture, Tracks], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture = street[0]
+    lidar = capture.lidars[0]
+    monkeypatch.setattr(returns, "MOST", len(capture.sweeps) * len(lidar.elevations) * lidar.azimuth_steps)
+    figures = compared(capture, capture.tracks, find_tracks(capture), returns=20)
+    assert figures["recall"] >= 0.8
+    assert figures["parked_called_moving"] == 0
 
 
 def test_a_drive_of_few_sweeps_has_no_tracks(street: tuple[Capture, Tracks]) -> None:
