@@ -20,7 +20,8 @@ from nurec_lite.geometry.tracks import Tracks
 MARGIN = 0.5  # sweeps for which a track exists before its first and after its last moment
 BEAMS = 8  # of a lidar at least: with fewer, what stands on the ground is not told from the ground
 OWN, OWN_CHANGE = 6.0, 0.3  # metres around the lidar, and by which the distance of a part of the vehicle changes
-ERROR, BUMPS = 0.05, 0.2  # standard deviations of the ground: of its height in metres, and metres a second squared of its bumps
+ERROR = 0.05  # metres: standard deviation of the height of the ground
+BUMPS = 0.1  # metres a second squared: standard deviation of how the height changes along a way
 
 
 def find_tracks(capture: Capture) -> Tracks:
