@@ -31,6 +31,7 @@ LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the
     "capture/kitti/test_kitti_mutations_frames", "cli/test_runs", "cli/test_outlived", "cli/test_errors", "project/test_faults",
     "benchmarks/test_bench_fused_interp", "benchmarks/test_bench_options", "capture/pack/test_pack_mutations", "cli/test_broken",
     "cli/test_left_out", "training/test_gone", "capture/checks/test_cameras", "capture/checks/test_agreement",
+    "capture/odometry/test_odometry", "capture/odometry/test_real_drives",
 ))  # fmt: skip
 SLOW = (  # files and folders that take minutes and seldom find anything: `make test` leaves them out, `make test-all` and CI do not
     "benchmarks", "capture/kitti/test_kitti_mutations.py", "capture/kitti/test_kitti_mutations_frames.py",
