@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 BLOCK = 10  # sweeps that share two maps
 SPAN = 5  # sweeps before and after a block that are in its maps
 AGAIN, MOST_AGAIN = 10.0, 10  # metres to sweeps from before that are in a map, too, and how many of them at most
-CELL = 0.4  # metres: one point of a map is kept in each cube of this size
-SOURCE = 2000  # points of a sweep that are compared
+CELL = 0.25  # metres: one point of a map is kept in each cube of this size
+SOURCE = 5000  # points of a sweep that are compared
 NEIGHBOURS = 10  # points that make a surface
 THICK = 0.06  # metres: standard deviation of a surface's points along its normal, at most
 LEAST_SCALE = 0.02  # metres: residuals that count fully, at least

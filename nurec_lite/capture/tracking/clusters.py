@@ -5,9 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 
 from nurec_lite.capture.tracking.cloud import Cloud
 from nurec_lite.capture.tracking.smooth import Doubles
@@ -55,6 +52,10 @@ def _connected(
     period: float,
 ) -> NDArray[np.int64]:  # [n] number of the group
     space = np.column_stack([points[:, :2], (times - times.min()) * (REACH / (WITHIN * period))])
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import cKDTree
+
     pairs = cKDTree(space).query_pairs(REACH, output_type="ndarray")
     ones = np.ones(len(pairs), np.int8)
     graph = coo_matrix((ones, (pairs[:, 0], pairs[:, 1])), shape=(len(points), len(points)))

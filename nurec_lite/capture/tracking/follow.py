@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 
 from nurec_lite.capture.tracking.clusters import Groups
 from nurec_lite.capture.tracking.smooth import Doubles
@@ -92,6 +91,8 @@ def _assigned(
     distance = np.einsum("ani,anij,anj->an", away, np.linalg.inv(inner), away)
     possible = (distance < GATE) & (groups.times[rows] - alive.times[:, None] > SOONEST * period)
     cost = np.where(possible, distance + np.log(np.linalg.det(inner)), REFUSED)
+    from scipy.optimize import linear_sum_assignment
+
     one, column = linear_sum_assignment(cost)
     kept = cost[one, column] < REFUSED
     return one[kept], rows[column[kept]]

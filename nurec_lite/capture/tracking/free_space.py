@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import maximum_filter, minimum_filter
 
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.tracking.ground import CLEAR, Ground
@@ -54,6 +53,8 @@ def _image(returns: Returns, grid: Grid, ground: Ground) -> Image:
     np.minimum.at(nearest.reshape(-1), returns.cells[above], returns.ranges[above])
     np.maximum.at(farthest.reshape(-1), returns.cells, returns.ranges)
     mode = ("nearest", "wrap")
+    from scipy.ndimage import maximum_filter, minimum_filter
+
     return Image(minimum_filter(nearest, 3, mode=mode).ravel(), maximum_filter(farthest, 3, mode=mode).ravel())
 
 

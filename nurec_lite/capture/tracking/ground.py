@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import distance_transform_edt, minimum_filter, percentile_filter
 
 from nurec_lite.capture.tracking.returns import Floats, Sweeps
 
@@ -53,6 +52,8 @@ def ground_of(sweeps: Sweeps) -> Ground:
 
 def _without_pits(heights: Floats) -> Floats:
     """What lies far below its surroundings is a reflection in a window or a puddle."""
+    from scipy.ndimage import distance_transform_edt, percentile_filter
+
     known = np.isfinite(heights)
     if not known.any():
         return heights
@@ -64,6 +65,8 @@ def _without_pits(heights: Floats) -> Floats:
 
 def _no_steeper(heights: Floats) -> Floats:
     """Lowers each cell to what its neighbours allow."""
+    from scipy.ndimage import minimum_filter
+
     for _ in range(REACH):
         heights = np.minimum(heights, minimum_filter(heights, 3, mode="nearest") + np.float32(STEEPEST * CELL))
     return heights
