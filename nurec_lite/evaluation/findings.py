@@ -15,7 +15,7 @@ from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.checks.agreement import agreement
 from nurec_lite.capture.checks.alignment import views_of
 from nurec_lite.capture.checks.cameras import CHECK as CAMERAS
-from nurec_lite.capture.checks.fine import LATE_FIGURE, TURNED_FIGURE
+from nurec_lite.capture.checks.fine import LATE_FIGURE, TURNED_FIGURE, WAY, speed_of
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.trust import poses_are_wrong
 from nurec_lite.capture.checks.verdict import Verdict
@@ -29,7 +29,7 @@ FEW = 20  # moments
 DARK = 0.15  # mean of the images, 0 to 1
 TURNED = 0.1  # degrees, beyond what cameras whose places are right are corrected by
 SIGMAS = 3.0  # standard errors of what edges tell: a smaller correction may be anything
-LATE = 9.0  # milliseconds: clocks of right drives were corrected by up to 8 ms (PandaSet)
+LATE = 9.0  # milliseconds, and as much as the vehicle takes for WAY: clocks of right drives were corrected by up to 9 ms (PandaSet)
 SHORT = 0.4  # of the way that a run's rates allow: what came farther was still on its way
 
 
@@ -65,7 +65,14 @@ def _from_calibration(known: Calibration, capture: Capture, config: Config, step
     reach = math.degrees(config.lr.camera_rotations) * _way(config, steps)
     reach_ms = 1000 * config.lr.camera_offsets * _way(config, steps)
     turned = list(_turned(learned, reach, other, partial(_known_within, capture)))
-    return turned, list(_late(learned, reach_ms, other))
+    return turned, list(_late(learned, max(LATE, _clocks_within(capture)), reach_ms, other))
+
+
+def _clocks_within(capture: Capture) -> float:
+    """Milliseconds to which the drive tells clocks: a slow vehicle goes no farther than places on the rig are known."""
+    camera = capture.cameras[0]
+    speed = speed_of(capture, camera, [frame for frame in capture.images if frame.sensor == camera.name])
+    return 1000 * WAY / max(speed, 1e-3)
 
 
 def _known_within(capture: Capture, names: Sequence[str]) -> float:
@@ -159,16 +166,17 @@ def _turned(
 
 def _late(
     learned: Learned,
-    reach: float,  # milliseconds, likewise
+    least: float,  # milliseconds that are worth a sentence
+    reach: float,  # milliseconds that the run could have found
     other: str,
 ) -> Iterator[str]:
     names, late = learned.names, learned.late
     apart, i, j = _farthest(late)
-    if apart >= LATE:
+    if apart >= least:
         behind, ahead = (i, j) if late[i] > late[j] else (j, i)
         yield f"The clock of {names[behind]} is {_size(apart, 2 * reach)}{apart:.0f} ms behind that of {names[ahead]}."
     common = float(late.mean())
-    if abs(common) >= max(LATE, apart):
+    if abs(common) >= max(least, apart):
         way = "behind" if common > 0 else "ahead of"
         clocks = f"The clock of {names[0]} is" if len(names) == 1 else "The clocks of all cameras are"
         yield f"{clocks} at least {abs(common):.0f} ms {way} that of {other}."
