@@ -58,9 +58,7 @@ class DataConfig:
     frames: list[int] | None = None  # first and last (exclusive) frame, and if given the step between them; null: all
     cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: those of colour)
     trust: bool = False  # trains also where sensors prove that the capture is wrong
-    mapping: str | None = (
-        None  # rosbag: YAML that says which topic is which sensor; null: found where there is no choice
-    )
+    mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = None  # likewise
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp

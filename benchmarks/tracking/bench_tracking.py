@@ -2,11 +2,11 @@
 """How well moving objects are found in sweeps alone, beside true tracks.
 
     python benchmarks/tracking/bench_tracking.py --street --seeds 1 2 3 4 5 --out benchmarks/results/NAME.json
-    python benchmarks/tracking/bench_tracking.py --kitti ../shared/data/kitti_raw_0009 --pandaset
+    python benchmarks/tracking/bench_tracking.py --drive ../shared/data/kitti_raw_0009 --pandaset
 
 Of a drive that has tracks, those of `data.tracks.source=lidar` are compared with them. A box counts if it holds enough returns (20; of
 PandaSet 30; of the simulated street 10) more than 0.2 m above its lower face. It is found if the centre of a box lies within a metre,
-seen from above; yaws are compared where one does. KITTI labels what camera 2 sees, so its precision says nothing. --kitti takes the
+seen from above; yaws are compared where one does. KITTI labels what camera 2 sees, so its precision says nothing. --drive takes the
 folder of drive 0009 with `extra/poses_velo.txt` and `extra/label_02_0001.txt`.
 """
 
@@ -65,7 +65,7 @@ def main(arguments: list[str]) -> None:
     p = Parser(__doc__)
     p.add_argument("--street", action="store_true", help="the bundled one")
     p.add_argument("--seeds", type=int, nargs="*", default=[], help="of simulated streets")
-    p.add_argument("--kitti", type=Path, help="folder of drive 0009 and of what lies beside it")
+    p.add_argument("--drive", type=Path, help="folder of drive 0009 and of what lies beside it")
     p.add_argument("--pandaset", action="store_true", help="the slice beside the checkout")
     p.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
     args = p.parse_args(arguments)
@@ -74,8 +74,8 @@ def main(arguments: list[str]) -> None:
         found["street"] = measured(read_capture(DataConfig()), STREET)
     for seed in args.seeds:
         found[f"street of seed {seed}"] = measured(simulate(SimulationConfig(seed=seed)), STREET)
-    if args.kitti:
-        found["KITTI 0009"] = measured(kitti(args.kitti), KITTI)
+    if args.drive:
+        found["KITTI 0009"] = measured(kitti(args.drive), KITTI)
     if args.pandaset:
         found["PandaSet 002"] = measured(pandaset(), PANDASET)
     for name, figures in found.items():

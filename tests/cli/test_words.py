@@ -252,7 +252,11 @@ def test_every_key_of_a_file_is_a_path() -> None:
     """A key of a file that is added later joins the list."""
     keys = {key for cls in VERBS.values() for key, _ in leaves(cls)}
     assert (
-        {key for key in keys if key.endswith((".file", "root", "resume")) or key in ("out", "checkpoint")}
+        {
+            key
+            for key in keys
+            if key.endswith((".file", "root", "resume")) or key in ("out", "checkpoint", "data.mapping")
+        }
         == set(PATHS)
         <= keys
     )
@@ -292,7 +296,7 @@ def test_numbers_need_no_brackets(given: str) -> None:
         ("data.frames=20", r"^error: data\.frames takes the first frame and the one after the last, as in \[0,20\]"),
         ("data.rooot=~/x", r"^error: key 'data\.rooot' is unknown; did you mean data\.root\?$"),
         ("a b=(", r"^error: key 'a b' is unknown; "),
-        ("data=~/x.pack", r"^error: data=~/x\.pack: there is no '~/x\.pack'; .*, pack; a file or folder is data\.root=~/x\.pack$"),
+        ("data=~/x.pack", r"^error: data=~/x\.pack: there is no '~/x\.pack'; .*, pack, rosbag; a file or folder is data\.root=~/x\.pack$"),
         ("data=street.pack", r"there is bundled, kitti_raw, pack, rosbag; a file or folder is data\.root=street\.pack$"),
         ("+size=~/x", r"^error: \+size=~/x: there is no '~/x'; there is large$"),
         ("street.pack", r"^error: 'street\.pack' is not of the form KEY=VALUE; python -m nurec_lite\.train --help lists the keys$"),

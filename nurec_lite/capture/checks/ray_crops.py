@@ -9,8 +9,7 @@ from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
 from nurec_lite.capture.checks.rays import NAME as RAYS
-from nurec_lite.capture.checks.rays import swept
-from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.crops import TOLERANCE, Cut, cut_sectors, find_cuts, sector_sentence
 from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
@@ -23,7 +22,8 @@ FEWEST = 100  # rays into what was cut away
 
 def check_crops(sample: Sample) -> Iterator[Verdict]:
     for lidar in sample.capture.lidars:
-        sweeps = swept(sample, lidar, SWEEPS)
+        frames = spread(sample.of_lidar(lidar.name), SWEEPS)  # the last as well: it lies farthest from the first
+        sweeps = [sweep for sweep in map(sample.sweep, frames) if len(sweep) >= FEWEST]
         if len(sweeps) > 1 and not sample.blamed(RAYS, subject=lidar.name):
             yield _of(lidar, sweeps)
 

@@ -67,9 +67,9 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
             yield _of_rings(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
 
 
-def swept(sample: Sample, lidar: Lidar, most: int = SWEEPS) -> list[Sweep]:
+def swept(sample: Sample, lidar: Lidar) -> list[Sweep]:
     """A few sweeps with enough rays, spread over the drive."""
-    return [s for s in map(sample.sweep, sample.some_sweeps(lidar.name, most)) if len(s) >= FEWEST]
+    return [s for s in map(sample.sweep, sample.some_sweeps(lidar.name, SWEEPS)) if len(s) >= FEWEST]
 
 
 def _out_of_time(sample: Sample, lidar: Lidar) -> Iterator[Flaw]:
@@ -187,7 +187,7 @@ def _shuffled(sweeps: Sequence[Sweep]) -> Flaw | None:
         other = ranges[torch.randperm(len(ranges), generator=torch.Generator().manual_seed(0))]
         any_two.append((ranges - other).abs() / torch.minimum(ranges, other))
     beside, apart = torch.cat(near), torch.cat(any_two)
-    if len(beside) < PAIRS or float(beside.median()) < ROUGH * float(apart.median()):
+    if len(beside) < PAIRS or float(beside.median()) <= ROUGH * float(apart.median()):
         return None
     return (
         f"Ranges of neighbouring rays differ by {100 * float(beside.median()):.0f} % in the median, those of any two rays by "

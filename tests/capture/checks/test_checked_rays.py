@@ -83,7 +83,7 @@ WRONG: dict[str, tuple[Change, str]] = {
     "from the start of each sweep": (from_its_start, "times of its rays count from the start of the sweep: add"),
     "reversed times": (reversed_times, "turns counter-clockwise, .* turns a sweep, but it says clockwise; times of the rays are reversed"),
     "one time": (at_one_time, "All rays of a sweep of lidar have one time, but it moves 0.8"),
-    "compensated to the middle": (compensated(0.5), "motion-compensated already .1.00 of the 0.8"),
+    "compensated to the middle": (compensated(0.5), r"motion-compensated already .(0\.9|1\.0)\d of the 0\.8"),
     "compensated to the end": (compensated(1.0), "motion-compensated already"),
     "x and y exchanged": (with_arrays(lambda s: {"directions": s.directions[:, [1, 0, 2]]}), r"give their directions as \(y, x, z\)"),
     "a sector": (
