@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tracks from the sweeps are worth: PSNR inside the true boxes of what moves, trained with labels, with found tracks, and without.
+"""PSNR inside the true boxes of moving objects, trained with labels, with tracks found in the sweeps, and without tracks.
 
     python benchmarks/tracking/actor_quality.py train.steps=1000 --out benchmarks/results/NAME.json
 

@@ -4,8 +4,8 @@
     python benchmarks/tracking/bench_tracking.py --street --seeds 1 2 3 4 5 --out benchmarks/results/NAME.json
     python benchmarks/tracking/bench_tracking.py --drive ../shared/data/kitti_raw_0009 --pandaset
 
-Of a drive that has tracks, those of `data.tracks.source=lidar` are compared with them. A box counts if it holds enough returns (20; of
-PandaSet 30; of the simulated street 10) more than 0.2 m above its lower face. It is found if the centre of a box lies within a metre,
+Compares the tracks of `data.tracks.source=lidar` with the labels of a drive. A box counts if it holds enough returns (20; PandaSet 30;
+the simulated street 10) more than 0.2 m above its lower face. It is found if the centre of a box lies within a metre,
 seen from above; yaws are compared where one does. KITTI labels what camera 2 sees, so its precision says nothing. --drive takes the
 folder of drive 0009 with `extra/poses_velo.txt` and `extra/label_02_0001.txt`.
 """

@@ -143,7 +143,7 @@ def _frame_flaws(frames: Sequence[Frame], sensors: list[str], kind: str) -> Iter
 
 
 def _why_odd(frame: Frame) -> str:
-    """What may be wrong with its times."""
+    """Names a likely mistake in the times of the frame."""
     if frame.time_end < frame.time_start:
         return ", which ends before it starts: time_start and time_end are exchanged"
     unit = seconds_in(frame.time_start, UNIX_2000, LATEST)

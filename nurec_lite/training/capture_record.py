@@ -10,6 +10,7 @@ from torch import Tensor
 from nurec_lite.base.names import clashes
 from nurec_lite.capture.check import FARTHEST, LATEST, MAX_AZIMUTH_STEPS, MAX_BEAMS, MAX_PIXELS
 from nurec_lite.capture.digest import Digest, SensorFrames
+from nurec_lite.capture.looks import MEANS
 from nurec_lite.geometry.camera import SHUTTERS, Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.training.schema_values import check_keys, check_names, check_number, check_tensor, demand
@@ -109,4 +110,4 @@ def _check_frames(value: Any, at: str, camera: bool) -> None:
         check_tensor(value["looks"], f"{at}.looks", (m, None, None, 3), torch.uint8)
         demand(value["looks"].numel() > 0, f"{at}.looks", "pictures")
     else:
-        check_tensor(value["looks"], f"{at}.looks", (m, 7), torch.float64, -FARTHEST, FARTHEST)
+        check_tensor(value["looks"], f"{at}.looks", (m, MEANS), torch.float64, -FARTHEST, FARTHEST)

@@ -87,9 +87,11 @@ def _best(capture: Capture, rays: list[Rays], said: BoxFit) -> tuple[BoxGuess, B
 
 
 def _may_fit(rays: list[Rays], said: BoxFit, guess: BoxGuess, moving: list[int]) -> bool:
-    """Whether the boxes that move, alone, fit better: they are few, and what stands fits alike."""
+    """Whether the boxes that move fit better. They are few, and boxes that stand fit any such guess alike."""
+    if len(said) < BOXES:
+        return True
     fit = _fitted(rays, guess, moving)
-    return len(said) < BOXES or (fit is not None and _above(fit, said, moving, BETTER))
+    return fit is not None and _above(fit, said, moving, BETTER)
 
 
 def _fitted(rays: list[Rays], guess: BoxGuess, numbers: list[int] | None = None) -> BoxFit | None:
