@@ -78,7 +78,7 @@ def _frames_of_the_run(run: Reconstruction) -> Capture:
     given = {key: run.trained["data"].get(key) for key in ("frames", "cameras")}
     if given == {"frames": run.config.data.frames, "cameras": run.config.data.cameras}:
         return run.capture
-    return read_capture(replace(run.config.data, **given), run.scene.origin, run.scene.tracks)
+    return read_capture(replace(run.config.data, **given), run.scene.origin, run.known)
 
 
 def work(arguments: list[str]) -> None:

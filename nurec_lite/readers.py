@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the capture that a configuration names."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
+from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import recentred
@@ -23,16 +24,27 @@ from nurec_lite.geometry.tracks import Tracks
 BUNDLED = "data/street.pack"
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a scene tells of the capture that is opened for it, so that nothing is estimated or searched again."""
+
+    tracks: Tracks | None = None
+    path: KnownPath | None = None
+
+
+NOTHING_KNOWN = Known()
+
+
 def open_capture(
     config: DataConfig,
     origin: Origin | None = None,  # of the scene that it is opened for; None: its own, near its first pose
-    tracks: Tracks | None = None,  # of that scene: what moves is then not searched again
+    known: Known = NOTHING_KNOWN,
 ) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
-    return read_capture(config, origin, tracks).with_split(config.split)
+    return read_capture(config, origin, known).with_split(config.split)
 
 
-def read_capture(config: DataConfig, origin: Origin | None = None, tracks: Tracks | None = None) -> Capture:
+def read_capture(config: DataConfig, origin: Origin | None = None, known: Known = NOTHING_KNOWN) -> Capture:
     """The capture without a split."""
     if config.kind == "bundled":
         if config.root is not None:
@@ -53,8 +65,8 @@ def read_capture(config: DataConfig, origin: Origin | None = None, tracks: Track
     source = str(config.root or BUNDLED)
     check_capture(capture, source)
     if config.kind != "bundled":  # whose poses are those that it was simulated with
-        capture = posed(capture, config.poses.source)
-    return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, tracks)
+        capture = posed(capture, config.poses.source, known.path)
+    return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
 
 
 def proposal_of(config: DataConfig) -> Proposal | None:

@@ -39,12 +39,12 @@ from nurec_lite.cli.multirun import check_named, in_own_folder, one_job, overrid
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import worded
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
-from nurec_lite.readers import open_capture
+from nurec_lite.readers import Known, open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
-from nurec_lite.training.checkpoint import load_checkpoint, tracks_of
+from nurec_lite.training.checkpoint import load_checkpoint
 from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, clear, found_checkpoint, take_run
 from nurec_lite.training.history import Row
-from nurec_lite.training.known_capture import check_known_capture
+from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.loop import spent, train
 from nurec_lite.training.memory import TRIES, OutOfMemoryError, out_of_memory, smaller
 from nurec_lite.training.stages import Stages
@@ -105,11 +105,12 @@ def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]
             return _run(config, content)
         except OutOfMemoryError as error:
             said, gaussians = str(error), error.gaussians
-        content = None  # with all that the error held
+        content = None  # the scene of the run that failed is freed
         gc.collect()
         torch.cuda.empty_cache()
         if checkpoint.exists():
             config = replace(config, train=replace(config.train, resume=str(checkpoint), overwrite=False))
+            content = load_checkpoint(checkpoint, "cpu")
         begin = config.train.resume
         config, less = smaller(config, gaussians, resumed=begin is not None)
         log.warning("%s; tried again from %s with %s", said, begin or "the start", less)
@@ -121,8 +122,7 @@ def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]
 def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
-        known = None if content is None else tracks_of(content["scene"])
-        capture = open_capture(config.data, tracks=known)
+        capture = open_capture(config.data, known=Known() if content is None else known_of(content))
     digest = _same_capture(capture, config, content)
     doubts, starts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before

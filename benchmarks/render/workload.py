@@ -40,7 +40,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
 from nurec_lite.training.checkpoint import scene_from_dict, scene_to
-from nurec_lite.training.known_capture import check_known_capture
+from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.loop import one_step
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.shots import ShotPlan
@@ -102,7 +102,7 @@ def captured(checkpoint: Path | None, arguments: list[str], device: torch.device
     else:
         config, content = load_run("evaluate", [f"checkpoint={checkpoint}", *arguments])
         scene = scene_to(scene_from_dict(content["scene"]), device)
-        capture = open_capture(config.data, scene.origin)
+        capture = open_capture(config.data, scene.origin, known_of(content))
         check_known_capture(checkpoint, content, capture, config.data)
     state = "initial" if checkpoint is None else f"trained, {content['counters']['step']:.0f} steps"
     return Workload("captured", scene, held_out_views(capture, device), {"capture": capture.name, "scene": state})

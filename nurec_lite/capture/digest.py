@@ -15,6 +15,7 @@ from torch import Tensor
 
 from nurec_lite.capture.looks import Key
 from nurec_lite.capture.plausible import InTime
+from nurec_lite.capture.trajectory import Trajectory, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
@@ -45,6 +46,14 @@ class SensorFrames:
 
 
 @dataclass(frozen=True)
+class KnownPath:
+    """The poses that a scene was trained with."""
+
+    trajectory: Trajectory  # in the world of the source
+    poses_from: str  # as in `Capture`
+
+
+@dataclass(frozen=True)
 class Digest:
     """What a checkpoint keeps of its capture."""
 
@@ -52,6 +61,7 @@ class Digest:
     cameras: tuple[Camera, ...]
     lidars: tuple[Lidar, ...]
     frames: dict[str, SensorFrames]  # of each camera and lidar
+    path: KnownPath | None = None  # None: an older version wrote it, or there are no frames
 
 
 def digest_of(
@@ -63,7 +73,16 @@ def digest_of(
         for sensors, found in ((capture.cameras, capture.images), (capture.lidars, capture.sweeps))
         for sensor in sensors
     }
-    return Digest(capture.name, capture.cameras, capture.lidars, frames)
+    return Digest(capture.name, capture.cameras, capture.lidars, frames, _path_of(capture))
+
+
+def _path_of(capture: Capture) -> KnownPath | None:
+    if not capture.images and not capture.sweeps:
+        return None
+    path = trajectory_of(capture)
+    poses = path.poses.clone()
+    poses[:, :3, 3] += torch.tensor(capture.origin, dtype=torch.float64)
+    return KnownPath(Trajectory(path.times, poses), capture.poses_from)
 
 
 def _sensor_frames(

@@ -19,7 +19,8 @@ ELSEWHERE = 3.0  # metres, from which on a box is another object's
 def track_differences(
     was: Tracks,  # of the scene
     now: Tracks,
-    part: bool,  # other frames were asked for, so that tracks and keyframes may be missing
+    part: tuple[float, float]
+    | None,  # seconds of the frames, where others were asked for: tracks and keyframes may be missing
     poses_differ: bool,  # so that boxes lie elsewhere in the world
 ) -> Iterator[Difference]:
     unknown = [name for name in now.ids if name not in was.ids]
@@ -33,11 +34,11 @@ def track_differences(
     boxes: list[tuple[float, str]] = []
     for k, name in enumerate(now.ids):
         j = was.ids.index(name)
-        flaw = _track_flaw(was, j, now, k, part)
+        flaw = _track_flaw(was, j, now, k, part is not None)
         if flaw:
             yield Difference(f"track {name} {flaw}")
         else:
-            boxes.append((_moved(was, j, now, k, poses_differ), name))
+            boxes.append((_moved(was, j, now, k, part, poses_differ), name))
     far, name = max(boxes, default=(0.0, ""))
     if far > SAME_BOX:
         yield Difference(f"boxes of tracks are up to {far:.3g} m off what they were ({name})", certain=far > ELSEWHERE)
@@ -73,12 +74,15 @@ def _shared(before: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:  # rows of 
     return near[found], found
 
 
-def _moved(was: Tracks, j: int, now: Tracks, k: int, poses_differ: bool) -> float:
-    """Metres by which its box differs at most, in size or place."""
+def _moved(was: Tracks, j: int, now: Tracks, k: int, part: tuple[float, float] | None, poses_differ: bool) -> float:
+    """Metres by which its box differs at most, in size or place. Where poses were replaced, boxes beyond the frames lie anywhere."""
     sizes = float((was.sizes[j].cpu().double() - now.sizes[k].double()).abs().max())
     if poses_differ:
         return sizes
     a, b = _rows(was, j), _rows(now, k)
     rows, own = _shared(was.times[a].cpu(), now.times[b])
+    if part is not None:
+        inside = (now.times[b][own] >= part[0]) & (now.times[b][own] <= part[1])
+        rows, own = rows[inside], own[inside]
     apart = was.translations[a].cpu().double()[rows] - now.translations[b].double()[own]
     return max([sizes, *apart.norm(dim=1).tolist()])

@@ -50,9 +50,12 @@ class Trajectory:
         way = ((after - before)[:, None, :3, 3] @ axes)[:, 0]
         return torch.cat([turn, way], dim=1) / (last - first)[:, None]
 
-    def at(self, time: float) -> Tensor:  # [4, 4]
+    def at(
+        self,
+        times: Tensor | float,  # [...] seconds
+    ) -> Tensor:  # [..., 4, 4]
         """Lerp of the translation, slerp of the rotation; beyond the ends the outermost velocity goes on."""
-        return interpolate_trajectory(self.times, self.poses, self.times.new_tensor(time))
+        return interpolate_trajectory(self.times, self.poses, torch.as_tensor(times, dtype=self.times.dtype))
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ TRY_EVERY = 10  # moments, of `validation`: the third, thirteenth and so on are 
 SPLITS = ("interp", "side", "validation", "half")
 
 
-GIVEN, POSITIONED, UNKNOWN, CHOSEN = "given", "positioned", "unknown", "chosen"  # how the poses of the rig are known
+# How the poses of the rig are known
+GIVEN, POSITIONED, UNKNOWN, CHOSEN, ESTIMATED = "given", "positioned", "unknown", "chosen", "estimated"
 
 
 class CaptureError(UserError):
@@ -172,8 +173,8 @@ class Capture:
     mountings: tuple[Mounting, ...] = ()  # likewise, of the calibration
     labels: tuple[Labels, ...] = ()  # likewise, of the tracks
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
-    # GIVEN by somebody; POSITIONED by satellites or an inertial unit; UNKNOWN: all are the identity; CHOSEN: compared with the sweeps, and
-    # replaced where these show better ones
+    # GIVEN by somebody; POSITIONED by satellites or an inertial unit; UNKNOWN: all are the identity; CHOSEN: compared with the sweeps and
+    # kept; ESTIMATED from the sweeps
     poses_from: str = GIVEN
     measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars
     part_labelled: bool = False  # tracks are only of what some of the sensors see

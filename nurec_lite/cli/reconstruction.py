@@ -13,11 +13,11 @@ from nurec_lite.base.environment import choose_device
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import check_files
 from nurec_lite.cli.command import load_run
-from nurec_lite.readers import open_capture
+from nurec_lite.readers import NOTHING_KNOWN, Known, open_capture
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.checkpoint import scene_from_dict, scene_to
 from nurec_lite.training.history import Row
-from nurec_lite.training.known_capture import check_known_capture
+from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.stages import Stages
 
 
@@ -32,6 +32,7 @@ class Reconstruction:
     history: list[Row]
     arguments: tuple[str, ...] = ()  # of the command line
     trained: Mapping[str, Any] = field(default_factory=dict)  # configuration of the run that it was made by
+    known: Known = NOTHING_KNOWN  # poses and tracks of that run
 
 
 def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
@@ -40,10 +41,11 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     check_files(Path(config.checkpoint), config.data, arguments)
     device = choose_device(config.device)
     scene = scene_to(scene_from_dict(content["scene"]), device)
-    capture = open_capture(config.data, scene.origin, scene.tracks)
+    known = known_of(content)
+    capture = open_capture(config.data, scene.origin, known)
     check_known_capture(Path(config.checkpoint), content, capture, config.data)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(
         config, stages, scene, capture, device, content["counters"], content["history"], tuple(arguments),
-        content["config"],
+        content["config"], known,
     )  # fmt: skip

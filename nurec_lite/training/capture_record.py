@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.names import clashes
-from nurec_lite.capture.check import FARTHEST, LATEST, MAX_AZIMUTH_STEPS, MAX_BEAMS, MAX_PIXELS
-from nurec_lite.capture.digest import Digest, SensorFrames
+from nurec_lite.capture.check import FARTHEST, LATEST, MAX_AZIMUTH_STEPS, MAX_BEAMS, MAX_PIXELS, RIGID
+from nurec_lite.capture.digest import Digest, KnownPath, SensorFrames
 from nurec_lite.capture.looks import MEANS
+from nurec_lite.capture.trajectory import Trajectory
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, POSITIONED, UNKNOWN
 from nurec_lite.geometry.camera import SHUTTERS, Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.training.schema_values import check_keys, check_names, check_number, check_tensor, demand
@@ -18,6 +20,7 @@ from nurec_lite.training.schema_values import check_keys, check_names, check_num
 MOST = 1 << 62  # bytes, checksums and numbers of frames
 FAR = 2 * FARTHEST  # metres: a pose about an origin, both within bounds
 SMALLEST = 1e-9  # of what is above 0
+POSES_FROM = (GIVEN, POSITIONED, UNKNOWN, CHOSEN, ESTIMATED)
 _NUMBERS: dict[str, tuple[float, float]] = {
     "width": (1, MAX_PIXELS), "height": (1, MAX_PIXELS), "fx": (SMALLEST, FARTHEST), "fy": (SMALLEST, FARTHEST),
     "cx": (-FARTHEST, FARTHEST), "cy": (-FARTHEST, FARTHEST), "max_range": (SMALLEST, FARTHEST),
@@ -31,7 +34,12 @@ def record_of(digest: Digest) -> dict[str, Any]:
         "cameras": [_plain(camera) for camera in digest.cameras],
         "lidars": [_plain(lidar) for lidar in digest.lidars],
         "frames": {name: _plain(frames) for name, frames in digest.frames.items()},
+        **({} if digest.path is None else {"path": _path_record(digest.path)}),
     }
+
+
+def _path_record(path: KnownPath) -> dict[str, Any]:
+    return _plain(path.trajectory) | {"poses_from": path.poses_from}
 
 
 def _plain(thing: object) -> dict[str, Any]:
@@ -47,7 +55,15 @@ def digest_from(record: dict[str, Any]) -> Digest:
         tuple(Camera(**camera) for camera in record["cameras"]),
         tuple(Lidar(**lidar) for lidar in record["lidars"]),
         {name: SensorFrames(**frames) for name, frames in record["frames"].items()},
+        path_from(record),
     )
+
+
+def path_from(record: dict[str, Any]) -> KnownPath | None:
+    """None: an older version wrote the record."""
+    if (path := record.get("path")) is None:
+        return None
+    return KnownPath(Trajectory(path["times"], path["poses"]), path["poses_from"])
 
 
 # ---- checks
@@ -55,7 +71,8 @@ def digest_from(record: dict[str, Any]) -> Digest:
 
 def check_record(value: Any) -> None:
     """SchemaError with the first flaw."""
-    check_keys(value, "capture", ("name", "cameras", "lidars", "frames"))
+    path = ("path",) if type(value) is dict and "path" in value else ()  # older files have none
+    check_keys(value, "capture", ("name", "cameras", "lidars", "frames", *path))
     check_names((value["name"],), "capture.name")
     for kind, check in (("cameras", _check_camera), ("lidars", _check_lidar)):
         demand(type(value[kind]) is list, f"capture.{kind}", "a list")
@@ -67,6 +84,22 @@ def check_record(value: Any) -> None:
     check_keys(value["frames"], "capture.frames", known)
     for i, name in enumerate(known):
         _check_frames(value["frames"][name], f"capture.frames[{i}]", i < len(value["cameras"]))
+    if path:
+        _check_path(value["path"])
+
+
+def _check_path(value: Any) -> None:
+    check_keys(value, "capture.path", ("times", "poses", "poses_from"))
+    check_tensor(value["times"], "capture.path.times", (None,), torch.float64, -LATEST, LATEST)
+    n = len(value["times"])
+    rising = n > 0 and bool((value["times"].diff() > 0).all())
+    demand(rising, "capture.path.times", "times that rise")
+    check_tensor(value["poses"], "capture.path.poses", (n, 4, 4), torch.float64, -FAR, FAR)
+    R, last = value["poses"][:, :3, :3], value["poses"][:, 3]
+    flat = bool((last == last.new_tensor([0, 0, 0, 1])).all())
+    rigid = float((R.transpose(1, 2) @ R - torch.eye(3, dtype=R.dtype)).abs().max()) <= RIGID
+    demand(flat and rigid and bool((torch.linalg.det(R) > 0).all()), "capture.path.poses", "rotations and places")
+    demand(value["poses_from"] in POSES_FROM, "capture.path.poses_from", f"one of {', '.join(POSES_FROM)}")
 
 
 def _check_camera(value: Any, at: str) -> None:

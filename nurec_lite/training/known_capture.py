@@ -16,13 +16,22 @@ from nurec_lite.capture.digest import Digest, SensorFrames, digest_of
 from nurec_lite.capture.looks import Key, look_of, looks_of
 from nurec_lite.capture.sensor_difference import Difference
 from nurec_lite.capture.track_difference import track_differences
+from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, Origin, SweepFrame
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
-from nurec_lite.training.capture_record import digest_from
-from nurec_lite.training.checkpoint import CheckpointError
+from nurec_lite.readers import Known
+from nurec_lite.training.capture_record import digest_from, path_from
+from nurec_lite.training.checkpoint import CheckpointError, tracks_of
 
 log = logging.getLogger("nurec_lite")
+
+
+def known_of(
+    content: dict[str, Any],  # of the checkpoint
+) -> Known:
+    """Its poses and tracks. An older one has no poses: these are found again."""
+    return Known(tracks_of(content["scene"]), path_from(content.get("capture", {})))
 
 
 def check_known_capture(
@@ -65,7 +74,8 @@ def _all_differences(
         return look_of(frame, frame.load())
 
     yield from differences(known, found, look, asked)
-    yield from track_differences(tracks, capture.tracks, asked.frames, any(pose_differences(known, found)))
+    part = trajectory_of(capture).span if asked.frames else None
+    yield from track_differences(tracks, capture.tracks, part, any(pose_differences(known, found)))
 
 
 def _asked(stored: dict[str, Any], data: DataConfig) -> Asked:

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.odometry.clouds import Cloud, Poses, clouds_of
 from nurec_lite.capture.odometry.estimate import Estimate, estimated
 from nurec_lite.capture.odometry.glance import poses_of, seem_sharp
+from nurec_lite.capture.odometry.known import about, as_known, completed, covers, replaces
 from nurec_lite.capture.odometry.reckoning import log as twist_of
 from nurec_lite.capture.odometry.replace import with_poses
 from nurec_lite.capture.odometry.sharpness import GAP, Sharpness, pairs_of, sharpness
-from nurec_lite.capture.types import CHOSEN, GIVEN, UNKNOWN, Capture, CaptureError, SweepFrame
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, GIVEN, UNKNOWN, Capture, CaptureError, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
 
@@ -66,8 +68,11 @@ class Found:
 def posed(
     capture: Capture,
     source: str,  # data.poses.source
+    known: KnownPath | None = None,  # of the scene that it is opened for
 ) -> Capture:
     """The capture with the poses that it is used with. A sentence in the log says which, and why."""
+    if known is not None and source != "capture" and (source == "auto" or known.poses_from == ESTIMATED):
+        return _posed_as(capture, source, known)
     drive = _drive_of(capture)
     if drive is None:
         if source == "lidar" or capture.poses_from == UNKNOWN:
@@ -75,11 +80,20 @@ def posed(
                 f"{capture.name} has fewer than {FEWEST} sweeps of a lidar, which are too few to estimate poses from; {OTHERS}"
             )
         return capture
-    if source == "capture" or (source == "auto" and capture.poses_from == CHOSEN):
+    if source == "capture" or (source == "auto" and capture.poses_from in (CHOSEN, ESTIMATED)):
         return capture
     if source == "auto" and capture.poses_from == GIVEN and seem_sharp(drive.frames, drive.lidar):
         return replace(capture, poses_from=CHOSEN)
     return _chosen(drive, source)
+
+
+def _posed_as(capture: Capture, source: str, known: KnownPath) -> Capture:
+    """With the poses of the scene. Frames that it was not trained with get estimated poses, moved onto those."""
+    if not replaces(known, capture):
+        return replace(capture, poses_from=known.poses_from)
+    path = about(known, capture)
+    found = as_known(capture, path) if covers(path, capture) else completed(posed(capture, source), path)
+    return replace(found, poses_from=ESTIMATED)
 
 
 def _drive_of(capture: Capture) -> Drive | None:
@@ -102,7 +116,7 @@ def _chosen(drive: Drive, source: str) -> Capture:
         return _kept(drive.capture, source, problem)
     if drive.capture.poses_from == UNKNOWN:
         log.info("poses: %s; sweeps %d apart lie within %s", found.estimate.sources, GAP, found.sharp)
-        return replace(with_poses(drive.capture, found.estimate.path.at), poses_from=CHOSEN)
+        return replace(with_poses(drive.capture, found.estimate.path.at), poses_from=ESTIMATED)
     return _better(drive, source, found)
 
 
@@ -126,11 +140,12 @@ def _better(drive: Drive, source: str, found: Found) -> Capture:
             f"{found.estimate.sources}; sweeps %d apart lie within %s, by the capture's own poses %s",
             (found.sharp, own),
         )
-        capture = with_poses(capture, _in_world(drive, found.estimate))
+        capture, poses_from = with_poses(capture, _in_world(drive, found.estimate)), ESTIMATED
     else:
         line, figures = "the capture's own; sweeps %d apart lie within %s, by estimated ones %s", (own, found.sharp)
+        poses_from = CHOSEN
     log.info(f"poses: {line}", GAP, *figures)
-    return replace(capture, poses_from=CHOSEN)
+    return replace(capture, poses_from=poses_from)
 
 
 def _kept(capture: Capture, source: str, problem: str) -> Capture:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nurec_lite.capture.odometry.reckoning import Twists, exp, integrated, log
 from nurec_lite.capture.trajectory import Trajectory
-from nurec_lite.geometry.se3 import interpolate_trajectory, invert
+from nurec_lite.geometry.se3 import invert
 
 DENSE, MOST_PARTS = (
     0.02,
@@ -51,4 +51,4 @@ class Path:
         return Trajectory(torch.cat([times.flatten(), self.times[-1:]]), torch.cat([inner, self.poses[-1:]]))
 
     def at(self, times: Tensor) -> Tensor:  # [...] seconds -> [..., 4, 4]
-        return interpolate_trajectory(self.dense.times, self.dense.poses, times)
+        return self.dense.at(times)

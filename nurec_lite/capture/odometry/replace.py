@@ -11,7 +11,7 @@ import torch
 from nurec_lite.capture.odometry.clouds import Poses
 from nurec_lite.capture.trajectory import trajectory_of
 from nurec_lite.capture.types import Capture, Frame
-from nurec_lite.geometry.se3 import interpolate_trajectory, invert, matrix_to_quat, pose_matrix
+from nurec_lite.geometry.se3 import invert, matrix_to_quat, pose_matrix
 from nurec_lite.geometry.tracks import Tracks
 
 AnyFrame = TypeVar("AnyFrame", bound=Frame)
@@ -19,8 +19,7 @@ AnyFrame = TypeVar("AnyFrame", bound=Frame)
 
 def with_poses(capture: Capture, poses: Poses) -> Capture:
     """Boxes stay where they were seen from the rig at the times of their keyframes."""
-    path = trajectory_of(capture)
-    before = partial(interpolate_trajectory, path.times, path.poses)
+    before = trajectory_of(capture).at
     labels = tuple(replace(label, tracks=partial(_read_again, label.tracks, before, poses)) for label in capture.labels)
     return replace(
         capture,

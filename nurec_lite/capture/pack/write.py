@@ -32,7 +32,7 @@ from nurec_lite.capture.pack.check import (
     sweep_member,
 )
 from nurec_lite.capture.pack.sweep import as_sweep, encode_sweep
-from nurec_lite.capture.types import CHOSEN, Capture, CaptureError
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError
 
 Progress = Callable[[int, int], None]  # members written, of how many
 Job = tuple[str, Callable[[], bytes]]  # a member's name, and what encodes it
@@ -97,7 +97,7 @@ def _encode_index(capture: Capture, image_format: str, quality: int) -> bytes:
         "sweeps": [_plain(f, "load") | {"member": sweep_member(f.sensor, f.index)} for f in capture.sweeps],
         "tracks": _plain(capture.tracks),
         **({"doubts": [_plain(doubt) for doubt in capture.doubts]} if capture.doubts else {}),
-        **({"poses": CHOSEN} if capture.poses_from == CHOSEN else {}),
+        **({"poses": CHOSEN} if capture.poses_from in (CHOSEN, ESTIMATED) else {}),
     }
     data = json.dumps(index).encode()
     try:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.types import FOUND
 from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, poses_of
 
@@ -28,12 +29,13 @@ def completed(labels: Tracks, found: Tracks) -> Tracks:
 
 
 def completed_as(labels: Tracks, known: Tracks) -> Tracks:
-    """The labels as they are, completed by the same moments and objects as tracks that were completed before. Where those have other
-    labels, the labels alone."""
-    if known.ids[: len(labels)] != labels.ids:
+    """The labels as they are, completed by the same moments and objects as tracks that were completed before. A part of a drive may lack
+    some labels. Where known tracks lack one, the labels alone."""
+    if not set(labels.ids) <= set(known.ids):
         return labels
-    parts = [_with_ends(labels.select([k]), known.select([k])) for k in range(len(labels))]
-    return _joined([*parts, *(known.select([k]) for k in range(len(labels), len(known)))], known.margin)
+    parts = [_with_ends(labels.select([k]), known.select([known.ids.index(name)])) for k, name in enumerate(labels.ids)]
+    found = [k for k, name in enumerate(known.ids) if name.startswith(FOUND) and name not in labels.ids]
+    return _joined([*parts, *(known.select([k]) for k in found)], known.margin)
 
 
 def _with_ends(label: Tracks, known: Tracks) -> Tracks:

@@ -47,3 +47,10 @@ def test_tracks_of_a_scene_are_not_searched_again(labelled: Capture, monkeypatch
     assert with_tracks(part, "auto", known).tracks.ids == known.ids
     other = replace(known, ids=("7", *known.ids[1:]))  # of another drive: the checkpoint's own check says so
     assert with_tracks(part, "auto", other).tracks.ids == labelled.tracks.ids
+
+
+def test_a_part_of_a_drive_has_what_was_found_in_the_whole(labelled: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = with_tracks(replace(labelled, part_labelled=True), "auto").tracks
+    monkeypatch.delattr(source, "find_tracks")
+    few = replace(labelled, part_labelled=True, tracks=labelled.tracks.select([1]))
+    assert with_tracks(few, "auto", known).tracks.ids == ("005", "found-2")
