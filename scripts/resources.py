@@ -105,7 +105,7 @@ def parse(
 
 
 def _names(mangled: list[str]) -> dict[str, str]:
-    """`renderForward<true>` of `void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)`."""
+    """`renderForward_kernel<true>` of `void nurec::cuda::(anonymous namespace)::renderForward_kernel<true>(nurec::cuda::RenderParams)`."""
     shown = subprocess.run(["c++filt", *mangled], capture_output=True, text=True, check=True) if mangled else None
     return {m: short_name(line) for m, line in zip(mangled, shown.stdout.splitlines() if shown else [], strict=True)}
 

@@ -18,7 +18,7 @@ namespace {
 using Sums = Row;
 
 void launch_kernel(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
-    renderBackward<false><<<static_cast<unsigned>(p.n_tiles), TILE_RAYS, 0, stream>>>(p, out, d);
+    renderBackward_kernel<false><<<static_cast<unsigned>(p.n_tiles), TILE_RAYS, 0, stream>>>(p, out, d);
 }
 
 void launch_all(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
@@ -33,12 +33,13 @@ using Asked = LidarNeeds<false>;
 using Asked = CameraNeeds<SWEEP_MOVING, false, false>;
 #endif
 
-__global__ void __launch_bounds__(Variant::THREADS, Variant::MIN_BLOCKS) swept(Staged p, RenderOutputs out, Summed d) {
+__global__ void __launch_bounds__(Variant::THREADS, Variant::MIN_BLOCKS)
+    swept_kernel(Staged p, RenderOutputs out, Summed d) {
     backward_block<Asked, Variant>(p, out, d);
 }
 
 void launch_kernel(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
-    launch_backward<swept, Variant>(p, out, d, stream);
+    launch_backward<swept_kernel, Variant>(p, out, d, stream);
 }
 
 void launch_all(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
@@ -80,9 +81,9 @@ extern "C" int run_backward(Pass const* a, int all, void* stream) {
     using namespace nurec::cuda;
     nurec::Gaussians const g = {a->n,     a->n_still,    a->still_means, a->still_quats, a->means,
                                 a->quats, a->velocities, a->scales,      a->opacities,   &a->view->centre};
-    nurec::RenderParams const given = {g,           a->n_features, a->n_rays,     a->n_tiles,    a->in_tile,
-                                       a->features, a->origins,    a->directions, a->delays,     nullptr,
-                                       a->rays,     a->offsets,    a->gaussians,  nullptr,       a->moving != 0};
+    nurec::RenderParams const given = {g,           a->n_features, a->n_rays,     a->n_tiles, a->in_tile,
+                                       a->features, a->origins,    a->directions, a->delays,  nullptr,
+                                       a->rays,     a->offsets,    a->gaussians,  nullptr,    a->moving != 0};
     nurec::RenderOutputs const out = {a->out, a->distance, a->transmittance, nullptr};
     nurec::RenderGrads d = {a->d_out, a->d_distance, a->d_transmittance, a->d_gaussians, a->d_features};
 #ifdef SWEEP_SHARED

@@ -109,7 +109,7 @@ def compile_variant(
     if ran.returncode:
         raise RuntimeError(f"nvcc does not compile {SOURCE.name} with {' '.join(defines)}:\n{ran.stdout}{ran.stderr}")
     kernels = parse(ran.stdout + ran.stderr)
-    return kernels["renderBackward<false>" if defines == SHARED else "swept"]
+    return kernels["renderBackward_kernel<false>" if defines == SHARED else "swept_kernel"]
 
 
 def library_path(folder: Path, name: str) -> Path:

@@ -26,7 +26,8 @@ MARK = "bench_step"  # around every profiled step
 WAITS = re.compile(r"cu(da)?(Stream|Device|Event|Ctx)Synchronize|cudaMemcpy(?!.*Async)")
 LAUNCHES = re.compile(r"cu(da)?LaunchKernel|cudaGraphLaunch|cuGraphLaunch")
 RENDERER = re.compile(
-    r"\b(part(Forward|Backward|Passes|_rows_kernel)|(add|finish)_parts|finish(_moments)?_kernel|render(Forward|Backward)|rows_kernel|rasterize)"
+    r"\b(render(Forward|Backward)|(pack_(gaussian_)?rows|unpack_row_grads|differentiate_(aligned_)?moments)_kernel"
+    r"|rasterize)"
 )
 LONGEST = 120  # letters of a kernel's name
 Event = dict[str, Any]  # of a trace

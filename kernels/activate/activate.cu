@@ -9,7 +9,7 @@ namespace nurec::cuda {
 namespace {
 
 template <int C>
-__global__ void __launch_bounds__(THREADS) activate_kernel(StoredGaussians in, Activations out) {
+__global__ void __launch_bounds__(THREADS) activate_gaussians_kernel(StoredGaussians in, Activations out) {
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < in.n;
     float scales[3], lidar[C];
@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(THREADS) activate_kernel(StoredGaussians in, A
 
 // Where nothing is given, nothing is read or written.
 template <int C>
-__global__ void __launch_bounds__(THREADS) activate_backward_kernel(ActivationGrads in, StoredGrads out) {
+__global__ void __launch_bounds__(THREADS) activate_gaussians_backward_kernel(ActivationGrads in, StoredGrads out) {
     int64_t const i = first_row() + threadIdx.x;
     bool const turns = i < in.n && out.quats, fades = i < in.n && out.opacity_logits;
     float scales[3] = {}, d_scales[3] = {}, lidar[C] = {};
@@ -60,17 +60,17 @@ __global__ void __launch_bounds__(THREADS) activate_backward_kernel(ActivationGr
 void activate(StoredGaussians const& in, Activations const& out, Queue const& queue) {
     if (!in.n) return;
     if (in.columns == LIDAR_VALUES)
-        activate_kernel<LIDAR_VALUES><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
+        activate_gaussians_kernel<LIDAR_VALUES><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
     else
-        activate_kernel<LIDAR_VALUES + 1><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
+        activate_gaussians_kernel<LIDAR_VALUES + 1><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
 }
 
 void activate_backward(ActivationGrads const& in, StoredGrads const& out, Queue const& queue) {
     if (!in.n) return;
     if (in.columns == LIDAR_VALUES)
-        activate_backward_kernel<LIDAR_VALUES><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
+        activate_gaussians_backward_kernel<LIDAR_VALUES><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
     else
-        activate_backward_kernel<LIDAR_VALUES + 1><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
+        activate_gaussians_backward_kernel<LIDAR_VALUES + 1><<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, out);
 }
 
 }  // namespace nurec::cuda

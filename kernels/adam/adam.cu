@@ -24,7 +24,8 @@ __global__ void count_steps_kernel(AdamParams p, AdamFactors<float>* factors) {
 }
 
 template <class M>
-__global__ void __launch_bounds__(THREADS) adam_kernel(AdamParams p, Places places, AdamFactors<float> const* factors) {
+__global__ void __launch_bounds__(THREADS)
+    update_adam_kernel(AdamParams p, Places places, AdamFactors<float> const* factors) {
     if (has_failed(p)) return;
     int k = 0;
     unsigned begin = 0;
@@ -61,7 +62,7 @@ void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* fac
         places.begin[k] = k < p.count ? unsigned(blocks) : ~0u;
         if (k < p.count) blocks += blocks_of<M>(p.tensors[k]);
     }
-    if (blocks) adam_kernel<M><<<unsigned(blocks), THREADS, 0, queue.stream>>>(p, places, factors);
+    if (blocks) update_adam_kernel<M><<<unsigned(blocks), THREADS, 0, queue.stream>>>(p, places, factors);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ __device__ void step_columns(OuterRows<S> const& rows, AdamTensor const& t, int6
 // M: their moments.
 template <int S, class M>
 __global__ void __launch_bounds__(THREADS)
-    adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
+    update_adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
     __shared__ OuterRows<S> rows;
     if (has_failed(p)) return;
     AdamHarmonics const& h = p.harmonics;
@@ -79,9 +79,9 @@ template <int S>
 void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
     unsigned const blocks = unsigned((p.harmonics.n + GAUSSIANS<S> - 1) / GAUSSIANS<S>);
     if (p.tensors[p.harmonics.sh].narrow)
-        adam_harmonics_kernel<S, BFloat><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+        update_adam_harmonics_kernel<S, BFloat><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
     else
-        adam_harmonics_kernel<S, float><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+        update_adam_harmonics_kernel<S, float><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
 }
 
 }  // namespace

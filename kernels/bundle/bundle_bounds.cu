@@ -104,18 +104,18 @@ __device__ void keep_bound(BundleWork const& work, int64_t n, int64_t k, Bounded
 
 // It reads nothing that the kernel before writes, and writes what nobody read before, so it waits at its end alone: its
 // blocks take the place of that kernel's last ones.
-__global__ void bounds_kernel(BundleParams p, BundleWork work) {
-    let_others_come();
+__global__ void bound_warp_tiles_kernel(BundleParams p, BundleWork work) {
+    launch_dependents();
     int64_t const k = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;
     if (k < p.bundles.n) keep_bound(work, p.bundles.n, k, bound_of(p, k));
-    wait_for_others();
+    grid_dependency_wait();
 }
 
 }  // namespace
 
 void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
     int64_t const n = p.bundles.n;
-    if (n) launch_early(bounds_kernel, blocks_for(32 * n), THREADS, queue, p, work);
+    if (n) launch_pdl(bound_warp_tiles_kernel, blocks_for(32 * n), THREADS, queue, p, work);
 }
 
 }  // namespace nurec::cuda

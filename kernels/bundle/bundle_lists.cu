@@ -24,9 +24,9 @@ __device__ int64_t end_of_visible(BundleParams const& p) {
 
 constexpr int EACH = 4;  // Gaussians of a thread, whose counts are read together
 
-__global__ void number_kernel(BundleParams p, BundleWork work) {
-    after_others();
-    int64_t const tile = next_tile(work.next), first = first_of_thread<EACH>(tile), end = end_of_visible(p);
+__global__ void number_candidates_kernel(BundleParams p, BundleWork work) {
+    wait_then_launch_dependents();
+    int64_t const tile = fetch_tile(work.next), first = first_of_thread<EACH>(tile), end = end_of_visible(p);
     int64_t index[EACH];
     int n[EACH];
 #pragma unroll
@@ -42,9 +42,9 @@ __device__ Outline<float> outline_at(BundleParams const& p, int64_t i) {
     return reinterpret_cast<Outline<float> const*>(p.shapes)[p.index[i]];
 }
 
-__global__ void look_at_image_kernel(BundleParams p, BundleWork work) {
-    after_others();
-    int64_t const tile = next_tile(work.next), i = THREADS * tile + threadIdx.x;
+__global__ void find_image_candidates_kernel(BundleParams p, BundleWork work) {
+    wait_then_launch_dependents();
+    int64_t const tile = fetch_tile(work.next), i = THREADS * tile + threadIdx.x;
     Candidates c = i < end_of_visible(p) ? in_image(p.bundles, p.bounds[p.index[i]]) : no_candidates();
     if (rows_of(c))
         work.rows[i] =
@@ -52,8 +52,8 @@ __global__ void look_at_image_kernel(BundleParams p, BundleWork work) {
     number<1>(work, p.v, tile, {cluster_rows_of(c)});
 }
 
-__global__ void near_spans_kernel(BundleParams p, BundleWork work) {
-    after_others();
+__global__ void find_near_plane_spans_kernel(BundleParams p, BundleWork work) {
+    wait_then_launch_dependents();
     __shared__ View<double> view;
     copy_view(view, *p.view);
     __syncthreads();
@@ -83,25 +83,25 @@ ClusterEntries find(BundleParams const& p, BundleWork& work, int64_t room, Queue
     auto* const counts = reinterpret_cast<Counts*>(states + tiles);
     Search const all = {states, reinterpret_cast<unsigned*>(counts + 1), counts};
     ClusterEntries const out = {queue.memory.array<uint32_t>(room), queue.memory.array<uint32_t>(room), counts, room};
-    auto* const kernel = p.bundles.is_camera ? find_kernel<true> : find_kernel<false>;
+    auto* const kernel = p.bundles.is_camera ? intersect_candidates_kernel<true> : intersect_candidates_kernel<false>;
     auto const blocks = unsigned(larger<int64_t>(smaller<int64_t>(tiles, BLOCKS), 1));
-    launch_early(kernel, blocks, FIND_THREADS, queue, p, work, all, out);
+    launch_pdl(kernel, blocks, FIND_THREADS, queue, p, work, all, out);
     return out;
 }
 
-__global__ void needed_entries(Counts const* counts, int64_t* needed) {
-    after_others();
+__global__ void store_required_entries_kernel(Counts const* counts, int64_t* needed) {
+    wait_then_launch_dependents();
     *needed = counts->needed();
 }
 
 void number_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
-    launch_early(number_kernel, blocks_for((p.v + EACH) / EACH), THREADS, queue, p, work);
+    launch_pdl(number_candidates_kernel, blocks_for((p.v + EACH) / EACH), THREADS, queue, p, work);
     bound_bundles(p, work, queue);
 }
 
 void number_rows(BundleParams const& p, BundleWork const& work, Queue const& queue) {
-    launch_early(look_at_image_kernel, blocks_for(p.v + 1), THREADS, queue, p, work);
-    if (p.exact) launch_early(near_spans_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, work);
+    launch_pdl(find_image_candidates_kernel, blocks_for(p.v + 1), THREADS, queue, p, work);
+    if (p.exact) launch_pdl(find_near_plane_spans_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, work);
 }
 
 }  // namespace
@@ -133,11 +133,11 @@ void number_candidates(BundleParams const& p, BundleWork const& work, Queue cons
 
 void own_candidates(BundleParams const& p, BundleWork& work, int64_t words, Queue const& queue) {
     work.words = words, work.owners = queue.memory.array<uint32_t>(words);
-    if (p.v) launch_early(own_kernel, blocks_for(p.v), THREADS, queue, p, work);
+    if (p.v) launch_pdl(assign_batches_kernel, blocks_for(p.v), THREADS, queue, p, work);
 }
 
 void count_entries(BundleParams const& p, BundleWork& work, int64_t* needed, Queue const& queue) {
-    launch_early(needed_entries, 1, 1, queue, find(p, work, 0, queue).counts, needed);
+    launch_pdl(store_required_entries_kernel, 1, 1, queue, find(p, work, 0, queue).counts, needed);
 }
 
 void list_entries(BundleParams const& p, BundleWork& work, ListEntries const& out, int64_t* needed,

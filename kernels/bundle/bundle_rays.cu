@@ -15,7 +15,7 @@ constexpr int AZIMUTH_BITS = 20;
 
 static_assert(int64_t(MOST_BANDS) << AZIMUTH_BITS == int64_t(1) << 32);
 
-__global__ void key_kernel(Sweeps sweeps, uint32_t* keys) {
+__global__ void make_ray_keys_kernel(Sweeps sweeps, uint32_t* keys) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     Cells const& cells = sweeps.cells;
     if (i >= cells.n_rays) return;
@@ -27,7 +27,7 @@ __global__ void key_kernel(Sweeps sweeps, uint32_t* keys) {
 }
 
 // Where each band begins among the sorted rays [B + 1], and among the bundles. One block.
-__global__ void bands_kernel(Sweeps sweeps, uint32_t const* keys, int* begins, int* first) {
+__global__ void find_bands_kernel(Sweeps sweeps, uint32_t const* keys, int* begins, int* first) {
     int const bands = int(sweeps.bands());
     for (int b = int(threadIdx.x); b <= bands; b += int(blockDim.x)) {
         int64_t low = 0, high = sweeps.cells.n_rays;
@@ -74,8 +74,8 @@ __device__ int64_t sorted_by(float key, int64_t value) {
 }
 
 // One warp a bundle.
-__global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, int const* begins, int const* first,
-                            int64_t* rays, float* azimuths, float* heights) {
+__global__ void fill_warp_tiles_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, int const* begins,
+                                       int const* first, int64_t* rays, float* azimuths, float* heights) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, bundle = i / BUNDLE_RAYS;
     if (bundle >= n) return;
     Cells const& cells = sweeps.cells;
@@ -94,7 +94,7 @@ __global__ void fill_kernel(Sweeps sweeps, int64_t n, uint32_t const* sorted, in
 }
 
 // From those of bundles to those of bands. A warp has a band.
-__global__ void heights_kernel(int const* first, float const* of_bundles, float* heights) {
+__global__ void bound_bands_kernel(int const* first, float const* of_bundles, float* heights) {
     int const band = int(blockIdx.x);
     float least = 1e30f, most = -1e30f;
     for (int k = first[band] + int(threadIdx.x); k < first[band + 1]; k += 32)
@@ -104,7 +104,7 @@ __global__ void heights_kernel(int const* first, float const* of_bundles, float*
 }
 
 // azimuths [A, 2] lowest and highest of a bundle
-__global__ void bins_kernel(int64_t bands, int const* first, float const* azimuths, int* bins) {
+__global__ void fill_azimuth_bins_kernel(int64_t bands, int const* first, float const* azimuths, int* bins) {
     int const i = int(blockIdx.x * blockDim.x + threadIdx.x), band = i / (2 * BINS), side = i % 2;
     if (band >= bands) return;
     float const edge = float(i / 2 % BINS + side) / float(BINS) * float(2 * PI) - float(PI);
@@ -127,18 +127,19 @@ void bundle_rays(Sweeps const& sweeps, MadeBundles const& out, Queue const& queu
     auto const array = [&] { return queue.memory.array<uint32_t>(n); };
     uint32_t *keys = array(), *sorted_keys = array(), *sorted = array();
     auto* begins = queue.memory.array<int>(sweeps.bands() + 1);
-    if (n) key_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(sweeps, keys);
+    if (n) make_ray_keys_kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(sweeps, keys);
     if (n) sort_pairs({n, keys, nullptr, sorted_keys, sorted}, AZIMUTH_BITS + bits_for(sweeps.bands()), queue);
-    bands_kernel<<<1, THREADS, 0, queue.stream>>>(sweeps, sorted_keys, begins, out.first);
+    find_bands_kernel<<<1, THREADS, 0, queue.stream>>>(sweeps, sorted_keys, begins, out.first);
     auto *const azimuths = queue.memory.array<float>(2 * bundles), *const heights =
                                                                        queue.memory.array<float>(2 * bundles);
     auto const bands = unsigned(sweeps.bands());
     unsigned const blocks = blocks_for(BUNDLE_RAYS * bundles);
     if (bundles)
-        fill_kernel<<<blocks, THREADS, 0, queue.stream>>>(sweeps, bundles, sorted, begins, out.first, out.rays,
-                                                          azimuths, heights);
-    bins_kernel<<<blocks_for(2 * BINS * bands), THREADS, 0, queue.stream>>>(bands, out.first, azimuths, out.bins);
-    heights_kernel<<<bands, 32, 0, queue.stream>>>(out.first, heights, out.heights);
+        fill_warp_tiles_kernel<<<blocks, THREADS, 0, queue.stream>>>(sweeps, bundles, sorted, begins, out.first,
+                                                                     out.rays, azimuths, heights);
+    fill_azimuth_bins_kernel<<<blocks_for(2 * BINS * bands), THREADS, 0, queue.stream>>>(bands, out.first, azimuths,
+                                                                                         out.bins);
+    bound_bands_kernel<<<bands, 32, 0, queue.stream>>>(out.first, heights, out.heights);
 }
 
 }  // namespace nurec::cuda

@@ -151,10 +151,10 @@ __device__ int64_t first_of_thread(int64_t tile) {
 template <int EACH>
 __device__ void number(BundleWork const& work, int64_t v, int64_t tile, int const (&n)[EACH]) {
     int64_t const first = first_of_thread<EACH>(tile);
-    Placed places[EACH];
+    WarpOffsets places[EACH];
 #pragma unroll
-    for (int k = 0; k < EACH; ++k) places[k] = placed_from(k ? places[k - 1].all : 0, n[k]);
-    int64_t const begin = warp_begin<THREADS / 32>(work.states, tile, unsigned(places[EACH - 1].all));
+    for (int k = 0; k < EACH; ++k) places[k] = warp_offsets(k ? places[k - 1].all : 0, n[k]);
+    int64_t const begin = warp_offset<THREADS / 32>(work.states, tile, unsigned(places[EACH - 1].all));
 #pragma unroll
     for (int k = 0; k < EACH; ++k) {
         int64_t const i = first + 32 * k, mine = begin + places[k].mine;

@@ -74,8 +74,8 @@ __device__ inline void note_begins(ClusterEntries const& sorted, Own const& own,
     }
 }
 
-__global__ void count_windows(ClusterEntries sorted, Windows all) {
-    after_others();
+__global__ void count_chunk_entries_kernel(ClusterEntries sorted, Windows all) {
+    wait_then_launch_dependents();
     int64_t const window = window_of_warp(), n = sorted.n();
     if (WINDOW * window > n) return;
     Own const own = load_window(sorted, window, n);
@@ -91,11 +91,11 @@ __global__ void count_windows(ClusterEntries sorted, Windows all) {
 }
 
 // A thread a list, and the last one what lies behind all.
-__global__ void list_offsets(ClusterEntries sorted, Windows all, uint64_t* states, unsigned* next, ListEntries out,
-                             int64_t* needed) {
-    after_others();
-    int64_t const tile = next_tile(next), list = THREADS * tile + threadIdx.x;
-    int64_t const begin = begin_of<THREADS / 32>(states, tile, list < all.lists ? all.totals[list] : 0);
+__global__ void find_list_offsets_kernel(ClusterEntries sorted, Windows all, uint64_t* states, unsigned* next,
+                                         ListEntries out, int64_t* needed) {
+    wait_then_launch_dependents();
+    int64_t const tile = fetch_tile(next), list = THREADS * tile + threadIdx.x;
+    int64_t const begin = thread_offset<THREADS / 32>(states, tile, list < all.lists ? all.totals[list] : 0);
     if (list <= all.lists) out.offsets[list] = smaller(begin, out.room);
     if (list == 0) *needed = sorted.counts->needed();
 }
@@ -148,8 +148,8 @@ __device__ inline void list_window(ClusterEntries const& sorted, int64_t window,
     }
 }
 
-__global__ void write_windows(ClusterEntries sorted, Windows all, ListEntries out) {
-    after_others();
+__global__ void write_lists_kernel(ClusterEntries sorted, Windows all, ListEntries out) {
+    wait_then_launch_dependents();
     int64_t const window = window_of_warp(), n = sorted.n();
     if (WINDOW * window < n) list_window(sorted, window, n, all, out);
     fill_rest(all, out);
@@ -184,9 +184,9 @@ void make_lists(ClusterEntries const& entries, Bundles const& bundles, ListEntri
     auto* const next = reinterpret_cast<unsigned*>(states + tiles);
     Windows const all = {queue.memory.array<uint8_t>(CLUSTER * (windows + clusters)),
                          queue.memory.array<int>(clusters + 1), reinterpret_cast<int*>(next + 2), clusters, lists};
-    launch_early(count_windows, blocks, THREADS, queue, sorted, all);
-    launch_early(list_offsets, tiles, THREADS, queue, sorted, all, states, next, out, needed);
-    launch_early(write_windows, blocks, THREADS, queue, sorted, all, out);
+    launch_pdl(count_chunk_entries_kernel, blocks, THREADS, queue, sorted, all);
+    launch_pdl(find_list_offsets_kernel, tiles, THREADS, queue, sorted, all, states, next, out, needed);
+    launch_pdl(write_lists_kernel, blocks, THREADS, queue, sorted, all, out);
 }
 
 }  // namespace nurec::cuda

@@ -34,8 +34,8 @@ __device__ inline int64_t candidates_in(BundleParams const& p, BundleWork const&
 }
 
 // Where the room for words was not known when candidates were numbered.
-static __global__ void own_kernel(BundleParams p, BundleWork work) {
-    after_others();
+static __global__ void assign_batches_kernel(BundleParams p, BundleWork work) {
+    wait_then_launch_dependents();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, begin = work.begins[smaller(i, p.v)];
     own_words(work, i, begin, work.begins[smaller(i + 1, p.v)]);
 }
@@ -68,7 +68,7 @@ __device__ void keep_candidates(BundleParams const& p, BundleWork const& work, W
 // Behind the last tile.
 __device__ inline void tell(BundleParams const& p, BundleWork const& work, Search const& all, int64_t tiles) {
     int64_t const candidates = work.begins[p.v];
-    all.counts->entries = tiles ? int64_t(state_of(all.states + tiles - 1, ALL) & COUNT) : 0;
+    all.counts->entries = tiles ? int64_t(wait_for_state(all.states + tiles - 1, PREFIX) & COUNT_MASK) : 0;
     all.counts->enough = candidates > 32 * work.words ? (candidates + 31) / 32 * WORDS_SHARE : 0;
 }
 
@@ -91,7 +91,7 @@ __device__ Found find_words(BundleParams const& p, BundleWork const& work, Words
 template <bool CAMERA>
 struct Tile {
     int64_t number;  // -1: none
-    Share<FIND_WARPS> share;
+    WarpCounts<FIND_WARPS> share;
     Hits<CAMERA> hits[FIND_WARPS];
 };
 
@@ -111,31 +111,31 @@ __device__ void find_tile(BundleParams const& p, BundleWork const& work, Search 
                           Tile<CAMERA>& tile) {
     Words const mine = words_of_tile(tile.number, end);
     Found const own = find_words<CAMERA>(p, work, mine, tile.hits[threadIdx.x / 32]);
-    auto const listed = static_cast<unsigned long long>(placed_from(0, own.listed).all);
+    auto const listed = static_cast<unsigned long long>(warp_offsets(0, own.listed).all);
     if (threadIdx.x % 32 == 0 && listed) atomicAdd(&all.counts->listed, listed);
-    tell_others(all.states, tile.number, unsigned(placed_from(0, own.entries).all), tile.share);
+    publish_count(all.states, tile.number, unsigned(warp_offsets(0, own.entries).all), tile.share);
 }
 
 // Likewise: entries in the order of their candidates, as many as there is room for.
 template <bool CAMERA>
 __device__ void write_tile(Search const& all, int64_t end, Tile<CAMERA> const& tile, ClusterEntries const& out) {
     Words const mine = words_of_tile(tile.number, end);
-    int64_t at = warp_begin(all.states, tile.number, tile.share);
+    int64_t at = warp_offset(all.states, tile.number, tile.share);
 #pragma unroll 1
     for (int k = 0; 32 * k < mine.there; ++k) at = write_word(tile.hits[threadIdx.x / 32][k], out, at);
 }
 
 template <bool CAMERA>
 __global__ void __launch_bounds__(FIND_THREADS, FIND_BLOCKS)
-    find_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
-    after_others();
+    intersect_candidates_kernel(BundleParams p, BundleWork work, Search all, ClusterEntries out) {
+    wait_then_launch_dependents();
     __shared__ Tile<CAMERA> kept[TILES_KEPT<CAMERA>];
     int64_t const end = candidates_in(p, work), tiles = (end + 32 * TILE_WORDS - 1) / (32 * TILE_WORDS);
     if (threadIdx.x < TILES_KEPT<CAMERA>) kept[threadIdx.x].number = -1;
     int64_t tile;
     int turn = 0;
     do {
-        tile = next_tile(all.next);
+        tile = fetch_tile(all.next);
         if (threadIdx.x == 0) kept[turn].number = tile < tiles ? tile : -1;
         __syncthreads();
         if (tile < tiles) find_tile(p, work, all, end, kept[turn]);

@@ -166,7 +166,7 @@ __device__ inline int64_t write_word(Hit<false> const (&hits)[32], ClusterEntrie
 
 // Lanes take one entry after another, whoever's it is, so that neighbours are written together.
 __device__ inline int64_t write_word(Hit<true> const (&hits)[32], ClusterEntries const& out, int64_t at) {
-    Placed const place = placed_from(at, hits[threadIdx.x % 32].clusters);
+    WarpOffsets const place = warp_offsets(at, hits[threadIdx.x % 32].clusters);
     int const before = int(place.mine - at), n = int(place.all - at);
     for (int first = 0; first < n; first += 32) {
         int const e = first + int(threadIdx.x % 32), owner = lanes_up_to(e, before) - 1;

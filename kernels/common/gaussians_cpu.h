@@ -7,7 +7,7 @@
 
 namespace nurec::cpu {
 
-struct Placed {
+struct WarpOffsets {
     Vec3<float> mean;  // relative to the centre
     float const *quat, *velocity;
 };
@@ -28,7 +28,7 @@ inline void store_quat(float* a, int64_t i, Quat<float> q) {
     a[4 * i] = q.w, a[4 * i + 1] = q.x, a[4 * i + 2] = q.y, a[4 * i + 3] = q.z;
 }
 
-inline Placed placed(Gaussians const& g, int64_t i) {
+inline WarpOffsets placed(Gaussians const& g, int64_t i) {
     static constexpr float NONE[3] = {0, 0, 0};
     int64_t const a = i - g.n_still;
     if (a < 0) return {load3(g.still_means, i) - *g.centre, g.still_quats + 4 * i, NONE};

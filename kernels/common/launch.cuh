@@ -17,7 +17,7 @@ inline unsigned blocks_for(int64_t n) {
     return static_cast<unsigned>((n + THREADS - 1) / THREADS);
 }
 
-// Of the present device; 0 where that cannot be told.
+// An attribute of the current device; 0 if CUDA does not report it.
 inline int attribute_of_device(cudaDeviceAttr attribute) {
     int device = 0, value = 0;
     bool const told =
@@ -30,10 +30,10 @@ inline int multiprocessors() {  // at least one
     return n > 0 ? n : 1;
 }
 
-// Whether a kernel's blocks may wait on the device for those of the kernel before: of sm_90 on, unless the environment
-// has NUREC_LITE_EARLY_LAUNCHES=0, so that no kernel's time holds its waiting. Not on a stream with a priority of its
-// own: others run beside it, and blocks that wait take their room.
-inline bool waits_on_device(Queue const& queue) {
+// Returns whether kernels on this queue use programmatic dependent launch. It needs sm_90. NUREC_LITE_EARLY_LAUNCHES=0
+// in the environment turns it off, so that a profile shows no kernel waiting. Streams with a priority of their own do
+// not use it: other streams run at the same time, and waiting blocks would take their place.
+inline bool pdl_is_on(Queue const& queue) {
     static char const* const asked = std::getenv("NUREC_LITE_EARLY_LAUNCHES");
     if (asked && std::strcmp(asked, "0") == 0) return false;
     int priority = 0;
@@ -41,40 +41,40 @@ inline bool waits_on_device(Queue const& queue) {
     return attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
-// Queues a kernel whose blocks may come to the device while the last ones of the kernel before are still at work, which
-// spares the time from the end of one to the begin of the next (programmatic dependent launch). It calls
-// after_others() before it touches memory.
+// Queues a kernel with programmatic dependent launch: its blocks may start before the kernel before it has finished,
+// which hides the time between two kernels. The kernel calls wait_then_launch_dependents() before it touches memory.
 template <class... Parameters, class... Arguments>
-void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned threads, Queue const& queue,
-                  Arguments const&... arguments) {
+void launch_pdl(void (*kernel)(Parameters...), dim3 blocks, unsigned threads, Queue const& queue,
+                Arguments const&... arguments) {
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks, config.blockDim = dim3(threads), config.stream = queue.stream;
-    config.attrs = &early, config.numAttrs = waits_on_device(queue);
+    config.attrs = &early, config.numAttrs = pdl_is_on(queue);
     cudaLaunchKernelEx(&config, kernel, Parameters(arguments)...);
 }
 
-// In such a kernel: waits until the kernel before has ended, and what it wrote is there.
-__device__ inline void wait_for_others() {
+// Waits until the kernel before has finished and its writes are visible. Until then a kernel must not read what that
+// kernel writes, and must not overwrite what any earlier kernel still reads.
+__device__ inline void grid_dependency_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// The next kernel's blocks may come, once all of this one's have.
-__device__ inline void let_others_come() {
+// Allows the next kernel to start its blocks once every block of this kernel has called this.
+__device__ inline void launch_dependents() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// Whoever waits first before others come knows that all that was queued before the present kernel's predecessor has
-// ended, too.
-__device__ inline void after_others() {
-    wait_for_others();
-    let_others_come();
+// The usual order. A kernel that waits before it launches its dependents knows that everything queued before its
+// predecessor has finished, too.
+__device__ inline void wait_then_launch_dependents() {
+    grid_dependency_wait();
+    launch_dependents();
 }
 
 void fill_zeros(uint64_t* to, int64_t words, Queue const& queue);
@@ -84,7 +84,7 @@ constexpr int64_t words_of(int64_t n) {
     return (int64_t(sizeof(T)) * n + 7) / 8;
 }
 
-// Zeros in which kernels add up.
+// An array of zeros, for sums and counters.
 template <class T>
 T* zeros(int64_t n, Queue const& queue) {
     int64_t const words = words_of<T>(n);
@@ -97,7 +97,7 @@ inline Zeros zeros_at_once(int64_t words, Queue const& queue) {
     return {zeros<uint64_t>(words, queue), words};
 }
 
-// Who wants more than are left gets some of its own.
+// Takes n values from an array of zeros; allocates new zeros if too few are left.
 template <class T>
 T* take(Zeros& from, int64_t n, Queue const& queue) {
     int64_t const words = words_of<T>(n);

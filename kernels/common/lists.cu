@@ -9,7 +9,7 @@ namespace {
 constexpr int AT_ONCE = 4;  // entries of a thread, THREADS apart
 
 // offsets[t] is the first entry of tile t or of a later one. `tiles` [room], of the n entries those of each.
-__global__ void offsets_kernel(uint32_t const* tiles, int64_t const* entries, int64_t n_tiles, Entries out) {
+__global__ void find_tile_offsets_kernel(uint32_t const* tiles, int64_t const* entries, int64_t n_tiles, Entries out) {
     int64_t const n = min(*entries, out.room), first = AT_ONCE * THREADS * int64_t(blockIdx.x) + threadIdx.x;
     int64_t before[AT_ONCE], here[AT_ONCE];
 #pragma unroll
@@ -37,7 +37,7 @@ void sort_into_lists(Written const& written, int64_t n_tiles, Entries const& out
     sort_pairs({room, written.tiles, written.gaussians, tiles, nullptr, written.n, nullptr, out.gaussians},
                bits_for(n_tiles), queue);
     auto const blocks = blocks_for((room + AT_ONCE) / AT_ONCE);
-    offsets_kernel<<<blocks, THREADS, 0, queue.stream>>>(tiles, written.n, n_tiles, out);
+    find_tile_offsets_kernel<<<blocks, THREADS, 0, queue.stream>>>(tiles, written.n, n_tiles, out);
 }
 
 }  // namespace nurec::cuda

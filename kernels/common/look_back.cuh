@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sums over all blocks before, in one launch: where a tile's entries begin, while other blocks still count theirs.
-// Tiles are handed out in their order, and a block that has one is running: so whoever waits for those before its own
-// waits for blocks that run. A tile's state is 0, then OWN with the entries of the tile, then ALL with those of all
-// tiles up to it (decoupled look-back, Merrill and Garland 2016).
+// Prefix sums over blocks in one launch, by decoupled look-back (Merrill and Garland 2016). A tile's state is 0, then
+// AGGREGATE with the tile's own count, then PREFIX with the count of all tiles up to and including it.
+//
+// Blocks spin on the states of earlier tiles. This cannot deadlock: fetch_tile hands out tiles in ascending order, so
+// the block of an earlier tile has already started, and a block publishes its AGGREGATE before it waits for others.
 #pragma once
 
 #include <cstdint>
@@ -11,48 +12,48 @@
 
 namespace nurec::cuda {
 
-constexpr uint64_t OWN = uint64_t(1) << 62, ALL = uint64_t(2) << 62, COUNT = OWN - 1;
+constexpr uint64_t AGGREGATE = uint64_t(1) << 62, PREFIX = uint64_t(2) << 62, COUNT_MASK = AGGREGATE - 1;
 
-__device__ inline uint64_t state_at(uint64_t const* states, int64_t tile) {
-    return tile < 0 ? ALL : *static_cast<uint64_t const volatile*>(states + tile);
+__device__ inline uint64_t read_state(uint64_t const* states, int64_t tile) {
+    return tile < 0 ? PREFIX : *static_cast<uint64_t const volatile*>(states + tile);
 }
 
-__device__ inline uint64_t state_of(uint64_t const* state, uint64_t least) {
+__device__ inline uint64_t wait_for_state(uint64_t const* state, uint64_t least) {
     uint64_t found;
-    do found = state_at(state, 0);
+    do found = read_state(state, 0);
     while (found < least);
     return found;
 }
 
-constexpr int WINDOWS = 4;  // of 32 tiles that are looked at together
+constexpr int LOOK_BACK_WINDOWS = 4;  // groups of 32 tiles that are read together
 
-// By one warp: entries of all tiles before this one, which has `mine`, as others have been told.
-__device__ inline uint64_t entries_before(uint64_t* states, int64_t tile, uint64_t mine) {
+// Returns the count of all tiles before this one, whose own count is `mine`. One warp calls it, after publish_count.
+__device__ inline uint64_t prefix_before(uint64_t* states, int64_t tile, uint64_t mine) {
     int const lane = int(threadIdx.x) % 32;
     uint64_t before = 0;
     bool found = tile == 0;
-    for (int64_t last = tile - 1 - lane; !found; last -= 32 * WINDOWS) {
-        uint64_t seen[WINDOWS];
+    for (int64_t last = tile - 1 - lane; !found; last -= 32 * LOOK_BACK_WINDOWS) {
+        uint64_t seen[LOOK_BACK_WINDOWS];
 #pragma unroll
-        for (int k = 0; k < WINDOWS; ++k) seen[k] = state_at(states, last - 32 * k);
+        for (int k = 0; k < LOOK_BACK_WINDOWS; ++k) seen[k] = read_state(states, last - 32 * k);
 #pragma unroll
-        for (int k = 0; k < WINDOWS; ++k) {
+        for (int k = 0; k < LOOK_BACK_WINDOWS; ++k) {
             if (found) continue;
-            while (seen[k] < OWN) seen[k] = state_at(states, last - 32 * k);
-            unsigned const whole = __ballot_sync(ALL_LANES, seen[k] >= ALL);
-            before += !whole || lane < __ffs(int(whole)) ? seen[k] & COUNT : 0;
+            while (seen[k] < AGGREGATE) seen[k] = read_state(states, last - 32 * k);
+            unsigned const whole = __ballot_sync(ALL_LANES, seen[k] >= PREFIX);
+            before += !whole || lane < __ffs(int(whole)) ? seen[k] & COUNT_MASK : 0;
             found = whole;
         }
     }
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) before += __shfl_xor_sync(ALL_LANES, before, step);
-    if (lane == 0 && tile) *static_cast<uint64_t volatile*>(states + tile) = ALL | (before + mine);
+    if (lane == 0 && tile) *static_cast<uint64_t volatile*>(states + tile) = PREFIX | (before + mine);
     return before;
 }
 
-// Entries of a block's warps.
+// The counts of a block's warps, in shared memory.
 template <int WARPS>
-struct Share {
+struct WarpCounts {
     unsigned counts[WARPS];
 
     __device__ unsigned before(int warp) const {
@@ -63,23 +64,24 @@ struct Share {
     }
 };
 
-// By a block together: others learn how many entries its tile has. `mine`: of the warp, the same in all its lanes;
-// `share`: in shared memory.
+// Publishes the count of the block's tile. All threads of a block call it; `mine` is the count of the warp, the same in
+// all its lanes; `share` lies in shared memory.
 template <int WARPS>
-__device__ void tell_others(uint64_t* states, int64_t tile, unsigned mine, Share<WARPS>& share) {
+__device__ void publish_count(uint64_t* states, int64_t tile, unsigned mine, WarpCounts<WARPS>& share) {
     if (threadIdx.x % 32 == 0) share.counts[threadIdx.x / 32] = mine;
     __syncthreads();
-    if (threadIdx.x == 0) *static_cast<uint64_t volatile*>(states + tile) = (tile ? OWN : ALL) | share.before(WARPS);
+    if (threadIdx.x == 0)
+        *static_cast<uint64_t volatile*>(states + tile) = (tile ? AGGREGATE : PREFIX) | share.before(WARPS);
 }
 
-// By a block together, once others have been told, and the sooner the longer it waits: where a warp's entries begin,
-// after those of all tiles before the block's, and of the warps before it.
+// Returns where a warp's entries begin: after those of all earlier tiles and of the block's earlier warps. All threads
+// of a block call it, after publish_count. Work done between the two calls shortens the wait.
 template <int WARPS>
-__device__ int64_t warp_begin(uint64_t* states, int64_t tile, Share<WARPS> const& share) {
+__device__ int64_t warp_offset(uint64_t* states, int64_t tile, WarpCounts<WARPS> const& share) {
     __shared__ uint64_t before;
     int const warp = int(threadIdx.x) / 32;
     if (warp == 0) {
-        uint64_t const found = entries_before(states, tile, share.before(WARPS));
+        uint64_t const found = prefix_before(states, tile, share.before(WARPS));
         if (threadIdx.x == 0) before = found;
     }
     __syncthreads();
@@ -87,26 +89,26 @@ __device__ int64_t warp_begin(uint64_t* states, int64_t tile, Share<WARPS> const
 }
 
 template <int WARPS>
-__device__ int64_t warp_begin(uint64_t* states, int64_t tile, unsigned mine) {
-    __shared__ Share<WARPS> share;
-    tell_others(states, tile, mine, share);
-    return warp_begin(states, tile, share);
+__device__ int64_t warp_offset(uint64_t* states, int64_t tile, unsigned mine) {
+    __shared__ WarpCounts<WARPS> share;
+    publish_count(states, tile, mine, share);
+    return warp_offset(states, tile, share);
 }
 
-// The next tile that no block has. By a block together.
-__device__ inline int64_t next_tile(unsigned* next) {
+// Returns the next tile that no block has taken. All threads of a block call it.
+__device__ inline int64_t fetch_tile(unsigned* next) {
     __shared__ unsigned tile;
     if (threadIdx.x == 0) tile = atomicAdd(next, 1u);
     __syncthreads();
     return tile;
 }
 
-struct Placed {
-    int64_t mine, all;  // before this lane's, and behind those of all lanes
+struct WarpOffsets {
+    int64_t mine, all;  // where this lane's entries begin, and where those of all lanes end
 };
 
-// Of numbers that a warp's lanes have.
-__device__ inline Placed placed_from(int64_t at, int n) {
+// Exclusive prefix sum over the lanes of a warp, starting at `at`.
+__device__ inline WarpOffsets warp_offsets(int64_t at, int n) {
     int sum = n;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
@@ -116,12 +118,12 @@ __device__ inline Placed placed_from(int64_t at, int n) {
     return {at + sum - n, at + __shfl_sync(ALL_LANES, sum, 31)};
 }
 
-// The sum of n over all threads of the tiles before, and of the block's before this one. By a block together, which has
-// this tile.
+// Returns the sum of n over all threads of earlier tiles and over the block's earlier threads. All threads of the block
+// that has this tile call it.
 template <int WARPS>
-__device__ int64_t begin_of(uint64_t* states, int64_t tile, int n) {
-    Placed const place = placed_from(0, n);
-    return warp_begin<WARPS>(states, tile, unsigned(place.all)) + place.mine;
+__device__ int64_t thread_offset(uint64_t* states, int64_t tile, int n) {
+    WarpOffsets const place = warp_offsets(0, n);
+    return warp_offset<WARPS>(states, tile, unsigned(place.all)) + place.mine;
 }
 
 }  // namespace nurec::cuda

@@ -62,13 +62,14 @@ __device__ uint32_t number_of(Pairs const& p) {
 
 // --- how many keys have each digit of each pass ---
 
-constexpr int MOST = 4, COPIES = 4, BATCH = 4;  // lanes of a warp often have the same high digits: they share a copy
+constexpr int MAX_PASSES = 4, COPIES = 4,
+              BATCH = 4;  // lanes of a warp often have the same high digits: they share a copy
 
-__global__ void count_digits(Pairs p, bool choose, Passes passes, uint32_t* totals) {
-    after_others();
-    __shared__ uint32_t counts[COPIES][MOST][DIGITS];
+__global__ void count_digits_kernel(Pairs p, bool choose, Passes passes, uint32_t* totals) {
+    wait_then_launch_dependents();
+    __shared__ uint32_t counts[COPIES][MAX_PASSES][DIGITS];
     uint32_t* const all = counts[0][0];
-    for (int k = int(threadIdx.x); k < COPIES * MOST * DIGITS; k += THREADS) all[k] = 0;
+    for (int k = int(threadIdx.x); k < COPIES * MAX_PASSES * DIGITS; k += THREADS) all[k] = 0;
     __syncthreads();
     uint32_t const n = number_of(p), step = gridDim.x * THREADS;
     for (uint32_t i = blockIdx.x * THREADS + threadIdx.x; i < n; i += BATCH * step) {
@@ -85,7 +86,7 @@ __global__ void count_digits(Pairs p, bool choose, Passes passes, uint32_t* tota
     __syncthreads();
     for (int k = int(threadIdx.x); k < passes.n * DIGITS; k += THREADS) {
         uint32_t sum = 0;
-        for (int copy = 0; copy < COPIES; ++copy) sum += all[copy * MOST * DIGITS + k];
+        for (int copy = 0; copy < COPIES; ++copy) sum += all[copy * MAX_PASSES * DIGITS + k];
         if (sum) atomicAdd(totals + k, sum);
     }
 }
@@ -146,12 +147,14 @@ __device__ uint32_t add_warps(Shared& s) {
     return sum;
 }
 
-// A state is 0, then OWN with the tile's keys of the digit, then ALL with those of all tiles up to it.
-constexpr uint32_t OWN = 1u << 30, ALL = 2u << 30, COUNT = OWN - 1;
+// A state is 0, then AGGREGATE with the tile's keys of the digit, then PREFIX with those of all tiles up to it. Blocks
+// spin on the states of earlier tiles; that cannot deadlock, because tiles are taken in ascending order
+// (look_back.cuh).
+constexpr uint32_t AGGREGATE = 1u << 30, PREFIX = 2u << 30, COUNT_MASK = AGGREGATE - 1;
 constexpr int AHEAD = 4;  // tiles that are looked at together
 
-__device__ uint32_t state_at(uint32_t const* states, int tile) {
-    return tile < 0 ? ALL : static_cast<uint32_t const volatile*>(states)[DIGITS * tile + threadIdx.x];
+__device__ uint32_t read_state(uint32_t const* states, int tile) {
+    return tile < 0 ? PREFIX : static_cast<uint32_t const volatile*>(states)[DIGITS * tile + threadIdx.x];
 }
 
 // For those who wait.
@@ -166,16 +169,16 @@ __device__ uint32_t keys_before(uint32_t* states, int tile, uint32_t mine) {
     for (int last = tile - 1; !found; last -= AHEAD) {
         uint32_t seen[AHEAD];
 #pragma unroll
-        for (int k = 0; k < AHEAD; ++k) seen[k] = state_at(states, last - k);
+        for (int k = 0; k < AHEAD; ++k) seen[k] = read_state(states, last - k);
 #pragma unroll
         for (int k = 0; k < AHEAD; ++k) {
             if (found) continue;
-            while (seen[k] < OWN) seen[k] = state_at(states, last - k);
-            before += seen[k] & COUNT;
-            found = seen[k] >= ALL;
+            while (seen[k] < AGGREGATE) seen[k] = read_state(states, last - k);
+            before += seen[k] & COUNT_MASK;
+            found = seen[k] >= PREFIX;
         }
     }
-    if (tile) tell(states, tile, ALL | (before + mine));
+    if (tile) tell(states, tile, PREFIX | (before + mine));
     return before;
 }
 
@@ -229,8 +232,8 @@ constexpr bool EARLY_VALUES = true;  // on their way while keys are ranked
 
 // Tiles are handed out in their order, and a block that has one is running: so whoever waits for those before its own
 // waits for blocks that run.
-__global__ void __launch_bounds__(THREADS, 2) sort_digit(Pass p) {
-    after_others();
+__global__ void __launch_bounds__(THREADS, 2) sort_digit_kernel(Pass p) {
+    wait_then_launch_dependents();
     __shared__ Shared s;
     uint32_t const n = number_of(p.pairs);
     if (blockIdx.x && TILE * blockIdx.x >= n) return;  // as many are left as there are tiles
@@ -247,7 +250,7 @@ __global__ void __launch_bounds__(THREADS, 2) sort_digit(Pass p) {
     if (!EARLY_VALUES) load_values(p, first, taken, values);
     __syncthreads();
     uint32_t const mine = add_warps(s);
-    tell(p.states, int(tile), (tile ? OWN : ALL) | mine);
+    tell(p.states, int(tile), (tile ? AGGREGATE : PREFIX) | mine);
     Sums const sums = sums_before(uint64_t(total) << 32 | mine, s.sums);
     auto const begin = uint32_t(sums.before);
     s.begins[threadIdx.x] = begin;
@@ -283,14 +286,14 @@ void sort_pairs(Pairs const& p, int bits, Zeros& zeros, Queue const& queue) {
     auto const array = [&] { return passes.n > 1 ? memory.array<uint32_t>(p.n) : nullptr; };
     uint32_t *const keys[] = {array(), array()}, *const values[] = {array(), array()};
     auto const blocks = unsigned(std::min<int64_t>(blocks_for(p.n), 2 * multiprocessors()));
-    launch_early(count_digits, blocks, THREADS, queue, p, p.kept, passes, totals);
+    launch_pdl(count_digits_kernel, blocks, THREADS, queue, p, p.kept, passes, totals);
     Pass pass = {p, {}, p.kept != nullptr, totals, states, next, p.kept ? p.kept : memory.array<int64_t>(1)};
     for (int k = 0; k < passes.n; ++k) {
         bool const last = k + 1 == passes.n;
         pass.digits = passes.of(k);
         pass.pairs.sorted_keys = last ? p.sorted_keys : keys[k % 2];
         pass.pairs.sorted = last ? p.sorted : values[k % 2];
-        launch_early(sort_digit, unsigned(tiles), THREADS, queue, pass);
+        launch_pdl(sort_digit_kernel, unsigned(tiles), THREADS, queue, pass);
         pass.pairs.keys = keys[k % 2], pass.pairs.values = values[k % 2], pass.pairs.there = pass.kept;
         pass.choose = false;
         pass.totals += DIGITS, pass.states += DIGITS * tiles, ++pass.next;

@@ -7,8 +7,8 @@ namespace {
 
 constexpr int EACH = 4;  // words of a thread
 
-__global__ void zeros_kernel(uint64_t* to, int64_t words) {
-    after_others();
+__global__ void fill_zeros_kernel(uint64_t* to, int64_t words) {
+    wait_then_launch_dependents();
     int64_t const first = EACH * blockIdx.x * int64_t(THREADS) + threadIdx.x;
 #pragma unroll
     for (int k = 0; k < EACH; ++k)
@@ -18,7 +18,7 @@ __global__ void zeros_kernel(uint64_t* to, int64_t words) {
 }  // namespace
 
 void fill_zeros(uint64_t* to, int64_t words, Queue const& queue) {
-    if (words) launch_early(zeros_kernel, blocks_for((words + EACH - 1) / EACH), THREADS, queue, to, words);
+    if (words) launch_pdl(fill_zeros_kernel, blocks_for((words + EACH - 1) / EACH), THREADS, queue, to, words);
 }
 
 }  // namespace nurec::cuda

@@ -45,7 +45,7 @@ __device__ void copy_block(Copy const& c, unsigned block) {
     copy_units<unsigned char>(into, values, bytes);
 }
 
-__global__ void __launch_bounds__(THREADS) copy_all_kernel(CopyParams p, Places places) {
+__global__ void __launch_bounds__(THREADS) copy_tensors_kernel(CopyParams p, Places places) {
     if (blockIdx.x == places.blocks) {
         int const k = int(threadIdx.x);
         if (k < p.numbers) p.numbers_at[k] = p.values[k];
@@ -72,7 +72,7 @@ Places places_of(CopyParams const& p) {
 void copy_all(CopyParams const& p, Queue const& queue) {
     Places const places = places_of(p);
     unsigned const blocks = places.blocks + (p.numbers ? 1 : 0);
-    if (blocks) copy_all_kernel<<<blocks, THREADS, 0, queue.stream>>>(p, places);
+    if (blocks) copy_tensors_kernel<<<blocks, THREADS, 0, queue.stream>>>(p, places);
 }
 
 }  // namespace nurec::cuda

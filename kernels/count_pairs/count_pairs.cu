@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loop of renderForward and renderBackward, with nothing in it but the decisions.
+// The loop of renderForward_kernel and renderBackward_kernel, with nothing in it but the decisions.
 #include "params.h"
 
 #include "../render/rows.cuh"

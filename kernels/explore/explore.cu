@@ -8,7 +8,7 @@
 namespace nurec::cuda {
 namespace {
 
-__global__ void __launch_bounds__(THREADS) explore_kernel(ExploringGaussians in) {
+__global__ void __launch_bounds__(THREADS) add_sgld_noise_kernel(ExploringGaussians in) {
     __shared__ float rows[3 * THREADS];
     int64_t const i = first_row() + threadIdx.x;
     bool const there = i < in.n;
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(THREADS) explore_kernel(ExploringGaussians in)
 }  // namespace
 
 void explore(ExploringGaussians const& in, Queue const& queue) {
-    if (in.n) explore_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in);
+    if (in.n) add_sgld_noise_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in);
 }
 
 }  // namespace nurec::cuda

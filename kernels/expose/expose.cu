@@ -22,7 +22,7 @@ __device__ void load_rows(ExposedImage const& in, float const* from, int column,
     for (int k = 0; k < ROWS; ++k) values[k] = first + k < in.height ? from[in.place(column, first + k)] : 0.f;
 }
 
-__global__ void __launch_bounds__(COLUMNS) expose_kernel(ExposedImage in, float* out) {
+__global__ void __launch_bounds__(COLUMNS) expose_image_kernel(ExposedImage in, float* out) {
     int const column = own_column(), first = int(blockIdx.y) * ROWS;
     if (column >= in.columns()) return;
     Exposure<float> const by = in.exposure(column % EXPOSED_CHANNELS);
@@ -53,7 +53,7 @@ __device__ Exposure<float> column_backward(ExposedImage const& in, ExposedGrads 
 }
 
 // `sums` [9, blocks].
-__global__ void __launch_bounds__(COLUMNS) expose_backward_kernel(ExposedImage in, ExposedGrads d, float* sums) {
+__global__ void __launch_bounds__(COLUMNS) expose_image_backward_kernel(ExposedImage in, ExposedGrads d, float* sums) {
     __shared__ float of_warps[EXPOSURE_NUMBERS][WARPS];
     int const column = own_column();
     float numbers[EXPOSURE_NUMBERS] = {};
@@ -64,7 +64,8 @@ __global__ void __launch_bounds__(COLUMNS) expose_backward_kernel(ExposedImage i
 }
 
 // A block a number.
-__global__ void __launch_bounds__(THREADS) expose_totals_kernel(float const* sums, int64_t blocks, ExposedGrads d) {
+__global__ void __launch_bounds__(THREADS)
+    sum_exposure_grads_kernel(float const* sums, int64_t blocks, ExposedGrads d) {
     __shared__ double parts[THREADS];
     double sum = 0;
     for (int64_t k = threadIdx.x; k < blocks; k += THREADS) sum += double(sums[blockIdx.x * blocks + k]);
@@ -83,15 +84,15 @@ dim3 strips_of(ExposedImage const& in) {
 }  // namespace
 
 void expose(ExposedImage const& in, float* exposed, Queue const& queue) {
-    expose_kernel<<<strips_of(in), COLUMNS, 0, queue.stream>>>(in, exposed);
+    expose_image_kernel<<<strips_of(in), COLUMNS, 0, queue.stream>>>(in, exposed);
 }
 
 void expose_backward(ExposedImage const& in, ExposedGrads const& d, Queue const& queue) {
     dim3 const grid = strips_of(in);
     int64_t const blocks = int64_t(grid.x) * grid.y;
     float* const sums = queue.memory.array<float>(EXPOSURE_NUMBERS * blocks);
-    expose_backward_kernel<<<grid, COLUMNS, 0, queue.stream>>>(in, d, sums);
-    expose_totals_kernel<<<unsigned(d.numbers()), THREADS, 0, queue.stream>>>(sums, blocks, d);
+    expose_image_backward_kernel<<<grid, COLUMNS, 0, queue.stream>>>(in, d, sums);
+    sum_exposure_grads_kernel<<<unsigned(d.numbers()), THREADS, 0, queue.stream>>>(sums, blocks, d);
 }
 
 }  // namespace nurec::cuda

@@ -158,7 +158,7 @@ __device__ void store_sums(FoundGrads const& out, int64_t n, Sums const* sums) {
 // C: columns of logits; 0: gradients are those of activations. `rows` [V, blocks, 6], of views that are nudged.
 template <int C, bool NUDGED>
 __global__ void __launch_bounds__(THREADS, BLOCKS)
-    finish_scene_kernel(ToldScene scene, ToldViews told, GivenGrads given, FoundGrads out, float* rows) {
+    differentiate_gaussians_kernel(ToldScene scene, ToldViews told, GivenGrads given, FoundGrads out, float* rows) {
     __shared__ Sums sums[THREADS];
     __shared__ float of_warps[NUDGES][NUDGED ? WARPS : 1];
     int64_t const i = first_row() + threadIdx.x;
@@ -189,7 +189,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
 }
 
 // A block a view, in an order that never changes.
-__global__ void __launch_bounds__(THREADS) add_nudges_kernel(ToldViews told, float const* rows, int n, float* nudges) {
+__global__ void __launch_bounds__(THREADS)
+    sum_pose_grads_kernel(ToldViews told, float const* rows, int n, float* nudges) {
     __shared__ float of_warps[NUDGES][WARPS];
     Correction<float> sum = {};
     float const* const mine = rows + NUDGES * int64_t(n) * blockIdx.x;
@@ -204,12 +205,13 @@ void launch(ToldScene const& scene, ToldViews const& told, GivenGrads const& giv
             Queue const& queue) {
     unsigned const blocks = blocks_for(larger<int64_t>(scene.n, 1));  // rotations are there without Gaussians, too
     if (!out.nudges) {
-        finish_scene_kernel<C, false><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, nullptr);
+        differentiate_gaussians_kernel<C, false>
+            <<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, nullptr);
         return;
     }
     float* const rows = queue.memory.array<float>(NUDGES * told.n * blocks);
-    finish_scene_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, rows);
-    add_nudges_kernel<<<unsigned(told.n), THREADS, 0, queue.stream>>>(told, rows, int(blocks), out.nudges);
+    differentiate_gaussians_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, told, given, out, rows);
+    sum_pose_grads_kernel<<<unsigned(told.n), THREADS, 0, queue.stream>>>(told, rows, int(blocks), out.nudges);
 }
 
 }  // namespace

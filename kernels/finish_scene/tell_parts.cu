@@ -12,7 +12,7 @@ constexpr int VECTORS = sizeof(MomentRow) / sizeof(float4);
 
 constexpr int EACH = 4;  // vectors of a thread, so that the bytes that it waits for come together
 
-__global__ void open_rows_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
+__global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
     int64_t const first = EACH * THREADS * int64_t(blockIdx.x) + threadIdx.x;
     bool there[EACH];
 #pragma unroll
@@ -29,7 +29,8 @@ __global__ void open_rows_kernel(int64_t n, uint8_t const* visible, float4* vect
 }
 
 // A thread a number.
-__global__ void told_features_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen, float* d_features) {
+__global__ void gather_feature_grads_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen,
+                                            float* d_features) {
     int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, i = k / MAX_FEATURES;
     if (i < n) d_features[k] = seen[i] ? moments[i].features[k % MAX_FEATURES] : 0.f;
 }
@@ -41,11 +42,12 @@ void tell_parts(RenderParams const& p, RenderOutputs const& out, RenderGrads con
     int64_t const n = p.g.n;
     if (!n) return;
     auto* const vectors = reinterpret_cast<float4*>(moments);
-    open_rows_kernel<<<blocks_for((VECTORS * n + EACH - 1) / EACH), THREADS, 0, queue.stream>>>(n, p.visible, vectors,
-                                                                                                seen);
+    clear_moments_kernel<<<blocks_for((VECTORS * n + EACH - 1) / EACH), THREADS, 0, queue.stream>>>(n, p.visible,
+                                                                                                    vectors, seen);
     add_up_parts(p, out, d, parts, moments, queue);
     if (!d.features) return;
-    told_features_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen, d.features);
+    gather_feature_grads_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen,
+                                                                                            d.features);
 }
 
 }  // namespace nurec::cuda

@@ -7,7 +7,7 @@
 namespace nurec::cuda {
 namespace {
 
-__global__ void __launch_bounds__(THREADS) footprints_kernel(Watched in, float* most) {
+__global__ void __launch_bounds__(THREADS) measure_footprints_kernel(Watched in, float* most) {
     int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
     if (i < in.n) most[i] = most_pixels_a_metre(in, load3(in.means, i), in.node[i]);
 }
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS) footprints_kernel(Watched in, float* 
 
 void footprints(Watched const& in, float* most, Queue const& queue) {
     if (!in.n) return;
-    footprints_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, most);
+    measure_footprints_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, most);
 }
 
 }  // namespace nurec::cuda

@@ -129,7 +129,8 @@ __device__ float block_sum(float value, float (&of_warps)[WARPS]) {
 }
 
 // `sums` [2, blocks]: of |a - b| and of SSIM, over the numbers that each block answers for.
-__global__ void __launch_bounds__(COLUMNS, RESIDENT) image_loss_kernel(ImagePair in, float* slopes, float* sums) {
+__global__ void __launch_bounds__(COLUMNS, RESIDENT)
+    compute_image_loss_kernel(ImagePair in, float* slopes, float* sums) {
     __shared__ float rows[2][2][STRIP], of_warps[2][WARPS];  // rows in two turns: one may still be read
     int const j = blockIdx.x * COLUMNS + threadIdx.x, row = int(in.row);
     int const begin = blockIdx.y * ROWS, end = min(begin + ROWS, int(in.height));
@@ -162,7 +163,8 @@ __global__ void __launch_bounds__(COLUMNS, RESIDENT) image_loss_kernel(ImagePair
 }
 
 // One block adds up what the others found, in an order that never changes.
-__global__ void __launch_bounds__(THREADS) total_kernel(ImagePair in, float const* sums, int64_t blocks, float* loss) {
+__global__ void __launch_bounds__(THREADS)
+    sum_image_loss_kernel(ImagePair in, float const* sums, int64_t blocks, float* loss) {
     __shared__ double parts[2][THREADS];
     double apart = 0, similar = 0;
     for (int64_t k = threadIdx.x; k < blocks; k += THREADS) apart += sums[k], similar += sums[blocks + k];
@@ -177,7 +179,7 @@ __global__ void __launch_bounds__(THREADS) total_kernel(ImagePair in, float cons
     *loss = float((1 - w) * parts[0][0] / n + w * (1 - parts[1][0] / n));
 }
 
-__global__ void __launch_bounds__(COLUMNS) image_loss_backward_kernel(ImagePair in, ImageGrads d) {
+__global__ void __launch_bounds__(COLUMNS) compute_image_loss_backward_kernel(ImagePair in, ImageGrads d) {
     __shared__ float rows[2][SLOPES][STRIP];
     int const j = blockIdx.x * COLUMNS + threadIdx.x, row = int(in.row);
     int const begin = blockIdx.y * ROWS, end = min(begin + ROWS, int(in.height));
@@ -213,12 +215,12 @@ void image_loss(ImagePair const& in, float* loss, float* slopes, Queue const& qu
     dim3 const grid = strips_of(in);
     int64_t const blocks = int64_t(grid.x) * grid.y;
     float* const sums = queue.memory.array<float>(2 * blocks);
-    image_loss_kernel<<<grid, COLUMNS, 0, queue.stream>>>(in, slopes, sums);
-    total_kernel<<<1, THREADS, 0, queue.stream>>>(in, sums, blocks, loss);
+    compute_image_loss_kernel<<<grid, COLUMNS, 0, queue.stream>>>(in, slopes, sums);
+    sum_image_loss_kernel<<<1, THREADS, 0, queue.stream>>>(in, sums, blocks, loss);
 }
 
 void image_loss_backward(ImagePair const& in, ImageGrads const& d, Queue const& queue) {
-    image_loss_backward_kernel<<<strips_of(in), COLUMNS, 0, queue.stream>>>(in, d);
+    compute_image_loss_backward_kernel<<<strips_of(in), COLUMNS, 0, queue.stream>>>(in, d);
 }
 
 }  // namespace nurec::cuda

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int WARPS = THREADS / 32;
 
-__global__ void __launch_bounds__(THREADS) lidar_loss_kernel(LidarRays in, float* rows) {
+__global__ void __launch_bounds__(THREADS) compute_lidar_loss_kernel(LidarRays in, float* rows) {
     __shared__ float of_warps[SUMS][WARPS];
     int64_t const i = first_row() + threadIdx.x;
     float sums[SUMS] = {};
@@ -19,7 +19,8 @@ __global__ void __launch_bounds__(THREADS) lidar_loss_kernel(LidarRays in, float
     if (threadIdx.x < SUMS) rows[SUMS * int64_t(blockIdx.x) + threadIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(THREADS) lidar_means_kernel(float const* rows, int64_t blocks, LidarTerms out) {
+__global__ void __launch_bounds__(THREADS)
+    average_lidar_loss_kernel(float const* rows, int64_t blocks, LidarTerms out) {
     __shared__ double parts[SUMS][THREADS];
     double sums[SUMS] = {};
     for (int64_t row = threadIdx.x; row < blocks; row += THREADS)
@@ -35,7 +36,7 @@ __global__ void __launch_bounds__(THREADS) lidar_means_kernel(float const* rows,
     means_of(sums, out);
 }
 
-__global__ void __launch_bounds__(THREADS) lidar_loss_backward_kernel(LidarRays in, LidarGrads d) {
+__global__ void __launch_bounds__(THREADS) compute_lidar_loss_backward_kernel(LidarRays in, LidarGrads d) {
     int64_t const i = first_row() + threadIdx.x;
     if (i < in.n) ray_backward(in, d, i);
 }
@@ -45,12 +46,12 @@ __global__ void __launch_bounds__(THREADS) lidar_loss_backward_kernel(LidarRays 
 void lidar_loss(LidarRays const& in, LidarTerms const& out, Queue const& queue) {
     unsigned const blocks = blocks_for(in.n);
     float* const rows = queue.memory.array<float>(SUMS * int64_t(blocks));
-    if (blocks) lidar_loss_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
-    lidar_means_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int64_t(blocks), out);
+    if (blocks) compute_lidar_loss_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
+    average_lidar_loss_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int64_t(blocks), out);
 }
 
 void lidar_loss_backward(LidarRays const& in, LidarGrads const& d, Queue const& queue) {
-    if (in.n) lidar_loss_backward_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, d);
+    if (in.n) compute_lidar_loss_backward_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, d);
 }
 
 }  // namespace nurec::cuda

@@ -37,7 +37,7 @@ NUREC_FN T tie_slope(T a, T b) {
 
 constexpr double DEAD = 0.005;  // opacity below which a Gaussian counts as dead
 
-// Share of the noise that a Gaussian of this opacity takes (3DGS-MCMC, Kheradmand et al. 2024, equation 10).
+// WarpCounts of the noise that a Gaussian of this opacity takes (3DGS-MCMC, Kheradmand et al. 2024, equation 10).
 template <class T>
 NUREC_FN T restless(T opacity) {
     return sigmoid(100 * (T(DEAD) - opacity));

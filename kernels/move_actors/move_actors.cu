@@ -27,7 +27,8 @@ __device__ void store_moved(MovedActors const& out, int64_t n_rows, int64_t row,
     }
 }
 
-__global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, MovedActors out, int64_t size) {
+__global__ void __launch_bounds__(MOVERS, RESIDENT)
+    interpolate_actors_kernel(Actors in, MovedActors out, int64_t size) {
     __shared__ PoseMatrices<float> poses[WARPS];
     __shared__ Stage stages[WARPS];
     fetch_keys(in);
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT) move_kernel(Actors in, Moved
 void move_actors(Actors const& in, MovedActors const& out, Queue const& queue) {
     if (!in.tracks || !in.queries) return;
     int64_t const size = block_size(in, RESIDENT);
-    move_kernel<<<unsigned(first_block(in.n, in.tracks, size)), MOVERS, 0, queue.stream>>>(in, out, size);
+    interpolate_actors_kernel<<<unsigned(first_block(in.n, in.tracks, size)), MOVERS, 0, queue.stream>>>(in, out, size);
 }
 
 }  // namespace nurec::cuda

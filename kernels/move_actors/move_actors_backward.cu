@@ -50,7 +50,7 @@ __device__ void add_row(ActorGrads const& d, float* stage, int64_t first, WarpRo
 
 // sums: [blocks, Q] of the gradients of the block's poses.
 __global__ void __launch_bounds__(MOVERS, RESIDENT)
-    move_backward_kernel(Actors in, ActorGrads d, int64_t size, float* sums) {
+    interpolate_actors_backward_kernel(Actors in, ActorGrads d, int64_t size, float* sums) {
     __shared__ MovingPose<float> poses[WARPS];
     __shared__ Parts parts;
     __shared__ float stage[WARPS][3 * WARP];
@@ -119,7 +119,7 @@ __device__ void add_number(ActorGrads const& d, int64_t key, Pose<float> const& 
 
 // One block a track. Queries may share keyframes, so they are added one after another.
 __global__ void __launch_bounds__(MOVERS)
-    keyframes_backward_kernel(Actors in, ActorGrads d, int64_t size, float const* sums) {
+    interpolate_keyframes_backward_kernel(Actors in, ActorGrads d, int64_t size, float const* sums) {
     __shared__ KeyGrads found[WARPS];
     int64_t const track = blockIdx.x, begin = in.key_offsets[track], end = in.key_offsets[track + 1];
     if (begin == end) return;
@@ -145,8 +145,8 @@ void move_actors_backward(Actors const& in, ActorGrads const& d, Queue const& qu
     if (!in.tracks) return;
     int64_t const size = block_size(in, RESIDENT), blocks = first_block(in.n, in.tracks, size);
     auto* const sums = queue.memory.array<float>(blocks * in.queries * NUMBERS);
-    move_backward_kernel<<<unsigned(blocks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
-    keyframes_backward_kernel<<<unsigned(in.tracks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
+    interpolate_actors_backward_kernel<<<unsigned(blocks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
+    interpolate_keyframes_backward_kernel<<<unsigned(in.tracks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
 }
 
 }  // namespace nurec::cuda

@@ -31,13 +31,13 @@ __device__ void add_up(float (&sums)[NUDGES], float* row) {
     if (threadIdx.x < NUDGES) row[threadIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(THREADS) nudge_gradient_kernel(NudgedGaussians in, float* rows) {
+__global__ void __launch_bounds__(THREADS) compute_pose_grad_kernel(NudgedGaussians in, float* rows) {
     float sums[NUDGES] = {};
     for (NudgedSet const& g : in.sets) add(g, *in.centre, sums);
     add_up(sums, rows + NUDGES * blockIdx.x);
 }
 
-__global__ void __launch_bounds__(THREADS) add_rows_kernel(float const* rows, int n, float* gradient) {
+__global__ void __launch_bounds__(THREADS) sum_pose_grad_rows_kernel(float const* rows, int n, float* gradient) {
     float sums[NUDGES] = {};
     for (int row = int(threadIdx.x); row < n; row += THREADS)
         for (int k = 0; k < NUDGES; ++k) sums[k] += rows[NUDGES * row + k];
@@ -50,8 +50,8 @@ void nudge_gradient(NudgedGaussians const& in, float* gradient, Queue const& que
     unsigned const most = unsigned(BLOCKS_A_PROCESSOR * multiprocessors()), n = blocks_for(in.sets[0].n + in.sets[1].n);
     unsigned const blocks = n < 1 ? 1 : n < most ? n : most;
     float* const rows = queue.memory.array<float>(NUDGES * int64_t(blocks));
-    nudge_gradient_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
-    add_rows_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), gradient);
+    compute_pose_grad_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
+    sum_pose_grad_rows_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), gradient);
 }
 
 }  // namespace nurec::cuda

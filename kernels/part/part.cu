@@ -7,7 +7,7 @@ namespace nurec::cuda {
 namespace {
 
 template <int S>
-__global__ void __launch_bounds__(THREADS) part_kernel(CopiedGaussians in) {
+__global__ void __launch_bounds__(THREADS) split_gaussians_kernel(CopiedGaussians in) {
     int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
     if (i < in.n) part_one<S>(in, i);
 }
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(THREADS) part_kernel(CopiedGaussians in) {
 
 void part(CopiedGaussians const& in, Queue const& queue) {
     if (!in.n) return;
-    auto const kernel = in.sensors == 1 ? part_kernel<1> : part_kernel<2>;
+    auto const kernel = in.sensors == 1 ? split_gaussians_kernel<1> : split_gaussians_kernel<2>;
     kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in);
 }
 

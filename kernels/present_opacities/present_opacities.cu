@@ -32,7 +32,7 @@ __device__ void take_four(Presence const& in, OpacitiesAt const& at, int64_t i) 
     *reinterpret_cast<float4*>(at.to + i) = v;
 }
 
-__global__ void __launch_bounds__(THREADS) present_opacities_kernel(Presence in, Times times) {
+__global__ void __launch_bounds__(THREADS) mask_absent_actors_kernel(Presence in, Times times) {
     OpacitiesAt const& at = times.at[blockIdx.y];
     int64_t const i = ROWS * (blockIdx.x * int64_t(THREADS) + threadIdx.x);
     if (i + ROWS <= in.n && in_vectors(at.from) && in_vectors(at.to)) return take_four(in, at, i);
@@ -47,7 +47,7 @@ void present_opacities(Presence const& in, OpacitiesAt const* at, int64_t n_time
         Times times = {};
         for (int64_t q = 0; q < n; ++q) times.at[q] = at[first + q];
         dim3 const blocks(blocks_for((in.n + ROWS - 1) / ROWS), unsigned(n));
-        present_opacities_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, times);
+        mask_absent_actors_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, times);
     }
 }
 

@@ -6,8 +6,8 @@
 namespace nurec::cuda {
 namespace {
 
-__global__ void mark_cells(Sweeps sweeps, int* there) {
-    after_others();
+__global__ void mark_occupied_cells_kernel(Sweeps sweeps, int* there) {
+    wait_then_launch_dependents();
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     Cells const& cells = sweeps.cells;
     if (r >= cells.n_rays) return;
@@ -16,8 +16,8 @@ __global__ void mark_cells(Sweeps sweeps, int* there) {
 }
 
 // One block a band of a sweep: prefix sums over three turns of the columns.
-__global__ void sum_columns(Cells cells, int const* there, int* table) {
-    after_others();
+__global__ void sum_cell_columns_kernel(Cells cells, int const* there, int* table) {
+    wait_then_launch_dependents();
     __shared__ int total;
     int64_t const band = blockIdx.x, width = 3 * cells.columns + 1;
     int* row = table + (band + band / cells.bands + 1) * width;  // above each sweep's is a row of zeros
@@ -44,8 +44,8 @@ __global__ void sum_columns(Cells cells, int const* there, int* table) {
 
 constexpr int AT_ONCE = 8;  // bands that a thread reads before it writes
 
-__global__ void sum_bands(Sweeps sweeps, int* table) {
-    after_others();
+__global__ void sum_cell_bands_kernel(Sweeps sweeps, int* table) {
+    wait_then_launch_dependents();
     Cells const& cells = sweeps.cells;
     int64_t const width = 3 * cells.columns + 1, i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= sweeps.n * width) return;
@@ -76,8 +76,8 @@ constexpr int LIDAR_REGISTERS[][2] = {{64, 64}, {64, 64}};
 // occupied: [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar.
 template <bool CAMERA, bool SHORT, bool LISTS>
 __global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[LISTS][SHORT])
-    project_kernel(ProjectParams p, int const* occupied, Looked out) {
-    after_others();
+    project_gaussians_kernel(ProjectParams p, int const* occupied, Looked out) {
+    wait_then_launch_dependents();
     __shared__ View<float> view;  // in registers its numbers would take the place of others
     copy_numbers(view, p.view);
     __syncthreads();
@@ -88,12 +88,13 @@ using Project = void (*)(ProjectParams, int const*, Looked);
 
 template <bool LISTS>
 Project kernel_for(bool is_camera, int bits) {
-    if (bits < DEPTH_BITS) return is_camera ? project_kernel<true, true, LISTS> : project_kernel<false, true, LISTS>;
-    return is_camera ? project_kernel<true, false, LISTS> : project_kernel<false, false, LISTS>;
+    if (bits < DEPTH_BITS)
+        return is_camera ? project_gaussians_kernel<true, true, LISTS> : project_gaussians_kernel<false, true, LISTS>;
+    return is_camera ? project_gaussians_kernel<true, false, LISTS> : project_gaussians_kernel<false, false, LISTS>;
 }
 
-__global__ void gather_kernel(Looked looked, uint32_t const* numbers, int64_t const* count, Sorted out) {
-    after_others();
+__global__ void gather_bounds_kernel(Looked looked, uint32_t const* numbers, int64_t const* count, Sorted out) {
+    wait_then_launch_dependents();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= out.v) return;
     bool const there = i < *count;
@@ -110,9 +111,9 @@ void count_occupied(Sweeps const& sweeps, int* table, Queue const& queue) {
     Cells const& cells = sweeps.cells;
     int64_t const width = 3 * cells.columns + 1;
     auto* const there = zeros<int>(sweeps.bands() * cells.columns, queue);
-    if (cells.n_rays) launch_early(mark_cells, blocks_for(cells.n_rays), THREADS, queue, sweeps, there);
-    launch_early(sum_columns, unsigned(sweeps.bands()), THREADS, queue, cells, there, table);
-    launch_early(sum_bands, blocks_for(sweeps.n * width), THREADS, queue, sweeps, table);
+    if (cells.n_rays) launch_pdl(mark_occupied_cells_kernel, blocks_for(cells.n_rays), THREADS, queue, sweeps, there);
+    launch_pdl(sum_cell_columns_kernel, unsigned(sweeps.bands()), THREADS, queue, cells, there, table);
+    launch_pdl(sum_cell_bands_kernel, blocks_for(sweeps.n * width), THREADS, queue, sweeps, table);
 }
 
 int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
@@ -127,7 +128,7 @@ void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue 
     Project const kernel = (p.is_camera ? out.shapes != nullptr : out.candidates != nullptr)
                                ? kernel_for<true>(p.is_camera, out.bits)
                                : kernel_for<false>(p.is_camera, out.bits);
-    if (n) launch_early(kernel, blocks_for(n), THREADS, queue, p, occupied, out);
+    if (n) launch_pdl(kernel, blocks_for(n), THREADS, queue, p, occupied, out);
 }
 
 // Radix sort is stable, and the numbers ascend.
@@ -139,7 +140,7 @@ uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, int64_t
 
 void gather_bounds(Looked const& looked, uint32_t const* numbers, int64_t const* count, Sorted const& out,
                    Queue const& queue) {
-    if (out.v) launch_early(gather_kernel, blocks_for(out.v), THREADS, queue, looked, numbers, count, out);
+    if (out.v) launch_pdl(gather_bounds_kernel, blocks_for(out.v), THREADS, queue, looked, numbers, count, out);
 }
 
 }  // namespace nurec::cuda

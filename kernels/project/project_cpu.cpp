@@ -74,7 +74,7 @@ bool look(ProjectParams const& in, int bits, Occupied const* occupied, int64_t i
     View<float> const& view = *in.view;
     float const reach = reach_of(g.opacities[i]);
     if (!(reach > 0)) return false;
-    Placed const p = placed(g, i);
+    WarpOffsets const p = placed(g, i);
     Vec3<float> const mean = p.mean, s = load3(g.scales, i), v = load3(p.velocity, 0);
     Vec3<float> const local = view.motion.at(mean, {0, 0, 0}, 0.5f);
     float radius = reach * larger(s.x, larger(s.y, s.z)) + 0.5f * view.motion.seconds * sqrtf(dot(v, v));

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int EACH = 4;  // of a thread
 
-__global__ void rays_kernel(RayParams p) {
-    after_others();
+__global__ void make_rays_kernel(RayParams p) {
+    wait_then_launch_dependents();
     __shared__ Trajectory<float> path;
     __shared__ float4 staged[THREADS / 32][24];
     copy_numbers(path, p.path);
@@ -39,7 +39,7 @@ __global__ void rays_kernel(RayParams p) {
 }  // namespace
 
 void make_rays(RayParams const& p, Queue const& queue) {
-    if (p.n) launch_early(rays_kernel, blocks_for((p.n + EACH - 1) / EACH), THREADS, queue, p);
+    if (p.n) launch_pdl(make_rays_kernel, blocks_for((p.n + EACH - 1) / EACH), THREADS, queue, p);
 }
 
 }  // namespace nurec::cuda

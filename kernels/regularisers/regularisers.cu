@@ -11,7 +11,7 @@ namespace {
 constexpr int CHUNKS = 4, WARPS = THREADS / 32;
 constexpr int64_t BLOCK = int64_t(CHUNKS) * THREADS;  // Gaussians
 
-__global__ void __launch_bounds__(THREADS) regularisers_kernel(RegularisedGaussians in, float* rows) {
+__global__ void __launch_bounds__(THREADS) compute_regularisers_kernel(RegularisedGaussians in, float* rows) {
     __shared__ float of_warps[TERMS][WARPS];
     int64_t const first = blockIdx.x * BLOCK + threadIdx.x;
     float sums[TERMS] = {};
@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(THREADS) regularisers_kernel(RegularisedGaussi
     if (threadIdx.x < TERMS) rows[TERMS * blockIdx.x + threadIdx.x] = sum;
 }
 
-__global__ void __launch_bounds__(THREADS) means_kernel(float const* rows, int blocks, int64_t n, Terms out) {
+__global__ void __launch_bounds__(THREADS)
+    average_regularisers_kernel(float const* rows, int blocks, int64_t n, Terms out) {
     __shared__ double parts[TERMS][THREADS];
     double sums[TERMS] = {};
     for (int row = int(threadIdx.x); row < blocks; row += THREADS)
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(THREADS) means_kernel(float const* rows, int b
     *out.tie = float(parts[2][0] / double(n));
 }
 
-__global__ void __launch_bounds__(THREADS) regularisers_backward_kernel(RegularisedGaussians in, TermGrads d) {
+__global__ void __launch_bounds__(THREADS) compute_regularisers_backward_kernel(RegularisedGaussians in, TermGrads d) {
     int64_t const i = first_row() + threadIdx.x;
     if (i == 0) *d.d_scales = share(d.scale, 3 * in.n);
     if (!in.lidar_opacities) {
@@ -59,13 +60,13 @@ __global__ void __launch_bounds__(THREADS) regularisers_backward_kernel(Regulari
 void regularisers(RegularisedGaussians const& in, Terms const& out, Queue const& queue) {
     auto const blocks = unsigned((in.n + BLOCK - 1) / BLOCK);
     float* const rows = queue.memory.array<float>(TERMS * int64_t(blocks));
-    if (blocks) regularisers_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
-    means_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), in.n, out);
+    if (blocks) compute_regularisers_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
+    average_regularisers_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), in.n, out);
 }
 
 void regularisers_backward(RegularisedGaussians const& in, TermGrads const& d, Queue const& queue) {
     unsigned const blocks = in.lidar_opacities && in.n ? blocks_for(in.n) : 1;
-    regularisers_backward_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, d);
+    compute_regularisers_backward_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, d);
 }
 
 }  // namespace nurec::cuda

@@ -23,7 +23,7 @@ struct Staging {
     bool members;  // their indices, too; if not, a warp reads the index where it adds, through L1
 };
 
-// Without the options: one thread a ray of the tile, as many rows as threads, as renderBackward has it.
+// Without the options: one thread a ray of the tile, as many rows as threads, as renderBackward_kernel has it.
 constexpr Bounds UNBOUND = {256, 1, 1, 1};
 constexpr Staging FULL = {256, true};
 

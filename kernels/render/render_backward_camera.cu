@@ -8,21 +8,22 @@ namespace {
 
 template <class L, bool MOVING, bool DISTANCE, bool RAYS>
 __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
-    renderBackwardCamera(Staged p, RenderOutputs out, Summed d) {
+    renderBackwardCamera_kernel(Staged p, RenderOutputs out, Summed d) {
     backward_block<CameraNeeds<MOVING, DISTANCE, RAYS>, L>(p, out, d);
 }
 
 template <class L>
 void launch_training(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
-    if (p.moving) return launch_backward<renderBackwardCamera<L, true, false, false>, L>(p, out, d, stream);
-    launch_backward<renderBackwardCamera<L, false, false, false>, L>(p, out, d, stream);
+    if (p.moving) return launch_backward<renderBackwardCamera_kernel<L, true, false, false>, L>(p, out, d, stream);
+    launch_backward<renderBackwardCamera_kernel<L, false, false, false>, L>(p, out, d, stream);
 }
 
 template <bool BOUNDS, bool STAGING>
 void launch(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
     using More = LaunchOf<CAMERA_MORE, BOUNDS, STAGING>;
-    if (d.origins) return launch_backward<renderBackwardCamera<More, true, true, true>, More>(p, out, d, stream);
-    if (d.d_distance) return launch_backward<renderBackwardCamera<More, true, true, false>, More>(p, out, d, stream);
+    if (d.origins) return launch_backward<renderBackwardCamera_kernel<More, true, true, true>, More>(p, out, d, stream);
+    if (d.d_distance)
+        return launch_backward<renderBackwardCamera_kernel<More, true, true, false>, More>(p, out, d, stream);
     if (p.n_tiles < MANY_TILES) return launch_training<LaunchOf<CAMERA_FEW, BOUNDS, STAGING>>(p, out, d, stream);
     launch_training<LaunchOf<CAMERA, BOUNDS, STAGING>>(p, out, d, stream);
 }

@@ -8,16 +8,16 @@ namespace {
 
 template <class L, bool RAYS>
 __global__ void __launch_bounds__(L::THREADS, L::MIN_BLOCKS)
-    renderBackwardLidar(Staged p, RenderOutputs out, Summed d) {
+    renderBackwardLidar_kernel(Staged p, RenderOutputs out, Summed d) {
     backward_block<LidarNeeds<RAYS>, L>(p, out, d);
 }
 
 template <bool BOUNDS, bool STAGING>
 void launch(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
     using More = LaunchOf<LIDAR_MORE, BOUNDS, STAGING>;
-    if (d.origins) return launch_backward<renderBackwardLidar<More, true>, More>(p, out, d, stream);
+    if (d.origins) return launch_backward<renderBackwardLidar_kernel<More, true>, More>(p, out, d, stream);
     using L = LaunchOf<LIDAR, BOUNDS, STAGING>;
-    launch_backward<renderBackwardLidar<L, false>, L>(p, out, d, stream);
+    launch_backward<renderBackwardLidar_kernel<L, false>, L>(p, out, d, stream);
 }
 
 }  // namespace

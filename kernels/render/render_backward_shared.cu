@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// renderBackward serves both sensors, as NVIDIA's Nsight post on NuRec describes its starting point: the sensor is a
-// run-time branch, so registers and shared memory are what the larger of the two needs. The option split_backward takes
-// it apart.
+// renderBackward_kernel serves both sensors, as NVIDIA's Nsight post on NuRec describes its starting point: the sensor
+// is a run-time branch, so registers and shared memory are what the larger of the two needs. The option split_backward
+// takes it apart.
 //
 // Front to back once more: what lies behind a Gaussian is known from the forward pass, less what has been passed on the
 // way. A Gaussian's gradient is added up over a warp's rays by shuffles, then over warps and tiles by atomics.
@@ -87,7 +87,7 @@ __device__ void gradient_of(Staged const& p, int64_t i, Row const& g, Ray<float>
 }
 
 template <bool RAYS>
-__global__ void __launch_bounds__(TILE_RAYS) renderBackward(Staged p, RenderOutputs out, Summed d) {
+__global__ void __launch_bounds__(TILE_RAYS) renderBackward_kernel(Staged p, RenderOutputs out, Summed d) {
     __shared__ Row batch[BATCH];
     __shared__ int64_t members[BATCH];
     int64_t const i = my_ray(p), begin = p.offsets[blockIdx.x], end = p.offsets[blockIdx.x + 1];
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(TILE_RAYS) renderBackward(Staged p, RenderOutp
 }
 
 // From the gradients of rows to those of the Gaussians' parameters.
-__global__ void finish_kernel(Staged p, Summed d) {
+__global__ void unpack_row_grads_kernel(Staged p, Summed d) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     Row const& sum = d.rows[i];
@@ -139,9 +139,9 @@ __global__ void finish_kernel(Staged p, Summed d) {
 void shared_backward(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
     fill_rows(p, stream);
     auto const blocks = static_cast<unsigned>(p.n_tiles);
-    if (p.n_tiles && d.origins) renderBackward<true><<<blocks, TILE_RAYS, 0, stream>>>(p, out, d);
-    if (p.n_tiles && !d.origins) renderBackward<false><<<blocks, TILE_RAYS, 0, stream>>>(p, out, d);
-    finish_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
+    if (p.n_tiles && d.origins) renderBackward_kernel<true><<<blocks, TILE_RAYS, 0, stream>>>(p, out, d);
+    if (p.n_tiles && !d.origins) renderBackward_kernel<false><<<blocks, TILE_RAYS, 0, stream>>>(p, out, d);
+    unpack_row_grads_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
 }
 
 }  // namespace nurec::cuda

@@ -5,7 +5,7 @@
 namespace nurec::cuda {
 namespace {
 
-__global__ void finish_moments_kernel(Staged p, Summed d) {
+__global__ void differentiate_moments_kernel(Staged p, Summed d) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     MomentRow const& sum = d.moments[i];
@@ -19,7 +19,7 @@ __global__ void finish_moments_kernel(Staged p, Summed d) {
 }  // namespace
 
 void finish_moments(Staged const& p, Summed const& d, cudaStream_t stream) {
-    if (p.g.n) finish_moments_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
+    if (p.g.n) differentiate_moments_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p, d);
 }
 
 void split_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan plan,

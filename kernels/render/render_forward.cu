@@ -23,7 +23,7 @@ __device__ void blend_one(Staged const& p, int64_t i, Row const& g, Ray<float> c
 }
 
 template <bool MOVING>
-__global__ void __launch_bounds__(TILE_RAYS) renderForward(Staged p, RenderOutputs out) {
+__global__ void __launch_bounds__(TILE_RAYS) renderForward_kernel(Staged p, RenderOutputs out) {
     __shared__ Row batch[BATCH];
     int64_t const i = my_ray(p), begin = p.offsets[blockIdx.x], end = p.offsets[blockIdx.x + 1];
     Ray<float> const ray = load_ray(p, i);
@@ -51,9 +51,9 @@ void render_forward(RenderParams const& given, RenderOutputs const& out, Queue c
     if (!p.n_tiles) return;
     auto const blocks = static_cast<unsigned>(p.n_tiles);
     if (p.moving)
-        renderForward<true><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
+        renderForward_kernel<true><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
     else
-        renderForward<false><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
+        renderForward_kernel<false><<<blocks, TILE_RAYS, 0, queue.stream>>>(p, out);
 }
 
 }  // namespace nurec::cuda

@@ -47,7 +47,7 @@ struct Staged : RenderParams {
 };
 
 struct Summed : RenderGrads {
-    Row* rows;           // [N] zeros of renderBackward
+    Row* rows;           // [N] zeros of renderBackward_kernel
     MomentRow* moments;  // [N] zeros of the split kernels
 };
 
@@ -55,7 +55,7 @@ inline Staged staged(RenderParams const& p, Queue const& queue) {
     return {p, queue.memory.array<Row>(p.g.n)};
 }
 
-static __global__ void rows_kernel(Staged p) {
+static __global__ void pack_rows_kernel(Staged p) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     Row row;
@@ -66,7 +66,7 @@ static __global__ void rows_kernel(Staged p) {
 }
 
 static void fill_rows(Staged const& p, cudaStream_t stream) {
-    if (p.g.n) rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
+    if (p.g.n) pack_rows_kernel<<<blocks_for(p.g.n), THREADS, 0, stream>>>(p);
 }
 
 // Copies 80 bytes as five vectors of 16.

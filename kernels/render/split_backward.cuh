@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of one sensor, which the option split_backward takes out of renderBackward: the same formulas with
-// that sensor's outputs, loads and sums alone. Gradients of Gaussians are added up as moments (math/moments.cuh), 13 to
-// 16 numbers, over a thread's rays in registers, over a warp's by halves, over warps and tiles by atomics.
+// The backward pass of one sensor, which the option split_backward takes out of renderBackward_kernel: the same
+// formulas with that sensor's outputs, loads and sums alone. Gradients of Gaussians are added up as moments
+// (math/moments.cuh), 13 to 16 numbers, over a thread's rays in registers, over a warp's by halves, over warps and
+// tiles by atomics.
 //
 // A block takes a tile's rays or, with fewer threads, a part of them (blockIdx.y).
 #pragma once

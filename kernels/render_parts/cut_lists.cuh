@@ -58,8 +58,8 @@ __device__ inline int count_classes(Kind const& mine, int (&counts)[CLASSES]) {
     return before;
 }
 
-static __global__ void count_lists(int64_t const* offsets, int64_t lists, int64_t length, Classes all) {
-    after_others();
+static __global__ void count_segments_kernel(int64_t const* offsets, int64_t lists, int64_t length, Classes all) {
+    wait_then_launch_dependents();
     __shared__ int counts[CLASSES];
     count_classes(kind_of(offsets, lists, length, blockIdx.x * int64_t(THREADS) + threadIdx.x), counts);
     if (counts[threadIdx.x]) atomicAdd(all.parts + threadIdx.x, counts[threadIdx.x]);
@@ -69,14 +69,14 @@ static __global__ void count_lists(int64_t const* offsets, int64_t lists, int64_
 __device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
     int const n = parts > PAIR ? parts - 1 : 0;
     if (!__any_sync(ALL_LANES, n)) return;
-    Placed const own = placed_from(0, n);
+    WarpOffsets const own = warp_offsets(0, n);
     int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
     for (int k = 0; k < n; ++k) cut.before[begin + own.mine + k] = int(first + k);
 }
 
 // A thread has a list, and the one behind the last list says where all parts end.
-static __global__ void cut_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, Cut cut, Classes all) {
-    after_others();
+static __global__ void split_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, Cut cut, Classes all) {
+    wait_then_launch_dependents();
     __shared__ int counts[CLASSES], begins[CLASSES];
     __shared__ uint64_t of_warps[THREADS / 32];
     int64_t const b = blockIdx.x * int64_t(THREADS) + threadIdx.x;
@@ -103,8 +103,8 @@ inline Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& que
     Cut const cut = {
         queue.memory.array<int>(parts.most), counts, counts + 1, counts + 2, next, of_lists, of_lists + p.n_tiles};
     unsigned const blocks = blocks_for(p.n_tiles + 1);
-    launch_early(count_lists, blocks, THREADS, queue, p.offsets, p.n_tiles, parts.length, classes);
-    launch_early(cut_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts, cut, classes);
+    launch_pdl(count_segments_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts.length, classes);
+    launch_pdl(split_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts, cut, classes);
     return cut;
 }
 

@@ -58,14 +58,14 @@ __device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t 
 }
 
 // By a warp: a number that no other warp takes, as `next` [1] says, 0 at first.
-__device__ inline int take_next(unsigned* next) {
+__device__ inline int fetch_work(unsigned* next) {
     return int(__shfl_sync(ALL_LANES, threadIdx.x % 32 == 0 ? atomicAdd(next, 1u) : 0u, 0));
 }
 
 // By a warp: calls work(part) for parts that no other warp takes.
 template <class Function>
 __device__ void take_parts(RenderParams const& p, Parts const& all, unsigned* next, Function const& work) {
-    for (int64_t part; (part = take_next(next)) < all.first[p.n_tiles]; __syncwarp()) work(part);
+    for (int64_t part; (part = fetch_work(next)) < all.first[p.n_tiles]; __syncwarp()) work(part);
 }
 
 // -1: none, also where there is nothing to do.

@@ -136,7 +136,7 @@ __device__ void differentiate_part(RenderParams const& p, RenderOutputs const& o
 // Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
 template <class N>
 __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
-    partBackward(RenderParams p, RenderOutputs out, Summed d, Parts parts, unsigned* next) {
+    renderBackwardSegments_kernel(RenderParams p, RenderOutputs out, Summed d, Parts parts, unsigned* next) {
     __shared__ Batch<N> batches[WARPS];
     Batch<N>& batch = batches[threadIdx.x / 32];
     if constexpr (QUEUED<N>) {
@@ -160,7 +160,7 @@ __device__ void store_gradient(RenderParams const& p, Summed const& d, int64_t i
 
 // From moments to the gradients of the Gaussians' parameters; of what is in no list nothing is read.
 template <bool MOVING, int C>
-__global__ void finish_parts_kernel(RenderParams p, Summed d) {
+__global__ void differentiate_aligned_moments_kernel(RenderParams p, Summed d) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n) return;
     if (p.visible && !p.visible[i]) return store_gradient<C>(p, d, i, {}, 0, nullptr);
@@ -177,7 +177,7 @@ void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Pa
     unsigned* const next = QUEUED<N> ? zeros<unsigned>(1, queue) : nullptr;
     unsigned const blocks =
         QUEUED<N> ? blocks_that_take<N::FEATURES>(parts, blocks_for_needs<N>()) : blocks_of<N::FEATURES>(parts);
-    partBackward<N><<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, d, parts, next);
+    renderBackwardSegments_kernel<N><<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, d, parts, next);
 }
 
 template <bool MOVING>
@@ -205,9 +205,9 @@ void render_parts_backward(RenderParams const& p, RenderOutputs const& out, Rend
     if (!p.g.n) return;
     Summed const d = {given, nullptr, zeros<MomentRow>(p.g.n, queue)};
     add_up_parts(p, out, given, parts, d.moments, queue);
-    auto* const finish = p.n_features == 2 ? finish_parts_kernel<true, 2>
-                         : p.moving        ? finish_parts_kernel<true, 3>
-                                           : finish_parts_kernel<false, 3>;
+    auto* const finish = p.n_features == 2 ? differentiate_aligned_moments_kernel<true, 2>
+                         : p.moving        ? differentiate_aligned_moments_kernel<true, 3>
+                                           : differentiate_aligned_moments_kernel<false, 3>;
     finish<<<blocks_for(p.g.n), THREADS, 0, queue.stream>>>(p, d);
 }
 

@@ -17,8 +17,8 @@ template <bool MOVING>
 constexpr int FORWARD_BLOCKS = MOVING ? BLOCKS_MOVING : BLOCKS;
 
 template <bool MOVING, int C>
-__global__ void part_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
-    after_others();
+__global__ void pack_gaussian_rows_kernel(RenderParams p, PartRow<MOVING, C>* rows) {
+    wait_then_launch_dependents();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.g.n || (p.visible && !p.visible[i])) return;
     float features[C];
@@ -160,8 +160,8 @@ struct Turns {
 // Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
-    partForward(RenderParams p, RenderOutputs out, Parts parts, Cut cut) {
-    after_others();
+    renderForwardSegments_kernel(RenderParams p, RenderOutputs out, Parts parts, Cut cut) {
+    wait_then_launch_dependents();
     __shared__ Batches<MOVING, C> batches;
     __shared__ Targets<C> targets;
     __shared__ Turns turns;  // in registers its numbers would take the place of others
@@ -171,11 +171,11 @@ __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
     auto const pass = [&](int part) { pass_part(p, parts, at(part), batches, cut.passed); };
     auto const blend = [&](int part) { blend_part(p, out, parts, at(part), batches, targets, cut); };
     if constexpr (C == 3) {
-        for (int k; (k = take_next(cut.next)) < turns.passes + turns.blended<1>(); __syncwarp())
+        for (int k; (k = fetch_work(cut.next)) < turns.passes + turns.blended<1>(); __syncwarp())
             k < turns.passes ? pass(cut.before[k]) : blend(turns.part<1>(k - turns.passes));
     } else {
         constexpr int EACH = WARPS * GROUPS<C>;
-        int const block = int(next_tile(cut.next)), passing = (turns.passes + EACH - 1) / EACH;
+        int const block = int(fetch_tile(cut.next)), passing = (turns.passes + EACH - 1) / EACH;
         int const own = int(threadIdx.x) / LANES<C>, k = EACH * (block < passing ? block : block - passing) + own;
         int const first = k - own % GROUPS<C>;  // of the warp
         if (block < passing && first < turns.passes) pass(k < turns.passes ? cut.before[k] : -1);
@@ -188,13 +188,13 @@ void launch(RenderParams const& p, RenderOutputs const& out, Parts const& parts,
     constexpr int EACH = WARPS * GROUPS<C>, RESIDENT = FORWARD_BLOCKS<MOVING>;
     auto const before = unsigned((parts.most - p.n_tiles + EACH - 1) / EACH);  // what passes
     unsigned const blocks = C == 3 ? blocks_that_take<C>(parts, RESIDENT) : blocks_of<C>(parts) + before + 1;
-    launch_early(partForward<MOVING, C>, blocks, 32 * WARPS, queue, p, out, parts, cut);
+    launch_pdl(renderForwardSegments_kernel<MOVING, C>, blocks, 32 * WARPS, queue, p, out, parts, cut);
 }
 
 template <bool MOVING, int C>
 void fill_rows(RenderParams const& p, float* rows, Queue const& queue) {
     auto* const to = reinterpret_cast<PartRow<MOVING, C>*>(rows);
-    launch_early(part_rows_kernel<MOVING, C>, blocks_for(p.g.n), THREADS, queue, p, to);
+    launch_pdl(pack_gaussian_rows_kernel<MOVING, C>, blocks_for(p.g.n), THREADS, queue, p, to);
 }
 
 }  // namespace

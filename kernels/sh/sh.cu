@@ -8,7 +8,7 @@ namespace nurec::cuda {
 namespace {
 
 template <int S>
-__global__ void __launch_bounds__(GAUSSIANS) forward_kernel(Harmonics in, float* colour) {
+__global__ void __launch_bounds__(GAUSSIANS) evaluate_sh_kernel(Harmonics in, float* colour) {
     __shared__ Rows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
     rows.read(in.sh, in.n);
@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(GAUSSIANS) forward_kernel(Harmonics in, float*
 }
 
 template <int S>
-__global__ void __launch_bounds__(GAUSSIANS) backward_kernel(Harmonics in, HarmonicsGrads d) {
+__global__ void __launch_bounds__(GAUSSIANS) evaluate_sh_backward_kernel(Harmonics in, HarmonicsGrads d) {
     __shared__ Rows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
     rows.read(in.sh, in.n);
@@ -32,12 +32,12 @@ __global__ void __launch_bounds__(GAUSSIANS) backward_kernel(Harmonics in, Harmo
 
 template <int S>
 void launch_forward(Harmonics const& in, float* colour, Queue const& queue) {
-    forward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, colour);
+    evaluate_sh_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, colour);
 }
 
 template <int S>
 void launch_backward(Harmonics const& in, HarmonicsGrads const& d, Queue const& queue) {
-    backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, d);
+    evaluate_sh_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, d);
 }
 
 }  // namespace

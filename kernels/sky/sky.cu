@@ -13,7 +13,7 @@ namespace {
 constexpr int CORNERS = 4, CHANNELS = 3, SUMS = CORNERS * CHANNELS;
 
 __global__ void __launch_bounds__(THREADS)
-    over_sky_kernel(SkyRays in, int texels, float const* features, float* image) {
+    blend_sky_kernel(SkyRays in, int texels, float const* features, float* image) {
     int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
     if (i >= in.n) return;
     SkyPlace<float> const at = sky_place(load3(in.directions, i), in.height, in.width);
@@ -43,7 +43,7 @@ __device__ void add_to_map(SkyPlace<float> const& at, Vec3<float> d, int texels,
     }
 }
 
-__global__ void __launch_bounds__(THREADS) over_sky_backward_kernel(SkyRays in, int texels, SkyGrads d) {
+__global__ void __launch_bounds__(THREADS) blend_sky_backward_kernel(SkyRays in, int texels, SkyGrads d) {
     int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x;
     SkyPlace<float> at = {};
     SkyGrad<float> found = {};  // of lanes without a ray: nothing to give
@@ -60,13 +60,13 @@ __global__ void __launch_bounds__(THREADS) over_sky_backward_kernel(SkyRays in, 
 
 void over_sky(SkyRays const& in, float const* features, float* image, Queue const& queue) {
     if (!in.n) return;
-    over_sky_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, in.texels(), features, image);
+    blend_sky_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, in.texels(), features, image);
 }
 
 void over_sky_backward(SkyRays const& in, SkyGrads const& d, Queue const& queue) {
     cudaMemsetAsync(d.sky, 0, CHANNELS * sizeof(float) * std::size_t(in.texels()), queue.stream);
     if (!in.n) return;
-    over_sky_backward_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, in.texels(), d);
+    blend_sky_backward_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in, in.texels(), d);
 }
 
 }  // namespace nurec::cuda

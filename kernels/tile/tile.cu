@@ -50,7 +50,7 @@ __device__ void for_each_tile(TileParams const& p, Tiles const& tiles, int64_t i
     }
 }
 
-__global__ void count_kernel(TileParams p, Tiles all, int64_t* counts) {
+__global__ void count_tile_entries_kernel(TileParams p, Tiles all, int64_t* counts) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i > p.v) return;
     int64_t n = 0;
@@ -58,7 +58,7 @@ __global__ void count_kernel(TileParams p, Tiles all, int64_t* counts) {
     counts[i] = n;
 }
 
-__global__ void emit_kernel(TileParams p, Tiles all, int64_t const* counts, int64_t room, Written out) {
+__global__ void write_tile_entries_kernel(TileParams p, Tiles all, int64_t const* counts, int64_t room, Written out) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.v) return;
     int64_t place = counts[i];
@@ -71,14 +71,14 @@ __global__ void emit_kernel(TileParams p, Tiles all, int64_t const* counts, int6
     });
 }
 
-__global__ void cells_kernel(Cells cells, int* cell, int64_t* counts) {
+__global__ void count_cell_rays_kernel(Cells cells, int* cell, int64_t* counts) {
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (r >= cells.n_rays) return;
     cell[r] = cell_of(cells, cells.directions + 3 * r);
     atomicAdd(reinterpret_cast<unsigned long long*>(counts) + cell[r], 1ull);
 }
 
-__global__ void tiles_of_cells_kernel(int64_t n_cells, int64_t max_rays, int64_t* counts) {
+__global__ void count_cell_tiles_kernel(int64_t n_cells, int64_t max_rays, int64_t* counts) {
     int64_t const c = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (c <= n_cells) counts[c] = c < n_cells ? (counts[c] + max_rays - 1) / max_rays : 0;
 }
@@ -104,22 +104,22 @@ __global__ void place_rays_kernel(Cells cells, int64_t max_rays, uint32_t const*
 
 void count_entries(TileParams const& p, Tiles const& tiles, int64_t* counts, Queue const& queue) {
     auto* each = queue.memory.array<int64_t>(p.v + 1);
-    count_kernel<<<blocks_for(p.v + 1), THREADS, 0, queue.stream>>>(p, tiles, each);
+    count_tile_entries_kernel<<<blocks_for(p.v + 1), THREADS, 0, queue.stream>>>(p, tiles, each);
     exclusive_sum(each, counts, p.v + 1, queue);
 }
 
 void list_entries(TileParams const& p, Tiles const& tiles, int64_t const* counts, Entries const& out,
                   Queue const& queue) {
     Written const w = room_for(out.room, counts + p.v, queue);
-    if (p.v) emit_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, out.room, w);
+    if (p.v) write_tile_entries_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, out.room, w);
     sort_into_lists(w, tiles.n, out, queue);
 }
 
 void count_ray_tiles(TileParams const& p, CellTiles const& out, Queue const& queue) {
     int64_t const n = p.n_cells(), rays = p.cells.n_rays;
     auto* const counts = zeros<int64_t>(n + 1, queue);
-    if (rays) cells_kernel<<<blocks_for(rays), THREADS, 0, queue.stream>>>(p.cells, out.cell, counts);
-    tiles_of_cells_kernel<<<blocks_for(n + 1), THREADS, 0, queue.stream>>>(n, p.max_rays, counts);
+    if (rays) count_cell_rays_kernel<<<blocks_for(rays), THREADS, 0, queue.stream>>>(p.cells, out.cell, counts);
+    count_cell_tiles_kernel<<<blocks_for(n + 1), THREADS, 0, queue.stream>>>(n, p.max_rays, counts);
     exclusive_sum(counts, out.first, n + 1, queue);
 }
 

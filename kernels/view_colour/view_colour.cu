@@ -11,7 +11,7 @@ namespace nurec::cuda {
 namespace {
 
 template <int S>
-__global__ void __launch_bounds__(GAUSSIANS) view_forward_kernel(Placements in, SeenHarmonics sh, float* colour) {
+__global__ void __launch_bounds__(GAUSSIANS) shade_gaussians_kernel(Placements in, SeenHarmonics sh, float* colour) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
     bool const seen = i < in.n && (!sh.seen || sh.seen[i]);
@@ -26,7 +26,7 @@ __device__ Vec3<float> gradient_of(float const* d_colour, int64_t i, int64_t n) 
 
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
-    view_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenHarmonicsGrads d_sh) {
+    shade_gaussians_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenHarmonicsGrads d_sh) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
     Vec3<float> const d_colour = gradient_of(d_sh.d_colour, i, in.n);
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
 // As above, but for the product: 24 bytes a Gaussian instead of 12 S.
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
-    view_outer_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenOuter outer) {
+    shade_gaussians_rank1_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenOuter outer) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
     Vec3<float> const d_colour = gradient_of(outer.d_colour, i, in.n);
@@ -71,19 +71,19 @@ __global__ void __launch_bounds__(GAUSSIANS)
 
 template <int S>
 void launch_forward(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue) {
-    view_forward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, colour);
+    shade_gaussians_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, colour);
 }
 
 template <int S>
 void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                      SeenHarmonicsGrads const& d_sh, Queue const& queue) {
-    view_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, d_sh);
+    shade_gaussians_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, d_sh);
 }
 
 template <int S>
 void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
                      Queue const& queue) {
-    view_outer_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, outer);
+    shade_gaussians_rank1_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, outer);
 }
 
 template <class Into>

@@ -11,7 +11,7 @@ constexpr int LENGTH_BITS = 6;  // that a key needs: 0 to 32
 
 // By the binary digits of a list's length, most first: the GPU waits for nobody who began late. Neighbours whose lists
 // are about as long stay together, and read the same Gaussians.
-__global__ void length_kernel(int64_t const* offsets, int64_t n, uint32_t* keys) {
+__global__ void make_length_keys_kernel(int64_t const* offsets, int64_t n, uint32_t* keys) {
     int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (b < n) keys[b] = uint32_t(__clz(int(offsets[b + 1] - offsets[b])));
 }
@@ -19,7 +19,7 @@ __global__ void length_kernel(int64_t const* offsets, int64_t n, uint32_t* keys)
 uint32_t const* longest_first(RenderParams const& p, Queue const& queue) {
     auto const array = [&] { return queue.memory.array<uint32_t>(p.n_tiles); };
     uint32_t *keys = array(), *sorted = array();
-    length_kernel<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, keys);
+    make_length_keys_kernel<<<blocks_for(p.n_tiles), THREADS, 0, queue.stream>>>(p.offsets, p.n_tiles, keys);
     sort_pairs({p.n_tiles, keys, nullptr, nullptr, sorted}, LENGTH_BITS, queue);
     return sorted;
 }
@@ -30,7 +30,7 @@ struct NoTargets {
 
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
-    viewForward(RenderParams p, RenderOutputs out, float const* rows, uint32_t const* order) {
+    renderForwardViews_kernel(RenderParams p, RenderOutputs out, float const* rows, uint32_t const* order) {
     __shared__ Batches<MOVING, C> batches;
     int64_t const place = (blockIdx.x * int64_t(32 * WARPS) + threadIdx.x) / LANES<C>;
     Work w = {};
@@ -53,9 +53,9 @@ __global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
 
 void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue) {
     if (!p.n_tiles) return;
-    auto const kernel = p.n_features == 2 ? viewForward<true, 2>
-                        : p.moving        ? viewForward<true, 3>
-                                          : viewForward<false, 3>;
+    auto const kernel = p.n_features == 2 ? renderForwardViews_kernel<true, 2>
+                        : p.moving        ? renderForwardViews_kernel<true, 3>
+                                          : renderForwardViews_kernel<false, 3>;
     int64_t const each = 32 * WARPS / rays_with(p.n_features);
     auto const blocks = static_cast<unsigned>((p.n_tiles + each - 1) / each);
     kernel<<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, rows, longest_first(p, queue));

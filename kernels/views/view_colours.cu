@@ -64,7 +64,8 @@ __device__ bool any_view(RowSums const& in, ViewedScene const& scene, int64_t i)
 }
 
 template <int S>
-__global__ void __launch_bounds__(GAUSSIANS) view_colours_kernel(ViewedScene scene, RowSums in, SceneGrads d) {
+__global__ void __launch_bounds__(GAUSSIANS)
+    differentiate_view_colours_kernel(ViewedScene scene, RowSums in, SceneGrads d) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x, n = scene.g.n, a = i - scene.g.n_still;
     bool const moves = a >= 0 && i < n;
@@ -98,10 +99,10 @@ void finish_colours(Views const& p, RowSums const& sums, SceneGrads const& d, Qu
     ViewedScene const& scene = p.scene;
     if (!scene.g.n) return;
     int64_t const s = scene.coefficients;
-    auto* const kernel = s == 1   ? view_colours_kernel<1>
-                         : s == 4 ? view_colours_kernel<4>
-                         : s == 9 ? view_colours_kernel<9>
-                                  : view_colours_kernel<16>;
+    auto* const kernel = s == 1   ? differentiate_view_colours_kernel<1>
+                         : s == 4 ? differentiate_view_colours_kernel<4>
+                         : s == 9 ? differentiate_view_colours_kernel<9>
+                                  : differentiate_view_colours_kernel<16>;
     kernel<<<blocks_of(scene.g.n), GAUSSIANS, 0, queue.stream>>>(scene, sums, d);
 }
 

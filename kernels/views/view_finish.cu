@@ -55,7 +55,8 @@ __device__ void store_moving(SceneGrads const& d, int64_t place, Found const& on
 }
 
 template <bool MOVING, int C>
-__global__ void __launch_bounds__(THREADS) view_finish_kernel(ViewedScene scene, RowSums sums, SceneGrads d) {
+__global__ void __launch_bounds__(THREADS)
+    differentiate_view_gaussians_kernel(ViewedScene scene, RowSums sums, SceneGrads d) {
     int64_t const i = blockIdx.x * int64_t(THREADS) + threadIdx.x, n = scene.g.n, still = scene.g.n_still;
     bool const moves = i >= still && i < n;
     Found sum = {};
@@ -80,9 +81,9 @@ __global__ void __launch_bounds__(THREADS) view_finish_kernel(ViewedScene scene,
 void finish_views(Views const& p, RowSums const& sums, SceneGrads const& d, Queue const& queue) {
     int64_t const n = p.scene.g.n;
     if (!n) return;
-    auto* const kernel = !p.rays.is_camera ? view_finish_kernel<true, 2>
-                         : p.rays.moving   ? view_finish_kernel<true, 3>
-                                           : view_finish_kernel<false, 3>;
+    auto* const kernel = !p.rays.is_camera ? differentiate_view_gaussians_kernel<true, 2>
+                         : p.rays.moving   ? differentiate_view_gaussians_kernel<true, 3>
+                                           : differentiate_view_gaussians_kernel<false, 3>;
     kernel<<<blocks_for(n), THREADS, 0, queue.stream>>>(p.scene, sums, d);
 }
 

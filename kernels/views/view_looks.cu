@@ -10,8 +10,8 @@ namespace {
 
 // occupied: those of all sweeps (count_occupied), of a lidar.
 template <bool CAMERA, bool SHORT>
-__global__ void __maxnreg__(CAMERA ? 64 : 80) view_looks_kernel(Views p, int const* occupied, Looked out) {
-    after_others();
+__global__ void __maxnreg__(CAMERA ? 64 : 80) project_views_kernel(Views p, int const* occupied, Looked out) {
+    wait_then_launch_dependents();
     __shared__ View<float> view;
     int64_t const v = blockIdx.y;
     copy_numbers(view, &p.scene.rows[v].view);
@@ -26,8 +26,8 @@ __global__ void __maxnreg__(CAMERA ? 64 : 80) view_looks_kernel(Views p, int con
 using LookFrom = void (*)(Views, int const*, Looked);
 
 LookFrom kernel_for(bool is_camera, int bits) {
-    if (bits < DEPTH_BITS) return is_camera ? view_looks_kernel<true, true> : view_looks_kernel<false, true>;
-    return is_camera ? view_looks_kernel<true, false> : view_looks_kernel<false, false>;
+    if (bits < DEPTH_BITS) return is_camera ? project_views_kernel<true, true> : project_views_kernel<false, true>;
+    return is_camera ? project_views_kernel<true, false> : project_views_kernel<false, false>;
 }
 
 }  // namespace
@@ -40,7 +40,7 @@ Looked look_from_views(Views const& p, int bits, Queue const& queue) {
     dim3 const blocks(blocks_for(n), unsigned(p.scene.views));
     int const* const occupied = p.rays.is_camera ? nullptr : count_occupied(p.rays.sweeps, queue);
     LookFrom const kernel = kernel_for(p.rays.is_camera, bits);
-    launch_early(kernel, blocks, THREADS, queue, p, occupied, out);
+    launch_pdl(kernel, blocks, THREADS, queue, p, occupied, out);
     return out;
 }
 

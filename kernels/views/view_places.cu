@@ -7,12 +7,13 @@ namespace nurec::cuda {
 namespace {
 
 // Behind the rows that are seen stand some without candidates.
-__global__ void places_kernel(int64_t n, uint32_t const* numbers, int64_t const* begins, int* places) {
+__global__ void store_row_indices_kernel(int64_t n, uint32_t const* numbers, int64_t const* begins, int* places) {
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (r < n && begins[r + 1] > begins[r]) places[numbers[r]] = int(r);
 }
 
-__global__ void needed_kernel(Views p, Bundles b, int64_t const* offsets, int64_t const* most, int64_t* needed) {
+__global__ void share_required_entries_kernel(Views p, Bundles b, int64_t const* offsets, int64_t const* most,
+                                              int64_t* needed) {
     int64_t const v = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, views = p.scene.views;
     if (v >= views) return;
     auto const begin = [&](int64_t view) {
@@ -29,12 +30,14 @@ __global__ void needed_kernel(Views p, Bundles b, int64_t const* offsets, int64_
 void place_rows(Views const& p, int64_t n_rows, uint32_t const* numbers, int64_t const* begins, int* places,
                 Queue const& queue) {
     cudaMemsetAsync(places, 0xff, sizeof(int) * static_cast<std::size_t>(p.scene.views * p.scene.g.n), queue.stream);
-    if (n_rows) places_kernel<<<blocks_for(n_rows), THREADS, 0, queue.stream>>>(n_rows, numbers, begins, places);
+    if (n_rows)
+        store_row_indices_kernel<<<blocks_for(n_rows), THREADS, 0, queue.stream>>>(n_rows, numbers, begins, places);
 }
 
 void share_needed(Views const& p, Bundles const& bundles, int64_t const* offsets, int64_t const* most, int64_t* needed,
                   Queue const& queue) {
-    needed_kernel<<<blocks_for(p.scene.views), THREADS, 0, queue.stream>>>(p, bundles, offsets, most, needed);
+    share_required_entries_kernel<<<blocks_for(p.scene.views), THREADS, 0, queue.stream>>>(p, bundles, offsets, most,
+                                                                                           needed);
 }
 
 }  // namespace nurec::cuda

@@ -8,7 +8,7 @@
 namespace nurec::cuda {
 namespace {
 
-__global__ void __maxnreg__(32) view_rays_kernel(Views p, RayArrays out) {
+__global__ void __maxnreg__(32) make_view_rays_kernel(Views p, RayArrays out) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     ViewedRays const& rays = p.rays;
     if (i >= rays.n) return;
@@ -22,7 +22,7 @@ __global__ void __maxnreg__(32) view_rays_kernel(Views p, RayArrays out) {
 }
 
 // One warp a bundle of an image.
-__global__ void patches_kernel(ViewedRays in, Bundles b, int64_t* rays) {
+__global__ void fill_image_tiles_kernel(ViewedRays in, Bundles b, int64_t* rays) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, bundle = i / BUNDLE_RAYS;
     if (bundle >= b.n) return;
     int const lane = int(i % BUNDLE_RAYS), within = int(bundle % CLUSTER), across = clusters_for(b.columns);
@@ -45,7 +45,7 @@ Bundles grid_of(ViewedRays const& in) {
 }  // namespace
 
 void make_view_rays(Views const& p, RayArrays const& out, Queue const& queue) {
-    if (p.rays.n) view_rays_kernel<<<blocks_for(p.rays.n), THREADS, 0, queue.stream>>>(p, out);
+    if (p.rays.n) make_view_rays_kernel<<<blocks_for(p.rays.n), THREADS, 0, queue.stream>>>(p, out);
 }
 
 int64_t bundles_for(Views const& p) {
@@ -67,7 +67,7 @@ Bundles view_bundles(Views const& p, int64_t* rays, Queue const& queue) {
         b.first = first, b.bins = bins, b.heights = heights;
         return b;
     }
-    patches_kernel<<<blocks_for(BUNDLE_RAYS * b.n), THREADS, 0, queue.stream>>>(in, b, rays);
+    fill_image_tiles_kernel<<<blocks_for(BUNDLE_RAYS * b.n), THREADS, 0, queue.stream>>>(in, b, rays);
     return b;
 }
 

@@ -13,8 +13,8 @@
 namespace nurec::cuda {
 namespace {
 
-__global__ void look_keys_kernel(Looked looked, Looks looks, uint32_t* keys) {
-    after_others();
+__global__ void gather_depth_keys_kernel(Looked looked, Looks looks, uint32_t* keys) {
+    wait_then_launch_dependents();
     int64_t const r = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (r < looks.most && r < *looks.count) keys[r] = looked.keys[looks.chosen[r]];
 }
@@ -89,14 +89,14 @@ __device__ int rows_seen(Views const& p, Looked const& looked, Looks const& look
     return cluster_rows_of(c);
 }
 
-__global__ void image_rows_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
-    after_others();
-    int64_t const tile = next_tile(out.work.next), r = THREADS * tile + threadIdx.x;
+__global__ void find_view_candidates_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
+    wait_then_launch_dependents();
+    int64_t const tile = fetch_tile(out.work.next), r = THREADS * tile + threadIdx.x;
     number<1>(out.work, looks.most, tile, {rows_seen(p, looked, looks, bundles, out, r)});
 }
 
-__global__ void near_looks_kernel(Views p, Bundles bundles, Prepared out) {
-    after_others();
+__global__ void find_view_near_plane_spans_kernel(Views p, Bundles bundles, Prepared out) {
+    wait_then_launch_dependents();
     __shared__ View<double> view;
     Near const& near = out.work.near;
     for (int n = int(blockIdx.x); n < *near.counts; n += int(gridDim.x)) {
@@ -135,9 +135,9 @@ __device__ int64_t candidates_of(Views const& p, Looked const& looked, Looks con
 
 template <bool MOVING, int S>
 __global__ void __launch_bounds__(THREADS, 4)
-    prepare_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
-    after_others();
-    int64_t const tile = S ? blockIdx.x : next_tile(out.work.next), r = THREADS * tile + threadIdx.x;
+    pack_view_rows_kernel(Views p, Looked looked, Looks looks, Bundles bundles, Prepared out) {
+    wait_then_launch_dependents();
+    int64_t const tile = S ? blockIdx.x : fetch_tile(out.work.next), r = THREADS * tile + threadIdx.x;
     if (candidates_of<S>(p, looked, looks, bundles, out, tile, r) == 0) return;
     auto const [view, i] = look_of(p, out.numbers[r]);
     Gaussians const g = seen_from(p.scene, view);
@@ -151,14 +151,14 @@ using Prepare = void (*)(Views, Looked, Looks, Bundles, Prepared);
 
 template <bool MOVING>
 Prepare prepare_image(int64_t s) {
-    return s == 1   ? prepare_kernel<MOVING, 1>
-           : s == 4 ? prepare_kernel<MOVING, 4>
-           : s == 9 ? prepare_kernel<MOVING, 9>
-                    : prepare_kernel<MOVING, 16>;
+    return s == 1   ? pack_view_rows_kernel<MOVING, 1>
+           : s == 4 ? pack_view_rows_kernel<MOVING, 4>
+           : s == 9 ? pack_view_rows_kernel<MOVING, 9>
+                    : pack_view_rows_kernel<MOVING, 16>;
 }
 
 Prepare prepare_for(Views const& p) {
-    if (!p.rays.is_camera) return prepare_kernel<true, 0>;
+    if (!p.rays.is_camera) return pack_view_rows_kernel<true, 0>;
     return p.rays.moving ? prepare_image<true>(p.scene.coefficients) : prepare_image<false>(p.scene.coefficients);
 }
 
@@ -167,15 +167,15 @@ uint32_t const* by_depth(Looked const& looked, Looks const& looks, Queue const& 
     auto const array = [&] { return queue.memory.array<uint32_t>(looks.most); };
     uint32_t *keys = array(), *sorted = array();
     if (!looks.most) return sorted;
-    launch_early(look_keys_kernel, blocks_for(looks.most), THREADS, queue, looked, looks, keys);
+    launch_pdl(gather_depth_keys_kernel, blocks_for(looks.most), THREADS, queue, looked, looks, keys);
     sort_pairs({looks.most, keys, looks.chosen, nullptr, sorted, looks.count}, looked.bits, queue);
     return sorted;
 }
 
 void find_rows(Views const& p, Looked const& looked, Looks const& looks, Bundles const& bundles, Prepared const& out,
                Queue const& queue) {
-    launch_early(image_rows_kernel, blocks_for(looks.most + 1), THREADS, queue, p, looked, looks, bundles, out);
-    launch_early(near_looks_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, bundles, out);
+    launch_pdl(find_view_candidates_kernel, blocks_for(looks.most + 1), THREADS, queue, p, looked, looks, bundles, out);
+    launch_pdl(find_view_near_plane_spans_kernel, unsigned(2 * multiprocessors()), THREADS, queue, p, bundles, out);
 }
 
 }  // namespace
@@ -189,7 +189,7 @@ uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const&
     else
         bound_bundles(bundles, work, queue);
     Prepare const kernel = prepare_for(p);
-    launch_early(kernel, blocks, THREADS, queue, p, looked, looks, bundles.bundles, out);
+    launch_pdl(kernel, blocks, THREADS, queue, p, looked, looks, bundles.bundles, out);
     return out.numbers;
 }
 

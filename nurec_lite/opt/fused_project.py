@@ -8,8 +8,8 @@ each written once; behind fused_activate it goes on to those of what is stored, 
 way. Where a view is nudged, by corrections of poses, the same kernel adds up what its six numbers get.
 Source: none that we know of; as the views of one launch of `batch` do it (kernels/views/learn.h). Formulas in kernels/math/moments.cuh.
 Gain: behind all other options a step of KITTI drive 0009 takes 3.46 -> 3.36 ms (H200, 1 M Gaussians), and kernels outside of blending
-2.94 -> 2.34 ms in sum. In its place there were, in us, finish_parts_kernel (43 of an image, 75 of a sweep), zeros for two times 64
-bytes a Gaussian (40), what autograd adds up (80), concatenations (41) and activate_backward (36).
+2.94 -> 2.34 ms in sum. Before, these took in us: differentiate_aligned_moments_kernel 43 for an image and 75 for a sweep, zeros for two
+times 64 bytes a Gaussian 40, sums of autograd 80, concatenations 41, activate_backward 36.
 Limits: on a GPU alone, within a step. Where poses ask for gradients of rays, or a step has more than 16 views, each view goes the plain
 way, which a line of the log says; so it does in one launch of `batch`, which finishes by itself. Colours still go to their gradients by
 themselves. Class exact: the same formulas; sums are taken in another order.

@@ -33,7 +33,7 @@ from scripts.resources import (
     write_table,
 )
 
-KERNEL = "_ZN5nurec4cuda12_GLOBAL__N_113renderForwardILb1EEEvi"
+KERNEL = "_ZN5nurec4cuda12_GLOBAL__N_120renderForward_kernelILb1EEEvi"
 SAID = f"""
 ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function '{KERNEL}' for 'sm_80'
@@ -102,6 +102,12 @@ def test_every_formula_compiles_for_the_device(nvcc: str, tmp_path: Path) -> Non
     assert ran.returncode == 0 and "warning" not in ran.stderr, ran.stderr
 
 
+def test_names_of_kernels_end_alike() -> None:
+    """So that one filter of ncu, `.*_kernel`, finds all of ours."""
+    names = {kernel.split("<")[0] for kernels in read_budget().values() for kernel in kernels}
+    assert [name for name in names if not name.endswith("_kernel")] == []
+
+
 def test_files_with_cub_hold_no_kernels_of_ours() -> None:
     for path in cuda_sources():
         text = path.read_text()
@@ -113,7 +119,7 @@ def test_files_with_cub_hold_no_kernels_of_ours() -> None:
 
 def test_a_report_is_read() -> None:
     usages = {"80": Usage(40, 16, 20, 20480), "90": Usage(33, 0, 0, 0)}
-    assert parse(SAID) == {"renderForward<true>": usages}
+    assert parse(SAID) == {"renderForward_kernel<true>": usages}
     assert parse("") == {}
 
 
@@ -121,8 +127,8 @@ def test_a_report_is_read() -> None:
     ("demangled", "name"),
     [
         (
-            "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)",
-            "renderForward<true>",
+            "void nurec::cuda::(anonymous namespace)::renderForward_kernel<true>(nurec::cuda::RenderParams)",
+            "renderForward_kernel<true>",
         ),
         ("nurec::cuda::rows_kernel(nurec::cuda::RenderParams)", "rows_kernel"),
         ("void nurec::cuda::(anonymous namespace)::k<(nurec::cuda::Sensor)1, 3>(int)", "k<(Sensor)1, 3>"),

@@ -26,7 +26,7 @@ from scripts.sanitize import (
     verdict,
 )
 
-FORWARD = "void nurec::cuda::(anonymous namespace)::renderForward<true>(nurec::cuda::RenderParams)"
+FORWARD = "void nurec::cuda::(anonymous namespace)::renderForward_kernel<true>(nurec::cuda::RenderParams)"
 SCAN = "void cub::CUB_300000_SM_900::detail::scan::DeviceScanKernel<unsigned int>(unsigned int *)"
 FILL = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>(int)"
 TORCH_SORT = "void at_cuda_detail::cub::CUB_300000_SM_900::DeviceScanKernel<long>(long *)"
@@ -75,7 +75,10 @@ def test_which_kernels_are_ours() -> None:
 
 def test_kernels_that_the_steps_leave_out_are_named() -> None:
     left = set(unchecked({FORWARD: 2, SCAN: 1}))
-    assert "renderForward<true>" not in left and {"renderForward<false>", "project_kernel<true, false, false>"} <= left
+    assert (
+        "renderForward_kernel<true>" not in left
+        and {"renderForward_kernel<false>", "project_gaussians_kernel<true, false, false>"} <= left
+    )
 
 
 @pytest.mark.parametrize(("overrides", "cameras"), VARIANTS)
@@ -163,7 +166,7 @@ def test_a_clean_tool_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_what_a_tool_finds_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program = tool(tmp_path, f"{read(FORWARD)}========= ERROR SUMMARY: 1 error")
     assert not check("initcheck", program, {FORWARD: 4})
-    assert "renderForward<true>(nurec::cuda::RenderParams)+0xc0" in capsys.readouterr().out
+    assert "renderForward_kernel<true>(nurec::cuda::RenderParams)+0xc0" in capsys.readouterr().out
 
 
 def test_the_program_is_found_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
