@@ -2,7 +2,7 @@
 """Independent work on all of a process's threads at once."""
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from threading import Lock, Thread
 from typing import Generic, TypeVar
@@ -14,7 +14,7 @@ R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
 
 
-def in_threads(function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
+def in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     """What the function makes of each item, in order: as many at a time as torch has threads, with one thread each, so that results
     do not depend on how many there are.
 
@@ -38,7 +38,7 @@ def in_parallel(
     return in_threads(function, items) if device.type == "cpu" else map(function, items)
 
 
-def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Sequence[T], most: int) -> Iterator[R]:
+def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Iterable[T], most: int) -> Iterator[R]:
     waiting: deque[Future[R]] = deque()
     try:
         for item in items:

@@ -30,7 +30,8 @@ def read_points(
     odd = ~((square <= _FARTHEST**2) & (points[:, 3] >= 0) & (points[:, 3] <= 1))  # NaN is odd, too
     if odd.any() or whole < len(data):
         raise CaptureError(f"{path} {_flaw(data, points, odd)}")
-    points = points[square > 0]
+    away = square > 0
+    points = points if bool(away.all()) else points[away]
     if not len(points):
         raise CaptureError(f"{path} holds no point but the origin; copy it again, or remove the file")
     return points

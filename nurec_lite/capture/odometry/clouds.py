@@ -2,8 +2,8 @@
 """Points of sweeps, thinned and in the rig's axes at their own times; moved by a path, and thinned."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from nurec_lite.geometry.se3 import transform
 Poses = Callable[[Tensor], Tensor]  # [n] seconds -> [n, 4, 4] T_world_rig
 NEAREST, FARTHEST = 2.5, 80.0  # metres of range: nearer points are the vehicle's own
 CELL = 0.3  # metres: one point is kept in each cube of this size
-LOOKED_AT = 60_000  # points of a sweep before that
+LOOKED_AT = 60_000  # points of a sweep before that, about
 MOST, FEWEST = 7_000, 1_500  # points of a sweep after that, in a short and in a long drive
 ALL = 4_000_000  # points of a drive, about
 KEYS = 17  # poses in a sweep, between which a point moves evenly
@@ -32,16 +32,32 @@ class Cloud:
     points: Tensor  # [n, 3] metres, in the rig's axes at the points' own times, float64; in a random order
     times: Tensor  # [n] seconds
 
+    @cached_property
+    def keys(self) -> Tensor:  # [KEYS] seconds, evenly from the first to the last point
+        first, last = (float(t) for t in self.times.aminmax()) if len(self.times) else (self.time, self.time)
+        return torch.linspace(first, last, KEYS, dtype=torch.float64)
+
+    def select(self, rows: Tensor) -> "Cloud":
+        return replace(self, points=self.points[rows], times=self.times[rows])
+
     def moved(self, poses: Poses) -> Tensor:  # [n, 3]
         """Each point by the pose at its own time."""
-        if not len(self.times):
-            return self.points
-        keys = torch.linspace(float(self.times.min()), float(self.times.max()), KEYS, dtype=torch.float64)
-        place = (self.times - keys[0]) * ((KEYS - 1) / (keys[-1] - keys[0]).clamp(min=1e-9))
+        return self.moved_by(poses(self.keys))
+
+    def moved_by(
+        self,
+        poses: Tensor,  # [KEYS, 4, 4] at the keys
+    ) -> Tensor:  # [n, 3]
+        place = (self.times - self.keys[0]) * ((KEYS - 1) / (self.keys[-1] - self.keys[0]).clamp(min=1e-9))
         i = place.long().clamp(max=KEYS - 2)
-        T = poses(keys)
-        before, after = (torch.einsum("nij,nj->ni", T[k, :3, :3], self.points) + T[k, :3, 3] for k in (i, i + 1))
-        return before + (place - i)[:, None] * (after - before)
+        rows = poses[:, :3].reshape(KEYS, 12)
+        T = (rows[i] + (place - i)[:, None] * rows.diff(dim=0)[i]).view(-1, 3, 4)  # linear from key to key
+        return torch.baddbmm(T[:, :, 3:], T[:, :, :3], self.points[:, :, None])[..., 0]
+
+
+def moved(clouds: Sequence[Cloud], poses: Poses) -> list[Tensor]:  # [n, 3] each
+    at = poses(torch.stack([cloud.keys for cloud in clouds]))
+    return list(in_threads(lambda k: clouds[k].moved_by(at[k]), range(len(clouds))))
 
 
 def clouds_of(frames: Sequence[SweepFrame], lidar: Lidar) -> list[Cloud]:
@@ -51,11 +67,13 @@ def clouds_of(frames: Sequence[SweepFrame], lidar: Lidar) -> list[Cloud]:
 
 def cloud_of(lidar: Lidar, frame: SweepFrame, most: int = MOST) -> Cloud:
     points, times = _returns(frame)
-    ranges = points.norm(dim=1)
-    some = ((ranges > NEAREST) & (ranges < FARTHEST)).nonzero()[:, 0]
-    some = some[shuffled(len(some))[:LOOKED_AT]]
+    every = 1 + len(points) // LOOKED_AT
+    points, times = points[::every].double(), times[::every].double()
+    squares = points.square().sum(1)
+    some = ((squares > NEAREST**2) & (squares < FARTHEST**2)).nonzero()[:, 0]
+    some = some[shuffled(len(some))]
     kept = some[thinned(points[some], CELL)[:most]]
-    return Cloud(frame.time_mid, transform(lidar.T_rig_lidar.double(), points[kept].double()), times[kept].double())
+    return Cloud(frame.time_mid, transform(lidar.T_rig_lidar.double(), points[kept]), times[kept])
 
 
 def _returns(frame: SweepFrame) -> tuple[Tensor, Tensor]:  # [n, 3] metres in the lidar's axes, [n] seconds

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.measured import Measured
-from nurec_lite.capture.odometry.clouds import Cloud, Poses
+from nurec_lite.capture.odometry.clouds import Cloud, Poses, moved
 from nurec_lite.capture.odometry.front import scan_to_map
 from nurec_lite.capture.odometry.matches import equations
 from nurec_lite.capture.odometry.path import Path
@@ -52,8 +52,7 @@ def _refined(clouds: Sequence[Cloud], path: Path, at: Tensor, measured: bool) ->
     """Corrections of measured twists begin at zero; where none were measured, all of the twist is a correction."""
     walk = torch.zeros(len(path.times), 6, dtype=torch.float64) if measured else path.twists.at(path.times)
     for reach in REACHES:
-        still = [_still(path, cloud) for cloud in clouds]
-        found = list(equations(clouds, still, path.poses[at], reach))
+        found = list(equations(_still(path, clouds), path.poses[at], reach))
         path, walk = improved(path, at, found, MEASURED if measured else ALONE, walk)
     return path
 
@@ -86,6 +85,6 @@ def _twists_of(times: Tensor, poses: Tensor) -> Twists:
     return Twists(0.5 * (times[1:] + times[:-1]), steps)
 
 
-def _still(path: Path, cloud: Cloud) -> Tensor:  # [n, 3] in the rig's axes at the middle of the sweep
-    middle = invert(path.at(torch.tensor(cloud.time, dtype=torch.float64)))
-    return cloud.moved(lambda times: middle @ path.at(times))
+def _still(path: Path, clouds: Sequence[Cloud]) -> list[Tensor]:  # [n, 3] in the rig's axes at the middle of each sweep
+    middles = invert(path.at(torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)))
+    return moved(clouds, lambda times: middles[:, None] @ path.at(times))

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.odometry.clouds import Cloud, thinned
 from nurec_lite.capture.odometry.reckoning import Twists, exp, integrated, log
-from nurec_lite.geometry.se3 import invert, transform
+from nurec_lite.geometry.se3 import invert
 
 if TYPE_CHECKING:
     import small_gicp
@@ -32,32 +33,38 @@ def scan_to_map(
     import small_gicp  # what needs no poses starts without it
 
     world = small_gicp.GaussianVoxelMap(VOXEL)
-    still = torch.zeros(6, dtype=torch.float64)
-    poses, velocity = [torch.eye(4, dtype=torch.float64)], still
+    times = torch.tensor([cloud.time for cloud in clouds], dtype=torch.float64)
+    said = None if twists is None else _between(twists, times)
+    poses, velocity = [torch.eye(4, dtype=torch.float64)], torch.zeros(6, dtype=torch.float64)
+    seen = None if said is None else in_threads(lambda k: _seen(clouds[k], said[k]), range(len(clouds)))
     for k, cloud in enumerate(clouds):
-        before = clouds[max(0, k - 1)].time
-        guesses = _velocities(twists, velocity if k > 1 else None, before, cloud.time)
-        source = _source(cloud, guesses[0] if k or twists is not None else still)
+        seconds = float(times[k] - times[max(0, k - 1)])
+        guesses = _velocities(None if said is None else said[k], velocity if k > 1 else None, seconds)
+        source = _source(next(seen) if seen is not None else _seen(cloud, guesses[0] if k else velocity))
         if k:
-            seconds = cloud.time - before
-            found = _best(world, source, [poses[-1] @ exp(guess * seconds) for guess in guesses])
+            found = _best(world, source, list(poses[-1] @ exp(torch.stack(guesses) * seconds)))
             poses.append(torch.from_numpy(np.array(found.T_target_source)))
             velocity = log(invert(poses[-2]) @ poses[-1]) / seconds
         world.insert(source, poses[-1].numpy())
     return torch.stack(poses)
 
 
-def _velocities(twists: Twists | None, last: Tensor | None, start: float, end: float) -> list[Tensor]:  # [6] each
-    """Those that the rig may have between two sweeps. The last one is tried, too, where twists differ from it by more than driving does."""
-    if twists is None:
+def _between(twists: Twists, times: Tensor) -> Tensor:  # [n] seconds -> [n, 6] from the sweep before to each
+    steps = log(integrated(twists, times[:-1], times[1:])) / times.diff()[:, None]
+    return torch.cat([twists.at(times[:1]), steps])
+
+
+def _velocities(said: Tensor | None, last: Tensor | None, seconds: float) -> list[Tensor]:  # [6] each
+    """Those that the rig may have between two sweeps. The last one is tried, too, where what twists say differs from it by more than
+    driving does."""
+    if said is None:
         if last is None:
             return [_ahead(speed) for speed in SPEEDS]
-        return [last] if end - start < LONG else [last, 0.5 * last, 0 * last]
-    if end <= start:
-        return [twists.at(torch.tensor(end, dtype=torch.float64))]
-    said = log(integrated(twists, *torch.tensor([[start], [end]], dtype=torch.float64))[0]) / (end - start)
-    turn, way = (said - (said if last is None else last)).view(2, 3).norm(dim=1).tolist()
-    return [said] if last is None or (turn < SUDDEN[0] and way < SUDDEN[1]) else [last, said]
+        return [last] if seconds < LONG else [last, 0.5 * last, 0 * last]
+    if last is None:
+        return [said]
+    turn, way = (said - last).view(2, 3).norm(dim=1).tolist()
+    return [said] if turn < SUDDEN[0] and way < SUDDEN[1] else [last, said]
 
 
 def _best(
@@ -74,12 +81,15 @@ def _ahead(speed: float) -> Tensor:  # [6]
     return torch.tensor([0, 0, 0, speed, 0, 0], dtype=torch.float64)
 
 
-def _source(cloud: Cloud, velocity: Tensor) -> "small_gicp.PointCloud":
-    """Points as the rig sees them in the middle of the sweep."""
+def _seen(cloud: Cloud, velocity: Tensor) -> Tensor:  # [n, 3]
+    """Some points as the rig sees them in the middle of the sweep."""
+    some = cloud.select(thinned(cloud.points, CELL))
+    return some.moved(lambda times: exp(velocity * (times - cloud.time)[:, None]))
+
+
+def _source(points: Tensor) -> "small_gicp.PointCloud":
     import small_gicp
 
-    some = thinned(cloud.points, CELL)
-    still = transform(exp(velocity * (cloud.times[some] - cloud.time)[:, None]), cloud.points[some, None])[:, 0]
-    source = small_gicp.PointCloud(still.numpy())
-    small_gicp.estimate_covariances(source, num_neighbors=NEIGHBOURS)
+    source = small_gicp.PointCloud(points.numpy())
+    small_gicp.estimate_covariances(source, num_neighbors=NEIGHBOURS, num_threads=torch.get_num_threads())
     return source

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.odometry.clouds import Poses, clouds_of
-from nurec_lite.capture.odometry.matches import surface_map
 from nurec_lite.capture.odometry.reckoning import exp
 from nurec_lite.capture.odometry.sharpness import GAP, jitter, to_surfaces
+from nurec_lite.capture.odometry.surfaces import surface_map
 from nurec_lite.capture.trajectory import MERGED_SECONDS
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.lidar import Lidar
@@ -54,11 +54,8 @@ def _part_left(a: Tensor, b: Tensor) -> float | None:
         return None
     made, middle = surface_map(a), b.mean(0)
     for _ in range(ROUNDS):
-        at, distances = made.near(b)
-        near = (distances < REACH).nonzero()[:, 0]
-        normals, flat = made.surfaces(at[near])
-        near, normals = near[flat], normals[flat]
-        r = ((b[near] - made.points[at[near]]) * normals).sum(1)
+        near, at, normals = made.surfaces(b, REACH)
+        r = ((b[near] - made.points[at]) * normals).sum(1)
         w = (1 + (r / max(0.02, 1.5 * float(r.abs().median()))) ** 2) ** -2
         J = torch.cat([torch.linalg.cross(b[near] - middle, normals), normals], dim=1)
         step = -torch.linalg.solve((J * w[:, None]).T @ J + 1e-6 * torch.eye(6, dtype=torch.float64), J.T @ (w * r))

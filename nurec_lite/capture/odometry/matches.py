@@ -8,26 +8,20 @@ Letters: n points of a sweep, m points of a map.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from nurec_lite.base.pool import in_threads
-from nurec_lite.capture.odometry.clouds import Cloud, shuffled, thinned
+from nurec_lite.capture.odometry.clouds import shuffled, thinned
+from nurec_lite.capture.odometry.surfaces import Met, surface_map
 from nurec_lite.geometry.se3 import transform
-
-if TYPE_CHECKING:
-    import small_gicp
 
 BLOCK = 10  # sweeps that share two maps
 SPAN = 5  # sweeps before and after a block that are in its maps
 AGAIN, MOST_AGAIN = 10.0, 10  # metres to sweeps from before that are in a map, too, and how many of them at most
 CELL = 0.25  # metres: one point of a map is kept in each cube of this size
 SOURCE = 5000  # points of a sweep that are compared
-NEIGHBOURS = 10  # points that make a surface
-THICK = 0.06  # metres: standard deviation of a surface's points along its normal, at most
 LEAST_SCALE = 0.02  # metres: residuals that count fully, at least
 
 
@@ -46,46 +40,36 @@ class Equations:
 
 
 @dataclass(frozen=True)
-class Map:
-    """m points of several sweeps in the world, and which surfaces they lie on."""
+class _Block:
+    """Sweeps that are laid onto one map, and what their points meet."""
 
-    points: Tensor  # [m, 3]
+    own: list[int]
+    ends: Tensor  # [b] rows of the points of each sweep end here
+    points: Tensor  # [m, 3] of the map
     sweeps: Tensor  # [m]
-    tree: "small_gicp.KdTree"
-    threads: int
-
-    def near(self, points: Tensor) -> tuple[Tensor, Tensor]:  # [n, 3] -> indices [n] and distances [n]
-        indices, squares = self.tree.batch_nearest_neighbor_search(points.numpy(), num_threads=self.threads)
-        return torch.from_numpy(np.asarray(indices).astype(np.int64)), torch.from_numpy(np.asarray(squares)).sqrt()
-
-    def surfaces(self, at: Tensor) -> tuple[Tensor, Tensor]:  # [n] indices -> normals [n, 3], which are flat [n]
-        if not len(at):
-            return self.points.new_zeros(0, 3), at.bool()
-        places, inverse = at.unique(return_inverse=True)
-        found, _ = self.tree.batch_knn_search(self.points[places].numpy(), NEIGHBOURS, num_threads=self.threads)
-        beside = self.points[torch.from_numpy(np.stack(found).astype(np.int64))]
-        apart = beside - beside.mean(1, keepdim=True)
-        squares, axes = torch.linalg.eigh(apart.transpose(1, 2) @ apart / NEIGHBOURS)
-        thick, wide, _ = squares.clamp(min=0).sqrt().unbind(1)
-        flat = (thick < THICK) & (thick < 0.4 * wide)
-        return axes[inverse, :, 0], flat[inverse]
+    met: Met
 
 
 def equations(
-    clouds: Sequence[Cloud],
     still: Sequence[Tensor],  # [n, 3] of each sweep: its points in the rig's axes at its middle
     poses: Tensor,  # [K, 4, 4] T_world_rig at the middles
     reach: float,  # metres from a point to the surface
 ) -> Iterator[Equations]:
+    """Other threads prepare what this one searches, and finish it: the library holds Python's lock and uses all cores."""
     world = [transform(T, points) for T, points in zip(poses, still, strict=True)]
     threads = torch.get_num_threads()
 
-    def matched(task: tuple[list[int], list[int]]) -> list[Equations]:
+    def map_points(task: tuple[list[int], list[int]]) -> tuple[list[int], Tensor, Tensor]:
         own, others = task
-        made = _map([world[k] for k in others], others, threads)
-        return [_matched(k, still[k][:SOURCE], world[k][:SOURCE], made, poses, reach) for k in own]
+        return own, *_map_points([world[k] for k in others], others)
 
-    for found in in_threads(matched, list(tasks(poses[:, :3, 3]))):
+    def searched(own: list[int], points: Tensor, sweeps: Tensor) -> _Block:
+        looking = [world[k][:SOURCE] for k in own]
+        met = surface_map(points, threads).met(torch.cat(looking), reach)
+        return _Block(own, torch.tensor([len(p) for p in looking]).cumsum(0), points, sweeps, met)
+
+    blocks = (searched(*found) for found in in_threads(map_points, list(tasks(poses[:, :3, 3]))))
+    for found in in_threads(lambda block: _of_block(block, still, world, poses), blocks):
         yield from found
 
 
@@ -107,44 +91,53 @@ def tasks(
                 yield own, others
 
 
-def _map(points: list[Tensor], sweeps: list[int], threads: int) -> Map:
+def _map_points(points: list[Tensor], sweeps: list[int]) -> tuple[Tensor, Tensor]:  # [m, 3], [m] whose they are
     every = torch.cat(points)
     of = torch.cat([torch.full((len(p),), k) for p, k in zip(points, sweeps, strict=True)])
     order = shuffled(len(every))  # so that any of the points in a cell stays
     some = order[thinned(every[order], CELL)]
-    return surface_map(every[some], of[some], threads)
+    return every[some], of[some]
 
 
-def surface_map(
-    points: Tensor,  # [m, 3] world
-    sweeps: Tensor | None = None,  # [m]; None: they are of one sweep
-    threads: int | None = None,  # that look for neighbours; None: all of the process
-) -> Map:
-    """The library holds Python's lock, so that one call at a time uses all threads."""
-    import small_gicp  # a start that needs no poses goes without it
-
-    threads = threads or torch.get_num_threads()
-    points = points.contiguous()
-    tree = small_gicp.KdTree(points.numpy(), threads)
-    return Map(points, points.new_zeros(len(points), dtype=torch.long) if sweeps is None else sweeps, tree, threads)
+def _of_block(block: _Block, still: Sequence[Tensor], world: Sequence[Tensor], poses: Tensor) -> list[Equations]:
+    rows, at, normals = block.met.surfaces(block.points)
+    parts = torch.searchsorted(rows, block.ends).diff(prepend=torch.zeros(1, dtype=torch.long)).tolist()
+    starts = [0, *block.ends[:-1].tolist()]
+    return [
+        _equations_of(k, still[k][n - start], world[k][n - start], block.points[m], block.sweeps[m], normal, poses)
+        for k, start, n, m, normal in zip(
+            block.own, starts, *(t.split(parts) for t in (rows, at, normals)), strict=True
+        )
+    ]
 
 
-def _matched(k: int, still: Tensor, world: Tensor, made: Map, poses: Tensor, reach: float) -> Equations:
-    at, distances = made.near(world)
-    near = (distances < reach).nonzero()[:, 0]
-    normals, flat = made.surfaces(at[near])
-    near, normals = near[flat], normals[flat]
-    at, p, x = at[near], world[near], still[near]
-    q, of = made.points[at], made.sweeps[at]
+def _equations_of(
+    k: int,
+    x: Tensor,  # [n, 3] in the rig's axes
+    p: Tensor,  # [n, 3] world
+    q: Tensor,  # [n, 3] points of the map that these meet
+    of: Tensor,  # [n] sweeps of those
+    normals: Tensor,  # [n, 3] of the surfaces there
+    poses: Tensor,
+) -> Equations:
     r = ((p - q) * normals).sum(1)
     scale = max(LEAST_SCALE, 1.5 * float(r.abs().median())) if len(r) else 1.0
     w = (1 + (r / scale) ** 2) ** -2 / scale**2
     own = _rows(x, normals, poses[k : k + 1].expand(len(x), 4, 4))
     theirs = -_rows(_back(poses[of], q), normals, poses[of])
-    others, group = of.unique(return_inverse=True)
-    cross, squares = (_summed(a, theirs, w, group, len(others)) for a in (own, theirs))
-    right = torch.zeros(len(others), 6, dtype=torch.float64).index_add(0, group, theirs * (w * r)[:, None])
+    order = of.argsort(stable=True)
+    others, counts = of[order].unique_consecutive(return_counts=True)
+    parts = [
+        part.split(counts.tolist()) for part in (own[order], (theirs * w[:, None])[order], theirs[order], r[order])
+    ]
+    sums = [(a.T @ weighted, b.T @ weighted, rest @ weighted) for a, weighted, b, rest in zip(*parts, strict=True)]
+    cross, squares, right = (torch.stack(each) for each in zip(*sums, strict=True)) if sums else _nothing()
     return Equations(k, others, (own * w[:, None]).T @ own, cross, squares, own.T @ (w * r), right, r)
+
+
+def _nothing() -> tuple[Tensor, Tensor, Tensor]:
+    blocks = torch.zeros(0, 6, 6, dtype=torch.float64)
+    return blocks, blocks, blocks[:, 0]
 
 
 def _rows(
@@ -158,8 +151,3 @@ def _rows(
 
 def _back(poses: Tensor, points: Tensor) -> Tensor:  # [n, 4, 4], [n, 3] -> [n, 3] in the rig's axes
     return (poses[:, :3, :3].transpose(1, 2) @ (points - poses[:, :3, 3])[..., None])[..., 0]
-
-
-def _summed(a: Tensor, b: Tensor, w: Tensor, group: Tensor, count: int) -> Tensor:  # [count, 6, 6]
-    products = (a * w[:, None])[:, :, None] * b[:, None, :]
-    return torch.zeros(count, 6, 6, dtype=torch.float64).index_add(0, group, products)

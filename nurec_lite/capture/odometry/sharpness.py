@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.odometry.clouds import Cloud, Poses
-from nurec_lite.capture.odometry.matches import surface_map
+from nurec_lite.base.pool import in_threads
+from nurec_lite.capture.odometry.clouds import Cloud, Poses, moved
 from nurec_lite.capture.odometry.reckoning import log
+from nurec_lite.capture.odometry.surfaces import surface_map
 from nurec_lite.geometry.se3 import invert
 
 GAP = 10  # sweeps between the two that are compared
@@ -54,8 +55,9 @@ def sharpness(
     poses: Poses,
     middles: Tensor,  # [K] seconds, of all sweeps of the lidar
 ) -> Sharpness:
-    used = {k: clouds[k].moved(poses) for k in {k for pair in pairs for k in pair}}
-    apart = torch.cat([to_surfaces(used[a], used[b]) for a, b in pairs])
+    places = sorted({k for pair in pairs for k in pair})
+    used = dict(zip(places, moved([clouds[k] for k in places], poses), strict=True))
+    apart = torch.cat(list(in_threads(lambda pair: to_surfaces(used[pair[0]], used[pair[1]]), pairs)))
     median, ninth = (float(apart.quantile(q)) for q in (0.5, 0.9)) if len(apart) else (REACH, REACH)
     return Sharpness(
         median, ninth, *jitter(middles, poses(middles)), len(apart) / max(1, sum(len(used[b]) for _, b in pairs))
@@ -72,11 +74,8 @@ def pairs_of(count: int, most: int) -> list[tuple[int, int]]:
 def to_surfaces(a: Tensor, b: Tensor) -> Tensor:  # [n, 3], [m, 3] -> [k] metres
     """Distances of points b to the surfaces of points a, where there is one within REACH."""
     made = surface_map(a)
-    at, distances = made.near(b)
-    near = (distances < REACH).nonzero()[:, 0]
-    normals, flat = made.surfaces(at[near])
-    near, normals = near[flat], normals[flat]
-    return ((b[near] - made.points[at[near]]) * normals).sum(1).abs()
+    rows, at, normals = made.surfaces(b, REACH)
+    return ((b[rows] - made.points[at]) * normals).sum(1).abs()
 
 
 def jitter(times: Tensor, poses: Tensor) -> tuple[float, float]:  # [K], [K, 4, 4] -> metres, radians
