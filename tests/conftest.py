@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 
 # before torch is imported: a busy machine is slow enough without spinning
@@ -77,17 +78,24 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if other and config.getoption("markexpr") == "portable" else None
 
 
+def is_slow(path: Path) -> bool:
+    return any(path.is_relative_to(TESTS / slow) for slow in SLOW)
+
+
+def is_portable(path: Path) -> bool:
+    return path.relative_to(TESTS).parts[0] in NUMBERS and not any(path.is_relative_to(TESTS / run) for run in RUNS)
+
+
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if hasattr(config, "workerinput"):  # of pytest-xdist, whose processes should end together
         order = {file: k for k, file in enumerate(LONGEST)}
         items.sort(key=lambda item: order.get(str(item.path.relative_to(TESTS)), len(order)))
+    slow, portable = cache(is_slow), cache(is_portable)
     for item in items:
-        path = item.path.relative_to(TESTS)
-        if any(path.is_relative_to(slow) for slow in SLOW):
+        if slow(item.path):
             item.add_marker(pytest.mark.slow)
-        numbers = path.parts[0] in NUMBERS and not any(path.is_relative_to(run) for run in RUNS)
-        if numbers and not item.get_closest_marker("slow"):
+        if portable(item.path) and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.portable)
     if not torch.cuda.is_available():
         for item in items:

@@ -8,6 +8,7 @@ unit quaternions in the world, velocities, and the poses' rotations [Q, K, 4].
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 
 import torch
@@ -57,9 +58,18 @@ def vectorised(w: Workload) -> Moved:
     return (*moved, poses.quaternions)
 
 
-# row numbers of keyframes stay on the device, as they do uncompiled, instead of being copied there at every call
-torch.compiler.assume_constant_result(key_rows.__wrapped__)
-compiled: Callable[[Workload], Moved] = torch.compile(vectorised, dynamic=False, fullgraph=True)
+@cache
+def _compiler() -> Callable[[Workload], Moved]:
+    """`vectorised` behind torch's compiler, whose import takes seconds."""
+    # row numbers of keyframes stay on the device, as they do uncompiled, instead of being copied there at every call
+    torch.compiler.assume_constant_result(key_rows.__wrapped__)
+    made: Callable[[Workload], Moved] = torch.compile(vectorised, dynamic=False, fullgraph=True)
+    return made
+
+
+def compiled(w: Workload) -> Moved:
+    """`vectorised`, compiled."""
+    return _compiler()(w)
 
 
 def fused(w: Workload) -> Moved:

@@ -61,6 +61,11 @@ def _refuse(name: str) -> None:
 # ---- what is shown
 
 
+def excerpt(value: object, length: int = 40) -> str:
+    """The beginning of what Python writes for a value, on one line: `repr` of a tensor has several."""
+    return printable(" ".join(repr(value).split())[:length])
+
+
 def printable(text: str) -> str:
     """On one line; what a terminal would obey or hide stands as Python writes it, such as \\x1b."""
     return text if text.isprintable() else "".join(map(_shown, text))

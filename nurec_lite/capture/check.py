@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.names import NODES, clashes, folded, label_flaw, name_flaw
+from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.types import Capture, CaptureError, Frame
 from nurec_lite.capture.units import divided, seconds_in
 from nurec_lite.geometry.camera import Camera
@@ -62,8 +63,8 @@ def _name_flaws(capture: Capture) -> Iterator[str]:
     cameras, lidars = ([sensor.name for sensor in group] for group in (capture.cameras, capture.lidars))
     tracks = list(capture.tracks.ids)
     for kind, names in {"capture": [capture.name], "camera": cameras, "lidar": lidars, "track": tracks}.items():
-        yield from (f"the {kind} name {repr(n)[:40]} {flaw}" for n in names if (flaw := name_flaw(n)))
-    yield from (f"the class name {repr(n)[:40]} {flaw}" for n in capture.tracks.classes if (flaw := label_flaw(n)))
+        yield from (f"the {kind} name {excerpt(n)} {flaw}" for n in names if (flaw := name_flaw(n)))
+    yield from (f"the class name {excerpt(n)} {flaw}" for n in capture.tracks.classes if (flaw := label_flaw(n)))
     yield from (
         f"a track has the name '{name}', which export takes for another node"
         for name in tracks
@@ -133,7 +134,7 @@ def _rigid(
 def _frame_flaws(frames: Sequence[Frame], sensors: list[str], kind: str) -> Iterator[str]:
     for frame in frames:
         if frame.sensor not in sensors:
-            yield f"{kind} {frame.index} is of the sensor {repr(frame.sensor)[:40]}, which the capture lacks"
+            yield f"{kind} {frame.index} is of the sensor {excerpt(frame.sensor)}, which the capture lacks"
         if not (max(abs(frame.time_start), abs(frame.time_end)) <= LATEST and frame.time_start <= frame.time_end):
             yield f"{_called(kind, frame)} lasts from {frame.time_start:g} s to {frame.time_end:g} s{_why_odd(frame)}"
     for sensor, index in _repeated([(frame.sensor, frame.index) for frame in frames]):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.names import name_flaw
+from nurec_lite.base.texts import excerpt
 
 LARGEST = 1e6  # of a parameter, before its activation
 
@@ -37,7 +38,7 @@ def check_names(
     demand(type(value) is tuple and count in (None, len(value)), at, f"{'' if count is None else f'{count} '}names")
     for one in value:
         wrong = flaw(one)
-        demand(wrong is None, at, f"names, but {repr(one)[:40]} {wrong}")
+        demand(wrong is None, at, f"names, but {excerpt(one)} {wrong}")
 
 
 def check_tensor(

@@ -12,12 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import torch
 
 from nurec_lite.base import texts
 from nurec_lite.base.alive import PARENT, alive, started
 from nurec_lite.base.archives import LARGEST_DIRECTORY, opened_archive
 from nurec_lite.base.streams import Enduring
-from nurec_lite.base.texts import LARGEST_JSON, displayed, parse_json, printable, read_bounded, read_json
+from nurec_lite.base.texts import LARGEST_JSON, displayed, excerpt, parse_json, printable, read_bounded, read_json
 
 # ---- files and JSON
 
@@ -104,6 +105,11 @@ def test_what_is_shown_as_it_is() -> None:
     plain = "34\u202f199 Gaussians, é, 右前, 🚗, –, ²"
     assert printable(plain) == displayed(plain) == plain
     assert printable("a\nb\rc\td") == "a\\nb\\rc\\td" and displayed("a\nb\rc\td") == "a\nb\rc\td"
+
+
+@pytest.mark.parametrize("value", [torch.full((3, 3), 0.1), "a\nb", {"a": torch.zeros(2, 2)}, "\x1b[2J", "x" * 500])
+def test_the_excerpt_of_any_value_is_part_of_a_line(value: object) -> None:
+    assert excerpt(value).isprintable() and 3 <= len(excerpt(value)) <= 40
 
 
 def test_streams_show_text_alone() -> None:

@@ -45,7 +45,12 @@ def room_of(path: Path) -> str:
 
 
 MODULES = modules()
-ARROWS = [(name, target) for name, path in MODULES.items() for target in imported(path, MODULES)]
+
+
+@pytest.fixture(scope="module")
+def arrows() -> list[tuple[str, str]]:
+    """Each import between modules of the package."""
+    return [(name, target) for name, path in MODULES.items() for target in imported(path, MODULES)]
 
 
 def test_every_room_has_its_floor() -> None:
@@ -53,22 +58,22 @@ def test_every_room_has_its_floor() -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_only_what_stands_below_it(room: str) -> None:
+def test_a_room_imports_only_what_stands_below_it(room: str, arrows: list[tuple[str, str]]) -> None:
     floor = {name: i for i, name in enumerate(ROOMS)}
-    inside = [(a, b) for a, b in ARROWS if room_of(MODULES[a]) == room and MODULES[b] != PACKAGE / "__init__.py"]
+    inside = [(a, b) for a, b in arrows if room_of(MODULES[a]) == room and MODULES[b] != PACKAGE / "__init__.py"]
     back = [f"{a} imports {b}" for a, b in inside if floor[room_of(MODULES[b])] > floor[room]]
     assert not back, "data flows down the house; move what both need to a lower room"
 
 
-def test_no_file_stands_in_a_circle() -> None:
+def test_no_file_stands_in_a_circle(arrows: list[tuple[str, str]]) -> None:
     graph: dict[str, set[str]] = {name: set() for name in MODULES}
-    for a, b in ARROWS:
+    for a, b in arrows:
         graph[a].add(b)
     assert len(tuple(TopologicalSorter(graph).static_order())) == len(MODULES)  # CycleError names the circle
 
 
-def test_options_are_reached_only_by_the_function_that_builds_the_stages() -> None:
-    assert [f"{a} imports {b}" for a, b in ARROWS if b.startswith("nurec_lite.opt") and "nurec_lite.opt" not in a] == []
+def test_options_are_reached_only_by_the_function_that_builds_the_stages(arrows: list[tuple[str, str]]) -> None:
+    assert [f"{a} imports {b}" for a, b in arrows if b.startswith("nurec_lite.opt") and "nurec_lite.opt" not in a] == []
     assert 'import_module(f"nurec_lite.opt.{name}")' in (PACKAGE / "backends.py").read_text()
 
 

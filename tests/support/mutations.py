@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Damaged files: what `mutated` and `mutated_text` draw lies 1 to 4 mutations away from a valid file.
 
-    @thousands
+    @hundreds
     @given(mutated_text(VALID))
     def test_property(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
         path = folder_of(tmp_path_factory, "property") / "name"
@@ -189,7 +189,7 @@ TEXT: tuple[Mutation, ...] = (_number, _number, _drop_line, _repeat_line, _swap_
 
 # ---- what readers owe
 
-thousands = settings(max_examples=2000, suppress_health_check=[HealthCheck.too_slow])
+hundreds = settings(max_examples=400, suppress_health_check=[HealthCheck.too_slow])
 
 
 def folder_of(factory: pytest.TempPathFactory, name: str) -> Path:

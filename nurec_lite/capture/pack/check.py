@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any
 
 from nurec_lite.base.names import LONGEST_NAME, label_flaw, name_flaw
+from nurec_lite.base.texts import excerpt
 from nurec_lite.capture.check import MAX_AZIMUTH_STEPS, MAX_PIXELS
 from nurec_lite.capture.types import CHOSEN, SPLITS
 from nurec_lite.geometry.camera import SHUTTERS
@@ -153,7 +154,7 @@ def record(optional: dict[str, Check] | None = None, **required: Check) -> Check
         dot = f"{at}." if at else ""
         unknown, missing = value.keys() - known.keys(), required.keys() - value.keys()
         if unknown:
-            raise FormatError(f"{dot}{repr(min(unknown))[:40]} is unknown")
+            raise FormatError(f"{dot}{excerpt(min(unknown))} is unknown")
         if missing:
             raise FormatError(f"{dot}{min(missing)} is missing")
         for key in value:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""2000 damaged sweeps and images of KITTI, and drives with one damaged file: refused by one sentence with the file and a remedy, or
+"""400 damaged sweeps and images of KITTI, and drives with one damaged file: refused by one sentence with the file and a remedy, or
 what is read makes sense."""
 
 import io
@@ -22,7 +22,7 @@ from kitti_drive import (
     ring_angles,
     write_drive,
 )
-from mutations import bounded_memory, folder_of, mutated, mutated_text, overwrite, read_or_refuse, thousands
+from mutations import bounded_memory, folder_of, mutated, mutated_text, overwrite, read_or_refuse, hundreds
 from PIL import Image
 
 from nurec_lite.capture.check import check_capture
@@ -47,7 +47,7 @@ SWEEP = points_of(ring_angles(n_beams=6, steps=9)[0]).numpy().astype("<f4").toby
 PIXELS = np.random.default_rng(0).integers(0, 256, (8, 12, 3), dtype=np.uint8)
 
 
-@thousands
+@hundreds
 @given(mutated(SWEEP))
 def test_sweep(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = folder_of(tmp_path_factory, "sweeps") / "0000000000.bin"
@@ -95,7 +95,7 @@ def images() -> SearchStrategy[bytes]:
     return png | png.map(with_checksums) | mutated(picture("JPEG"))
 
 
-@thousands
+@hundreds
 @given(images())
 def test_image(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = folder_of(tmp_path_factory, "images") / "0000000000.png"
@@ -104,7 +104,7 @@ def test_image(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     assert image is None or (image.shape == (8, 12, 3) and image.dtype == torch.uint8)
 
 
-@thousands
+@hundreds
 @given(mutated(picture("PNG")))
 def test_png_is_refused_or_read_unchanged(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = folder_of(tmp_path_factory, "images") / "0000000001.png"
@@ -123,7 +123,7 @@ def test_drive(tmp_path_factory: pytest.TempPathFactory) -> None:
     files = {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*.*")) if path.is_file()}
     strategies = [st.tuples(st.just(name), damaged(name, data)) for name, data in files.items()]
 
-    @thousands
+    @hundreds
     @given(st.one_of(strategies))
     def check(damaged: tuple[str, bytes]) -> None:
         name, data = damaged

@@ -84,7 +84,7 @@ def sane(capture: Capture, images: list[torch.Tensor], sweeps: list[Sweep]) -> N
 # ---- bytes
 
 
-@settings(max_examples=2000)
+@settings(max_examples=400)
 @given(data=mutated(PACKED))
 def test_mutated_bytes(folder: Path, data: bytes) -> None:
     """Read as it was, or refused: the CRC forbids all between."""
@@ -110,7 +110,7 @@ def first_version(plain: bytes) -> bytes:
     return plain[:HEADER] + lzma.compress(plain[HEADER:], format=lzma.FORMAT_RAW, filters=pack_sweep._FILTERS)
 
 
-@settings(max_examples=2000)
+@settings(max_examples=400)
 @given(data=mutated(SWEEP) | mutated(first_version(PLAIN_SWEEP)) | mutated(PLAIN_SWEEP).map(compressed))
 def test_mutated_sweep(data: bytes) -> None:
     sweep = read_or_refuse(lambda: decode_sweep(data, "drive.pack: sweep", BEAMS), "drive.pack: sweep")
@@ -133,7 +133,7 @@ def mutated_index() -> SearchStrategy[bytes]:
     return st.builds(apply, st.integers(1, 3), st.integers(0, (1 << 62) - 1))
 
 
-@settings(max_examples=2000)
+@settings(max_examples=400)
 @given(data=mutated_index())
 def test_mutated_index(folder: Path, data: bytes) -> None:
     path = folder / "mutated.pack"
