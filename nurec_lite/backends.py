@@ -44,6 +44,25 @@ def base_stages(
     return replace(stages, **compiled, plan=plan, bind=native_stages)
 
 
+def begin_stages(
+    ops: str,
+    device: torch.device,
+    render: str,
+    options: dict[str, Any],  # as `build_stages` takes them
+) -> None:
+    """Begins what takes long about the stages and is quiet: the device, kernels that are compiled already, and modules of options. What
+    is wrong with any of them is left to the functions above and below."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    if ops == "native" and render == "own":
+        from nurec_lite.native.ops import load_built
+
+        load_built()
+    listed = (options.get("all") or {}).get(device.type, ())
+    for name in {*options, *listed} & set(known_options()):
+        import_module(f"nurec_lite.opt.{name}")
+
+
 def build_stages(
     options: dict[str, dict[str, Any]],  # name -> parameters, in the order of the command line
     base: Stages | None = None,  # what options change; None: the reference

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the capture that a configuration names."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from nurec_lite.base.aside import Aside
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
@@ -35,38 +37,58 @@ class Known:
 NOTHING_KNOWN = Known()
 
 
+def nothing() -> None:
+    pass
+
+
 def open_capture(
     config: DataConfig,
     origin: Origin | None = None,  # of the scene that it is opened for; None: its own, near its first pose
     known: Known = NOTHING_KNOWN,
+    meanwhile: Callable[[], None] = nothing,
 ) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
-    return read_capture(config, origin, known).with_split(config.split)
+    return read_capture(config, origin, known, meanwhile).with_split(config.split)
 
 
-def read_capture(config: DataConfig, origin: Origin | None = None, known: Known = NOTHING_KNOWN) -> Capture:
+def read_capture(
+    config: DataConfig,
+    origin: Origin | None = None,
+    known: Known = NOTHING_KNOWN,
+    meanwhile: Callable[[], None] = nothing,  # what is done while poses are estimated and tracks are searched
+) -> Capture:
     """The capture without a split."""
+    capture = _read(config)
+    source = str(config.root or BUNDLED)
+    check_capture(capture, source)
+    with Aside(lambda: _completed(capture, config, source, origin, known)) as completed:
+        meanwhile()
+        return completed.result()
+
+
+def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin | None, known: Known) -> Capture:
+    """With the poses and the tracks that it is used with."""
+    if config.kind != "bundled":  # whose poses are those that it was simulated with
+        capture = posed(capture, config.poses.source, known.path)
+    return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
+
+
+def _read(config: DataConfig) -> Capture:
     if config.kind == "bundled":
         if config.root is not None:
             raise CaptureError(
                 f"{assigned('data.root', config.root)} goes with data=pack, data=kitti_raw or data=rosbag; name one of them too"
             )
-        capture = _limited(read_pack(resource(BUNDLED), downscale=config.downscale), config)
-    elif config.kind == "pack":
+        return _limited(read_pack(resource(BUNDLED), downscale=config.downscale), config)
+    if config.kind == "pack":
         if config.root is None:
             raise CaptureError("data.root is missing: name the pack, as in data.root=FILE")
-        capture = _limited(read_pack(Path(config.root), downscale=config.downscale), config)
-    elif config.kind == "kitti_raw":
-        capture = _open_kitti(config)
-    elif config.kind == "rosbag":
-        capture = _limited(_open_rosbag(config), config)
-    else:
-        raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack, kitti_raw or rosbag")
-    source = str(config.root or BUNDLED)
-    check_capture(capture, source)
-    if config.kind != "bundled":  # whose poses are those that it was simulated with
-        capture = posed(capture, config.poses.source, known.path)
-    return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
+        return _limited(read_pack(Path(config.root), downscale=config.downscale), config)
+    if config.kind == "kitti_raw":
+        return _open_kitti(config)
+    if config.kind == "rosbag":
+        return _limited(_open_rosbag(config), config)
+    raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack, kitti_raw or rosbag")
 
 
 def proposal_of(config: DataConfig) -> Proposal | None:

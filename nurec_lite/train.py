@@ -17,7 +17,7 @@ import hydra
 import torch
 from omegaconf import DictConfig
 
-from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.backends import base_stages, begin_stages, build_stages
 from nurec_lite.base.environment import choose_device, device_name, environment
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import all_tried, write_text
@@ -122,7 +122,9 @@ def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]
 def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
-        capture = open_capture(config.data, known=Known() if content is None else known_of(content))
+        known = Known() if content is None else known_of(content)
+        begin = partial(begin_stages, config.ops, device, config.render, config.opt)
+        capture = open_capture(config.data, known=known, meanwhile=begin)
     digest = _same_capture(capture, config, content)
     doubts, starts = _doubts(capture, config, content)
     base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before

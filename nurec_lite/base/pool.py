@@ -9,6 +9,8 @@ from typing import Generic, TypeVar
 
 import torch
 
+from nurec_lite.base.aside import go_on
+
 T = TypeVar("T")
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
@@ -42,6 +44,7 @@ def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Itera
     waiting: deque[Future[R]] = deque()
     try:
         for item in items:
+            go_on()
             waiting.append(pool.submit(function, item))
             if len(waiting) == most:
                 yield waiting.popleft().result()

@@ -73,6 +73,14 @@ def library(architecture: str = "") -> Path:
     return folder / LIBRARY
 
 
+def is_built(architecture: str) -> bool:
+    """Whether `library` has nothing to compile."""
+    try:
+        return _whole(private_folder(cache_folder(), fingerprint(find_tools(architecture))))
+    except (BuildError, OSError):
+        return False
+
+
 def _whole(folder: Path) -> bool:
     """Whether the library is the one that was built, and nobody else could write it: a disk that was full, or a machine that lost its
     power, may have left half of it, and to load that is a crash."""

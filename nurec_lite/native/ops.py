@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.build import library
+from nurec_lite.native.build import is_built, library
 from nurec_lite.native.fakes import FAKES
 from nurec_lite.native.groups import (
     ActorArrays,
@@ -74,6 +74,12 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::learn_views_backward", _no_second_gradients)
     for name, fake in FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
+
+
+def load_built() -> None:
+    """Does the same where nothing has to be compiled."""
+    if is_built(_architecture()):
+        load()
 
 
 def _architecture() -> str:

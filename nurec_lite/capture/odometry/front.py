@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nurec_lite.base.aside import go_on
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.odometry.clouds import Cloud, thinned
 from nurec_lite.capture.odometry.reckoning import Twists, exp, integrated, log
@@ -38,6 +39,7 @@ def scan_to_map(
     poses, velocity = [torch.eye(4, dtype=torch.float64)], torch.zeros(6, dtype=torch.float64)
     seen = None if said is None else in_threads(lambda k: _seen(clouds[k], said[k]), range(len(clouds)))
     for k, cloud in enumerate(clouds):
+        go_on()
         seconds = float(times[k] - times[max(0, k - 1)])
         guesses = _velocities(None if said is None else said[k], velocity if k > 1 else None, seconds)
         source = _source(next(seen) if seen is not None else _seen(cloud, guesses[0] if k else velocity))

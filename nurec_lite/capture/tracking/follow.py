@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from nurec_lite.base.aside import go_on
 from nurec_lite.capture.tracking.clusters import Groups
 from nurec_lite.capture.tracking.smooth import Doubles
 
@@ -56,6 +57,7 @@ def follow(groups: Groups, period: float) -> list[NDArray[np.int64]]:
     alive = _begun(groups, np.zeros(0, np.int64), noise, 0)
     windows = np.floor(groups.times / (WINDOW * period)).astype(np.int64)
     for rows in np.split(np.arange(len(groups)), np.flatnonzero(np.diff(windows)) + 1):
+        go_on()
         patience = period * np.where(alive.seen > 2, LOST, LOST_NEW)
         alive = alive.of(groups.times[rows[0]] - alive.times <= patience)
         one, row = _assigned(alive, groups, rows, noise, period)

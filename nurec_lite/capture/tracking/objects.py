@@ -4,6 +4,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from nurec_lite.base.aside import go_on
 from nurec_lite.capture.tracking.boxes import Moments, Path, fit, turned
 from nurec_lite.capture.tracking.chains import Chain, joined
 from nurec_lite.capture.tracking.cloud import Cloud
@@ -38,6 +39,7 @@ def find_objects(cloud: Cloud) -> list[Path]:
 def _object(cloud: Cloud, groups: Groups, chains: list[Chain]) -> Path | None:
     moments = _of_groups(cloud, groups, np.concatenate([c.groups for c in chains]))
     for _ in range(ROUNDS):
+        go_on()
         if not _promising(moments):
             return None
         path = fit(moments)

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work in a thread of its own while the main thread does something else, ended cleanly where that fails or is interrupted."""
+
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from threading import Thread, current_thread
+from types import TracebackType
+from typing import Generic, TypeVar
+
+R = TypeVar("R")
+
+
+class Aside(Generic[R]):
+    """A block during which a function runs aside. Who leaves the block without its result, by an error or by Ctrl-C, waits until the
+    function comes to its next `go_on()`: no thread computes while a process ends."""
+
+    def __init__(self, function: Callable[[], R]) -> None:
+        self._function = function
+        self._result: Future[R] = Future()
+        self._thread = _Wanted(self._work)
+
+    def __enter__(self) -> "Aside[R]":
+        self._thread.start()
+        return self
+
+    def result(self) -> R:
+        """What the function returned; an error of it is raised here."""
+        return self._result.result()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.wanted = False
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            self._result.set_result(self._function())
+        except BaseException as error:
+            self._result.set_exception(error)
+
+
+class _Wanted(Thread):
+    wanted = True
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(target=work, name="aside")
+
+
+def go_on() -> None:
+    """Long work calls this between its parts: CancelledError where it runs aside and nobody waits for it any more."""
+    thread = current_thread()
+    if isinstance(thread, _Wanted) and not thread.wanted:
+        raise CancelledError
