@@ -17,7 +17,7 @@ from kitti_drive import (
     label,
     stamp,
 )
-from mutations import bounded_memory, folder_of, mutated_text, overwrite, read_or_refuse, hundreds
+from mutations import bounded_memory, folder_of, hundreds, mutated_text, overwrite, read_or_refuse
 from torch import Tensor
 
 from nurec_lite.capture.kitti.calibration import read_camera, read_rig

@@ -22,7 +22,7 @@ from kitti_drive import (
     ring_angles,
     write_drive,
 )
-from mutations import bounded_memory, folder_of, mutated, mutated_text, overwrite, read_or_refuse, hundreds
+from mutations import bounded_memory, folder_of, hundreds, mutated, mutated_text, overwrite, read_or_refuse
 from PIL import Image
 
 from nurec_lite.capture.check import check_capture
