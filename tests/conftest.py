@@ -7,6 +7,7 @@ import os
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
 # before torch is imported: a busy machine is slow enough without spinning
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -34,15 +35,26 @@ LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the
     "cli/test_left_out", "training/test_gone", "capture/checks/test_cameras", "capture/checks/test_agreement",
     "capture/odometry/test_odometry", "capture/odometry/test_real_drives",
 ))  # fmt: skip
-SLOW = (  # files and folders that take minutes and seldom find anything: `make test` leaves them out, `make test-all` and CI do not
-    "benchmarks", "capture/kitti/test_kitti_mutations.py", "capture/kitti/test_kitti_mutations_frames.py",
-    "capture/pack/test_pack_mutations.py", "cli/test_extremes.py", "cli/test_fuzz.py", "native/test_emulated_cuda.py",
-    "native/test_registers.py", "project/test_faults.py", "project/test_installed.py", "project/test_wheel.py",
+SLOW = (  # files and folders that take minutes and seldom find anything: `make test` leaves them out, CI runs a part of them
+    "benchmarks",
+    *(f"capture/{name}.py" for name in (
+        "checks/test_cameras", "kitti/test_kitti_conventions", "kitti/test_kitti_mutations", "kitti/test_kitti_mutations_frames",
+        "odometry/test_real_drives", "pack/test_pack_mutations", "simulate/test_simulate",
+    )),
+    *(f"cli/test_{name}.py" for name in (
+        "extremes", "fuzz", "hostile_texts", "left_out", "lying_captures", "outlived", "strangers",
+    )),
+    *(f"native/test_{name}.py" for name in ("emulated_cuda", "math_outline", "registers")),
+    *(f"project/test_{name}.py" for name in ("faults", "installed", "wheel")),
+    "opt/test_batch.py", "training/test_clocks.py", "training/test_gone.py",
 )  # fmt: skip
 NUMBERS = ("geometry", "capture", "scene", "splat", "training", "evaluation")  # folders whose numbers torch rounds
 RUNS = (  # files and folders of those whose tests are whole runs or read whole drives: what they call has tests of its own
-    "capture/checks", "capture/kitti", "capture/pack", "capture/simulate/test_simulate.py", "evaluation/test_evaluate.py",
-    "training/test_checkpoint.py", "training/test_coarse.py", "training/test_odd_captures.py", "training/test_train.py",
+    "capture/checks", "capture/kitti", "capture/odometry", "capture/pack", "capture/rosbag", "capture/simulate/test_simulate.py",
+    "capture/tracking", "evaluation/test_evaluate.py", "scene/test_device.py", "scene/test_init.py",
+    *(f"training/test_{name}.py" for name in (
+        "branches", "calibrate", "checkpoint", "clocks", "coarse", "gone", "known_capture", "odd_captures", "schema", "seams", "train",
+    )),
 )  # fmt: skip
 
 if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
@@ -52,6 +64,12 @@ if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
 
 hypothesis.settings.register_profile("seeded", derandomize=True, deadline=None, max_examples=25)
 hypothesis.settings.load_profile("seeded")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--slow-part", metavar="K/N", help="of the slow tests the K-th of N parts, K from 0; all others run anyway"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,9 +91,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Of `-m portable` only the folders that hold such tests are imported."""
-    other = collection_path.parent == TESTS and collection_path.is_dir() and collection_path.name not in NUMBERS
-    return True if other and config.getoption("markexpr") == "portable" else None
+    """Of `-m portable` only files that hold such tests are imported."""
+    file = collection_path.name.startswith("test_")
+    return True if file and config.getoption("markexpr") == "portable" and not is_portable(collection_path) else None
 
 
 def is_slow(path: Path) -> bool:
@@ -84,6 +102,15 @@ def is_slow(path: Path) -> bool:
 
 def is_portable(path: Path) -> bool:
     return path.relative_to(TESTS).parts[0] in NUMBERS and not any(path.is_relative_to(TESTS / run) for run in RUNS)
+
+
+def leave_out_other_parts(part: str, config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Of the slow tests one part stays. A checksum of its name decides where a test belongs."""
+    k, n = map(int, part.split("/"))
+    others = [item for item in items if item.get_closest_marker("slow") and crc32(item.nodeid.encode()) % n != k]
+    config.hook.pytest_deselected(items=others)
+    left_out = set(others)
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
@@ -97,6 +124,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
         if portable(item.path) and not item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.portable)
+    if part := config.getoption("--slow-part"):
+        leave_out_other_parts(part, config, items)
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu"):

@@ -56,12 +56,7 @@ def wait_for(condition: Callable[[], object], running: subprocess.Popen[str] | N
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "options"),
-    [
-        (signal.SIGINT, "workers"),
-        (signal.SIGTERM, "workers"),
-        (signal.SIGHUP, "workers"),
-        (signal.SIGINT, "[workers,resident]"),
-    ],
+    [(signal.SIGINT, "workers"), (signal.SIGTERM, "[workers,resident]")],
 )
 def test_ctrl_c_leaves_a_whole_checkpoint_and_no_process(
     pack: Path, tmp_path: Path, number: signal.Signals, options: str
@@ -122,9 +117,9 @@ def test_a_full_disk_keeps_the_previous_checkpoint(pack: Path, tmp_path: Path) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pipe", ["2>&1 | tee log", "2>&1 | head -1", ">&- 2>&-"])
+@pytest.mark.parametrize("pipe", ["2>&1 | tee log", ">&- 2>&-"])
 def test_ctrl_c_where_nobody_reads_any_more(pack: Path, tmp_path: Path, pipe: str) -> None:
-    """tee dies of the same Ctrl-C, head after the first line; the streams may be closed from the start."""
+    """tee dies of the same Ctrl-C; the streams may be closed from the start."""
     command = [
         sys.executable,
         "-m",

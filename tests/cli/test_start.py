@@ -44,7 +44,7 @@ optimizer.zero_grad()
 optimizer.load_state_dict(optimizer.state_dict())
 assert p.tolist() == [p[0].item()] * 3 and p[0] < -0.09
 """
-    assert [name for name in NEVER if name in imported_by(program)] == []
+    assert imported_by(program).isdisjoint(NEVER)
 
 
 @pytest.mark.parametrize("line", [["nurec_lite.train"], ["nurec_lite", "render"], ["nurec_lite.pack"]])
