@@ -63,7 +63,8 @@ def mutate_index(index: Any, rng: random.Random) -> Any:
     elif kind == "nest":
         holder[key] = [holder[key]]
     elif kind == "scale" and isinstance(holder[key], (int, float)):
-        holder[key] *= rng.choice((-1, 0.999, 1.5, 1000, 1e18))
+        factor = rng.choice((-1, 0.999, 1.5, 1000, 1e18))
+        holder[key] *= factor if abs(holder[key]) < 1e300 else -1  # a product of a larger integer has no float
     elif kind == "copy":
         source, name = rng.choice(list(places(index)))
         holder[key] = copy.deepcopy(source[name])
