@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How tracks that were found agree with true ones: boxes at the moments at which sweeps pass them, with the returns inside."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -41,19 +42,32 @@ def moving(tracks: Tracks) -> list[int]:
     return [k for k, places in enumerate(rows) if float(torch.cdist(places, places).max()) >= MOVED]
 
 
-def boxes_in(capture: Capture, tracks: Tracks) -> Boxes:
-    """With at least one return."""
-    rows: list[tuple[int, float, int]] = []
-    for frame in capture.sweeps if len(tracks) else ():
-        sweep, lidar = frame.load(), capture.lidar(frame.sensor)
-        points, times = world_points(frame, sweep, lidar)[sweep.returned], sweep.times[sweep.returned]
-        around = interpolate(tracks, torch.tensor([frame.time_mid], dtype=torch.float64))
-        for k in around.valid[0].nonzero()[:, 0].tolist():
-            reach = float(tracks.sizes[k].norm()) + 5.0
-            near = ((points - around.translations[0, k]).abs() < reach).all(1)
-            inside = _inside(tracks, k, points[near], times[near])
-            if inside.any():
-                rows.append((k, float(times[near][inside].mean()), int(inside.sum())))
+Row = tuple[int, float, int]  # track, seconds and returns
+
+
+def boxes_in(capture: Capture, *tracks: Tracks) -> list[Boxes]:
+    """With at least one return, of each."""
+    rows: list[list[Row]] = [[] for _ in tracks]
+    for frame in capture.sweeps:
+        sweep = frame.load()
+        sweep = sweep.select(sweep.returned)
+        points = world_points(frame, sweep, capture.lidar(frame.sensor))
+        for own, known in zip(rows, tracks, strict=True):
+            own.extend(_seen(known, frame.time_mid, points, sweep.times) if len(known) else ())
+    return [_boxes(known, own) for known, own in zip(tracks, rows, strict=True)]
+
+
+def _seen(tracks: Tracks, time: float, points: Tensor, times: Tensor) -> Iterator[Row]:
+    around = interpolate(tracks, torch.tensor([time], dtype=torch.float64))
+    for k in around.valid[0].nonzero()[:, 0].tolist():
+        reach = float(tracks.sizes[k].norm()) + 3.0
+        near = ((points - around.translations[0, k]).abs() < reach).all(1).nonzero()[:, 0]
+        inside = _inside(tracks, k, points[near], times[near])
+        if inside.any():
+            yield k, float(times[near][inside].mean()), int(inside.sum())
+
+
+def _boxes(tracks: Tracks, rows: list[Row]) -> Boxes:
     number, time = (torch.tensor([row[i] for row in rows], dtype=torch.float64) for i in (0, 1))
     track, counts = number.long(), torch.tensor([row[2] for row in rows], dtype=torch.int64)
     q, places = poses_of(tracks, track, time) if rows else (torch.zeros(0, 4), torch.zeros(0, 3))
@@ -89,8 +103,7 @@ def compared(
     returns: int,  # of boxes that count
 ) -> Figures:
     real = truth.select(moving(truth))
-    true_boxes, found_boxes = boxes_in(capture, real), boxes_in(capture, found)
-    true_boxes, found_boxes = (b.of(b.returns >= returns) for b in (true_boxes, found_boxes))
+    true_boxes, found_boxes = (b.of(b.returns >= returns) for b in boxes_in(capture, real, found))
     away, turned = distances(true_boxes, found)
     hit, right = away <= NEAR, distances(found_boxes, real)[0] <= NEAR
     parked = truth.select([k for k in range(len(truth)) if k not in moving(truth)])

@@ -19,7 +19,7 @@ from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import UNKNOWN, Capture
 from nurec_lite.geometry.se3 import invert, matrix_to_quat
 
-SWEEPS = 16
+SWEEPS = 13
 
 
 @lru_cache(maxsize=2)

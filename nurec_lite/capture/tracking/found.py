@@ -21,6 +21,8 @@ MARGIN = 0.5  # sweeps for which a track exists before its first and after its l
 BEAMS = 8  # of a lidar at least: with fewer, what stands on the ground is not told from the ground
 OWN, OWN_CHANGE = 6.0, 0.3  # metres around the lidar, and by which the distance of a part of the vehicle changes
 ERROR = 0.05  # metres: standard deviation of the height of the ground
+SIDES = 0.7, 1.2, 1.7  # metres beside an object at which the ground is looked up
+CROWN = 0.08  # metres by which the middle of a street lies above its sides at most
 BUMPS = 0.1  # metres a second squared: standard deviation of how the height changes along a way
 
 
@@ -68,8 +70,22 @@ def _tracks(paths: list[Path], sweeps: Sweeps, ground: Ground) -> Tracks:
 
 
 def _centres(path: Path, ground: Ground) -> Doubles:  # [n, 3] metres
-    """On the ground, whose map has steps, and is too high where an object always hides it."""
-    below = ground.below(np.column_stack([path.places, np.zeros(len(path.times))]))
-    known = np.where(np.isfinite(below), below, np.median(below))
-    height = smooth(path.times, known[:, None].astype(np.float64), np.full(len(known), ERROR), BUMPS)
+    """On the ground, whose map has steps."""
+    height = smooth(path.times, _ground_under(path, ground)[:, None], np.full(len(path.times), ERROR), BUMPS)
     return np.column_stack([path.places, height[:, 0] + 0.5 * path.kind.size[2]])
+
+
+def _ground_under(path: Path, ground: Ground) -> Doubles:  # [n] metres
+    """Where an object always hides the ground, its own lowest returns count as ground. There the higher side of the street is taken."""
+    below = _below(path, ground, 0.0)
+    left, right = (np.median([_below(path, ground, sign * away) for away in SIDES], axis=0) for sign in (1, -1))
+    sides = np.maximum(left, right)
+    return np.where(below < sides + CROWN, below, sides)
+
+
+def _below(path: Path, ground: Ground, left: float) -> Doubles:  # [n] metres: the ground so far from the way
+    across = np.column_stack([-np.sin(path.yaws), np.cos(path.yaws)])
+    away = left + np.sign(left) * 0.5 * path.kind.size[1]
+    found = ground.below(np.column_stack([path.places + away * across, np.zeros(len(path.times))])).astype(np.float64)
+    known = np.isfinite(found)
+    return np.where(known, found, np.median(found[known]) if known.any() else np.inf)

@@ -93,7 +93,7 @@ def _returns(frame: SweepFrame, lidar: Lidar, grid: Grid, origin: NDArray[np.flo
     angles = azimuth_elevation(sweep.directions).numpy()
     cells = grid.cells(angles[:, 0], angles[:, 1])
     known = (sweep.returned & (sweep.ranges < lidar.max_range)).numpy()
-    points = (world_points(frame, sweep, lidar)[torch.from_numpy(known)].numpy() - origin).astype(np.float32)
+    points = (world_points(frame, sweep.select(torch.from_numpy(known)), lidar).numpy() - origin).astype(np.float32)
     T_start, T_end = (T.double() @ lidar.T_rig_lidar for T in (frame.T_world_rig_start, frame.T_world_rig_end))
     starts, ends = (_about(invert(T).numpy(), origin) for T in (T_start, T_end))
     middle = 0.5 * (T_start[:3, 3] + T_end[:3, 3]).numpy() - origin
