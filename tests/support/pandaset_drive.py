@@ -170,9 +170,8 @@ def _lidar(drive: Drive) -> Lidar:
     return Lidar("pandar64", torch.eye(4, dtype=torch.float64), drive.elevations, FARTHEST, STEPS)
 
 
-@lru_cache(maxsize=24)
 def _load(drive: Drive, i: int) -> Sweep:
-    """Rays that returned, and those missing in each beam. Kept for other tests, so nothing may be written into them."""
+    """Rays that returned, and those missing in each beam."""
     angles, ranges, times, intensities = _angles(drive.folder, drive.start, drive.path, i)
     edges = 0.5 * (drive.elevations[1:] + drive.elevations[:-1])
     rings = torch.bucketize(angles[:, 1].contiguous(), edges)

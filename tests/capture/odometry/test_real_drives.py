@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from hidden_poses import middles
-from pandaset_drive import needs_pandaset, read_pandaset
+from kept_sweeps import kept_pandaset
+from pandaset_drive import needs_pandaset
 
 from nurec_lite.capture.checks.sharp import sharpness_of
 from nurec_lite.capture.kitti.raw import read_kitti_raw
@@ -66,7 +67,7 @@ def test_velocities_of_kitti_are_in_the_axes_of_its_rig(with_oxts: Capture, foun
 
 @needs_pandaset
 def test_pandaset_whose_own_poses_are_a_second_opinion() -> None:
-    capture = read_pandaset(cameras=("front_camera",))
+    capture = kept_pandaset()
     found = posed(capture, "lidar")
     assert_sharp(found)
     times = middles(capture)

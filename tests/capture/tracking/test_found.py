@@ -2,12 +2,12 @@
 """Objects that move are found in the sweeps alone: on the bundled street, KITTI's drive and PandaSet's slice."""
 
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import torch
-from pandaset_drive import needs_pandaset, read_pandaset
+from kept_sweeps import kept, kept_pandaset
+from pandaset_drive import needs_pandaset
 
 from benchmarks.tracking.agreement import compared
 from nurec_lite.capture.kitti.raw import read_kitti_raw
@@ -17,10 +17,6 @@ from nurec_lite.capture.types import FOUND, Capture
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.readers import read_capture
-
-
-def kept(capture: Capture) -> Capture:
-    return replace(capture, sweeps=tuple(replace(f, load=lru_cache(f.load)) for f in capture.sweeps))
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +100,7 @@ def test_kittis_moving_car_is_found(kitti_root: Path) -> None:
 
 @needs_pandaset
 def test_pandasets_moving_boxes_are_found() -> None:
-    capture = kept(read_pandaset(cameras=("front_camera",)))
+    capture = kept_pandaset()
     figures = compared(capture, capture.tracks, find_tracks(capture), returns=30)
     assert figures["recall"] >= 0.7
     assert figures["precision"] >= 0.8
