@@ -77,6 +77,7 @@ class Flag:
 
 Bound = Between | OneOf | Text | Flag
 
+KINDS = ("bundled", "pack", "kitti_raw", "pandaset", "rosbag")  # of captures, each with a reader
 POSE_CONVENTIONS = tuple(f"{of}{way}" for of in ("lidar", "camera", "rig") for way in ("", "_inverse", "_relative"))
 _COUNT, _SHARE = Between(0, 10**8), Between(0, 1)
 _RATE = _WEIGHT = Between(0, 1e39)  # where too much begins, only training tells
@@ -84,7 +85,7 @@ _TIME, _TEXT, _FLAG = Between(-1e10, 1e10), Text(), Flag()
 BOUNDS: dict[str, Bound] = {
     "out": _TEXT, "seed": Between(0, 2**32 - 1), "device": _TEXT,
     "ops": OneOf(("native", "reference")), "render": OneOf(("own", "gsplat")),
-    "data.name": _TEXT, "data.kind": OneOf(("bundled", "pack", "kitti_raw", "rosbag")), "data.root": _TEXT,
+    "data.name": _TEXT, "data.kind": OneOf(KINDS), "data.root": _TEXT,
     "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")),
     "data.frames": Between(0, 10**9), "data.cameras": _TEXT, "data.mapping": _TEXT, "data.trust": _FLAG, "data.date": _TEXT,
     "data.drive": _TEXT, "data.image_delay": Between(-10, 10),

@@ -51,7 +51,7 @@ class DataConfig:
     """Which capture, and how much of it."""
 
     name: str = "capture"  # of the results' folder
-    kind: str = "bundled"  # bundled, pack, kitti_raw or rosbag
+    kind: str = "bundled"  # one of bounds.KINDS
     root: str | None = None  # file of a pack, folder of a drive, bag
     downscale: int = 1  # images are reduced by this factor
     split: str = "interp"  # interp, side, validation or half
@@ -60,7 +60,7 @@ class DataConfig:
     trust: bool = False  # trains also where sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
-    drive: str | None = None  # likewise
+    drive: str | None = None  # likewise; PandaSet: name of the sequence, if root holds several
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
     tracks: TracksChoice = field(

@@ -8,12 +8,14 @@ from pathlib import Path
 from nurec_lite.base.aside import Aside
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.paths import resource
+from nurec_lite.bounds import KINDS
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack import read_pack
+from nurec_lite.capture.pandaset.read import read_pandaset
 from nurec_lite.capture.plausible import plausible
 from nurec_lite.capture.rosbag.bag import open_bag
 from nurec_lite.capture.rosbag.propose import Proposal, proposed
@@ -77,7 +79,7 @@ def _read(config: DataConfig) -> Capture:
     if config.kind == "bundled":
         if config.root is not None:
             raise CaptureError(
-                f"{assigned('data.root', config.root)} goes with data=pack, data=kitti_raw or data=rosbag; name one of them too"
+                f"{assigned('data.root', config.root)} is for captures of your own; name its kind, too: data={_listed(KINDS[1:])}"
             )
         return _limited(read_pack(resource(BUNDLED), downscale=config.downscale), config)
     if config.kind == "pack":
@@ -86,9 +88,15 @@ def _read(config: DataConfig) -> Capture:
         return _limited(read_pack(Path(config.root), downscale=config.downscale), config)
     if config.kind == "kitti_raw":
         return _open_kitti(config)
+    if config.kind == "pandaset":
+        return _limited(_open_pandaset(config), config)
     if config.kind == "rosbag":
         return _limited(_open_rosbag(config), config)
-    raise CaptureError(f"data.kind is '{config.kind}', but must be bundled, pack, kitti_raw or rosbag")
+    raise CaptureError(f"data.kind is '{config.kind}', but must be {_listed(KINDS)}")
+
+
+def _listed(kinds: tuple[str, ...]) -> str:
+    return f"{', '.join(kinds[:-1])} or {kinds[-1]}"
 
 
 def proposal_of(config: DataConfig) -> Proposal | None:
@@ -130,6 +138,13 @@ def _open_rosbag(config: DataConfig) -> Capture:
         )
     mapping = Path(config.mapping) if config.mapping else None
     return read_rosbag(Path(config.root), mapping=mapping, downscale=config.downscale)
+
+
+def _open_pandaset(config: DataConfig) -> Capture:
+    if config.root is None:
+        raise CaptureError("data.root is missing: name the folder of a sequence, as in data.root=PATH")
+    cameras = tuple(config.cameras) if config.cameras else None
+    return read_pandaset(Path(config.root), drive=config.drive, cameras=cameras, downscale=config.downscale)
 
 
 def _open_kitti(config: DataConfig) -> Capture:

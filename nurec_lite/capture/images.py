@@ -129,11 +129,12 @@ def _decoding(name: str, *others: type[Exception]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ImageFile:
-    """Loads one image file of a KITTI drive. Plain data, so that it pickles."""
+    """Loads one image file of a drive. Plain data, so that it pickles."""
 
     path: Path
     size: tuple[int, int]  # width, height of the file
     downscale: int = 1
+    calibration: str = CALIBRATION  # file that states the size, for messages
 
     def __call__(self) -> Tensor:  # [H, W, 3] uint8
         return decode_image(self.encoded())
@@ -148,13 +149,15 @@ class ImageFile:
                 size = os.fstat(file.fileno()).st_size
                 first = file.read(FIRST)
                 file.seek(max(0, size - LAST))
-                return Glance(Encoded(first, str(self.path), self.size, self.downscale, CALIBRATION), file.read(), size)
+                return Glance(
+                    Encoded(first, str(self.path), self.size, self.downscale, self.calibration), file.read(), size
+                )
         except OSError as error:
             raise CaptureError(f"{self.path} cannot be read ({error.strerror}); restore the file") from error
 
     def encoded(self) -> Encoded:
         return Encoded(
-            read_bytes(self.path, "restore the file"), str(self.path), self.size, self.downscale, CALIBRATION
+            read_bytes(self.path, "restore the file"), str(self.path), self.size, self.downscale, self.calibration
         )
 
     def mark(self, thorough: bool) -> tuple[int, int]:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a sequence of PandaSet (https://pandaset.org) as a capture: cameras, the Pandar64 and the moving objects.
+
+Seconds count from the begin of the first revolution. The PandarGT is left out: its rays lie in no rows. Images are used as they are:
+`intrinsics.json` holds no distortion, and edges of the lidar fall onto those of the images without one.
+"""
+
+import re
+from pathlib import Path
+
+from nurec_lite.capture.files import numbered_files
+from nurec_lite.capture.images import ImageFile
+from nurec_lite.capture.pandaset.boxes import read_tracks
+from nurec_lite.capture.pandaset.rays import elevations_of, lidar_of, sweep_frames
+from nurec_lite.capture.pandaset.sequence import (
+    Sequence,
+    cameras_of,
+    find_sequence,
+    open_sequence,
+    read_json_file,
+    stamps_of,
+)
+from nurec_lite.capture.types import Capture, CaptureError, ImageFrame
+from nurec_lite.geometry.camera import Camera
+
+WIDTH, HEIGHT = 1920, 1080
+SHUTTER = (-0.03, 0.01)  # seconds from an image's stamp to its first and last row (NeuRAD, arXiv:2311.15260)
+ORDER = ("front_camera", "front_left_camera", "front_right_camera", "left_camera", "right_camera", "back_camera")
+_REMEDY = "restore the file, or remove the images and tables that have no time"
+
+
+def read_pandaset(
+    root: Path,  # a sequence, or a folder that holds several
+    *,
+    drive: str | None = None,  # which of them
+    cameras: tuple[str, ...] | None = None,  # None: all that are there
+    downscale: int = 1,
+) -> Capture:
+    folder = find_sequence(root, drive)
+    names = _cameras(folder, cameras)
+    sequence = open_sequence(folder, names)
+    tables = _tables(folder / "lidar")
+    _check_numbers(tables, len(sequence.ends), folder / "lidar/timestamps.json")
+    elevations = elevations_of(tables, sequence.start, sequence.path)
+    cuboids = folder / "annotations/cuboids"
+    boxes = {k: path for k, path in _tables(cuboids).items() if k < len(sequence.ends)} if cuboids.is_dir() else {}
+    sensors = {name: _camera(sequence, name) for name in names}
+    return Capture(
+        name=f"pandaset_{folder.name}",
+        cameras=tuple(_downscaled(camera, downscale) for camera in sensors.values()),
+        lidars=(lidar_of(elevations),),
+        images=tuple(frame for name in names for frame in _images(sequence, name, downscale)),
+        sweeps=tuple(sweep_frames(sequence, tables, elevations)),
+        tracks=read_tracks(sequence, boxes),
+    )
+
+
+def _cameras(folder: Path, asked: tuple[str, ...] | None) -> tuple[str, ...]:
+    there = cameras_of(folder)
+    names = asked or (*(name for name in ORDER if name in there), *(name for name in there if name not in ORDER))
+    for name in names:
+        if name not in there:
+            raise CaptureError(f"data.cameras names '{name}', but {folder} has {', '.join(there) or 'none'}")
+    return tuple(dict.fromkeys(names))
+
+
+def _tables(folder: Path) -> dict[int, Path]:
+    """Tables by number, packed or not; where both are there, the packed one."""
+    found: dict[int, Path] = {}
+    for path in sorted(folder.glob("*.pkl*"), reverse=True):
+        if match := re.fullmatch(r"([0-9]{1,9})\.pkl(\.gz)?", path.name):
+            found.setdefault(int(match.group(1)), path)
+    if not found:
+        raise CaptureError(f"{folder} holds no table such as 00.pkl.gz; restore the folder")
+    return dict(sorted(found.items()))
+
+
+def _check_numbers(files: dict[int, Path], count: int, stamps: Path) -> None:
+    if max(files) >= count:
+        raise CaptureError(f"{stamps} has {count} times, but {files[max(files)].name} lies beside it; {_REMEDY}")
+
+
+def _camera(sequence: Sequence, name: str) -> Camera:
+    path = sequence.folder / "camera" / name / "intrinsics.json"
+    known = read_json_file(path)
+    try:
+        fx, fy, cx, cy = (float(known[k]) for k in ("fx", "fy", "cx", "cy"))
+    except (KeyError, TypeError, ValueError) as error:
+        raise CaptureError(f"{path} must have the numbers fx, fy, cx and cy; restore the file") from error
+    if not (0 < fx < 1e5 and 0 < fy < 1e5 and 0 < cx < WIDTH and 0 < cy < HEIGHT):
+        raise CaptureError(
+            f"{path} has fx {fx:g}, fy {fy:g}, cx {cx:g}, cy {cy:g}, which is no camera of {WIDTH}x{HEIGHT} pixels; restore the file"
+        )
+    return Camera(name, WIDTH, HEIGHT, fx, fy, cx, cy, T_rig_cam=sequence.mountings[name], shutter="top_to_bottom")
+
+
+def _downscaled(camera: Camera, factor: int) -> Camera:
+    if factor > HEIGHT:
+        raise CaptureError(f"data.downscale is {factor}, but images have {WIDTH}x{HEIGHT} pixels; choose a smaller one")
+    return camera.downscaled(factor)
+
+
+def _images(sequence: Sequence, name: str, downscale: int) -> list[ImageFrame]:
+    folder = sequence.folder / "camera" / name
+    stamps = stamps_of(folder / "timestamps.json") - sequence.start
+    files = numbered_files(folder, "*.jpg", "restore the folder, or choose other cameras by data.cameras")
+    _check_numbers(files, len(stamps), folder / "timestamps.json")
+    loads = [ImageFile(path, (WIDTH, HEIGHT), downscale, "intrinsics.json") for path in files.values()]
+    loads[0].check()
+    first, last = (stamps[list(files)] + d for d in SHUTTER)
+    rows = zip(
+        files, first.tolist(), last.tolist(), sequence.path.at(first), sequence.path.at(last), loads, strict=True
+    )
+    return [ImageFrame(name, *row) for row in rows]
