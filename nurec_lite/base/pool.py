@@ -4,7 +4,8 @@
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from threading import Lock, Thread
+from contextlib import contextmanager
+from threading import Lock, Thread, local
 from typing import Generic, TypeVar
 
 import torch
@@ -23,12 +24,39 @@ def in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
     Operators on a hundred thousand numbers gain little from several threads, but release Python's lock. Twice as many results as
     threads are held at most. An error of the function is raised where its result would be.
     """
-    threads = torch.get_num_threads()
+    with _threads() as threads, ThreadPoolExecutor(threads, initializer=_one_thread) as pool:
+        yield from _in_order(pool, function, items, 2 * threads)
+
+
+class _Pools:
+    """The pools of this process, and torch's number of threads before the first of them."""
+
+    lock = Lock()
+    open = 0
+    threads = 1
+    inside = local()  # has `worker` in a worker of a pool
+
+
+@contextmanager
+def _threads() -> Iterator[int]:
+    """The number of workers of a new pool. A worker sets torch's number to 1, which torch takes over for every thread that begins later.
+    The last pool that closes sets it back. A pool inside a worker has one worker."""
+    with _Pools.lock:
+        if not _Pools.open:
+            _Pools.threads = torch.get_num_threads()
+        _Pools.open += 1
     try:
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from _in_order(pool, function, items, 2 * threads)
+        yield 1 if hasattr(_Pools.inside, "worker") else _Pools.threads
     finally:
-        torch.set_num_threads(threads)  # also for threads that begin later, such as autograd's
+        with _Pools.lock:
+            _Pools.open -= 1
+            if not hasattr(_Pools.inside, "worker"):
+                torch.set_num_threads(_Pools.threads)
+
+
+def _one_thread() -> None:
+    _Pools.inside.worker = True
+    torch.set_num_threads(1)
 
 
 def in_parallel(
