@@ -9,7 +9,7 @@ import math
 import re
 import xml.etree.ElementTree as ElementTree
 from collections import defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,11 +64,24 @@ def read_label_file(
     form: LabelFormat = LabelFormat(),
 ) -> list[Box]:
     rows = ((number, line.split()) for number, line in enumerate(read_lines(path, OTHER_LABELS), start=1))
-    chosen = ((number, row) for number, row in rows if row and row[2:3] != ["DontCare"])
-    return [_label_box(path, number, row, T_lidar_rect, form) for number, row in chosen]
+    chosen = [(number, row) for number, row in rows if row and row[2:3] != ["DontCare"]]
+    labels = [_label(path, number, row, form) for number, row in chosen]
+    if not labels:
+        return []
+    frames, tracks, classes, sizes, bottoms, yaws = zip(*labels, strict=True)
+    height, bottom = (torch.tensor(values, dtype=torch.float64) for values in ([size[2] for size in sizes], bottoms))
+    poses = T_lidar_rect @ _camera_boxes(bottom - 0.5 * height[:, None] * torch.tensor([0.0, 1.0, 0.0]), yaws)
+    if form.in_lidar:
+        poses[:, :3, 3] = bottom + 0.5 * height[:, None] * torch.tensor([0.0, 0.0, 1.0])
+    return list(map(Box, tracks, classes, frames, sizes, poses))
 
 
-def _label_box(path: Path, number: int, fields: list[str], T_lidar_rect: Tensor, form: LabelFormat) -> Box:
+Label = tuple[
+    int, int, str, tuple[float, float, float], tuple[float, float, float], float
+]  # frame, track, class, length, width and height, middle of the bottom, yaw
+
+
+def _label(path: Path, number: int, fields: list[str], form: LabelFormat) -> Label:
     try:
         frame, track, label = natural(fields[0]), natural(fields[1]), fields[2]
         *sizes, x, y, z, yaw = numbers(" ".join(fields[10:17]))
@@ -79,10 +92,7 @@ def _label_box(path: Path, number: int, fields: list[str], T_lidar_rect: Tensor,
             f"{path} line {number} is not a KITTI tracking label of 17 fields: frame, track, class, ... ({short(error)}); "
             f"{OTHER_LABELS}"
         ) from error
-    T_lidar_object = T_lidar_rect @ _camera_box(torch.tensor([x, y - height / 2, z], dtype=torch.float64), yaw)
-    if form.in_lidar:
-        T_lidar_object[:3, 3] = torch.tensor([x, y, z + height / 2], dtype=torch.float64)
-    return Box(track, label, frame - form.first_frame, (length, width, height), T_lidar_object)
+    return frame - form.first_frame, track, label, (length, width, height), (x, y, z), yaw
 
 
 def _check_box(label: str, size: tuple[float, ...], centre: tuple[float, ...], yaw: float) -> None:
@@ -94,12 +104,16 @@ def _check_box(label: str, size: tuple[float, ...], centre: tuple[float, ...], y
         raise ValueError(f"a box is farther than {FARTHEST:g} m or turned by more than 2 pi")
 
 
-def _camera_box(
-    centre: Tensor, yaw: float
-) -> Tensor:  # T_rect_object [4, 4]; yaw about the camera's y, which points down
-    turn = pose_matrix(rotvec_to_quat(torch.tensor([0.0, yaw, 0.0], dtype=torch.float64)), centre)
+def _camera_boxes(
+    centres: Tensor,  # [n, 3]
+    yaws: Sequence[float],  # n, about the camera's y, which points down
+) -> Tensor:  # [n, 4, 4] T_rect_object
+    turns = torch.zeros_like(centres)
+    turns[:, 1] = torch.tensor(yaws, dtype=torch.float64)
     axes = torch.tensor([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], dtype=torch.float64)
-    return turn @ axes  # an object at yaw 0 faces along x, its left is z, its up is -y
+    return (
+        pose_matrix(rotvec_to_quat(turns), centres) @ axes
+    )  # an object at yaw 0 faces along x, its left is z, its up is -y
 
 
 def read_tracklets(path: Path) -> list[Box]:
@@ -151,14 +165,14 @@ def _tracklet_boxes(track: int, item: ElementTree.Element) -> list[Box]:
     first, poses = natural(_text(item, "first_frame")), item.find("poses")
     if poses is None:
         raise ValueError(f"tracklet {track} lacks 'poses'")
-    boxes = []
-    for offset, pose in enumerate(_items(poses)):
-        x, y, z, yaw = (_number(pose, key) for key in ("tx", "ty", "tz", "rz"))
+    rows = [[_number(pose, key) for key in ("tx", "ty", "tz", "rz")] for pose in _items(poses)]
+    for x, y, z, yaw in rows:
         _check_box(label, size, (x, y, z), yaw)
-        q = rotvec_to_quat(torch.tensor([0.0, 0.0, yaw], dtype=torch.float64))
-        centre = torch.tensor([x, y, z + size[2] / 2], dtype=torch.float64)
-        boxes.append(Box(track, label, first + offset, size, pose_matrix(q, centre)))
-    return boxes
+    places = torch.tensor(rows, dtype=torch.float64).view(-1, 4)
+    turns = places[:, 3:] * torch.tensor([0.0, 0.0, 1.0])
+    centres = places[:, :3] + torch.tensor([0.0, 0.0, size[2] / 2], dtype=torch.float64)
+    found = pose_matrix(rotvec_to_quat(turns), centres)
+    return [Box(track, label, first + offset, size, T) for offset, T in enumerate(found)]
 
 
 def check_frames(
