@@ -7,7 +7,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 import gc
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,9 +27,9 @@ from nurec_lite.base.memory import memory_for
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.version import commit
-from nurec_lite.capture.checks.sample import Sample
-from nurec_lite.capture.checks.starts import Start, starts_of
-from nurec_lite.capture.checks.trust import doubts_about, read_doubts, write_doubts
+from nurec_lite.capture.checks.begun import BegunChecks, begin_checks, known_checks
+from nurec_lite.capture.checks.starts import Start
+from nurec_lite.capture.checks.trust import read_doubts, write_doubts
 from nurec_lite.capture.checks.verdict import Verdict
 from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
@@ -126,12 +126,15 @@ def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
         begin = partial(begin_stages, config.ops, device, config.render, config.opt)
         capture = open_capture(config.data, known=known, meanwhile=begin)
     digest = _same_capture(capture, config, content)
-    doubts, starts = _doubts(capture, config, content)
-    base = base_stages(config.ops, device, config.render)  # compiles kernels: what may fail comes before
-    stages = build_stages(config.opt, base)
+    checks = _checks(capture, config, content)
+    with checks.first():
+        base = base_stages(config.ops, device, config.render)  # compiles kernels
+        stages = build_stages(config.opt, base)
     left_out = LeftOut()
     try:
-        state = _made(stages, config, capture, device, content, digest, starts)
+        with checks.first():
+            state = _made(stages, config, capture, device, content, digest, checks.starts)
+            doubts = checks.doubts()
         said = capture.name, _what(capture), len(state.scene.gaussians), device, seconds_since_start()
         log.info("%s: %s; %d Gaussians on %s, %.1f s after the start", *said)
         _own(config, doubts)
@@ -160,16 +163,13 @@ def _same_capture(capture: Capture, config: Config, content: dict[str, Any] | No
     return check_known_capture(path, content, capture, config.data, exact=True)
 
 
-def _doubts(capture: Capture, config: Config, content: dict[str, Any] | None) -> tuple[list[Verdict], dict[str, Start]]:
-    """What the sensors say against the capture, and what corrections of cameras begin with. A run that goes on with the same capture has
-    the first from its folder, and the second from its checkpoint."""
+def _checks(capture: Capture, config: Config, content: dict[str, Any] | None) -> BegunChecks:
+    """A run that goes on with the same capture has its doubts from its folder, and corrections of cameras from its checkpoint."""
     resume, data = config.train.resume, to_dict(config)["data"]
     known = {} if content is None else content["config"]["data"]
     if resume is not None and all(data[key] == value for key, value in known.items() if key in data):
-        return read_doubts(Path(resume).parent / DOUBTS), {}
-    sample = Sample(capture)
-    doubts = doubts_about(sample, config.data.root or capture.name, config.data.trust)
-    return doubts, starts_of(sample)
+        return known_checks(read_doubts(Path(resume).parent / DOUBTS))
+    return begin_checks(capture, config.data.root or capture.name, config.data.trust)
 
 
 def _made(
@@ -179,7 +179,7 @@ def _made(
     device: torch.device,
     content: dict[str, Any] | None,
     digest: Digest | None,
-    starts: dict[str, Start],
+    starts: Callable[[], dict[str, Start]],
 ) -> TrainState:
     try:
         return make_state(config, capture, device, content, stages.frames, digest, starts)

@@ -43,7 +43,9 @@ def make_state(
     content: dict[str, Any] | None = None,  # of the checkpoint, on the host, if it was read already
     frames: Callable[[ShotPlan], ShotPlan] = as_planned,  # the stage
     digest: Digest | None = None,  # of the capture, if it was compared with the checkpoint's already
-    starts: Mapping[str, Start] | None = None,  # of cameras, which a fresh state begins with if it learns corrections
+    starts: Callable[
+        [], Mapping[str, Start]
+    ] = dict,  # of cameras, which a fresh state begins with if it learns corrections
 ) -> TrainState:
     """A fresh state, or that of the checkpoint `train.resume`."""
     check_coarse(config, capture)
@@ -57,7 +59,7 @@ def make_state(
         scene = make_scene(capture, model, config.seed, device)
         if config.model.calibrate and config.render == "own":  # the peer gives poses no gradient
             scene.calibration = none_known(
-                capture, config.model.knot_seconds, device, config.model.bilateral_grid, starts
+                capture, config.model.knot_seconds, device, config.model.bilateral_grid, starts()
             )
         optimizer = make_optimizer(scene, config.lr)
         return TrainState(plan, config, scene, optimizer, generator, device, digest=fresh_digest(capture))

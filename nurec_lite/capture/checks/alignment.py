@@ -36,7 +36,7 @@ from nurec_lite.geometry.se3 import interpolate_between, interpolate_trajectory,
 VIEWS = 60  # of a camera at most, also where all frames are looked at
 APART = 0.06  # seconds between an image and a sweep of one moment
 FEWEST = 10  # points of an image that tell anything
-MOST = 400  # points of an image that are looked at
+MOST, QUICK = 400, 120  # points of an image that are looked at, and in a quick look
 ALL = 2500  # points of a view that are looked at where a guess is fitted
 NEAR = 0.8  # degrees, and as much again as a pixel has: turns that belong to the guess
 FAR = 12.0  # degrees: turns that say what chance gives
@@ -90,7 +90,12 @@ def _error(values: Tensor) -> float:
 def views_of(sample: Sample, camera: Camera) -> list[View]:
     """Images of a camera with the edges of all sweeps of their moments."""
     frames = spread(sample.images_of(camera.name), VIEWS)
-    return [view for frame in frames for view in _view(sample, camera, frame)]
+    return [view for frame in frames for view in view_of(sample, camera, frame)]
+
+
+def view_of(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
+    """One, or none where no sweep is of the image's moment."""
+    return sample.kept(("view", camera.name, frame.index), lambda: _view(sample, camera, frame))
 
 
 def _view(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
@@ -108,7 +113,7 @@ def _view(sample: Sample, camera: Camera, frame: ImageFrame) -> list[View]:
 
 def _edges(sample: Sample, frame: SweepFrame) -> Tensor:  # [P, 3]
     lidar = sample.capture.lidar(frame.sensor)
-    return sample.kept(("edges", frame.sensor, frame.index), lambda: edge_points(frame, sample.sweep(frame), lidar))
+    return sample.kept(("edges", frame.sensor, frame.index), lambda: edge_points(frame, sample.ordered(frame), lidar))
 
 
 def near(camera: Camera) -> float:  # degrees
@@ -133,10 +138,15 @@ def together(views: list[View]) -> Views:
     return Views(tuple(view.frame for view in views), points, torch.stack([view.ranks for view in views]))
 
 
-def fit(views: Views, guess: Guess, path: Trajectory) -> Fit:
-    bound = near(guess.camera)
-    inner, outer = torch.linspace(-bound, bound, 7), torch.linspace(BETWEEN * bound, BETWEEN * bound + FAR, 12)
-    profiles, points = _profiles(views, guess, path, torch.cat([inner, outer, -outer]))
+def fit(
+    views: Views,
+    guess: Guess,
+    path: Trajectory,
+    quick: bool = False,  # fewer points and turns: to choose among many guesses
+) -> Fit:
+    bound, far = near(guess.camera), 6 if quick else 12
+    inner, outer = torch.linspace(-bound, bound, 7), torch.linspace(BETWEEN * bound, BETWEEN * bound + FAR, far)
+    profiles, points = _profiles(views, guess, path, torch.cat([inner, outer, -outer]), QUICK if quick else MOST)
     known = profiles[~profiles.isnan().any(1)]
     best = int(known[:, : len(inner)].mean(0).argmax()) if len(known) else 0
     contrasts = profiles[:, best] - profiles[:, len(inner) :].mean(1)
@@ -144,7 +154,7 @@ def fit(views: Views, guess: Guess, path: Trajectory) -> Fit:
 
 
 def _profiles(
-    views: Views, guess: Guess, path: Trajectory, degrees: Tensor
+    views: Views, guess: Guess, path: Trajectory, degrees: Tensor, most: int = MOST
 ) -> tuple[
     Tensor, int
 ]:  # mean ranks [V, T] at the edges of a camera that is turned, NaN where there are too few; number of edges
@@ -153,7 +163,7 @@ def _profiles(
     T_world_cam = _poses(views.frames, guess.seconds, path) @ camera.T_rig_cam
     points = transform(invert(T_world_cam), views.points)
     inside = within(camera, *project_points(camera, points))  # [V, P]
-    some, known = _thinned(points.float(), inside)
+    some, known = _thinned(points.float(), inside, most)
     ranks = views.ranks.flip(2) if guess.mirrored else views.ranks
     places, seen = places_of(camera, turned(some, degrees))
     found = F.grid_sample(ranks[:, None], places.transpose(0, 1), padding_mode="border", align_corners=False)[:, 0]
@@ -166,14 +176,15 @@ def _profiles(
 def _thinned(
     points: Tensor,  # [V, P, 3]
     chosen: Tensor,  # [V, P]
+    most: int,
 ) -> tuple[
     Tensor, Tensor
-]:  # [V, p, 3] at most MOST chosen points of each view, evenly, and [V, p] whether there are so many
-    numbers, steps = chosen.cumsum(1) - 1, chosen.sum(1, keepdim=True).add(MOST - 1).floor_divide(MOST).clamp(min=1)
+]:  # [V, p, 3] at most so many chosen points of each view, evenly, and [V, p] whether there are so many
+    numbers, steps = chosen.cumsum(1) - 1, chosen.sum(1, keepdim=True).add(most - 1).floor_divide(most).clamp(min=1)
     rows, columns = (chosen & (numbers % steps == 0)).nonzero(as_tuple=True)
     at = (numbers // steps)[rows, columns]
-    some = points.new_zeros(len(points), MOST, 3).index_put((rows, at), points[rows, columns])
-    known = torch.zeros(len(points), MOST, dtype=torch.bool).index_put((rows, at), torch.tensor(True))
+    some = points.new_zeros(len(points), most, 3).index_put((rows, at), points[rows, columns])
+    known = torch.zeros(len(points), most, dtype=torch.bool).index_put((rows, at), torch.tensor(True))
     return some, known
 
 
@@ -206,7 +217,7 @@ def look_around(
     """The camera from its place, as it would have to look for edges to agree best, all around: a few turns."""
     degrees, found = torch.arange(-0.5 * AROUND, 0.5 * AROUND, FINEST), []
     for about in range(0, 360, AROUND):
-        profiles, _ = _profiles(views, looking(camera, about), path, degrees)
+        profiles, _ = _profiles(views, looking(camera, about), path, degrees, QUICK)
         known = profiles[~profiles.isnan().any(1)]
         if 2 * len(known) > len(views):
             mean = known.mean(0)

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.checks.sample import Sample
-from nurec_lite.capture.deskew import world_rays
-from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
+from nurec_lite.capture.checks.register import log
+from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.deskew import poses_at, world_rays
+from nurec_lite.capture.types import SweepFrame
+from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.geometry.se3 import invert, quat_conjugate, quat_rotate
 from nurec_lite.geometry.tracks import Tracks, poses_of, spans
 
 FARTHEST = 40.0  # metres: farther boxes get few rays
@@ -22,17 +25,26 @@ MARGIN = 0.15  # metres by which labels may be off
 NEAR = 0.6  # metres around a box whose returns belong inside
 FEWEST = 15  # rays that tell of a box
 MOST = 500  # rays of a box that are looked at
+BOXES = 24  # of a sweep that are looked at
+SWEEPS = 24  # of a lidar
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rays:
     """Returned rays of a sweep."""
 
-    time: float  # seconds, in the middle of the sweep
-    origins: Tensor  # [R, 3] metres, world, float64
-    directions: Tensor  # [R, 3] world, float64
-    ranges: Tensor  # [R] metres
-    times: Tensor  # [R] seconds
+    frame: SweepFrame
+    sweep: Sweep  # R rays
+    lidar: Lidar
+    origin: Tensor  # [3] metres, world: of the lidar in the middle of the sweep
+    directions: Tensor  # [R, 3] world, float32, as if all rays were sent then
+    velocity: Tensor  # [3] metres a second, world
+    way: float  # metres that the lidar moves from the middle of the sweep at most, and
+    turn: float  # radians
+
+    @property
+    def time(self) -> float:
+        return self.frame.time_mid
 
 
 @dataclass(frozen=True)
@@ -64,15 +76,28 @@ class BoxFit:
 
 
 def returned_rays(sample: Sample) -> list[Rays]:
-    """One sweep of each pair of a lidar."""
-    frames = [first for lidar in sample.capture.lidars for first, _ in sample.sweep_pairs(lidar.name)]
-    found = []
-    for frame in frames:
-        sweep = sample.sweep(frame)
-        sweep = sweep.select(sweep.returned)
-        origins, directions = world_rays(frame, sweep, sample.capture.lidar(frame.sensor))
-        found.append(Rays(frame.time_mid, origins, directions, sweep.ranges.double(), sweep.times))
-    return found
+    return [rays_of(sample, frame) for frame in box_sweeps(sample)]
+
+
+def box_sweeps(sample: Sample) -> list[SweepFrame]:
+    """The first sweeps of some pairs of each lidar."""
+    pairs = [pair for lidar in sample.capture.lidars for pair in spread(sample.sweep_pairs(lidar.name), SWEEPS)]
+    return [first for first, _ in pairs]
+
+
+def rays_of(sample: Sample, frame: SweepFrame) -> Rays:
+    return sample.kept(("rays", frame.sensor, frame.index), lambda: _rays_of(sample, frame))
+
+
+def _rays_of(sample: Sample, frame: SweepFrame) -> Rays:
+    sweep, lidar = sample.sweep(frame), sample.capture.lidar(frame.sensor)
+    sweep = sweep.select(sweep.returned)
+    start, middle, end = poses_at(frame, torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)) @ lidar.T_rig_lidar
+    apart = torch.stack([log(invert(middle) @ T) for T in (start, end)])
+    turn, way = (float(part.norm(dim=1).max()) for part in apart.split(3, dim=1))
+    directions = sweep.directions @ middle[:3, :3].float().T
+    velocity = (end - start)[:3, 3] / max(frame.time_end - frame.time_start, 1e-9)
+    return Rays(frame, sweep, lidar, middle[:3, 3], directions, velocity, way, turn)
 
 
 def fit_boxes(
@@ -87,41 +112,79 @@ def fit_boxes(
 
 
 def _boxes(rays: Rays, tracks: Tracks, chosen: Tensor) -> list[tuple[float, float, float]]:  # track, share, returns
+    """Of the nearest boxes."""
     first, last = spans(tracks)
     known = chosen[((first <= rays.time) & (rays.time <= last))[chosen]]
-    if not (len(known) and len(rays.ranges)):
+    if not (len(known) and len(rays.sweep)):
         return []
     _, places = poses_of(tracks, known, torch.full((len(known),), rays.time, dtype=torch.float64))
-    away = places - rays.origins[len(rays.origins) // 2]
+    away = places - rays.origin
     distance, radius = away.norm(dim=1), 0.5 * tracks.sizes[known].norm(dim=1) + NEAR
-    seen = (distance < FARTHEST) & (distance > radius)
-    known, away, radius, distance = known[seen], away[seen], radius[seen], distance[seen]
-    cosines = rays.directions.float() @ (away / distance[:, None]).float().T  # [R, k]
-    close = cosines > (1 - (radius / distance).square()).sqrt().float()
-    found = [_box(rays, tracks, k, close[:, i].nonzero()[:, 0]) for i, k in enumerate(known.tolist())]
-    return [row for row in found if row is not None]
+    nearest = distance.argsort()
+    seen = nearest[((distance < FARTHEST) & (distance > radius))[nearest]][:BOXES]
+    if not len(seen):
+        return []
+    box, row = _close(rays, away[seen].float(), radius[seen].float())
+    some, steps = _evenly(box, len(seen))
+    return _held(rays, tracks, known[seen], box[some], row[some], steps)
 
 
-def _box(rays: Rays, tracks: Tracks, track: int, rows: Tensor) -> tuple[float, float, float] | None:
-    step = max(1, -(-len(rows) // MOST))
-    rows = rows[::step]
-    q, place = poses_of(tracks, torch.full((len(rows),), track), rays.times[rows])
-    back = quat_conjugate(q)
-    origins, ways = quat_rotate(back, rays.origins[rows] - place), quat_rotate(back, rays.directions[rows])
-    points, half = origins + rays.ranges[rows, None] * ways, tracks.sizes[track] / 2
+def _close(
+    rays: Rays,
+    away: Tensor,  # [k, 3] metres from the lidar to boxes in the middle of the sweep
+    radius: Tensor,  # [k] metres
+) -> tuple[Tensor, Tensor]:  # [n] box, rising, and [n] ray: rays that pass a box within its radius
+    distance = away.norm(dim=1, keepdim=True)
+    wide = ((radius[:, None] + rays.way) / distance).clamp(max=1).asin() + rays.turn  # radians
+    box, row = (away / distance @ rays.directions.T > wide.cos()).nonzero().unbind(1)
+    late = (rays.sweep.times[row] - rays.time).float()
+    seen = away[box] - late[:, None] * rays.velocity.float()
+    far = seen.norm(dim=1)
+    angle = ((seen * rays.directions[row]).sum(1) / far).clamp(-1, 1).acos()
+    close = angle < (radius[box] / far).clamp(max=1).asin() + rays.turn
+    return box[close], row[close]
+
+
+def _evenly(
+    box: Tensor,  # [n] rising
+    boxes: int,
+) -> tuple[Tensor, Tensor]:  # indices of at most MOST entries of each box, and [boxes] how many entries each stands for
+    counts = torch.bincount(box, minlength=boxes)
+    steps = (counts + MOST - 1).floor_divide(MOST).clamp(min=1)
+    number = torch.arange(len(box)) - (counts.cumsum(0) - counts)[box]
+    return (number % steps[box] == 0).nonzero()[:, 0], steps
+
+
+def _held(
+    rays: Rays,
+    tracks: Tracks,
+    known: Tensor,  # [k] numbers of tracks
+    box: Tensor,  # [n] 0 to k - 1
+    row: Tensor,  # [n] of a ray that may meet the box
+    steps: Tensor,  # [k] rays that each of them stands for
+) -> list[tuple[float, float, float]]:
+    origins, ways = world_rays(rays.frame, rays.sweep.select(row), rays.lidar)
+    q, place = poses_of(tracks, known[box], rays.sweep.times[row])
+    back, ranges, sizes = quat_conjugate(q), rays.sweep.ranges[row].double(), tracks.sizes[known].double()
+    origins, ways = quat_rotate(back, origins - place), quat_rotate(back, ways)
+    points, half = origins + ranges[:, None] * ways, sizes / 2
     low, high = -half - MARGIN, half + MARGIN
-    low[2] = FOOT - half[2]
-    band = high.clone()
-    band[2] = max(FOOT + 0.2, BAND * float(tracks.sizes[track, 2])) - half[2]
-    enter, leave = _crossed(origins, ways, low, band)
-    met, ranges = (leave > enter) & (enter > 0), rays.ranges[rows]
+    low[:, 2] = FOOT - half[:, 2]
+    band, wider = high.clone(), -half - NEAR
+    band[:, 2] = (BAND * sizes[:, 2]).clamp(min=FOOT + 0.2) - half[:, 2]
+    wider[:, 2] = low[:, 2].where(low[:, 2] > -half[:, 2], wider[:, 2])
+    enter, leave = _crossed(origins, ways, low[box], band[box])
+    met = (leave > enter) & (enter > 0)
     inside, through = met & (ranges >= enter) & (ranges <= leave), met & (ranges > leave)
-    within = ((points >= low) & (points <= high)).all(1)
-    around = ((points >= low.where(low > -half, -half - NEAR)) & (points <= half + NEAR)).all(1) & ~within
-    told = int(inside.sum() + through.sum() + around.sum())
-    if told < FEWEST:
-        return None
-    return track, float(inside.sum()) / told, step * float((points.abs() <= half).all(1).sum())
+    within = ((points >= low[box]) & (points <= high[box])).all(1)
+    around = ((points >= wider[box]) & (points <= (half + NEAR)[box])).all(1) & ~within
+    held = (points.abs() <= half[box]).all(1)
+    kinds = (inside, through, around, held)
+    counts = torch.stack([torch.bincount(box[rows], minlength=len(known)) for rows in kinds]).tolist()
+    found = zip(known.tolist(), *counts, steps.tolist(), strict=True)
+    return [
+        (k, hit / told, step * own) for k, hit, past, near, own, step in found if (told := hit + past + near) >= FEWEST
+    ]
 
 
 def _crossed(origins: Tensor, ways: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,7 +29,7 @@ PERIOD = 0.1  # seconds, of a lidar of one sweep
 
 
 def check_boxes(sample: Sample) -> Iterator[Verdict]:
-    capture = _labelled(sample.capture)
+    capture = labelled(sample.capture)
     if len(capture.tracks) == 0:
         return
     yield from impossible_tracks(capture)
@@ -51,7 +51,7 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
         yield _as_said(capture, said)
 
 
-def _labelled(capture: Capture) -> Capture:
+def labelled(capture: Capture) -> Capture:
     """Without the tracks that were found in the sweeps, which always agree with them."""
     kept = [k for k, name in enumerate(capture.tracks.ids) if not name.startswith(FOUND)]
     return replace(capture, tracks=capture.tracks.select(kept))

@@ -3,6 +3,7 @@
 of the images. Where they do not, conventions that are easily exchanged are tried, and the one that fits is named."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 
@@ -15,6 +16,7 @@ from nurec_lite.capture.checks.edges import View
 from nurec_lite.capture.checks.fine import fine, speed_of
 from nurec_lite.capture.checks.found import Found, verdicts_of
 from nurec_lite.capture.checks.guesses import Guess, all_others, as_said, clocks, mountings, neighbours
+from nurec_lite.capture.checks.placed import AHEAD, elsewhere
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.trajectory import Trajectory, trajectory_of
@@ -31,6 +33,12 @@ BETTER = (
 PERHAPS = (1.2, 3.5)
 APART = (1.5, 2.0)  # times the contrast as said, which does not agree: likely, certain
 BESIDE = 1.5  # times the turns that belong to a guess: a camera that is turned by more has another guess
+CLEARLY = (
+    1.12,
+    3.0,
+)  # times the contrast of the best convention, and standard errors above it: a mounting is off by some amount
+ALIKE = 0.9  # of the contrast of a clock that is off: a camera that sits farther ahead fits as well
+PROMISING = 8  # guesses of many that are looked at in full
 NOWHERE = 0.035  # contrast of sensors that do not agree
 ENOUGH = 800  # points of all images, of which it is odd that they agree nowhere
 VIEWS, POINTS = 6, 300  # images, and points in all of them, at least
@@ -41,8 +49,12 @@ def check_cameras(sample: Sample) -> list[Verdict]:
     capture = sample.capture
     if not (capture.sweeps and capture.images):
         return [Verdict(CHECK, capture.name, Level.UNKNOWN, "Without a lidar nothing says where the cameras look.")]
-    path = trajectory_of(capture)
-    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(_found, sample, path), capture.cameras))))
+    return verdicts_of(CHECK, list(chain.from_iterable(in_threads(partial(found_of, sample), capture.cameras))))
+
+
+def found_of(sample: Sample, camera: Camera) -> list[Found]:
+    """Of one camera, after the checks of poses and rays."""
+    return sample.kept(("camera", camera.name), lambda: _found(sample, trajectory_of(sample.capture), camera))
 
 
 def _found(sample: Sample, path: Trajectory, camera: Camera) -> list[Found]:
@@ -78,10 +90,32 @@ def _guess(
     guesses = mountings(capture, camera) if poses_wrong else _likely(capture, camera, views, path)
     best = _best([said, *(fit(views, guess, path) for guess in guesses)])
     if not (poses_wrong or holds):
-        best = _best([best, *(fit(views, guess, path) for guess in all_others(capture, camera))])
+        best = _best([best, *_promising(views, list(all_others(capture, camera)), path)])
         if not _agrees(best) or best.guess.place or best is said:
             best = _best([best, *(fit(views, guess, path) for guess in look_around(views, camera, path))])
-    return best
+    return best if poses_wrong or (holds and best is said) else _or_elsewhere(views, camera, path, best)
+
+
+def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> Fit:
+    """The mounting that is off by some amount, where that fits clearly better. At a steady speed, a camera that sits farther ahead cannot
+    be told from one whose clock is off: then both are named."""
+    other = elsewhere(views, camera, path)
+    if _agrees(other) and other.contrast >= CLEARLY[0] * best.contrast and other.above(best) >= CLEARLY[1]:
+        return other
+    if not best.guess.seconds:
+        return best
+    ahead = elsewhere(views, camera, path, (AHEAD,))
+    if ahead.contrast < ALIKE * best.contrast:
+        return best
+    one, two = best.guess, ahead.guess
+    return replace(best, guess=replace(one, name=f"{one.name}, or {two.name}", remedy=f"{one.remedy}, or {two.remedy}"))
+
+
+def _promising(views: Views, guesses: list[Guess], path: Trajectory) -> list[Fit]:
+    """Those of many guesses with the highest contrasts."""
+    quick = [fit(views, guess, path, quick=True).contrast for guess in guesses]
+    order = sorted(range(len(guesses)), key=lambda k: -quick[k])
+    return [fit(views, guesses[k], path) for k in sorted(order[:PROMISING])]
 
 
 def _best(fits: list[Fit]) -> Fit:

@@ -9,14 +9,16 @@ pixels of its row: points that lie anywhere have the rank 0.5 in the mean, whate
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.deskew import poses_at, project_world_points, world_points
 from nurec_lite.capture.types import ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera, project_points, shutter_fraction
-from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.geometry.se3 import invert, transform
 
 JUMP = 0.5  # metres, and
@@ -39,11 +41,10 @@ class View:
 
 def edge_points(
     frame: SweepFrame,
-    sweep: Sweep,
+    rays: Ordered,  # of the frame
     lidar: Lidar,
 ) -> Tensor:  # [P, 3] metres, world: between two rays of a beam, at the nearer one's range
-    azimuth = azimuth_elevation(sweep.directions)[:, 0].double()
-    order = torch.argsort(sweep.rings * (4 * math.pi) + azimuth)
+    sweep, azimuth, order = rays.sweep, rays.azimuth, rays.order
     rings, ranges, returned = (values[order] for values in (sweep.rings, sweep.ranges, sweep.returned))
     jump, nearer = ranges.diff().abs(), torch.minimum(ranges[1:], ranges[:-1])
     close = azimuth[order].diff() < GAP * 2 * math.pi / lidar.azimuth_steps
@@ -64,21 +65,29 @@ def image_edges(
     image: Tensor,  # [H, W, 3] uint8
     camera: Camera,  # of the image
 ) -> Tensor:  # [h, w] how much the image changes from left to right, a little blurred, 1 in the mean
-    grey = image.float().mean(-1)
+    red, green, blue = image.short().unbind(-1)
+    grey = (red + green + blue).float() / 3
     scale = min(1.0, pixel_degrees(camera) / PIXEL)
     size = [max(1, min(round(n * scale), m)) for n, m in zip((camera.height, camera.width), grey.shape, strict=True)]
     grey = F.adaptive_avg_pool2d(grey[None], (size[0], size[1]))[0]
     change = (grey[:, 2:] - grey[:, :-2]).abs()
     change = F.pad(change, (1, grey.shape[1] - 1 - change.shape[1]))
-    blurred = F.avg_pool2d(change[None], 3, stride=1, padding=1)[0]
+    wide = F.pad(change, (1, 1, 1, 1))
+    rows = wide[:-2] + wide[1:-1] + wide[2:]
+    blurred = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:]
     return blurred / blurred.mean().clamp(min=1e-6)
 
 
 def ranks(
-    values: Tensor,  # [h, w]
+    values: Tensor,  # [h, w] float32, none negative
 ) -> Tensor:  # [h, w] share of the row that is less; of equal ones half
-    rows, order = values.sort(dim=1)
-    places = torch.arange(rows.shape[1], dtype=torch.float32).expand_as(rows)
+    """Sorts integers that hold the first bits of a value and its column: a third of the time that values with their columns take."""
+    bits = max(1, (values.shape[1] - 1).bit_length())
+    column = np.arange(values.shape[1], dtype=np.uint32)
+    keys = np.sort(values.contiguous().numpy().view(np.uint32) >> bits << bits | column, axis=1)
+    order = torch.from_numpy((keys & np.uint32((1 << bits) - 1)).astype(np.int64))
+    rows = torch.from_numpy((keys >> bits).astype(np.int32))
+    places = torch.arange(rows.shape[1], dtype=torch.float32).expand(rows.shape)
     new = F.pad(rows[:, 1:] != rows[:, :-1], (1, 1), value=True)
     first = places.where(new[:, :-1], 0).cummax(1).values  # of those that are equal
     last = places.where(new[:, 1:], rows.shape[1]).flip(1).cummin(1).values.flip(1)

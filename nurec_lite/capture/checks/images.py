@@ -17,6 +17,7 @@ from nurec_lite.capture.types import CaptureError, Glanced, ImageFrame
 NAME = "images"
 PLAIN = 1.0  # grey levels of standard deviation: an image of one colour has less
 ALIKE = 1.0  # grey levels between small copies of two images that show the same
+ROWS = 192  # at least, of a thumbnail
 SMALL = (24, 40)  # rows and columns of such copies
 MOVED = 0.2  # metres from an image to the next: what the camera sees changes
 MOST = 0.5  # of the images of two cameras that are the same: certainly wrong
@@ -28,7 +29,7 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
     kinds = _kinds(sample.capture.images)
     for camera in sample.capture.cameras:
         yield from _kind_verdicts(camera.name, kinds[camera.name])
-        yield from _plain_verdicts(camera.name, [sample.image(f) for f in sample.images_of(camera.name)])
+        yield from _plain_verdicts(camera.name, [thumbnail(sample, f) for f in sample.images_of(camera.name)])
         yield from _repeated_verdicts([f for f in sample.capture.images if f.sensor == camera.name])
     yield from _same_verdicts(sample)
 
@@ -55,6 +56,16 @@ def _looked_at(frame: ImageFrame) -> Kind | str | None:  # a sentence where it c
     except CaptureError as error:
         return str(error)
     return found
+
+
+def thumbnail(sample: Sample, frame: ImageFrame) -> Tensor:  # [h, w, 3] uint8
+    """Every so many pixels of an image, which tell whether it shows anything."""
+    return sample.kept(("thumbnail", frame.sensor, frame.index), lambda: _thumbnail(sample.image(frame)))
+
+
+def _thumbnail(image: Tensor) -> Tensor:
+    step = max(1, image.shape[0] // ROWS)
+    return image[::step, ::step].clone()
 
 
 def _kind_verdicts(camera: str, kinds: Counter[Kind]) -> Iterator[Verdict]:
@@ -111,7 +122,7 @@ def _same_file(a: ImageFrame, b: ImageFrame) -> bool:
 def _same_verdicts(sample: Sample) -> Iterator[Verdict]:
     """Two cameras that see the same: images that were looked at of one moment."""
     small = {
-        (frame.sensor, frame.index): _small(sample.image(frame))
+        (frame.sensor, frame.index): _small(thumbnail(sample, frame))
         for camera in sample.capture.cameras
         for frame in sample.images_of(camera.name)
     }

@@ -4,7 +4,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -12,15 +11,15 @@ from torch import Tensor
 from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks.motion import Motion, Motions
 from nurec_lite.capture.checks.register import Cloud, Fit, Pair, Surface, cloud_of, exp, log, velocity_of
-from nurec_lite.capture.checks.sample import Sample, spread
+from nurec_lite.capture.checks.sample import SPAN, Sample, frames_in
 from nurec_lite.capture.types import Frame, SweepFrame
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import interpolate_between, invert, pose_matrix
 
-SPAN, WAY = 1.0, 10.0  # seconds and metres between the sweeps of a motion, at most, about
-FAR = (
-    0.6  # metres between where the poses and the first motion put points at the end, at most, where one step is enough
-)
+WAY = 10.0  # metres between the sweeps of a motion, at most, about
+PARTS = 0.7, 1.2  # of these, where such a sweep is decoded in any case
+FAR = 0.6  # metres between where the poses put points at the end and where the first motion makes one expect them, at most, where one
+# step is enough
 STEP = 0.5  # metres between motions that are tried where the poses may be wrong
 CLOSE_BY = 1.2  # times the error of the best motion: another one may become better
 FASTEST, LONGEST = 40.0, 8.0  # metres a second and metres, of those
@@ -63,19 +62,16 @@ def _motions_of(sample: Sample, lidar: Lidar) -> list[Motion]:
     frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
     if len(frames) < 2:
         return []
-    poses = middle_poses(frames) @ lidar.T_rig_lidar.double()
-    gap = _frames_in(frames, SPAN)
-    count = None if sample.sweeps is None else max(1, sample.sweeps // 3)
-    starts = _starts(sample, lidar, range(len(frames) - gap), count)
-    return [m for m in in_threads(partial(_motion, sample, lidar, frames, poses, gap), starts) if m is not None]
+    return [
+        m for m in in_threads(partial(motion_from, sample, lidar), sample.motion_starts(lidar.name)) if m is not None
+    ]
 
 
-def _starts(sample: Sample, lidar: Lidar, possible: range, count: int | None) -> list[int]:
-    """At sweeps that other checks decode, too, if there are enough of them."""
-    first = {frame.index for frame, _ in sample.sweep_pairs(lidar.name)}
+def motion_from(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
+    """That begins at sweep k of a lidar; None: there are too few points."""
     frames = sample.of_lidar(lidar.name)
-    known = [k for k in possible if frames[k].index in first]
-    return spread(possible if count is None or len(known) < count else known, count)
+    poses = sample.kept(("poses", lidar.name), lambda: middle_poses(frames) @ lidar.T_rig_lidar.double())
+    return sample.kept(("motion", lidar.name, k), lambda: _motion(sample, lidar, frames, poses, k))
 
 
 def motion_to_the_next(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
@@ -85,9 +81,14 @@ def motion_to_the_next(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
     return _near(_Clouds(sample, frames), lidar, invert(poses[k]) @ poses, k)
 
 
-def _frames_in(frames: Sequence[SweepFrame], seconds: float) -> int:
-    steps = torch.tensor([b.time_mid - a.time_mid for a, b in pairwise(frames)])
-    return max(1, min(len(frames) - 1, round(seconds / max(1e-3, float(steps.median())))))
+def _last(sample: Sample, lidar: Lidar, k: int, gap: int) -> int:
+    """The sweep at which a motion ends: about `gap` later than k, one that is decoded in any case if there is one."""
+    decoded = {frame.index for frame in sample.decoded(lidar.name)}
+    frames = sample.of_lidar(lidar.name)
+    near = [
+        j for j in range(k + 1, len(frames)) if PARTS[0] * gap <= j - k <= PARTS[1] * gap and frames[j].index in decoded
+    ]
+    return min(near, key=lambda j: abs(j - k - gap), default=min(k + gap, len(frames) - 1))
 
 
 def _motion(
@@ -95,18 +96,19 @@ def _motion(
     lidar: Lidar,
     frames: Sequence[SweepFrame],
     poses: Tensor,  # [n, 4, 4] T_world_lidar
-    gap: int,  # at most
     k: int,
 ) -> Motion | None:
-    """From sweep k to one that is up to `gap` later. The motion to the next sweep, found without poses, says where to look for it; where
+    """From sweep k to one about SPAN or WAY later. The motion to the next sweep, found without poses, says where to look for it; where
     the poses say otherwise, the way is doubled again and again."""
     posed = invert(poses[k]) @ poses
     clouds = _Clouds(sample, frames)
     near = _near(clouds, lidar, posed, k)
     if near is None:
         return None
-    last = k + max(1, min(gap, round(WAY / max(float(near.fit.T_a_b[:3, 3].norm()), 1e-3))))
-    expected = exp(log(near.fit.T_a_b) * clouds.seconds(k, last) / near.seconds)
+    gap = max(1, min(frames_in(frames, SPAN), round(WAY / max(float(near.fit.T_a_b[:3, 3].norm()), 1e-3))))
+    last = _last(sample, lidar, k, gap)
+    off = log(near.fit.T_a_b) - log(posed[k + 1])
+    expected = exp(log(posed[last]) + off * clouds.seconds(k, last) / near.seconds)  # however its speed changes
     right, step = near.pair.moved_apart(expected, posed[last]) < FAR, 1
     while near.frames[1] < last:
         step = last - k if right else min(2 * step, last - k)

@@ -12,7 +12,7 @@ from nurec_lite.capture.checks.rays import NAME as RAYS
 from nurec_lite.capture.checks.sample import Sample, spread
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.crops import TOLERANCE, Cut, cut_sectors, find_cuts, sector_sentence
-from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+from nurec_lite.geometry.lidar import Lidar, Sweep
 
 NAME = "rays and what was cut away"
 SWEEPS = 5  # of a lidar
@@ -22,7 +22,7 @@ FEWEST = 100  # rays into what was cut away
 
 def check_crops(sample: Sample) -> Iterator[Verdict]:
     for lidar in sample.capture.lidars:
-        frames = spread(sample.of_lidar(lidar.name), SWEEPS)  # the last as well: it lies farthest from the first
+        frames = spread(sample.decoded(lidar.name), SWEEPS)  # the last as well: it lies farthest from the first
         sweeps = [sweep for sweep in map(sample.sweep, frames) if len(sweep) >= FEWEST]
         if len(sweeps) > 1 and not sample.blamed(RAYS, subject=lidar.name):
             yield _of(lidar, sweeps)
@@ -30,8 +30,8 @@ def check_crops(sample: Sample) -> Iterator[Verdict]:
 
 def _of(lidar: Lidar, sweeps: Sequence[Sweep]) -> Verdict:
     points = [s.directions[s.returned] * s.ranges[s.returned, None] for s in sweeps]
-    points = [p[p.norm(dim=1) > NEAREST].double() for p in points]
-    missing = torch.cat([s.directions[~s.returned] for s in sweeps]).double()
+    points = [p[p.norm(dim=1) > NEAREST] for p in points]
+    missing = torch.cat([s.directions[~s.returned] for s in sweeps])
     cuts, into = list[str](), torch.zeros(len(missing), dtype=torch.bool)
     number = torch.arange(len(points)).repeat_interleave(torch.tensor([len(p) for p in points]))
     for cut in find_cuts(torch.cat(points), number) if len(number) else []:
@@ -62,7 +62,7 @@ def _through(cut: Cut, directions: Tensor, reach: float) -> Tensor:  # [n, 3] ->
 
 
 def _degree(points: Tensor) -> Tensor:  # [n, 3] -> [n] int64, 0 to 359 from azimuth -180
-    return torch.rad2deg(azimuth_elevation(points)[:, 0] + torch.pi).long() % 360
+    return torch.rad2deg(torch.atan2(points[:, 1], points[:, 0]) + torch.pi).long() % 360
 
 
 def _sectors(lidar: Lidar, points: Tensor) -> Tensor:  # [360] bool: no beam returns from there

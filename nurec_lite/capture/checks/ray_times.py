@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.rays import NAME as RAYS
 from nurec_lite.capture.checks.register import velocity_of
 from nurec_lite.capture.checks.sample import Sample
@@ -30,7 +31,7 @@ SEVERAL = 1.25  # turns in a sweep
 AGAIN, TOGETHER = 0.3, 0.05  # share of rays that have another one of their direction, and steps of azimuth between both
 MOVES = 0.3  # metres that the lidar moves during a sweep, at least, for its times to matter
 NEAR, FLAT = 30.0, 0.3  # metres to points, and below or above the lidar: others change their elevation little
-FEWEST = 500  # of them
+FEWEST, MOST = 500, 30_000  # of them that tell anything, and that are looked at, about
 BY = (0.6, 1.5)  # times the motion by which compensated points were moved
 SURE = 6.0  # standard errors
 STILL = 1e-3  # of a sweep's duration: rays of one time
@@ -43,7 +44,7 @@ def check_ray_times(sample: Sample) -> Iterator[Verdict]:
         if not pairs or sample.blamed(RAYS, subject=lidar.name):
             yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} do not tell the times of its rays.")
             continue
-        yield _several(lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
+        yield _several(sample, lidar, pairs) or _moved(sample, lidar, pairs) or _turning(sample, lidar, pairs)
 
 
 Pairs = Sequence[tuple[SweepFrame, Sweep]]
@@ -56,7 +57,7 @@ def _verdict(lidar: Lidar, level: Level, sentence: str, remedy: str | None, **fi
 # ---- turns
 
 
-def _several(lidar: Lidar, pairs: Pairs) -> Verdict | None:
+def _several(sample: Sample, lidar: Lidar, pairs: Pairs) -> Verdict | None:
     ways = [abs(way) for _, sweep in pairs if (way := turns(sweep)) is not None]
     if ways and median(ways) > SEVERAL:
         sentence = f"A sweep of {lidar.name} holds {median(ways):.1f} turns of the lidar."
@@ -67,7 +68,7 @@ def _several(lidar: Lidar, pairs: Pairs) -> Verdict | None:
             "store each turn as a sweep of its own, with its own times and poses",
             turns=median(ways),
         )
-    again = median(_again(lidar, sweep) for _, sweep in pairs)
+    again = median(_again(lidar, sample.ordered(frame)) for frame, _ in pairs)
     if again > AGAIN:
         sentence = f"{100 * again:.0f} % of the rays of {lidar.name} have the direction of another ray of their sweep."
         remedy = "store each turn as a sweep of its own, and of several returns of a ray the strongest"
@@ -75,12 +76,10 @@ def _several(lidar: Lidar, pairs: Pairs) -> Verdict | None:
     return None
 
 
-def _again(lidar: Lidar, sweep: Sweep) -> float:
+def _again(lidar: Lidar, rays: Ordered) -> float:
     """The share of the rays that have another one of their ring and direction before them."""
-    azimuth = azimuth_elevation(sweep.directions)[:, 0].double()
-    order = torch.argsort(sweep.rings * 8 + azimuth)
-    apart = azimuth[order].diff()
-    same = (sweep.rings[order].diff() == 0) & (apart < TOGETHER * 2 * math.pi / lidar.azimuth_steps)
+    apart = rays.azimuth[rays.order].diff()
+    same = (rays.sweep.rings[rays.order].diff() == 0) & (apart < TOGETHER * 2 * math.pi / lidar.azimuth_steps)
     return float(same.double().mean()) if len(same) else 0.0
 
 
@@ -166,8 +165,10 @@ def moved_by(frame: SweepFrame, sweep: Sweep, lidar: Lidar) -> Moved | None:
     telling = sweep.returned & (sweep.ranges < NEAR) & (points[:, 2].abs() > FLAT) & (points[:, :2].norm(dim=1) > 1)
     if way < MOVES or int(telling.sum()) < FEWEST:
         return None
-    late = _late(frame, sweep, lidar)[telling]
-    found = _regressed(points[telling], sweep.rings[telling], late, velocity)
+    some = telling.nonzero()[:, 0]
+    some = some[:: max(1, len(some) // MOST)]
+    late = _late(frame, sweep, lidar)[some]
+    found = _regressed(points[some], sweep.rings[some], late, velocity)
     return Moved(found[0], found[1], -found[2] / found[0] if found[0] else 0.0, way)
 
 

@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from nurec_lite.capture.checks.conventions import MADE
+from nurec_lite.capture.checks.ordered import Ordered
 from nurec_lite.capture.checks.ray_values import Flaw, value_flaws
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.plausible import out_of_time
-from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+from nurec_lite.geometry.lidar import Lidar
 
 NAME = "rays and beams"
 SWEEPS = 3  # of a lidar
+MOST = 30_000  # rays of a sweep whose elevations are looked at, about
 FEWEST = 200  # rays of a sweep, and
 BEAMS = 4  # beams with rays, that tell anything
 CLOSE, OF_A_BEAM = (
@@ -63,13 +65,13 @@ def check_rays(sample: Sample) -> Iterator[Verdict]:
         elif not sweeps:
             yield Verdict(NAME, lidar.name, Level.UNKNOWN, f"Sweeps of {lidar.name} hold too few rays to tell.")
         else:
-            values = next((f for s in sweeps for f in value_flaws(s, len(lidar.elevations))), None)
+            values = next((f for s in sweeps for f in value_flaws(s.sweep, len(lidar.elevations))), None)
             yield _of_rings(lidar, sweeps) if values is None else _wrong(lidar, Level.CERTAIN, values)
 
 
-def swept(sample: Sample, lidar: Lidar) -> list[Sweep]:
+def swept(sample: Sample, lidar: Lidar) -> list[Ordered]:
     """A few sweeps with enough rays, spread over the drive."""
-    return [s for s in map(sample.sweep, sample.some_sweeps(lidar.name, SWEEPS)) if len(s) >= FEWEST]
+    return [s for s in map(sample.ordered, sample.some_sweeps(lidar.name, SWEEPS)) if len(s) >= FEWEST]
 
 
 def _out_of_time(sample: Sample, lidar: Lidar) -> Iterator[Flaw]:
@@ -84,7 +86,7 @@ def _wrong(lidar: Lidar, level: Level, flaw: Flaw, figures: dict[str, float] | N
     return Verdict(NAME, lidar.name, level, f"{sentence} (lidar {lidar.name}).", f"{remedy} {MADE}", figures or {})
 
 
-def _of_rings(lidar: Lidar, sweeps: Sequence[Sweep]) -> Verdict:
+def _of_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
     rings = rings_of(lidar, sweeps)
     if int(rings.known.sum()) < min(BEAMS, len(lidar.elevations)):
         return _few_rings(lidar, sweeps, rings)
@@ -103,9 +105,10 @@ def _of_rings(lidar: Lidar, sweeps: Sequence[Sweep]) -> Verdict:
     return Verdict(NAME, lidar.name, Level.RIGHT, sentence, figures=figures)
 
 
-def rings_of(lidar: Lidar, sweeps: Sequence[Sweep]) -> Rings:
-    elevation = torch.cat([torch.rad2deg(azimuth_elevation(s.directions)[:, 1].double()) for s in sweeps])
-    ring = torch.cat([s.rings for s in sweeps])
+def rings_of(lidar: Lidar, sweeps: Sequence[Ordered]) -> Rings:
+    some = [slice(None, None, max(1, len(s) // MOST)) for s in sweeps]
+    elevation = torch.cat([torch.rad2deg(s.elevation[k]) for s, k in zip(sweeps, some, strict=True)])
+    ring = torch.cat([s.sweep.rings[k] for s, k in zip(sweeps, some, strict=True)])
     order = torch.argsort(elevation, stable=True)
     order = order[torch.argsort(ring[order], stable=True)]
     elevation, beams = elevation[order], len(lidar.elevations)
@@ -122,7 +125,7 @@ def rings_of(lidar: Lidar, sweeps: Sequence[Sweep]) -> Rings:
     )
 
 
-def _few_rings(lidar: Lidar, sweeps: Sequence[Sweep], rings: Rings) -> Verdict:
+def _few_rings(lidar: Lidar, sweeps: Sequence[Ordered], rings: Rings) -> Verdict:
     """Rays of nearly one ring that lie at the elevations of many beams."""
     used, beams = int(rings.known.sum()), len(lidar.elevations)
     spread_of = float(rings.spread[rings.known].max()) if used else 0.0
@@ -174,13 +177,11 @@ def _elsewhere(rings: Rings, off: float) -> tuple[Level, Flaw]:
     return level, (where, "give the elevation of each ring's beam in elevations, in radians")
 
 
-def _shuffled(sweeps: Sequence[Sweep]) -> Flaw | None:
+def _shuffled(sweeps: Sequence[Ordered]) -> Flaw | None:
     """Ranges of rays side by side that differ as those of any two rays do."""
     near, any_two = [], []
-    for sweep in sweeps:
-        azimuth = azimuth_elevation(sweep.directions)[:, 0].double()
-        order = torch.argsort(sweep.rings * 8 + azimuth)
-        order = order[sweep.returned[order]]
+    for rays in sweeps:
+        sweep, order = rays.sweep, rays.order[rays.sweep.returned[rays.order]]
         ranges, rings = sweep.ranges[order], sweep.rings[order]
         same = rings[1:] == rings[:-1]
         near.append((ranges.diff().abs() / torch.minimum(ranges[1:], ranges[:-1]))[same])

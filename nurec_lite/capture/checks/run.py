@@ -2,9 +2,12 @@
 """Runs all checks of a capture. A check that raises an error yields a verdict that says so, and never costs the run."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 
 from nurec_lite.base.errors import UserError
+from nurec_lite.base.pool import in_threads
 from nurec_lite.capture.checks import (
     boxes,
     cameras,
@@ -20,6 +23,7 @@ from nurec_lite.capture.checks import (
 )
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
+from nurec_lite.capture.checks.works import Work, camera_works, first_works, no_works
 
 log = logging.getLogger(__name__)
 Check = Callable[[Sample], Iterable[Verdict]]
@@ -38,22 +42,78 @@ CHECKS: dict[str, Check] = {
 }  # by what is compared with what, in the order in which a user reads the verdicts
 
 
+Line = tuple[str, ...]  # checks that see the verdicts of those before them in the line
+WAVES: tuple[tuple[Callable[[Sample], Iterable[Work]], tuple[Line, ...]], ...] = (
+    (first_works, ((images.NAME,), (rays.NAME,), (files.NAME, stamps.NAME))),
+    (no_works, ((positions.NAME, driving.NAME, poses.NAME),)),
+    (camera_works, ((boxes.NAME,), (ray_crops.NAME,), (ray_times.NAME,), (cameras.CHECK,))),
+)  # works and lines of a wave are done at the same time; a check sees the verdicts of earlier waves
+Found = dict[str, list[Verdict] | UserError]  # by the names of checks
+
+
 def verdicts(sample: Sample) -> list[Verdict]:
-    """Verdicts of all checks, in the order of CHECKS; each check can see those before it. UserError where a frame cannot be read: its
-    sentence is the reader's."""
-    for name, check in CHECKS.items():
-        sample.found.extend(_guarded(name, check, sample))
-    return sample.found
+    """Verdicts of all checks, in the order of CHECKS. UserError where a frame cannot be read: its sentence is the reader's."""
+    found: Found = {}
+    for of_wave in _waves(sample):
+        found |= of_wave
+        for result in (found[name] for name in CHECKS if name in found):
+            if isinstance(result, UserError):
+                raise result
+    return _in_order(sample, found)
 
 
 def all_verdicts(sample: Sample) -> list[Verdict]:
     """The same, but a frame that cannot be read is a verdict, and the other checks go on."""
-    for name, check in CHECKS.items():
+    found: Found = {}
+    for of_wave in _waves(sample):
+        found |= of_wave
+    return list({(v.check, v.subject, v.sentence): v for v in _in_order(sample, found)}.values())
+
+
+def _in_order(sample: Sample, found: Found) -> list[Verdict]:
+    sample.found[:] = [verdict for name in CHECKS for verdict in _said(sample, found[name])]
+    return sample.found
+
+
+def _said(sample: Sample, found: list[Verdict] | UserError) -> list[Verdict]:
+    if isinstance(found, UserError):
+        return [Verdict("frames and files", sample.capture.name, Level.CERTAIN, f"{found}.")]
+    return found
+
+
+def _waves(sample: Sample) -> Iterator[Found]:
+    """The results of each wave. Checks that no wave names come last, one after another."""
+    named = {name for _, lines in WAVES for line in lines for name in line}
+    rest = tuple(name for name in CHECKS if name not in named)
+    for works, lines in (*WAVES, (no_works, (rest,))):
+        known = [tuple(name for name in line if name in CHECKS) for line in lines]
+        jobs = [*(partial(_done, work) for work in works(sample)), *(partial(_checked, sample, line) for line in known)]
+        yield {
+            name: result for found in in_threads(_call, jobs if any(known) else []) for name, result in found.items()
+        }
+
+
+def _call(job: Callable[[], Found]) -> Found:
+    return job()
+
+
+def _done(work: Work) -> Found:
+    """Nothing. The check that needs the work meets its error again and reports it."""
+    with suppress(Exception):
+        work()
+    return {}
+
+
+def _checked(sample: Sample, line: Line) -> Found:
+    found: Found = {}
+    for name in line:
         try:
-            sample.found.extend(_guarded(name, check, sample))
+            found[name] = result = _guarded(name, CHECKS[name], sample)
         except UserError as error:
-            sample.found.append(Verdict("frames and files", sample.capture.name, Level.CERTAIN, f"{error}."))
-    return list({(v.check, v.subject, v.sentence): v for v in sample.found}.values())
+            found[name] = error
+        else:
+            sample.found.extend(result)
+    return found
 
 
 def _guarded(name: str, check: Check, sample: Sample) -> list[Verdict]:

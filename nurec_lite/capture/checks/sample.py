@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from torch import Tensor
 
 from nurec_lite.capture.checks.agreed import Agreement
+from nurec_lite.capture.checks.ordered import Ordered, ordered
 from nurec_lite.capture.checks.verdict import Level, Verdict
 from nurec_lite.capture.images import as_image
 from nurec_lite.capture.trajectory import nearest
@@ -20,6 +21,8 @@ from nurec_lite.geometry.lidar import Sweep
 T = TypeVar("T")
 IMAGES = 8  # of a camera, before training
 SWEEPS = 12  # of a lidar, likewise; pairs of neighbours, see Sample.sweep_pairs
+MOTIONS = 3  # sweeps for each motion of a lidar that is measured
+SPAN = 1.0  # seconds that a motion lasts at most, about
 JUMP_AT, JUMP_END = (
     "at_s",
     "until_s",
@@ -38,7 +41,7 @@ class Sample:
     agreements: dict[str, Agreement] = field(
         default_factory=dict
     )  # of the cameras that look where they say, by their names
-    _kept: OrderedDict[int, "_Once"] = field(default_factory=OrderedDict, repr=False)  # the last used comes last
+    _kept: OrderedDict[Hashable, "_Once"] = field(default_factory=OrderedDict, repr=False)  # the last used comes last
     _made: dict[Hashable, "_Once"] = field(default_factory=dict, repr=False)
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -61,7 +64,7 @@ class Sample:
         frames = [frame for frame in self.capture.images if frame.sensor == camera]
         if self.images is None or len(frames) <= self.images:
             return frames
-        sweeps = [sweep for lidar in self.capture.lidars for pair in self.sweep_pairs(lidar.name) for sweep in pair]
+        sweeps = [sweep for lidar in self.capture.lidars for sweep in self.decoded(lidar.name)]
         chosen = {nearest(frames, sweep.time_mid).index for sweep in sweeps}
         return spread([frame for frame in frames if frame.index in chosen] or frames, self.images)
 
@@ -69,6 +72,20 @@ class Sample:
         """Pairs of neighbouring sweeps of a lidar, spread evenly over the drive; half as many as sweeps are allowed."""
         pairs = list(pairwise(self.of_lidar(lidar)))
         return spread(pairs, None if self.sweeps is None else self.sweeps // 2)
+
+    def motion_starts(self, lidar: str) -> list[int]:
+        """Places of the sweeps, among those of a lidar, at which motions begin: at first ones of pairs, if there are enough of them."""
+        frames, first = self.of_lidar(lidar), {frame.index for frame, _ in self.sweep_pairs(lidar)}
+        possible = range(len(frames) - frames_in(frames, SPAN)) if len(frames) > 1 else range(0)
+        count = None if self.sweeps is None else max(1, self.sweeps // MOTIONS)
+        known = [k for k in possible if frames[k].index in first]
+        return spread(possible if count is None or len(known) < count else known, count)
+
+    def decoded(self, lidar: str) -> list[SweepFrame]:
+        """Sweeps that several checks decode, in time order: the first of each pair, the next where a motion begins, and the last one."""
+        frames, first = self.of_lidar(lidar), {frame.index for frame, _ in self.sweep_pairs(lidar)}
+        seconds = {k + 1 for k in self.motion_starts(lidar)} | {len(frames) - 1}
+        return [frame for k, frame in enumerate(frames) if frame.index in first or k in seconds]
 
     def some_sweeps(self, lidar: str, most: int) -> list[SweepFrame]:
         """Sweeps of a lidar, spread over the drive: those that begin a pair, so that no other ones are decoded."""
@@ -89,10 +106,15 @@ class Sample:
     def sweep(self, frame: SweepFrame) -> Sweep:
         return self._once(frame.load)
 
-    def _once(self, load: Callable[[], T]) -> T:
+    def ordered(self, frame: SweepFrame) -> Ordered:
+        name = "ordered", frame.sensor, frame.index
+        return self._once(lambda: ordered(self.sweep(frame)), name)
+
+    def _once(self, load: Callable[[], T], name: Hashable = None) -> T:
+        name = id(load) if name is None else name
         with self._lock:
-            kept = self._kept.setdefault(id(load), _Once(load))
-            self._kept.move_to_end(id(load))
+            kept = self._kept.setdefault(name, _Once(load))
+            self._kept.move_to_end(name)
         value = kept.value()
         with self._lock:
             self._forget()
@@ -121,9 +143,15 @@ class _Once(Generic[T]):
 
 
 def _bytes(value: object) -> int:
-    """Of the tensors in an image or a sweep."""
-    tensors = vars(value).values() if isinstance(value, Sweep) else (value,)
+    """Of the tensors in an image, in a sweep or in the order of its rays. The sweep itself counts once."""
+    tensors = vars(value).values() if isinstance(value, Sweep | Ordered) else (value,)
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
+
+
+def frames_in(frames: Sequence[SweepFrame], seconds: float) -> int:
+    """Steps from sweep to sweep, of at least two sweeps, that take so long."""
+    steps = sorted(b.time_mid - a.time_mid for a, b in pairwise(frames))
+    return max(1, min(len(frames) - 1, round(seconds / max(1e-3, steps[(len(steps) - 1) // 2]))))
 
 
 def spread(items: Sequence[T], most: int | None) -> list[T]:

@@ -25,7 +25,18 @@ def doubts_about(
     source: str,  # file or folder, for the message
     trust: bool,  # the user's data.trust
 ) -> list[Verdict]:
-    """Verdicts that a report shows, logged at once. CaptureError with all that is certain, unless the user trusts the capture."""
+    """The same as `found_doubts`, logged at once."""
+    doubts = found_doubts(sample, source, trust)
+    log_doubts(doubts)
+    return doubts
+
+
+def found_doubts(
+    sample: Capture | Sample,
+    source: str,
+    trust: bool,
+) -> list[Verdict]:
+    """Verdicts that a report shows. CaptureError with all that is certain, unless the user trusts the capture."""
     doubts = [
         verdict
         for verdict in verdicts(sample if isinstance(sample, Sample) else Sample(sample))
@@ -34,9 +45,12 @@ def doubts_about(
     certain = [verdict.text.removesuffix(".") for verdict in doubts if verdict.level is Level.CERTAIN]
     if certain and not trust:
         raise CaptureError(f"{source}: {'. '.join(certain)}. Or give data.trust=true, and training goes on regardless")
+    return doubts
+
+
+def log_doubts(doubts: Iterable[Verdict]) -> None:
     for verdict in doubts:
         log.warning("%s", verdict.text)
-    return doubts
 
 
 def poses_are_wrong(doubts: Iterable[Verdict]) -> bool:

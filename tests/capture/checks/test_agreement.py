@@ -24,6 +24,7 @@ from nurec_lite.capture.checks.alignment import views_of
 from nurec_lite.capture.checks.cameras import check_cameras
 from nurec_lite.capture.checks.edges import View, edge_points, image_edges, ranks
 from nurec_lite.capture.checks.fine import LATE, LATE_FIGURE, TURNED, TURNED_FIGURE
+from nurec_lite.capture.checks.ordered import ordered
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level
 from nurec_lite.capture.trajectory import Velocities
@@ -278,7 +279,7 @@ def test_edges_of_a_sweep() -> None:
     eye = torch.eye(4, dtype=torch.float64)
     lidar = Lidar("lidar", eye, torch.tensor([0.0, 0.1]), azimuth_steps=steps)
     frame = replace(tiny_capture().sweeps[0], T_world_rig_start=eye, T_world_rig_end=eye)
-    points = edge_points(frame, sweep.select(torch.randperm(40)), lidar)
+    points = edge_points(frame, ordered(sweep.select(torch.randperm(40))), lidar)
     assert points.norm(dim=1).tolist() == pytest.approx([5.0, 5.0])
     seen = torch.rad2deg(torch.atan2(points[:, 1], points[:, 0])).tolist()
     assert sorted(seen) == pytest.approx([-2.5, 1.5], abs=1e-4)
