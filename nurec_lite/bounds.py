@@ -77,7 +77,7 @@ class Flag:
 
 Bound = Between | OneOf | Text | Flag
 
-KINDS = ("bundled", "pack", "kitti_raw", "pandaset", "rosbag")  # of captures, each with a reader
+KINDS = ("bundled", "pack", "kitti_raw", "nuscenes", "pandaset", "rosbag")  # of captures, each with a reader
 POSE_CONVENTIONS = tuple(f"{of}{way}" for of in ("lidar", "camera", "rig") for way in ("", "_inverse", "_relative"))
 _COUNT, _SHARE = Between(0, 10**8), Between(0, 1)
 _RATE = _WEIGHT = Between(0, 1e39)  # where too much begins, only training tells

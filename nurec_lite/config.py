@@ -60,7 +60,7 @@ class DataConfig:
     trust: bool = False  # trains also where sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
-    drive: str | None = None  # likewise; PandaSet: name of the sequence, if root holds several
+    drive: str | None = None  # likewise; nuScenes and PandaSet: name of the scene, if root holds several
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
     tracks: TracksChoice = field(

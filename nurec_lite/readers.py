@@ -12,6 +12,7 @@ from nurec_lite.bounds import KINDS
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
+from nurec_lite.capture.nuscenes.read import read_nuscenes
 from nurec_lite.capture.odometry.choose import posed
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pack import read_pack
@@ -26,6 +27,10 @@ from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 
 BUNDLED = "data/street.pack"
+_BY_DRIVE: dict[str, tuple[Callable[..., Capture], str]] = {
+    "nuscenes": (read_nuscenes, "the folder that holds samples and the tables"),
+    "pandaset": (read_pandaset, "the folder of a sequence"),
+}
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,8 @@ def _read(config: DataConfig) -> Capture:
         return _limited(read_pack(Path(config.root), downscale=config.downscale), config)
     if config.kind == "kitti_raw":
         return _open_kitti(config)
-    if config.kind == "pandaset":
-        return _limited(_open_pandaset(config), config)
+    if config.kind in _BY_DRIVE:
+        return _limited(_open_by_drive(config), config)
     if config.kind == "rosbag":
         return _limited(_open_rosbag(config), config)
     raise CaptureError(f"data.kind is '{config.kind}', but must be {_listed(KINDS)}")
@@ -140,11 +145,13 @@ def _open_rosbag(config: DataConfig) -> Capture:
     return read_rosbag(Path(config.root), mapping=mapping, downscale=config.downscale)
 
 
-def _open_pandaset(config: DataConfig) -> Capture:
+def _open_by_drive(config: DataConfig) -> Capture:
+    """A data set whose drives have names."""
+    read, folder = _BY_DRIVE[config.kind]
     if config.root is None:
-        raise CaptureError("data.root is missing: name the folder of a sequence, as in data.root=PATH")
+        raise CaptureError(f"data.root is missing: name {folder}, as in data.root=PATH")
     cameras = tuple(config.cameras) if config.cameras else None
-    return read_pandaset(Path(config.root), drive=config.drive, cameras=cameras, downscale=config.downscale)
+    return read(Path(config.root), drive=config.drive, cameras=cameras, downscale=config.downscale)
 
 
 def _open_kitti(config: DataConfig) -> Capture:

@@ -20,6 +20,9 @@ USUAL = (0.005, 2.0)  # seconds from a frame to the next
 ODD, SHORT = 5.0, 0.002  # seconds from a frame to the next that no recording has, above and below
 SLOW, FASTEST = 0.3, 100.0  # metres a second: a vehicle seems slower, or faster, if its stamps are in another unit
 WAY = 1.0  # metres that show a speed
+ALONE = (
+    0.5  # seconds that are taken for the period of a sensor with one frame: two key frames of nuScenes lie so far apart
+)
 GAP, TWICE = 1.5, 0.1  # periods between two stamps: frames are missing, and a stamp is there twice
 FEW = 0.2  # of the shorter span that two sensors share at least
 LONG = 1.5  # periods that a frame lasts at most
@@ -104,7 +107,7 @@ def _apart(every: Sequence[Stamps]) -> Iterator[Verdict]:
         first = every[0]
         (a, b), (c, d) = first.span, stamps.span
         shared, shorter = min(b, d) - max(a, c), min(b - a, d - c)
-        period = max([s.period for s in (first, stamps) if len(s.frames) > 1], default=0.0)
+        period = max(s.period if len(s.frames) > 1 else ALONE for s in (first, stamps))
         spans = f"those of {stamps.sensor} last from {c:.6g} to {d:.6g} s, those of {first.sensor} from {a:.6g} to {b:.6g} s"
         remedy = f"give all sensors times of one clock, in seconds, {MADE}"
         if shared < -2 * period:

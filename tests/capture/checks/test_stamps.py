@@ -126,6 +126,14 @@ def test_few_frames_tell_nothing() -> None:
     assert [v.level for v in check_stamps(Sample(few))] == [Level.UNKNOWN]
 
 
+def test_one_frame_of_each_sensor_tells_nothing() -> None:
+    """As of a key frame of nuScenes: the image is exposed within the sweep's turn, and not at its middle."""
+    capture = tiny_capture()
+    image, sweep = capture.images[0], capture.sweeps[0]
+    late = replace(image, time_start=sweep.time_mid + 0.04, time_end=sweep.time_mid + 0.04)
+    assert doubts(replace(capture, images=(late,), sweeps=(sweep,))) == []
+
+
 def test_right_drives_are_not_doubted(kitti_root: Path) -> None:
     assert doubts(read_pack(ROOT / "data/street.pack")) == []
     assert doubts(read_kitti_raw(kitti_root, poses_file=kitti_root / "extra/poses_velo.txt")) == []

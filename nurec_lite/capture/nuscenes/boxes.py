@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Boxes of nuScenes that move, as tracks: key frames are half a second apart, and poses between them are interpolated."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.nuscenes.rays import LEFT, TURN, mounting_of
+from nurec_lite.capture.nuscenes.scene import LIDAR, Scene, _pose
+from nurec_lite.capture.nuscenes.tables import REMEDY, Row, by_token, field, rows, vector
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.lidar import azimuth_elevation
+from nurec_lite.geometry.se3 import invert, matrix_to_quat, transform
+from nurec_lite.geometry.tracks import Tracks
+
+MOVED = 1.0  # metres between two key frames of an object: less is a parked car and the labels' noise
+MARGIN = 0.05  # metres
+
+
+@dataclass(frozen=True)
+class Box:
+    """One object at one key frame."""
+
+    time: float  # seconds
+    T_world_box: Tensor  # [4, 4]
+    size: list[float]  # length, width, height; metres
+
+
+def read_tracks(scene: Scene) -> Tracks:
+    """Without annotations, as in the test set, there are none."""
+    if not (scene.tables / "sample_annotation.json").is_file():
+        return Tracks.empty()
+    found: dict[str, list[Box]] = {}
+    for row in rows(scene.tables, "sample_annotation", "sample_token", scene.samples.keys()):
+        found.setdefault(field(row, "instance_token", str, "sample_annotation"), []).append(_box(scene, row))
+    moving = {name: sorted(boxes, key=lambda box: box.time) for name, boxes in found.items() if _moves(boxes)}
+    return _tracks(moving, _classes(scene, moving)) if moving else Tracks.empty()
+
+
+def _box(scene: Scene, row: Row) -> Box:
+    width, length, height = vector(row, "size", 3, "sample_annotation")
+    if not 0 < min(width, length, height) <= max(width, length, height) < 100:
+        raise CaptureError(f"sample_annotation.json: 'size' of row {row.get('token')} must be metres above 0; {REMEDY}")
+    T = _pose(row, "sample_annotation")
+    stamp = field(scene.samples[row["sample_token"]], "timestamp", int, "sample") * 1e-6 - scene.start
+    return Box(_passed(scene, stamp, T[:3, 3]), T, [length, width, height])
+
+
+def _passed(scene: Scene, stamp: float, place: Tensor) -> float:
+    """When the lidar sees the box: a key frame has the stamp of its sweep, which ends the turn."""
+    if LIDAR not in scene.files:
+        return stamp
+    T_world_lidar = scene.path.at(stamp - 0.5 * TURN) @ mounting_of(scene)
+    azimuth = float(azimuth_elevation(transform(invert(T_world_lidar), place[None]))[0, 0])
+    return stamp - TURN + TURN * ((LEFT - azimuth) / (2 * math.pi) % 1)
+
+
+def _moves(boxes: list[Box]) -> bool:
+    places = torch.stack([box.T_world_box[:3, 3] for box in boxes])
+    return float((places - places[:1]).norm(dim=1).max()) > MOVED
+
+
+def _classes(scene: Scene, names: dict[str, list[Box]]) -> dict[str, str]:
+    categories = by_token(rows(scene.tables, "category"))
+    instances = by_token(rows(scene.tables, "instance", "token", names.keys()))
+    return {
+        name: str(categories.get(str(instances.get(name, {}).get("category_token")), {}).get("name", "unknown"))
+        for name in names
+    }
+
+
+def _tracks(moving: dict[str, list[Box]], classes: dict[str, str]) -> Tracks:
+    boxes = [box for own in moving.values() for box in own]
+    offsets = [0]
+    for own in moving.values():
+        offsets.append(offsets[-1] + len(own))
+    poses = torch.stack([box.T_world_box for box in boxes])
+    sizes = [
+        torch.tensor([box.size for box in own], dtype=torch.float64).median(dim=0).values for own in moving.values()
+    ]
+    return Tracks(
+        ids=tuple(moving), classes=tuple(classes[name] for name in moving), sizes=torch.stack(sizes), offsets=tuple(offsets),
+        times=torch.tensor([box.time for box in boxes], dtype=torch.float64), translations=poses[:, :3, 3],
+        quaternions=matrix_to_quat(poses[:, :3, :3]), margin=MARGIN,
+    )  # fmt: skip

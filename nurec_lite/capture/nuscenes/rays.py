@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rays of nuScenes' lidar, an HDL-32E at 20 Hz.
+
+A file holds columns of 32 points, in the order of the turn, all moved to the moment of its stamp, which ends the turn. A ray is where
+the lidar saw the point: each is moved back to its own time. The lidar turns clockwise and begins on the left.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.files import mark_of_file, read_bytes
+from nurec_lite.capture.kitti.gaps import missing_angles
+from nurec_lite.capture.nuscenes.scene import LIDAR, File, Scene
+from nurec_lite.capture.trajectory import Trajectory
+from nurec_lite.capture.types import CaptureError, SweepFrame
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
+from nurec_lite.geometry.se3 import invert
+
+BEAMS, STEPS, TURN = 32, 1084, 0.05  # the last in seconds
+NOMINAL = torch.deg2rad(-30.67 + 4.0 / 3 * torch.arange(BEAMS, dtype=torch.float64))  # elevations of the data sheet
+LEFT = 0.5 * math.pi  # azimuth at which a turn begins
+FARTHEST = 105.0  # metres
+VEHICLE = (2.6, 1.3)  # metres ahead and beside of the lidar: nearer returns are the car's own
+SURVEYED, LEAST = 6, 50  # sweeps that say where the beams lie, and points of a beam in them
+RECORD = 5  # numbers of a point: x, y, z, intensity, ring
+REMEDY = "copy the file again from its source"
+# files have x to the right and y forward; a lidar here looks along x
+T_FILE_LIDAR = torch.tensor([[0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]], dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Points:
+    """Returns of a sweep in the lidar's axes, each at its own time, in the order of the file."""
+
+    local: Tensor  # [n, 3] metres
+    intensities: Tensor  # [n] 0 to 1
+    rings: Tensor  # [n] from 0, the lowest
+    times: Tensor  # [n] seconds
+
+
+@dataclass(frozen=True)
+class SweepLoad:
+    """Loads the rays of one sweep. It pickles."""
+
+    file: File
+    trajectory: Trajectory
+    T_rig_lidar: Tensor  # [4, 4]
+    elevations: Tensor  # [32] radians
+
+    def __call__(self) -> Sweep:
+        return _sweep(points_of(self.file, self.trajectory, self.T_rig_lidar), self.file.stamp)
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return mark_of_file(self.file.path, thorough)
+
+
+def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points:
+    data = read_bytes(file.path, REMEDY)
+    if len(data) % (4 * RECORD):
+        raise CaptureError(f"{file.path} has {len(data)} bytes, no multiple of a point's {4 * RECORD}; {REMEDY}")
+    values = torch.from_numpy(np.frombuffer(data, "<f4").reshape(-1, RECORD).astype(np.float64))
+    rings = values[:, 4]
+    if not bool(values.isfinite().all()) or not bool(((rings >= 0) & (rings < BEAMS) & (rings == rings.floor())).all()):
+        raise CaptureError(
+            f"{file.path} holds points that are not finite, or rings other than 0 to {BEAMS - 1}; {REMEDY}"
+        )
+    moved = (values[:, None, :3] @ T_FILE_LIDAR[:3, :3])[:, 0]  # the inverse of a rotation, from the right
+    times = file.stamp - TURN + TURN * _turned(moved, rings)
+    T_world_lidar = trajectory.at(torch.tensor(file.stamp, dtype=torch.float64)) @ T_rig_lidar
+    T = invert(trajectory.at(times) @ T_rig_lidar) @ T_world_lidar
+    local = (T[:, :3, :3] @ moved[..., None])[..., 0] + T[:, :3, 3]
+    return Points(local, (values[:, 3] / 255).clamp(0, 1).float(), rings.long(), times)
+
+
+def _turned(points: Tensor, rings: Tensor) -> Tensor:  # [n, 3], [n] -> [n] share of the turn
+    """By columns where all are there, else by the azimuth."""
+    n = len(points)
+    if n % BEAMS == 0 and bool((rings.view(-1, BEAMS) == torch.arange(BEAMS)).all()):
+        columns = n // BEAMS
+        return ((torch.arange(columns, dtype=torch.float64) + 0.5) / columns).repeat_interleave(BEAMS)
+    return torch.remainder((LEFT - azimuth_elevation(points)[:, 0]) / (2 * math.pi), 1)
+
+
+def elevations_of(files: list[File], trajectory: Trajectory, T_rig_lidar: Tensor) -> Tensor:  # [32] radians
+    """The median of each ring over a few sweeps; that of the data sheet where too little returns."""
+    some = [points_of(file, trajectory, T_rig_lidar) for file in files[:: max(1, len(files) // SURVEYED)]]
+    local, rings = torch.cat([p.local for p in some]), torch.cat([p.rings for p in some])
+    far = local.norm(dim=1) > VEHICLE[0]
+    elevation, rings = azimuth_elevation(local[far])[:, 1], rings[far]
+    found = [elevation[rings == k] for k in range(BEAMS)]
+    beams = torch.stack([own.median() if len(own) >= LEAST else NOMINAL[k] for k, own in enumerate(found)])
+    if not bool((beams.diff() > 0).all()):
+        raise CaptureError(
+            f"{files[0].path.parent}: the rings of the sweeps do not rise from the lowest beam; {REMEDY}"
+        )
+    return beams
+
+
+def _sweep(points: Points, stamp: float) -> Sweep:
+    """Beams one after another, in the order of the azimuth. What the car itself hides is neither a return nor empty."""
+    angles, ranges = azimuth_elevation(points.local), points.local.norm(dim=1)
+    seen = ranges > 0
+    order = torch.argsort(points.rings[seen] * 8 + angles[seen, 0] % (2 * math.pi), stable=True)
+    angles, ranges, local, rings = (v[seen][order] for v in (angles, ranges, points.local, points.rings))
+    times, intensities = points.times[seen][order], points.intensities[seen][order]
+    more, more_rings = missing_angles(angles, rings)
+    outside = ~((local[:, 0].abs() < VEHICLE[0]) & (local[:, 1].abs() < VEHICLE[1]))
+    n, none = int(outside.sum()), torch.zeros(len(more))
+    late = TURN * torch.remainder((LEFT - more[:, 0]) / (2 * math.pi), 1)
+    return Sweep(
+        directions=torch.cat([unit_directions(angles[outside]), unit_directions(more)]).float(),
+        ranges=torch.cat([ranges[outside].float(), none]),
+        intensities=torch.cat([intensities[outside], none]),
+        times=torch.cat([times[outside], stamp - TURN + late]),
+        rings=torch.cat([rings[outside], more_rings]),
+        returned=torch.arange(n + len(more)) < n,
+    )
+
+
+def mounting_of(scene: Scene) -> Tensor:  # [4, 4] T_rig_lidar
+    return scene.mountings[LIDAR] @ T_FILE_LIDAR
+
+
+def lidar_of(scene: Scene, elevations: Tensor) -> Lidar:
+    return Lidar(LIDAR, mounting_of(scene), elevations, FARTHEST, STEPS, azimuth_start=LEFT)
+
+
+def sweep_frames(scene: Scene, elevations: Tensor) -> list[SweepFrame]:
+    files, T_rig_lidar = scene.files[LIDAR], mounting_of(scene)
+    ends = torch.tensor([file.stamp for file in files], dtype=torch.float64)
+    first, last = scene.path.at(ends - TURN), scene.path.at(ends)
+    loads = [SweepLoad(file, scene.path, T_rig_lidar, elevations) for file in files]
+    rows = zip(range(len(files)), (ends - TURN).tolist(), ends.tolist(), first, last, loads, strict=True)
+    return [SweepFrame(LIDAR, *row) for row in rows]

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One scene of nuScenes: its files by sensor, where sensors sit, and the path of the vehicle.
+
+The rig is nuScenes' ego frame: x forward, y left, z up, at the middle of the rear axle. Its poses are of a localisation in the plane:
+z is 0 throughout.
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.files import short
+from nurec_lite.capture.nuscenes.tables import REMEDY, Row, by_token, field, rows, vector
+from nurec_lite.capture.trajectory import Trajectory
+from nurec_lite.capture.types import CaptureError
+from nurec_lite.geometry.se3 import pose_matrix
+
+LIDAR = "LIDAR_TOP"
+CAMERAS = ("CAM_FRONT", "CAM_FRONT_LEFT", "CAM_FRONT_RIGHT", "CAM_BACK", "CAM_BACK_LEFT", "CAM_BACK_RIGHT")
+LONGEST = 3600.0  # seconds of a scene; nuScenes' have 20
+
+
+@dataclass(frozen=True)
+class File:
+    """One image or sweep."""
+
+    path: Path
+    stamp: float  # seconds since the scene's time 0
+    row: Row  # of sample_data
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    root: Path
+    tables: Path
+    name: str
+    samples: dict[str, Row]  # key frames by token
+    start: float  # seconds of Unix time at the capture's time 0
+    path: Trajectory
+    files: dict[str, list[File]]  # by channel, in time order
+    mountings: dict[str, Tensor]  # T_rig_sensor [4, 4] by channel
+    lenses: dict[str, list[list[float]]]  # camera_intrinsic by channel
+    absent: int  # files that tables name and that are not there
+
+
+def open_scene(
+    root: Path,  # the folder that holds samples, sweeps and the tables
+    name: str | None,  # or its place among the scenes; None: the only one
+) -> Scene:
+    tables, found = _find(root, name)
+    samples = by_token(rows(tables, "sample", "scene_token", {str(found["token"])}))
+    if not samples:
+        raise CaptureError(f"{tables / 'sample.json'} has no row of {found['name']}; {REMEDY}")
+    channels = {token: str(row.get("channel")) for token, row in by_token(rows(tables, "sensor")).items()}
+    data = list(rows(tables, "sample_data", "sample_token", samples.keys()))
+    sensors = by_token(
+        rows(tables, "calibrated_sensor", "token", {str(row.get("calibrated_sensor_token")) for row in data})
+    )
+    poses = by_token(rows(tables, "ego_pose", "token", {str(row.get("ego_pose_token")) for row in data}))
+    start, path = _path(poses, tables)
+    files: dict[str, list[File]] = {}
+    mountings, lenses, absent = {}, {}, 0
+    for row in sorted(data, key=lambda row: int(field(row, "timestamp", int, "sample_data"))):
+        sensor = sensors.get(str(row.get("calibrated_sensor_token")))
+        channel = channels.get(str((sensor or {}).get("sensor_token")))
+        if sensor is None or channel not in (LIDAR, *CAMERAS):
+            continue
+        file = _file(root, row, start)
+        if not file.path.is_file():
+            absent += 1
+            continue
+        files.setdefault(channel, []).append(file)
+        mountings[channel] = _pose(sensor, "calibrated_sensor")
+        lenses[channel] = sensor.get("camera_intrinsic", [])
+    if LIDAR not in files and not set(CAMERAS) & set(files):
+        raise CaptureError(
+            f"{root} holds none of the {absent} files of {found['name']}; download its samples, or choose another by data.drive"
+        )
+    return Scene(root, tables, str(found["name"]), samples, start, path, files, mountings, lenses, absent)
+
+
+def _find(root: Path, name: str | None) -> tuple[Path, Row]:
+    """The tables that know the scene, and its row."""
+    if not os.path.isdir(root):
+        problem = "is no folder" if os.path.lexists(root) else "does not exist"
+        raise CaptureError(
+            f"{root} {problem}; data.root must be the folder that holds samples and v1.0-mini, v1.0-trainval or v1.0-test"
+        )
+    folders = sorted(path for path in root.glob("v1.0-*") if path.is_dir())
+    if not folders:
+        raise CaptureError(
+            f"{root} holds no tables such as v1.0-mini; data.root must be the folder that holds samples and the tables"
+        )
+    known = [(folder, row) for folder in folders for row in rows(folder, "scene")]
+    if (
+        name is not None
+        and name.isdecimal()
+        and int(name) < len(known)
+        and name not in {row.get("name") for _, row in known}
+    ):
+        return known[int(name)]
+    chosen = [entry for entry in known if name in (None, entry[1].get("name"))]
+    if len(chosen) != 1 and len({row.get("name") for _, row in chosen}) != 1:
+        names = ", ".join(short(row.get("name")) for _, row in known[:4]) + (", ..." if len(known) > 4 else "")
+        raise CaptureError(f"{root} holds {len(known)} scenes ({names}); choose one by data.drive")
+    field(chosen[0][1], "name", str, "scene")
+    return chosen[0]
+
+
+def _file(root: Path, row: Row, start: float) -> File:
+    name = field(row, "filename", str, "sample_data")
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts or not name.isprintable():
+        raise CaptureError(f"sample_data.json names the file '{short(name)}', which lies elsewhere; {REMEDY}")
+    return File(root / path, field(row, "timestamp", int, "sample_data") * 1e-6 - start, row)
+
+
+def _path(poses: dict[str, Row], tables: Path) -> tuple[float, Trajectory]:
+    found = {field(row, "timestamp", int, "ego_pose"): row for row in poses.values()}
+    if not found or (max(found) - min(found)) * 1e-6 > LONGEST:
+        raise CaptureError(f"{tables / 'ego_pose.json'} has no poses of the scene, or of more than an hour; {REMEDY}")
+    stamps = sorted(found)
+    start = stamps[0] * 1e-6 - 0.1  # before the first sweep begins
+    times = torch.tensor([(stamp - stamps[0]) * 1e-6 + 0.1 for stamp in stamps], dtype=torch.float64)
+    return start, Trajectory(times, torch.stack([_pose(found[stamp], "ego_pose") for stamp in stamps]))
+
+
+def _pose(row: Row, table: str) -> Tensor:  # [4, 4]
+    q = torch.tensor(vector(row, "rotation", 4, table), dtype=torch.float64)
+    if not 0.5 < float(q.norm()) < 2:
+        raise CaptureError(f"{table}.json: 'rotation' of row {short(row.get('token'))} is no quaternion; {REMEDY}")
+    return pose_matrix(q / q.norm(), torch.tensor(vector(row, "translation", 3, table), dtype=torch.float64))
