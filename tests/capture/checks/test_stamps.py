@@ -128,7 +128,7 @@ def test_few_frames_tell_nothing() -> None:
 
 def test_one_frame_of_each_sensor_tells_nothing() -> None:
     """As of a key frame of nuScenes: the image is exposed within the sweep's turn, and not at its middle."""
-    capture = tiny_capture()
+    capture = street()
     image, sweep = capture.images[0], capture.sweeps[0]
     late = replace(image, time_start=sweep.time_mid + 0.04, time_end=sweep.time_mid + 0.04)
     assert doubts(replace(capture, images=(late,), sweeps=(sweep,))) == []
