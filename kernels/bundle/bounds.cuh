@@ -5,7 +5,7 @@
 
 namespace nurec::cuda {
 
-// Of a lidar: fills bounds and fans.
+// Of a lidar: fills bounds and slabs.
 void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a lidar: bounds of bundles and of the fans within them (math/bundle.cuh).
+// Of a lidar: bounds of bundles and of the slabs within them (math/ray_pyramid.cuh).
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
@@ -16,11 +16,11 @@ __device__ Vec3<float> unit(Vec3<float> a) {
     return (1 / larger(sqrtf(dot(a, a)), 1e-30f)) * a;
 }
 
-constexpr int HALF = BUNDLE_RAYS / 2, FANS_OF_HALF = FANS / 2;
+constexpr int HALF = BUNDLE_RAYS / 2, SLABS_OF_HALF = BEAM_SLABS / 2;
 
-// By a warp whose lanes' rays come by elevation: which fan of its half a ray is in. The widest gaps part them, unless
+// By a warp whose lanes' rays come by elevation: which slab of its half a ray is in. The widest gaps part them, unless
 // there is a gap four times as wide; z: sine of the elevation, a finite number also where no ray is there.
-__device__ int fan_of_ray(bool there, float z) {
+__device__ int slab_of_ray(bool there, float z) {
     int const lane = int(threadIdx.x % HALF), first = int(threadIdx.x % 32) - lane;
     float const before = __shfl_sync(ALL_LANES, z, first + (lane ? lane - 1 : 0));
     float const gap = there ? z - before : 0.f, widest = warp_max<HALF>(gap);
@@ -29,25 +29,25 @@ __device__ int fan_of_ray(bool there, float z) {
         float const other = __shfl_sync(ALL_LANES, gap, first + k);
         wider += other > gap || (other == gap && k < lane);
     }
-    unsigned const begins = ballot_of_group<HALF>(4 * gap > widest && wider < FANS_OF_HALF - 1);
+    unsigned const begins = ballot_of_group<HALF>(4 * gap > widest && wider < SLABS_OF_HALF - 1);
     return __popc(begins & ((2u << lane) - 1));
 }
 
-// What a half's fan, whose rays these are, needs of the pyramid.
-__device__ Fan<float> bound_fan(bool mine, float x, float y, float spare_x, float spare_y) {
+// What a half's slab, whose rays these are, needs of the pyramid.
+__device__ BeamSlab<float> bound_slab(bool mine, float x, float y, float margin_x, float margin_y) {
     float const far = 1e30f;
     float const x1 = warp_max<HALF>(mine ? x : -far), x0 = -warp_max<HALF>(mine ? -x : -far);
     float const y1 = warp_max<HALF>(mine ? y : -far), y0 = -warp_max<HALF>(mine ? -y : -far);
     if (x0 > x1) return {0, -1, 0, 0};
-    return {0.5f * (x0 + x1), 0.5f * (x1 - x0) + spare_x, 0.5f * (y0 + y1), 0.5f * (y1 - y0) + spare_y};
+    return {0.5f * (x0 + x1), 0.5f * (x1 - x0) + margin_x, 0.5f * (y0 + y1), 0.5f * (y1 - y0) + margin_y};
 }
 
-// A ray's part in the sum that is the way along rows: by azimuth within each fan, so that it does not matter that fans
-// lie above one another.
-__device__ float along_fans(bool there, int fan, float azimuth) {
+// A ray's part in the sum that is the way along rows: by azimuth within each slab, so that it does not matter that
+// slabs lie above one another.
+__device__ float along_slabs(bool there, int slab, float azimuth) {
     float part = 0;
-    for (int k = 0; k < FANS_OF_HALF; ++k) {
-        bool const mine = there && fan == k;
+    for (int k = 0; k < SLABS_OF_HALF; ++k) {
+        bool const mine = there && slab == k;
         int const n = __popc(ballot_of_group<HALF>(mine));
         float const mean = warp_sum<HALF>(mine ? azimuth : 0.f) / larger(float(n), 1.f);
         if (mine) part = azimuth - mean;
@@ -56,8 +56,8 @@ __device__ float along_fans(bool there, int fan, float azimuth) {
 }
 
 struct Bounded {
-    Bundle<float> bundle;
-    Fan<float> fan;  // the first lanes of a half have those of the half
+    RayPyramid<float> bundle;
+    BeamSlab<float> slab;  // the first lanes of a half have those of the half
 };
 
 // By one warp, one lane a ray. The first axis goes along beams.
@@ -70,8 +70,8 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     float const delay = there ? p.delays[ray] : 0.f, share = n ? 1.f / float(n) : 0.f, far = 1e30f;
     Vec3<float> const c = unit(sum_of(d));
     float const dt = share * warp_sum(delay);
-    int const own = fan_of_ray(there, local.z);
-    Vec3<float> const way = sum_of(along_fans(there, own, atan2f(local.y, local.x)) * d);
+    int const own = slab_of_ray(there, local.z);
+    Vec3<float> const way = sum_of(along_slabs(there, own, atan2f(local.y, local.x)) * d);
     Vec3<float> across = way - dot(way, c) * c;
     if (!(dot(across, across) > 1e-16f)) across = fabsf(c.z) < 0.9f ? cross(c, {0, 0, 1}) : cross(c, {1, 0, 0});
     Vec3<float> const x = unit(across), y = cross(c, x);
@@ -79,8 +79,8 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     float const u1 = warp_max(there ? u : -far), u0 = -warp_max(there ? -u : -far);
     float const v1 = warp_max(there ? v : -far), v0 = -warp_max(there ? -v : -far);
     float const ahead = -warp_max(there ? -depth : -far);
-    float const um = 0.5f * (u0 + u1), vm = 0.5f * (v0 + v1), spare = 1e-6f;
-    float const x_half = 0.5f * (u1 - u0) + spare, y_half = 0.5f * (v1 - v0) + spare;
+    float const um = 0.5f * (u0 + u1), vm = 0.5f * (v0 + v1), margin = 1e-6f;
+    float const x_half = 0.5f * (u1 - u0) + margin, y_half = 0.5f * (v1 - v0) + margin;
     // how delays go along x, by least squares
     float const place = there ? (u - um) / x_half : 0.f, middle = share * warp_sum(place);
     float const from = there ? place - middle : 0.f, inverse = 1 / larger(warp_sum(from * from), 1e-20f);
@@ -88,9 +88,10 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     float const tau = warp_max(there ? fabsf(delay - dt - from * w) : 0.f);
     float const known = !n ? 0.f : ahead > 0.1f ? 1.f : 2.f;  // 2: too wide for a pyramid
     Bounded found = {{c + um * x + vm * y, x_half * x, y_half * y, dt - middle * w, w, tau, known, {}}, {}};
-    for (int k = 0; k < FANS_OF_HALF; ++k) {
-        Fan<float> const fan = bound_fan(there && own == k, place, (v - vm) / y_half, spare / x_half, spare / y_half);
-        if (int(threadIdx.x % HALF) == k) found.fan = fan;
+    for (int k = 0; k < SLABS_OF_HALF; ++k) {
+        BeamSlab<float> const slab =
+            bound_slab(there && own == k, place, (v - vm) / y_half, margin / x_half, margin / y_half);
+        if (int(threadIdx.x % HALF) == k) found.slab = slab;
     }
     return found;
 }
@@ -99,7 +100,7 @@ __device__ void keep_bound(BundleWork const& work, int64_t n, int64_t k, Bounded
     int const lane = int(threadIdx.x % 32), place = lane % HALF;
     for (int q = 0; q < BUNDLE_VECTORS; ++q)
         if (lane == q) work.bounds[n * q + k] = reinterpret_cast<float4 const*>(&found.bundle)[q];
-    if (place < FANS_OF_HALF) work.fans[n * (FANS_OF_HALF * (lane / HALF) + place) + k] = found.fan;
+    if (place < SLABS_OF_HALF) work.slabs[n * (SLABS_OF_HALF * (lane / HALF) + place) + k] = found.slab;
 }
 
 // It reads nothing that the kernel before writes, and writes what nobody read before, so it waits at its end alone: its

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists of bundles. Of a Gaussian's candidates those are listed which the tests of math/bundle.cuh, math/outline.cuh
-// and math/conic.cuh cannot rule out. The candidates of all Gaussians are numbered, and a lane tests one: work is even,
-// whether a Gaussian has one candidate or, near the sensor, all bundles of the view.
+// Lists of bundles. Of a Gaussian's candidates those are listed which the tests of math/ray_pyramid.cuh,
+// math/outline.cuh and math/conic.cuh cannot rule out. The candidates of all Gaussians are numbered, and a lane tests
+// one: work is even, whether a Gaussian has one candidate or, near the sensor, all bundles of the view.
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../common/warp.cuh"
@@ -122,7 +122,8 @@ BundleWork bundle_work(BundleParams const& p, int64_t* begins, int64_t room, Que
         work.near = {room, counts, memory.array<uint32_t>(p.v), memory.array<Interval<int>>(room)};
         return work;
     }
-    work.bounds = memory.array<float4>(BUNDLE_VECTORS * b.n), work.fans = memory.array<Fan<float>>(FANS * b.n);
+    work.bounds = memory.array<float4>(BUNDLE_VECTORS * b.n),
+    work.slabs = memory.array<BeamSlab<float>>(BEAM_SLABS * b.n);
     work.candidates = p.candidates ? p.candidates : memory.array<Candidates>(p.v);
     return work;
 }

@@ -112,7 +112,7 @@ __global__ void fill_azimuth_bins_kernel(int64_t bands, int const* first, float 
     while (begin < end) {
         int const middle = (begin + end) / 2;
         float const* at = azimuths + 2 * middle;
-        if (side ? at[0] <= edge + SPARE : at[1] < edge - SPARE)
+        if (side ? at[0] <= edge + ANGLE_MARGIN : at[1] < edge - ANGLE_MARGIN)
             begin = middle + 1;
         else
             end = middle;

@@ -10,8 +10,8 @@
 
 namespace nurec::cuda {
 
-constexpr float SPARE = 1e-5f;         // radians: angles are rounded
-constexpr float SPARE_HEIGHT = 0.05f;  // of what lies between bounds: they are those of a few points
+constexpr float ANGLE_MARGIN = 1e-5f;   // radians: angles are rounded
+constexpr float HEIGHT_MARGIN = 0.05f;  // of what lies between bounds: they are those of a few points
 
 struct Run {  // of bundles
     int begin, end;
@@ -46,11 +46,11 @@ __device__ inline Candidates in_image(Bundles const& b, Bounds<float> const& at)
 __device__ inline Candidates on_sphere(Bundles const& b, Bounds<float> const& at) {
     Vec2<float> const low = {at.low_u, at.low_v}, high = {at.high_u, at.high_v};
     Candidates c = {};
-    float const spare = SPARE_HEIGHT * (high.y - low.y) + SPARE;
+    float const margin = HEIGHT_MARGIN * (high.y - low.y) + ANGLE_MARGIN;
     Bands const bands = bands_of(b.cells, low.y, high.y);
     c.row0 = bands.low, c.row1 = bands.high;
-    while (c.row0 <= c.row1 && b.heights[2 * c.row0 + 1] < low.y - spare) ++c.row0;
-    while (c.row0 <= c.row1 && b.heights[2 * c.row1] > high.y + spare) --c.row1;
+    while (c.row0 <= c.row1 && b.heights[2 * c.row0 + 1] < low.y - margin) ++c.row0;
+    while (c.row0 <= c.row1 && b.heights[2 * c.row1] > high.y + margin) --c.row1;
     if (!(low.x <= high.x)) c.row1 = c.row0 - 1;  // what is hidden has bounds that hold nothing
     c.from = wrap_angle(low.x);
     c.to = c.from + smaller(high.x - low.x, float(2 * PI));
@@ -69,12 +69,12 @@ __device__ inline Run between(int const* bins, int band, float from, float to) {
 
 // Of a lidar: whether it has all azimuths.
 __device__ inline bool is_round(Candidates const& c) {
-    return c.to - c.from >= float(2 * PI) - 2 * SPARE;
+    return c.to - c.from >= float(2 * PI) - 2 * ANGLE_MARGIN;
 }
 
 // Whether its interval of azimuth does not go over the seam, as most do not.
 __device__ inline bool is_whole(Candidates const& c) {
-    return c.to <= float(PI) - SPARE && c.from >= -float(PI) + SPARE;
+    return c.to <= float(PI) - ANGLE_MARGIN && c.from >= -float(PI) + ANGLE_MARGIN;
 }
 
 // Of a lidar.
@@ -86,8 +86,8 @@ __device__ inline Span span_of(Bundles const& b, Candidates const& c, int row) {
         Run const a = between(b.bins, row, c.from, c.to);
         return {{a.begin, larger(a.begin, a.end)}, {0, 0}};
     }
-    int const a = between(b.bins, row, c.from - SPARE < -pi ? c.from - SPARE + 2 * pi : c.from, pi).begin;
-    int const z = between(b.bins, row, -pi, c.to > pi - SPARE ? c.to - 2 * pi : c.to).end;
+    int const a = between(b.bins, row, c.from - ANGLE_MARGIN < -pi ? c.from - ANGLE_MARGIN + 2 * pi : c.from, pi).begin;
+    int const z = between(b.bins, row, -pi, c.to > pi - ANGLE_MARGIN ? c.to - 2 * pi : c.to).end;
     return {{begin, smaller(z, a)}, {a, end}};
 }
 

@@ -26,9 +26,9 @@ struct Hit<true> {
     Interval<int16_t> columns[CLUSTER_SIDE];  // of bundles that each row meets, from the first cluster's first on
 };
 
-// Numbers of bundles lie 16 bytes of each side by side, as do fans: most lanes have bundles next to one another.
-__device__ inline Bundle<float> bundle_at(float4 const* bounds, uint32_t n, uint32_t k) {
-    Bundle<float> bundle;
+// Numbers of bundles lie 16 bytes of each side by side, as do slabs: most lanes have bundles next to one another.
+__device__ inline RayPyramid<float> bundle_at(float4 const* bounds, uint32_t n, uint32_t k) {
+    RayPyramid<float> bundle;
 #pragma unroll
     for (int q = 0; q < BUNDLE_VECTORS; ++q) reinterpret_cast<float4*>(&bundle)[q] = bounds[n * unsigned(q) + k];
     return bundle;
@@ -49,18 +49,18 @@ __device__ inline uint32_t lists_met(BundleParams const& p, BundleWork const& wo
                                      uint32_t bundle) {
     constexpr uint32_t BOTH = 3;
     auto const n = uint32_t(p.bundles.n);
-    Bundle<float> const b = bundle_at(work.bounds, n, bundle);
+    RayPyramid<float> const b = bundle_at(work.bounds, n, bundle);
     if (!p.exact) return b.known > 0 ? BOTH : 0;
-    Facing<float> const f = facing(row_at(p.shapes, gaussian).frame, b);
+    GroupTest<float> const f = group_test(row_at(p.shapes, gaussian).frame, b);
     if (b.known > 1) return BOTH;
     if (!(b.known > 0) || f.ahead < 0) return 0;
     uint32_t met = 0;
-    Fan<float> next = work.fans[bundle];
+    BeamSlab<float> next = work.slabs[bundle];
 #pragma unroll
-    for (int k = 0; k < FANS; ++k) {
-        Fan<float> const fan = next;
-        if (k + 1 < FANS) next = work.fans[n * unsigned(k + 1) + bundle];
-        if (meets(f, fan)) met |= 1u << (2 * k / FANS);
+    for (int k = 0; k < BEAM_SLABS; ++k) {
+        BeamSlab<float> const slab = next;
+        if (k + 1 < BEAM_SLABS) next = work.slabs[n * unsigned(k + 1) + bundle];
+        if (may_hit(f, slab)) met |= 1u << (2 * k / BEAM_SLABS);
     }
     return met;
 }

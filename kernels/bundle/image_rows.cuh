@@ -44,7 +44,7 @@ __device__ inline ImageRows boxed(Candidates const& c) {
 
 // The same with what its outline says; fewer rows where that is lower than its bounds.
 __device__ inline ImageRows outlined(Bundles const& b, Candidates& c, Outline<float> o) {
-    auto const h = float(b.height), far = o.half + o.spare;
+    auto const h = float(b.height), far = o.half + o.margin;
     c.row0 = larger(c.row0, clamped(ceilf((o.v - far - (h - 0.5f)) / h), 0, b.rows));
     c.row1 = smaller(c.row1, clamped(floorf((o.v + far - 0.5f) / h), -1, b.rows - 1));
     ImageRows rows = boxed(c);

@@ -11,7 +11,7 @@
 #include "../common/device.h"
 #include "../common/gaussians.h"
 #include "../common/lists.h"
-#include "../math/bundle.cuh"
+#include "../math/ray_pyramid.cuh"
 #include "../math/conic.cuh"
 
 struct float4;  // CUDA's
@@ -37,9 +37,9 @@ constexpr int clusters_for(int bundles) {  // in a row or column of so many
     return (bundles + CLUSTER_SIDE - 1) / CLUSTER_SIDE;
 }
 
-constexpr int BUNDLE_VECTORS = sizeof(Bundle<float>) / 16;
-constexpr int BINS = 2048;  // of azimuth, in which a lidar's bundles are looked up
-constexpr int FANS = 6;     // of a lidar's bundle (math/bundle.cuh) at most, half of them of each list
+constexpr int BUNDLE_VECTORS = sizeof(RayPyramid<float>) / 16;
+constexpr int BINS = 2048;     // of azimuth, in which a lidar's bundles are looked up
+constexpr int BEAM_SLABS = 6;  // of a lidar's bundle (math/ray_pyramid.cuh) at most, half of them of each list
 
 // Of an image, bundles lie in a grid, and are numbered cluster by cluster, row by row in each. Of a lidar, they come by
 // band of elevation, and within a band by azimuth; the rays of one by elevation.
@@ -146,8 +146,8 @@ struct Counts {
 // A Gaussian's candidates are these bundles of a lidar, in an order of their own, or the rows of an image's clusters
 // that have these rows; those of all Gaussians are numbered one after another, and a word is of 32 of them.
 struct BundleWork {
-    float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: Bundle<float>, see hits.cuh
-    Fan<float>* fans;        // [FANS, A] of a lidar
+    float4* bounds;          // [BUNDLE_VECTORS, A] of a lidar: RayPyramid<float>, see hits.cuh
+    BeamSlab<float>* slabs;  // [BEAM_SLABS, A] of a lidar
     Candidates* candidates;  // [V] of a lidar, or [N] as `index` has them
     ImageRows* rows;         // [V] of an image
     Near near;               // of an image

@@ -5,7 +5,7 @@
 #include "../common/gaussians.cuh"
 #include "../common/warp.cuh"
 #include "../math/activate.cuh"
-#include "../math/turned.cuh"
+#include "../math/aligned_frame.cuh"
 #include "../render/moment_row.cuh"
 #include "params.h"
 
@@ -56,9 +56,8 @@ __device__ Found found_of(ToldScene const& scene, ToldViews const& told, int v, 
     ToldView const& view = told.view[v];
     MomentRow const& sum = view.moments[i];
     Frame<float> const f = make_frame(g.mean, g.q, g.s, g.v);
-    Turn<float> const turn = turn_of(view.moving ? seen_on(view.row->path, f) : f);
-    Moments<float> const m =
-        turned_back(turn, (view.by_lidar ? scene.lidar_opacities : scene.opacities)[i], sum.moments);
+    Alignment<float> const turn = alignment_of(view.moving ? relative_to_sensor(view.row->path, f) : f);
+    Moments<float> const m = unalign(turn, (view.by_lidar ? scene.lidar_opacities : scene.opacities)[i], sum.moments);
     return {moments_backward(g.q, g.s, f, m), m.opacity, {sum.features[0], sum.features[1]}};
 }
 
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
         if (seen) {
             Seen const g = seen_by(scene, told, v, i);
             one = found_of(scene, told, v, i, g);
-            if (NUDGED && view.nudged) c = nudge_of(g.mean, g.q, one.g.mean, one.g.q);
+            if (NUDGED && view.nudged) c = pose_vjp(g.mean, g.q, one.g.mean, one.g.q);
         }
         if constexpr (NUDGED)
             if (view.nudged) add_up(c, of_warps, rows + NUDGES * (int64_t(gridDim.x) * v + blockIdx.x));

@@ -53,7 +53,7 @@ NUREC_FN void add_ray(LidarRays const& in, int64_t i, T (&sums)[SUMS]) {
         sums[1] += fabs(in.features[2 * i] - in.intensities[i]);
         sums[3] += 1;
     }
-    if (counts(in, i)) sums[2] += surprise_of(drop_of(in, i), returned), sums[4] += 1;
+    if (counts(in, i)) sums[2] += drop_cross_entropy(drop_of(in, i), returned), sums[4] += 1;
 }
 
 // Means of no rays are 0.
@@ -76,7 +76,7 @@ NUREC_FN void ray_backward(LidarRays const& in, LidarGrads const& d, int64_t i) 
         range = of_each(d.range, d.counts[0]) * (in.aimed ? 1.f : sign_of(in.distance[i] - in.ranges[i]));
         intensity = of_each(d.intensity, d.counts[0]) * sign_of(in.features[2 * i] - in.intensities[i]);
     }
-    if (counts(in, i)) drop = of_each(d.drop, d.counts[1]) * surprise_slope(drop_of(in, i), returned);
+    if (counts(in, i)) drop = of_each(d.drop, d.counts[1]) * drop_cross_entropy_slope(drop_of(in, i), returned);
     d.d_distance[i] = range;
     d.d_features[2 * i] = intensity, d.d_features[2 * i + 1] = drop;
     d.d_transmittance[i] = drop;

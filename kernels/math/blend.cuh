@@ -37,24 +37,24 @@ NUREC_FN T blend_backward(T alpha, T weight, T T_before, T s, T& behind) {
 // Where a ray is known to end, and what a Gaussian that misses that counts at most. By default distances are
 // themselves.
 template <class T>
-struct Target {
-    T distance, most;  // metres
+struct RangeTarget {
+    T distance, max_residual;  // metres
 };
 
 constexpr float NO_LIMIT = 3.4e38f;
-constexpr Target<float> NO_TARGET = {0, NO_LIMIT};
+constexpr RangeTarget<float> NO_RANGE_TARGET = {0, NO_LIMIT};
 
 // What a distance t adds to the sum along its ray: min(|t - target|, most), which is t without a target, since t > 0.
 template <class T>
-NUREC_FN T missed(T t, Target<T> target) {
+NUREC_FN T range_residual(T t, RangeTarget<T> target) {
     T const off = t - target.distance;
-    return smaller(larger(off, -off), target.most);
+    return smaller(larger(off, -off), target.max_residual);
 }
 
 template <class T>
-NUREC_FN T missed_backward(T t, Target<T> target, T d_missed) {
+NUREC_FN T range_residual_backward(T t, RangeTarget<T> target, T d_missed) {
     T const off = t - target.distance;
-    return larger(off, -off) <= target.most ? (off < 0 ? -d_missed : d_missed) : T(0);
+    return larger(off, -off) <= target.max_residual ? (off < 0 ? -d_missed : d_missed) : T(0);
 }
 
 }  // namespace nurec

@@ -30,10 +30,10 @@ NUREC_FN Conic<T> conic_of(View<T> const& view, Vec3<T> mean, Quat<T> q, Vec3<T>
                            Vec2<T> size, Interval<T> when) {
     CameraModel<T> const& camera = view.camera;
     T const f = T(0.5) * (when.low + when.high), late = T(0.5) * (when.high - when.low);
-    Seat<T> const seat = seat_at(view.motion, moving(view.motion, mean, v), q, f);
+    GaussianInSensor<T> const in_sensor = gaussian_in_sensor_at(view.motion, moving(view.motion, mean, v), q, f);
     T const u = smaller(s.x, smaller(s.y, s.z));
-    Mat3<T> const M = {(u / s.x) * seat.axes.r0, (u / s.y) * seat.axes.r1, (u / s.z) * seat.axes.r2};
-    Vec3<T> const g = T(-1) * (M * seat.c);
+    Mat3<T> const M = {(u / s.x) * in_sensor.axes.r0, (u / s.y) * in_sensor.axes.r1, (u / s.z) * in_sensor.axes.r2};
+    Vec3<T> const g = T(-1) * (M * in_sensor.c);
     Vec3<T> const d = {(corner.x - camera.cx) / camera.fx, (corner.y - camera.cy) / camera.fy, T(1)};
     Vec3<T> const e = M * d, ex = (1 / camera.fx) * (M * Vec3<T>{1, 0, 0}),
                   ey = (1 / camera.fy) * (M * Vec3<T>{0, 1, 0});
@@ -43,7 +43,7 @@ NUREC_FN Conic<T> conic_of(View<T> const& view, Vec3<T> mean, Quat<T> q, Vec3<T>
     Vec3<T> const passed = M * moves_past(view.motion, v, f);
     T const moved = late * sqrt(dot(passed, passed)) + T(2e-6) * far;
     T const R = T(1.001) * reach * u + moved, turned = (late + T(0.125) * view.turning) * view.turning * wide;
-    // |g x e| <= R |e| + beside, squared with an r of its own (bundle.cuh)
+    // |g x e| <= R |e| + beside, squared with an r of its own (ray_pyramid.cuh)
     T const beside = (far + R) * turned, r = R * most + T(1e-30), K = R * R * (1 + beside / r);
     Vec3<T> const p = cross(g, e), px = cross(g, ex), py = cross(g, ey);
     T const rounding = (sizeof(T) == sizeof(float) ? T(6e-7) : T(1e-14)) * far * far * most * most;
@@ -85,8 +85,8 @@ NUREC_FN Interval<T> farthest(Conic<T> const& q) {
 // The places x for which that y lies between two rows.
 template <class T>
 NUREC_FN Interval<T> least_within(Conic<T> const& q, T y0, T y1) {
-    T const slope = -q.xy / q.yy, at = -q.y / q.yy, spare = T(1e-3) * (1 + fabs(at)), low = y0 - spare,
-            high = y1 + spare;
+    T const slope = -q.xy / q.yy, at = -q.y / q.yy, margin = T(1e-3) * (1 + fabs(at)), low = y0 - margin,
+            high = y1 + margin;
     T const one = (low - at) / slope, two = (high - at) / slope, far = T(1e30);
     if (fabs(slope) > 1 / far) return {smaller(one, two), larger(one, two)};
     return at >= low && at <= high ? Interval<T>{-far, far} : Interval<T>{1, -1};

@@ -110,7 +110,7 @@ NUREC_FN void correct_row(ViewRow<T>& row, Correction<T> c) {
 // What a sensor's turn w about the view's centre and its translation v get of a Gaussian at r from there: to move the
 // sensor is to move all Gaussians the other way, mu' = mu - w x r - v and q' = (1, -w / 2) q.
 template <class T>
-NUREC_FN Correction<T> nudge_of(Vec3<T> r, Quat<T> q, Vec3<T> d_mean, Quat<T> d_quat) {
+NUREC_FN Correction<T> pose_vjp(Vec3<T> r, Quat<T> q, Vec3<T> d_mean, Quat<T> d_quat) {
     Vec3<T> const u = {q.x, q.y, q.z}, du = {d_quat.x, d_quat.y, d_quat.z};
     Vec3<T> const spin = (q.w * du - d_quat.w * u) + cross(u, du);
     return {T(-1) * cross(r, d_mean) - T(0.5) * spin, T(-1) * d_mean};

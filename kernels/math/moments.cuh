@@ -22,7 +22,7 @@ struct Moments {
 
 // Of one ray.
 template <class T>
-struct PassGrad {
+struct RayMoments {
     Vec3<T> p;  // where the ray passes the mean, in units of the scales, times u
     Vec3<T> w;  // dL/dg
     Vec3<T> n;  // -c p: dL/de is t w + n
@@ -31,7 +31,7 @@ struct PassGrad {
 
 // DISTANCE: t has a gradient; without, d_t is not used and n is zero.
 template <bool DISTANCE, class T>
-NUREC_FN PassGrad<T> pass_backward(Frame<T> const& f, T opacity, Response<T> const& at, T d_alpha, T d_t) {
+NUREC_FN RayMoments<T> ray_moments(Frame<T> const& f, T opacity, Response<T> const& at, T d_alpha, T d_t) {
     T const free = opacity * at.falloff <= T(ALPHA_MAX) ? d_alpha : T(0);
     Vec3<T> const p = at.inverse * cross(at.e, cross(at.g, at.e));
     Vec3<T> const hp = (-f.k * free * at.alpha) * p;
@@ -42,7 +42,7 @@ NUREC_FN PassGrad<T> pass_backward(Frame<T> const& f, T opacity, Response<T> con
 
 // MOVING: rays have delays of their own.
 template <bool MOVING, bool DISTANCE, class T>
-NUREC_FN void add_moments(PassGrad<T> const& a, Vec3<T> e, T dt, Moments<T>& sum) {
+NUREC_FN void add_moments(RayMoments<T> const& a, Vec3<T> e, T dt, Moments<T>& sum) {
     sum.xx += a.w.x * a.p.x, sum.xy += a.w.x * a.p.y, sum.xz += a.w.x * a.p.z;
     sum.yy += a.w.y * a.p.y, sum.yz += a.w.y * a.p.z, sum.zz += a.w.z * a.p.z;
     if (DISTANCE) {

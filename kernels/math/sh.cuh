@@ -98,13 +98,13 @@ NUREC_FN Vec3<T> sh_colour_backward(Numbers const& sh, Vec3<T> d, Vec3<T> d_colo
 
 // What sh_colour_backward gives, before the product: dL/d(sh) [S, 3] = basis(direction) x colour.
 template <class T>
-struct ShOuter {
+struct ShRank1Grad {
     Vec3<T> direction;  // dL/d(direction)
     Vec3<T> colour;     // dL/d(colour) before it is clamped
 };
 
 template <int S, class T, class Numbers>
-NUREC_FN ShOuter<T> sh_colour_outer(Numbers const& sh, Vec3<T> d, Vec3<T> d_colour) {
+NUREC_FN ShRank1Grad<T> sh_colour_rank1_backward(Numbers const& sh, Vec3<T> d, Vec3<T> d_colour) {
     T b[S], g[S];
     sh_basis(d, b);
     Vec3<T> const free = sh_clamp_backward(sh_sum(sh, b), d_colour);

@@ -18,7 +18,7 @@ __device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[NUDGES
         Vec3<float> const d = load3(g.d_means, i);
         Quat<float> const dq = load_quat(g.d_quats, i);
         if (d.x == 0 && d.y == 0 && d.z == 0 && dq.w == 0 && dq.x == 0 && dq.y == 0 && dq.z == 0) continue;
-        Correction<float> const c = nudge_of(load3(g.means, i) - centre, load_quat(g.quats, i), d, dq);
+        Correction<float> const c = pose_vjp(load3(g.means, i) - centre, load_quat(g.quats, i), d, dq);
         sums[0] += c.turn.x, sums[1] += c.turn.y, sums[2] += c.turn.z;
         sums[3] += c.shift.x, sums[4] += c.shift.y, sums[5] += c.shift.z;
     }

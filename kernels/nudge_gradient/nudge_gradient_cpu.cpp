@@ -16,7 +16,7 @@ using Sums = std::array<double, NUDGES>;
 
 void add(NudgedSet const& g, Vec3<float> centre, int64_t i, Sums& sums) {
     Correction<float> const c =
-        nudge_of<float>(load(g.means, i) - centre, load_quat(g.quats, i), load(g.d_means, i), load_quat(g.d_quats, i));
+        pose_vjp<float>(load(g.means, i) - centre, load_quat(g.quats, i), load(g.d_means, i), load_quat(g.d_quats, i));
     double const values[NUDGES] = {c.turn.x, c.turn.y, c.turn.z, c.shift.x, c.shift.y, c.shift.z};
     for (std::size_t k = 0; k < NUDGES; ++k) sums[k] += values[k];
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../common/device.h"
-#include "../math/part.cuh"
+#include "../math/mcmc_split.cuh"
 
 namespace nurec {
 
@@ -11,7 +11,7 @@ struct CopiedGaussians {
     int64_t n, sensors;     // N, S: 1 or 2
     float const* logits;    // [N, S] opacities of the one that is copied
     int64_t const* copies;  // [N] 1 to MAX_COPIES
-    float* parted;          // [N, S] opacities of each copy
+    float* split_logits;    // [N, S] opacities of each copy
     float* factors;         // [N] of its scales
 };
 
@@ -19,8 +19,8 @@ template <int S>
 NUREC_FN void part_one(CopiedGaussians const& in, int64_t i) {
     float logits[S];
     for (int s = 0; s < S; ++s) logits[s] = in.logits[S * i + s];
-    Parted<float, S> const found = parted(logits, int(in.copies[i]));
-    for (int s = 0; s < S; ++s) in.parted[S * i + s] = found.logits[s];
+    SplitLogits<float, S> const found = split_logits(logits, int(in.copies[i]));
+    for (int s = 0; s < S; ++s) in.split_logits[S * i + s] = found.logits[s];
     in.factors[i] = found.factor;
 }
 

@@ -27,10 +27,10 @@ inline void check_copied(at::Tensor const& logits, at::Tensor const& copies) {
 template <class Driver>
 PartedTensors part_by(Driver const& driver, at::Tensor const& logits, at::Tensor const& copies) {
     check_copied(logits, copies);
-    at::Tensor parted = at::empty_like(logits), factors = at::empty({logits.size(0)}, logits.options());
+    at::Tensor split_logits = at::empty_like(logits), factors = at::empty({logits.size(0)}, logits.options());
     driver({logits.size(0), logits.size(1), logits.const_data_ptr<float>(), copies.const_data_ptr<int64_t>(),
-            parted.mutable_data_ptr<float>(), factors.mutable_data_ptr<float>()});
-    return {parted, factors};
+            split_logits.mutable_data_ptr<float>(), factors.mutable_data_ptr<float>()});
+    return {split_logits, factors};
 }
 
 }  // namespace nurec

@@ -20,7 +20,7 @@ struct Row {  // of a Gaussian
 
 struct Rays {
     float d[3][LANES], r[3][LANES], dt[LANES];
-    Target<float> target[LANES];
+    RangeTarget<float> target[LANES];
     int open[LANES];
     int64_t index[LANES];  // -1: no ray
 
@@ -40,7 +40,7 @@ inline void load_rays(RenderParams const& in, int64_t tile, int64_t first, Rays&
         }
         rays.dt[l] = i < 0 ? 0 : in.delays[i];
         bool const ends = i >= 0 && in.targets;
-        rays.target[l] = ends ? Target<float>{in.targets[2 * i], in.targets[2 * i + 1]} : NO_TARGET;
+        rays.target[l] = ends ? RangeTarget<float>{in.targets[2 * i], in.targets[2 * i + 1]} : NO_RANGE_TARGET;
     }
 }
 

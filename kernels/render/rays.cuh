@@ -19,8 +19,8 @@ __device__ inline Ray<float> load_ray(RenderParams const& p, int64_t i) {
     return {load3(p.directions, i), load3(p.origins, i), p.delays[i]};
 }
 
-__device__ inline Target<float> load_target(RenderParams const& p, int64_t i) {
-    if (i < 0 || !p.targets) return NO_TARGET;
+__device__ inline RangeTarget<float> load_target(RenderParams const& p, int64_t i) {
+    if (i < 0 || !p.targets) return NO_RANGE_TARGET;
     float2 const both = reinterpret_cast<float2 const*>(p.targets)[i];
     return {both.x, both.y};
 }

@@ -53,7 +53,7 @@ NUREC_FN void weigh(Row<C> const& g, Responses const& at, Rays& rays, Grads<C>& 
         float const before = s.T[l];
         float T = before;
         float const w = blend_weight(at.alpha[l], at.t[l], T, open);
-        float slope = missed(at.t[l], rays.target[l]) * s.distance[l];
+        float slope = range_residual(at.t[l], rays.target[l]) * s.distance[l];
         for (int c = 0; c < C; ++c) slope += g.features[c] * s.features[c][l];
         float const d_alpha = blend_backward(at.alpha[l], w, before, slope, s.behind[l]);
         out.w[l] = w;
@@ -74,7 +74,7 @@ NUREC_FN void add_gaussian(Row<C> const& g, Responses const& at, Rays const& ray
 #pragma omp simd reduction(+ : m00, m01, m02, m10, m11, m12, m20, m21, m22, gx, gy, gz, vx, vy, vz, o, f0, f1, f2)
     for (int l = 0; l < LANES; ++l) {
         float const w = ws.w[l];
-        float const d_t = missed_backward(at.t[l], rays.target[l], w * s.distance[l]);
+        float const d_t = range_residual_backward(at.t[l], rays.target[l], w * s.distance[l]);
         ResponseGrad<float> const d = respond_backward(g.frame, g.opacity, at.at(l), ws.d_alpha[l], d_t);
         Ray<float> const ray = rays.at(l);
         m00 += d.e.x * ray.d.x, m01 += d.e.x * ray.d.y, m02 += d.e.x * ray.d.z;

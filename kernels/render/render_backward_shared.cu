@@ -62,11 +62,11 @@ __device__ void gradient_of(Staged const& p, int64_t i, Row const& g, Ray<float>
     if (!__any_sync(~0u, w > 0)) return;
     Row d = {};
     if (w > 0) {
-        Target<float> const target = load_target(p, i);
-        float slope = missed(at.t, target) * s.distance;
+        RangeTarget<float> const target = load_target(p, i);
+        float slope = range_residual(at.t, target) * s.distance;
         for (int c = 0; c < FEATURES; ++c) slope += g.features[c] * s.features[c];
         float const d_alpha = blend_backward(at.alpha, w, before, slope, s.behind);
-        float const d_t = missed_backward(at.t, target, w * s.distance);
+        float const d_t = range_residual_backward(at.t, target, w * s.distance);
         ResponseGrad<float> const r = respond_backward(g.frame, g.opacity, at, d_alpha, d_t);
         d.frame.M = {r.e.x * ray.d, r.e.y * ray.d, r.e.z * ray.d};
         d.frame.g = r.g;

@@ -18,7 +18,7 @@ __device__ void blend_one(Staged const& p, int64_t i, Row const& g, Ray<float> c
     float const w = blend_weight(at.alpha, at.t, s.T, open);
     if (w == 0) return;
     for (int c = 0; c < MAX_FEATURES; ++c) s.features[c] += w * g.features[c];
-    s.distance += w * missed(at.t, load_target(p, i));
+    s.distance += w * range_residual(at.t, load_target(p, i));
     if (before > 0.5f && s.T <= 0.5f) s.median = at.t;
 }
 

@@ -22,7 +22,7 @@ NUREC_FN int blend_all(Row<C> const& g, Responses const& at, Rays& rays, State<C
         float T = before;
         float const w = blend_weight(at.alpha[l], at.t[l], T, open);
         for (int c = 0; c < C; ++c) s.features[c][l] += w * g.features[c];
-        s.distance[l] += w * missed(at.t[l], rays.target[l]);
+        s.distance[l] += w * range_residual(at.t[l], rays.target[l]);
         s.median[l] = (before > 0.5f) & (T <= 0.5f) ? at.t[l] : s.median[l];
         s.T[l] = T;
         rays.open[l] = open;

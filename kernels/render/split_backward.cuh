@@ -37,18 +37,18 @@ struct OneRay {
     float behind, T;                        // what lies behind what has been passed, and what passes on
     bool open;
     Vec3<float> d_direction, d_origin;
-    Target<float> target;
+    RangeTarget<float> target;
 };
 
 // dL/dw and dL/dt of what a ray adds up of distances; `d` is dL/d(the sum). A camera's rays have no targets.
 template <class N>
-__device__ float distance_slope(float d, Target<float> target, float t) {
-    return N::DISTANCE ? d * (N::FEATURES == 2 ? missed(t, target) : t) : 0.f;
+__device__ float distance_slope(float d, RangeTarget<float> target, float t) {
+    return N::DISTANCE ? d * (N::FEATURES == 2 ? range_residual(t, target) : t) : 0.f;
 }
 
 template <class N>
-__device__ float distance_backward(float d, Target<float> target, float t, float w) {
-    return !N::DISTANCE ? 0.f : N::FEATURES == 2 ? missed_backward(t, target, w * d) : w * d;
+__device__ float distance_backward(float d, RangeTarget<float> target, float t, float w) {
+    return !N::DISTANCE ? 0.f : N::FEATURES == 2 ? range_residual_backward(t, target, w * d) : w * d;
 }
 
 // The n-th ray of a tile, neighbours in the image for the lanes of a warp; -1: none.
@@ -111,7 +111,7 @@ __device__ void add_gradient(Row const& g, Response<float> const& at, float w, f
     }
     float const d_alpha = blend_backward(at.alpha, w, before, slope, one.behind);
     float const d_t = distance_backward<N>(one.distance, one.target, at.t, w);
-    PassGrad<float> const a = pass_backward<N::DISTANCE>(g.frame, g.opacity, at, d_alpha, d_t);
+    RayMoments<float> const a = ray_moments<N::DISTANCE>(g.frame, g.opacity, at, d_alpha, d_t);
     add_moments<N::MOVING, N::DISTANCE>(a, at.e, one.ray.dt, sum.moments);
     if (!N::RAYS) return;
     one.d_direction = one.d_direction + transposed_times(g.frame.M, at.t * a.w + a.n);

@@ -27,7 +27,7 @@ struct Met {  // of a Gaussian by a ray
 
 template <bool MOVING, int C>
 __device__ Met meet(PartRow<MOVING, C> const& g, Sight const& ray) {
-    Passing<float> const at = pass(g.frame, ray.d, ray.dt);
+    AlignedResponse<float> const at = evaluate(g.frame, ray.d, ray.dt);
     return {at.alpha, at.t};
 }
 
@@ -86,7 +86,7 @@ __device__ inline void blend_one(PartRow<MOVING, C> const& g, Met const& at, Tar
     s.q = kept ? q : s.q;
 #pragma unroll
     for (int c = 0; c < C; ++c) s.features[c] += weight * g.features[c];
-    s.distance += weight * targets.missed(at.t);
+    s.distance += weight * targets.range_residual(at.t);
     if (C == 2) s.median = kept & (before > 0.5f) & (after <= 0.5f) ? at.t : s.median;  // nobody asks an image's rays
 }
 

@@ -95,16 +95,16 @@ struct Left<N, false> {
         rays[place_of(lane_of_group<3>())] = {one.features[0], one.features[1], one.features[2], one.ray.dt};
     }
 
-    __device__ Target<float> target() const { return NO_TARGET; }
+    __device__ RangeTarget<float> target() const { return NO_RANGE_TARGET; }
 
-    __device__ void leave(int k, bool met, Passing<float> const& at, Gain const& gain) {
+    __device__ void leave(int k, bool met, AlignedResponse<float> const& at, Gain const& gain) {
         float4& to = passes[k][lane_of_group<3>()];
         weights[k][lane_of_group<3>()] = gain.weight;
         if (!met) {
             to = {0, 0, 0, 0};
             return;
         }
-        Vec3<float> const p = passes_at<N::MOVING>(at.g, at.e, at.inverse);
+        Vec3<float> const p = closest_point<N::MOVING>(at.g, at.e, at.inverse);
         to = {p.x, p.y, p.z, float(-2 * LN2) * gain.d_peak};
     }
 
@@ -117,7 +117,7 @@ struct Left<N, false> {
             float4 const left = passes[k][j], ray = rays[place_of(j)];
             float const weight = weights[k][j];
             Vec3<float> const p = {left.x, left.y, left.z};
-            add_moments<N::MOVING, false>(PassGrad<float>{p, left.w * p, {0, 0, 0}, left.w}, {}, ray.w, sum.moments);
+            add_moments<N::MOVING, false>(RayMoments<float>{p, left.w * p, {0, 0, 0}, left.w}, {}, ray.w, sum.moments);
             sum.features[0] += weight * ray.x, sum.features[1] += weight * ray.y, sum.features[2] += weight * ray.z;
         }
         sum.moments.opacity *= float(-0.5 / LN2);
@@ -148,7 +148,7 @@ struct Left<N, true> {
         Vec3<float> d;
         float dt;
         float features[C], distance;  // dL/d(output)
-        Target<float> target[C == 2];
+        RangeTarget<float> target[C == 2];
     };
 
     Told rays[32];
@@ -163,15 +163,15 @@ struct Left<N, true> {
     }
 
     // Read each time: in registers it would be two more than there are.
-    __device__ static Target<float> target_of(Told const& ray) {
-        if (C != 2) return NO_TARGET;
-        Target<float> const volatile& kept = ray.target[0];
-        return {kept.distance, kept.most};
+    __device__ static RangeTarget<float> target_of(Told const& ray) {
+        if (C != 2) return NO_RANGE_TARGET;
+        RangeTarget<float> const volatile& kept = ray.target[0];
+        return {kept.distance, kept.max_residual};
     }
 
-    __device__ Target<float> target() const { return target_of(rays[threadIdx.x % 32]); }
+    __device__ RangeTarget<float> target() const { return target_of(rays[threadIdx.x % 32]); }
 
-    __device__ void leave(int k, bool, Passing<float> const&, Gain const& gain) {
+    __device__ void leave(int k, bool, AlignedResponse<float> const&, Gain const& gain) {
         pairs[MEMBERS * group_of_warp<C>() + k][lane_of_group<C>()] = gain;
     }
 
@@ -181,7 +181,8 @@ struct Left<N, true> {
         float const inverse = 1 / larger(dot(e, e), 1e-30f);  // of a pair that is none, too
         float const t = -(at.x * e.x + at.y * e.y) * inverse * g.frame.unit;
         float const d_t = distance_backward<N>(ray.distance, target_of(ray), t, pair.weight);
-        PassGrad<float> const a = pass_turned_backward<N::MOVING, true>(at, e, inverse, g.frame.unit, pair.d_peak, d_t);
+        RayMoments<float> const a =
+            aligned_ray_moments<N::MOVING, true>(at, e, inverse, g.frame.unit, pair.d_peak, d_t);
         add_moments<N::MOVING, true>(a, e, ray.dt, sum.moments);
 #pragma unroll
         for (int c = 0; c < C; ++c) sum.features[c] += pair.weight * ray.features[c];

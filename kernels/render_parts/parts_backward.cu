@@ -40,9 +40,10 @@ __device__ float start_part(Parts const& parts, Work const& w, OneRay<N>& one) {
 
 // `d_peak` as Gain has it.
 template <class N>
-__device__ void add_to_ray(RowFor<N> const& g, Passing<float> const& at, float d_peak, float d_t, OneRay<N>& one) {
-    PassGrad<float> const a =
-        pass_turned_backward<N::MOVING, N::DISTANCE>(at.g, at.e, at.inverse, g.frame.unit, d_peak, d_t);
+__device__ void add_to_ray(RowFor<N> const& g, AlignedResponse<float> const& at, float d_peak, float d_t,
+                           OneRay<N>& one) {
+    RayMoments<float> const a =
+        aligned_ray_moments<N::MOVING, N::DISTANCE>(at.g, at.e, at.inverse, g.frame.unit, d_peak, d_t);
     float const scale = 1 / g.frame.unit;
     one.d_direction = one.d_direction + transposed_times(g.frame.M, (scale * at.t) * a.w + a.n);
     one.d_origin = one.d_origin + scale * transposed_times(g.frame.M, a.w);
@@ -50,8 +51,8 @@ __device__ void add_to_ray(RowFor<N> const& g, Passing<float> const& at, float d
 
 // Whether a ray meets a Gaussian and is blended with it. `one.T` is what passes since `start`.
 template <class N>
-__device__ bool meet(RowFor<N> const& g, Passing<float> const& at, Target<float> target, OneRay<N>& one, float start,
-                     Gain& gain) {
+__device__ bool meet(RowFor<N> const& g, AlignedResponse<float> const& at, RangeTarget<float> target, OneRay<N>& one,
+                     float start, Gain& gain) {
     bool const seen = one.open & reaches(at.alpha, at.t);
     float const before = start * one.T, q = one.T * (1 - at.alpha);
     bool const kept = seen & (start * q >= T_MIN);
@@ -77,8 +78,8 @@ __device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) 
     int const most = most_of_groups<P>(n);
     auto const& rows = batch.rows[group_of_warp<N::FEATURES>()].of;
     bool any = false;
-    auto const respond = [&](int k) { return pass(rows[k].frame, one.ray.d, one.ray.dt); };
-    auto const keep = [&](int k, Passing<float> const& at) {
+    auto const respond = [&](int k) { return evaluate(rows[k].frame, one.ray.d, one.ray.dt); };
+    auto const keep = [&](int k, AlignedResponse<float> const& at) {
         if (P < 32 && k >= n) return;
         Gain gain = {};
         bool const met = meet<N>(rows[k], at, batch.left.target(), one, start, gain);
@@ -86,7 +87,7 @@ __device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) 
     };
     int k = 0;
     for (; k + AHEAD <= most; k += AHEAD) {
-        Passing<float> at[AHEAD];
+        AlignedResponse<float> at[AHEAD];
 #pragma unroll
         for (int a = 0; a < AHEAD; ++a) at[a] = respond(k + a);
 #pragma unroll
@@ -166,7 +167,7 @@ __global__ void differentiate_aligned_moments_kernel(RenderParams p, Summed d) {
     if (p.visible && !p.visible[i]) return store_gradient<C>(p, d, i, {}, 0, nullptr);
     MomentRow const& sum = d.moments[i];
     Frame<float> const f = frame_of(p.g, i);
-    Moments<float> const found = turned_back(turn_of(frame_on<MOVING>(p.path, f)), p.g.opacities[i], sum.moments);
+    Moments<float> const found = unalign(alignment_of(frame_on<MOVING>(p.path, f)), p.g.opacities[i], sum.moments);
     GaussianGrad<float> const g = moments_backward(quat_of(p.g, i), load3(p.g.scales, i), f, found);
     store_gradient<C>(p, d, i, g, found.opacity, sum.features);
 }

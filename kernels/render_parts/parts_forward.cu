@@ -65,12 +65,14 @@ __device__ inline void wait_for_passes(Work const& w, int const* passed) {
 // are. A camera's rays have none.
 template <int C>
 struct Targets {
-    float volatile distance[C == 2 ? 32 * WARPS : 1], most[C == 2 ? 32 * WARPS : 1];
+    float volatile distance[C == 2 ? 32 * WARPS : 1], max_residual[C == 2 ? 32 * WARPS : 1];
 
-    __device__ void keep(Target<float> mine) { distance[threadIdx.x] = mine.distance, most[threadIdx.x] = mine.most; }
+    __device__ void keep(RangeTarget<float> mine) {
+        distance[threadIdx.x] = mine.distance, max_residual[threadIdx.x] = mine.max_residual;
+    }
 
-    __device__ float missed(float t) const {
-        return C == 2 ? nurec::missed(t, {distance[threadIdx.x], most[threadIdx.x]}) : t;
+    __device__ float range_residual(float t) const {
+        return C == 2 ? nurec::range_residual(t, {distance[threadIdx.x], max_residual[threadIdx.x]}) : t;
     }
 };
 

@@ -3,7 +3,7 @@
 // still, and behind them A that move, N = S + A; K nodes.
 #pragma once
 
-#include "../math/towards.cuh"
+#include "../math/view_direction.cuh"
 #include "../sh/params.h"
 
 namespace nurec {
@@ -59,15 +59,15 @@ NUREC_FN Sight sight_of(Placements const& in, int64_t i) {
 }
 
 NUREC_FN Vec3<float> direction_of(Sight const& sight) {
-    return sight.moves ? towards_in(sight.q, sight.r) : towards(sight.r);
+    return sight.moves ? local_view_direction(sight.q, sight.r) : view_direction(sight.r);
 }
 
 // Writes the gradient of a mean; returns that of the rotation.
 NUREC_FN Quat<float> direction_backward(Placements const& in, PlacementGrads const& d, Sight const& sight, int64_t i,
                                         Vec3<float> d_direction) {
     float* const to = sight.moves ? d.means + 3 * (i - in.still) : d.still_means + 3 * i;
-    RotateGrad<float> const g = sight.moves ? towards_in_backward(sight.q, sight.r, d_direction)
-                                            : RotateGrad<float>{{}, towards_backward(sight.r, d_direction)};
+    RotateGrad<float> const g = sight.moves ? local_view_direction_backward(sight.q, sight.r, d_direction)
+                                            : RotateGrad<float>{{}, view_direction_backward(sight.r, d_direction)};
     to[0] = g.v.x, to[1] = g.v.y, to[2] = g.v.z;
     return g.q;
 }

@@ -60,8 +60,8 @@ __global__ void __launch_bounds__(GAUSSIANS)
     if (i < in.n) {
         Sight const sight = sight_of(in, i);
         Vec3<float> const direction = direction_of(sight);
-        ShOuter<float> found = {};
-        if (is_some(d_colour)) found = sh_colour_outer<S>(rows.mine(), direction, d_colour);
+        ShRank1Grad<float> found = {};
+        if (is_some(d_colour)) found = sh_colour_rank1_backward<S>(rows.mine(), direction, d_colour);
         store3(outer.directions, i, direction), store3(outer.colours, i, found.colour);
         d_rotation = direction_backward(in, d, sight, i, found.direction);
         if (sight.moves) node = int(in.node[i - in.still]);

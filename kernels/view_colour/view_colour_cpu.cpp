@@ -51,7 +51,7 @@ Quat<float> backward_of(Placements const& in, SeenHarmonics const& sh, Placement
     read<S>(sh.sh, i, numbers);
     Sight const sight = sight_of(in, i);
     Vec3<float> const direction = direction_of(sight);
-    ShOuter<float> const found = sh_colour_outer<S>(numbers, direction, load(outer.d_colour, i));
+    ShRank1Grad<float> const found = sh_colour_rank1_backward<S>(numbers, direction, load(outer.d_colour, i));
     store(outer.directions, i, direction), store(outer.colours, i, found.colour);
     return direction_backward(in, d, sight, i, found.direction);
 }

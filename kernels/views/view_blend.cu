@@ -25,7 +25,7 @@ uint32_t const* longest_first(RenderParams const& p, Queue const& queue) {
 }
 
 struct NoTargets {
-    __device__ float missed(float t) const { return t; }
+    __device__ float range_residual(float t) const { return t; }
 };
 
 template <bool MOVING, int C>

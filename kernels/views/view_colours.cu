@@ -2,7 +2,7 @@
 // The gradients of harmonics, of what several views make of them: a Gaussian's coefficients are read once, if any view
 // has a gradient of its colour, and their gradients written once, whatever the number of views.
 #include "../math/sh.cuh"
-#include "../math/towards.cuh"
+#include "../math/view_direction.cuh"
 #include "../view_colour/blocks.cuh"
 #include "../render/moment_row.cuh"
 #include "learn.h"
@@ -35,14 +35,14 @@ __device__ Quat<float> add_view(ViewedScene const& scene, int64_t view, int64_t 
     int64_t const still = scene.g.n_still, a = i - still;
     Vec3<float> const r = mean_of(seen_from(scene, view), i);
     Quat<float> const q = a < 0 ? Quat<float>{1, 0, 0, 0} : load_quat(scene.frames, (scene.g.n - still) * view + a);
-    Vec3<float> const direction = a < 0 ? towards(r) : towards_in(q, r);
-    ShOuter<float> const found = sh_colour_outer<S>(sh, direction, d_colour);
+    Vec3<float> const direction = a < 0 ? view_direction(r) : local_view_direction(q, r);
+    ShRank1Grad<float> const found = sh_colour_rank1_backward<S>(sh, direction, d_colour);
     add_coefficients<S>(direction, found.colour, sums.sh);
     if (a < 0) {
-        d_mean = towards_backward(r, found.direction);
+        d_mean = view_direction_backward(r, found.direction);
         return {0, 0, 0, 0};
     }
-    RotateGrad<float> const back = towards_in_backward(q, r, found.direction);
+    RotateGrad<float> const back = local_view_direction_backward(q, r, found.direction);
     d_mean = back.v;
     return back.q;
 }

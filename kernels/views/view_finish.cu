@@ -20,8 +20,8 @@ template <bool MOVING, int C>
 __device__ Found found_of(ViewedScene const& scene, int64_t view, int64_t i, MomentRow const& sum) {
     Gaussians const g = seen_from(scene, view);
     Frame<float> const f = frame_of(g, i);
-    Turn<float> const turn = turn_of(frame_on<MOVING>(&scene.rows[view].path, f));
-    Moments<float> const m = turned_back(turn, opacity_of(scene, view, i), sum.moments);
+    Alignment<float> const turn = alignment_of(frame_on<MOVING>(&scene.rows[view].path, f));
+    Moments<float> const m = unalign(turn, opacity_of(scene, view, i), sum.moments);
     return {moments_backward(quat_of(g, i), load3(g.scales, i), f, m),
             m.opacity,
             {C == 2 ? sum.features[0] : 0.f, C == 2 ? sum.features[1] : 0.f}};
@@ -41,7 +41,7 @@ __device__ void add_nudge(ViewedScene const& scene, int64_t view, int64_t i, boo
     Correction<float> c = {};
     if (there) {
         Gaussians const g = seen_from(scene, view);
-        c = nudge_of(mean_of(g, i), quat_of(g, i), one.g.mean, one.g.q);
+        c = pose_vjp(mean_of(g, i), quat_of(g, i), one.g.mean, one.g.q);
     }
     float values[NUDGES] = {c.turn.x, c.turn.y, c.turn.z, c.shift.x, c.shift.y, c.shift.z};
     int const lane = int(threadIdx.x) % 32, value = summed_value<NUDGES>(lane);

@@ -6,7 +6,7 @@
 #include "../common/launch.cuh"
 #include "../common/sort.h"
 #include "../math/sh.cuh"
-#include "../math/towards.cuh"
+#include "../math/view_direction.cuh"
 #include "../render_parts/part_rows.cuh"
 #include "views.cuh"
 
@@ -33,8 +33,8 @@ __device__ Candidates bands_from(Views const& p, Bundles b, Bounds<float> const&
 template <int S>
 __device__ Vec3<float> colour_of(ViewedScene const& scene, int64_t view, int64_t i, Vec3<float> mean) {
     int64_t const still = scene.g.n_still, moving = scene.g.n - still;
-    Vec3<float> const d =
-        i < still ? towards(mean) : towards_in(load_quat(scene.frames, moving * view + i - still), mean);
+    Vec3<float> const d = i < still ? view_direction(mean)
+                                    : local_view_direction(load_quat(scene.frames, moving * view + i - still), mean);
     float sh[3 * S];
 #pragma unroll
     for (int c = 0; c < 3 * S; ++c) sh[c] = scene.sh.at(i, c);

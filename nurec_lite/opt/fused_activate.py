@@ -10,7 +10,7 @@ generator that counts, by the Gaussian's row and by Adam's own count of updates,
 step draws anew without anybody telling it. A relocation that does not ask how many copies there are adds up 51 terms for every Gaussian in
 torch, two kernels each; here one kernel adds up as many as each Gaussian has copies, which is one for most.
 Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise, copies), formulas in kernels/math/activate.cuh and
-kernels/math/part.cuh; Salmon et al. 2011 (random numbers), in kernels/math/random.cuh.
+kernels/math/mcmc_split.cuh; Salmon et al. 2011 (random numbers), in kernels/math/random.cuh.
 Gain: values of 1 M Gaussians with their gradients 272 -> 66 us, regularisers 96 -> 33, noise with its random numbers 187 -> 29, copies
 1194 -> 29 us on an H200; behind all other options a step of KITTI drive 0009 takes 5.25 -> 4.87 ms. Torch's operators of a step with
 collect_once, the lidar's own opacities and no_sync: activation 7 and 20 for its gradients, regularisers 6 and 8, thickness and noise 22

@@ -67,7 +67,7 @@ def view_row(view: Posed) -> Tensor:
 
 def lasts(view: Posed) -> float:
     """Seconds between a view's first ray and its last, an instant at least: kernels tell by the delay of a ray where it begins
-    (kernels/math/turned.cuh)."""
+    (kernels/math/aligned_frame.cuh)."""
     return max(view.time_end - view.time_start, INSTANT)
 
 

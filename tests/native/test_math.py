@@ -257,7 +257,7 @@ def test_derivative_of_colour(n: int) -> None:
 def test_derivative_of_colour_before_the_product(n: int) -> None:
     d = directions()
     sh, d_out = torch.randn(len(d), n, 3, dtype=F64), torch.randn(len(d), 3, dtype=F64)
-    found, whole = call(f"sh_colour_outer_{n}", sh, d, d_out), call(f"sh_colour_backward_{n}", sh, d, d_out)
+    found, whole = call(f"sh_colour_rank1_backward_{n}", sh, d, d_out), call(f"sh_colour_backward_{n}", sh, d, d_out)
     product = sh_basis(d, n)[:, :, None] * found[:, None, 3:]
     close(torch.cat([product.flatten(1), found[:, :3]], dim=1), whole)
 

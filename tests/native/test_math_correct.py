@@ -121,7 +121,7 @@ def test_what_a_nudge_gets_of_a_gaussian() -> None:
     """By the formula, and by the definition: that of all Gaussians moved the other way."""
     means, quats, centre = vectors(), F.normalize(torch.randn(N, 4, dtype=F64), dim=-1), torch.zeros(3, dtype=F64)
     d_means, d_quats = vectors(), torch.randn(N, 4, dtype=F64)
-    found = call("nudge_of", means, quats, d_means, d_quats)
+    found = call("pose_vjp", means, quats, d_means, d_quats)
     rows = zip(*(t[:, None] for t in (means, quats, d_means, d_quats)), strict=True)
     each = [felt_by_torch(centre, [m, q], [dm, dq]) for m, q, dm, dq in rows]
     close(found, torch.stack(each))

@@ -71,19 +71,21 @@ def surprise(drop: Tensor, returned: Tensor) -> Tensor:
 
 def test_surprise_by_a_return_or_by_none() -> None:
     drop, returned = probabilities()
-    close(call("surprise_of", drop, returned), surprise(drop, returned), 1e-11)  # 1 - (1 - 1e-6) has eleven digits
-    assert call("surprise_of", torch.tensor([[torch.nan]], dtype=F64), 1.0).isnan().all()
+    close(
+        call("drop_cross_entropy", drop, returned), surprise(drop, returned), 1e-11
+    )  # 1 - (1 - 1e-6) has eleven digits
+    assert call("drop_cross_entropy", torch.tensor([[torch.nan]], dtype=F64), 1.0).isnan().all()
 
 
 def test_slope_of_surprise() -> None:
     """Of the logarithm within the limits, at them as well, and 0 beyond them."""
     drop, returned = probabilities()
-    found = call("surprise_slope", drop, returned)
+    found = call("drop_cross_entropy_slope", drop, returned)
     one = torch.ones_like(drop)
     close(found, autograd(lambda p: surprise(p, returned), [drop], one), 1e-10)
     smooth = ((drop - 0.5).abs() < 0.49).squeeze(1) | (drop < 0).squeeze(1) | (drop > 1).squeeze(1)
     p, hit = drop[smooth], returned[smooth]
-    close(found[smooth], differences(lambda p: call("surprise_of", p, hit), [p], one[smooth], 1e-6), 1e-6)
+    close(found[smooth], differences(lambda p: call("drop_cross_entropy", p, hit), [p], one[smooth], 1e-6), 1e-6)
 
 
 def test_a_step_of_adam() -> None:

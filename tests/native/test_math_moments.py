@@ -14,7 +14,7 @@ def by_moments(args: list[Tensor], opacity: Tensor, ray: list[Tensor], d_out: Te
     """Of mean, quaternion, scales, velocity, opacity, direction and origin, put together as the kernels do."""
     frames, dt = call("make_frame", *args), ray[2]
     at = call("respond_moving", frames, opacity, *ray)
-    passed = call("pass_alpha_and_t" if with_t else "pass_alpha", frames, opacity, *ray, d_out)
+    passed = call("ray_moments_alpha_and_t" if with_t else "ray_moments_alpha", frames, opacity, *ray, d_out)
     moments = call(ADDED[with_t], torch.zeros(N, 13, dtype=F64), passed, at[:, 3:6], dt)
     _, w, n, d_opacity = passed.split([3, 3, 3, 1], dim=1)
     close(moments[:, 12:], d_opacity, 0)
@@ -45,7 +45,10 @@ def test_moments_add_up() -> None:
     args, opacity = gaussians(), opacities()
     ray, d_out = rays_at(*args), torch.randn(N, 2, dtype=F64)
     frames = call("make_frame", *args)
-    e, passed = call("respond_moving", frames, opacity, *ray)[:, 3:6], call("pass_alpha", frames, opacity, *ray, d_out)
+    e, passed = (
+        call("respond_moving", frames, opacity, *ray)[:, 3:6],
+        call("ray_moments_alpha", frames, opacity, *ray, d_out),
+    )
     before = torch.randn(N, 13, dtype=F64)
     once = call("add_moments_alpha_moving", torch.zeros_like(before), passed, e, ray[2])
     close(call("add_moments_alpha_moving", before, passed, e, ray[2]), before + once)

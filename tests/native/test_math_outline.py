@@ -192,8 +192,8 @@ def test_a_gaussian_s_seat(shutter: str) -> None:
     n, p = 20, points_before(view)[:20]
     q, v = torch.nn.functional.normalize(torch.randn(n, 4, dtype=F64), dim=1), torch.randn(n, 3, dtype=F64)
     numbers, motion = camera_numbers(view.camera), motion_numbers(view)
-    seat = call("seat_of", numbers, motion, p, q, v)
-    assert call("seat_at", motion, p, v, q, seat[:, 15:]).equal(seat)
+    seat = call("gaussian_in_sensor", numbers, motion, p, q, v)
+    assert call("gaussian_in_sensor_at", motion, p, v, q, seat[:, 15:]).equal(seat)
     c, change, axes, f = seat[:, :3], seat[:, 3:6], seat[:, 6:15].view(n, 3, 3), seat[:, 15:]
     close(c, call("moving_at", motion, p, v, f))
     close(change, call("rate", motion, p, v, f))
@@ -217,7 +217,7 @@ def test_rays_on_the_rim_touch_it() -> None:
     """All about the ellipse of x / z and y / z the least distance is `reach` standard deviations."""
     n, reach = 50, 1.7
     seat, s = seats(n)
-    spot = call("spot_of", seat, s, reach)
+    spot = call("project_ellipse", seat, s, reach)
     assert (spot[:, 8] == 1).all()
     half = torch.linalg.cholesky(torch.stack([spot[:, 4:6], spot[:, 5:7]], dim=1))
     c, axes = seat[:, :3], seat[:, 6:15].view(n, 3, 3)
@@ -233,7 +233,7 @@ def test_rays_on_the_rim_touch_it() -> None:
 
 
 def test_a_spot_in_pixels() -> None:
-    spot = call("spot_of", *seats(30), 1e-3)
+    spot = call("project_ellipse", *seats(30), 1e-3)
     camera = make_camera()
     numbers = camera_numbers(camera).expand(30, -1)
     found = call("in_pixels", numbers, spot)
@@ -251,9 +251,9 @@ def test_a_spot_that_is_read_by_rows(shutter: str) -> None:
     """Its rim, each point of it as its own row sees it, is the ellipse's of one time."""
     n = 30
     numbers = camera_numbers(make_camera(shutter, ())).expand(n, -1)
-    spot = call("in_pixels", numbers, call("spot_of", *seats(n), 1.5))
+    spot = call("in_pixels", numbers, call("project_ellipse", *seats(n), 1.5))
     f = torch.rand(n, 1, dtype=F64)
-    found = call("read_by_rows", numbers, f, spot)
+    found = call("with_rolling_shutter", numbers, f, spot)
     half, then = (torch.linalg.cholesky(torch.stack([x[:, 4:6], x[:, 5:7]], dim=1)) for x in (spot, found))
     for angle in torch.linspace(0, 6, 7, dtype=F64):
         rim = found[:, :2] + (then @ torch.stack([angle.cos(), angle.sin()])[:, None])[:, :, 0]
@@ -268,7 +268,9 @@ def test_a_spot_that_is_read_by_rows(shutter: str) -> None:
 def test_columns_of_an_ellipse() -> None:
     """Against points within it."""
     n = 60
-    spot = call("in_pixels", camera_numbers(make_camera(distortion=())).expand(n, -1), call("spot_of", *seats(n), 1.5))
+    spot = call(
+        "in_pixels", camera_numbers(make_camera(distortion=())).expand(n, -1), call("project_ellipse", *seats(n), 1.5)
+    )
     outline = call("upright", spot, 0.0)
     half = torch.linalg.cholesky(torch.stack([spot[:, 4:6], spot[:, 5:7]], dim=1))
     angle, r = torch.meshgrid(

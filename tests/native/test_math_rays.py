@@ -302,8 +302,8 @@ def test_what_misses_a_target() -> None:
         ],
         dtype=F64,
     )
-    close(call("missed", cases[:, :1], cases[:, 1:3]), cases[:, 3:4], 0)
-    close(call("missed_backward", cases[:, :3], 2.0), 2 * cases[:, 4:], 0)
+    close(call("range_residual", cases[:, :1], cases[:, 1:3]), cases[:, 3:4], 0)
+    close(call("range_residual_backward", cases[:, :3], 2.0), 2 * cases[:, 4:], 0)
 
 
 def test_derivative_of_what_misses_a_target() -> None:
@@ -312,4 +312,4 @@ def test_derivative_of_what_misses_a_target() -> None:
     leaf = t.clone().requires_grad_()
     torch.minimum((leaf - target[:, :1]).abs(), target[:, 1:]).sum().backward()
     assert leaf.grad is not None and 5 < (leaf.grad == 0).sum() < 45
-    close(call("missed_backward", t, target, 1.0), leaf.grad)
+    close(call("range_residual_backward", t, target, 1.0), leaf.grad)

@@ -6,7 +6,7 @@
 #include "../../../kernels/math/bfloat.cuh"
 #include "../../../kernels/math/bilateral.cuh"
 #include "../../../kernels/math/blend.cuh"
-#include "../../../kernels/math/bundle.cuh"
+#include "../../../kernels/math/ray_pyramid.cuh"
 #include "../../../kernels/math/conic.cuh"
 #include "../../../kernels/math/correct.cuh"
 #include "../../../kernels/math/covariance.cuh"
@@ -16,7 +16,7 @@
 #include "../../../kernels/math/lidar_loss.cuh"
 #include "../../../kernels/math/moments.cuh"
 #include "../../../kernels/math/outline.cuh"
-#include "../../../kernels/math/part.cuh"
+#include "../../../kernels/math/mcmc_split.cuh"
 #include "../../../kernels/math/pose.cuh"
 #include "../../../kernels/math/project.cuh"
 #include "../../../kernels/math/random.cuh"
@@ -24,8 +24,8 @@
 #include "../../../kernels/math/sh.cuh"
 #include "../../../kernels/math/sky.cuh"
 #include "../../../kernels/math/ssim.cuh"
-#include "../../../kernels/math/towards.cuh"
-#include "../../../kernels/math/turned.cuh"
+#include "../../../kernels/math/view_direction.cuh"
+#include "../../../kernels/math/aligned_frame.cuh"
 #include "../../../kernels/math/view_row.cuh"
 #include "rows.h"
 
@@ -98,8 +98,8 @@ struct KeyNumbers {
     D before, after, fraction, rate;
 };
 
-NUREC_FN KeyNumbers keys(Array<5> const& times, D begin, D end, D passed, D time) {
-    Keys const found = keys_around(times.a, int64_t(begin), int64_t(end), int64_t(passed), time);
+NUREC_FN KeyNumbers keys(Array<5> const& times, D begin, D end, D ray_moments_of, D time) {
+    Keys const found = keys_around(times.a, int64_t(begin), int64_t(end), int64_t(ray_moments_of), time);
     return {D(found.before), D(found.after), found.fraction, found.rate};
 }
 
@@ -133,12 +133,12 @@ NUREC_FN ResponseGrad<D> response_backward(F const& f, D opacity, Ray<D> const& 
 // ---- moments
 
 template <bool DISTANCE>
-NUREC_FN PassGrad<D> passed(F const& f, D opacity, Ray<D> const& ray, D d_alpha, D d_t) {
-    return pass_backward<DISTANCE>(f, opacity, respond<true>(f, opacity, ray), d_alpha, d_t);
+NUREC_FN RayMoments<D> ray_moments_of(F const& f, D opacity, Ray<D> const& ray, D d_alpha, D d_t) {
+    return ray_moments<DISTANCE>(f, opacity, respond<true>(f, opacity, ray), d_alpha, d_t);
 }
 
 template <bool MOVING, bool DISTANCE>
-NUREC_FN Moments<D> moments_with(Moments<D> sum, PassGrad<D> const& a, V e, D dt) {
+NUREC_FN Moments<D> moments_with(Moments<D> sum, RayMoments<D> const& a, V e, D dt) {
     add_moments<MOVING, DISTANCE>(a, e, dt, sum);
     return sum;
 }
@@ -151,13 +151,13 @@ NUREC_FN GaussianGrad<D> parameters_of(V mean, Q q, V s, V v, Moments<D> const& 
 
 template <bool MOVING>
 NUREC_FN F seen_from(Trajectory<D> const& path, F const& f) {
-    return MOVING ? seen_on(path, f) : f;
+    return MOVING ? relative_to_sensor(path, f) : f;
 }
 
 template <bool MOVING>
-NUREC_FN Turned<D, MOVING> turned_from(Trajectory<D> const& path, F const& f, D opacity) {
+NUREC_FN AlignedFrame<D, MOVING> aligned_from(Trajectory<D> const& path, F const& f, D opacity) {
     F const seen = seen_from<MOVING>(path, f);
-    return turned<MOVING>(turn_of(seen), seen, opacity);
+    return align<MOVING>(alignment_of(seen), seen, opacity);
 }
 
 struct Peak {
@@ -165,31 +165,31 @@ struct Peak {
 };
 
 template <bool MOVING>
-NUREC_FN Peak passing(Trajectory<D> const& path, F const& f, D opacity, V d, D dt) {
-    Passing<D> const at = pass(turned_from<MOVING>(path, f, opacity), d, dt);
+NUREC_FN Peak response_of(Trajectory<D> const& path, F const& f, D opacity, V d, D dt) {
+    AlignedResponse<D> const at = evaluate(aligned_from<MOVING>(path, f, opacity), d, dt);
     return {at.peak, at.alpha, at.t};
 }
 
 template <bool MOVING, bool DISTANCE>
-NUREC_FN Moments<D> turned_moments(Trajectory<D> const& path, F const& f, D opacity, V d, D dt, D d_alpha, D d_t) {
-    Turned<D, MOVING> const g = turned_from<MOVING>(path, f, opacity);
-    Passing<D> const at = pass(g, d, dt);
+NUREC_FN Moments<D> aligned_moments(Trajectory<D> const& path, F const& f, D opacity, V d, D dt, D d_alpha, D d_t) {
+    AlignedFrame<D, MOVING> const g = aligned_from<MOVING>(path, f, opacity);
+    AlignedResponse<D> const at = evaluate(g, d, dt);
     D const d_peak = at.peak <= D(ALPHA_MAX) ? d_alpha * at.peak : 0;
     Moments<D> sum = {};
-    add_moments<MOVING, DISTANCE>(pass_turned_backward<MOVING, DISTANCE>(at.g, at.e, at.inverse, g.unit, d_peak, d_t),
+    add_moments<MOVING, DISTANCE>(aligned_ray_moments<MOVING, DISTANCE>(at.g, at.e, at.inverse, g.unit, d_peak, d_t),
                                   at.e, dt, sum);
-    return turned_back(turn_of(seen_from<MOVING>(path, f)), opacity, sum);
+    return unalign(alignment_of(seen_from<MOVING>(path, f)), opacity, sum);
 }
 
 template <bool MOVING>
 NUREC_FN V nearest_point(Trajectory<D> const& path, F const& f, D opacity, V d, D dt) {
-    Turned<D, MOVING> const g = turned_from<MOVING>(path, f, opacity);
+    AlignedFrame<D, MOVING> const g = aligned_from<MOVING>(path, f, opacity);
     V const e = g.M * d;
-    return passes_at<MOVING>(drifted(g, dt), e, 1 / dot(e, e));
+    return closest_point<MOVING>(drifted(g, dt), e, 1 / dot(e, e));
 }
 
 NUREC_FN M turn_around(F const& f) {
-    return turn_of(f).Q;
+    return alignment_of(f).Q;
 }
 
 // ---- blend
@@ -217,9 +217,10 @@ NUREC_FN V cross_level(D x, D y, V e) {
     return level_cross(Vec2<D>{x, y}, e);
 }
 
-NUREC_FN D may_meet(Trajectory<D> const& path, F const& f, D opacity, Bundle<D> const& rays, Fan<D> const& fan) {
-    Facing<D> const facing = nurec::facing(turned_from<true>(path, f, opacity), rays);
-    return !(facing.ahead < 0) && meets(facing, fan);
+NUREC_FN D may_meet(Trajectory<D> const& path, F const& f, D opacity, RayPyramid<D> const& rays,
+                    BeamSlab<D> const& slab) {
+    GroupTest<D> const group_test = nurec::group_test(aligned_from<true>(path, f, opacity), rays);
+    return !(group_test.ahead < 0) && may_hit(group_test, slab);
 }
 
 NUREC_FN D may_be_seen(D alpha, D t) {
@@ -235,12 +236,12 @@ NUREC_FN BlendGrad alpha_gradient(D alpha, D weight, D T_before, D s, D behind) 
     return {d_alpha, behind};
 }
 
-NUREC_FN D missed_by(D t, Target<D> target) {
-    return missed(t, target);
+NUREC_FN D range_residual_of(D t, RangeTarget<D> target) {
+    return range_residual(t, target);
 }
 
-NUREC_FN D missed_slope(D t, Target<D> target, D d_missed) {
-    return missed_backward(t, target, d_missed);
+NUREC_FN D range_residual_slope(D t, RangeTarget<D> target, D d_missed) {
+    return range_residual_backward(t, target, d_missed);
 }
 
 // ---- sh
@@ -285,18 +286,18 @@ NUREC_FN V clamp_backward(V c, V d_colour) {
 }
 
 template <int S>
-NUREC_FN ShOuter<D> colour_outer(Array<3 * S> const& sh, V d, V d_colour) {
-    return sh_colour_outer<S>(sh.a, d, d_colour);
+NUREC_FN ShRank1Grad<D> colour_outer(Array<3 * S> const& sh, V d, V d_colour) {
+    return sh_colour_rank1_backward<S>(sh.a, d, d_colour);
 }
 
 // ---- lidar_loss
 
-NUREC_FN D surprise_by(D drop, D returned) {
-    return surprise_of(drop, returned != 0);
+NUREC_FN D drop_cross_entropy_of(D drop, D returned) {
+    return drop_cross_entropy(drop, returned != 0);
 }
 
-NUREC_FN D slope_of_surprise(D drop, D returned) {
-    return surprise_slope(drop, returned != 0);
+NUREC_FN D drop_cross_entropy_slope_of(D drop, D returned) {
+    return drop_cross_entropy_slope(drop, returned != 0);
 }
 
 // ---- ssim
@@ -507,8 +508,8 @@ NUREC_FN V drawn_by(D row, D step, D seed, D stream) {
 // ---- copies
 
 template <int S>
-NUREC_FN Array<S + 1> parted_of(Array<S> const& logits, D copies) {
-    Parted<D, S> const found = parted(logits.a, int(copies));
+NUREC_FN Array<S + 1> split_logits_of(Array<S> const& logits, D copies) {
+    SplitLogits<D, S> const found = split_logits(logits.a, int(copies));
     Array<S + 1> out;
     for (int s = 0; s < S; ++s) out.a[s] = found.logits[s];
     out.a[S] = found.factor;
@@ -652,8 +653,8 @@ NUREC_FN Reading how_it_reads(Camera const& camera) {
     return {D(camera.reads_rows()), D(camera.reads_on()), camera.steps()};
 }
 
-NUREC_FN Seat<D> seat_at_fraction(Motion<D> const& motion, V p, V v, Q q, D fraction) {
-    return seat_at(motion, moving(motion, p, v), q, fraction);
+NUREC_FN GaussianInSensor<D> seat_at_fraction(Motion<D> const& motion, V p, V v, Q q, D fraction) {
+    return gaussian_in_sensor_at(motion, moving(motion, p, v), q, fraction);
 }
 
 NUREC_FN Vec2<D> reading_of(Camera const& camera) {
@@ -664,38 +665,38 @@ NUREC_FN V rate_of(Motion<D> const& motion, V p, V v, D fraction) {
     return moving(motion, p, v).rate(fraction);
 }
 
-struct SpotRow {
+struct EllipseRow {
     Vec2<D> at, speed;
     Sym2<D> S;
     D nearest, known;
 
-    NUREC_FN Spot<D> spot() const { return {at, speed, S, nearest, known > 0}; }
+    NUREC_FN ProjectedEllipse<D> ellipse() const { return {at, speed, S, nearest, known > 0}; }
 };
 
-NUREC_FN SpotRow row_of_spot(Spot<D> const& a) {
+NUREC_FN EllipseRow row_of_ellipse(ProjectedEllipse<D> const& a) {
     return {a.at, a.speed, a.S, a.nearest, D(a.known)};
 }
 
-NUREC_FN SpotRow flat_spot(Seat<D> const& seat, V s, D reach) {
-    return row_of_spot(spot_of(seat, s, reach));
+NUREC_FN EllipseRow projected_ellipse(GaussianInSensor<D> const& in_sensor, V s, D reach) {
+    return row_of_ellipse(project_ellipse(in_sensor, s, reach));
 }
 
-NUREC_FN SpotRow spot_in_pixels(Camera const& camera, SpotRow const& a) {
-    return row_of_spot(in_pixels(camera, a.spot()));
+NUREC_FN EllipseRow ellipse_in_pixels(Camera const& camera, EllipseRow const& a) {
+    return row_of_ellipse(in_pixels(camera, a.ellipse()));
 }
 
-struct ReadSpotRow {
-    SpotRow spot;
+struct RollingShutterRow {
+    EllipseRow ellipse;
     D late;
 };
 
-NUREC_FN ReadSpotRow spot_by_rows(Camera const& camera, D fraction, SpotRow const& a) {
-    ReadSpot<D> const found = read_by_rows(camera, fraction, a.spot());
-    return {row_of_spot(found.spot), found.late};
+NUREC_FN RollingShutterRow ellipse_by_rows(Camera const& camera, D fraction, EllipseRow const& a) {
+    RollingShutterEllipse<D> const found = with_rolling_shutter(camera, fraction, a.ellipse());
+    return {row_of_ellipse(found.ellipse), found.late};
 }
 
-NUREC_FN Outline<D> upright_spot(SpotRow const& a, D spare) {
-    return upright(a.spot(), spare, a.known > 0);
+NUREC_FN Outline<D> upright_ellipse(EllipseRow const& a, D margin) {
+    return upright(a.ellipse(), margin, a.known > 0);
 }
 
 NUREC_FN Interval<D> columns_of_outline(Outline<D> const& o, D top, D bottom) {
@@ -775,18 +776,18 @@ NUREC_EXPORT(respond_still, respond<false, D>)
 NUREC_EXPORT(respond_moving, respond<true, D>)
 NUREC_EXPORT(respond_backward, response_backward<true>)
 
-NUREC_EXPORT(turn_of, turn_around)
+NUREC_EXPORT(alignment_of, turn_around)
 NUREC_EXPORT(across, across<D>)
-NUREC_EXPORT(passes_still, nearest_point<false>)
-NUREC_EXPORT(passes_moving, nearest_point<true>)
-NUREC_EXPORT(pass_still, passing<false>)
-NUREC_EXPORT(pass_moving, passing<true>)
-NUREC_EXPORT(turned_moments_alpha, turned_moments<false, false>)
-NUREC_EXPORT(turned_moments_alpha_moving, turned_moments<true, false>)
-NUREC_EXPORT(turned_moments_alpha_and_t_moving, turned_moments<true, true>)
+NUREC_EXPORT(closest_point_still, nearest_point<false>)
+NUREC_EXPORT(closest_point_moving, nearest_point<true>)
+NUREC_EXPORT(evaluate_still, response_of<false>)
+NUREC_EXPORT(evaluate_moving, response_of<true>)
+NUREC_EXPORT(aligned_moments_alpha, aligned_moments<false, false>)
+NUREC_EXPORT(aligned_moments_alpha_moving, aligned_moments<true, false>)
+NUREC_EXPORT(aligned_moments_alpha_and_t_moving, aligned_moments<true, true>)
 
-NUREC_EXPORT(pass_alpha, passed<false>)
-NUREC_EXPORT(pass_alpha_and_t, passed<true>)
+NUREC_EXPORT(ray_moments_alpha, ray_moments_of<false>)
+NUREC_EXPORT(ray_moments_alpha_and_t, ray_moments_of<true>)
 NUREC_EXPORT(add_moments_alpha, moments_with<false, false>)
 NUREC_EXPORT(add_moments_alpha_moving, moments_with<true, false>)
 NUREC_EXPORT(add_moments_alpha_and_t_moving, moments_with<true, true>)
@@ -794,14 +795,14 @@ NUREC_EXPORT(moments_backward, parameters_of)
 
 NUREC_EXPORT(form_at, form_at)
 NUREC_EXPORT(level_cross, cross_level)
-NUREC_EXPORT(meets, may_meet)
+NUREC_EXPORT(may_hit, may_meet)
 NUREC_EXPORT(least_on_line, least_on_line<D>)
 
 NUREC_EXPORT(reaches, may_be_seen)
 NUREC_EXPORT(blend_weight, weight_of)
 NUREC_EXPORT(blend_backward, alpha_gradient)
-NUREC_EXPORT(missed, missed_by)
-NUREC_EXPORT(missed_backward, missed_slope)
+NUREC_EXPORT(range_residual, range_residual_of)
+NUREC_EXPORT(range_residual_backward, range_residual_slope)
 
 #define NUREC_EXPORT_SH(S)                                   \
     NUREC_EXPORT(sh_basis_##S, basis<S>)                     \
@@ -809,7 +810,7 @@ NUREC_EXPORT(missed_backward, missed_slope)
     NUREC_EXPORT(sh_sum_##S, raw_colour<S>)                  \
     NUREC_EXPORT(sh_colour_##S, colour<S>)                   \
     NUREC_EXPORT(sh_colour_backward_##S, colour_backward<S>) \
-    NUREC_EXPORT(sh_colour_outer_##S, colour_outer<S>)
+    NUREC_EXPORT(sh_colour_rank1_backward_##S, colour_outer<S>)
 NUREC_EXPORT_SH(1)
 NUREC_EXPORT_SH(4)
 NUREC_EXPORT_SH(9)
@@ -822,8 +823,8 @@ NUREC_EXPORT(ssim_of_backward, ssim_slopes)
 NUREC_EXPORT(ssim_backward, ssim_backward<D>)
 NUREC_EXPORT(sign_of, sign_of<D>)
 
-NUREC_EXPORT(surprise_of, surprise_by)
-NUREC_EXPORT(surprise_slope, slope_of_surprise)
+NUREC_EXPORT(drop_cross_entropy, drop_cross_entropy_of)
+NUREC_EXPORT(drop_cross_entropy_slope, drop_cross_entropy_slope_of)
 
 NUREC_EXPORT(within, within<D>)
 NUREC_EXPORT(sky_place, texels_about)
@@ -851,10 +852,10 @@ NUREC_EXPORT(tie_slope, tie_slope<D>)
 NUREC_EXPORT(restless, restless<D>)
 NUREC_EXPORT(turned, turned<D>)
 
-NUREC_EXPORT(towards, towards<D>)
-NUREC_EXPORT(towards_backward, towards_backward<D>)
-NUREC_EXPORT(towards_in, towards_in<D>)
-NUREC_EXPORT(towards_in_backward, towards_in_backward<D>)
+NUREC_EXPORT(view_direction, view_direction<D>)
+NUREC_EXPORT(view_direction_backward, view_direction_backward<D>)
+NUREC_EXPORT(local_view_direction, local_view_direction<D>)
+NUREC_EXPORT(local_view_direction_backward, local_view_direction_backward<D>)
 
 NUREC_EXPORT(between_knots, knots_about)
 NUREC_EXPORT(sensor_correction, sensor_correction<D>)
@@ -866,7 +867,7 @@ NUREC_EXPORT(in_world, in_world<D>)
 NUREC_EXPORT(in_world_backward, in_world_backward<D>)
 NUREC_EXPORT(move_pose, moved_pose)
 NUREC_EXPORT(correct_row, corrected_row)
-NUREC_EXPORT(nudge_of, nudge_of<D>)
+NUREC_EXPORT(pose_vjp, pose_vjp<D>)
 
 NUREC_EXPORT(adam_step, stepped)
 NUREC_EXPORT(depth_key, depth_key_of)
@@ -894,8 +895,8 @@ NUREC_EXPORT(split_opacity, split_opacity_of)
 NUREC_EXPORT(alternating_sum, alternating_sum_of)
 NUREC_EXPORT(clamped, clamped<D>)
 NUREC_EXPORT(copy_logit, copy_logit_of)
-NUREC_EXPORT(parted_alone, parted_of<1>)
-NUREC_EXPORT(parted_of_both, parted_of<2>)
+NUREC_EXPORT(split_logits_alone, split_logits_of<1>)
+NUREC_EXPORT(split_logits_of_both, split_logits_of<2>)
 
 NUREC_EXPORT(motion_at, motion_at)
 NUREC_EXPORT(moving_at, moving_at)
@@ -927,13 +928,13 @@ NUREC_EXPORT(bending, bending<D>)
 NUREC_EXPORT(reading, reading_of)
 NUREC_EXPORT(rate, rate_of)
 NUREC_EXPORT(how_it_reads, how_it_reads)
-NUREC_EXPORT(seat_at, seat_at_fraction)
-NUREC_EXPORT(seat_of, seat_of<D>)
+NUREC_EXPORT(gaussian_in_sensor_at, seat_at_fraction)
+NUREC_EXPORT(gaussian_in_sensor, gaussian_in_sensor<D>)
 NUREC_EXPORT(deviations_away, deviations_away<D>)
-NUREC_EXPORT(spot_of, flat_spot)
-NUREC_EXPORT(in_pixels, spot_in_pixels)
-NUREC_EXPORT(read_by_rows, spot_by_rows)
-NUREC_EXPORT(upright, upright_spot)
+NUREC_EXPORT(project_ellipse, projected_ellipse)
+NUREC_EXPORT(in_pixels, ellipse_in_pixels)
+NUREC_EXPORT(with_rolling_shutter, ellipse_by_rows)
+NUREC_EXPORT(upright, upright_ellipse)
 NUREC_EXPORT(outline_of, outline_of<D>)
 NUREC_EXPORT(columns_of_outline, columns_of_outline)
 NUREC_EXPORT(roots, roots<D>)

@@ -29,7 +29,7 @@ template <class T>
 struct Drift<T, false> {};
 
 template <class T, bool MOVING>
-struct Turned : Drift<T, MOVING> {
+struct AlignedFrame : Drift<T, MOVING> {
     Mat3<T> M;
     T g;  // times 1 / unit, as the drift
     T unit;
@@ -37,14 +37,14 @@ struct Turned : Drift<T, MOVING> {
 };
 
 template <class T>
-struct Turn {
+struct Alignment {
     Mat3<T> Q;
     T unit;
 };
 
 // The frame as a sensor sees it from the middle of its way, what that drifts by in its own.
 template <class T>
-NUREC_FN Frame<T> seen_on(Trajectory<T> const& path, Frame<T> const& f) {
+NUREC_FN Frame<T> relative_to_sensor(Trajectory<T> const& path, Frame<T> const& f) {
     Vec3<T> const middle = T(0.5) * (path.start + path.end);
     T const pace = path.seconds > 0 ? 1 / path.seconds : T(0);
     return {f.M, f.g + f.M * middle, f.drift + f.M * (pace * (path.end - path.start)), f.k};
@@ -62,7 +62,7 @@ NUREC_FN Vec3<T> across(Vec3<T> x, Vec3<T> a) {
 }
 
 template <class T>
-NUREC_FN Turn<T> turn_of(Frame<T> const& seen) {
+NUREC_FN Alignment<T> alignment_of(Frame<T> const& seen) {
     T const length = sqrt(dot(seen.g, seen.g));
     Vec3<T> const x = length > T(1e-30) ? (1 / length) * seen.g : Vec3<T>{1, 0, 0};
     Vec3<T> const aside = cross(x, seen.drift);
@@ -73,16 +73,16 @@ NUREC_FN Turn<T> turn_of(Frame<T> const& seen) {
 }
 
 template <bool MOVING, class T>
-NUREC_FN Turned<T, MOVING> turned(Turn<T> const& turn, Frame<T> const& seen, T opacity) {
+NUREC_FN AlignedFrame<T, MOVING> align(Alignment<T> const& turn, Frame<T> const& seen, T opacity) {
     T const scale = 1 / turn.unit;
-    Turned<T, MOVING> f;
+    AlignedFrame<T, MOVING> f;
     f.M = turn.Q * seen.M, f.g = scale * dot(turn.Q.r0, seen.g), f.unit = turn.unit, f.log_opacity = log2(opacity);
     if constexpr (MOVING) f.x = scale * dot(turn.Q.r0, seen.drift), f.y = scale * dot(turn.Q.r1, seen.drift);
     return f;
 }
 
 template <class T>
-struct Passing {  // a ray passes a Gaussian
+struct AlignedResponse {  // a ray passes a Gaussian
     Vec3<T> e;
     Vec2<T> g;
     T inverse;  // 1 / |e|^2
@@ -92,13 +92,13 @@ struct Passing {  // a ray passes a Gaussian
 };
 
 template <class T, bool MOVING>
-NUREC_FN Vec2<T> drifted(Turned<T, MOVING> const& f, T dt) {
+NUREC_FN Vec2<T> drifted(AlignedFrame<T, MOVING> const& f, T dt) {
     if constexpr (MOVING) return {f.g + dt * f.x, dt * f.y};
     return {f.g, 0};
 }
 
 template <class T, bool MOVING>
-NUREC_FN Passing<T> pass(Turned<T, MOVING> const& f, Vec3<T> d, T dt) {
+NUREC_FN AlignedResponse<T> evaluate(AlignedFrame<T, MOVING> const& f, Vec3<T> d, T dt) {
     Vec3<T> const e = f.M * d;
     Vec2<T> const g = drifted(f, dt);
     T const yz = e.y * e.y + e.z * e.z, inverse = 1 / (e.x * e.x + yz);
@@ -110,7 +110,7 @@ NUREC_FN Passing<T> pass(Turned<T, MOVING> const& f, Vec3<T> d, T dt) {
 
 // p, from where it does not cancel.
 template <bool MOVING, class T>
-NUREC_FN Vec3<T> passes_at(Vec2<T> g, Vec3<T> e, T inverse) {
+NUREC_FN Vec3<T> closest_point(Vec2<T> g, Vec3<T> e, T inverse) {
     T const zz = e.z * e.z;
     if (!MOVING) {
         T const t = -g.x * e.x * inverse;
@@ -120,11 +120,11 @@ NUREC_FN Vec3<T> passes_at(Vec2<T> g, Vec3<T> e, T inverse) {
     return {e.y * c + g.x * z, g.y * z - e.x * c, t * e.z};
 }
 
-// As pass_backward gives it of a Frame, with p, and so w, in the turned one's units. `d_peak` is dL/d(peak) peak, and
+// As ray_moments gives it of a Frame, with p, and so w, in the turned one's units. `d_peak` is dL/d(peak) peak, and
 // the gradient of the opacity is what that adds up to by the opacity.
 template <bool MOVING, bool DISTANCE, class T>
-NUREC_FN PassGrad<T> pass_turned_backward(Vec2<T> g, Vec3<T> e, T inverse, T unit, T d_peak, T d_t) {
-    Vec3<T> const p = passes_at<MOVING>(g, e, inverse), hp = (T(-2 * LN2) * d_peak) * p;
+NUREC_FN RayMoments<T> aligned_ray_moments(Vec2<T> g, Vec3<T> e, T inverse, T unit, T d_peak, T d_t) {
+    Vec3<T> const p = closest_point<MOVING>(g, e, inverse), hp = (T(-2 * LN2) * d_peak) * p;
     if (!DISTANCE) return {p, hp, {0, 0, 0}, d_peak};
     T const c = d_t * inverse * unit;
     return {p, hp - c * e, -c * p, d_peak};
@@ -132,7 +132,7 @@ NUREC_FN PassGrad<T> pass_turned_backward(Vec2<T> g, Vec3<T> e, T inverse, T uni
 
 // To the axes and units of the frame that was turned: Q^T A Q of what is symmetric, Q^T a of vectors.
 template <class T>
-NUREC_FN Moments<T> turned_back(Turn<T> const& turn, T opacity, Moments<T> const& m) {
+NUREC_FN Moments<T> unalign(Alignment<T> const& turn, T opacity, Moments<T> const& m) {
     Mat3<T> const A = {{m.xx, m.xy, m.xz}, {m.xy, m.yy, m.yz}, {m.xz, m.yz, m.zz}};
     Mat3<T> const B = transposed(turn.Q) * (A * turn.Q);
     T const scale = 1 / turn.unit;

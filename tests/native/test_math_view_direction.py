@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/towards.cuh in float64, against local_directions of nurec_lite/splat/render.py."""
+"""kernels/math/view_direction.cuh in float64, against local_directions of nurec_lite/splat/render.py."""
 
 import torch
 from kernel_math import F64, autograd, call, close, differences
@@ -30,10 +30,10 @@ def towards_in(q: Tensor, r: Tensor) -> Tensor:
 
 def test_directions_and_their_derivatives() -> None:
     r, q, d = places(), rotations(), torch.randn(N, 3, dtype=F64)
-    close(call("towards", r), towards(r))
-    close(call("towards_in", q, r), towards_in(q, r))
-    close(call("towards_backward", r, d), autograd(towards, [r], d), 1e-11)
-    found = call("towards_in_backward", q, r, d)
+    close(call("view_direction", r), towards(r))
+    close(call("local_view_direction", q, r), towards_in(q, r))
+    close(call("view_direction_backward", r, d), autograd(towards, [r], d), 1e-11)
+    found = call("local_view_direction_backward", q, r, d)
     close(found, autograd(towards_in, [q, r], d), 1e-11)
     near = r.norm(dim=1) > 0.01  # differences of less than that need smaller steps
     close(found[near], differences(towards_in, [q[near], r[near]], d[near]), 1e-4)
@@ -43,6 +43,6 @@ def test_at_the_eye_itself() -> None:
     """As torch has it: nothing is divided by zero."""
     r = torch.tensor([[0.0, 0, 0], [1e-13, 0, 0], [0, -1e-300, 0]], dtype=F64)
     d = torch.randn(3, 3, dtype=F64)
-    close(call("towards", r), towards(r))
-    assert bool(call("towards_backward", r, d).isfinite().all())
-    close(call("towards_backward", r, d) * 1e-12, autograd(towards, [r], d) * 1e-12)
+    close(call("view_direction", r), towards(r))
+    assert bool(call("view_direction_backward", r, d).isfinite().all())
+    close(call("view_direction_backward", r, d) * 1e-12, autograd(towards, [r], d) * 1e-12)

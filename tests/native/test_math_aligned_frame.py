@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/turned.cuh in double precision: what a ray of a view meets there is what it meets in a Gaussian's own frame."""
+"""kernels/math/aligned_frame.cuh in double precision: what a ray of a view meets there is what it meets in a Gaussian's own frame."""
 
 import pytest
 import torch
@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 SECONDS = 0.1
 BY_T = {  # whether t has a gradient
-    False: ("pass_alpha", "add_moments_alpha_moving", "turned_moments_alpha_moving"),
-    True: ("pass_alpha_and_t", "add_moments_alpha_and_t_moving", "turned_moments_alpha_and_t_moving"),
+    False: ("ray_moments_alpha", "add_moments_alpha_moving", "aligned_moments_alpha_moving"),
+    True: ("ray_moments_alpha_and_t", "add_moments_alpha_and_t_moving", "aligned_moments_alpha_and_t_moving"),
 }
 KINDS = ("moving", "standing", "at once", "in its plane")
 
@@ -45,7 +45,7 @@ def seen(kind: str) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
 def test_a_ray_of_a_moving_sensor(kind: str) -> None:
     path, frame, opacity, ray = seen(kind)
     expected = call("respond_moving", frame, opacity, *ray)
-    found = call("pass_moving", path, frame, opacity, ray[0], ray[2])
+    found = call("evaluate_moving", path, frame, opacity, ray[0], ray[2])
     close(found[:, 1:], expected[:, 9:], 1e-9)
     close(found[:, :1], opacity * expected[:, 8:9], 1e-9)  # not clamped
 
@@ -54,7 +54,7 @@ def test_a_ray_from_the_centre() -> None:
     path, frame, opacity, (d, _, delay) = seen("moving")
     nothing = torch.zeros(N, 3, dtype=F64)
     expected = call("respond_still", frame, opacity, d, nothing, delay)
-    close(call("pass_still", path, frame, opacity, d, delay)[:, 1:], expected[:, 9:], 1e-9)
+    close(call("evaluate_still", path, frame, opacity, d, delay)[:, 1:], expected[:, 9:], 1e-9)
 
 
 @pytest.mark.parametrize("with_t", [False, True], ids=["alpha", "alpha and t"])
@@ -74,9 +74,9 @@ def test_moments_of_rays_from_the_centre() -> None:
     path, frame, opacity, (d, _, delay) = seen("moving")
     nothing, d_alpha = torch.zeros(N, 3, dtype=F64), torch.randn(N, 1, dtype=F64)
     at = call("respond_still", frame, opacity, d, nothing, delay)
-    passed = call("pass_alpha", frame, opacity, d, nothing, 0.0, d_alpha, 0.0)
+    passed = call("ray_moments_alpha", frame, opacity, d, nothing, 0.0, d_alpha, 0.0)
     expected = call("add_moments_alpha", torch.zeros(N, 13, dtype=F64), passed, at[:, 3:6], delay)
-    close(call("turned_moments_alpha", path, frame, opacity, d, delay, d_alpha, 0.0), expected, 1e-8)
+    close(call("aligned_moments_alpha", path, frame, opacity, d, delay, d_alpha, 0.0), expected, 1e-8)
 
 
 @pytest.mark.parametrize("kind", ["at the sensor", "still", "straight", "nearly straight", "upright"])
@@ -91,7 +91,7 @@ def test_a_turn_is_a_rotation_wherever_the_gaussian_is(kind: str) -> None:
     frame = call("make_frame", *args)
     if kind == "upright":
         frame[:, 9:12] = torch.tensor([0.0, 0.0, 1.0]) * frame[:, 9:12].norm(dim=1, keepdim=True)
-    Q = call("turn_of", frame).view(N, 3, 3)
+    Q = call("alignment_of", frame).view(N, 3, 3)
     close(Q @ Q.transpose(1, 2), torch.eye(3, dtype=F64).expand(N, 3, 3), 1e-12)
     close(torch.linalg.det(Q)[:, None], torch.ones(N, 1, dtype=F64), 1e-12)
     g, drift = (Q @ a[:, :, None] for a in (frame[:, 9:12], frame[:, 12:15]))
@@ -106,7 +106,9 @@ def test_what_lies_across_an_axis() -> None:
     close((x * call("across", x, x + 1e-5 * a)).sum(1, keepdim=True), torch.zeros(N, 1, dtype=F64), 1e-14)
 
 
-@pytest.mark.parametrize("names", [("passes_still", "pass_still"), ("passes_moving", "pass_moving")])
+@pytest.mark.parametrize(
+    "names", [("closest_point_still", "evaluate_still"), ("closest_point_moving", "evaluate_moving")]
+)
 def test_where_a_ray_passes(names: tuple[str, str]) -> None:
     """Its distance is the square root of what takes alpha down."""
     path, frame, opacity, ray = seen("moving")
@@ -117,6 +119,6 @@ def test_where_a_ray_passes(names: tuple[str, str]) -> None:
 def test_nothing_comes_from_what_cannot_be_seen() -> None:
     path, frame, _, ray = seen("moving")
     opacity = torch.zeros(N, 1, dtype=F64)
-    assert (call("pass_moving", path, frame, opacity, ray[0], ray[2])[:, :2] == 0).all()
+    assert (call("evaluate_moving", path, frame, opacity, ray[0], ray[2])[:, :2] == 0).all()
     one = torch.ones(N, 1, dtype=F64)
-    assert (call("turned_moments_alpha_and_t_moving", path, frame, opacity, ray[0], ray[2], one, 0 * one) == 0).all()
+    assert (call("aligned_moments_alpha_and_t_moving", path, frame, opacity, ray[0], ray[2], one, 0 * one) == 0).all()

@@ -70,14 +70,14 @@ NUREC_FN T copy_logit(T opacity, bool greatest) {
 }
 
 template <class T, int S>
-struct Parted {
+struct SplitLogits {
     T logits[S];  // of each copy's opacities
     T factor;     // of its scales: the least over the sensors
 };
 
 // Of a Gaussian that S sensors see, and n copies, 1 to MAX_COPIES.
 template <class T, int S>
-NUREC_FN Parted<T, S> parted(T const (&logits)[S], int n) {
+NUREC_FN SplitLogits<T, S> split_logits(T const (&logits)[S], int n) {
     T seen[S], greatest = 0;
     double whole[S], split[S], sums[S];
     for (int s = 0; s < S; ++s) {
@@ -87,7 +87,7 @@ NUREC_FN Parted<T, S> parted(T const (&logits)[S], int n) {
         split[s] = split_opacity(whole[s], n);
     }
     alternating_sums(n, split, sums);
-    Parted<T, S> found;
+    SplitLogits<T, S> found;
     for (int s = 0; s < S; ++s) {
         T const factor = T(whole[s] / (sums[s] * split[s]));
         found.factor = s && found.factor < factor ? found.factor : factor;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/bundle.cuh in double precision. It is a bound, so there is no derivative: what matters is that it never leaves out what a
-ray sees, and that it leaves out most of what none sees."""
+"""kernels/math/ray_pyramid.cuh in double precision: the test never excludes a Gaussian that a ray sees, and excludes most of those that no
+ray sees."""
 
 from dataclasses import dataclass, replace
 
@@ -24,7 +24,7 @@ class Pairs:
     fan: Tensor  # [n, 4] in which the rays lie
 
     def said(self) -> Tensor:  # [n] bool
-        return call("meets", self.path, self.frame, self.opacity, self.bundle, self.fan)[:, 0] != 0
+        return call("may_hit", self.path, self.frame, self.opacity, self.bundle, self.fan)[:, 0] != 0
 
     def seen(self) -> Tensor:  # [n] bool: by one of the rays
         each = self.rays.shape[1]

@@ -3,32 +3,32 @@
 //
 // The rays of a bundle lie in a pyramid: their directions are multiples of c + x a + y b with |x|, |y| <= 1, their
 // delays within `tau` of dt + x w: a lidar moves while it turns. Of a Gaussian in the frame that is turned to the
-// sensor (turned.cuh), g = (g0 + delay g1, delay g2, 0) and e(x, y) = M (c + x a + y b): a ray meets it if |g x e| <= R
-// |e|, where R^2 = log2(255 o). Squared, both sides are quadratic forms of x and y. Along x, g moves by x h, which the
-// left side has as x h x e + h x a / 2; what h has to do with a and b beyond that is added to the right side. What is
-// left of delays moves g by tau |drift| at most.
+// sensor (aligned_frame.cuh), g = (g0 + delay g1, delay g2, 0) and e(x, y) = M (c + x a + y b): a ray meets it if |g x
+// e| <= R |e|, where R^2 = log2(255 o). Squared, both sides are quadratic forms of x and y. Along x, g moves by x h,
+// which the left side has as x h x e + h x a / 2; what h has to do with a and b beyond that is added to the right side.
+// What is left of delays moves g by tau |drift| at most.
 #pragma once
 
-#include "turned.cuh"
+#include "aligned_frame.cuh"
 
 namespace nurec {
 
 template <class T>
-struct alignas(16) Bundle {
+struct alignas(16) RayPyramid {
     Vec3<T> c, a, b;  // directions
     T dt, w, tau;     // seconds after the middle of the view
     T known;          // 0: it has no ray; 2: it is too wide for a pyramid and may meet anything
     T unused[3];
 };
-static_assert(sizeof(Bundle<float>) == 16 * sizeof(float));
+static_assert(sizeof(RayPyramid<float>) == 16 * sizeof(float));
 
 // Rays of a bundle that lie side by side, as those of a lidar's beam do: x within dx of x, and y within dy of y, which
 // is much less.
 template <class T>
-struct alignas(16) Fan {
+struct alignas(16) BeamSlab {
     T x, dx, y, dy;  // dx < 0: it has no ray
 };
-static_assert(sizeof(Fan<float>) == 4 * sizeof(float));
+static_assert(sizeof(BeamSlab<float>) == 4 * sizeof(float));
 
 // |p + x u + y v|^2 = xx x^2 + 2 xy x y + yy y^2 + 2 x x + 2 y y + one
 template <class T>
@@ -48,7 +48,7 @@ NUREC_FN Form<T> form_of(Vec3<T> p, Vec3<T> u, Vec3<T> v) {
 // A Gaussian and a bundle. Rays (x, y), or others within dy of their y, may meet it if D^(1/2) <= R E^(1/2) + s, where
 // s = beside + dy spread; so does D <= (1 + s / r) R^2 E + s (s + r), whatever r is: here R E^(1/2) on average.
 template <class T>
-struct Facing {
+struct GroupTest {
     Form<T> D, E;
     T beside, spread, r, square, share;  // R^2, and R^2 / r
     T ahead;                             // < 0: it is behind all of them
@@ -63,7 +63,7 @@ NUREC_FN Vec3<T> level_cross(Vec2<T> g, Vec3<T> e) {
 }
 
 template <class T>
-NUREC_FN Facing<T> facing(Turned<T, true> const& f, Bundle<T> const& rays) {
+NUREC_FN GroupTest<T> group_test(AlignedFrame<T, true> const& f, RayPyramid<T> const& rays) {
     Vec2<T> const g = drifted(f, rays.dt), drift = {f.x, f.y}, h = {rays.w * f.x, rays.w * f.y};
     Vec3<T> const e = f.M * rays.c, a = f.M * rays.a, b = f.M * rays.b, ha = level_cross(h, a), hb = level_cross(h, b);
     Vec3<T> const middle = level_cross(g, e) + T(0.5) * ha;  // x^2 is 1/2 or nearly
@@ -86,14 +86,14 @@ NUREC_FN T least_on_line(T level, T slope, T bend, T at, T dx) {
     return level + x * (2 * slope + x * bend);
 }
 
-// May some ray of the fan?
+// May some ray of the slab?
 template <class T>
-NUREC_FN bool meets(Facing<T> const& f, Fan<T> const& fan) {
-    if (fan.dx < 0) return false;
-    T const s = f.beside + fan.dy * f.spread, K = f.square + s * f.share;
+NUREC_FN bool may_hit(GroupTest<T> const& f, BeamSlab<T> const& slab) {
+    if (slab.dx < 0) return false;
+    T const s = f.beside + slab.dy * f.spread, K = f.square + s * f.share;
     T const rounding = T(2e-6) * (f.D.sum() + K * f.E.sum());
-    T const level = f.D.at(fan.y) - K * f.E.at(fan.y), slope = f.D.slope(fan.y) - K * f.E.slope(fan.y);
-    T const least = least_on_line(level, slope, f.D.xx - K * f.E.xx, fan.x, fan.dx);
+    T const level = f.D.at(slab.y) - K * f.E.at(slab.y), slope = f.D.slope(slab.y) - K * f.E.slope(slab.y);
+    T const least = least_on_line(level, slope, f.D.xx - K * f.E.xx, slab.x, slab.dx);
     return !(least > s * (s + f.r) + rounding);
 }
 

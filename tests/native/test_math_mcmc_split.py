@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kernels/math/part.cuh in float64, against nurec_lite/training/density.py."""
+"""kernels/math/mcmc_split.cuh in float64, against nurec_lite/training/density.py."""
 
 import pytest
 import torch
@@ -23,7 +23,9 @@ def all_of(values: Tensor) -> tuple[Tensor, Tensor]:  # [n 51, ...] each with ev
 
 
 def found_parts(logits: Tensor, copies: Tensor) -> tuple[Tensor, Tensor]:
-    found = call("parted_alone" if logits.shape[1] == 1 else "parted_of_both", logits, copies[:, None].double())
+    found = call(
+        "split_logits_alone" if logits.shape[1] == 1 else "split_logits_of_both", logits, copies[:, None].double()
+    )
     return found[:, :-1], found[:, -1]
 
 
