@@ -54,7 +54,7 @@ def backward(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u:
     """Gradients of still means, means and rotations, then of the harmonics or what they are made of."""
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
     operator = (
-        torch.ops.nurec_lite.view_colour_outer if version == "fused" else torch.ops.nurec_lite.view_colour_backward
+        torch.ops.nurec_lite.view_colour_rank1 if version == "fused" else torch.ops.nurec_lite.view_colour_backward
     )
     return list(operator(placements, *(u.parameters[k] for k in harmonics_of(u)), eye, d_colour))
 

@@ -94,7 +94,7 @@ def summed(
 
 def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
     """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. One that is empty
-    is a part, too. Parts of lists that are cut come first, the longest before others (kernels/render_parts/cut_lists.cuh)."""
+    is a part, too. Parts of lists that are cut come first, the longest before others (kernels/render_segments/cut_lists.cuh)."""
     tile, begin, end = _parts(lists, most)
     order = ((end - begin) + WHOLE * (lists[tile] > most)).argsort(descending=True, stable=True)
     tile, begin, end = tile[order], begin[order], end[order]
@@ -105,7 +105,7 @@ def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
 
 def _parts(lists: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """Of each part its list, and where it begins and ends in it. A list is cut into as few parts as that takes, of equal length but for
-    one entry (kernels/render_parts)."""
+    one entry (kernels/render_segments)."""
     parts = (-(-lists // most)).clamp(min=1)
     tile = torch.repeat_interleave(parts)
     number = torch.arange(len(tile), device=tile.device) - (parts.cumsum(0) - parts)[tile]

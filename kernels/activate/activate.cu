@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(THREADS) activate_gaussians_kernel(StoredGauss
     store_flat(out.scales, in.n, scales);
 #pragma unroll
     for (int k = 0; k < C; ++k) {
-        unsigned const number = own_number(k);
+        unsigned const number = number_in_block(k);
         int64_t const row = first_row() + number / C;
         if (row < in.n) activate_lidar(out, row, int(number % C), lidar[k]);
     }
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(THREADS) activate_gaussians_backward_kernel(Ac
     if (out.log_scales) load_flat(in.scales, in.n, scales), load_flat(in.d_scales, in.n, d_scales);
 #pragma unroll
     for (int k = 0; k < C; ++k) {
-        unsigned const number = own_number(k);
+        unsigned const number = number_in_block(k);
         int64_t const row = first_row() + number / C;
         if (row < in.n && out.lidar_logits) lidar[k] = lidar_backward(in, row, int(number % C));
     }

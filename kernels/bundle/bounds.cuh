@@ -6,6 +6,6 @@
 namespace nurec::cuda {
 
 // Of a lidar: fills bounds and slabs.
-void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue);
+void bound_warp_tiles(BinParams const& p, BinWork const& work, Queue const& queue);
 
 }  // namespace nurec::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Of a lidar: bounds of bundles and of the slabs within them (math/ray_pyramid.cuh).
+// Bounds a lidar's warp tiles by pyramids, and their beams by slabs within these (math/ray_pyramid.cuh).
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../common/warp.cuh"
@@ -16,10 +16,10 @@ __device__ Vec3<float> unit(Vec3<float> a) {
     return (1 / larger(sqrtf(dot(a, a)), 1e-30f)) * a;
 }
 
-constexpr int HALF = BUNDLE_RAYS / 2, SLABS_OF_HALF = BEAM_SLABS / 2;
+constexpr int HALF = WARP_TILE_RAYS / 2, SLABS_OF_HALF = BEAM_SLABS / 2;
 
-// By a warp whose lanes' rays come by elevation: which slab of its half a ray is in. The widest gaps part them, unless
-// there is a gap four times as wide; z: sine of the elevation, a finite number also where no ray is there.
+// Returns which slab of its half a ray is in. The lanes of a warp have rays by elevation. The widest gaps separate
+// slabs, unless another gap is four times as wide. z: sine of the elevation, finite also on lanes without a ray.
 __device__ int slab_of_ray(bool there, float z) {
     int const lane = int(threadIdx.x % HALF), first = int(threadIdx.x % 32) - lane;
     float const before = __shfl_sync(ALL_LANES, z, first + (lane ? lane - 1 : 0));
@@ -33,7 +33,7 @@ __device__ int slab_of_ray(bool there, float z) {
     return __popc(begins & ((2u << lane) - 1));
 }
 
-// What a half's slab, whose rays these are, needs of the pyramid.
+// Returns the slab of a half's rays, in coordinates of the pyramid.
 __device__ BeamSlab<float> bound_slab(bool mine, float x, float y, float margin_x, float margin_y) {
     float const far = 1e30f;
     float const x1 = warp_max<HALF>(mine ? x : -far), x0 = -warp_max<HALF>(mine ? -x : -far);
@@ -42,8 +42,7 @@ __device__ BeamSlab<float> bound_slab(bool mine, float x, float y, float margin_
     return {0.5f * (x0 + x1), 0.5f * (x1 - x0) + margin_x, 0.5f * (y0 + y1), 0.5f * (y1 - y0) + margin_y};
 }
 
-// A ray's part in the sum that is the way along rows: by azimuth within each slab, so that it does not matter that
-// slabs lie above one another.
+// Returns a ray's weight in the sum that gives the direction along rows: azimuth relative to the mean of its slab.
 __device__ float along_slabs(bool there, int slab, float azimuth) {
     float part = 0;
     for (int k = 0; k < SLABS_OF_HALF; ++k) {
@@ -55,18 +54,18 @@ __device__ float along_slabs(bool there, int slab, float azimuth) {
     return part;
 }
 
-struct Bounded {
-    RayPyramid<float> bundle;
+struct PyramidAndSlabs {
+    RayPyramid<float> warp_tile;
     BeamSlab<float> slab;  // the first lanes of a half have those of the half
 };
 
-// By one warp, one lane a ray. The first axis goes along beams.
-__device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
-    int64_t const ray = p.bundles.rays[BUNDLE_RAYS * bundle + threadIdx.x % 32];
+// Bounds a warp tile. One warp calls it, one lane a ray. The first axis goes along beams.
+__device__ PyramidAndSlabs pyramid_of(BinParams const& p, int64_t warp_tile) {
+    int64_t const ray = p.warp_tiles.rays[WARP_TILE_RAYS * warp_tile + threadIdx.x % 32];
     bool const there = ray >= 0;
     int const n = __popc(__ballot_sync(ALL_LANES, there));
     Vec3<float> const zero = {0, 0, 0}, d = there ? load3(p.directions, ray) : zero;
-    Vec3<float> const local = there ? load3(p.bundles.cells.directions, ray) : zero;
+    Vec3<float> const local = there ? load3(p.warp_tiles.cells.directions, ray) : zero;
     float const delay = there ? p.delays[ray] : 0.f, share = n ? 1.f / float(n) : 0.f, far = 1e30f;
     Vec3<float> const c = unit(sum_of(d));
     float const dt = share * warp_sum(delay);
@@ -87,7 +86,7 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     float const w = inverse * warp_sum(from * (delay - dt));
     float const tau = warp_max(there ? fabsf(delay - dt - from * w) : 0.f);
     float const known = !n ? 0.f : ahead > 0.1f ? 1.f : 2.f;  // 2: too wide for a pyramid
-    Bounded found = {{c + um * x + vm * y, x_half * x, y_half * y, dt - middle * w, w, tau, known, {}}, {}};
+    PyramidAndSlabs found = {{c + um * x + vm * y, x_half * x, y_half * y, dt - middle * w, w, tau, known, {}}, {}};
     for (int k = 0; k < SLABS_OF_HALF; ++k) {
         BeamSlab<float> const slab =
             bound_slab(there && own == k, place, (v - vm) / y_half, margin / x_half, margin / y_half);
@@ -96,26 +95,26 @@ __device__ Bounded bound_of(BundleParams const& p, int64_t bundle) {
     return found;
 }
 
-__device__ void keep_bound(BundleWork const& work, int64_t n, int64_t k, Bounded const& found) {
+__device__ void store_pyramid(BinWork const& work, int64_t n, int64_t k, PyramidAndSlabs const& found) {
     int const lane = int(threadIdx.x % 32), place = lane % HALF;
-    for (int q = 0; q < BUNDLE_VECTORS; ++q)
-        if (lane == q) work.bounds[n * q + k] = reinterpret_cast<float4 const*>(&found.bundle)[q];
+    for (int q = 0; q < PYRAMID_VECTORS; ++q)
+        if (lane == q) work.bounds[n * q + k] = reinterpret_cast<float4 const*>(&found.warp_tile)[q];
     if (place < SLABS_OF_HALF) work.slabs[n * (SLABS_OF_HALF * (lane / HALF) + place) + k] = found.slab;
 }
 
-// It reads nothing that the kernel before writes, and writes what nobody read before, so it waits at its end alone: its
-// blocks take the place of that kernel's last ones.
-__global__ void bound_warp_tiles_kernel(BundleParams p, BundleWork work) {
+// It reads nothing that the kernel before writes, and writes what nobody read before. So it waits only at its end, and
+// its blocks start while that kernel's last blocks still run.
+__global__ void bound_warp_tiles_kernel(BinParams p, BinWork work) {
     launch_dependents();
     int64_t const k = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;
-    if (k < p.bundles.n) keep_bound(work, p.bundles.n, k, bound_of(p, k));
+    if (k < p.warp_tiles.n) store_pyramid(work, p.warp_tiles.n, k, pyramid_of(p, k));
     grid_dependency_wait();
 }
 
 }  // namespace
 
-void bound_bundles(BundleParams const& p, BundleWork const& work, Queue const& queue) {
-    int64_t const n = p.bundles.n;
+void bound_warp_tiles(BinParams const& p, BinWork const& work, Queue const& queue) {
+    int64_t const n = p.warp_tiles.n;
     if (n) launch_pdl(bound_warp_tiles_kernel, blocks_for(32 * n), THREADS, queue, p, work);
 }
 

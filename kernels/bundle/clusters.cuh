@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of clusters, and what makes lists of them.
+// Entries of super-tiles, and lists made of them.
 #pragma once
 
 #include "params.h"
 
 namespace nurec::cuda {
 
-// A Gaussian enters some lists of a cluster, a bit each, the first one's the lowest: number of the cluster << 16 |
+// An entry: a super-tile, and which of its lists a Gaussian enters, the first list's bit lowest: super-tile << 16 |
 // bits.
-struct ClusterEntries {
-    uint32_t* lists;      // [room]
-    uint32_t* gaussians;  // [room]
+struct SuperTileEntries {
+    uint32_t* lists;      // [capacity]
+    uint32_t* gaussians;  // [capacity]
     Counts const* counts;
-    int64_t room;
+    int64_t capacity;
 
-    __device__ int64_t n() const { return counts->entries < room ? counts->entries : room; }
+    __device__ int64_t n() const { return counts->entries < capacity ? counts->entries : capacity; }
 };
 
-// Stable: within a list, Gaussians stay in the order of the entries.
-void make_lists(ClusterEntries const& entries, Bundles const& bundles, ListEntries const& out, int64_t* needed,
+// Makes lists of entries. Stable: within a list, Gaussians keep the order of the entries.
+void make_lists(SuperTileEntries const& entries, WarpTiles const& warp_tiles, ListEntries const& out, int64_t* needed,
                 Zeros& zeros, Queue const& queue);
-int64_t words_to_list(Bundles const& bundles, int64_t room);  // that it takes of them
+int64_t zeros_to_list(WarpTiles const& warp_tiles, int64_t capacity);  // that make_lists takes
 
 }  // namespace nurec::cuda

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From numbers of candidates to Gaussians, and of a lidar to bundles, for the words of a warp, one candidate of each
-// word a lane. A step is taken for all words before the next one, so that what is read for one does not wait for what
-// is read for another.
+// Locates candidates by their numbers: the Gaussian, and on a lidar the warp tile, for the batches of a warp, one
+// candidate of each batch a lane. Each step handles all batches before the next step, so that their loads overlap.
 #pragma once
 
 #include "../common/warp.cuh"
@@ -9,51 +8,53 @@
 
 namespace nurec::cuda {
 
-constexpr int WARP_WORDS = 4;  // one after another
+constexpr int WARP_BATCHES = 4;  // one after another
 
 struct Candidate {
     uint32_t i;  // a Gaussian
     int k;       // which of its candidates
 };
 
-// The words of a warp. Places count from the first one's first candidate.
-struct Words {
+// The batches of a warp. Places count from the first candidate of the first batch.
+struct CandidateBatches {
     int64_t first;
-    int there;  // candidates, 32 * WARP_WORDS at most
+    int there;  // candidates, 32 * WARP_BATCHES at most
     __device__ int64_t begin() const { return 32 * first; }
     __device__ int last() const { return (there - 1) / 32; }
 };
 
-__device__ inline Words words_from(int64_t first, int64_t end) {  // which all candidates that have words lie before
-    return {first, int(smaller(end - 32 * first, int64_t(32 * WARP_WORDS)))};
+__device__ inline CandidateBatches batches_from(int64_t first,
+                                                int64_t end) {  // which all candidates that have batches lie before
+    return {first, int(smaller(end - 32 * first, int64_t(32 * WARP_BATCHES)))};
 }
 
-// A word's Gaussians, from the one that has its first candidate to the last that may have one.
-struct Owners {
+// The Gaussians of a batch, from the owner of its first candidate to the last one that may have candidates.
+struct BatchGaussians {
     uint32_t first, last;
-    int begin;  // the place where Gaussian first + 1 + lane begins, or one beyond all words
+    int begin;  // the place where Gaussian first + 1 + lane begins, or one beyond all batches
 };
 
-// Lane k returns the place where the first Gaussian of word k begins, 32 k or before. In place of words that there are
-// not comes the last one.
-__device__ inline int load_owners(BundleParams const& p, BundleWork const& work, Words const& words,
-                                  Owners (&owners)[WARP_WORDS]) {
+// Lane k returns the place where the first Gaussian of batch k begins, 32 k or before. Missing batches repeat the last
+// one.
+__device__ inline int load_batch_gaussians(BinParams const& p, BinWork const& work, CandidateBatches const& batches,
+                                           BatchGaussians (&batch_first_gaussian)[WARP_BATCHES]) {
     int const lane = int(threadIdx.x) % 32;
-    int64_t const word = words.first + smaller(lane % WARP_WORDS, words.last()) + lane / WARP_WORDS % 2;  // or the next
-    bool const owned = word < work.words && 32 * word < work.begins[p.v];
-    uint32_t const owner = owned ? work.owners[word] : uint32_t(p.v - 1);
-    int const begin = int(work.begins[owner] - words.begin());
+    int64_t const batch =
+        batches.first + smaller(lane % WARP_BATCHES, batches.last()) + lane / WARP_BATCHES % 2;  // or the next
+    bool const owned = batch < work.batches && 32 * batch < work.begins[p.v];
+    uint32_t const owner = owned ? work.batch_first_gaussian[batch] : uint32_t(p.v - 1);
+    int const begin = int(work.begins[owner] - batches.begin());
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k) {
-        uint32_t const first = __shfl_sync(ALL_LANES, owner, k), last = __shfl_sync(ALL_LANES, owner, WARP_WORDS + k);
+    for (int k = 0; k < WARP_BATCHES; ++k) {
+        uint32_t const first = __shfl_sync(ALL_LANES, owner, k), last = __shfl_sync(ALL_LANES, owner, WARP_BATCHES + k);
         uint32_t const i = first + 1 + uint32_t(lane);
-        int64_t const far = 32 * WARP_WORDS, place = i <= last ? work.begins[i] - words.begin() : far;
-        owners[k] = {first, last, int(smaller(place, far))};
+        int64_t const far = 32 * WARP_BATCHES, place = i <= last ? work.begins[i] - batches.begin() : far;
+        batch_first_gaussian[k] = {first, last, int(smaller(place, far))};
     }
     return begin;
 }
 
-// How many lanes' numbers, which grow from lane to lane, are `most` or less: by halves, without memory.
+// Returns how many lanes have a number of `most` or less. Numbers ascend with the lanes; bisection by shuffles.
 __device__ inline int lanes_up_to(int most, int number) {
     int n = 0;
 #pragma unroll
@@ -62,8 +63,8 @@ __device__ inline int lanes_up_to(int most, int number) {
     return n + (__shfl_sync(ALL_LANES, number, n) <= most);
 }
 
-// Where a word has more Gaussians than that: the last that begins at the number or before, in memory.
-__device__ inline Candidate far_candidate(BundleWork const& work, int64_t low, int64_t high, int64_t number) {
+// Returns the last Gaussian that begins at `number` or before, by bisection in memory: for batches of many Gaussians.
+__device__ inline Candidate find_candidate_in_memory(BinWork const& work, int64_t low, int64_t high, int64_t number) {
     while (low < high) {
         int64_t const middle = (low + high + 1) / 2;
         if (work.begins[middle] <= number)
@@ -75,54 +76,59 @@ __device__ inline Candidate far_candidate(BundleWork const& work, int64_t low, i
 }
 
 // Where Gaussians begin at the same place, only the last has candidates.
-__device__ inline void gaussians_of(BundleWork const& work, Words const& words, Owners const (&owners)[WARP_WORDS],
-                                    int begins, Candidate (&found)[WARP_WORDS]) {
+__device__ inline void gaussians_of(BinWork const& work, CandidateBatches const& batches,
+                                    BatchGaussians const (&batch_first_gaussian)[WARP_BATCHES], int begins,
+                                    Candidate (&found)[WARP_BATCHES]) {
     int const lane = int(threadIdx.x) % 32;
-    bool far[WARP_WORDS];
+    bool far[WARP_BATCHES];
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k) {
-        int const place = smaller(32 * smaller(k, words.last()) + lane, words.there - 1);
-        int const n = lanes_up_to(place, owners[k].begin), begin = __shfl_sync(ALL_LANES, begins, k);
-        int const own = __shfl_sync(ALL_LANES, owners[k].begin, n - 1);
-        found[k] = {owners[k].first + n, place - (n ? own : begin)};
-        far[k] = n == 32 && found[k].i < owners[k].last;
+    for (int k = 0; k < WARP_BATCHES; ++k) {
+        int const place = smaller(32 * smaller(k, batches.last()) + lane, batches.there - 1);
+        int const n = lanes_up_to(place, batch_first_gaussian[k].begin), begin = __shfl_sync(ALL_LANES, begins, k);
+        int const own = __shfl_sync(ALL_LANES, batch_first_gaussian[k].begin, n - 1);
+        found[k] = {batch_first_gaussian[k].first + n, place - (n ? own : begin)};
+        far[k] = n == 32 && found[k].i < batch_first_gaussian[k].last;
     }
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k) {
-        int const place = smaller(32 * smaller(k, words.last()) + lane, words.there - 1);
-        if (far[k]) found[k] = far_candidate(work, found[k].i, owners[k].last, words.begin() + place);
+    for (int k = 0; k < WARP_BATCHES; ++k) {
+        int const place = smaller(32 * smaller(k, batches.last()) + lane, batches.there - 1);
+        if (far[k])
+            found[k] =
+                find_candidate_in_memory(work, found[k].i, batch_first_gaussian[k].last, batches.begin() + place);
     }
 }
 
-__device__ inline uint32_t listed_as(BundleParams const& p, int64_t i) {
+__device__ inline uint32_t list_index(BinParams const& p, int64_t i) {
     return uint32_t(p.index ? p.index[i] : i);
 }
 
-// Of a lidar, whose Gaussians are called as they are listed from here on.
-__device__ inline void bundles_of(BundleParams const& p, BundleWork const& work, Candidate (&found)[WARP_WORDS],
-                                  int (&bundles)[WARP_WORDS]) {
+// Finds the warp tiles of a lidar's candidates, and replaces each Gaussian by its list index.
+__device__ inline void warp_tiles_of(BinParams const& p, BinWork const& work, Candidate (&found)[WARP_BATCHES],
+                                     int (&warp_tiles)[WARP_BATCHES]) {
     constexpr int AT_ONCE = 2;  // with more there are fewer warps
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k) found[k].i = listed_as(p, found[k].i);
+    for (int k = 0; k < WARP_BATCHES; ++k) found[k].i = list_index(p, found[k].i);
 #pragma unroll
-    for (int first = 0; first < WARP_WORDS; first += AT_ONCE) {
+    for (int first = 0; first < WARP_BATCHES; first += AT_ONCE) {
         Candidates c[AT_ONCE];
 #pragma unroll
         for (int k = 0; k < AT_ONCE; ++k) c[k] = work.candidates[found[first + k].i];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k) bundles[first + k] = near_bundle(p.bundles, c[k], found[first + k].k);
+        for (int k = 0; k < AT_ONCE; ++k)
+            warp_tiles[first + k] = find_tile_fast(p.warp_tiles, c[k], found[first + k].k);
     }
 #pragma unroll
-    for (int k = 0; k < WARP_WORDS; ++k)
-        if (bundles[k] == WALK) bundles[k] = far_bundle(p.bundles, work.candidates[found[k].i], found[k].k);
+    for (int k = 0; k < WARP_BATCHES; ++k)
+        if (warp_tiles[k] == SEARCH_ROWS)
+            warp_tiles[k] = find_tile_by_rows(p.warp_tiles, work.candidates[found[k].i], found[k].k);
 }
 
-// Lanes without a candidate of their own look for the last there is.
-__device__ inline void find_candidates(BundleParams const& p, BundleWork const& work, Words const& words,
-                                       Candidate (&found)[WARP_WORDS]) {
-    Owners owners[WARP_WORDS];
-    int const begins = load_owners(p, work, words, owners);
-    gaussians_of(work, words, owners, begins, found);
+// Locates each lane's candidates. Lanes without one repeat the last.
+__device__ inline void locate_candidates(BinParams const& p, BinWork const& work, CandidateBatches const& batches,
+                                         Candidate (&found)[WARP_BATCHES]) {
+    BatchGaussians batch_first_gaussian[WARP_BATCHES];
+    int const begins = load_batch_gaussians(p, work, batches, batch_first_gaussian);
+    gaussians_of(work, batches, batch_first_gaussian, begins, found);
 }
 
 }  // namespace nurec::cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::bundle_rays and ::list_bundles, which CUDA alone has.
+// nurec_lite::group_sweep_rays and ::list_warp_tiles, which CUDA alone has.
 #include <torch/library.h>
 
 #include "../common/torch_aligned.h"
@@ -17,35 +17,35 @@ using at::Tensor;
 using Three = std::tuple<Tensor, Tensor, Tensor>;
 using Four = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-Four bundle_rays(at::TensorList grid) {
+Four group_sweep_rays(at::TensorList grid) {
     Sweeps const sweeps = {cells_of(grid, 1, grid[0].device()), 1, nullptr};
     Site site(grid[0].device());
-    int64_t const n = cuda::most_bundles(sweeps);
-    Tensor const rays = site.empty({n, BUNDLE_RAYS}, at::kLong), first = site.empty({sweeps.bands() + 1}, at::kInt);
-    Tensor const bins = site.empty({sweeps.bands(), BINS, 2}, at::kInt);
+    int64_t const n = cuda::max_warp_tiles(sweeps);
+    Tensor const rays = site.empty({n, WARP_TILE_RAYS}, at::kLong), first = site.empty({sweeps.bands() + 1}, at::kInt);
+    Tensor const bins = site.empty({sweeps.bands(), AZIMUTH_BINS, 2}, at::kInt);
     Tensor const heights = site.empty({sweeps.bands(), 2}, at::kFloat);
-    cuda::bundle_rays(sweeps,
-                      {rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(), bins.mutable_data_ptr<int>(),
-                       heights.mutable_data_ptr<float>()},
-                      site.queue());
+    cuda::group_sweep_rays(sweeps,
+                           {rays.mutable_data_ptr<int64_t>(), first.mutable_data_ptr<int>(),
+                            bins.mutable_data_ptr<int>(), heights.mutable_data_ptr<float>()},
+                           site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {rays, first, bins, heights};
 }
 
-// As nurec_lite.native.groups.Bundles lists them; `size`: pixels of an image and of a bundle, empty of a lidar.
-Bundles bundles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) {
-    check_group(t, "bundles", 4, "rays, first, bins, heights");
-    check_tensor(t[0], "bundles.rays", at::kLong, {-1, BUNDLE_RAYS}, t[0].device());
-    Bundles b = size.empty() ? bands_of_bundles(t[1], t[2], t[3], grid) : Bundles{};
+// As nurec_lite.native.groups.WarpTiles lists them; `size`: pixels of an image and of a warp tile, empty of a lidar.
+WarpTiles warp_tiles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) {
+    check_group(t, "warp_tiles", 4, "rays, first, bins, heights");
+    check_tensor(t[0], "warp_tiles.rays", at::kLong, {-1, WARP_TILE_RAYS}, t[0].device());
+    WarpTiles b = size.empty() ? sweep_tiles_of(t[1], t[2], t[3], grid) : WarpTiles{};
     b.n = t[0].size(0), b.rays = t[0].const_data_ptr<int64_t>(), b.is_camera = !size.empty();
-    check_bundle_count(b.n, b.is_camera);
+    check_tile_count(b.n, b.is_camera);
     if (b.is_camera) {
         TORCH_CHECK_VALUE(size.size() == 4, "size has ", size.size(), " numbers, but must have 4 or none");
         for (int64_t const s : size) check_count(s, "size", MAX_SIDE);
         b.width = int(size[2]), b.height = int(size[3]);
         b.columns = int((size[0] + size[2] - 1) / size[2]), b.rows = int((size[1] + size[3] - 1) / size[3]);
-        int64_t const all = CLUSTER * int64_t(b.clusters_of_image());
-        TORCH_CHECK_VALUE(b.n == all, "bundles.rays has ", b.n, " rows, but must have ", all);
+        int64_t const all = SUPER_TILE_LISTS * int64_t(b.super_tiles_of_image());
+        TORCH_CHECK_VALUE(b.n == all, "warp_tiles.rays has ", b.n, " rows, but must have ", all);
     }
     return b;
 }
@@ -57,8 +57,8 @@ float const* checked_shapes(Tensor const& t, int64_t n, bool is_camera, at::Devi
 }
 
 // As nurec_lite.native.groups.BoundsInPlace lists them of an image, and CandidatesInPlace of a lidar.
-void add_places(at::TensorList t, int64_t n, BundleParams& p) {
-    bool const is_camera = p.bundles.is_camera;
+void add_places(at::TensorList t, int64_t n, BinParams& p) {
+    bool const is_camera = p.warp_tiles.is_camera;
     check_group(t, "projection", is_camera ? 3 : 4,
                 is_camera ? "indices, there, bounds" : "indices, there, candidates, counts");
     auto const device = t[0].device();
@@ -77,43 +77,43 @@ void add_places(at::TensorList t, int64_t n, BundleParams& p) {
     p.candidates = reinterpret_cast<cuda::Candidates*>(places), p.counts = t[3].const_data_ptr<int>();
 }
 
-Three list_bundles(at::TensorList gaussians, Tensor const& view, at::TensorList projection, Tensor const& shapes,
-                   at::TensorList rays, at::TensorList bundles, at::TensorList grid, at::IntArrayRef size, bool exact,
-                   int64_t room) {
-    check_room(room);
+Three list_warp_tiles(at::TensorList gaussians, Tensor const& view, at::TensorList projection, Tensor const& shapes,
+                      at::TensorList rays, at::TensorList warp_tiles, at::TensorList grid, at::IntArrayRef size,
+                      bool exact, int64_t capacity) {
+    check_capacity(capacity);
     GaussianTensors const g = gaussians_of(gaussians, view);
     check_gaussians(g);
     int64_t const n = arrays_of(g).n;
     check_group(rays, "rays", 2, "directions, delays");
-    BundleParams p = {};
-    p.g = arrays_of(g), p.bundles = bundles_of(bundles, grid, size), p.view = &row_of(view)->view;
+    BinParams p = {};
+    p.g = arrays_of(g), p.warp_tiles = warp_tiles_of(warp_tiles, grid, size), p.view = &row_of(view)->view;
     add_places(projection, n, p);
     p.directions = rays[0].const_data_ptr<float>(), p.delays = rays[1].const_data_ptr<float>(), p.exact = exact;
     p.shapes = exact ? checked_shapes(shapes, n, !size.empty(), view.device()) : nullptr;
     Site site(view.device());
     Tensor const begins = site.empty({p.v + 1}, at::kLong), needed = site.empty({1}, at::kLong);
-    cuda::BundleWork work = cuda::bundle_work(p, begins.mutable_data_ptr<int64_t>(), room, site.queue());
+    cuda::BinWork work = cuda::make_bin_work(p, begins.mutable_data_ptr<int64_t>(), capacity, site.queue());
     cuda::number_candidates(p, work, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     auto* const most = needed.mutable_data_ptr<int64_t>();
-    if (room < 0) {
-        cuda::own_candidates(p, work, (read_back(begins, p.v) + 31) / 32, site.queue());
+    if (capacity < 0) {
+        cuda::assign_batches(p, work, (read_back(begins, p.v) + 31) / 32, site.queue());
         cuda::count_entries(p, work, most, site.queue());
     }
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    int64_t const entries = room < 0 ? checked_needed(read_back(needed, 0)) : room;
-    Tensor const offsets = site.empty({p.bundles.lists() + 1}, at::kLong), listed = site.empty({entries}, at::kInt);
+    int64_t const entries = capacity < 0 ? checked_needed(read_back(needed, 0)) : capacity;
+    Tensor const offsets = site.empty({p.warp_tiles.lists() + 1}, at::kLong), listed = site.empty({entries}, at::kInt);
     cuda::list_entries(p, work, {entries, offsets.mutable_data_ptr<int64_t>(), listed.mutable_data_ptr<int>()}, most,
                        site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {offsets, listed, room < 0 ? site.empty({0}, at::kLong) : needed};
+    return {offsets, listed, capacity < 0 ? site.empty({0}, at::kLong) : needed};
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
-    m.impl("bundle_rays", &bundle_rays);
-    m.impl("list_bundles", &list_bundles);
+    m.impl("group_sweep_rays", &group_sweep_rays);
+    m.impl("list_warp_tiles", &list_warp_tiles);
 }
 
 }  // namespace nurec

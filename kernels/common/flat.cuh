@@ -8,7 +8,7 @@
 namespace nurec::cuda {
 
 // Of the block's numbers, the k-th that this thread takes; ROW of them are a row.
-__device__ inline unsigned own_number(int k) {
+__device__ inline unsigned number_in_block(int k) {
     return unsigned(k) * THREADS + threadIdx.x;
 }
 
@@ -21,7 +21,7 @@ template <int ROW>
 __device__ void load_flat(float const* from, int64_t n, float (&numbers)[ROW]) {
 #pragma unroll
     for (int k = 0; k < ROW; ++k) {
-        int64_t const at = ROW * first_row() + own_number(k);
+        int64_t const at = ROW * first_row() + number_in_block(k);
         numbers[k] = at < ROW * n ? from[at] : 0.f;
     }
 }
@@ -30,7 +30,7 @@ template <int ROW>
 __device__ void store_flat(float* to, int64_t n, float const (&numbers)[ROW]) {
 #pragma unroll
     for (int k = 0; k < ROW; ++k) {
-        int64_t const at = ROW * first_row() + own_number(k);
+        int64_t const at = ROW * first_row() + number_in_block(k);
         if (at < ROW * n) to[at] = numbers[k];
     }
 }

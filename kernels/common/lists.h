@@ -14,10 +14,10 @@ struct Written {
 };
 
 // With room for so many, of which the device will know how many there are.
-Written room_for(int64_t entries, int64_t const* n, Queue const& queue);
+Written entries_with_capacity(int64_t entries, int64_t const* n, Queue const& queue);
 
 struct Entries {
-    int64_t room;        // L: where it is too small, some entries are left out, and where it is too large, zeros
+    int64_t capacity;    // L: where it is too small, some entries are left out, and where it is too large, zeros
                          // follow, which no offset covers
     int64_t* offsets;    // [A + 1]
     int64_t* gaussians;  // [L]

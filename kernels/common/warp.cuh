@@ -25,7 +25,7 @@ __device__ float warp_max(float a) {
 
 // Likewise, of a number that is the same in all lanes of a group.
 template <int LANES>
-__device__ int most_of_groups(int a) {
+__device__ int max_over_groups(int a) {
 #pragma unroll
     for (int step = LANES; step < 32; step *= 2) {
         int const other = __shfl_xor_sync(ALL_LANES, a, step);

@@ -69,7 +69,7 @@ Places places_of(CopyParams const& p) {
 
 }  // namespace
 
-void copy_all(CopyParams const& p, Queue const& queue) {
+void multi_tensor_copy(CopyParams const& p, Queue const& queue) {
     Places const places = places_of(p);
     unsigned const blocks = places.blocks + (p.numbers ? 1 : 0);
     if (blocks) copy_tensors_kernel<<<blocks, THREADS, 0, queue.stream>>>(p, places);

@@ -5,7 +5,7 @@
 
 namespace nurec::cpu {
 
-void copy_all(CopyParams const& p) {
+void multi_tensor_copy(CopyParams const& p) {
     for (int k = 0; k < p.count; ++k)
         std::memcpy(p.copies[k].into, p.copies[k].values, static_cast<std::size_t>(p.copies[k].bytes));
     for (int k = 0; k < p.numbers; ++k) p.numbers_at[k] = p.values[k];

@@ -26,13 +26,13 @@ struct CopyParams {
 
 namespace cpu {
 
-void copy_all(CopyParams const& p);
+void multi_tensor_copy(CopyParams const& p);
 
 }  // namespace cpu
 
 namespace cuda {
 
-void copy_all(CopyParams const& p, Queue const& queue);
+void multi_tensor_copy(CopyParams const& p, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

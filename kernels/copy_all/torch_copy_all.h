@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::copy_all takes and writes, on either device.
+// What nurec_lite::multi_tensor_copy takes and writes, on either device.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::copy_all on the CPU.
+// nurec_lite::multi_tensor_copy on the CPU.
 #include <torch/library.h>
 
 #include "torch_copy_all.h"
@@ -7,16 +7,17 @@
 namespace nurec {
 namespace {
 
-void copy_all(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at, at::ArrayRef<double> numbers) {
+void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at,
+                       at::ArrayRef<double> numbers) {
     CopyArguments const a = {into, values, numbers_at, numbers};
     check_copies(a, at::kCPU);
-    copy_all_by(a, &cpu::copy_all);
+    copy_all_by(a, &cpu::multi_tensor_copy);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
-    m.impl("copy_all", &copy_all);
+    m.impl("multi_tensor_copy", &multi_tensor_copy);
 }
 
 }  // namespace nurec

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::copy_all on CUDA.
+// nurec_lite::multi_tensor_copy on CUDA.
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
@@ -21,13 +21,14 @@ void hold_locked_memory(CopyArguments const& a, at::Device device) {
     }
 }
 
-void copy_all(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at, at::ArrayRef<double> numbers) {
+void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at,
+                       at::ArrayRef<double> numbers) {
     CopyArguments const a = {into, values, numbers_at, numbers};
     at::Device const device = device_of(a);
     check_copies(a, device);
     Site site(device);
     copy_all_by(a, [&](CopyParams const& p) {
-        cuda::copy_all(p, site.queue());
+        cuda::multi_tensor_copy(p, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     });
     hold_locked_memory(a, device);
@@ -36,7 +37,7 @@ void copy_all(at::TensorList into, at::TensorList values, MaybeTensor const& num
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
-    m.impl("copy_all", &copy_all);
+    m.impl("multi_tensor_copy", &multi_tensor_copy);
 }
 
 }  // namespace nurec

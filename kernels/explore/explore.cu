@@ -20,9 +20,9 @@ __global__ void __launch_bounds__(THREADS) add_sgld_noise_kernel(ExploringGaussi
 #pragma unroll
     for (int k = 0; k < 3; ++k) {
         float const kept = at_least(log_scales[k], in.least);
-        int64_t const at = 3 * first_row() + own_number(k);
+        int64_t const at = 3 * first_row() + number_in_block(k);
         if (kept != log_scales[k] && at < 3 * in.n) in.log_scales[at] = kept;
-        rows[own_number(k)] = exp(kept);
+        rows[number_in_block(k)] = exp(kept);
     }
     Vec3<float> const eta = eta_of(in, i);
     __syncthreads();
@@ -31,13 +31,13 @@ __global__ void __launch_bounds__(THREADS) add_sgld_noise_kernel(ExploringGaussi
     mine[0] = moved.x, mine[1] = moved.y, mine[2] = moved.z;
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < 3; ++k) means[k] += rows[own_number(k)];
+    for (int k = 0; k < 3; ++k) means[k] += rows[number_in_block(k)];
     store_flat(in.means, in.n, means);
 }
 
 }  // namespace
 
-void explore(ExploringGaussians const& in, Queue const& queue) {
+void sgld_noise(ExploringGaussians const& in, Queue const& queue) {
     if (in.n) add_sgld_noise_kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in);
 }
 

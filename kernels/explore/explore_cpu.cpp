@@ -4,7 +4,7 @@
 
 namespace nurec::cpu {
 
-void explore(ExploringGaussians const& in) {
+void sgld_noise(ExploringGaussians const& in) {
 #pragma omp parallel for schedule(static)
     for (int64_t i = 0; i < in.n; ++i) {
         for (int64_t k = 3 * i; k < 3 * i + 3; ++k) in.log_scales[k] = at_least(in.log_scales[k], in.least);

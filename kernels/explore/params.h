@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Noise by which transparent Gaussians explore, and the thickness that scales keep, in place. Pointers are those of the
-// driver's device, quats begin at a multiple of 16 bytes.
+// Noise by which transparent Gaussians sgld_noise, and the thickness that scales keep, in place. Pointers are those of
+// the driver's device, quats begin at a multiple of 16 bytes.
 #pragma once
 
 #include "../common/device.h"
@@ -49,13 +49,13 @@ NUREC_FN float at_least(float a, float least) {
 
 namespace cpu {
 
-void explore(ExploringGaussians const& in);
+void sgld_noise(ExploringGaussians const& in);
 
 }  // namespace cpu
 
 namespace cuda {
 
-void explore(ExploringGaussians const& in, Queue const& queue);
+void sgld_noise(ExploringGaussians const& in, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

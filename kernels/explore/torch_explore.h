@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::explore takes and changes, on either device.
+// What nurec_lite::sgld_noise takes and changes, on either device.
 #pragma once
 
 #include "../common/torch_aligned.h"

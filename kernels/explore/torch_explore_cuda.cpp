@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::explore on CUDA.
+// nurec_lite::sgld_noise on CUDA.
 #include <torch/library.h>
 
 #include "../common/torch_site.h"
@@ -10,12 +10,12 @@ namespace {
 
 using at::Tensor;
 
-void explore(Tensor const& means, Tensor const& log_scales, Tensor const& quats, Tensor const& opacity_logits,
-             Tensor const& lidar_logits, Tensor const& step, int64_t seed, Tensor const& amount,
-             MaybeTensor const& failed, double least) {
+void sgld_noise(Tensor const& means, Tensor const& log_scales, Tensor const& quats, Tensor const& opacity_logits,
+                Tensor const& lidar_logits, Tensor const& step, int64_t seed, Tensor const& amount,
+                MaybeTensor const& failed, double least) {
     Site site(means.device());
     auto const launch = [&](ExploringGaussians const& in) {
-        cuda::explore(in, site.queue());
+        cuda::sgld_noise(in, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
     explore_by(launch, {means, log_scales, quats, opacity_logits, lidar_logits, step, seed, amount, failed, least});
@@ -24,7 +24,7 @@ void explore(Tensor const& means, Tensor const& log_scales, Tensor const& quats,
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
-    m.impl("explore", &explore);
+    m.impl("sgld_noise", &sgld_noise);
 }
 
 }  // namespace nurec

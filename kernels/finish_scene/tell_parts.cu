@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the rays of a view tell, where nothing is read or written of Gaussians that it does not see but a byte that says
-// so.
+// Accumulates the gradients of a view's rays. Of a Gaussian that the view does not see, only a byte that says so is
+// read or written.
 #include "../common/launch.cuh"
 #include "../render/moment_row.cuh"
 #include "params.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int VECTORS = sizeof(MomentRow) / sizeof(float4);
 
-constexpr int EACH = 4;  // vectors of a thread, so that the bytes that it waits for come together
+constexpr int EACH = 4;  // vectors of a thread, whose loads overlap
 
 __global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
     int64_t const first = EACH * THREADS * int64_t(blockIdx.x) + threadIdx.x;
@@ -28,7 +28,7 @@ __global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* 
     }
 }
 
-// A thread a number.
+// A thread copies a number.
 __global__ void gather_feature_grads_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen,
                                             float* d_features) {
     int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, i = k / MAX_FEATURES;
@@ -37,14 +37,14 @@ __global__ void gather_feature_grads_kernel(int64_t n, MomentRow const* moments,
 
 }  // namespace
 
-void tell_parts(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d, Parts const& parts,
-                MomentRow* moments, uint8_t* seen, Queue const& queue) {
+void render_backward_accumulate(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d,
+                                Segments const& segments, MomentRow* moments, uint8_t* seen, Queue const& queue) {
     int64_t const n = p.g.n;
     if (!n) return;
     auto* const vectors = reinterpret_cast<float4*>(moments);
     clear_moments_kernel<<<blocks_for((VECTORS * n + EACH - 1) / EACH), THREADS, 0, queue.stream>>>(n, p.visible,
                                                                                                     vectors, seen);
-    add_up_parts(p, out, d, parts, moments, queue);
+    accumulate_segments(p, out, d, segments, moments, queue);
     if (!d.features) return;
     gather_feature_grads_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen,
                                                                                             d.features);

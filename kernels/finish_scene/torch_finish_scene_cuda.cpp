@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::finish_scene, which CUDA alone has.
+// nurec_lite::gaussian_backward, which CUDA alone has.
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
@@ -13,8 +13,8 @@ namespace nurec {
 namespace {
 
 using at::Tensor;
-using GivenTensors = c10::List<std::optional<Tensor>>;
-using FoundTensors = std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor>;
+using UpstreamTensors = c10::List<std::optional<Tensor>>;
+using GradTensors = std::tuple<std::vector<Tensor>, std::vector<Tensor>, Tensor>;
 
 constexpr int64_t LIDAR_COLUMNS = 2;  // of a lidar's logits without its opacity
 
@@ -32,7 +32,7 @@ void check_floats_of(Tensor const& t, char const* name, std::initializer_list<in
 }
 
 // As nurec_lite.native.groups.ToldArrays and .MovedArrays list them.
-cuda::ToldScene told_scene(at::TensorList t, at::TensorList moved, int64_t views) {
+cuda::BackwardScene backward_scene(at::TensorList t, at::TensorList moved, int64_t views) {
     check_group(t, "scene", 7, "means, quats, scales, opacities, lidar_opacities, lidar, stored_quats");
     check_group(moved, "moved", 4, "means, quats, velocities, rotations");
     auto const device = t[0].device();
@@ -66,18 +66,20 @@ cuda::ToldScene told_scene(at::TensorList t, at::TensorList moved, int64_t views
             floats_in(t[6])};
 }
 
-cuda::ToldViews told_views(at::TensorList rows, GivenTensors const& told, c10::List<bool> const& by_lidar,
-                           c10::List<bool> const& moving, c10::List<bool> const& nudged, int64_t n, at::Device device) {
+cuda::BackwardViews backward_views(at::TensorList rows, UpstreamTensors const& grad_accum,
+                                   c10::List<bool> const& by_lidar, c10::List<bool> const& moving,
+                                   c10::List<bool> const& wants_pose_grad, int64_t n, at::Device device) {
     std::size_t const v = rows.size();
-    check_count(int64_t(v), "number of views", cuda::MOST_TOLD);
-    TORCH_CHECK_VALUE(told.size() == v && by_lidar.size() == v && moving.size() == v && nudged.size() == v,
-                      "there are ", v, " views, but told, by_lidar, moving and nudged have ", told.size(), ", ",
-                      by_lidar.size(), ", ", moving.size(), " and ", nudged.size());
-    cuda::ToldViews found = {int64_t(v), {}};
+    check_count(int64_t(v), "number of views", cuda::MAX_BACKWARD_VIEWS);
+    TORCH_CHECK_VALUE(
+        grad_accum.size() == v && by_lidar.size() == v && moving.size() == v && wants_pose_grad.size() == v,
+        "there are ", v, " views, but grad_accum, by_lidar, moving and wants_pose_grad have ", grad_accum.size(), ", ",
+        by_lidar.size(), ", ", moving.size(), " and ", wants_pose_grad.size());
+    cuda::BackwardViews found = {int64_t(v), {}};
     for (std::size_t k = 0; k < v; ++k) {
         check_floats_of(rows[k], "a row of views", {VIEW_NUMBERS}, device);
-        std::optional<Tensor> const one = told.get(k);
-        if (one) check_tensor(*one, "told", at::kFloat, {cuda::told_floats(n)}, device);
+        std::optional<Tensor> const one = grad_accum.get(k);
+        if (one) check_tensor(*one, "told", at::kFloat, {cuda::grad_accum_floats(n)}, device);
         float const* const at = one ? floats_in(*one) : nullptr;
         TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(at) % 16 == 0, "told begins in the middle of 16 bytes");
         found.view[k] = {reinterpret_cast<ViewRow<float> const*>(floats_in(rows[k])),
@@ -85,13 +87,13 @@ cuda::ToldViews told_views(at::TensorList rows, GivenTensors const& told, c10::L
                          reinterpret_cast<uint8_t const*>(at ? at + cuda::MOMENT_FLOATS * n : nullptr),
                          by_lidar[k],
                          moving[k],
-                         nudged[k]};
+                         wants_pose_grad[k]};
     }
     return found;
 }
 
-float const* given_array(GivenTensors const& given, std::size_t k, char const* name,
-                         std::initializer_list<int64_t> shape, at::Device device) {
+float const* upstream_array(UpstreamTensors const& given, std::size_t k, char const* name,
+                            std::initializer_list<int64_t> shape, at::Device device) {
     std::optional<Tensor> const t = given.get(k);
     if (!t) return nullptr;
     check_tensor(*t, name, at::kFloat, shape, device);
@@ -99,8 +101,8 @@ float const* given_array(GivenTensors const& given, std::size_t k, char const* n
 }
 
 // An array of so many rows, or one number.
-cuda::GivenNumbers given_numbers(GivenTensors const& given, std::size_t k, char const* name, int64_t numbers,
-                                 at::Device device) {
+cuda::UpstreamValues upstream_values(UpstreamTensors const& given, std::size_t k, char const* name, int64_t numbers,
+                                     at::Device device) {
     std::optional<Tensor> const t = given.get(k);
     if (!t) return {nullptr, false};
     bool const one = t->numel() == 1;
@@ -112,40 +114,42 @@ cuda::GivenNumbers given_numbers(GivenTensors const& given, std::size_t k, char 
 }
 
 // As nurec_lite.native.groups.MovedArrays lists them, one view after another.
-void set_moved(cuda::GivenGrads& given, GivenTensors const& t, cuda::ToldScene const& scene, int64_t views,
-               at::Device device) {
-    TORCH_CHECK_VALUE(int64_t(t.size()) == 4 * views, "given_moved has ", t.size(),
+void set_upstream_moved(cuda::UpstreamGrads& given, UpstreamTensors const& t, cuda::BackwardScene const& scene,
+                        int64_t views, at::Device device) {
+    TORCH_CHECK_VALUE(int64_t(t.size()) == 4 * views, "upstream_moved has ", t.size(),
                       " tensors, but must have 4 of each of ", views, " views");
     int64_t const a = scene.n - scene.still;
     for (std::size_t v = 0; v < std::size_t(views); ++v)
-        given.view[v] = {given_array(t, 4 * v, "given means", {a, 3}, device),
-                         given_array(t, 4 * v + 1, "given quats", {a, 4}, device),
-                         given_array(t, 4 * v + 2, "given velocities", {a, 3}, device),
-                         given_array(t, 4 * v + 3, "given rotations", {scene.nodes, 4}, device)};
+        given.view[v] = {upstream_array(t, 4 * v, "given means", {a, 3}, device),
+                         upstream_array(t, 4 * v + 1, "given quats", {a, 4}, device),
+                         upstream_array(t, 4 * v + 2, "given velocities", {a, 3}, device),
+                         upstream_array(t, 4 * v + 3, "given rotations", {scene.nodes, 4}, device)};
 }
 
 // As nurec_lite.native.groups.GivenArrays lists them.
-cuda::GivenGrads given_grads(GivenTensors const& t, cuda::ToldScene const& scene, at::Device device) {
+cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene const& scene, at::Device device) {
     TORCH_CHECK_VALUE(t.size() == 6, "given has ", t.size(), " tensors, but must have 6");
     int64_t const n = scene.n, s = scene.still;
-    return {given_array(t, 0, "given still_means", {s, 3}, device),
-            given_array(t, 1, "given still_quats", {s, 4}, device),
-            given_numbers(t, 2, "given scales", 3 * n, device),
-            given_numbers(t, 3, "given opacities", n, device),
-            given_numbers(t, 4, "given lidar_opacities", n, device),
-            given_numbers(t, 5, "given lidar", 2 * n, device),
+    return {upstream_array(t, 0, "given still_means", {s, 3}, device),
+            upstream_array(t, 1, "given still_quats", {s, 4}, device),
+            upstream_values(t, 2, "given scales", 3 * n, device),
+            upstream_values(t, 3, "given opacities", n, device),
+            upstream_values(t, 4, "given lidar_opacities", n, device),
+            upstream_values(t, 5, "given lidar", 2 * n, device),
             {}};
 }
 
-FoundTensors finish_scene(at::TensorList arrays, at::TensorList moved, at::TensorList rows, GivenTensors const& told,
-                          c10::List<bool> const& by_lidar, c10::List<bool> const& moving, c10::List<bool> const& nudged,
-                          GivenTensors const& given, GivenTensors const& given_moved, c10::List<bool> const& asked,
-                          int64_t columns) {
+GradTensors gaussian_backward(at::TensorList arrays, at::TensorList moved, at::TensorList rows,
+                              UpstreamTensors const& grad_accum, c10::List<bool> const& by_lidar,
+                              c10::List<bool> const& moving, c10::List<bool> const& wants_pose_grad,
+                              UpstreamTensors const& given, UpstreamTensors const& given_moved,
+                              c10::List<bool> const& asked, int64_t columns) {
     Tensor const turns = aligned(arrays[6]);
     std::vector<Tensor> kept(arrays.begin(), arrays.end());
     kept[6] = turns;
-    cuda::ToldScene const scene = told_scene(kept, moved, int64_t(rows.size()));
-    cuda::ToldViews const views = told_views(rows, told, by_lidar, moving, nudged, scene.n, turns.device());
+    cuda::BackwardScene const scene = backward_scene(kept, moved, int64_t(rows.size()));
+    cuda::BackwardViews const views =
+        backward_views(rows, grad_accum, by_lidar, moving, wants_pose_grad, scene.n, turns.device());
     bool const own = arrays[4].size(0) > 0, stored = scene.stored_quats != nullptr;
     TORCH_CHECK_VALUE(asked.size() == 6, "asked has ", asked.size(), " values, but must have 6");
     TORCH_CHECK_VALUE(!scene.n || columns == (stored ? LIDAR_COLUMNS + own : 0), "columns is ", columns,
@@ -161,31 +165,31 @@ FoundTensors finish_scene(at::TensorList arrays, at::TensorList moved, at::Tenso
     std::vector<Tensor> d_moved;
     for (Tensor const& one : moved) d_moved.push_back(at::empty_like(one));
     bool any = false;
-    for (bool const one : nudged) any = any || one;
-    Tensor const nudges = site.empty({any ? views.n : 0, NUDGES}, at::kFloat);
-    cuda::FoundGrads const out = {columns,
-                                  floats_to(found[0]),
-                                  floats_to(found[1]),
-                                  floats_to(found[2]),
-                                  floats_to(found[3]),
-                                  floats_to(found[4]),
-                                  floats_to(found[5]),
-                                  floats_to(d_moved[0]),
-                                  floats_to(d_moved[1]),
-                                  floats_to(d_moved[2]),
-                                  floats_to(d_moved[3]),
-                                  floats_to(nudges)};
-    cuda::GivenGrads elsewhere = given_grads(given, scene, turns.device());
-    set_moved(elsewhere, given_moved, scene, views.n, turns.device());
-    cuda::finish_scene(scene, views, elsewhere, out, site.queue());
+    for (bool const one : wants_pose_grad) any = any || one;
+    Tensor const pose_grads = site.empty({any ? views.n : 0, POSE_DELTA_FLOATS}, at::kFloat);
+    cuda::EpilogueGrads const out = {columns,
+                                     floats_to(found[0]),
+                                     floats_to(found[1]),
+                                     floats_to(found[2]),
+                                     floats_to(found[3]),
+                                     floats_to(found[4]),
+                                     floats_to(found[5]),
+                                     floats_to(d_moved[0]),
+                                     floats_to(d_moved[1]),
+                                     floats_to(d_moved[2]),
+                                     floats_to(d_moved[3]),
+                                     floats_to(pose_grads)};
+    cuda::UpstreamGrads elsewhere = upstream_grads(given, scene, turns.device());
+    set_upstream_moved(elsewhere, given_moved, scene, views.n, turns.device());
+    cuda::gaussian_backward(scene, views, elsewhere, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {found, d_moved, nudges};
+    return {found, d_moved, pose_grads};
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
-    m.impl("finish_scene", &finish_scene);
+    m.impl("gaussian_backward", &gaussian_backward);
 }
 
 }  // namespace nurec

@@ -8,10 +8,10 @@ namespace {
 
 constexpr int RESIDENT = 7;  // blocks on a multiprocessor, 72 registers a thread: 3 % faster than six
 
-using Parts = float[WARPS][WARPS][NUMBERS];  // by query and warp
+using Segments = float[WARPS][WARPS][NUMBERS];  // by query and warp
 
 // Adds what a query's pose gets from the warp's rows.
-__device__ void add_sums(Parts& parts, int query, MovingPose<float> const& pose) {
+__device__ void add_sums(Segments& parts, int query, MovingPose<float> const& pose) {
     float values[NUMBERS];
 #pragma unroll
     for (int k = 0; k < NUMBERS; ++k) values[k] = reinterpret_cast<float const*>(&pose)[k];
@@ -21,7 +21,7 @@ __device__ void add_sums(Parts& parts, int query, MovingPose<float> const& pose)
 }
 
 // [n, NUMBERS] sums of the block, of n queries.
-__device__ void store_sums(Parts const& parts, int n, float* sums) {
+__device__ void store_sums(Segments const& parts, int n, float* sums) {
     for (int i = int(threadIdx.x); i < n * NUMBERS; i += MOVERS) {
         float sum = 0;
         for (int w = 0; w < WARPS; ++w) sum += parts[i / NUMBERS][w][i % NUMBERS];
@@ -52,7 +52,7 @@ __device__ void add_row(ActorGrads const& d, float* stage, int64_t first, WarpRo
 __global__ void __launch_bounds__(MOVERS, RESIDENT)
     interpolate_actors_backward_kernel(Actors in, ActorGrads d, int64_t size, float* sums) {
     __shared__ MovingPose<float> poses[WARPS];
-    __shared__ Parts parts;
+    __shared__ Segments parts;
     __shared__ float stage[WARPS][3 * WARP];
     fetch_keys(in);
     Block const block = my_block(in, size);

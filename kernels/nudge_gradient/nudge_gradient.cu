@@ -13,7 +13,7 @@ namespace {
 
 constexpr int WARPS = THREADS / 32, BLOCKS_A_PROCESSOR = 4;
 
-__device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[NUDGES]) {
+__device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[POSE_DELTA_FLOATS]) {
     for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < g.n; i += gridDim.x * int64_t(THREADS)) {
         Vec3<float> const d = load3(g.d_means, i);
         Quat<float> const dq = load_quat(g.d_quats, i);
@@ -25,31 +25,31 @@ __device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[NUDGES
 }
 
 // Of the block, to `row` of six.
-__device__ void add_up(float (&sums)[NUDGES], float* row) {
-    __shared__ float of_warps[NUDGES][WARPS];
+__device__ void add_up(float (&sums)[POSE_DELTA_FLOATS], float* row) {
+    __shared__ float of_warps[POSE_DELTA_FLOATS][WARPS];
     float const sum = sums_of_block(sums, of_warps);
-    if (threadIdx.x < NUDGES) row[threadIdx.x] = sum;
+    if (threadIdx.x < POSE_DELTA_FLOATS) row[threadIdx.x] = sum;
 }
 
 __global__ void __launch_bounds__(THREADS) compute_pose_grad_kernel(NudgedGaussians in, float* rows) {
-    float sums[NUDGES] = {};
+    float sums[POSE_DELTA_FLOATS] = {};
     for (NudgedSet const& g : in.sets) add(g, *in.centre, sums);
-    add_up(sums, rows + NUDGES * blockIdx.x);
+    add_up(sums, rows + POSE_DELTA_FLOATS * blockIdx.x);
 }
 
 __global__ void __launch_bounds__(THREADS) sum_pose_grad_rows_kernel(float const* rows, int n, float* gradient) {
-    float sums[NUDGES] = {};
+    float sums[POSE_DELTA_FLOATS] = {};
     for (int row = int(threadIdx.x); row < n; row += THREADS)
-        for (int k = 0; k < NUDGES; ++k) sums[k] += rows[NUDGES * row + k];
+        for (int k = 0; k < POSE_DELTA_FLOATS; ++k) sums[k] += rows[POSE_DELTA_FLOATS * row + k];
     add_up(sums, gradient);
 }
 
 }  // namespace
 
-void nudge_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue) {
+void pose_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue) {
     unsigned const most = unsigned(BLOCKS_A_PROCESSOR * multiprocessors()), n = blocks_for(in.sets[0].n + in.sets[1].n);
     unsigned const blocks = n < 1 ? 1 : n < most ? n : most;
-    float* const rows = queue.memory.array<float>(NUDGES * int64_t(blocks));
+    float* const rows = queue.memory.array<float>(POSE_DELTA_FLOATS * int64_t(blocks));
     compute_pose_grad_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
     sum_pose_grad_rows_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), gradient);
 }

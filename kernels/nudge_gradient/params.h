@@ -23,17 +23,17 @@ struct NudgedGaussians {
     Vec3<float> const* centre;    // metres, about which the sensor turns
 };
 
-constexpr int NUDGES = 6;  // a rotation vector and a translation, in the world's axes
+constexpr int POSE_DELTA_FLOATS = 6;  // a rotation vector and a translation, in the world's axes
 
 namespace cpu {
 
-void nudge_gradient(NudgedGaussians const& in, float* gradient);  // [6]
+void pose_gradient(NudgedGaussians const& in, float* gradient);  // [6]
 
 }  // namespace cpu
 
 namespace cuda {
 
-void nudge_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue);
+void pose_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

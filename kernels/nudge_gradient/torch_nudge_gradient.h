@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::nudge_gradient takes and gives, on either device.
+// What nurec_lite::pose_gradient takes and gives, on either device.
 #pragma once
 
 #include <ATen/ops/empty.h>
@@ -32,7 +32,7 @@ at::Tensor nudge_gradient_by(Driver const& driver, at::Tensor const& centre, at:
                       ", but they must have as many as each other, 2 or 4: means and quats of each set");
     NudgedGaussians in = {{}, reinterpret_cast<Vec3<float> const*>(centre.const_data_ptr<float>())};
     for (std::size_t k = 0; 2 * k < placed.size(); ++k) in.sets[k] = checked_placed(placed, grads, 2 * k, device);
-    at::Tensor gradient = at::empty({NUDGES}, centre.options());
+    at::Tensor gradient = at::empty({POSE_DELTA_FLOATS}, centre.options());
     driver(in, gradient.mutable_data_ptr<float>());
     return gradient;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::nudge_gradient on CUDA.
+// nurec_lite::pose_gradient on CUDA.
 #include <torch/library.h>
 
 #include "../common/torch_site.h"
@@ -8,10 +8,10 @@
 namespace nurec {
 namespace {
 
-at::Tensor nudge_gradient(at::Tensor const& centre, at::TensorList placed, at::TensorList grads) {
+at::Tensor pose_gradient(at::Tensor const& centre, at::TensorList placed, at::TensorList grads) {
     Site site(centre.device());
     auto const launch = [&](NudgedGaussians const& in, float* gradient) {
-        cuda::nudge_gradient(in, gradient, site.queue());
+        cuda::pose_gradient(in, gradient, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
     return nudge_gradient_by(launch, centre, placed, grads);
@@ -20,7 +20,7 @@ at::Tensor nudge_gradient(at::Tensor const& centre, at::TensorList placed, at::T
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
-    m.impl("nudge_gradient", &nudge_gradient);
+    m.impl("pose_gradient", &pose_gradient);
 }
 
 }  // namespace nurec

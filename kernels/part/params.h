@@ -26,13 +26,13 @@ NUREC_FN void part_one(CopiedGaussians const& in, int64_t i) {
 
 namespace cpu {
 
-void part(CopiedGaussians const& in);
+void mcmc_split(CopiedGaussians const& in);
 
 }  // namespace cpu
 
 namespace cuda {
 
-void part(CopiedGaussians const& in, Queue const& queue);
+void mcmc_split(CopiedGaussians const& in, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

@@ -14,7 +14,7 @@ __global__ void __launch_bounds__(THREADS) split_gaussians_kernel(CopiedGaussian
 
 }  // namespace
 
-void part(CopiedGaussians const& in, Queue const& queue) {
+void mcmc_split(CopiedGaussians const& in, Queue const& queue) {
     if (!in.n) return;
     auto const kernel = in.sensors == 1 ? split_gaussians_kernel<1> : split_gaussians_kernel<2>;
     kernel<<<blocks_for(in.n), THREADS, 0, queue.stream>>>(in);

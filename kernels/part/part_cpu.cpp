@@ -12,7 +12,7 @@ void part_all(CopiedGaussians const& in) {
 
 }  // namespace
 
-void part(CopiedGaussians const& in) {
+void mcmc_split(CopiedGaussians const& in) {
     in.sensors == 1 ? part_all<1>(in) : part_all<2>(in);
 }
 

@@ -7,14 +7,14 @@
 namespace nurec {
 namespace {
 
-PartedTensors part(at::Tensor const& logits, at::Tensor const& copies) {
-    return part_by(&cpu::part, logits, copies);
+PartedTensors mcmc_split(at::Tensor const& logits, at::Tensor const& copies) {
+    return part_by(&cpu::mcmc_split, logits, copies);
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
-    m.impl("part", &part);
+    m.impl("mcmc_split", &mcmc_split);
 }
 
 }  // namespace nurec

@@ -8,10 +8,10 @@
 namespace nurec {
 namespace {
 
-PartedTensors part(at::Tensor const& logits, at::Tensor const& copies) {
+PartedTensors mcmc_split(at::Tensor const& logits, at::Tensor const& copies) {
     Site site(logits.device());
     auto const launch = [&](CopiedGaussians const& in) {
-        cuda::part(in, site.queue());
+        cuda::mcmc_split(in, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
     return part_by(launch, logits, copies);
@@ -20,7 +20,7 @@ PartedTensors part(at::Tensor const& logits, at::Tensor const& copies) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
-    m.impl("part", &part);
+    m.impl("mcmc_split", &mcmc_split);
 }
 
 }  // namespace nurec

@@ -24,13 +24,13 @@ struct OpacitiesAt {
 
 namespace cpu {
 
-void present_opacities(Presence const& in, OpacitiesAt const* at, int64_t times);
+void mask_absent_actors(Presence const& in, OpacitiesAt const* at, int64_t times);
 
 }  // namespace cpu
 
 namespace cuda {
 
-void present_opacities(Presence const& in, OpacitiesAt const* at, int64_t times, Queue const& queue);
+void mask_absent_actors(Presence const& in, OpacitiesAt const* at, int64_t times, Queue const& queue);
 
 }  // namespace cuda
 }  // namespace nurec

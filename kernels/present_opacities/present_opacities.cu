@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(THREADS) mask_absent_actors_kernel(Presence in
 
 }  // namespace
 
-void present_opacities(Presence const& in, OpacitiesAt const* at, int64_t n_times, Queue const& queue) {
+void mask_absent_actors(Presence const& in, OpacitiesAt const* at, int64_t n_times, Queue const& queue) {
     for (int64_t first = 0; in.n && first < n_times; first += MOST) {
         int64_t const n = smaller<int64_t>(n_times - first, MOST);
         Times times = {};

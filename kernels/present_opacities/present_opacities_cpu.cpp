@@ -6,7 +6,7 @@
 
 namespace nurec::cpu {
 
-void present_opacities(Presence const& in, OpacitiesAt const* at, int64_t times) {
+void mask_absent_actors(Presence const& in, OpacitiesAt const* at, int64_t times) {
     for (int64_t q = 0; q < times; ++q) {
         float const* const from = at[q].from;
         float* const to = at[q].to;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::present_opacities takes and gives, on either device.
+// What nurec_lite::mask_absent_actors takes and gives, on either device.
 #pragma once
 
 #include <ATen/ops/empty_like.h>

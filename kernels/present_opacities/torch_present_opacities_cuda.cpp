@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nurec_lite::present_opacities on CUDA.
+// nurec_lite::mask_absent_actors on CUDA.
 #include <torch/library.h>
 
 #include "../common/torch_site.h"
@@ -10,11 +10,11 @@ namespace {
 
 using at::Tensor;
 
-Tensors present_opacities(at::TensorList opacities, at::TensorList times, Tensor const& node, int64_t still,
-                          Tensor const& first, Tensor const& last) {
+Tensors mask_absent_actors(at::TensorList opacities, at::TensorList times, Tensor const& node, int64_t still,
+                           Tensor const& first, Tensor const& last) {
     Site site(node.device());
     auto const launch = [&](Presence const& in, OpacitiesAt const* at, int64_t n) {
-        cuda::present_opacities(in, at, n, site.queue());
+        cuda::mask_absent_actors(in, at, n, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
     return present_opacities_by(launch, opacities, times, node, still, first, last);
@@ -23,7 +23,7 @@ Tensors present_opacities(at::TensorList opacities, at::TensorList times, Tensor
 }  // namespace
 
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
-    m.impl("present_opacities", &present_opacities);
+    m.impl("mask_absent_actors", &mask_absent_actors);
 }
 
 }  // namespace nurec

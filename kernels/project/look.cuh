@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether a view may see a Gaussian, where, and how far away.
+// Visibility of Gaussians: whether a view may see them, their bounds, and their depth keys.
 #pragma once
 
 #include "../bundle/candidates.cuh"
@@ -15,7 +15,7 @@
 
 namespace nurec::cuda {
 
-// Whether a sphere about a point, seen from the sensor, touches a cell that holds a ray.
+// Returns whether a sphere about a point, seen from the sensor, touches a cell that holds a ray.
 __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<float> p, float radius) {
     float const depth = sqrtf(dot(p, p)), azimuth = angle_of(p.y, p.x), elevation = elevation_of(p);
     float const angle = asinf(fminf(1.2f * radius / fmaxf(depth, 1e-6f), 1.f));
@@ -30,7 +30,7 @@ __device__ inline bool near_rays(Cells const& cells, int const* table, Vec3<floa
     return high[last] - low[last] - high[first] + low[first] > 0;
 }
 
-// CAMERA: the sensor; a kernel of its own, for a camera's needs fewer registers.
+// CAMERA: the sensor. Each sensor has its own kernel, because a camera's needs fewer registers.
 template <bool CAMERA>
 __device__ bool may_see(ProjectParams const& p, View<float> const& view, int const* occupied, Vec3<float> mean,
                         Vec3<float> s, Vec3<float> v, float reach) {
@@ -40,35 +40,36 @@ __device__ bool may_see(ProjectParams const& p, View<float> const& view, int con
     return CAMERA ? in_cone(view.camera, local, radius) : near_rays(p.cells, occupied, local, radius);
 }
 
-// What lists of an image go by.
-__device__ inline void keep_outline(View<float> const& view, Vec3<float> mean, Quat<float> q, Vec3<float> s,
-                                    Vec3<float> v, float reach, float* outline) {
+// Stores the outline, by which lists of an image are made.
+__device__ inline void store_outline(View<float> const& view, Vec3<float> mean, Quat<float> q, Vec3<float> s,
+                                     Vec3<float> v, float reach, float* outline) {
     *reinterpret_cast<Outline<float>*>(outline) = outline_of(view, mean, q, s, v, reach);
 }
 
 // What rays of a lidar read, which its lists go by, too.
-__device__ inline void keep_row(ProjectParams const& p, int64_t i, Frame<float> const& frame, float opacity,
-                                float* row) {
+__device__ inline void store_row(ProjectParams const& p, int64_t i, Frame<float> const& frame, float opacity,
+                                 float* row) {
     float const features[] = {p.features[2 * i], p.features[2 * i + 1]};
-    *reinterpret_cast<PartRow<true, 2>*>(row) = part_row<true>(frame_on<true>(p.path, frame), opacity, features);
+    *reinterpret_cast<GaussianRow<true, 2>*>(row) =
+        make_gaussian_row<true>(frame_on<true>(p.path, frame), opacity, features);
 }
 
-// Bundles of a lidar that it may meet; returns how many.
-__device__ inline int keep_candidates(Bundles const& bundles, Bounds<float> const& bounds, Looked const& out,
-                                      int64_t k) {
-    Candidates c = on_sphere(bundles, bounds);
-    int const n = count_of(bundles, c);
+// WarpTiles of a lidar that it may meet; returns how many.
+__device__ inline int store_candidates(WarpTiles const& warp_tiles, Bounds<float> const& bounds, Visibility const& out,
+                                       int64_t k) {
+    Candidates c = sweep_candidates(warp_tiles, bounds);
+    int const n = count_candidates(warp_tiles, c);
     out.counts[k] = n;
     if (n) out.candidates[k] = c;
     return n;
 }
 
-// Of a block's Gaussians, first to first + THREADS - 1 of n, those that may be seen are taken together, so that all
-// lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`. SHORT: keys of fewer bits than
-// DEPTH_BITS. LISTS: what lists of bundles go by is asked for.
+// Finds the visible ones of a block's Gaussians, first to first + THREADS - 1 of n. Those that may be seen are
+// compacted, so that all lanes of a warp have bounds to find, or none. Their places in `out` begin at `number`. SHORT:
+// keys of fewer bits than DEPTH_BITS. LISTS: the shapes that lists of warp tiles need are stored.
 template <bool CAMERA, bool SHORT, bool LISTS, class Opacity>
-__device__ void look_at(ProjectParams const& p, View<float> const& view, int const* occupied, Opacity const& opacity,
-                        Looked const& out, int64_t number) {
+__device__ void find_visible_in_block(ProjectParams const& p, View<float> const& view, int const* occupied,
+                                      Opacity const& opacity, Visibility const& out, int64_t number) {
     __shared__ int seen[THREADS], n_seen;
     int64_t const first = blockIdx.x * int64_t(THREADS), i = first + threadIdx.x;
     if (threadIdx.x == 0) n_seen = 0;
@@ -87,13 +88,13 @@ __device__ void look_at(ProjectParams const& p, View<float> const& view, int con
     Quat<float> const q = quat_of(p.g, k);
     float const reach = reach_of(opacity(k));
     float* const shape = LISTS && out.shapes ? out.shapes + shape_floats(CAMERA) * (number + k) : nullptr;
-    if (LISTS && CAMERA) keep_outline(view, mean, q, s, v, reach, shape);
-    if (LISTS && !CAMERA && shape) keep_row(p, k, make_frame(mean, q, s, v), opacity(k), shape);
+    if (LISTS && CAMERA) store_outline(view, mean, q, s, v, reach, shape);
+    if (LISTS && !CAMERA && shape) store_row(p, k, make_frame(mean, q, s, v), opacity(k), shape);
     Bounds<float> const bounds = CAMERA ? camera_bounds(view.camera, view.motion, mean, q, s, v, reach)
                                         : lidar_bounds(view.lidar, view.motion, mean, q, s, v, reach);
     bool listed = true;
     if (LISTS && !CAMERA)
-        listed = keep_candidates(p.bundles, bounds, out, number + k);
+        listed = store_candidates(p.warp_tiles, bounds, out, number + k);
     else
         out.bounds[number + k] = bounds;
     float const depth = CAMERA ? dot(mean, view.forward) : sqrtf(dot(mean, mean));

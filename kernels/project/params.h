@@ -22,10 +22,10 @@ struct ProjectParams {
     Cells cells;                              // of a lidar
     Trajectory<float> const* path = nullptr;  // of a lidar whose shapes are asked for
     float const* features = nullptr;          // [N, 2] likewise
-    Bundles bundles = {};                     // of a lidar whose candidates are asked for; their rays do not matter
+    WarpTiles warp_tiles = {};                // of a lidar whose candidates are asked for; their rays do not matter
 };
 
-// Of an Outline (math/outline.cuh), or of what a lidar's rays read (render_parts/part_rows.cuh).
+// Of an Outline (math/outline.cuh), or of what a lidar's rays read (render_segments/part_rows.cuh).
 constexpr int64_t shape_floats(bool is_camera) {
     return is_camera ? 8 : 16;
 }
@@ -44,13 +44,13 @@ Projection project(ProjectParams const& p, int bits);
 
 namespace cuda {
 
-struct Looked {
+struct Visibility {
     uint8_t* visible;                  // [N]
     uint32_t* keys;                    // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
     Bounds<float>* bounds;             // [N]; null where candidates are asked for
     int bits;                          // of a key
     float* shapes;                     // [N, shape_floats] what lists go by; null: nobody asks
-    Candidates* candidates = nullptr;  // [N] of a lidar's bundles; null: nobody asks. Who has none is UNWANTED
+    Candidates* candidates = nullptr;  // [N] of a lidar's warp tiles; null: nobody asks. Who has none is UNWANTED
     int* counts = nullptr;             // [N] how many they are
 };
 
@@ -59,11 +59,11 @@ void count_occupied(Sweeps const& sweeps, int* table, Queue const& queue);
 int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
 
 // `occupied`: of a lidar.
-void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue const& queue);
+void look(ProjectParams const& p, int const* occupied, Visibility const& out, Queue const& queue);
 
 // Numbers of the visible Gaussians, nearest first, equal keys by index; how many there are goes to `count` [1]. They go
 // to `index` [n] if it is not null: behind them nothing is written.
-uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, int64_t* index, Queue const& queue);
+uint32_t* sort_by_depth(int64_t n, Visibility const& visibility, int64_t* count, int64_t* index, Queue const& queue);
 
 struct Sorted {
     int64_t v;       // those that are seen, or more: behind them follow zeros with bounds of nothing
@@ -72,7 +72,7 @@ struct Sorted {
     float* high;     // [V, 2]
 };
 
-void gather_bounds(Looked const& looked, uint32_t const* numbers, int64_t const* count, Sorted const& out,
+void gather_bounds(Visibility const& visibility, uint32_t const* numbers, int64_t const* count, Sorted const& out,
                    Queue const& queue);
 
 }  // namespace cuda

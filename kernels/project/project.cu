@@ -76,15 +76,15 @@ constexpr int LIDAR_REGISTERS[][2] = {{64, 64}, {64, 64}};
 // occupied: [bands + 1, 3 columns + 1] summed-area table of cells that hold rays, of a lidar.
 template <bool CAMERA, bool SHORT, bool LISTS>
 __global__ void __maxnreg__(CAMERA ? 56 : LIDAR_REGISTERS[LISTS][SHORT])
-    project_gaussians_kernel(ProjectParams p, int const* occupied, Looked out) {
+    project_gaussians_kernel(ProjectParams p, int const* occupied, Visibility out) {
     wait_then_launch_dependents();
     __shared__ View<float> view;  // in registers its numbers would take the place of others
     copy_numbers(view, p.view);
     __syncthreads();
-    look_at<CAMERA, SHORT, LISTS>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
+    find_visible_in_block<CAMERA, SHORT, LISTS>(p, view, occupied, [&](int64_t i) { return p.g.opacities[i]; }, out, 0);
 }
 
-using Project = void (*)(ProjectParams, int const*, Looked);
+using Project = void (*)(ProjectParams, int const*, Visibility);
 
 template <bool LISTS>
 Project kernel_for(bool is_camera, int bits) {
@@ -93,13 +93,13 @@ Project kernel_for(bool is_camera, int bits) {
     return is_camera ? project_gaussians_kernel<true, false, LISTS> : project_gaussians_kernel<false, false, LISTS>;
 }
 
-__global__ void gather_bounds_kernel(Looked looked, uint32_t const* numbers, int64_t const* count, Sorted out) {
+__global__ void gather_bounds_kernel(Visibility visibility, uint32_t const* numbers, int64_t const* count, Sorted out) {
     wait_then_launch_dependents();
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= out.v) return;
     bool const there = i < *count;
     int64_t const k = there ? numbers[i] : 0;
-    Bounds<float> const b = there ? looked.bounds[k] : Bounds<float>{NOWHERE, NOWHERE, -NOWHERE, -NOWHERE};
+    Bounds<float> const b = there ? visibility.bounds[k] : Bounds<float>{NOWHERE, NOWHERE, -NOWHERE, -NOWHERE};
     out.index[i] = k;
     out.low[2 * i] = b.low_u, out.low[2 * i + 1] = b.low_v;
     out.high[2 * i] = b.high_u, out.high[2 * i + 1] = b.high_v;
@@ -123,7 +123,7 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue) {
     return table;
 }
 
-void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue const& queue) {
+void look(ProjectParams const& p, int const* occupied, Visibility const& out, Queue const& queue) {
     int64_t const n = p.g.n;
     Project const kernel = (p.is_camera ? out.shapes != nullptr : out.candidates != nullptr)
                                ? kernel_for<true>(p.is_camera, out.bits)
@@ -132,15 +132,15 @@ void look(ProjectParams const& p, int const* occupied, Looked const& out, Queue 
 }
 
 // Radix sort is stable, and the numbers ascend.
-uint32_t* sort_by_depth(int64_t n, Looked const& looked, int64_t* count, int64_t* index, Queue const& queue) {
+uint32_t* sort_by_depth(int64_t n, Visibility const& visibility, int64_t* count, int64_t* index, Queue const& queue) {
     auto* const sorted = index ? nullptr : queue.memory.array<uint32_t>(n);
-    sort_pairs({n, looked.keys, nullptr, nullptr, sorted, nullptr, count, index}, looked.bits, queue);
+    sort_pairs({n, visibility.keys, nullptr, nullptr, sorted, nullptr, count, index}, visibility.bits, queue);
     return sorted;
 }
 
-void gather_bounds(Looked const& looked, uint32_t const* numbers, int64_t const* count, Sorted const& out,
+void gather_bounds(Visibility const& visibility, uint32_t const* numbers, int64_t const* count, Sorted const& out,
                    Queue const& queue) {
-    if (out.v) launch_pdl(gather_bounds_kernel, blocks_for(out.v), THREADS, queue, looked, numbers, count, out);
+    if (out.v) launch_pdl(gather_bounds_kernel, blocks_for(out.v), THREADS, queue, visibility, numbers, count, out);
 }
 
 }  // namespace nurec::cuda

@@ -10,7 +10,7 @@
 namespace nurec::cpu {
 namespace {
 
-// Counts of occupied cells over three turns side by side, summed over rows and columns, so that windows may wrap.
+// Counts of occupied cells over three turns side by side, summed over rows and columns, so that chunks may wrap.
 class Occupied {
   public:
     explicit Occupied(Cells const& cells) : width_(3 * cells.columns + 1), table_((cells.bands + 1) * width_, 0) {

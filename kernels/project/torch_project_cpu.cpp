@@ -42,9 +42,9 @@ void fill_up(int64_t n, cpu::Projection& found) {
 Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
                   at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
                   std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
-    TORCH_CHECK_VALUE(bands.empty(), "bands are given, but only a GPU lists bundles: leave them out");
-    TORCH_CHECK_VALUE(!in_place, "bounds are to stay in place, but only a GPU lists bundles: leave that out");
-    TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists bundles: leave them out");
+    TORCH_CHECK_VALUE(bands.empty(), "bands are given, but only a GPU lists warp tiles: leave them out");
+    TORCH_CHECK_VALUE(!in_place, "bounds are to stay in place, but only a GPU lists warp tiles: leave that out");
+    TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists warp tiles: leave them out");
     TORCH_CHECK_VALUE(!features, "features are given, but only a GPU keeps what rays read: leave them out");
     TORCH_CHECK_VALUE(!occupied, "occupied is given, but only a GPU looks at it: leave it out");
     ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);

@@ -32,22 +32,22 @@ void add_bands(at::TensorList t, ProjectParams& p) {
     if (t.empty()) return;
     TORCH_CHECK_VALUE(!p.is_camera, "bands are given, but an image has none: leave them out");
     check_group(t, "bands", 5, "first, bins, heights, directions, edges");
-    p.bundles = bands_of_bundles(t[0], t[1], t[2], {t[3], t[4]});
+    p.warp_tiles = sweep_tiles_of(t[0], t[1], t[2], {t[3], t[4]});
 }
 
-// What lists of bundles go by, and where Gaussians lie: their bounds, or of a lidar's bundles their candidates.
+// What lists of warp tiles go by, and where Gaussians lie: their bounds, or of a lidar's warp tiles their candidates.
 struct Places {
     Tensor shapes, bounds, candidates, counts;
 };
 
 Places places_for(ProjectParams const& p, bool shapes, Site& site) {
-    int64_t const n = p.g.n, own = p.bundles.first ? n : 0;
+    int64_t const n = p.g.n, own = p.warp_tiles.first ? n : 0;
     return {site.empty({shapes ? n : 0, shape_floats(p.is_camera)}, at::kFloat),
             site.empty({own ? 0 : n, 4}, at::kFloat), site.empty({own, CANDIDATE_FLOATS}, at::kFloat),
             site.empty({own}, at::kInt)};
 }
 
-cuda::Looked looked_to(Places const& places, Tensor const& seen, int bits, bool shapes, Site& site) {
+cuda::Visibility looked_to(Places const& places, Tensor const& seen, int bits, bool shapes, Site& site) {
     bool const own = places.counts.size(0);
     return {seen.mutable_data_ptr<uint8_t>(),
             site.queue().memory.array<uint32_t>(seen.size(0)),
@@ -64,20 +64,20 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
     ProjectParams p = checked_project(gaussians, view, is_camera, grid, columns, features);
     add_bands(bands, p);
     TORCH_CHECK_VALUE(bands.empty() || in_place, "bands are given, but not asked for in_place");
-    TORCH_CHECK_VALUE(is_camera || !shapes || (features && p.bundles.first),
+    TORCH_CHECK_VALUE(is_camera || !shapes || (features && p.warp_tiles.first),
                       "shapes of a lidar hold what its rays read: they need features and bands");
     int const bits = checked_depth_bits(depth_bits);
     Site site(view.device());
     Tensor const seen = site.empty({p.g.n}, at::kByte);
     Places const places = places_for(p, shapes, site);
-    cuda::Looked const looked = looked_to(places, seen, bits, shapes, site);
-    cuda::look(p, occupied_by(p, occupied, site), looked, site.queue());
+    cuda::Visibility const visibility = looked_to(places, seen, bits, shapes, site);
+    cuda::look(p, occupied_by(p, occupied, site), visibility, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     Tensor const count = site.empty({1}, at::kLong), none = site.empty({0, 2}, at::kFloat);
     auto* const visible = count.mutable_data_ptr<int64_t>();
     Tensor const order = site.empty({in_place ? p.g.n : 0}, at::kLong);
     uint32_t const* const numbers = cuda::sort_by_depth(
-        p.g.n, looked, visible, in_place ? order.mutable_data_ptr<int64_t>() : nullptr, site.queue());
+        p.g.n, visibility, visible, in_place ? order.mutable_data_ptr<int64_t>() : nullptr, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     int64_t const v = all ? p.g.n : read_back(count, 0);
     auto const& [kept, bounds, candidates, counts] = places;
@@ -86,7 +86,7 @@ Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, 
                  high = site.empty({v, 2}, at::kFloat);
     cuda::Sorted const out = {v, index.mutable_data_ptr<int64_t>(), low.mutable_data_ptr<float>(),
                               high.mutable_data_ptr<float>()};
-    cuda::gather_bounds(looked, numbers, visible, out, site.queue());
+    cuda::gather_bounds(visibility, numbers, visible, out, site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return {index, low, high, seen, kept, site.empty({0}, at::kLong), candidates, counts};
 }

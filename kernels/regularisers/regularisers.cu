@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(THREADS) compute_regularisers_kernel(Regularis
         if (first + k * THREADS < in.n) add_opacities(in, first + k * THREADS, sums[0], sums[2]);
 #pragma unroll
     for (int k = 0; k < 3 * CHUNKS; ++k) {
-        int64_t const at = 3 * BLOCK * blockIdx.x + own_number(k);
+        int64_t const at = 3 * BLOCK * blockIdx.x + number_in_block(k);
         if (at < 3 * in.n) sums[1] += in.scales[at];
     }
     float const sum = sums_of_block(sums, of_warps);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists as parts: first those of lists that have many, then of those that have two, then the other lists, each the
-// longest first. So the GPU does not wait for one that begins late, and groups of a warp have parts of about the same
-// length. Neighbours whose lists are about as long stay together.
+// Splits lists into segments and orders them: lists with three or more segments first, then lists with two, then
+// unsplit lists; within each group the longest first. So the GPU does not wait for a long segment that starts late, and
+// the groups of a warp get segments of about the same length. Neighbouring lists of about the same length stay
+// together.
 #pragma once
 
 #include "../common/launch.cuh"
@@ -10,102 +11,104 @@
 
 namespace nurec::cuda {
 
-// `before`: parts of lists that have many, but the last of each list, in any order.
-struct Cut {
-    int* before;                       // [most]
-    int *n_before, *n_many, *n_parts;  // how many they are; parts of lists that have many, that have several
-    unsigned* next;                    // 0 at first: the turn that nobody has
-    int *passed, *done;  // [A] 0 at first: parts of a list of which it is known what passes; that are blended
+// `before`: the segments of lists with three or more segments, except each list's last one, in any order.
+struct SplitLists {
+    int* before;                         // [most]
+    int *n_before, *n_many, *n_several;  // their number; segments of lists with three or more, and with two or more
+    unsigned* next;                      // 0 at first: the next ticket
+    int *ready, *blended;  // [A] 0 at first: segments of a list whose transmittance is stored; that are blended
 };
 
-constexpr int PAIR = 2;  // parts of a list that has no passes: it has many if it has more
+constexpr int PAIR = 2;  // segments of a list that needs no pass of its own for transmittances
 
-constexpr int CLASSES = THREADS;               // of lists, by the entries of a part: a thread has one
-constexpr int IN_OCTAVE = 16;                  // of them
-constexpr int MANY_CLASSES = IN_OCTAVE;        // whose lists have many parts, of two thirds of the length at least
-constexpr int CUT_CLASSES = 2 * IN_OCTAVE;     // several: two have half of it at least
-constexpr int OTHERS = CLASSES - CUT_CLASSES;  // enough for 2^14 entries
+constexpr int CLASSES = THREADS;        // of lengths, one a thread
+constexpr int CLASSES_PER_OCTAVE = 16;  // of lengths
+constexpr int FIRST_PAIR_CLASS =
+    CLASSES_PER_OCTAVE;  // whose lists have many segments, of two thirds of the length at least
+constexpr int FIRST_UNSPLIT_CLASS = 2 * CLASSES_PER_OCTAVE;     // several: two have half of it at least
+constexpr int UNSPLIT_CLASSES = CLASSES - FIRST_UNSPLIT_CLASS;  // enough for 2^14 entries
 
-struct Classes {
-    int* parts;  // [CLASSES] of all lists; zeros at first
-    int* taken;  // [CLASSES] likewise: of those, the parts that have a place
+struct LengthClasses {
+    int* segments;  // [CLASSES] of all lists; zeros at first
+    int* taken;     // [CLASSES] zeros at first; those that have a place
 };
 
-// Of a list: its parts, and their class, the longest first.
-struct Kind {
-    int parts, of;
+// The number of segments of a list, and their class: classes ascend as lengths fall.
+struct LengthClass {
+    int segments, of;
 };
 
 __device__ inline int steps_between(int64_t low, int64_t high) {
-    return int(log2f(float(high + 1) / float(low + 1)) * float(IN_OCTAVE));
+    return int(log2f(float(high + 1) / float(low + 1)) * float(CLASSES_PER_OCTAVE));
 }
 
-__device__ inline Kind kind_of(int64_t const* offsets, int64_t lists, int64_t length, int64_t b) {
+__device__ inline LengthClass length_class_of(int64_t const* offsets, int64_t lists, int64_t length, int64_t b) {
     if (b >= lists) return {0, 0};
     int64_t const entries = offsets[b + 1] - offsets[b];
-    int const parts = parts_of(entries, length), each = (int(entries) + parts - 1) / parts;
-    int const shorter = smaller(steps_between(each, length), IN_OCTAVE - 1);
-    if (parts > 1) return {parts, parts > PAIR ? shorter : MANY_CLASSES + shorter};
-    return {1, CLASSES - 1 - smaller(steps_between(0, each), OTHERS - 1)};
+    int const segments = parts_of(entries, length), each = (int(entries) + segments - 1) / segments;
+    int const shorter = smaller(steps_between(each, length), CLASSES_PER_OCTAVE - 1);
+    if (segments > 1) return {segments, segments > PAIR ? shorter : FIRST_PAIR_CLASS + shorter};
+    return {1, CLASSES - 1 - smaller(steps_between(0, each), UNSPLIT_CLASSES - 1)};
 }
 
-// Of the lists of a block: parts of each class, and where among those of its class a list's are.
-__device__ inline int count_classes(Kind const& mine, int (&counts)[CLASSES]) {
+// Counts the segments of each class over a block's lists. Returns where this list's segments begin in their class.
+__device__ inline int count_classes(LengthClass const& mine, int (&counts)[CLASSES]) {
     counts[threadIdx.x] = 0;
     __syncthreads();
-    int const before = mine.parts ? atomicAdd(counts + mine.of, mine.parts) : 0;
+    int const before = mine.segments ? atomicAdd(counts + mine.of, mine.segments) : 0;
     __syncthreads();
     return before;
 }
 
-static __global__ void count_segments_kernel(int64_t const* offsets, int64_t lists, int64_t length, Classes all) {
+static __global__ void count_segments_kernel(int64_t const* offsets, int64_t lists, int64_t length, LengthClasses all) {
     wait_then_launch_dependents();
     __shared__ int counts[CLASSES];
-    count_classes(kind_of(offsets, lists, length, blockIdx.x * int64_t(THREADS) + threadIdx.x), counts);
-    if (counts[threadIdx.x]) atomicAdd(all.parts + threadIdx.x, counts[threadIdx.x]);
+    count_classes(length_class_of(offsets, lists, length, blockIdx.x * int64_t(THREADS) + threadIdx.x), counts);
+    if (counts[threadIdx.x]) atomicAdd(all.segments + threadIdx.x, counts[threadIdx.x]);
 }
 
-// By a warp, of a list each.
-__device__ inline void note_cut(Cut const& cut, int64_t first, int parts) {
-    int const n = parts > PAIR ? parts - 1 : 0;
+// Appends the segments of a list to `before`. Each lane of a warp has a list.
+__device__ inline void store_split_segments(SplitLists const& split, int64_t first, int segments) {
+    int const n = segments > PAIR ? segments - 1 : 0;
     if (!__any_sync(ALL_LANES, n)) return;
     WarpOffsets const own = warp_offsets(0, n);
-    int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(cut.n_before, int(own.all)), 0);
-    for (int k = 0; k < n; ++k) cut.before[begin + own.mine + k] = int(first + k);
+    int const begin = __shfl_sync(ALL_LANES, threadIdx.x % 32 ? 0 : atomicAdd(split.n_before, int(own.all)), 0);
+    for (int k = 0; k < n; ++k) split.before[begin + own.mine + k] = int(first + k);
 }
 
-// A thread has a list, and the one behind the last list says where all parts end.
-static __global__ void split_lists_kernel(int64_t const* offsets, int64_t lists, Parts parts, Cut cut, Classes all) {
+// Each thread has a list; the thread after the last list stores where all segments end.
+static __global__ void split_lists_kernel(int64_t const* offsets, int64_t lists, Segments segments, SplitLists split,
+                                          LengthClasses all) {
     wait_then_launch_dependents();
     __shared__ int counts[CLASSES], begins[CLASSES];
     __shared__ uint64_t of_warps[THREADS / 32];
     int64_t const b = blockIdx.x * int64_t(THREADS) + threadIdx.x;
-    Kind const mine = kind_of(offsets, lists, parts.length, b);
+    LengthClass const mine = length_class_of(offsets, lists, segments.length, b);
     int const place = count_classes(mine, counts), own = counts[threadIdx.x];
-    Sums const sums = sums_before(uint64_t(all.parts[threadIdx.x]), of_warps);
+    Sums const sums = sums_before(uint64_t(all.segments[threadIdx.x]), of_warps);
     auto const before = int(sums.before), end = int(sums.all);
     begins[threadIdx.x] = before + (own ? atomicAdd(all.taken + threadIdx.x, own) : 0);
-    if (threadIdx.x == MANY_CLASSES && blockIdx.x == 0) *cut.n_many = before;
-    if (threadIdx.x == CUT_CLASSES && blockIdx.x == 0) *cut.n_parts = before;
+    if (threadIdx.x == FIRST_PAIR_CLASS && blockIdx.x == 0) *split.n_many = before;
+    if (threadIdx.x == FIRST_UNSPLIT_CLASS && blockIdx.x == 0) *split.n_several = before;
     __syncthreads();
     int64_t const first = b < lists ? begins[mine.of] + place : end;
-    if (b <= lists) parts.first[b] = first;
-    for (int k = 0; k < mine.parts; ++k) parts.bundle[first + k] = int(b);
-    note_cut(cut, first, mine.parts);
-    for (int64_t s = end + b; s < parts.most; s += gridDim.x * int64_t(THREADS)) parts.bundle[s] = -1;
+    if (b <= lists) segments.first[b] = first;
+    for (int k = 0; k < mine.segments; ++k) segments.list[first + k] = int(b);
+    store_split_segments(split, first, mine.segments);
+    for (int64_t s = end + b; s < segments.most; s += gridDim.x * int64_t(THREADS)) segments.list[s] = -1;
 }
 
-inline Cut cut_lists(RenderParams const& p, Parts const& parts, Queue const& queue) {
+inline SplitLists split_lists(RenderParams const& p, Segments const& segments, Queue const& queue) {
     auto* const zero = zeros<int>(2 * CLASSES + 4 + 2 * p.n_tiles, queue);
-    Classes const classes = {zero, zero + CLASSES};
+    LengthClasses const classes = {zero, zero + CLASSES};
     int *const counts = zero + 2 * CLASSES, *const of_lists = counts + 4;
     auto* const next = reinterpret_cast<unsigned*>(counts + 3);
-    Cut const cut = {
-        queue.memory.array<int>(parts.most), counts, counts + 1, counts + 2, next, of_lists, of_lists + p.n_tiles};
+    SplitLists const split = {
+        queue.memory.array<int>(segments.most), counts, counts + 1, counts + 2, next, of_lists, of_lists + p.n_tiles};
     unsigned const blocks = blocks_for(p.n_tiles + 1);
-    launch_pdl(count_segments_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts.length, classes);
-    launch_pdl(split_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, parts, cut, classes);
-    return cut;
+    launch_pdl(count_segments_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, segments.length, classes);
+    launch_pdl(split_lists_kernel, blocks, THREADS, queue, p.offsets, p.n_tiles, segments, split, classes);
+    return split;
 }
 
 }  // namespace nurec::cuda

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the first phase of the backward pass (parts_backward.cu) leaves of pairs of a ray and a Gaussian that it meets,
-// and what the second adds up of them, lanes being rows, Gaussians of a group.
+// What the first phase of the backward pass (parts_backward.cu) stores of each (ray, Gaussian) pair, and how the second
+// phase sums it over rays; then a lane is a Gaussian of the group.
 #pragma once
 
 #include "../render/split_backward.cuh"
@@ -9,21 +9,21 @@
 namespace nurec::cuda {
 
 template <class N>
-using RowFor = PartRow<N::MOVING, N::FEATURES>;
+using RowFor = GaussianRow<N::MOVING, N::FEATURES>;
 
-struct Gain {              // of a ray that meets a Gaussian
+struct PairGrad {          // of a (ray, Gaussian) pair
     float weight, d_peak;  // d_peak: dL/d(peak) peak
 };
 
 template <class N, bool DISTANCE = N::DISTANCE>
-struct Left;
+struct PairStore;
 
 template <class N>
-constexpr int MEMBERS = Left<N>::MEMBERS;  // Gaussians that a group takes at a time
+constexpr int GROUP_BATCH = PairStore<N>::GROUP_BATCH;  // Gaussians that a group processes together
 
 template <class N>
 struct GroupRows {
-    RowFor<N> of[MEMBERS<N> + (LANES<N::FEATURES> < 32)];  // one more: else groups would read from the same banks
+    RowFor<N> of[GROUP_BATCH<N> + (LANES<N::FEATURES> < 32)];  // padding against bank conflicts
 };
 template <class N>
 using BatchRows = GroupRows<N>[GROUPS<N::FEATURES>];
@@ -33,7 +33,7 @@ using BatchRows = GroupRows<N>[GROUPS<N::FEATURES>];
 constexpr int SUMS = sizeof(MomentRow) / sizeof(float);
 static_assert(SUMS == 16 && SUMS == MOMENT_FLOATS);
 
-// Four neighbours, which from sm_90 on are added at once.
+// Adds four consecutive numbers; from sm_90 on with one instruction.
 __device__ inline void add4(float* to, float const* from) {
     if (from[0] == 0 && from[1] == 0 && from[2] == 0 && from[3] == 0) return;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -43,7 +43,7 @@ __device__ inline void add4(float* to, float const* from) {
 #endif
 }
 
-// Lanes STEP apart, which have the same row, each keep the sums of a half of what they have, N numbers.
+// Reduces 2 N sums over lanes STEP apart that have the same row; each lane keeps N of them.
 template <int N, int STEP>
 __device__ void keep_half(float const (&sums)[2 * N], float (&kept)[N]) {
     bool const upper = threadIdx.x & STEP;
@@ -54,7 +54,7 @@ __device__ void keep_half(float const (&sums)[2 * N], float (&kept)[N]) {
     }
 }
 
-// A row's sums, of SHARES lanes that lie 32 / SHARES apart. `to`: null where there is no row.
+// Adds a row's sums, which SHARES lanes 32 / SHARES apart hold. `to`: null if there is no row.
 template <int SHARES>
 __device__ void add_shares(float const (&sums)[SUMS], float* to) {
     static_assert(SHARES == 1 || SHARES == 2 || SHARES == 4);
@@ -77,28 +77,28 @@ __device__ void add_shares(float const (&sums)[SUMS], float* to) {
     }
 }
 
-// --- where distances have no gradient, as of images in training ---
+// --- distances without gradient: images in training ---
 
-// Left is what sums are made of: where the ray passes the mean, p, and the factor that makes dL/dg of it.
+// Stores where the ray passes the mean, p, and the factor that turns it into dL/dg.
 template <class N>
-struct Left<N, false> {
+struct PairStore<N, false> {
     static_assert(N::FEATURES == 3);
-    static constexpr int MEMBERS = 8, P = LANES<3>, SHARES = 32 / MEMBERS, RUN = P / SHARES;
+    static constexpr int GROUP_BATCH = 8, P = LANES<3>, SHARES = 32 / GROUP_BATCH, RUN = P / SHARES;
 
-    float4 rays[P + P / RUN];  // dL/d(features), and the delay; shares do not read from the same banks
-    float4 passes[MEMBERS][P + 1];
-    float weights[MEMBERS][P + 1];
+    float4 rays[P + P / RUN];  // dL/d(features), and the delay; padded against bank conflicts
+    float4 closest_points[GROUP_BATCH][P + 1];
+    float weights[GROUP_BATCH][P + 1];
 
     __device__ static int place_of(int ray) { return ray + ray / RUN; }
 
-    __device__ void tell(OneRay<N> const& one) {
+    __device__ void store_ray(OneRay<N> const& one) {
         rays[place_of(lane_of_group<3>())] = {one.features[0], one.features[1], one.features[2], one.ray.dt};
     }
 
     __device__ RangeTarget<float> target() const { return NO_RANGE_TARGET; }
 
-    __device__ void leave(int k, bool met, AlignedResponse<float> const& at, Gain const& gain) {
-        float4& to = passes[k][lane_of_group<3>()];
+    __device__ void store_pair(int k, bool met, AlignedResponse<float> const& at, PairGrad const& gain) {
+        float4& to = closest_points[k][lane_of_group<3>()];
         weights[k][lane_of_group<3>()] = gain.weight;
         if (!met) {
             to = {0, 0, 0, 0};
@@ -108,13 +108,13 @@ struct Left<N, false> {
         to = {p.x, p.y, p.z, float(-2 * LN2) * gain.d_peak};
     }
 
-    // Lane l has Gaussian l % 8 and a quarter of the rays, neighbours.
+    // Sums over a quarter of the rays. Lane l has Gaussian l % 8.
     __device__ MomentRow sums_of(int k) const {
         MomentRow sum = {};
-        int const first = RUN * (int(threadIdx.x % 32) / MEMBERS);
+        int const first = RUN * (int(threadIdx.x % 32) / GROUP_BATCH);
 #pragma unroll
         for (int j = first; j < first + RUN; ++j) {
-            float4 const left = passes[k][j], ray = rays[place_of(j)];
+            float4 const left = closest_points[k][j], ray = rays[place_of(j)];
             float const weight = weights[k][j];
             Vec3<float> const p = {left.x, left.y, left.z};
             add_moments<N::MOVING, false>(RayMoments<float>{p, left.w * p, {0, 0, 0}, left.w}, {}, ray.w, sum.moments);
@@ -124,9 +124,9 @@ struct Left<N, false> {
         return sum;
     }
 
-    // Of n Gaussians; lane k has the k-th as `member`.
+    // Adds the sums of n Gaussians to `moments`. Lane k passes the k-th as `member`.
     __device__ void add(BatchRows<N> const&, int n, int member, MomentRow* moments) const {
-        int const k = int(threadIdx.x % MEMBERS), whose = __shfl_sync(ALL_LANES, member, k);
+        int const k = int(threadIdx.x % GROUP_BATCH), whose = __shfl_sync(ALL_LANES, member, k);
         MomentRow const sum = k < n ? sums_of(k) : MomentRow{};
         float all[SUMS];
 #pragma unroll
@@ -135,27 +135,28 @@ struct Left<N, false> {
     }
 };
 
-// --- where they have, as of a sweep ---
+// --- distances with gradient: sweeps ---
 
-// Nine numbers would have to be left: the second phase finds where the ray passes again. Of a sweep's pairs so few are
-// met that to look first is faster.
+// Storing would take nine numbers a pair, so the second phase finds again where the ray passes. Few pairs of a sweep
+// contribute, so it tests each first.
 template <class N>
-struct Left<N, true> {
-    static constexpr int C = N::FEATURES, P = LANES<C>, MEMBERS = 16, ROWS = MEMBERS * GROUPS<C>, SHARES = 32 / ROWS;
+struct PairStore<N, true> {
+    static constexpr int C = N::FEATURES, P = LANES<C>, GROUP_BATCH = 16, ROWS = GROUP_BATCH * GROUPS<C>,
+                         SHARES = 32 / ROWS;
     static constexpr bool SPARSE = C == 2;
 
-    struct alignas(16) Told {  // what a ray tells all Gaussians
+    struct alignas(16) RayGrad {  // of a ray, read by all Gaussians
         Vec3<float> d;
         float dt;
         float features[C], distance;  // dL/d(output)
         RangeTarget<float> target[C == 2];
     };
 
-    Told rays[32];
-    Gain pairs[ROWS][P + 1];  // one more, so that rows do not read from the same banks
+    RayGrad rays[32];
+    PairGrad pairs[ROWS][P + 1];  // padding against bank conflicts
 
-    __device__ void tell(OneRay<N> const& one) {
-        Told& to = rays[threadIdx.x % 32];
+    __device__ void store_ray(OneRay<N> const& one) {
+        RayGrad& to = rays[threadIdx.x % 32];
         to.d = one.ray.d, to.dt = one.ray.dt, to.distance = one.distance;
         if (C == 2) to.target[0] = one.target;
 #pragma unroll
@@ -163,7 +164,7 @@ struct Left<N, true> {
     }
 
     // Read each time: in registers it would be two more than there are.
-    __device__ static RangeTarget<float> target_of(Told const& ray) {
+    __device__ static RangeTarget<float> target_of(RayGrad const& ray) {
         if (C != 2) return NO_RANGE_TARGET;
         RangeTarget<float> const volatile& kept = ray.target[0];
         return {kept.distance, kept.max_residual};
@@ -171,14 +172,14 @@ struct Left<N, true> {
 
     __device__ RangeTarget<float> target() const { return target_of(rays[threadIdx.x % 32]); }
 
-    __device__ void leave(int k, bool, AlignedResponse<float> const&, Gain const& gain) {
-        pairs[MEMBERS * group_of_warp<C>() + k][lane_of_group<C>()] = gain;
+    __device__ void store_pair(int k, bool, AlignedResponse<float> const&, PairGrad const& gain) {
+        pairs[GROUP_BATCH * group_of_warp<C>() + k][lane_of_group<C>()] = gain;
     }
 
-    __device__ static void add_pair(RowFor<N> const& g, Told const& ray, Gain const& pair, MomentRow& sum) {
+    __device__ static void add_pair(RowFor<N> const& g, RayGrad const& ray, PairGrad const& pair, MomentRow& sum) {
         Vec3<float> const e = g.frame.M * ray.d;
         Vec2<float> const at = drifted(g.frame, ray.dt);
-        float const inverse = 1 / larger(dot(e, e), 1e-30f);  // of a pair that is none, too
+        float const inverse = 1 / larger(dot(e, e), 1e-30f);  // also for pairs that do not contribute
         float const t = -(at.x * e.x + at.y * e.y) * inverse * g.frame.unit;
         float const d_t = distance_backward<N>(ray.distance, target_of(ray), t, pair.weight);
         RayMoments<float> const a =
@@ -188,9 +189,9 @@ struct Left<N, true> {
         for (int c = 0; c < C; ++c) sum.features[c] += pair.weight * ray.features[c];
     }
 
-    // Of n Gaussians of the own group, whose lane k has the k-th as `member`.
+    // Adds the sums of n Gaussians of this lane's group to `moments`. The group's lane k passes the k-th as `member`.
     __device__ void add(BatchRows<N> const& rows, int n, int member, MomentRow* moments) const {
-        int const row = int(threadIdx.x % ROWS), group = row / MEMBERS, k = row % MEMBERS;
+        int const row = int(threadIdx.x % ROWS), group = row / GROUP_BATCH, k = row % GROUP_BATCH;
         int const whose = __shfl_sync(ALL_LANES, member, P * group + k);
         bool const there = k < __shfl_sync(ALL_LANES, n, P * group);
         MomentRow sum = {};
@@ -198,7 +199,7 @@ struct Left<N, true> {
             RowFor<N> const g = rows[group].of[k];
 #pragma unroll(SPARSE ? 1 : 2)
             for (int j = int(threadIdx.x % 32) / ROWS; j < P; j += SHARES) {
-                Gain const pair = pairs[row][j];
+                PairGrad const pair = pairs[row][j];
                 if (!SPARSE || pair.weight != 0) add_pair(g, rays[P * group + j], pair, sum);
             }
         }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a list that a group of lanes takes, P neighbours of a warp, and the rows of its Gaussians, which the
-// group stages for itself.
+// A group of P lanes takes one segment of a list, and stages the rows of its Gaussians for itself.
 #pragma once
 
 #include "../common/warp.cuh"
@@ -8,7 +7,7 @@
 
 namespace nurec::cuda {
 
-constexpr int WARPS = 4;  // of a block; they share nothing
+constexpr int WARPS = 4;  // of a block; they share no data
 
 template <int C>
 constexpr int LANES = rays_with(C);  // P
@@ -25,15 +24,15 @@ __device__ int group_of_warp() {
     return GROUPS<C> == 1 ? 0 : int(threadIdx.x % 32) / LANES<C>;
 }
 
-struct Work {
-    int64_t part, bundle, first;  // first: part of the bundle
-    int const* list;
-    int n, parts;  // entries; parts of the bundle; 0: there is nothing to do
+struct SegmentRange {
+    int64_t segment, list, first;  // first: the list's first segment
+    int const* entries;
+    int n, segments;  // entries; segments of the list, 0: nothing to do
 };
 
-// Of a lane's group, with as many parts as there are groups.
+// Returns the segment of this lane's group, if each group of the grid takes one.
 template <int C>
-__device__ int64_t own_part() {
+__device__ int64_t own_segment() {
     return blockIdx.x * int64_t(WARPS * GROUPS<C>) + threadIdx.x / LANES<C>;
 }
 
@@ -41,54 +40,54 @@ __device__ inline int parts_of(int64_t entries, int64_t length) {
     return entries > length ? (int(entries) + int(length) - 1) / int(length) : 1;
 }
 
-// Nothing where there is no such part.
-__device__ inline Work work_at(RenderParams const& p, Parts const& all, int64_t part) {
-    Work w = {};
-    w.part = part;
-    w.bundle = w.part < all.most ? all.bundle[w.part] : -1;
-    w.first = w.part;
-    if (w.bundle < 0) return w;
-    int64_t const begin = p.offsets[w.bundle], length = p.offsets[w.bundle + 1] - begin;
-    w.first = all.first[w.bundle], w.parts = parts_of(length, all.length);
-    int64_t const k = w.part - w.first;
+// Returns the range of a segment; an empty one if there is no such segment.
+__device__ inline SegmentRange segment_at(RenderParams const& p, Segments const& all, int64_t segment) {
+    SegmentRange w = {};
+    w.segment = segment;
+    w.list = w.segment < all.most ? all.list[w.segment] : -1;
+    w.first = w.segment;
+    if (w.list < 0) return w;
+    int64_t const begin = p.offsets[w.list], length = p.offsets[w.list + 1] - begin;
+    w.first = all.first[w.list], w.segments = parts_of(length, all.length);
+    int64_t const k = w.segment - w.first;
     int64_t from = 0, to = length;
-    if (w.parts > 1) from = length * k / w.parts, to = length * (k + 1) / w.parts;
-    w.list = p.members + begin + from, w.n = int(to - from);
+    if (w.segments > 1) from = length * k / w.segments, to = length * (k + 1) / w.segments;
+    w.entries = p.members + begin + from, w.n = int(to - from);
     return w;
 }
 
-// By a warp: a number that no other warp takes, as `next` [1] says, 0 at first.
+// Returns a ticket that no other warp gets, in ascending order. `next` [1] counts from 0. One warp calls it.
 __device__ inline int fetch_work(unsigned* next) {
     return int(__shfl_sync(ALL_LANES, threadIdx.x % 32 == 0 ? atomicAdd(next, 1u) : 0u, 0));
 }
 
-// By a warp: calls work(part) for parts that no other warp takes.
+// Calls work(segment) for segments that no other warp takes. One warp calls it.
 template <class Function>
-__device__ void take_parts(RenderParams const& p, Parts const& all, unsigned* next, Function const& work) {
-    for (int64_t part; (part = fetch_work(next)) < all.first[p.n_tiles]; __syncwarp()) work(part);
+__device__ void for_each_segment(RenderParams const& p, Segments const& all, unsigned* next, Function const& work) {
+    for (int64_t segment; (segment = fetch_work(next)) < all.first[p.n_tiles]; __syncwarp()) work(segment);
 }
 
-// -1: none, also where there is nothing to do.
+// Returns the ray of this lane; -1: none.
 template <int C>
-__device__ int64_t ray_of(RenderParams const& p, Work const& w) {
-    return GROUPS<C> > 1 && w.bundle < 0 ? -1 : p.rays[LANES<C> * w.bundle + lane_of_group<C>()];
+__device__ int64_t ray_of(RenderParams const& p, SegmentRange const& w) {
+    return GROUPS<C> > 1 && w.list < 0 ? -1 : p.rays[LANES<C> * w.list + lane_of_group<C>()];
 }
 
 template <int C>
-__device__ float& left_of(Parts const& all, int64_t part, int line) {
-    return all.left[((FEATURES + C) * part + line) * LANES<C> + lane_of_group<C>()];
+__device__ float& segment_field(Segments const& all, int64_t segment, int line) {
+    return all.fields[((FEATURES + C) * segment + line) * LANES<C> + lane_of_group<C>()];
 }
 
-// What passes through the parts before this one.
+// Returns the transmittance of all earlier segments of the list.
 template <int C>
-__device__ float passed(Parts const& all, Work const& w) {
+__device__ float transmittance_before(Segments const& all, SegmentRange const& w) {
     float T = 1;
-    for (int64_t j = w.first; j < w.part; ++j) T *= left_of<C>(all, j, PASSES);
+    for (int64_t j = w.first; j < w.segment; ++j) T *= segment_field<C>(all, j, TRANSMITTANCE);
     return T;
 }
 
-// By a warp: each group copies `n` rows to its place, consecutive lanes consecutive 16 bytes. `member` is the lane's
-// own Gaussian, the k-th of at most MOST of the group.
+// Copies n rows of Gaussians to shared memory, consecutive lanes consecutive 16 bytes. Each group of the warp copies
+// its own: lane k passes the group's k-th Gaussian, of MOST at most, as `member`.
 template <int C, int MOST, class Row>
 __device__ void stage_rows(Row const* rows, int member, int n, Row* to) {
     constexpr int VECTORS = sizeof(Row) / 16, P = LANES<C>;
@@ -103,15 +102,15 @@ __device__ void stage_rows(Row const* rows, int member, int n, Row* to) {
 }
 
 template <int C>
-unsigned blocks_of(Parts const& parts) {
+unsigned blocks_of(Segments const& segments) {
     constexpr int EACH = WARPS * GROUPS<C>;
-    return static_cast<unsigned>((parts.most + EACH - 1) / EACH);
+    return static_cast<unsigned>((segments.most + EACH - 1) / EACH);
 }
 
-// No more than run at once, where warps go on to parts that nobody has taken.
+// Returns the blocks of a persistent kernel: no more than run at once, since warps fetch segments until none is left.
 template <int C>
-unsigned blocks_that_take(Parts const& parts, int resident) {
-    return std::min(blocks_of<C>(parts), unsigned(resident * multiprocessors()));
+unsigned persistent_blocks(Segments const& segments, int resident) {
+    return std::min(blocks_of<C>(segments), unsigned(resident * multiprocessors()));
 }
 
 }  // namespace nurec::cuda

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The backward pass of parts, some Gaussians of each at a time and in two phases. First a lane is a ray: front to back,
-// it finds the weight of each Gaussian and the gradient of its opacity, and leaves what the second phase needs. Then
-// lanes are Gaussians, several of them one or each one: what rays tell of it adds up in registers (math/moments.cuh),
-// where a sum over the lanes of a warp for every Gaussian and number took as long as all else.
+// The backward pass of segmented blending. A warp takes a batch of Gaussians of a segment at a time, in two phases.
+// First a lane is a ray: front to back it finds the weight of each Gaussian and the gradient of its opacity, and stores
+// both. Then a lane is a Gaussian (or several lanes are): it sums over the rays in registers (math/moments.cuh).
+// Reducing every number of every Gaussian over the lanes of a warp took as long as everything else.
 #include "../render/backward.cuh"
 #include "pairs.cuh"
 
 namespace nurec::cuda {
 namespace {
 
-// Blocks that fit on a multiprocessor: no instance spills from the registers that this leaves.
+// Blocks that fit on a multiprocessor; no instance spills from the registers that this leaves.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
 constexpr int BLOCKS = 6, BLOCKS_MOVING = 5;
 #else
@@ -21,24 +21,24 @@ constexpr int AHEAD = 4;
 template <class N>
 struct Batch {
     BatchRows<N> rows;
-    Left<N> left;
+    PairStore<N> pairs;
 };
 
-// What passes through the parts before, whose weights lie no longer behind.
+// Returns the transmittance of the earlier segments, and takes their contributions out of what lies behind.
 template <class N>
-__device__ float start_part(Parts const& parts, Work const& w, OneRay<N>& one) {
+__device__ float start_segment(Segments const& segments, SegmentRange const& w, OneRay<N>& one) {
     constexpr int C = N::FEATURES;
-    float const start = passed<C>(parts, w);
-    for (int64_t j = w.first; j < w.part; ++j) {
-        if (N::DISTANCE) one.behind -= left_of<C>(parts, j, DISTANCE) * one.distance;
+    float const start = transmittance_before<C>(segments, w);
+    for (int64_t j = w.first; j < w.segment; ++j) {
+        if (N::DISTANCE) one.behind -= segment_field<C>(segments, j, DISTANCE) * one.distance;
 #pragma unroll
-        for (int c = 0; c < C; ++c) one.behind -= left_of<C>(parts, j, FEATURES + c) * one.features[c];
+        for (int c = 0; c < C; ++c) one.behind -= segment_field<C>(segments, j, FEATURES + c) * one.features[c];
     }
     one.open = one.open && start >= T_MIN;
     return start;
 }
 
-// `d_peak` as Gain has it.
+// Adds to the gradient of a ray. `d_peak` is that of a PairGrad.
 template <class N>
 __device__ void add_to_ray(RowFor<N> const& g, AlignedResponse<float> const& at, float d_peak, float d_t,
                            OneRay<N>& one) {
@@ -49,10 +49,11 @@ __device__ void add_to_ray(RowFor<N> const& g, AlignedResponse<float> const& at,
     one.d_origin = one.d_origin + scale * transposed_times(g.frame.M, a.w);
 }
 
-// Whether a ray meets a Gaussian and is blended with it. `one.T` is what passes since `start`.
+// Blends a Gaussian with a ray. Returns whether it contributes, and its gradients in `gain`. `one.T` is the
+// transmittance since `start`.
 template <class N>
-__device__ bool meet(RowFor<N> const& g, AlignedResponse<float> const& at, RangeTarget<float> target, OneRay<N>& one,
-                     float start, Gain& gain) {
+__device__ bool blend_pair(RowFor<N> const& g, AlignedResponse<float> const& at, RangeTarget<float> target,
+                           OneRay<N>& one, float start, PairGrad& gain) {
     bool const seen = one.open & reaches(at.alpha, at.t);
     float const before = start * one.T, q = one.T * (1 - at.alpha);
     bool const kept = seen & (start * q >= T_MIN);
@@ -69,21 +70,21 @@ __device__ bool meet(RowFor<N> const& g, AlignedResponse<float> const& at, Range
     return true;
 }
 
-// The first phase of a batch, of which the group has n Gaussians; whether any ray of the warp meets any. AHEAD
-// responses are found together, which do not wait for one another; where another group has more, of rows that nobody
-// wrote, too.
+// The first phase of a batch, n Gaussians of the group. Returns whether any ray of the warp meets any of them. It
+// evaluates AHEAD responses together, because they do not depend on one another. If another group of the warp has more
+// Gaussians, it also evaluates rows that nobody wrote; their responses are not used.
 template <class N>
-__device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) {
+__device__ bool blend_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) {
     constexpr int P = LANES<N::FEATURES>;
-    int const most = most_of_groups<P>(n);
+    int const most = max_over_groups<P>(n);
     auto const& rows = batch.rows[group_of_warp<N::FEATURES>()].of;
     bool any = false;
     auto const respond = [&](int k) { return evaluate(rows[k].frame, one.ray.d, one.ray.dt); };
     auto const keep = [&](int k, AlignedResponse<float> const& at) {
         if (P < 32 && k >= n) return;
-        Gain gain = {};
-        bool const met = meet<N>(rows[k], at, batch.left.target(), one, start, gain);
-        batch.left.leave(k, met, at, gain), any |= met;
+        PairGrad gain = {};
+        bool const met = blend_pair<N>(rows[k], at, batch.pairs.target(), one, start, gain);
+        batch.pairs.store_pair(k, met, at, gain), any |= met;
     };
     int k = 0;
     for (; k + AHEAD <= most; k += AHEAD) {
@@ -98,14 +99,14 @@ __device__ bool meet_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) 
     return __any_sync(ALL_LANES, any);
 }
 
-// Parts of one list add to the same rays.
+// Segments of one list add to the same rays.
 __device__ void add3(float* to, int64_t i, Vec3<float> a) {
     atomicAdd(to + 3 * i, a.x), atomicAdd(to + 3 * i + 1, a.y), atomicAdd(to + 3 * i + 2, a.z);
 }
 
 template <class N>
 constexpr int blocks_for_needs() {
-    if (N::RAYS || (N::FEATURES == 3 && N::DISTANCE)) return 4;  // which training does not ask for
+    if (N::RAYS || (N::FEATURES == 3 && N::DISTANCE)) return 4;  // training does not need these
     return N::MOVING ? BLOCKS_MOVING : BLOCKS;
 }
 
@@ -113,39 +114,40 @@ template <class N>
 constexpr bool QUEUED = !N::DISTANCE;
 
 template <class N>
-__device__ void differentiate_part(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts,
-                                   Work const& w, Batch<N>& batch) {
-    constexpr int C = N::FEATURES, M = MEMBERS<N>;
+__device__ void differentiate_segment(RenderParams const& p, RenderOutputs const& out, Summed const& d,
+                                      Segments const& segments, SegmentRange const& w, Batch<N>& batch) {
+    constexpr int C = N::FEATURES, M = GROUP_BATCH<N>;
     int const lane = lane_of_group<C>();
     int64_t const i = ray_of<C>(p, w);
     OneRay<N> one = load_one<N>(p, out, d, i);
-    float const start = start_part<N>(parts, w, one);
+    float const start = start_segment<N>(segments, w, one);
     if (!__any_sync(ALL_LANES, one.open)) return;
-    batch.left.tell(one);
-    auto const* rows = reinterpret_cast<RowFor<N> const*>(parts.rows);
-    int const* list = w.list;
-    for (int left = w.n; GROUPS<C> > 1 || left > 0; left -= M, list += M) {
-        int const n = left < M ? left : M, member = lane < n ? list[lane] : 0;
+    batch.pairs.store_ray(one);
+    auto const* rows = reinterpret_cast<RowFor<N> const*>(segments.rows);
+    int const* entries = w.entries;
+    for (int left = w.n; GROUPS<C> > 1 || left > 0; left -= M, entries += M) {
+        int const n = left < M ? left : M, member = lane < n ? entries[lane] : 0;
         stage_rows<C, M>(rows, member, n, batch.rows[group_of_warp<C>()].of);
-        if (meet_batch<N>(batch, n, one, start)) batch.left.add(batch.rows, n, member, d.moments);
+        if (blend_batch<N>(batch, n, one, start)) batch.pairs.add(batch.rows, n, member, d.moments);
         if (!__any_sync(ALL_LANES, (GROUPS<C> == 1 || left > M) && one.open)) break;
         __syncwarp();
     }
     if (N::RAYS && i >= 0) add3(d.directions, i, one.d_direction), add3(d.origins, i, one.d_origin);
 }
 
-// Of images, warps go on to parts that nobody has taken: so none waits for the longest of its block.
+// On images, warps fetch segments until none is left, so no warp waits for the longest one of its block.
 template <class N>
 __global__ void __launch_bounds__(32 * WARPS, blocks_for_needs<N>())
-    renderBackwardSegments_kernel(RenderParams p, RenderOutputs out, Summed d, Parts parts, unsigned* next) {
+    renderBackwardSegments_kernel(RenderParams p, RenderOutputs out, Summed d, Segments segments, unsigned* next) {
     __shared__ Batch<N> batches[WARPS];
     Batch<N>& batch = batches[threadIdx.x / 32];
     if constexpr (QUEUED<N>) {
-        take_parts(p, parts, next,
-                   [&](int64_t part) { differentiate_part<N>(p, out, d, parts, work_at(p, parts, part), batch); });
+        for_each_segment(p, segments, next, [&](int64_t segment) {
+            differentiate_segment<N>(p, out, d, segments, segment_at(p, segments, segment), batch);
+        });
     } else {
-        Work const w = work_at(p, parts, own_part<N::FEATURES>());
-        if (__any_sync(ALL_LANES, w.parts)) differentiate_part<N>(p, out, d, parts, w, batch);
+        SegmentRange const w = segment_at(p, segments, own_segment<N::FEATURES>());
+        if (__any_sync(ALL_LANES, w.segments)) differentiate_segment<N>(p, out, d, segments, w, batch);
     }
 }
 
@@ -159,7 +161,7 @@ __device__ void store_gradient(RenderParams const& p, Summed const& d, int64_t i
     for (int c = 0; c < C; ++c) d.features[C * i + c] = features ? features[c] : 0.f;
 }
 
-// From moments to the gradients of the Gaussians' parameters; of what is in no list nothing is read.
+// Turns moments into gradients of the Gaussians' parameters. Reads nothing of a Gaussian that is in no list.
 template <bool MOVING, int C>
 __global__ void differentiate_aligned_moments_kernel(RenderParams p, Summed d) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
@@ -173,12 +175,13 @@ __global__ void differentiate_aligned_moments_kernel(RenderParams p, Summed d) {
 }
 
 template <class N>
-void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Parts const& parts, Queue const& queue) {
-    if (!parts.most) return;
+void launch(RenderParams const& p, RenderOutputs const& out, Summed const& d, Segments const& segments,
+            Queue const& queue) {
+    if (!segments.most) return;
     unsigned* const next = QUEUED<N> ? zeros<unsigned>(1, queue) : nullptr;
     unsigned const blocks =
-        QUEUED<N> ? blocks_that_take<N::FEATURES>(parts, blocks_for_needs<N>()) : blocks_of<N::FEATURES>(parts);
-    renderBackwardSegments_kernel<N><<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, d, parts, next);
+        QUEUED<N> ? persistent_blocks<N::FEATURES>(segments, blocks_for_needs<N>()) : blocks_of<N::FEATURES>(segments);
+    renderBackwardSegments_kernel<N><<<blocks, 32 * WARPS, 0, queue.stream>>>(p, out, d, segments, next);
 }
 
 template <bool MOVING>
@@ -190,22 +193,22 @@ auto* camera_kernel(Summed const& d) {
 
 }  // namespace
 
-void add_up_parts(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given, Parts const& parts,
-                  MomentRow* moments, Queue const& queue) {
+void accumulate_segments(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given,
+                         Segments const& segments, MomentRow* moments, Queue const& queue) {
     Summed const d = {given, nullptr, moments};
     bool const lidar = p.n_features == 2;
     auto* const kernel = lidar && d.origins ? launch<LidarNeeds<true>>
                          : lidar            ? launch<LidarNeeds<false>>
                          : p.moving         ? camera_kernel<true>(d)
                                             : camera_kernel<false>(d);
-    kernel(p, out, d, parts, queue);
+    kernel(p, out, d, segments, queue);
 }
 
-void render_parts_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given,
-                           Parts const& parts, Queue const& queue) {
+void render_segments_backward(RenderParams const& p, RenderOutputs const& out, RenderGrads const& given,
+                              Segments const& segments, Queue const& queue) {
     if (!p.g.n) return;
     Summed const d = {given, nullptr, zeros<MomentRow>(p.g.n, queue)};
-    add_up_parts(p, out, given, parts, d.moments, queue);
+    accumulate_segments(p, out, given, segments, d.moments, queue);
     auto* const finish = p.n_features == 2 ? differentiate_aligned_moments_kernel<true, 2>
                          : p.moving        ? differentiate_aligned_moments_kernel<true, 3>
                                            : differentiate_aligned_moments_kernel<false, 3>;

@@ -58,12 +58,13 @@ __global__ void count_tile_entries_kernel(TileParams p, Tiles all, int64_t* coun
     counts[i] = n;
 }
 
-__global__ void write_tile_entries_kernel(TileParams p, Tiles all, int64_t const* counts, int64_t room, Written out) {
+__global__ void write_tile_entries_kernel(TileParams p, Tiles all, int64_t const* counts, int64_t capacity,
+                                          Written out) {
     int64_t const i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (i >= p.v) return;
     int64_t place = counts[i];
     for_each_tile(p, all, i, [&](int64_t tile) {
-        if (place < room) {
+        if (place < capacity) {
             out.tiles[place] = uint32_t(tile);
             out.gaussians[place] = uint32_t(p.index[i]);
         }
@@ -110,8 +111,9 @@ void count_entries(TileParams const& p, Tiles const& tiles, int64_t* counts, Que
 
 void list_entries(TileParams const& p, Tiles const& tiles, int64_t const* counts, Entries const& out,
                   Queue const& queue) {
-    Written const w = room_for(out.room, counts + p.v, queue);
-    if (p.v) write_tile_entries_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, out.room, w);
+    Written const w = entries_with_capacity(out.capacity, counts + p.v, queue);
+    if (p.v)
+        write_tile_entries_kernel<<<blocks_for(p.v), THREADS, 0, queue.stream>>>(p, tiles, counts, out.capacity, w);
     sort_into_lists(w, tiles.n, out, queue);
 }
 

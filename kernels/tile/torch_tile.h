@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::tile_camera and ::tile_lidar take and give, on either device. `room` is how many entries the lists
-// may have, or -1: all that there are. With a room nothing is read back, and `needed` [1] says how many there are;
-// without, it is empty.
+// What nurec_lite::tile_camera and ::tile_lidar take and give, on either device. `capacity` is how many entries the
+// lists may have, or -1: all that there are. With a room nothing is read back, and `needed` [1] says how many there
+// are; without, it is empty.
 #pragma once
 
 #include "../common/torch_cells.h"
@@ -12,13 +12,14 @@ namespace nurec {
 using CameraLists = std::tuple<at::Tensor, at::Tensor, at::Tensor>;             // offsets, gaussians, needed
 using LidarLists = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // rays, and these
 
-inline void check_room(int64_t room) {
-    TORCH_CHECK_VALUE(room >= -1 && room <= MAX_ROOM, "room is ", room, ", but must be 0 to ", MAX_ROOM, ", or -1");
+inline void check_capacity(int64_t capacity) {
+    TORCH_CHECK_VALUE(capacity >= -1 && capacity <= MAX_CAPACITY, "capacity is ", capacity, ", but must be 0 to ",
+                      MAX_CAPACITY, ", or -1");
 }
 
 // Of lists that have all that there are.
 inline int64_t checked_needed(int64_t n) {
-    TORCH_CHECK_VALUE(n <= MAX_ROOM, "the lists of a view need ", n, " entries, but can have ", MAX_ROOM,
+    TORCH_CHECK_VALUE(n <= MAX_CAPACITY, "the lists of a view need ", n, " entries, but can have ", MAX_CAPACITY,
                       ": use fewer or smaller Gaussians, or a view with fewer rays");
     return n;
 }
@@ -38,8 +39,9 @@ inline TileParams projection_of(at::TensorList t) {
     return p;
 }
 
-inline TileParams checked_camera(at::TensorList projection, int64_t width, int64_t height, int64_t tile, int64_t room) {
-    check_room(room);
+inline TileParams checked_camera(at::TensorList projection, int64_t width, int64_t height, int64_t tile,
+                                 int64_t capacity) {
+    check_capacity(capacity);
     check_image(width, height, tile);
     TileParams p = projection_of(projection);
     p.is_camera = true, p.width = width, p.height = height, p.tile = tile;
@@ -47,8 +49,8 @@ inline TileParams checked_camera(at::TensorList projection, int64_t width, int64
 }
 
 inline TileParams checked_lidar(at::TensorList projection, at::TensorList grid, int64_t columns, int64_t max_rays,
-                                int64_t room) {
-    check_room(room);
+                                int64_t capacity) {
+    check_capacity(capacity);
     check_count(max_rays, "max_rays", MAX_SIDE);
     TileParams p = projection_of(projection);
     p.cells = cells_of(grid, columns, projection[0].device());

@@ -21,23 +21,24 @@ Tensor rays_of(cpu::TileLists const& lists) {
 }
 
 // Cuts what does not fit, and fills what stays free with zeros; gives how many entries there were.
-Tensor fit(cpu::TileLists& lists, int64_t room) {
-    if (room < 0) return whole({});
+Tensor fit(cpu::TileLists& lists, int64_t capacity) {
+    if (capacity < 0) return whole({});
     Tensor const needed = whole({static_cast<int64_t>(lists.gaussians.size())});
-    lists.gaussians.resize(room);
-    for (int64_t& offset : lists.offsets) offset = std::min(offset, room);
+    lists.gaussians.resize(capacity);
+    for (int64_t& offset : lists.offsets) offset = std::min(offset, capacity);
     return needed;
 }
 
-CameraLists tile_camera(at::TensorList projection, int64_t width, int64_t height, int64_t tile, int64_t room) {
-    cpu::TileLists lists = cpu::tile(checked_camera(projection, width, height, tile, room));
-    Tensor const needed = fit(lists, room);
+CameraLists tile_camera(at::TensorList projection, int64_t width, int64_t height, int64_t tile, int64_t capacity) {
+    cpu::TileLists lists = cpu::tile(checked_camera(projection, width, height, tile, capacity));
+    Tensor const needed = fit(lists, capacity);
     return {whole(lists.offsets), whole(lists.gaussians), needed};
 }
 
-LidarLists tile_lidar(at::TensorList projection, at::TensorList grid, int64_t columns, int64_t max_rays, int64_t room) {
-    cpu::TileLists lists = cpu::tile(checked_lidar(projection, grid, columns, max_rays, room));
-    Tensor const needed = fit(lists, room);
+LidarLists tile_lidar(at::TensorList projection, at::TensorList grid, int64_t columns, int64_t max_rays,
+                      int64_t capacity) {
+    cpu::TileLists lists = cpu::tile(checked_lidar(projection, grid, columns, max_rays, capacity));
+    Tensor const needed = fit(lists, capacity);
     return {rays_of(lists), whole(lists.offsets), whole(lists.gaussians), needed};
 }
 

@@ -35,39 +35,40 @@ struct SeenHarmonicsGrads {
 };
 
 // The same before the product: basis(directions) x colours is the gradient of the coefficients.
-struct SeenOuter {
+struct ShRank1 {
     float const* d_colour;  // [N, 3]
     float* directions;      // [N, 3] unit, in the axes of the node
     float* colours;         // [N, 3] d_colour, 0 where the colour was clamped
 };
 
 // Where a Gaussian is from the eye, and how its node is turned.
-struct Sight {
+struct EyeOffset {
     Vec3<float> r;
     Quat<float> q;  // of one that moves
     bool moves;
 };
 
-NUREC_FN Sight sight_of(Placements const& in, int64_t i) {
+NUREC_FN EyeOffset eye_offset_of(Placements const& in, int64_t i) {
     bool const moves = i >= in.still;
     float const* m = moves ? in.means + 3 * (i - in.still) : in.still_means + 3 * i;
-    Sight sight = {{m[0] - in.eye[0], m[1] - in.eye[1], m[2] - in.eye[2]}, {1, 0, 0, 0}, moves};
-    if (!moves) return sight;
+    EyeOffset from_eye = {{m[0] - in.eye[0], m[1] - in.eye[1], m[2] - in.eye[2]}, {1, 0, 0, 0}, moves};
+    if (!moves) return from_eye;
     float const* q = in.rotations + 4 * in.node[i - in.still];
-    sight.q = {q[0], q[1], q[2], q[3]};
-    return sight;
+    from_eye.q = {q[0], q[1], q[2], q[3]};
+    return from_eye;
 }
 
-NUREC_FN Vec3<float> direction_of(Sight const& sight) {
-    return sight.moves ? local_view_direction(sight.q, sight.r) : view_direction(sight.r);
+NUREC_FN Vec3<float> direction_of(EyeOffset const& from_eye) {
+    return from_eye.moves ? local_view_direction(from_eye.q, from_eye.r) : view_direction(from_eye.r);
 }
 
 // Writes the gradient of a mean; returns that of the rotation.
-NUREC_FN Quat<float> direction_backward(Placements const& in, PlacementGrads const& d, Sight const& sight, int64_t i,
-                                        Vec3<float> d_direction) {
-    float* const to = sight.moves ? d.means + 3 * (i - in.still) : d.still_means + 3 * i;
-    RotateGrad<float> const g = sight.moves ? local_view_direction_backward(sight.q, sight.r, d_direction)
-                                            : RotateGrad<float>{{}, view_direction_backward(sight.r, d_direction)};
+NUREC_FN Quat<float> direction_backward(Placements const& in, PlacementGrads const& d, EyeOffset const& from_eye,
+                                        int64_t i, Vec3<float> d_direction) {
+    float* const to = from_eye.moves ? d.means + 3 * (i - in.still) : d.still_means + 3 * i;
+    RotateGrad<float> const g = from_eye.moves
+                                    ? local_view_direction_backward(from_eye.q, from_eye.r, d_direction)
+                                    : RotateGrad<float>{{}, view_direction_backward(from_eye.r, d_direction)};
     to[0] = g.v.x, to[1] = g.v.y, to[2] = g.v.z;
     return g.q;
 }
@@ -77,7 +78,7 @@ namespace cpu {
 void view_colour(Placements const& in, SeenHarmonics const& sh, float* colour);  // [N, 3]
 void view_colour_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                           SeenHarmonicsGrads const& d_sh);
-void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer);
+void view_colour_rank1(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1);
 
 }  // namespace cpu
 
@@ -86,7 +87,7 @@ namespace cuda {
 void view_colour(Placements const& in, SeenHarmonics const& sh, float* colour, Queue const& queue);
 void view_colour_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d,
                           SeenHarmonicsGrads const& d_sh, Queue const& queue);
-void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+void view_colour_rank1(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1,
                        Queue const& queue);
 
 }  // namespace cuda

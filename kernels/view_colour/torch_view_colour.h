@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::view_colour, ::view_colour_backward and ::view_colour_outer take and give, on either device.
+// What nurec_lite::view_colour, ::view_colour_backward and ::view_colour_rank1 take and give, on either device.
 #pragma once
 
 #include <tuple>
@@ -79,7 +79,7 @@ FiveTensors view_colour_gradients_by(Backward const& backward, at::TensorList pl
 }
 
 template <class Outer>
-FiveTensors view_colour_outer_by(Outer const& outer, at::TensorList placements, at::Tensor const& sh,
+FiveTensors view_colour_outer_by(Outer const& rank1, at::TensorList placements, at::Tensor const& sh,
                                  MaybeTensor const& rest, at::Tensor const& eye, at::Tensor const& d_colour) {
     PlacementTensors const t = placements_of(placements);
     Placements const in = checked_placements(t, eye);
@@ -89,8 +89,8 @@ FiveTensors view_colour_outer_by(Outer const& outer, at::TensorList placements, 
     at::Tensor rotations = at::empty_like(t.rotations);
     at::Tensor directions = at::empty_like(d_colour), colours = at::empty_like(d_colour);
     auto const write = [](at::Tensor const& to) { return to.mutable_data_ptr<float>(); };
-    outer(in, harmonics, PlacementGrads{write(still_means), write(means), write(rotations)},
-          SeenOuter{d_colour.const_data_ptr<float>(), write(directions), write(colours)});
+    rank1(in, harmonics, PlacementGrads{write(still_means), write(means), write(rotations)},
+          ShRank1{d_colour.const_data_ptr<float>(), write(directions), write(colours)});
     return {still_means, means, rotations, directions, colours};
 }
 

@@ -19,9 +19,9 @@ FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, Ma
     return view_colour_gradients_by(&cpu::view_colour_backward, placements, sh, rest, eye, d_colour);
 }
 
-FiveTensors view_colour_outer(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
+FiveTensors view_colour_rank1(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
                               Tensor const& d_colour) {
-    return view_colour_outer_by(&cpu::view_colour_outer, placements, sh, rest, eye, d_colour);
+    return view_colour_outer_by(&cpu::view_colour_rank1, placements, sh, rest, eye, d_colour);
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ FiveTensors view_colour_outer(at::TensorList placements, Tensor const& sh, Maybe
 TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {
     m.impl("view_colour", &view_colour);
     m.impl("view_colour_backward", &view_colour_backward);
-    m.impl("view_colour_outer", &view_colour_outer);
+    m.impl("view_colour_rank1", &view_colour_rank1);
 }
 
 }  // namespace nurec

@@ -31,12 +31,12 @@ FiveTensors view_colour_backward(at::TensorList placements, Tensor const& sh, Ma
     return view_colour_gradients_by(launch, placements, sh, rest, eye, d_colour);
 }
 
-FiveTensors view_colour_outer(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
+FiveTensors view_colour_rank1(at::TensorList placements, Tensor const& sh, MaybeTensor const& rest, Tensor const& eye,
                               Tensor const& d_colour) {
     Site site(sh.device());
     auto const launch = [&](Placements const& in, SeenHarmonics const& harmonics, PlacementGrads const& d,
-                            SeenOuter const& outer) {
-        cuda::view_colour_outer(in, harmonics, d, outer, site.queue());
+                            ShRank1 const& rank1) {
+        cuda::view_colour_rank1(in, harmonics, d, rank1, site.queue());
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     };
     return view_colour_outer_by(launch, placements, sh, rest, eye, d_colour);
@@ -47,7 +47,7 @@ FiveTensors view_colour_outer(at::TensorList placements, Tensor const& sh, Maybe
 TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {
     m.impl("view_colour", &view_colour);
     m.impl("view_colour_backward", &view_colour_backward);
-    m.impl("view_colour_outer", &view_colour_outer);
+    m.impl("view_colour_rank1", &view_colour_rank1);
 }
 
 }  // namespace nurec

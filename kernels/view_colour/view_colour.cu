@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(GAUSSIANS) shade_gaussians_kernel(Placements i
     bool const seen = i < in.n && (!sh.seen || sh.seen[i]);
     rows.read(sh.sh, in.n, seen);
     if (i >= in.n) return;
-    store3(colour, i, seen ? sh_colour<S>(rows.mine(), direction_of(sight_of(in, i))) : Vec3<float>{0, 0, 0});
+    store3(colour, i, seen ? sh_colour<S>(rows.mine(), direction_of(eye_offset_of(in, i))) : Vec3<float>{0, 0, 0});
 }
 
 __device__ Vec3<float> gradient_of(float const* d_colour, int64_t i, int64_t n) {
@@ -35,12 +35,12 @@ __global__ void __launch_bounds__(GAUSSIANS)
     rows.read(sh.sh, in.n, is_some(d_colour));
     if (i < in.n) {
         auto const mine = rows.mine();  // each coefficient is read before its gradient takes its place
-        Sight const sight = sight_of(in, i);
+        EyeOffset const from_eye = eye_offset_of(in, i);
         if (!is_some(d_colour))
             for (int c = 0; c < 3 * S; ++c) mine[c] = 0;
-        Vec3<float> const d_direction = sh_colour_backward<S>(mine, direction_of(sight), d_colour, mine);
-        d_rotation = direction_backward(in, d, sight, i, d_direction);
-        if (sight.moves) node = int(in.node[i - in.still]);
+        Vec3<float> const d_direction = sh_colour_backward<S>(mine, direction_of(from_eye), d_colour, mine);
+        d_rotation = direction_backward(in, d, from_eye, i, d_direction);
+        if (from_eye.moves) node = int(in.node[i - in.still]);
     }
     add_to_rotations(d.rotations, node, d_rotation);
     __syncthreads();
@@ -50,21 +50,21 @@ __global__ void __launch_bounds__(GAUSSIANS)
 // As above, but for the product: 24 bytes a Gaussian instead of 12 S.
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
-    shade_gaussians_rank1_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, SeenOuter outer) {
+    shade_gaussians_rank1_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, ShRank1 rank1) {
     __shared__ WantedRows<S> rows;
     int64_t const i = blockIdx.x * int64_t(GAUSSIANS) + threadIdx.x;
-    Vec3<float> const d_colour = gradient_of(outer.d_colour, i, in.n);
+    Vec3<float> const d_colour = gradient_of(rank1.d_colour, i, in.n);
     Quat<float> d_rotation = {};
     int node = -1;
     rows.read(sh.sh, in.n, is_some(d_colour));
     if (i < in.n) {
-        Sight const sight = sight_of(in, i);
-        Vec3<float> const direction = direction_of(sight);
+        EyeOffset const from_eye = eye_offset_of(in, i);
+        Vec3<float> const direction = direction_of(from_eye);
         ShRank1Grad<float> found = {};
         if (is_some(d_colour)) found = sh_colour_rank1_backward<S>(rows.mine(), direction, d_colour);
-        store3(outer.directions, i, direction), store3(outer.colours, i, found.colour);
-        d_rotation = direction_backward(in, d, sight, i, found.direction);
-        if (sight.moves) node = int(in.node[i - in.still]);
+        store3(rank1.directions, i, direction), store3(rank1.colours, i, found.colour);
+        d_rotation = direction_backward(in, d, from_eye, i, found.direction);
+        if (from_eye.moves) node = int(in.node[i - in.still]);
     }
     add_to_rotations(d.rotations, node, d_rotation);
 }
@@ -81,9 +81,9 @@ void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGra
 }
 
 template <int S>
-void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+void launch_backward(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1,
                      Queue const& queue) {
-    shade_gaussians_rank1_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, outer);
+    shade_gaussians_rank1_backward_kernel<S><<<blocks_of(in.n), GAUSSIANS, 0, queue.stream>>>(in, sh, d, rank1);
 }
 
 template <class Into>
@@ -124,9 +124,9 @@ void view_colour_backward(Placements const& in, SeenHarmonics const& sh, Placeme
     backward(in, sh, d, d_sh, queue);
 }
 
-void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+void view_colour_rank1(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1,
                        Queue const& queue) {
-    backward(in, sh, d, outer, queue);
+    backward(in, sh, d, rank1, queue);
 }
 
 }  // namespace nurec::cuda

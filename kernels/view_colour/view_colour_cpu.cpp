@@ -28,7 +28,7 @@ void forward(Placements const& in, SeenHarmonics const& sh, float* colour) {
         }
         float numbers[3 * S];
         read<S>(sh.sh, i, numbers);
-        store(colour, i, sh_colour<S>(numbers, direction_of(sight_of(in, i))));
+        store(colour, i, sh_colour<S>(numbers, direction_of(eye_offset_of(in, i))));
     }
 }
 
@@ -37,23 +37,23 @@ Quat<float> backward_of(Placements const& in, SeenHarmonics const& sh, Placement
                         SeenHarmonicsGrads const& d_sh, int64_t i) {
     float numbers[3 * S], gradients[3 * S];
     read<S>(sh.sh, i, numbers);
-    Sight const sight = sight_of(in, i);
+    EyeOffset const from_eye = eye_offset_of(in, i);
     Vec3<float> const d_direction =
-        sh_colour_backward<S>(numbers, direction_of(sight), load(d_sh.d_colour, i), gradients);
+        sh_colour_backward<S>(numbers, direction_of(from_eye), load(d_sh.d_colour, i), gradients);
     for (int c = 0; c < 3 * S; ++c) d_sh.sh.at(i, c) = gradients[c];
-    return direction_backward(in, d, sight, i, d_direction);
+    return direction_backward(in, d, from_eye, i, d_direction);
 }
 
 template <int S>
-Quat<float> backward_of(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer,
+Quat<float> backward_of(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1,
                         int64_t i) {
     float numbers[3 * S];
     read<S>(sh.sh, i, numbers);
-    Sight const sight = sight_of(in, i);
-    Vec3<float> const direction = direction_of(sight);
-    ShRank1Grad<float> const found = sh_colour_rank1_backward<S>(numbers, direction, load(outer.d_colour, i));
-    store(outer.directions, i, direction), store(outer.colours, i, found.colour);
-    return direction_backward(in, d, sight, i, found.direction);
+    EyeOffset const from_eye = eye_offset_of(in, i);
+    Vec3<float> const direction = direction_of(from_eye);
+    ShRank1Grad<float> const found = sh_colour_rank1_backward<S>(numbers, direction, load(rank1.d_colour, i));
+    store(rank1.directions, i, direction), store(rank1.colours, i, found.colour);
+    return direction_backward(in, d, from_eye, i, found.direction);
 }
 
 void add(float* rotations, int64_t node, Quat<float> d) {
@@ -110,8 +110,8 @@ void view_colour_backward(Placements const& in, SeenHarmonics const& sh, Placeme
     backward_of_all(in, sh, d, d_sh);
 }
 
-void view_colour_outer(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, SeenOuter const& outer) {
-    backward_of_all(in, sh, d, outer);
+void view_colour_rank1(Placements const& in, SeenHarmonics const& sh, PlacementGrads const& d, ShRank1 const& rank1) {
+    backward_of_all(in, sh, d, rank1);
 }
 
 }  // namespace nurec::cpu

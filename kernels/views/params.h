@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several views at once, of one lidar or of cameras with images of one size: one launch a stage whatever their number.
-// Who looks at a scene without training it keeps nothing for gradients; learned.h has what a training keeps. All
-// pointers are the device's.
+// Several views in one launch a stage: of one lidar, or of cameras with images of one size. Rendering keeps nothing for
+// gradients; learn.h has what training keeps. All pointers are the device's.
 //
-// Letters: V views, S Gaussians that stand still and A that move, N = S + A, H of all V N that some view sees
-// ("looks"), R rays of all views, P pixels of an image, A bundles, L entries of all lists, C features.
+// Letters: V views, S static Gaussians and A dynamic ones, N = S + A, H instances: Gaussians as some view sees them, of
+// all V N; R rays of all views, P pixels of an image, A warp tiles, L entries of all lists, C features.
 #pragma once
 
 #include "../bundle/params.h"
@@ -15,7 +14,7 @@
 
 namespace nurec {
 
-// Gaussian i as view v sees it is number N v + i.
+// Gaussian i as view v sees it is instance N v + i.
 struct ViewedScene {
     Gaussians g;                    // at the first view's time; those at the next one's follow: means [V, A, 3] and so
                                     // on, and `opacities` [S] are of what stands still
@@ -28,15 +27,15 @@ struct ViewedScene {
     int64_t views;                  // V
 };
 
-// What the views' sensors measure along. The P pixels of a camera are alike in all its views.
+// The rays of the views in their sensors' frames. The P pixels of a camera are the same in all its views.
 struct ViewedRays {
     bool is_camera, alike, moving;  // alike: all rays have the first fraction; moving: they have origins or delays
     bool own;                       // views are of several cameras, so that each brings its pixels, R of all
     int64_t n;                      // R
     float const* directions;        // [P, 3] or [R, 3] unit, sensor frame
     float const* fractions;         // [P] or [R] 0 at the start of a view, 1 at its end
-    int width, height, bundle_width, bundle_height;  // of an image and of a bundle, in pixels
-    Sweeps sweeps;                                   // of a lidar
+    int width, height, tile_width, tile_height;  // of an image and of a warp tile, in pixels
+    Sweeps sweeps;                               // of a lidar
 
     constexpr int64_t pixels() const { return int64_t(width) * height; }
 };
@@ -55,26 +54,26 @@ struct RayArrays {
 
 void make_view_rays(Views const& p, RayArrays const& out, Queue const& queue);
 
-int64_t bundles_for(Views const& p);  // of all views, at most
+int64_t warp_tile_count(Views const& p);  // of all views, at most
 
-// Of all views, the bundles of the first view first. rays [bundles_for, 32] become those of the result.
-Bundles view_bundles(Views const& p, int64_t* rays, Queue const& queue);
+// Makes the warp tiles of all views, view by view. rays [warp_tile_count, 32] become those of the result.
+WarpTiles make_view_tiles(Views const& p, int64_t* rays, Queue const& queue);
 
-// Numbers of Gaussians as all views see them. `bits` of a depth's key.
-Looked look_from_views(Views const& p, int bits, Queue const& queue);
+// Projects all instances. `bits` of a depth's key.
+Visibility project_views(Views const& p, int bits, Queue const& queue);
 
-struct Looks {
-    int64_t most;            // room for H
-    uint32_t const* chosen;  // [V N] those that are seen, ascending
+struct VisibleList {
+    int64_t most;            // capacity for H
+    uint32_t const* chosen;  // [V N] instances that are seen, ascending
     int64_t const* count;    // [1] H; more than `most`: the others are left out
 };
 
-// Fills all of `work`, and `rows` [most, row_floats] of what some bundle may meet, nearest first, equal keys by view
-// and index; a lidar's lists go by these. Returns the number of each row [most].
-uint32_t const* prepare_looks(Views const& p, Looked const& looked, Looks const& looks, BundleParams const& bundles,
-                              BundleWork const& work, float* rows, Queue const& queue);
+// Fills `work`, and packs `rows` [most, gaussian_row_floats] of the instances that some warp tile may hit, nearest
+// first, equal keys by view and index; lists of a lidar refer to these. Returns the instance of each row [most].
+uint32_t const* pack_view_rows(Views const& p, Visibility const& visibility, VisibleList const& visible_list,
+                               BinParams const& warp_tiles, BinWork const& work, float* rows, Queue const& queue);
 
-// Whole lists, long ones first.
+// Blends whole lists, long ones first.
 void render_whole(RenderParams const& p, RenderOutputs const& out, float const* rows, Queue const& queue);
 
 }  // namespace cuda

@@ -11,24 +11,27 @@ using at::Tensor;
 using Rendered = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 // `part`: entries of a part at most; 0: lists are not cut.
-void blend_views(RenderParams const& p, RenderOutputs const& out, Listed const& listed, int64_t part, Site& site) {
+void blend_views(RenderParams const& p, RenderOutputs const& out, Listed const& listed, int64_t segment, Site& site) {
     auto const queue = site.queue();
     auto* const rows = listed.rows.mutable_data_ptr<float>();
-    if (part == 0) return cuda::render_whole(p, out, rows, queue);
-    int64_t const most = cuda::most_parts(listed.room, p.n_tiles, part), lines = cuda::FEATURES + p.n_features;
+    if (segment == 0) return cuda::render_whole(p, out, rows, queue);
+    int64_t const most = cuda::max_segments(listed.capacity, p.n_tiles, segment), lines = cuda::FEATURES + p.n_features;
     auto const& memory = queue.memory;
-    cuda::render_parts(p, out,
-                       {most, part, memory.array<int64_t>(p.n_tiles + 1), memory.array<int>(most),
-                        memory.array<float>(cuda::rays_with(p.n_features) * lines * most), rows},
-                       queue);
+    cuda::render_segments(p, out,
+                          {most, segment, memory.array<int64_t>(p.n_tiles + 1), memory.array<int>(most),
+                           memory.array<float>(cuda::rays_with(p.n_features) * lines * most), rows},
+                          queue);
 }
 
 Rendered render_views(at::TensorList scene, Tensor const& views, at::TensorList rays, at::IntArrayRef size,
-                      int64_t columns, bool moving, int64_t part, at::IntArrayRef room) {
-    TORCH_CHECK_VALUE(part >= 0 && part <= MAX_ROOM, "part is ", part, ", but must be 0 to ", MAX_ROOM);
-    TORCH_CHECK_VALUE(room.size() == 2, "room has ", room.size(), " numbers, but must have 2: Gaussians and entries");
-    for (int64_t const r : room)
-        TORCH_CHECK_VALUE(r >= -1 && r <= MAX_ROOM, "room is ", r, ", but must be 0 to ", MAX_ROOM, ", or -1");
+                      int64_t columns, bool moving, int64_t segment, at::IntArrayRef capacity) {
+    TORCH_CHECK_VALUE(segment >= 0 && segment <= MAX_CAPACITY, "segment is ", segment, ", but must be 0 to ",
+                      MAX_CAPACITY);
+    TORCH_CHECK_VALUE(capacity.size() == 2, "capacity has ", capacity.size(),
+                      " numbers, but must have 2: Gaussians and entries");
+    for (int64_t const r : capacity)
+        TORCH_CHECK_VALUE(r >= -1 && r <= MAX_CAPACITY, "capacity is ", r, ", but must be 0 to ", MAX_CAPACITY,
+                          ", or -1");
     Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, views)};
     Site site(views.device());
     int64_t const r = p.rays.n, c = p.rays.is_camera ? 3 : 2;
@@ -38,8 +41,8 @@ Rendered render_views(at::TensorList scene, Tensor const& views, at::TensorList 
     Tensor const needed = site.empty({2}, at::kLong);
     cuda::RayArrays const made = {directions.mutable_data_ptr<float>(), delays.mutable_data_ptr<float>()};
     cuda::make_view_rays(p, made, site.queue());
-    Listed const listed = list_views(p, made, DEPTH_BITS, room, needed, site);
-    blend_views(blended_of(p, listed), written(found), listed, part, site);
+    Listed const listed = list_views(p, made, DEPTH_BITS, capacity, needed, site);
+    blend_views(blended_of(p, listed), written(found), listed, segment, site);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return std::tuple_cat(found, std::make_tuple(directions, needed));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane a ray, through its whole list, until all rays of the warp have ended.
+// Blends whole lists, one lane a ray, until all rays of the warp have ended.
 #include "../common/sort.h"
 #include "../render_parts/blend_rays.cuh"
 #include "params.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int LENGTH_BITS = 6;  // that a key needs: 0 to 32
 
-// By the binary digits of a list's length, most first: the GPU waits for nobody who began late. Neighbours whose lists
-// are about as long stay together, and read the same Gaussians.
+// Writes a key by the binary digits of a list's length, longest first, so that no long list starts late. Neighbouring
+// lists of about the same length stay together and read the same Gaussians.
 __global__ void make_length_keys_kernel(int64_t const* offsets, int64_t n, uint32_t* keys) {
     int64_t const b = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
     if (b < n) keys[b] = uint32_t(__clz(int(offsets[b + 1] - offsets[b])));
@@ -31,21 +31,21 @@ struct NoTargets {
 template <bool MOVING, int C>
 __global__ void __launch_bounds__(32 * WARPS, (MOVING && C == 3) ? 6 : 0)
     renderForwardViews_kernel(RenderParams p, RenderOutputs out, float const* rows, uint32_t const* order) {
-    __shared__ Batches<MOVING, C> batches;
+    __shared__ RowBatches<MOVING, C> batches;
     int64_t const place = (blockIdx.x * int64_t(32 * WARPS) + threadIdx.x) / LANES<C>;
-    Work w = {};
-    w.bundle = place < p.n_tiles ? int64_t(order[place]) : -1;
-    if (!__any_sync(ALL_LANES, w.bundle >= 0)) return;
-    if (w.bundle >= 0) {
-        int64_t const begin = p.offsets[w.bundle];
-        w.list = p.members + begin, w.n = int(p.offsets[w.bundle + 1] - begin);
+    SegmentRange w = {};
+    w.list = place < p.n_tiles ? int64_t(order[place]) : -1;
+    if (!__any_sync(ALL_LANES, w.list >= 0)) return;
+    if (w.list >= 0) {
+        int64_t const begin = p.offsets[w.list];
+        w.entries = p.members + begin, w.n = int(p.offsets[w.list + 1] - begin);
     }
-    Sight const ray = sight_of<MOVING, C>(p, w);
-    State s;
+    LaneRay const ray = load_lane_ray<MOVING, C>(p, w);
+    BlendState s;
     bool open = ray.i >= 0;
     for_rows<C == 3 ? 3 : 4>(
         batches, rows, w, ray, [&] { return open; },
-        [&](auto const& g, Met const& at) { blend_one(g, at, NoTargets(), s, open); });
+        [&](auto const& g, RayResponse const& at) { blend_one(g, at, NoTargets(), s, open); });
     store_ray<C>(out, ray.i, s);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradients of harmonics, of what several views make of them: a Gaussian's coefficients are read once, if any view
-// has a gradient of its colour, and their gradients written once, whatever the number of views.
+// The gradients of harmonics over several views: the coefficients of a Gaussian are read once, if any view has a
+// gradient of its colour, and their gradients are written once.
 #include "../math/sh.cuh"
 #include "../math/view_direction.cuh"
 #include "../view_colour/blocks.cuh"
@@ -28,7 +28,7 @@ __device__ void add_coefficients(Vec3<float> direction, Vec3<float> colour, floa
     }
 }
 
-// Of a Gaussian by one view; returns the gradient of its node's rotation.
+// Adds one view of a Gaussian. Returns the gradient of its node's rotation.
 template <int S, class Numbers>
 __device__ Quat<float> add_view(ViewedScene const& scene, int64_t view, int64_t i, Numbers const& sh,
                                 Vec3<float> d_colour, ColourSums<S>& sums, Vec3<float>& d_mean) {
@@ -51,7 +51,7 @@ __device__ void add3(float* to, int64_t i, Vec3<float> a) {
     store3(to, i, load3(to, i) + a);
 }
 
-// As view v tells it; 0 of what it does not see.
+// Returns the colour's gradient from view v; 0 if the view does not see it.
 __device__ Vec3<float> colour_from(RowSums const& in, int64_t n, int64_t v, int64_t i) {
     int const row = i < n ? in.places[n * v + i] : -1;
     return row < 0 ? Vec3<float>{0, 0, 0} : load3(in.moments[row].features, 0);
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
 
 }  // namespace
 
-void finish_colours(Views const& p, RowSums const& sums, SceneGrads const& d, Queue const& queue) {
+void differentiate_colours(Views const& p, RowSums const& sums, SceneGrads const& d, Queue const& queue) {
     ViewedScene const& scene = p.scene;
     if (!scene.g.n) return;
     int64_t const s = scene.coefficients;

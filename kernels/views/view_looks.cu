@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which views may see which Gaussians. One thread a Gaussian of a view.
+// Projects the Gaussians of all views. One thread an instance.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../project/look.cuh"
@@ -8,9 +8,9 @@
 namespace nurec::cuda {
 namespace {
 
-// occupied: those of all sweeps (count_occupied), of a lidar.
+// occupied: of a lidar, the tables of all sweeps (count_occupied).
 template <bool CAMERA, bool SHORT>
-__global__ void __maxnreg__(CAMERA ? 64 : 80) project_views_kernel(Views p, int const* occupied, Looked out) {
+__global__ void __maxnreg__(CAMERA ? 64 : 80) project_views_kernel(Views p, int const* occupied, Visibility out) {
     wait_then_launch_dependents();
     __shared__ View<float> view;
     int64_t const v = blockIdx.y;
@@ -20,26 +20,26 @@ __global__ void __maxnreg__(CAMERA ? 64 : 80) project_views_kernel(Views p, int 
     if (!CAMERA) occupied += v * (cells.bands + 1) * (3 * cells.columns + 1);
     ProjectParams const seen = {seen_from(p.scene, v), nullptr, CAMERA, cells};
     auto const opacity = [&](int64_t i) { return opacity_of(p.scene, v, i); };
-    look_at<CAMERA, SHORT, false>(seen, view, occupied, opacity, out, p.scene.g.n * v);
+    find_visible_in_block<CAMERA, SHORT, false>(seen, view, occupied, opacity, out, p.scene.g.n * v);
 }
 
-using LookFrom = void (*)(Views, int const*, Looked);
+using ProjectViews = void (*)(Views, int const*, Visibility);
 
-LookFrom kernel_for(bool is_camera, int bits) {
+ProjectViews kernel_for(bool is_camera, int bits) {
     if (bits < DEPTH_BITS) return is_camera ? project_views_kernel<true, true> : project_views_kernel<false, true>;
     return is_camera ? project_views_kernel<true, false> : project_views_kernel<false, false>;
 }
 
 }  // namespace
 
-Looked look_from_views(Views const& p, int bits, Queue const& queue) {
+Visibility project_views(Views const& p, int bits, Queue const& queue) {
     int64_t const n = p.scene.g.n, all = p.scene.views * n;
-    Looked const out = {queue.memory.array<uint8_t>(all), queue.memory.array<uint32_t>(all),
-                        queue.memory.array<Bounds<float>>(all), bits, nullptr};
+    Visibility const out = {queue.memory.array<uint8_t>(all), queue.memory.array<uint32_t>(all),
+                            queue.memory.array<Bounds<float>>(all), bits, nullptr};
     if (!n) return out;
     dim3 const blocks(blocks_for(n), unsigned(p.scene.views));
     int const* const occupied = p.rays.is_camera ? nullptr : count_occupied(p.rays.sweeps, queue);
-    LookFrom const kernel = kernel_for(p.rays.is_camera, bits);
+    ProjectViews const kernel = kernel_for(p.rays.is_camera, bits);
     launch_pdl(kernel, blocks, THREADS, queue, p, occupied, out);
     return out;
 }

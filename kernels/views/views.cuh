@@ -7,7 +7,7 @@
 
 namespace nurec::cuda {
 
-// Less its opacities, which `opacity_of` knows.
+// Returns the Gaussians of a view, except their opacities: see `opacity_of`.
 __device__ inline Gaussians seen_from(ViewedScene const& scene, int64_t view) {
     Gaussians g = scene.g;
     int64_t const first = (g.n - g.n_still) * view;

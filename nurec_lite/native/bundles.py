@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages tile, render_camera and render_lidar for bundles of 32 neighbouring rays (kernels/bundle, kernels/render_parts). An image's
+"""The stages tile, render_camera and render_lidar for bundles of 32 neighbouring rays (kernels/bundle, kernels/render_segments). An image's
 has a list, a sweep's two, one for its lower and one for its upper beams. On CUDA alone.
 
 Letters: A bundles, L entries, R rays.
@@ -46,7 +46,7 @@ def tile(
     assert projection.gaussians is not None and projection.shapes is not None
     made, grid, size = image_bundles(view) if isinstance(view, CameraView) else (*swept(projection), [])
     seen, most = rays(view, with_origins=False), -1 if room is None else room
-    offsets, listed, needed = torch.ops.nurec_lite.list_bundles(
+    offsets, listed, needed = torch.ops.nurec_lite.list_warp_tiles(
         placed(projection.gaussians), row_of(view), places(projection), projection.shapes,
         (seen.directions, seen.delays), made, grid, size, plan.exact, most,
     )  # fmt: skip
@@ -83,7 +83,7 @@ def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
 
 def bundled(view: LidarView) -> LidarView:
     """With what its rays alone say, where the same view is to be listed many times."""
-    rays, first, bins, heights = torch.ops.nurec_lite.bundle_rays(beams(view))
+    rays, first, bins, heights = torch.ops.nurec_lite.group_sweep_rays(beams(view))
     occupied = torch.ops.nurec_lite.occupied_cells(*grid_of(view, view.directions.device))
     return replace(view, bundles=RayBundles(rays, first, bins, heights, occupied))
 
@@ -119,7 +119,7 @@ def blend(
 ) -> Blend:
     """Blends the Gaussians of each bundle's list over its rays. Of an image, whose medians nobody asks for, these are zeros."""
     part = part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
-    out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_parts(
+    out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_segments(
         placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part,
         pairs.rows_with(features),
     )  # fmt: skip

@@ -19,7 +19,7 @@ def copy_all(
     for into, value in pairs:
         places.append(into)
         values.append(value.contiguous())
-    torch.ops.nurec_lite.copy_all(places, values, numbers_at, numbers)
+    torch.ops.nurec_lite.multi_tensor_copy(places, values, numbers_at, numbers)
 
 
 def filled(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gaussians as the views of a step see them, whose gradients are made in one pass over all of them, of what the views tell
-(nurec_lite/native/told.py, kernels/finish_scene). On CUDA alone.
+(nurec_lite/native/told.py, kernels/gaussian_backward). On CUDA alone.
 
 Letters: N Gaussians, of which S stand still and A move; V views, each at a time of its own; K nodes.
 """
@@ -194,7 +194,7 @@ def _finished(
     (still_means, still_quats, *numbers), of_moved, told = grads
     given = GivenArrays(*map(_contiguous, (still_means, still_quats)), *map(_numbers, numbers))
     way = ctx.way
-    found: tuple[list[Tensor], list[Tensor], Tensor] = torch.ops.nurec_lite.finish_scene(
+    found: tuple[list[Tensor], list[Tensor], Tensor] = torch.ops.nurec_lite.gaussian_backward(
         arrays,
         moved,
         rows,

@@ -40,18 +40,18 @@ def load() -> None:
     torch.ops.load_library(str(library(_architecture())))
     torch.library.register_autograd("nurec_lite::render", _render_gradients, setup_context=_keep)
     torch.library.register_autograd("nurec_lite::render_backward", _no_second_gradients)
-    torch.library.register_autograd("nurec_lite::render_parts", _parts_gradients, setup_context=_keep_parts)
-    torch.library.register_autograd("nurec_lite::render_parts_backward", _no_second_gradients)
-    torch.library.register_autograd("nurec_lite::tell_parts", _no_second_gradients)
-    torch.library.register_autograd("nurec_lite::finish_scene", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::render_segments", _parts_gradients, setup_context=_keep_parts)
+    torch.library.register_autograd("nurec_lite::render_segments_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::render_backward_accumulate", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::gaussian_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::sh_colour", _sh_gradients, setup_context=_keep_inputs)
     torch.library.register_autograd("nurec_lite::sh_colour_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::view_colour", _colour_gradients, setup_context=_keep_seen)
     torch.library.register_autograd("nurec_lite::view_colour_backward", _no_second_gradients)
-    torch.library.register_autograd("nurec_lite::view_colour_outer", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::view_colour_rank1", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::move_actors", _move_gradients, setup_context=_keep_actors)
     torch.library.register_autograd("nurec_lite::move_actors_backward", _no_second_gradients)
-    torch.library.register_autograd("nurec_lite::present_opacities", _present_gradients, setup_context=_keep_present)
+    torch.library.register_autograd("nurec_lite::mask_absent_actors", _present_gradients, setup_context=_keep_present)
     torch.library.register_autograd("nurec_lite::image_loss", _image_gradients, setup_context=_keep_images)
     torch.library.register_autograd("nurec_lite::image_loss_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::lidar_loss", _lidar_gradients, setup_context=_keep_lidar)
@@ -68,10 +68,10 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::activate_backward", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::regularisers", _regulariser_gradients, setup_context=_keep_regularised)
     torch.library.register_autograd("nurec_lite::regularisers_backward", _no_second_gradients)
-    torch.library.register_autograd("nurec_lite::nudge_gradient", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::pose_gradient", _no_second_gradients)
     torch.library.register_autograd("nurec_lite::render_views", _no_gradients)
-    torch.library.register_autograd("nurec_lite::learn_views", _view_gradients, setup_context=_keep_views)
-    torch.library.register_autograd("nurec_lite::learn_views_backward", _no_second_gradients)
+    torch.library.register_autograd("nurec_lite::render_views_train", _view_gradients, setup_context=_keep_views)
+    torch.library.register_autograd("nurec_lite::render_views_train_backward", _no_second_gradients)
     for name, fake in FAKES.items():
         torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
@@ -128,7 +128,7 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     wants_rays = any(ctx.needs_input_grad[_RAYS])
     given = given_of(grads, outputs)
     with span("render", within=BACKWARD):
-        d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_parts_backward(
+        d_gaussians, d_features, d_rays = torch.ops.nurec_lite.render_segments_backward(
             gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs, *given, wants_rays
         )
     others = [None] * (len(ctx.needs_input_grad) - 4)  # rows are among them only where they are given
@@ -136,7 +136,7 @@ def _parts_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
 
 
 def kept_of(
-    kept: tuple[Tensor, ...],  # by render_parts
+    kept: tuple[Tensor, ...],  # by render_segments
     rows: Tensor | None,  # that it was given
 ) -> Parts:
     first, bundle, left, own = kept
@@ -160,7 +160,7 @@ def _view_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
     )  # fmt: skip
     nudged, given = ctx.needs_input_grad[3], given_of(grads, outputs)
     with span("render", within=BACKWARD):
-        d_scene, d_rotations, d_nudges = torch.ops.nurec_lite.learn_views_backward(
+        d_scene, d_rotations, d_nudges = torch.ops.nurec_lite.render_views_train_backward(
             scene, turned, views, targets, ctx.moving, ctx.length, kept, outputs, *given, nudged
         )
     unasked = {"frames", "lidar"} if ctx.size else {"frames", "sh0", "sh_rest"}
@@ -232,8 +232,8 @@ def _present_gradients(ctx: Any, d_present: list[Tensor | None]) -> tuple[Any, .
     *times, node, first, last = ctx.saved_tensors
     asked = [q for q, d in enumerate(d_present) if d is not None]
     given = [d.contiguous() for d in d_present if d is not None]
-    with span("present_opacities", within=BACKWARD):
-        own = torch.ops.nurec_lite.present_opacities(given, [times[q] for q in asked], node, ctx.still, first, last)
+    with span("mask_absent_actors", within=BACKWARD):
+        own = torch.ops.nurec_lite.mask_absent_actors(given, [times[q] for q in asked], node, ctx.still, first, last)
     found = dict(zip(asked, own, strict=True))
     return [found.get(q) for q in range(len(times))], [None] * len(times), None, None, None, None
 

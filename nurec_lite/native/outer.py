@@ -115,7 +115,7 @@ class _SeenColour(torch.autograd.Function):
             if not ctx.handover.awaits(*ctx.harmonics):
                 *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(*arguments)
                 return None, None, *d_placed, None, d_sh, d_rest, None
-            *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_outer(*arguments)
+            *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(*arguments)
         ctx.handover.leave(directions, colours)
         return None, None, *d_placed, None, None, None, None
 

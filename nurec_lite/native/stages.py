@@ -235,7 +235,7 @@ def felt(
     grads: list[Tensor],
 ) -> Tensor:  # [6]
     """As nurec_lite.splat.nudge.felt_by_torch, in two kernels."""
-    return torch.ops.nurec_lite.nudge_gradient(centre, placed, [grad.contiguous() for grad in grads])
+    return torch.ops.nurec_lite.pose_gradient(centre, placed, [grad.contiguous() for grad in grads])
 
 
 def footprints(scene: Scene, capture: Capture, images: Sequence[int]) -> Tensor:

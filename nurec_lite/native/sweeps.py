@@ -12,7 +12,7 @@ BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full
 def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid]:
     """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
     grid, known = beams(view), view.bundles
-    found = torch.ops.nurec_lite.bundle_rays(grid) if known is None else known.lists()
+    found = torch.ops.nurec_lite.group_sweep_rays(grid) if known is None else known.lists()
     return Bundles(*found), grid
 
 

@@ -97,7 +97,7 @@ def _images(
         none.long(),
     )
     size = [camera.width, camera.height, WIDTH, HEIGHT]
-    out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.learn_views(
+    out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.render_views_train(
         *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving,
         *_cut(room, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
     )  # fmt: skip
@@ -116,7 +116,7 @@ def _sweeps(
     rays = SensorRays(directions, fractions, cells.edges, begins_of(sizes, directions.device))
     aims = [view.targets for view in views if view.targets is not None]
     targets = torch.cat(aims) if aims else directions.new_empty(0, 2)
-    found = torch.ops.nurec_lite.learn_views(
+    found = torch.ops.nurec_lite.render_views_train(
         *_scene(gaussians, views),
         rays,
         targets,

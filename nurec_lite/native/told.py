@@ -55,7 +55,7 @@ class ToldGaussians(PartedGaussians):
 
 
 def told_floats(n: int) -> int:
-    """Numbers on a slip: 16 of each Gaussian, and behind them a byte of each (kernels/finish_scene/params.h)."""
+    """Numbers on a slip: 16 of each Gaussian, and behind them a byte of each (kernels/gaussian_backward/params.h)."""
     return 16 * n + (n + 3) // 4
 
 
@@ -93,12 +93,12 @@ def nudged(gaussians: AnyGaussians, by: Tensor | None, centre: Tensor) -> AnyGau
 
 
 class _Told(torch.autograd.Function):
-    """The operator render_parts, whose backward pass tells, and gives gradients to nobody but a camera's features."""
+    """The operator render_segments, whose backward pass tells, and gives gradients to nobody but a camera's features."""
 
     @staticmethod
     def forward(ctx: Any, paper: Tensor, features: Tensor, given: Any, moving: bool, length: int) -> Any:
         gaussians, rays, lists, view, rows = given
-        found = torch.ops.nurec_lite.render_parts(gaussians, features, rays, lists, view, moving, length, rows)
+        found = torch.ops.nurec_lite.render_segments(gaussians, features, rays, lists, view, moving, length, rows)
         outputs, median, kept = Outputs(*found[:3]), found[3], kept_of(found[4:], rows)
         ctx.mark_non_differentiable(median)
         ctx.set_materialize_grads(False)
@@ -113,7 +113,7 @@ class _Told(torch.autograd.Function):
         features, view, *saved = ctx.saved_tensors
         gaussians, rays, lists, kept, outputs = ctx.groups.split(saved)
         with span("render", within=BACKWARD):
-            found, d_features = torch.ops.nurec_lite.tell_parts(
+            found, d_features = torch.ops.nurec_lite.render_backward_accumulate(
                 gaussians, features, rays, lists, view, ctx.moving, ctx.length, kept, outputs,
                 *given_of(grads, Outputs(*outputs)), ctx.needs_input_grad[1],
             )  # fmt: skip

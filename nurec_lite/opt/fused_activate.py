@@ -62,7 +62,7 @@ def explore(
 ) -> None:
     """keep_thickness_, and what nurec_lite.training.density.add_noise does, with draws of its own."""
     stored = g.means, g.log_scales, g.quats, g.opacity_logits, g.lidar_logits
-    torch.ops.nurec_lite.explore(*stored, step, seed, amount, failed, math.log(THINNEST))
+    torch.ops.nurec_lite.sgld_noise(*stored, step, seed, amount, failed, math.log(THINNEST))
 
 
 def updates(state: TrainState) -> Tensor:  # [] float32, on the device of the means
@@ -88,7 +88,7 @@ def part(
     most: int | None = None,  # of them, which nobody need know here
 ) -> tuple[Tensor, Tensor]:  # opacities of each copy before the sigmoid [N, S], factor of its scales [N]
     """As nurec_lite.training.density.parted."""
-    parted, factor = torch.ops.nurec_lite.part(logits, copies)
+    parted, factor = torch.ops.nurec_lite.mcmc_split(logits, copies)
     return parted, factor
 
 

@@ -8,7 +8,7 @@ and again on its way back; lanes of a warp whose Gaussians belong to one actor a
 Source: 3DGS (Kerbl et al. 2023) evaluates harmonics where it projects; formulas in kernels/math/view_direction.cuh and kernels/math/sh.cuh.
 Gain: colours of 1 M Gaussians with their gradients 527 -> 239 us on an H200; behind all other options a step of KITTI drive 0009
 takes 5.71 -> 5.39 ms, 70 kernels fewer.
-Limits: single precision. The eye gets no gradient (that of poses comes from the Gaussians', by nudge_gradient); where it asks for one, the
+Limits: single precision. The eye gets no gradient (that of poses comes from the Gaussians', by pose_gradient); where it asks for one, the
 plain way goes on. Gradients of rotations are added up in an order of their own each time, on CUDA. Needs fused_interp, which keeps
 Gaussians of actors together. Class exact: the same function, up to rounding.
 """

@@ -129,7 +129,7 @@ class FusedCollect:
         g, looks = scene.gaussians, [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
         views, (_, first, last) = [seen(known, lidar) for lidar in looks], self._origin(scene)
-        present = torch.ops.nurec_lite.present_opacities(
+        present = torch.ops.nurec_lite.mask_absent_actors(
             [view["opacities"] for view in views], times.unbind(0), self._node, len(placed.still_means), first, last
         )
         each = zip(views, present, placed.moved, strict=True)

@@ -127,7 +127,7 @@ def test_what_a_kernel_writes_arrives_whoever_was_dropped_meanwhile() -> None:
         torch.cuda._sleep(1_000_000)
         host = locked(values)
         assert host.is_pinned()
-        torch.ops.nurec_lite.copy_all([host], [values])
+        torch.ops.nurec_lite.multi_tensor_copy([host], [values])
         arrival = Arrival.under_way(host, CUDA)
         if turn % 2:
             kept.append((turn, arrival))

@@ -50,7 +50,7 @@ def test_torch_s_own_checks(columns: int, device: str) -> None:
         plain.log_scales,
         *(getattr(plain, k) for k in ("quats", "opacity_logits", "lidar_logits")),
     )
-    opcheck(torch.ops.nurec_lite.explore.default, (*own_arrays, one, 3, one, None, -9.0))
+    opcheck(torch.ops.nurec_lite.sgld_noise.default, (*own_arrays, one, 3, one, None, -9.0))
 
 
 WRONG = {

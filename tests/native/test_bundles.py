@@ -142,7 +142,7 @@ def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -
     made, grid = sweep_bundles(view)  # type: ignore[arg-type]
     many = made._replace(rays=torch.empty(bundles.MOST_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
     monkeypatch.setattr(native, "sweep_bundles", lambda _: (many, grid))
-    with pytest.raises(ValueError, match="there are 524289 bundles of rays, but must be at most 524288: give fewer"):
+    with pytest.raises(ValueError, match="there are 524289 warp tiles, but must be at most 524288: give fewer"):
         lists_of(scene(view, device, 5), view, True)
 
 

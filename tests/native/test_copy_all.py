@@ -19,7 +19,7 @@ def kernels() -> None:
 
 
 def copy_all(*args: object) -> None:
-    torch.ops.nurec_lite.copy_all(*args)
+    torch.ops.nurec_lite.multi_tensor_copy(*args)
 
 
 def random_bytes(n: int, device: str, seed: int = 0) -> Tensor:
@@ -80,7 +80,7 @@ def test_the_operator_is_a_whole_one(device: str) -> None:
     """Schema and fake kernel agree: what changes is what the schema says."""
     into, values = ([torch.rand(shape, device=device) for shape in ((5, 3), (7,))] for _ in range(2))
     for more in ((), (torch.zeros(2, device=device), [1.0, 2.0])):
-        torch.library.opcheck(torch.ops.nurec_lite.copy_all.default, (into, values, *more))
+        torch.library.opcheck(torch.ops.nurec_lite.multi_tensor_copy.default, (into, values, *more))
 
 
 @pytest.mark.parametrize(

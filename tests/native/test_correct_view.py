@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators correct_view and nudge_gradient: what nurec_lite.splat.corrected and .nudge compute, asked in float64."""
+"""The operators correct_view and pose_gradient: what nurec_lite.splat.corrected and .nudge compute, asked in float64."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -165,7 +165,7 @@ def test_torch_s_own_checks(device: str) -> None:
     detached = [t.detach() for t in known]
     opcheck(torch.ops.nurec_lite.correct_view_backward.default, (row, detached, camera, *grads))
     part = placed(9, device)
-    opcheck(torch.ops.nurec_lite.nudge_gradient.default, (torch.zeros(3, device=device), part[:2], part[2:]))
+    opcheck(torch.ops.nurec_lite.pose_gradient.default, (torch.zeros(3, device=device), part[:2], part[2:]))
 
 
 WRONG = {
@@ -209,4 +209,4 @@ def test_wrong_arguments_are_refused() -> None:
         ((centre, part[:2] * 3, part[2:] * 3), "2 or 4"),
     ):
         with pytest.raises(ValueError, match=words):
-            torch.ops.nurec_lite.nudge_gradient(*given)
+            torch.ops.nurec_lite.pose_gradient(*given)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that are made of what all views of a step tell, in one pass (nurec_lite/native/finish.py, kernels/finish_scene), which the CUDA
+"""Gradients that are made of what all views of a step tell, in one pass (nurec_lite/native/finish.py, kernels/gaussian_backward), which the CUDA
 drivers alone have: they are those of one view after another, and those of the plain torch reference in double precision. Steps of a
 training: tests/opt/test_fused_project.py."""
 
@@ -257,7 +257,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
 def test_rotations_get_what_views_give_of_them(n: int, device: torch.device) -> None:
     """Of those that give nothing, zeros; also without Gaussians."""
     args = arguments_of(device, n, True, True, False)
-    *_, found = torch.ops.nurec_lite.finish_scene(*args)[1]
+    *_, found = torch.ops.nurec_lite.gaussian_backward(*args)[1]
     assert not found[0].any() and found[1].equal(args[8][7])
 
 
@@ -269,13 +269,13 @@ def test_torch_s_own_checks(n: int, stored: bool, own: bool, nudged: bool, devic
     """Rows of what moves are not written, so that outputs of two calls need not be equal."""
     some = ("test_schema", "test_autograd_registration", "test_faketensor")
     args = arguments_of(device, n, stored, own, nudged)
-    opcheck(torch.ops.nurec_lite.finish_scene.default, args, test_utils=some)
+    opcheck(torch.ops.nurec_lite.gaussian_backward.default, args, test_utils=some)
 
 
 WRONG: dict[str, dict[int, Any]] = {
     "a row of views has shape": {2: [torch.zeros(62), torch.zeros(61)]},
-    "told has shape": {3: [torch.zeros(7), None]},
-    "there are 2 views, but told, by_lidar": {4: [True]},
+    "grad_accum has shape": {3: [torch.zeros(7), None]},
+    "there are 2 views, but grad_accum, by_lidar": {4: [True]},
     "given has 3 tensors": {7: [None, None, None]},
     "given scales has 5 numbers": {7: [None, None, torch.zeros(5), *3 * [None]]},
     "given_moved has 4 tensors, but must have 4 of each of 2 views": {8: 4 * [None]},
@@ -291,11 +291,11 @@ def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
     for place, value in WRONG[words].items():
         args[place] = [v.to(device) if isinstance(v, Tensor) else v for v in value] if place in (2, 3, 7, 8) else value
     with pytest.raises(ValueError, match=words):
-        torch.ops.nurec_lite.finish_scene(*args)
+        torch.ops.nurec_lite.gaussian_backward(*args)
 
 
 def test_rows_that_begin_in_the_middle_of_a_vector_are_refused(device: torch.device) -> None:
     args = list(arguments_of(device, 20, True, True, False))
     args[3] = [torch.zeros(1 + told_floats(20), device=device)[1:], None]
-    with pytest.raises(ValueError, match="told begins in the middle"):
-        torch.ops.nurec_lite.finish_scene(*args)
+    with pytest.raises(ValueError, match="grad_accum begins in the middle"):
+        torch.ops.nurec_lite.gaussian_backward(*args)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator learn_views and its backward pass (kernels/views/learn.h), which the CUDA drivers alone have: torch's own checks, and that
+"""The operator render_views_train and its backward pass (kernels/views/learn.h), which the CUDA drivers alone have: torch's own checks, and that
 wrong input is refused. What it renders and what is learned by it: tests/native/test_together.py."""
 
 from typing import Any
@@ -37,7 +37,7 @@ def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) ->
         raise StopIteration
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(together.torch.ops.nurec_lite, "learn_views", called)
+        patch.setattr(together.torch.ops.nurec_lite, "render_views_train", called)
         for _ in range(2):  # once more, as then it is known which Gaussians stand still
             gaussians = stages.gather(stages, scene, views).gaussians
         with pytest.raises(StopIteration):
@@ -51,7 +51,7 @@ def packed(args: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def call(args: dict[str, Any]) -> Any:
-    return torch.ops.nurec_lite.learn_views(*packed(args))
+    return torch.ops.nurec_lite.render_views_train(*packed(args))
 
 
 def backward_of(args: dict[str, Any], nudged: bool = False) -> dict[str, Any]:
@@ -79,10 +79,10 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     some = ("test_schema", "test_autograd_registration", "test_faketensor")
     for room in (-1, 500):
         args = call_of(sensor, device, n, cameras=1 if sensor == "lidar" else 2) | {"room": room}
-        opcheck(torch.ops.nurec_lite.learn_views.default, packed(args), test_utils=some)
+        opcheck(torch.ops.nurec_lite.render_views_train.default, packed(args), test_utils=some)
     for nudged in (False, True):
         back = packed_backward(backward_of(args, nudged))
-        opcheck(torch.ops.nurec_lite.learn_views_backward.default, back, test_utils=some)
+        opcheck(torch.ops.nurec_lite.render_views_train_backward.default, back, test_utils=some)
 
 
 TENSORS = (*SceneArrays._fields, *Turned._fields, "views", "nudges", *SensorRays._fields, "targets")
@@ -108,14 +108,14 @@ def test_wrong_tensors_of_the_backward_pass(name: str, device: torch.device) -> 
     args = backward_of(call_of("lidar", device))
     key = {"directions": "world", "gaussians": "kept_gaussians"}.get(name, name)
     with pytest.raises((ValueError, IndexError), match=f"{name} has|Dimension"):
-        torch.ops.nurec_lite.learn_views_backward(*packed_backward(args | {key: args[key].flatten()[None, None, :3]}))
+        torch.ops.nurec_lite.render_views_train_backward(*packed_backward(args | {key: args[key].flatten()[None, None, :3]}))
 
 
 def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
     zeros = torch.zeros
     return {
         "length is 0, but must be 1 to": ("lidar", {"length": 0}),
-        "room is -2, but must be": ("lidar", {"room": -2}),
+        "capacity is -2, but must be": ("lidar", {"room": -2}),
         "directions has 64 rows, but an image has 63": ("still camera", {"directions": zeros(64, 3)}),
         "targets has 126 rows, but a camera's rays have none": ("still camera", {"targets": zeros(126, 2)}),
         "targets has shape": ("lidar", {"targets": zeros(5, 2)}),
@@ -143,4 +143,4 @@ def test_lists_that_lack_a_tensor(group: int, n: int, device: torch.device) -> N
     given = list(packed(call_of("lidar", device)))
     given[group] = given[group][1:]
     with pytest.raises(ValueError, match=f"has {n - 1} tensors, but must have {n}"):
-        torch.ops.nurec_lite.learn_views(*given)
+        torch.ops.nurec_lite.render_views_train(*given)

@@ -42,8 +42,8 @@ CALLS = (
     "project lidar all",
     "tile_camera",
     "tile_lidar",
-    "tile_camera room",
-    "tile_lidar room",
+    "tile_camera capacity",
+    "tile_lidar capacity",
     "render camera",
     "render lidar",
     "render_backward camera",
@@ -92,7 +92,7 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         "is_camera": not lidar, "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
         "depth_bits": 24 if call.endswith("all") else 32, "shapes": False, "occupied": None, "in_place": False, "with_origins": True,
         "indices": projection.index, "low": projection.low, "high": projection.high,
-        "width": 9, "height": 7, "tile": plan.tile, "max_rays": plan.cell_rays, "room": 50 if "room" in call else -1,
+        "width": 9, "height": 7, "tile": plan.tile, "max_rays": plan.cell_rays, "capacity": 50 if "capacity" in call else -1,
     }  # fmt: skip
     name = call.split()[0]
     if name == "render_backward":

@@ -70,7 +70,7 @@ def arguments_of(g: PartedGaussians, d_colour: Tensor) -> tuple[Any, ...]:
 @pytest.mark.parametrize(("still", "moving"), SIZES, ids=str)
 def test_the_product_is_the_gradient(still: int, moving: int, bands: int, device: str) -> None:
     g, d_colour = scene_of(still, moving, bands, device), colours_of(still + moving, device)
-    *placed, directions, colours = torch.ops.nurec_lite.view_colour_outer(*arguments_of(g, d_colour))
+    *placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(*arguments_of(g, d_colour))
     exact = doubled(g)
     leaves = {name: getattr(exact, name).requires_grad_() for name in (*PLACED, "sh0", "sh_rest")}
     colour = seen_colour(REFERENCE, replace(exact, **leaves), EYE.double())
@@ -199,7 +199,7 @@ def given_to_adam(n: int = 6, device: str = "cpu") -> dict[str, Any]:
 def test_torch_s_own_checks(device: str) -> None:
     opcheck(torch.ops.nurec_lite.adam.default, tuple(given_to_adam(device=device).values()))
     g = scene_of(4, 3, 4, device)
-    opcheck(torch.ops.nurec_lite.view_colour_outer.default, arguments_of(g, colours_of(7, device)))
+    opcheck(torch.ops.nurec_lite.view_colour_rank1.default, arguments_of(g, colours_of(7, device)))
 
 
 WRONG = {

@@ -20,7 +20,7 @@ def kernels() -> None:
 
 
 def part(logits: Tensor, copies: Tensor, device: str = "cpu") -> tuple[Tensor, Tensor]:
-    found, factor = torch.ops.nurec_lite.part(logits.to(device), copies.to(device))
+    found, factor = torch.ops.nurec_lite.mcmc_split(logits.to(device), copies.to(device))
     return found.cpu(), factor.cpu()
 
 
@@ -78,7 +78,7 @@ def test_one_copy_stays_as_it_was(sensors: int, device: str) -> None:
 @pytest.mark.parametrize("n", [0, 7])
 def test_torch_s_own_checks(n: int, sensors: int, device: str) -> None:
     logits, copies = problem(n, sensors)
-    opcheck(torch.ops.nurec_lite.part.default, (logits.to(device), copies.to(device)))
+    opcheck(torch.ops.nurec_lite.mcmc_split.default, (logits.to(device), copies.to(device)))
 
 
 WRONG = {
@@ -98,4 +98,4 @@ WRONG = {
 def test_wrong_arrays_are_refused(words: str) -> None:
     given = {"logits": torch.zeros(5, 2), "copies": torch.ones(5, dtype=torch.int64)} | WRONG[words]
     with pytest.raises((ValueError, TypeError), match=words):
-        torch.ops.nurec_lite.part(given["logits"], given["copies"])
+        torch.ops.nurec_lite.mcmc_split(given["logits"], given["copies"])

@@ -61,7 +61,7 @@ def reference(
 
 
 def present(*args: Any) -> list[Tensor]:
-    return list(torch.ops.nurec_lite.present_opacities(*args))
+    return list(torch.ops.nurec_lite.mask_absent_actors(*args))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -122,7 +122,7 @@ def test_torch_s_own_checks(same: bool, device: str) -> None:
     opacities, *rest = made("in the middle of four", 2, device)
     if same:
         opacities = [opacities[0].requires_grad_()] * 2
-    opcheck(torch.ops.nurec_lite.present_opacities.default, ([o.requires_grad_() for o in opacities], *rest))
+    opcheck(torch.ops.nurec_lite.mask_absent_actors.default, ([o.requires_grad_() for o in opacities], *rest))
 
 
 WRONG: dict[str, tuple[int, Any]] = {  # which argument of a call with 31 Gaussians of 4 nodes at 2 times

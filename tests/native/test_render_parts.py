@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blending of bundles and of parts of their lists (kernels/render_parts), which the CUDA drivers alone have: parts beside whole lists, and
+"""Blending of bundles and of parts of their lists (kernels/render_segments), which the CUDA drivers alone have: parts beside whole lists, and
 both beside the plain torch reference in double precision on the same lists, within the limits of tests/native/test_parity_render.py."""
 
 import itertools
@@ -55,7 +55,7 @@ def gradients(
     gaussians, features, of_rays, *rest = given(g, view, pairs)
     leaves = [t.clone().requires_grad_() for t in (*gaussians, features, *of_rays[:2])]
     of_rays = [*leaves[8:], *of_rays[2:]] if rays else list(of_rays)
-    out, depth, transmittance, *_ = torch.ops.nurec_lite.render_parts(leaves[:7], leaves[7], of_rays, *rest, length)
+    out, depth, transmittance, *_ = torch.ops.nurec_lite.render_segments(leaves[:7], leaves[7], of_rays, *rest, length)
     seed = torch.Generator().manual_seed(3)
     w = [torch.randn(t.shape, generator=seed).to(t.device) for t in (out, transmittance, depth)]
     loss = (w[0] * out).sum() + (w[1] * transmittance).sum() + ((w[2] * depth).sum() / 6 if distance else 0)
@@ -121,7 +121,7 @@ def test_the_longest_lists_come_first(sensor: str, device: torch.device) -> None
     view, length = view_of(sensor, device), 20
     g = scene(view, device, 300)
     pairs = lists_of(g, view, exact=True)
-    *_, first, bundle, _, _ = torch.ops.nurec_lite.render_parts(*given(g, view, pairs), length)
+    *_, first, bundle, _, _ = torch.ops.nurec_lite.render_segments(*given(g, view, pairs), length)
     lengths = pairs.offsets.diff().cpu()
     parts = torch.where(lengths > length, -(-lengths // length), 1)
     first, bundle = first.cpu(), bundle.cpu()
@@ -143,10 +143,10 @@ def test_rows_must_fit(device: torch.device) -> None:
     g = scene(view, device, 20)
     args = given(g, view, lists_of(g, view, exact=True))
     with pytest.raises(ValueError, match="rows has shape"):
-        torch.ops.nurec_lite.render_parts(*args, 8, torch.zeros(20, 20, device=device))
+        torch.ops.nurec_lite.render_segments(*args, 8, torch.zeros(20, 20, device=device))
     beside = torch.zeros(20 * 16 + 1, device=device)[1:].view(20, 16)
     with pytest.raises(ValueError, match="rows does not start on a multiple of 16 bytes"):
-        torch.ops.nurec_lite.render_parts(*args, 8, beside)
+        torch.ops.nurec_lite.render_segments(*args, 8, beside)
 
 
 def test_each_ray_must_be_in_a_list(device: torch.device) -> None:
@@ -156,7 +156,7 @@ def test_each_ray_must_be_in_a_list(device: torch.device) -> None:
     pairs = lists_of(g, view, exact=True)
     few = replace(pairs, rays=pairs.rays[:1], offsets=pairs.offsets[:2])
     with pytest.raises(ValueError, match=r"lists are of 16 rays at most, but there are [0-9]+: each must be in one"):
-        torch.ops.nurec_lite.render_parts(*given(g, view, few), 8)
+        torch.ops.nurec_lite.render_segments(*given(g, view, few), 8)
 
 
 @pytest.mark.parametrize("length", [1, 8, 33])
@@ -291,25 +291,25 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     places = bundles.places(projection)
     rays = [seen.directions, seen.delays]
     if not is_camera:
-        opcheck(torch.ops.nurec_lite.bundle_rays.default, (list(grid),))
+        opcheck(torch.ops.nurec_lite.group_sweep_rays.default, (list(grid),))
         opcheck(torch.ops.nurec_lite.occupied_cells.default, (list(grid), 3))
     for room in (-1, 50):
         args = (
             list(native.placed(g)), native.row_of(view), list(places), projection.shapes, rays, list(made), list(grid), size,
             True, room,
         )  # fmt: skip
-        opcheck(torch.ops.nurec_lite.list_bundles.default, args)
+        opcheck(torch.ops.nurec_lite.list_warp_tiles.default, args)
     pairs = lists_of(g, view, True)
     gaussians, features, of_rays, lists, row, moving = given(g, view, pairs)
     args = list(gaussians), features, list(of_rays), list(lists), row, moving, 8
     # what a part does not need is not written, so that outputs of two calls need not be equal
     some = ("test_schema", "test_autograd_registration", "test_faketensor")
-    opcheck(torch.ops.nurec_lite.render_parts.default, args, test_utils=some)
-    out, distance, transmittance, _, *kept = torch.ops.nurec_lite.render_parts(*args)
+    opcheck(torch.ops.nurec_lite.render_segments.default, args, test_utils=some)
+    out, distance, transmittance, _, *kept = torch.ops.nurec_lite.render_segments(*args)
     outputs = [out, distance, transmittance]
     for with_rays in (False, True):
         last = list(kept), outputs, *(torch.randn_like(t) for t in outputs), with_rays
-        opcheck(torch.ops.nurec_lite.render_parts_backward.default, (*args, *last), test_utils=some)
+        opcheck(torch.ops.nurec_lite.render_segments_backward.default, (*args, *last), test_utils=some)
     assert len(Parts._fields) == len(kept) and len(Outputs._fields) == len(outputs) and len(Lists._fields) == len(lists)
 
 
@@ -319,7 +319,7 @@ def test_what_does_not_fit_is_refused(length: int, rays: int, device: torch.devi
     g = scene(view, device, 10)
     pairs = lists_of(g, view, True)
     pairs = replace(pairs, rays=pairs.rays[:, :rays].contiguous())
-    with pytest.raises(ValueError, match="length" if rays == 16 else "a bundle has 16"):
+    with pytest.raises(ValueError, match="length" if rays == 16 else "a list has 16"):
         call_parts(g, view, pairs, length)
 
 

@@ -100,13 +100,13 @@ def test_wrong_tensors_are_refused(sensor: str, device: torch.device, monkeypatc
 def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:
     zeros = torch.zeros
     return {
-        "part is -1, but must be 0 to": ("lidar", {"part": -1}),
-        "room is -2, but must be 0 to": ("lidar", {"room": [-1, -2]}),
-        "room has 1 numbers, but must have 2": ("lidar", {"room": [5]}),
+        "segment is -1, but must be 0 to": ("lidar", {"part": -1}),
+        "capacity is -2, but must be 0 to": ("lidar", {"room": [-1, -2]}),
+        "capacity has 1 numbers, but must have 2": ("lidar", {"room": [5]}),
         "columns is 0": ("lidar", {"columns": 0}),
         "size has 3 numbers, but must have 4 or none": ("still camera", {"size": [9, 7, 8]}),
         "size is 0": ("still camera", {"size": [0, 7, 8, 4]}),
-        "size says bundles of 16 pixels, but they have 32": ("still camera", {"size": [9, 7, 4, 4]}),
+        "size says warp tiles of 16 pixels, but they have 32": ("still camera", {"size": [9, 7, 4, 4]}),
         "directions has 63 rows, but an image has 72": ("still camera", {"size": [9, 8, 8, 4]}),
         "fractions has shape": ("lidar", {"fractions": zeros(3)}),
         "sh_rest has 5 coefficients": ("still camera", {"sh_rest": zeros(20, 5, 3)}),

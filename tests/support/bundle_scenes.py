@@ -84,7 +84,7 @@ def rendered(g: AnyGaussians, view: View, pairs: PairList, length: int = WHOLE) 
 
 
 def call_parts(g: AnyGaussians, view: View, pairs: PairList, length: int) -> list[Tensor]:
-    return list(torch.ops.nurec_lite.render_parts(*given(g, view, pairs), length))
+    return list(torch.ops.nurec_lite.render_segments(*given(g, view, pairs), length))
 
 
 def given(g: AnyGaussians, view: View, pairs: PairList) -> tuple[Any, ...]:
