@@ -9,7 +9,7 @@ STAMP := $(VENV)/.installed
 # believe OMP_NUM_THREADS.
 WORKERS ?= $(shell cores=$$(env -u OMP_NUM_THREADS nproc); echo $$((cores < 8 ? cores + 1 : 8)))
 PYTEST = OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
-SOURCES = $(wildcard $(addprefix kernels/*/*.,cu cuh h cpp) $(addprefix kernels/*.,cu cuh h cpp))
+SOURCES = $(shell find kernels -name "*.cu" -o -name "*.cuh" -o -name "*.h" -o -name "*.cpp")
 
 # so that ninja, which compiles kernels, is found without activating the environment
 export PATH := $(CURDIR)/$(BIN):$(PATH)

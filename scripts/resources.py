@@ -60,7 +60,7 @@ def own_files() -> list[str]:
 
 
 def cuda_sources() -> list[Path]:
-    return sorted(resource("kernels").glob("*/*.cu"))
+    return sorted(resource("kernels").rglob("*.cu"))
 
 
 def asked(

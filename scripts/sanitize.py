@@ -72,7 +72,7 @@ BUNDLES = "warp_cull,tile_cull,balanced_tiles"  # and parts so short that lists 
 TOGETHER = f"fused_interp,collect_once,{BUNDLES}"  # with which views of a step go into one launch
 FUSED = "fused_adam,fused_ssim,fused_sky,fused_activate,fused_range"
 ALL = "1/1"  # of the steps
-MANY_TILES = 3000  # as kernels/render/backward_table.h has it
+MANY_TILES = 3000  # as kernels/raster_tiles/backward_table.h has it
 SMALL, SHORT = "data.downscale=5", "opt.balanced_tiles.part=16"
 LAUNCHES = (  # of several views each
     (0, f"+opt=[{TOGETHER},batch]"),

@@ -17,11 +17,11 @@ namespace {
 #ifdef SWEEP_SHARED
 using Sums = Row;
 
-void launch_kernel(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+void launch_kernel(Staged const& p, RenderOutputs const& out, GradSums const& d, cudaStream_t stream) {
     renderBackward_kernel<false><<<static_cast<unsigned>(p.n_tiles), TILE_RAYS, 0, stream>>>(p, out, d);
 }
 
-void launch_all(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+void launch_all(Staged const& p, RenderOutputs const& out, GradSums const& d, cudaStream_t stream) {
     shared_backward(p, out, d, stream);
 }
 #else
@@ -34,15 +34,15 @@ using Asked = CameraNeeds<SWEEP_MOVING, false, false>;
 #endif
 
 __global__ void __launch_bounds__(Variant::THREADS, Variant::MIN_BLOCKS)
-    swept_kernel(Staged p, RenderOutputs out, Summed d) {
+    swept_kernel(Staged p, RenderOutputs out, GradSums d) {
     backward_block<Asked, Variant>(p, out, d);
 }
 
-void launch_kernel(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+void launch_kernel(Staged const& p, RenderOutputs const& out, GradSums const& d, cudaStream_t stream) {
     launch_backward<swept_kernel, Variant>(p, out, d, stream);
 }
 
-void launch_all(Staged const& p, RenderOutputs const& out, Summed const& d, cudaStream_t stream) {
+void launch_all(Staged const& p, RenderOutputs const& out, GradSums const& d, cudaStream_t stream) {
     split_backward(p, out, d, {true, false, false}, stream);
 }
 #endif
@@ -50,11 +50,11 @@ void launch_all(Staged const& p, RenderOutputs const& out, Summed const& d, cuda
 }  // namespace
 
 #ifndef SWEEP_SHARED
-void camera_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan, cudaStream_t stream) {
+void camera_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, BackwardPlan, cudaStream_t stream) {
     launch_kernel(p, out, d, stream);
 }
 
-void lidar_backward(Staged const& p, RenderOutputs const& out, Summed const& d, BackwardPlan, cudaStream_t stream) {
+void lidar_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, BackwardPlan, cudaStream_t stream) {
     launch_kernel(p, out, d, stream);
 }
 #endif
@@ -87,10 +87,10 @@ extern "C" int run_backward(Pass const* a, int all, void* stream) {
     nurec::RenderOutputs const out = {a->out, a->distance, a->transmittance, nullptr};
     nurec::RenderGrads d = {a->d_out, a->d_distance, a->d_transmittance, a->d_gaussians, a->d_features};
 #ifdef SWEEP_SHARED
-    Summed const summed = {d, static_cast<Row*>(a->sums), nullptr};
+    GradSums const summed = {d, static_cast<Row*>(a->sums), nullptr};
 #else
     if (!SWEEP_LIDAR) d.d_distance = nullptr;
-    Summed const summed = {d, nullptr, static_cast<MomentRow*>(a->sums)};
+    GradSums const summed = {d, nullptr, static_cast<MomentRow*>(a->sums)};
 #endif
     (all ? launch_all : launch_kernel)({given, a->rows}, out, summed, static_cast<cudaStream_t>(stream));
     return static_cast<int>(cudaGetLastError());

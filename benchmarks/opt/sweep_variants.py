@@ -101,7 +101,7 @@ def compile_variant(
 ) -> dict[str, Usage]:  # of the swept kernel, by architecture
     tools = find_tools(architectures[0])
     assert tools.nvcc is not None
-    flags = [*host_flags(tools), *FLAGS["render/render_backward_camera.cu"].split(), "--resource-usage"]
+    flags = [*host_flags(tools), *FLAGS["raster_tiles/render_backward_camera.cu"].split(), "--resource-usage"]
     flags += ["-I", str(resource("kernels/render"))]
     flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
     out = ["-fatbin", "-o", "/dev/null"] if target is None else ["-shared", "-o", str(target)]

@@ -75,7 +75,7 @@ def count_pairs(
 
 
 def summed(
-    counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/count_pairs/params.h lists them
+    counts: Tensor,  # [A, W, 4] of each tile's warps, as kernels/raster_tiles/count_pairs.h lists them
     pairs: PairList,
     n_rays: int,
     part: int = WHOLE,

@@ -27,6 +27,13 @@ void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);
 void sort_pairs(Pairs const& pairs, int bits, Zeros& zeros, Queue const& queue);
 int64_t words_to_sort(int64_t pairs, int bits);
 
+// Returns the bits of numbers below n.
+constexpr int bits_for(int64_t n) {
+    int bits = 1;
+    while ((int64_t(1) << bits) < n) ++bits;
+    return bits;
+}
+
 // out[i] = in[0] + ... + in[i - 1]
 void exclusive_sum(int64_t const* in, int64_t* out, int64_t n, Queue const& queue);
 

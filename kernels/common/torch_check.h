@@ -61,6 +61,18 @@ inline void check_image(int64_t width, int64_t height, int64_t tile) {
     check_count(tile, "tile", MAX_SIDE);
 }
 
+inline void check_capacity(int64_t capacity) {
+    TORCH_CHECK_VALUE(capacity >= -1 && capacity <= MAX_CAPACITY, "capacity is ", capacity, ", but must be 0 to ",
+                      MAX_CAPACITY, ", or -1");
+}
+
+// Checks the length of lists that hold everything.
+inline int64_t checked_needed(int64_t n) {
+    TORCH_CHECK_VALUE(n <= MAX_CAPACITY, "the lists of a view need ", n, " entries, but can have ", MAX_CAPACITY,
+                      ": use fewer or smaller Gaussians, or a view with fewer rays");
+    return n;
+}
+
 // Where the values can be read; nothing where they are not to be.
 inline std::optional<at::Tensor> values_of(at::Tensor const& t) {
     if (t.device().is_cpu()) return t;

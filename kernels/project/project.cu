@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "../common/launch.cuh"
 #include "../common/sort.h"
-#include "look.cuh"
+#include "visibility.cuh"
 
 namespace nurec::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "../common/gaussians_cpu.h"
 #include "../math/depth.cuh"
-#include "params.h"
+#include "project.h"
 
 namespace nurec::cpu {
 namespace {

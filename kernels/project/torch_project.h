@@ -2,11 +2,11 @@
 // What nurec_lite::project takes, on either device.
 #pragma once
 
-#include "../bundle/torch_bundle.h"
+#include "torch_warp_tiles.h"
 #include "../common/torch_cells.h"
 #include "../common/torch_gaussians.h"
 #include "../math/depth.cuh"
-#include "params.h"
+#include "project.h"
 
 namespace nurec {
 

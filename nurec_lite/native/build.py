@@ -33,26 +33,26 @@ _FASTEST = f"{_FAST} -ffast-math -fno-associative-math"
 _CUDA = "-O3 -std=c++17 -Xcompiler -fPIC --expt-relaxed-constexpr -lineinfo"
 FLAGS = {  # by kind, or by file where one needs its own
     "cpu": _FAST,
-    "render/render_forward_cpu.cpp": _FASTEST,
-    "render/render_backward_cpu.cpp": _FASTEST,
+    "raster_tiles/render_forward_cpu.cpp": _FASTEST,
+    "raster_tiles/render_backward_cpu.cpp": _FASTEST,
     "torch": "-O2 -std=c++20 -fPIC",
     "cuda": _CUDA,
-    "bundle/bundle_lists.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack
-    "count_pairs/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
-    "finish_scene/finish_scene.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/bin/tile_lists.cu": f"{_CUDA} --use_fast_math",  # bounds, which have some slack
+    "raster_tiles/count_pairs.cu": f"{_CUDA} --use_fast_math",  # decides as the next two do
+    "raster_warps/backward/gaussian_backward.cu": f"{_CUDA} --use_fast_math",
     "project/project.cu": f"{_CUDA} --use_fast_math",  # bounds, too
-    "render_parts/parts_forward.cu": f"{_CUDA} --use_fast_math",
-    "render_parts/parts_backward.cu": f"{_CUDA} --use_fast_math",
-    "render/render_forward.cu": f"{_CUDA} --use_fast_math",
-    "render/render_backward.cu": f"{_CUDA} --use_fast_math",
-    "render/render_backward_shared.cu": f"{_CUDA} --use_fast_math",
-    "render/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
-    "render/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
-    "render/render_backward_split.cu": f"{_CUDA} --use_fast_math",
-    "views/view_blend.cu": f"{_CUDA} --use_fast_math",
-    "views/view_finish.cu": f"{_CUDA} --use_fast_math",
-    "views/view_looks.cu": f"{_CUDA} --use_fast_math",
-    "views/view_rows.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/blend/segments_forward.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/blend/segments_backward.cu": f"{_CUDA} --use_fast_math",
+    "raster_tiles/render_forward.cu": f"{_CUDA} --use_fast_math",
+    "raster_tiles/render_backward.cu": f"{_CUDA} --use_fast_math",
+    "raster_tiles/render_backward_shared.cu": f"{_CUDA} --use_fast_math",
+    "raster_tiles/render_backward_camera.cu": f"{_CUDA} --use_fast_math",
+    "raster_tiles/render_backward_lidar.cu": f"{_CUDA} --use_fast_math",
+    "raster_tiles/render_backward_split.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/views/view_blend.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/views/view_gaussians_backward.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/views/view_project.cu": f"{_CUDA} --use_fast_math",
+    "raster_warps/views/view_rows.cu": f"{_CUDA} --use_fast_math",
 }
 _EVERY = 15.0  # seconds between two lines that say how far it is
 _ENGLISH = {"LC_ALL": "C"}  # what compilers say is searched for errors
@@ -132,7 +132,7 @@ def sources(tools: Toolchain) -> list[Path]:
 def _files(tools: Toolchain) -> list[Path]:
     """Sources and headers, relative to kernels/, but for sources that need a compiler that is not there."""
     root = resource("kernels")
-    found = [p.relative_to(root) for p in sorted(root.glob("*/*")) if p.suffix in (".cuh", ".h", ".cpp", ".cu")]
+    found = [p.relative_to(root) for p in sorted(root.rglob("*")) if p.suffix in (".cuh", ".h", ".cpp", ".cu")]
     return [path for path in found if tools.nvcc or not needs_nvcc(path)]
 
 
@@ -208,7 +208,7 @@ def ninja_file(tools: Toolchain, target: Path) -> str:
         objects.append(f"{Path(name).stem}.o")
         lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {_flags(tools, paths[0])}"]
     for path in (path for path in sources(tools) if kind_of(path) != "torch"):
-        objects.append(f"{path.parent.name}_{path.stem}.o")
+        objects.append("_".join((*path.parent.parts, f"{path.stem}.o")))
         rule = "nvcc" if path.suffix == ".cu" else "cxx"
         lines += [f"build {objects[-1]}: {rule} {_escaped(root / path)}", f"  flags = {_flags(tools, path)}"]
     lines += [f"build {_escaped(target)}: link {' '.join(objects)}", f"  flags = {_link_flags(tools)}", ""]

@@ -68,7 +68,7 @@ class CandidatesInPlace(NamedTuple):
 
     indices: Tensor  # [V] int64
     there: Tensor  # [1] int64
-    candidates: Tensor  # [N, 8] kernels/bundle/params.h
+    candidates: Tensor  # [N, 8] kernels/project/warp_tiles.h
     counts: Tensor  # [N] int32, how many they are
 
 

@@ -26,7 +26,7 @@ class RenderPlan:
     cell_steps: int  # and steps of azimuth
     cell_rays: int  # a cell with more is split
     split_backward: bool = False  # camera and lidar have backward kernels of their own; the next two are about these
-    launch_bounds: bool = False  # with the register budgets of kernels/render/backward_table.h
+    launch_bounds: bool = False  # with the register budgets of kernels/raster_tiles/backward_table.h
     half_staging: bool = False  # with half the rows in shared memory
     bundles: bool = (
         False  # lists are those of neighbouring rays, for a warp or half of one; the next two are about these

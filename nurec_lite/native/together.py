@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several views of a step in one launch a stage, with gradients (kernels/views/learn.h): those of cameras whose images have one size, or of
+"""Several views of a step in one launch a stage, with gradients (kernels/raster_warps/views/train.h): those of cameras whose images have one size, or of
 one lidar. Gaussian i as view v sees it is number N v + i, so that one sort by depth and one by bundle serve all views; backward, a
 Gaussian goes through the views, and what they share gets its gradient once. On CUDA alone.
 

@@ -8,6 +8,7 @@ tensors are then those of the GPU. Operators without a CUDA driver keep that of 
 import hashlib
 import os
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -46,8 +47,9 @@ def library() -> Path:
     folder = build.cache_folder() / f"emulation_{_digest(root)}"
     folder.mkdir(parents=True, exist_ok=True)
     with build._alone(folder / "lock"):
-        _rewrite({folder / path.relative_to(root): path for path in root.glob("*/*")})
-        return _compiled(sources(folder), folder)
+        wanted = {folder / path.relative_to(root): path for path in root.rglob("*/*") if path.is_file()}
+        _rewrite(wanted)
+        return _compiled(sources(wanted), folder)
 
 
 def compiled(
@@ -78,9 +80,9 @@ def _rewrite(wanted: dict[Path, Path]) -> None:
             target.write_text(text)
 
 
-def sources(kernels: Path) -> list[Path]:
-    """What is compiled of the rewritten folders: all CUDA drivers, and those of the CPU for what has no other."""
-    found = {kind: {p for p in kernels.glob("*/*.c*") if build.kind_of(p) == kind} for kind in ("cpu", "cuda", "torch")}
+def sources(rewritten: Iterable[Path]) -> list[Path]:
+    """What is compiled of the rewritten files: all CUDA drivers, and those of the CPU for what has no other."""
+    found = {kind: {p for p in rewritten if build.kind_of(p) == kind} for kind in ("cpu", "cuda", "torch")}
     cuda = {path for path in found["torch"] if build.needs_nvcc(path)}
     others = found["torch"] - cuda - {path.with_stem(path.stem.removesuffix("_cuda") + "_cpu") for path in cuda}
     alone = any(path.stem.endswith("_cpu") for path in others)
@@ -118,7 +120,7 @@ def _ninja_file(sources: list[Path], target: Path) -> str:
         lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {FLAGS['torch']}"]
     drivers = [path for path in sources if build.kind_of(path) != "torch"]
     for path in [*drivers, *sorted((OWN / "runtime").glob("*.cpp"))]:
-        objects.append(f"{path.parent.name}_{path.stem}.o")
+        objects.append(f"{path.parent.parent.name}_{path.parent.name}_{path.stem}.o")
         flags = FLAGS["runtime" if path.parent.parent == OWN else str(build.kind_of(path))]
         lines += [f"build {objects[-1]}: cxx {build._escaped(path)}", f"  flags = {flags}"]
     lines += [f"build {build._escaped(target)}: link {' '.join(objects)}", f"  flags = {build._link_flags(tools)}", ""]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator render_views_train and its backward pass (kernels/views/learn.h), which the CUDA drivers alone have: torch's own checks, and that
+"""The operator render_views_train and its backward pass (kernels/raster_warps/views/train.h), which the CUDA drivers alone have: torch's own checks, and that
 wrong input is refused. What it renders and what is learned by it: tests/native/test_together.py."""
 
 from typing import Any

@@ -85,7 +85,7 @@ def test_kernels_stay_within_their_budget(table: Table) -> None:
 def test_kernels_are_measured_on_every_architecture(table: Table) -> None:
     declared = sum(
         len(re.findall(r"__global__ ", path.read_text()))
-        for path in resource("kernels").glob("*/*")
+        for path in resource("kernels").rglob("*")
         if path.suffix in (".cu", ".cuh")
     )
     kernels = {kernel.split("<")[0] for kernels in (read_budget() | table).values() for kernel in kernels}

@@ -135,7 +135,7 @@ def test_steps_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_empty_tiles_make_a_large_image_of_a_small_one() -> None:
-    table = resource("kernels/render/backward_table.h").read_text()
+    table = resource("kernels/raster_tiles/backward_table.h").read_text()
     assert f"MANY_TILES = {sanitize.MANY_TILES};" in table
     pairs = PairList(torch.tensor([[0, 1], [2, -1]]), torch.tensor([0, 3, 5]), torch.arange(5))
     found = sanitize._with_empty_tiles(lambda *given: pairs)(None, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of a step in one launch a stage (nurec_lite/native/together.py, kernels/views/learn.h), which the CUDA drivers alone have, beside
+"""Views of a step in one launch a stage (nurec_lite/native/together.py, kernels/raster_warps/views/train.h), which the CUDA drivers alone have, beside
 the same views one after another, forward and backward, and beside the plain torch reference in double precision."""
 
 from dataclasses import fields, is_dataclass, replace

@@ -47,4 +47,4 @@ def test_a_block_stages_less_than_half() -> None:
     """128 rows of 80 bytes, against 256 with their indices; the kernel of both sensors stages 22528 bytes."""
     assert set(staged(128)) == {128 * 80} and set(staged(256)) == {256 * 84}
     assert len(staged(128)) == len(staged(256)) == 14
-    assert read_budget()["render/render_backward_shared.cu"]["renderBackward_kernel<false>"]["shared"] == 22528
+    assert read_budget()["raster_tiles/render_backward_shared.cu"]["renderBackward_kernel<false>"]["shared"] == 22528

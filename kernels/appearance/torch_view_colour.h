@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nurec_lite::view_colour, ::view_colour_backward and ::view_colour_rank1 take and give, on either device.
+#pragma once
+
+#include <tuple>
+
+#include "torch_sh.h"
+#include "view_colour.h"
+
+namespace nurec {
+
+struct PlacementTensors {
+    at::Tensor const &still_means, &means, &rotations, &node;
+};
+
+// As nurec_lite.native.groups.PlacementArrays lists them.
+inline PlacementTensors placements_of(at::TensorList t) {
+    check_group(t, "placements", 4, "still_means, means, rotations, node");
+    return {t[0], t[1], t[2], t[3]};
+}
+
+inline Placements checked_placements(PlacementTensors const& t, at::Tensor const& eye) {
+    auto const device = t.means.device();
+    check_tensor(t.still_means, "still_means", at::kFloat, {-1, 3}, device);
+    check_tensor(t.means, "means", at::kFloat, {-1, 3}, device);
+    check_tensor(t.rotations, "rotations", at::kFloat, {-1, 4}, device);
+    int64_t const still = t.still_means.size(0), moving = t.means.size(0), nodes = t.rotations.size(0);
+    check_tensor(t.node, "node", at::kLong, {moving}, device);
+    check_tensor(eye, "eye", at::kFloat, {3}, device);
+    check_range(t.node, "node", 0, nodes);
+    return {still + moving,
+            still,
+            nodes,
+            t.still_means.const_data_ptr<float>(),
+            t.means.const_data_ptr<float>(),
+            t.rotations.const_data_ptr<float>(),
+            t.node.const_data_ptr<int64_t>(),
+            eye.const_data_ptr<float>()};
+}
+
+inline SeenHarmonics checked_sh(at::Tensor const& sh, MaybeTensor const& rest, Placements const& in,
+                                MaybeTensor const& seen = std::nullopt) {
+    check_tensor(sh, "sh", at::kFloat, {in.n, rest ? 1 : -1, 3}, sh.device());
+    if (rest) check_tensor(*rest, "rest", at::kFloat, {in.n, -1, 3}, sh.device());
+    int64_t const s = checked_bands(sh, rest);
+    auto const read = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
+    if (seen) check_tensor(*seen, "seen", at::kByte, {in.n}, sh.device());
+    return {s, coefficients<float const>(sh, rest, read), seen ? seen->const_data_ptr<uint8_t>() : nullptr};
+}
+
+using FiveTensors = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// `forward` and `backward` are the device's drivers.
+template <class Forward>
+at::Tensor view_colour_by(Forward const& forward, at::TensorList placements, at::Tensor const& sh,
+                          MaybeTensor const& rest, at::Tensor const& eye, MaybeTensor const& seen) {
+    Placements const in = checked_placements(placements_of(placements), eye);
+    SeenHarmonics const harmonics = checked_sh(sh, rest, in, seen);
+    at::Tensor colour = at::empty({in.n, 3}, sh.options());
+    forward(in, harmonics, colour.mutable_data_ptr<float>());
+    return colour;
+}
+
+template <class Backward>
+FiveTensors view_colour_gradients_by(Backward const& backward, at::TensorList placements, at::Tensor const& sh,
+                                     MaybeTensor const& rest, at::Tensor const& eye, at::Tensor const& d_colour) {
+    PlacementTensors const t = placements_of(placements);
+    Placements const in = checked_placements(t, eye);
+    SeenHarmonics const harmonics = checked_sh(sh, rest, in);
+    check_tensor(d_colour, "d_colour", at::kFloat, {in.n, 3}, sh.device());
+    at::Tensor still_means = at::empty_like(t.still_means), means = at::empty_like(t.means);
+    at::Tensor rotations = at::empty_like(t.rotations), d_sh = at::empty_like(sh);
+    at::Tensor d_rest = rest ? at::empty_like(*rest) : at::empty({0}, sh.options());
+    auto const write = [](at::Tensor const& to) { return to.mutable_data_ptr<float>(); };
+    auto const into = coefficients<float>(d_sh, rest ? MaybeTensor(d_rest) : std::nullopt, write);
+    backward(in, harmonics, PlacementGrads{write(still_means), write(means), write(rotations)},
+             SeenHarmonicsGrads{d_colour.const_data_ptr<float>(), into});
+    return {still_means, means, rotations, d_sh, d_rest};
+}
+
+template <class Outer>
+FiveTensors view_colour_outer_by(Outer const& rank1, at::TensorList placements, at::Tensor const& sh,
+                                 MaybeTensor const& rest, at::Tensor const& eye, at::Tensor const& d_colour) {
+    PlacementTensors const t = placements_of(placements);
+    Placements const in = checked_placements(t, eye);
+    SeenHarmonics const harmonics = checked_sh(sh, rest, in);
+    check_tensor(d_colour, "d_colour", at::kFloat, {in.n, 3}, sh.device());
+    at::Tensor still_means = at::empty_like(t.still_means), means = at::empty_like(t.means);
+    at::Tensor rotations = at::empty_like(t.rotations);
+    at::Tensor directions = at::empty_like(d_colour), colours = at::empty_like(d_colour);
+    auto const write = [](at::Tensor const& to) { return to.mutable_data_ptr<float>(); };
+    rank1(in, harmonics, PlacementGrads{write(still_means), write(means), write(rotations)},
+          ShRank1{d_colour.const_data_ptr<float>(), write(directions), write(colours)});
+    return {still_means, means, rotations, directions, colours};
+}
+
+}  // namespace nurec

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks leave a sum of each term, of CHUNKS times THREADS Gaussians, and one block adds these up in double precision:
+// in an order that never changes, and with no sum in single precision of more than some numbers and their tree.
+#include "../common/flat.cuh"
+#include "../common/warp.cuh"
+#include "regularisers.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int CHUNKS = 4, WARPS = THREADS / 32;
+constexpr int64_t BLOCK = int64_t(CHUNKS) * THREADS;  // Gaussians
+
+__global__ void __launch_bounds__(THREADS) compute_regularisers_kernel(RegularisedGaussians in, float* rows) {
+    __shared__ float of_warps[TERMS][WARPS];
+    int64_t const first = blockIdx.x * BLOCK + threadIdx.x;
+    float sums[TERMS] = {};
+#pragma unroll
+    for (int k = 0; k < CHUNKS; ++k)
+        if (first + k * THREADS < in.n) add_opacities(in, first + k * THREADS, sums[0], sums[2]);
+#pragma unroll
+    for (int k = 0; k < 3 * CHUNKS; ++k) {
+        int64_t const at = 3 * BLOCK * blockIdx.x + number_in_block(k);
+        if (at < 3 * in.n) sums[1] += in.scales[at];
+    }
+    float const sum = sums_of_block(sums, of_warps);
+    if (threadIdx.x < TERMS) rows[TERMS * blockIdx.x + threadIdx.x] = sum;
+}
+
+__global__ void __launch_bounds__(THREADS)
+    average_regularisers_kernel(float const* rows, int blocks, int64_t n, Terms out) {
+    __shared__ double parts[TERMS][THREADS];
+    double sums[TERMS] = {};
+    for (int row = int(threadIdx.x); row < blocks; row += THREADS)
+        for (int term = 0; term < TERMS; ++term) sums[term] += double(rows[TERMS * row + term]);
+    for (int term = 0; term < TERMS; ++term) parts[term][threadIdx.x] = sums[term];
+    for (unsigned half = THREADS / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            for (auto& part : parts) part[threadIdx.x] += part[threadIdx.x + half];
+    }
+    if (threadIdx.x) return;
+    *out.opacity = float(parts[0][0] / double(n));
+    *out.scale = float(parts[1][0] / double(3 * n));
+    *out.tie = float(parts[2][0] / double(n));
+}
+
+__global__ void __launch_bounds__(THREADS) compute_regularisers_backward_kernel(RegularisedGaussians in, TermGrads d) {
+    int64_t const i = first_row() + threadIdx.x;
+    if (i == 0) *d.d_scales = share(d.scale, 3 * in.n);
+    if (!in.lidar_opacities) {
+        if (i == 0) *d.d_opacities = share(d.opacity, in.n);
+    } else if (i < in.n) {
+        opacities_backward(in, d, i);
+    }
+}
+
+}  // namespace
+
+void regularisers(RegularisedGaussians const& in, Terms const& out, Queue const& queue) {
+    auto const blocks = unsigned((in.n + BLOCK - 1) / BLOCK);
+    float* const rows = queue.memory.array<float>(TERMS * int64_t(blocks));
+    if (blocks) compute_regularisers_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
+    average_regularisers_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), in.n, out);
+}
+
+void regularisers_backward(RegularisedGaussians const& in, TermGrads const& d, Queue const& queue) {
+    unsigned const blocks = in.lidar_opacities && in.n ? blocks_for(in.n) : 1;
+    compute_regularisers_backward_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, d);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which Gaussians a view may see, where, and in which order. Pointers are those of the driver's device.
+//
+// Letters: N Gaussians, V of them visible, R lidar rays.
+#pragma once
+
+#include <vector>
+
+#include "warp_tiles.h"
+#include "../common/cells.h"
+#include "../common/device.h"
+#include "../common/gaussians.h"
+#include "../math/project.cuh"
+#include "../math/rays.cuh"
+
+namespace nurec {
+
+struct ProjectParams {
+    Gaussians g;
+    View<float> const* view;
+    bool is_camera;                           // the view's sensor, which the host must know
+    Cells cells;                              // of a lidar
+    Trajectory<float> const* path = nullptr;  // of a lidar whose shapes are asked for
+    float const* features = nullptr;          // [N, 2] likewise
+    WarpTiles warp_tiles = {};                // of a lidar whose candidates are asked for; their rays do not matter
+};
+
+// Of an Outline (math/outline.cuh), or of what a lidar's rays read (render_segments/part_rows.cuh).
+constexpr int64_t shape_floats(bool is_camera) {
+    return is_camera ? 8 : 16;
+}
+
+namespace cpu {
+
+struct Projection {
+    std::vector<int64_t> index;         // [V] nearest first, equal keys by index
+    std::vector<Bounds<float>> bounds;  // [V]
+};
+
+// `bits` of a depth's key (math/depth.cuh).
+Projection project(ProjectParams const& p, int bits);
+
+}  // namespace cpu
+
+namespace cuda {
+
+struct Visibility {
+    uint8_t* visible;                  // [N]
+    uint32_t* keys;                    // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
+    Bounds<float>* bounds;             // [N]; null where candidates are asked for
+    int bits;                          // of a key
+    float* shapes;                     // [N, shape_floats] what lists go by; null: nobody asks
+    Candidates* candidates = nullptr;  // [N] of a lidar's warp tiles; null: nobody asks. Who has none is UNWANTED
+    int* counts = nullptr;             // [N] how many they are
+};
+
+// Summed-area tables [n, bands + 1, 3 columns + 1] of the cells that hold rays, over three turns.
+void count_occupied(Sweeps const& sweeps, int* table, Queue const& queue);
+int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
+
+// `occupied`: of a lidar.
+void look(ProjectParams const& p, int const* occupied, Visibility const& out, Queue const& queue);
+
+// Numbers of the visible Gaussians, nearest first, equal keys by index; how many there are goes to `count` [1]. They go
+// to `index` [n] if it is not null: behind them nothing is written.
+uint32_t* sort_by_depth(int64_t n, Visibility const& visibility, int64_t* count, int64_t* index, Queue const& queue);
+
+struct Sorted {
+    int64_t v;       // those that are seen, or more: behind them follow zeros with bounds of nothing
+    int64_t* index;  // [V]
+    float* low;      // [V, 2]
+    float* high;     // [V, 2]
+};
+
+void gather_bounds(Visibility const& visibility, uint32_t const* numbers, int64_t const* count, Sorted const& out,
+                   Queue const& queue);
+
+}  // namespace cuda
+}  // namespace nurec

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass in memory that is there: what render_backward.cu picks among.
+#pragma once
+
+#include "rows.cuh"
+
+namespace nurec::cuda {
+
+// By one kernel for both sensors.
+void shared_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, cudaStream_t stream);
+
+// From moments to the gradients of the Gaussians' parameters.
+void finish_moments(Staged const& p, GradSums const& d, cudaStream_t stream);
+
+// By a kernel a sensor.
+void split_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, BackwardPlan plan,
+                    cudaStream_t stream);
+void camera_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, BackwardPlan plan,
+                     cudaStream_t stream);
+void lidar_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, BackwardPlan plan,
+                    cudaStream_t stream);
+
+}  // namespace nurec::cuda

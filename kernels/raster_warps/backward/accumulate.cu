@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Accumulates the gradients of a view's rays. Of a Gaussian that the view does not see, only a byte that says so is
+// read or written.
+#include "../../common/launch.cuh"
+#include "../../project/moment_row.cuh"
+#include "gaussian_backward.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int VECTORS = sizeof(MomentRow) / sizeof(float4);
+
+constexpr int EACH = 4;  // vectors of a thread, whose loads overlap
+
+__global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
+    int64_t const first = EACH * THREADS * int64_t(blockIdx.x) + threadIdx.x;
+    bool there[EACH];
+#pragma unroll
+    for (int u = 0; u < EACH; ++u) {
+        int64_t const i = (first + u * THREADS) / VECTORS;
+        there[u] = i < n && (!visible || visible[i]);
+    }
+#pragma unroll
+    for (int u = 0; u < EACH; ++u) {
+        int64_t const k = first + u * THREADS, i = k / VECTORS;
+        if (k % VECTORS == 0 && i < n) seen[i] = there[u];
+        if (there[u]) vectors[k] = make_float4(0, 0, 0, 0);
+    }
+}
+
+// A thread copies a number.
+__global__ void gather_feature_grads_kernel(int64_t n, MomentRow const* moments, uint8_t const* seen,
+                                            float* d_features) {
+    int64_t const k = blockIdx.x * int64_t(blockDim.x) + threadIdx.x, i = k / MAX_FEATURES;
+    if (i < n) d_features[k] = seen[i] ? moments[i].features[k % MAX_FEATURES] : 0.f;
+}
+
+}  // namespace
+
+void render_backward_accumulate(RenderParams const& p, RenderOutputs const& out, RenderGrads const& d,
+                                Segments const& segments, MomentRow* moments, uint8_t* seen, Queue const& queue) {
+    int64_t const n = p.g.n;
+    if (!n) return;
+    auto* const vectors = reinterpret_cast<float4*>(moments);
+    clear_moments_kernel<<<blocks_for((VECTORS * n + EACH - 1) / EACH), THREADS, 0, queue.stream>>>(n, p.visible,
+                                                                                                    vectors, seen);
+    accumulate_segments(p, out, d, segments, moments, queue);
+    if (!d.features) return;
+    gather_feature_grads_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen,
+                                                                                            d.features);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward epilogue. A thread takes a Gaussian and loops over the views that saw it: each number is written once,
+// however many views there are. Of a view that did not see it, one byte is read.
+#include "../../common/flat.cuh"
+#include "../../common/gaussians.cuh"
+#include "../../common/warp.cuh"
+#include "../../math/activate.cuh"
+#include "../../math/aligned_frame.cuh"
+#include "../../project/moment_row.cuh"
+#include "gaussian_backward.h"
+
+namespace nurec::cuda {
+namespace {
+
+constexpr int WARPS = THREADS / 32;
+constexpr int BLOCKS = 3;  // that fit on a multiprocessor without spilling on any architecture
+
+struct ViewGrad {  // of one view
+    GaussianGrad<float> g;
+    float opacity, features[2];  // features of a lidar
+};
+
+// Sums over the views, in shared memory: in registers they would not fit. Their number is odd, which avoids bank
+// conflicts.
+struct Sums {
+    Vec3<float> mean, s;
+    float lidar[2], lidar_opacity, opacity;
+    Quat<float> q;
+    float none;
+};
+constexpr int NUMBERS = sizeof(Sums) / sizeof(float), MEAN = 0, SCALES = 3, LIDAR = 6;  // and where these begin
+static_assert(NUMBERS % 2 == 1);
+
+__device__ void add(Quat<float> const& one, Quat<float>& sum) {
+    sum.w += one.w, sum.x += one.x, sum.y += one.y, sum.z += one.z;
+}
+
+struct Seen {  // a Gaussian, from the centre of a view
+    Vec3<float> mean, s, v;
+    Quat<float> q;
+};
+
+__device__ int64_t place_of(BackwardScene const& scene, int view, int64_t i) {
+    return view * (scene.n - scene.still) + i - scene.still;
+}
+
+__device__ Seen seen_by(BackwardScene const& scene, BackwardViews const& views, int view, int64_t i) {
+    Vec3<float> const centre = views.view[view].row->centre, s = load3(scene.scales, i);
+    if (i < scene.still) return {load3(scene.means, i) - centre, s, {0, 0, 0}, load_quat(scene.quats, i)};
+    int64_t const place = place_of(scene, view, i);
+    return {load3(scene.moved_means, place) - centre, s, load3(scene.velocities, place),
+            load_quat(scene.moved_quats, place)};
+}
+
+__device__ ViewGrad view_grad_of(BackwardScene const& scene, BackwardViews const& views, int v, int64_t i,
+                                 Seen const& g) {
+    BackwardView const& view = views.view[v];
+    MomentRow const& sum = view.moments[i];
+    Frame<float> const f = make_frame(g.mean, g.q, g.s, g.v);
+    Alignment<float> const turn = alignment_of(view.moving ? relative_to_sensor(view.row->path, f) : f);
+    Moments<float> const m = unalign(turn, (view.by_lidar ? scene.lidar_opacities : scene.opacities)[i], sum.moments);
+    return {moments_backward(g.q, g.s, f, m), m.opacity, {sum.features[0], sum.features[1]}};
+}
+
+// `own`: the lidar has opacities of its own.
+__device__ void add(ViewGrad const& one, bool by_lidar, bool own, Sums& sum) {
+    sum.mean = sum.mean + one.g.mean, sum.s = sum.s + one.g.s;
+    add(one.g.q, sum.q);
+    if (by_lidar && own)
+        sum.lidar_opacity += one.opacity;
+    else
+        sum.opacity += one.opacity;
+    if (by_lidar) sum.lidar[0] += one.features[0], sum.lidar[1] += one.features[1];
+}
+
+// Sums the six numbers of a view's pose gradient over a block, to `row`.
+__device__ void add_up(Correction<float> const& c, float (&of_warps)[POSE_DELTA_FLOATS][WARPS], float* row) {
+    float values[POSE_DELTA_FLOATS] = {c.turn.x, c.turn.y, c.turn.z, c.shift.x, c.shift.y, c.shift.z};
+    float const sum = sums_of_block(values, of_warps);
+    if (threadIdx.x < POSE_DELTA_FLOATS) row[threadIdx.x] = sum;
+}
+
+__device__ Vec3<float> or_zeros3(float const* a, int64_t i) {
+    return a ? load3(a, i) : Vec3<float>{0, 0, 0};
+}
+
+__device__ Quat<float> or_zeros4(float const* a, int64_t i) {
+    return a ? load_quat(a, i) : Quat<float>{0, 0, 0, 0};
+}
+
+__device__ float number_of(UpstreamValues const& given, int64_t i) {
+    return given.at ? given.at[given.one ? 0 : i] : 0.f;
+}
+
+// Stores the gradients of dynamic Gaussian `a` of the view.
+__device__ void store_moved(UpstreamMoved const& given, EpilogueGrads const& out, int64_t place, int64_t a,
+                            GaussianGrad<float> g) {
+    add(or_zeros4(given.quats, a), g.q);
+    store3(out.moved_means, place, g.mean + or_zeros3(given.means, a));
+    store_quat(out.moved_quats, place, g.q);
+    store3(out.velocities, place, g.v + or_zeros3(given.velocities, a));
+}
+
+// Copies the rotations' gradients of all views into one array, as the interpolation's backward pass takes them.
+__device__ void store_rotations(UpstreamGrads const& given, int64_t views, int64_t nodes, float* to) {
+    for (int64_t v = 0; v < views; ++v)
+        for (int64_t k = first_row() + threadIdx.x; k < nodes; k += gridDim.x * int64_t(THREADS))
+            store_quat(to, v * nodes + k, or_zeros4(given.view[v].rotations, k));
+}
+
+// Adds upstream gradients of everything but the dynamic placements.
+__device__ void add_upstream(BackwardScene const& scene, UpstreamGrads const& given, int64_t i, Sums& sum) {
+    if (i < scene.still) {
+        sum.mean = sum.mean + or_zeros3(given.still_means, i);
+        add(or_zeros4(given.still_quats, i), sum.q);
+    }
+    sum.s.x += number_of(given.scales, 3 * i), sum.s.y += number_of(given.scales, 3 * i + 1);
+    sum.s.z += number_of(given.scales, 3 * i + 2);
+    sum.opacity += number_of(given.opacities, i), sum.lidar_opacity += number_of(given.lidar_opacities, i);
+    sum.lidar[0] += number_of(given.lidar, 2 * i), sum.lidar[1] += number_of(given.lidar, 2 * i + 1);
+}
+
+// Continues to the stored parameters. `own` as above.
+__device__ void to_stored(BackwardScene const& scene, int64_t i, bool own, Sums& sum) {
+    Vec3<float> const s = load3(scene.scales, i);
+    sum.q = normalized_backward(load_quat(scene.stored_quats, i), sum.q);
+    sum.s = {s.x * sum.s.x, s.y * sum.s.y, s.z * sum.s.z};
+    sum.opacity = sigmoid_backward(scene.opacities[i], sum.opacity);
+    if (own) sum.lidar_opacity = sigmoid_backward(scene.lidar_opacities[i], sum.lidar_opacity);
+    Vec2<float> const lidar = load2(scene.lidar, i);
+    sum.lidar[0] = sigmoid_backward(lidar.x, sum.lidar[0]), sum.lidar[1] = sigmoid_backward(lidar.y, sum.lidar[1]);
+}
+
+// Stores rows of ROW of the sums in the order in which they lie in memory. All threads of a block call it.
+template <int ROW>
+__device__ void store_rows(float* to, int64_t n, Sums const* sums, int first) {
+    if (!to) return;
+    float flat[ROW];
+    auto const* numbers = reinterpret_cast<float const*>(sums);
+#pragma unroll
+    for (int k = 0; k < ROW; ++k)
+        flat[k] = numbers[NUMBERS * (number_in_block(k) / ROW) + first + number_in_block(k) % ROW];
+    store_flat(to, n, flat);
+}
+
+template <int C>
+__device__ void store_sums(EpilogueGrads const& out, int64_t n, Sums const* sums) {
+    store_rows<3>(out.means, n, sums, MEAN);
+    store_rows<3>(out.scales, n, sums, SCALES);
+    store_rows<C == 3 ? 3 : 2>(out.lidar, n, sums, LIDAR);
+    int64_t const i = first_row() + threadIdx.x;
+    if (i >= n) return;
+    Sums const& mine = sums[threadIdx.x];
+    if (out.quats) store4(out.quats, i, mine.q);
+    if (out.opacities) out.opacities[i] = mine.opacity;
+    if (out.lidar_opacities) out.lidar_opacities[i] = mine.lidar_opacity;
+}
+
+// C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
+// blocks.
+template <int C, bool POSE_GRAD>
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+    differentiate_gaussians_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
+                                   float* rows) {
+    __shared__ Sums sums[THREADS];
+    __shared__ float of_warps[POSE_DELTA_FLOATS][POSE_GRAD ? WARPS : 1];
+    int64_t const i = first_row() + threadIdx.x;
+    bool const there = i < scene.n, own = scene.lidar_opacities != scene.opacities;
+    Sums& sum = sums[threadIdx.x];
+    sum = {};
+    store_rotations(given, views.n, scene.nodes, out.rotations);
+#pragma unroll 1  // else registers spill
+    for (int v = 0; v < views.n; ++v) {
+        BackwardView const& view = views.view[v];
+        bool const seen = there && view.moments && view.seen[i];
+        ViewGrad one = {};
+        Correction<float> c = {};
+        if (seen) {
+            Seen const g = seen_by(scene, views, v, i);
+            one = view_grad_of(scene, views, v, i, g);
+            if (POSE_GRAD && view.wants_pose_grad) c = pose_vjp(g.mean, g.q, one.g.mean, one.g.q);
+        }
+        if constexpr (POSE_GRAD)
+            if (view.wants_pose_grad)
+                add_up(c, of_warps, rows + POSE_DELTA_FLOATS * (int64_t(gridDim.x) * v + blockIdx.x));
+        if (there && i >= scene.still) store_moved(given.view[v], out, place_of(scene, v, i), i - scene.still, one.g);
+        if (seen) add(one, view.by_lidar, own, sum);
+    }
+    if (there) add_upstream(scene, given, i, sum);
+    if (C && there) to_stored(scene, i, own, sum);
+    __syncthreads();
+    store_sums<C>(out, scene.n, sums);
+}
+
+// A block sums the pose gradient of a view, always in the same order.
+__global__ void __launch_bounds__(THREADS)
+    sum_pose_grads_kernel(BackwardViews views, float const* rows, int n, float* pose_grads) {
+    __shared__ float of_warps[POSE_DELTA_FLOATS][WARPS];
+    Correction<float> sum = {};
+    float const* const mine = rows + POSE_DELTA_FLOATS * int64_t(n) * blockIdx.x;
+    for (int row = int(threadIdx.x); views.view[blockIdx.x].wants_pose_grad && row < n; row += THREADS) {
+        sum.turn = sum.turn + load3(mine, 2 * row), sum.shift = sum.shift + load3(mine, 2 * row + 1);
+    }
+    add_up(sum, of_warps, pose_grads + POSE_DELTA_FLOATS * blockIdx.x);
+}
+
+template <int C>
+void launch(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given,
+            EpilogueGrads const& out, Queue const& queue) {
+    unsigned const blocks = blocks_for(larger<int64_t>(scene.n, 1));  // rotations are there without Gaussians, too
+    if (!out.pose_grads) {
+        differentiate_gaussians_kernel<C, false>
+            <<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, nullptr);
+        return;
+    }
+    float* const rows = queue.memory.array<float>(POSE_DELTA_FLOATS * views.n * blocks);
+    differentiate_gaussians_kernel<C, true><<<blocks, THREADS, 0, queue.stream>>>(scene, views, given, out, rows);
+    sum_pose_grads_kernel<<<unsigned(views.n), THREADS, 0, queue.stream>>>(views, rows, int(blocks), out.pose_grads);
+}
+
+}  // namespace
+
+void gaussian_backward(BackwardScene const& scene, BackwardViews const& views, UpstreamGrads const& given,
+                       EpilogueGrads const& out, Queue const& queue) {
+    auto* const by_columns = out.columns == 0 ? launch<0> : out.columns == 2 ? launch<2> : launch<3>;
+    by_columns(scene, views, given, out, queue);
+}
+
+}  // namespace nurec::cuda

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Harmonics whose gradient nobody has written. A block makes the basis of its Gaussians' directions once, a Gaussian a
+// thread, and leaves it with the colours' gradients in shared memory; then it goes through their coefficients in the
+// order in which these lie in memory, and multiplies on the way.
+#include "../common/launch.cuh"
+#include "../common/triples.cuh"
+#include "../math/sh.cuh"
+#include "adam_step.cuh"
+
+namespace nurec::cuda {
+namespace {
+
+// Of a block: with them every thread takes three vectors at any degree, and a block's coefficients begin at a vector.
+template <int S>
+constexpr int GAUSSIANS = 1024 / S / EACH * EACH;
+
+template <int S>
+struct OuterRows {
+    static constexpr int STRIDE = (S + 3) | 1;  // odd: no two threads write to one bank
+    float numbers[GAUSSIANS<S> * STRIDE];       // of a Gaussian the basis, then the three of its colour
+
+    __device__ void read(AdamHarmonics const& h, int64_t begin, int count) {
+        for (int row = int(threadIdx.x); row < count; row += THREADS) {
+            float basis[S];
+            sh_basis(load3(h.directions, begin + row), basis);
+            float* const to = numbers + STRIDE * row;
+            for (int k = 0; k < S; ++k) to[k] = basis[k];
+            store3(to + S, 0, load3(h.colours, begin + row));
+        }
+    }
+
+    // Of the k-th number of rows of COUNT columns, which begin at column FROM of 3 S.
+    template <unsigned FROM, unsigned COUNT>
+    __device__ float gradient(unsigned k) const {
+        unsigned const row = k / COUNT, column = FROM + k % COUNT;
+        float const* const from = numbers + STRIDE * row;
+        return from[column / 3] * from[S + column % 3];
+    }
+};
+
+// Columns FROM to FROM + COUNT of the block's Gaussians, all of one tensor.
+template <class M, unsigned FROM, unsigned COUNT, int S>
+__device__ void step_columns(OuterRows<S> const& rows, AdamTensor const& t, int64_t begin, unsigned numbers,
+                             unsigned thread, bool vectors, AdamBetas<float> const& betas, AdamFactors<float> const& by,
+                             uint32_t draws) {
+    unsigned const whole = vectors ? numbers / EACH * EACH : 0;
+    for (unsigned k = EACH * thread; k < whole; k += EACH * THREADS) {
+        float4 const g =
+            make_float4(rows.template gradient<FROM, COUNT>(k), rows.template gradient<FROM, COUNT>(k + 1),
+                        rows.template gradient<FROM, COUNT>(k + 2), rows.template gradient<FROM, COUNT>(k + 3));
+        step_four<M>(t, begin + k, g, betas, by, draws);
+    }
+    for (unsigned k = whole + thread; k < numbers; k += THREADS)
+        step_one<M>(t, begin + k, rows.template gradient<FROM, COUNT>(k), betas, by, draws);
+}
+
+// M: their moments.
+template <int S, class M>
+__global__ void __launch_bounds__(THREADS)
+    update_adam_harmonics_kernel(AdamParams p, unsigned vectors, AdamFactors<float> const* factors) {
+    __shared__ OuterRows<S> rows;
+    if (has_failed(p)) return;
+    AdamHarmonics const& h = p.harmonics;
+    int64_t const begin = blockIdx.x * int64_t(GAUSSIANS<S>), left = h.n - begin;
+    int const count = left < GAUSSIANS<S> ? int(left) : GAUSSIANS<S>;
+    rows.read(h, begin, count);
+    __syncthreads();
+    constexpr unsigned REST = 3 * S - 3;
+    if constexpr (REST > 0)
+        step_columns<M, 3, REST>(rows, p.tensors[h.rest], REST * begin, REST * unsigned(count), threadIdx.x,
+                                 vectors >> h.rest & 1, p.betas, factors[h.rest],
+                                 draws_of<M>(p.tensors[h.rest], h.rest));
+    // the last threads first: those have had one vector less
+    step_columns<M, 0, 3>(rows, p.tensors[h.sh], 3 * begin, 3 * unsigned(count), THREADS - 1 - threadIdx.x,
+                          vectors >> h.sh & 1, p.betas, factors[h.sh], draws_of<M>(p.tensors[h.sh], h.sh));
+}
+
+template <int S>
+void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
+    unsigned const blocks = unsigned((p.harmonics.n + GAUSSIANS<S> - 1) / GAUSSIANS<S>);
+    if (p.tensors[p.harmonics.sh].narrow)
+        update_adam_harmonics_kernel<S, BFloat><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+    else
+        update_adam_harmonics_kernel<S, float><<<blocks, THREADS, 0, queue.stream>>>(p, vectors, factors);
+}
+
+}  // namespace
+
+void adam_harmonics(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
+    if (!p.harmonics.n) return;
+    switch (p.harmonics.s) {
+        case 1:
+            return launch<1>(p, vectors, factors, queue);
+        case 4:
+            return launch<4>(p, vectors, factors, queue);
+        case 9:
+            return launch<9>(p, vectors, factors, queue);
+        default:
+            return launch<16>(p, vectors, factors, queue);
+    }
+}
+
+}  // namespace nurec::cuda

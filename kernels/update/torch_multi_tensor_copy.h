@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What nurec_lite::multi_tensor_copy takes and writes, on either device.
+#pragma once
+
+#include <algorithm>
+
+#include "../common/torch_check.h"
+#include "multi_tensor_copy.h"
+
+namespace nurec {
+
+struct CopyArguments {
+    at::TensorList into, values;
+    MaybeTensor const& numbers_at;
+    at::ArrayRef<double> numbers;
+};
+
+// That of the first tensor that is not the host's.
+inline at::Device device_of(CopyArguments const& a) {
+    for (at::TensorList const list : {a.values, a.into})
+        for (at::Tensor const& t : list)
+            if (!t.device().is_cpu()) return t.device();
+    return a.numbers_at ? a.numbers_at->device() : at::Device(at::kCPU);
+}
+
+// Of a device that is not the host: whether its kernels can write there nevertheless.
+inline bool lies_in_locked_memory(at::Tensor const& t) {
+    return t.device().is_cpu() && t.is_pinned();
+}
+
+inline void check_copy(at::Tensor const& into, at::Tensor const& values, std::size_t k, at::Device device) {
+    TORCH_CHECK_VALUE(values.device() == device, "values[", k, "] is on ", values.device(), ", but must be on ",
+                      device);
+    TORCH_CHECK_VALUE(into.device() == device || lies_in_locked_memory(into), "into[", k, "] is on ", into.device(),
+                      ", but must be on ", device, " or in page-locked memory of the host");
+    TORCH_CHECK_VALUE(into.nbytes() == values.nbytes(), "into[", k, "] has ", into.nbytes(),
+                      " bytes, but must have as many as its values, ", values.nbytes());
+    TORCH_CHECK_VALUE(into.is_contiguous(), "into[", k, "] has strides ", into.strides(), ", but must be contiguous");
+    TORCH_CHECK_VALUE(values.is_contiguous(), "values[", k, "] is not contiguous; call .contiguous()");
+}
+
+inline void check_numbers(CopyArguments const& a, at::Device device) {
+    TORCH_CHECK_VALUE(a.numbers.size() <= std::size_t(MOST_NUMBERS), "numbers has ", a.numbers.size(),
+                      " elements, but must have ", MOST_NUMBERS, " at most");
+    TORCH_CHECK_VALUE(a.numbers_at || a.numbers.empty(),
+                      "numbers are given, but not numbers_at, where they are to lie");
+    if (a.numbers_at) check_tensor(*a.numbers_at, "numbers_at", at::kFloat, {int64_t(a.numbers.size())}, device);
+}
+
+inline void check_copies(CopyArguments const& a, at::Device device) {
+    TORCH_CHECK_VALUE(a.into.size() == a.values.size(), "into has ", a.into.size(),
+                      " tensors, but must have as many as values, ", a.values.size());
+    for (std::size_t k = 0; k < a.into.size(); ++k) check_copy(a.into[k], a.values[k], k, device);
+    check_numbers(a, device);
+}
+
+inline CopyParams with_numbers(CopyArguments const& a) {
+    CopyParams p = {};
+    p.numbers = int(a.numbers.size());
+    p.numbers_at = a.numbers_at ? a.numbers_at->mutable_data_ptr<float>() : nullptr;
+    std::transform(a.numbers.begin(), a.numbers.end(), p.values, [](double x) { return float(x); });
+    return p;
+}
+
+// `launch` is called with what goes into one launch, until all is copied; the numbers are in the first.
+template <class Launch>
+void copy_all_by(CopyArguments const& a, Launch const& launch) {
+    CopyParams p = with_numbers(a);
+    for (std::size_t k = 0; k < a.into.size(); ++k) {
+        if (!a.into[k].nbytes()) continue;
+        if (p.count == MOST_COPIES) {
+            launch(p);
+            p = {};
+        }
+        p.copies[p.count++] = {a.into[k].mutable_data_ptr(), a.values[k].const_data_ptr(), int64_t(a.into[k].nbytes())};
+    }
+    if (p.count || p.numbers) launch(p);
+}
+
+}  // namespace nurec
