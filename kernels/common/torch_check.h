@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/Exception.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
 #include <optional>
@@ -118,6 +119,24 @@ void check_ascends(at::Tensor const& t, char const* name) {
     if (!host) return;
     int64_t const place = cpu::first_descent(host->const_data_ptr<T>(), host->numel());
     TORCH_CHECK_VALUE(place < 0, name, " falls in row ", place, ", but must ascend");
+}
+
+// ---- tensors that kernels read in vectors of four
+
+constexpr int64_t VECTOR = 16;  // bytes that are loaded together
+
+inline bool is_aligned(at::Tensor const& t) {
+    return reinterpret_cast<std::uintptr_t>(t.const_data_ptr()) % VECTOR == 0;
+}
+
+inline void check_aligned(at::Tensor const& t, char const* name) {
+    TORCH_CHECK_VALUE(is_aligned(t), name, " does not start on a multiple of ", VECTOR, " bytes; call .clone()");
+}
+
+// Returns the tensor itself if it is aligned, else a copy: a slice of a flat array may begin in the middle of a vector,
+// and so may a gradient that autograd cut out of a larger one.
+inline at::Tensor aligned(at::Tensor const& t) {
+    return is_aligned(t) ? t : t.clone();
 }
 
 }  // namespace nurec

@@ -4,6 +4,7 @@
 
 #include "../common/torch_cells.h"
 #include "../common/torch_check.h"
+#include "../math/depth.cuh"
 #include "warp_tiles.h"
 
 namespace nurec {
@@ -12,6 +13,12 @@ inline void check_tile_count(int64_t n, bool is_camera) {
     int64_t const most = MAX_LISTS / lists_per_tile(is_camera);
     TORCH_CHECK_VALUE(n <= most, "there are ", n, " warp tiles, but must be at most ", most,
                       ": give fewer views, or views of fewer rays");
+}
+
+inline int checked_depth_bits(int64_t bits) {
+    TORCH_CHECK_VALUE(bits == 16 || bits == 24 || bits == DEPTH_BITS, "depth_bits is ", bits,
+                      ", but must be 16, 24 or ", DEPTH_BITS);
+    return int(bits);
 }
 
 // Of a lidar: first, bins and heights, and the grid of its bands. Their number and rays are the caller's to fill in.

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -107,7 +108,7 @@ def _clear(folder: Path) -> None:
 
 
 def kind_of(path: Path) -> str | None:
-    """cpu: a driver by OpenMP; cuda: one for the GPU; torch: a binding; None: a header, which is compiled with these."""
+    """cpu: a driver by OpenMP; cuda: one for the GPU; torch: a binding of an operator; None: a header, which is compiled with these."""
     if path.suffix == ".cu":
         return "cuda"
     if path.suffix != ".cpp":
@@ -116,7 +117,7 @@ def kind_of(path: Path) -> str | None:
 
 
 def needs_nvcc(path: Path) -> bool:
-    return kind_of(path) == "cuda" or path.stem.endswith("_cuda")
+    return kind_of(path) == "cuda"
 
 
 def flags_of(path: Path) -> str:
@@ -132,7 +133,7 @@ def sources(tools: Toolchain) -> list[Path]:
 def _files(tools: Toolchain) -> list[Path]:
     """Sources and headers, relative to kernels/, but for sources that need a compiler that is not there."""
     root = resource("kernels")
-    found = [p.relative_to(root) for p in sorted(root.rglob("*")) if p.suffix in (".cuh", ".h", ".cpp", ".cu")]
+    found = [p.relative_to(root) for p in sorted(root.rglob("*/*")) if p.suffix in (".cuh", ".h", ".cpp", ".cu")]
     return [path for path in found if tools.nvcc or not needs_nvcc(path)]
 
 
@@ -176,18 +177,34 @@ def _alone(path: Path) -> Iterator[int]:
             fcntl.flock(file, fcntl.LOCK_UN)  # also for what the compiler may have left running
 
 
-def binding_units(paths: list[Path]) -> dict[str, list[Path]]:
-    """Bindings are compiled together, by the name of the source that includes them: torch's headers take ten times as long as a binding."""
-    units: dict[str, list[Path]] = {}
-    for path in paths:
-        if kind_of(path) == "torch":
-            units.setdefault(f"bindings_{'cuda' if needs_nvcc(path) else 'cpu'}.cpp", []).append(path)
-    return units
+@dataclass(frozen=True)
+class Unit:
+    """A source that includes bindings: torch's headers take ten times as long to compile as a binding."""
+
+    bindings: list[Path]
+    device: str  # CPU or CUDA: whose operators it registers
+    cuda: bool  # with NUREC_CUDA, the part of a binding that calls CUDA drivers; else the part that calls those of the CPU
+
+    def text(self, root: Path) -> str:
+        defines = ["#define NUREC_CUDA\n"] * self.cuda + [f"#define NUREC_DEVICE {self.device}\n"]
+        return "".join(defines + [f'#include "{root / path}"\n' for path in self.bindings])
 
 
-def write_units(units: dict[str, list[Path]], root: Path, folder: Path) -> None:
-    for name, paths in units.items():
-        text = "".join(f'#include "{root / path}"\n' for path in paths)
+def binding_units(tools: Toolchain, root: Path) -> dict[str, Unit]:
+    """All bindings for the CPU, and with nvcc those that have a part for CUDA, by the name of the source that includes them."""
+    bindings = [path for path in sources(tools) if kind_of(path) == "torch"]
+    units = {"bindings_cpu.cpp": Unit(bindings, "CPU", cuda=False)} if bindings else {}
+    both = [path for path in bindings if has_cuda(root / path)]
+    return units | ({"bindings_cuda.cpp": Unit(both, "CUDA", cuda=True)} if both and tools.nvcc else {})
+
+
+def has_cuda(binding: Path) -> bool:
+    return "NUREC_CUDA" in binding.read_text()
+
+
+def write_units(units: dict[str, Unit], root: Path, folder: Path) -> None:
+    for name, unit in units.items():
+        text = unit.text(root)
         if not (folder / name).is_file() or (folder / name).read_text() != text:
             (folder / name).write_text(text)
 
@@ -204,9 +221,9 @@ def ninja_file(tools: Toolchain, target: Path) -> str:
         nvcc = _quoted(tools.nvcc, *host_flags(tools))
         lines += ["rule nvcc", f"  command = {nvcc} {gencode} $flags -c $in -o $out"]
     objects = []
-    for name, paths in binding_units(sources(tools)).items():
+    for name, unit in binding_units(tools, root).items():
         objects.append(f"{Path(name).stem}.o")
-        lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {_flags(tools, paths[0])}"]
+        lines += [f"build {objects[-1]}: cxx {name}", f"  flags = {_flags(tools, unit.bindings[0])}"]
     for path in (path for path in sources(tools) if kind_of(path) != "torch"):
         objects.append("_".join((*path.parent.parts, f"{path.stem}.o")))
         rule = "nvcc" if path.suffix == ".cu" else "cxx"
@@ -247,7 +264,7 @@ def _link_flags(tools: Toolchain) -> str:
 def _build(tools: Toolchain, folder: Path, lock: int) -> None:
     """In a folder of its own; the library takes its name when it is whole. Ninja keeps the lock, too: if this process is killed, the
     next one waits until ninja, which goes on, is done, and finds its work."""
-    temporary, units = folder / f"{LIBRARY}.tmp", binding_units(sources(tools))
+    temporary, units = folder / f"{LIBRARY}.tmp", binding_units(tools, resource("kernels"))
     write_units(units, resource("kernels"), folder)
     commands = ninja_file(tools, temporary)
     n = sum(line.startswith("build ") for line in commands.splitlines())

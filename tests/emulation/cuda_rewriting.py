@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""CUDA's sources as plain C++ for the emulation: launches, shared memory and the dispatch key are written another way, line by line.
+"""CUDA's sources as plain C++ for the emulation: launches and shared memory are written another way, line by line.
 
     kernel<targs><<<grid, block>>>(args)        emulation::launch("kernel<targs>", emulation::Grid(grid, block), kernel<targs>, args)
     __shared__ float a[2], b;                   an array that is filled with 0xff when a block begins
     extern __shared__ float4 memory[];          a pointer to the block's dynamic shared memory
-    TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m)     the operators of the CPU
 
 Everything else stays, on its line.
 """
@@ -25,7 +24,7 @@ def rewritten(
     name: str,  # of the file, for the compiler's messages and ours
 ) -> str:
     code = _without_comments(text)
-    edits = [*_launches(text, code, name), *_shared(text, code, name), *_dispatch(code)]
+    edits = [*_launches(text, code, name), *_shared(text, code, name)]
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return f'#line 1 "{name}"\n{text}'
@@ -149,8 +148,3 @@ def _static(kind: str, name: str, size: str) -> str:
 
 def _dynamic(kind: str, name: str, size: str) -> str:
     return f"{kind}* const {name} = reinterpret_cast<{kind}*>(emulation::dynamic_shared);"
-
-
-def _dispatch(code: str) -> list[Edit]:
-    found = re.finditer(r"TORCH_LIBRARY_IMPL\s*\(\s*nurec_lite\s*,\s*(CUDA)\b", code)
-    return [(m.start(1), m.end(1), "CPU") for m in found]

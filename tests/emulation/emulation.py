@@ -81,13 +81,9 @@ def _rewrite(wanted: dict[Path, Path]) -> None:
 
 
 def sources(rewritten: Iterable[Path]) -> list[Path]:
-    """What is compiled of the rewritten files: all CUDA drivers, and those of the CPU for what has no other."""
+    """What is compiled of the rewritten files: all CUDA drivers, and the bindings, which call them."""
     found = {kind: {p for p in rewritten if build.kind_of(p) == kind} for kind in ("cpu", "cuda", "torch")}
-    cuda = {path for path in found["torch"] if build.needs_nvcc(path)}
-    others = found["torch"] - cuda - {path.with_stem(path.stem.removesuffix("_cuda") + "_cpu") for path in cuda}
-    alone = any(path.stem.endswith("_cpu") for path in others)
-    cpu = {path for path in found["cpu"] if alone or path.stem == "check_cpu"}
-    return sorted(found["cuda"] | cuda | others | cpu)
+    return sorted(found["cuda"] | found["torch"] | {path for path in found["cpu"] if path.stem == "check_cpu"})
 
 
 def _compiled(sources: list[Path], folder: Path) -> Path:
@@ -100,10 +96,10 @@ def _compiled(sources: list[Path], folder: Path) -> Path:
     return target
 
 
-def _units(sources: list[Path]) -> dict[str, list[Path]]:
-    """All bindings together: here one compiler takes those of either kind."""
+def _units(sources: list[Path]) -> dict[str, build.Unit]:
+    """All bindings with their part for CUDA, registered for the CPU."""
     bindings = [path for path in sources if build.kind_of(path) == "torch"]
-    return {"bindings.cpp": bindings} if bindings else {}
+    return {"bindings.cpp": build.Unit(bindings, "CPU", cuda=True)} if bindings else {}
 
 
 def _ninja_file(sources: list[Path], target: Path) -> str:

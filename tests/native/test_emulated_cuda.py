@@ -280,8 +280,6 @@ def body(text: str) -> str:
         ),
         ("// k<<<1, 1>>>()\n/* __shared__ */ a << 3;", "// k<<<1, 1>>>()\n/* __shared__ */ a << 3;"),
         ("\"k<<<1, 1>>>()\" '\"' 1'000", "\"k<<<1, 1>>>()\" '\"' 1'000"),
-        ("TORCH_LIBRARY_IMPL(nurec_lite, CUDA, m) {}", "TORCH_LIBRARY_IMPL(nurec_lite, CPU, m) {}"),
-        ("TORCH_LIBRARY_IMPL(other, CUDA, m) {}", "TORCH_LIBRARY_IMPL(other, CUDA, m) {}"),
         (
             "__shared__ float a[2][N + 1];",
             "static emulation::Shared<float[2][N+1]> a_of_block; auto& a = a_of_block.of_block();",

@@ -16,7 +16,7 @@ def small_kernels(folder: Path) -> Path:
         "first/one_cpu.cpp": '#include "one.h"\n' + ANSWER,
         "first/one.h": "#define ANSWER_OF_HEADER 42\n",
         "first/torch_two.cpp": "int two() { return 2; }\n",
-        "first/torch_two_cuda.cpp": "#error only where nvcc is\n",
+        "first/torch_two_devices.cpp": "#ifdef NUREC_CUDA\n#error only where nvcc is\n#endif\n",
         "second/three.cu": "#error only where nvcc is\n",
         "math/four.cuh": "",
     }.items():

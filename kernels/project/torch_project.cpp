@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding of nurec_lite::project: checks and allocation, for the CPU and for CUDA.
+#include <torch/library.h>
+
+#include "../common/torch_cells.h"
+#include "../common/torch_gaussians.h"
+#include "project.h"
+#include "torch_warp_tiles.h"
+
+#ifdef NUREC_CUDA
+#include "../common/torch_site.h"
+#else
+#include "../common/torch_copied.h"
+#include <ATen/ops/empty.h>
+#endif
+
+namespace nurec {
+namespace {
+
+// index, low, high, seen, shapes, count, candidates, counts
+using Projected =
+    std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor, at::Tensor>;
+
+// features: of a lidar whose shapes are asked for.
+ProjectParams checked_project(at::TensorList gaussians, at::Tensor const& view, bool is_camera, at::TensorList grid,
+                              int64_t columns, std::optional<at::Tensor> const& features = {}) {
+    GaussianTensors const g = gaussians_of(gaussians, view);
+    check_gaussians(g);
+    check_sensor(view, is_camera);
+    Cells const cells = is_camera ? Cells{} : cells_of(grid, columns, view.device());
+    if (features) check_tensor(*features, "features", at::kFloat, {g.scales.size(0), 2}, view.device());
+    ViewRow<float> const& row = *row_of(view);
+    return {arrays_of(g), &row.view, is_camera,
+            cells,        &row.path, features ? features->const_data_ptr<float>() : nullptr};
+}
+
+using at::Tensor;
+
+#ifdef NUREC_CUDA
+
+Tensor occupied_cells(at::TensorList grid, int64_t columns) {
+    Cells const cells = cells_of(grid, columns, grid[0].device());
+    Site site(grid[0].device());
+    Tensor const table = site.empty({cells.bands + 1, 3 * cells.columns + 1}, at::kInt);
+    cuda::count_occupied({cells, 1, nullptr}, table.mutable_data_ptr<int>(), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return table;
+}
+
+// Of a lidar, as it is given or as its rays say.
+int const* occupied_by(ProjectParams const& p, std::optional<Tensor> const& given, Site& site) {
+    if (p.is_camera) return nullptr;
+    if (!given) return cuda::count_occupied({p.cells, 1, nullptr}, site.queue());
+    check_tensor(*given, "occupied", at::kInt, {p.cells.bands + 1, 3 * p.cells.columns + 1}, site.device());
+    return given->const_data_ptr<int>();
+}
+
+// As nurec_lite.native.groups.BandBundles lists them; none: candidates are not asked for.
+void add_bands(at::TensorList t, ProjectParams& p) {
+    if (t.empty()) return;
+    TORCH_CHECK_VALUE(!p.is_camera, "bands are given, but an image has none: leave them out");
+    check_group(t, "bands", 5, "first, bins, heights, directions, edges");
+    p.warp_tiles = sweep_tiles_of(t[0], t[1], t[2], {t[3], t[4]});
+}
+
+// What lists of warp tiles go by, and where Gaussians lie: their bounds, or of a lidar's warp tiles their candidates.
+struct Places {
+    Tensor shapes, bounds, candidates, counts;
+};
+
+Places places_for(ProjectParams const& p, bool shapes, Site& site) {
+    int64_t const n = p.g.n, own = p.warp_tiles.first ? n : 0;
+    return {site.empty({shapes ? n : 0, shape_floats(p.is_camera)}, at::kFloat),
+            site.empty({own ? 0 : n, 4}, at::kFloat), site.empty({own, CANDIDATE_FLOATS}, at::kFloat),
+            site.empty({own}, at::kInt)};
+}
+
+cuda::Visibility looked_to(Places const& places, Tensor const& seen, int bits, bool shapes, Site& site) {
+    bool const own = places.counts.size(0);
+    return {seen.mutable_data_ptr<uint8_t>(),
+            site.queue().memory.array<uint32_t>(seen.size(0)),
+            reinterpret_cast<Bounds<float>*>(places.bounds.mutable_data_ptr<float>()),
+            bits,
+            shapes ? places.shapes.mutable_data_ptr<float>() : nullptr,
+            own ? reinterpret_cast<cuda::Candidates*>(places.candidates.mutable_data_ptr<float>()) : nullptr,
+            own ? places.counts.mutable_data_ptr<int>() : nullptr};
+}
+
+Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
+                  at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
+                  std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
+    ProjectParams p = checked_project(gaussians, view, is_camera, grid, columns, features);
+    add_bands(bands, p);
+    TORCH_CHECK_VALUE(bands.empty() || in_place, "bands are given, but not asked for in_place");
+    TORCH_CHECK_VALUE(is_camera || !shapes || (features && p.warp_tiles.first),
+                      "shapes of a lidar hold what its rays read: they need features and bands");
+    int const bits = checked_depth_bits(depth_bits);
+    Site site(view.device());
+    Tensor const seen = site.empty({p.g.n}, at::kByte);
+    Places const places = places_for(p, shapes, site);
+    cuda::Visibility const visibility = looked_to(places, seen, bits, shapes, site);
+    cuda::look(p, occupied_by(p, occupied, site), visibility, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    Tensor const count = site.empty({1}, at::kLong), none = site.empty({0, 2}, at::kFloat);
+    auto* const visible = count.mutable_data_ptr<int64_t>();
+    Tensor const order = site.empty({in_place ? p.g.n : 0}, at::kLong);
+    uint32_t const* const numbers = cuda::sort_by_depth(
+        p.g.n, visibility, visible, in_place ? order.mutable_data_ptr<int64_t>() : nullptr, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    int64_t const v = all ? p.g.n : read_back(count, 0);
+    auto const& [kept, bounds, candidates, counts] = places;
+    if (in_place) return {order.slice(0, 0, v), bounds, none, seen, kept, count, candidates, counts};
+    Tensor const index = site.empty({v}, at::kLong), low = site.empty({v, 2}, at::kFloat),
+                 high = site.empty({v, 2}, at::kFloat);
+    cuda::Sorted const out = {v, index.mutable_data_ptr<int64_t>(), low.mutable_data_ptr<float>(),
+                              high.mutable_data_ptr<float>()};
+    cuda::gather_bounds(visibility, numbers, visible, out, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return {index, low, high, seen, kept, site.empty({0}, at::kLong), candidates, counts};
+}
+
+#else
+
+Projected split(cpu::Projection const& p, Tensor const& seen, bool is_camera) {
+    auto const n = static_cast<int64_t>(p.index.size());
+    Tensor const bounds = copied(p.bounds, at::kFloat, {n, 4});
+    // copies: without Gaussians a slice counts as contiguous, and the two would share memory
+    auto const columns = [&](int64_t first) {
+        return bounds.slice(1, first, first + 2).clone(at::MemoryFormat::Contiguous);
+    };
+    return {copied(p.index, at::kLong, {n}),
+            columns(0),
+            columns(2),
+            seen,
+            at::empty({0, shape_floats(is_camera)}, bounds.options()),
+            at::empty({0}, bounds.options().dtype(at::kLong)),
+            at::empty({0, CANDIDATE_FLOATS}, bounds.options()),
+            at::empty({0}, bounds.options().dtype(at::kInt))};
+}
+
+std::vector<uint8_t> seen_in(int64_t n, cpu::Projection const& found) {
+    std::vector<uint8_t> seen(n, 0);
+    for (int64_t const i : found.index) seen[i] = 1;
+    return seen;
+}
+
+void fill_up(int64_t n, cpu::Projection& found) {
+    found.index.resize(n, 0);
+    found.bounds.resize(n, {NOWHERE, NOWHERE, -NOWHERE, -NOWHERE});
+}
+
+Projected project(at::TensorList gaussians, Tensor const& view, bool is_camera, at::TensorList grid, int64_t columns,
+                  at::TensorList bands, bool all, int64_t depth_bits, bool shapes,
+                  std::optional<Tensor> const& occupied, bool in_place, std::optional<Tensor> const& features) {
+    TORCH_CHECK_VALUE(bands.empty(), "bands are given, but only a GPU lists warp tiles: leave them out");
+    TORCH_CHECK_VALUE(!in_place, "bounds are to stay in place, but only a GPU lists warp tiles: leave that out");
+    TORCH_CHECK_VALUE(!shapes, "shapes are asked for, but only a GPU lists warp tiles: leave them out");
+    TORCH_CHECK_VALUE(!features, "features are given, but only a GPU keeps what rays read: leave them out");
+    TORCH_CHECK_VALUE(!occupied, "occupied is given, but only a GPU looks at it: leave it out");
+    ProjectParams const p = checked_project(gaussians, view, is_camera, grid, columns);
+    cpu::Projection found = cpu::project(p, checked_depth_bits(depth_bits));
+    std::vector<uint8_t> const seen = seen_in(p.g.n, found);
+    if (all) fill_up(p.g.n, found);
+    return split(found, copied(seen, at::kByte, {p.g.n}), is_camera);
+}
+
+#endif
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
+    m.impl("project", &project);
+#ifdef NUREC_CUDA
+    m.impl("occupied_cells", &occupied_cells);
+#endif
+}
+
+}  // namespace nurec

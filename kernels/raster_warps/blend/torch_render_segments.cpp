@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding of nurec_lite::render_segments and ::render_segments_backward, which CUDA alone has.
+#ifdef NUREC_CUDA
+
+#include <torch/library.h>
+
+#include "torch_segments.h"
+
+namespace nurec {
+namespace {
+
+using at::Tensor;
+using BlendedParts = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
+
+BlendedParts render_segments(at::TensorList gaussians, Tensor const& features, at::TensorList rays,
+                             at::TensorList lists, Tensor const& view, bool moving, int64_t length,
+                             std::optional<Tensor> const& rows) {
+    RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
+    check_warp_tiles(in);
+    int64_t const width = cuda::gaussian_row_floats(moving, features.size(1)), g = in.g.scales.size(0);
+    if (rows) check_tensor(*rows, "rows", at::kFloat, {g, width}, view.device()), check_aligned(*rows, "rows");
+    check_count(length, "length", MAX_CAPACITY);
+    Site site(view.device());
+    int64_t const n = in.rays.size(0), most = cuda::max_segments(in.gaussians.size(0), n, length);
+    Kept const kept = {
+        site.empty({n + 1}, at::kLong), site.empty({most}, at::kInt),
+        site.empty({most, cuda::FEATURES + features.size(1), cuda::rays_with(features.size(1))}, at::kFloat),
+        site.empty({rows ? 0 : g, width}, at::kFloat)};
+    Blended const found = unwritten_outputs(in.directions.size(0), features.size(1), features.options());
+    RenderParams const p = params_of(in, moving);
+    cuda::Segments segments = parts_of(kept, length);
+    if (rows)
+        segments.rows = rows->mutable_data_ptr<float>();
+    else
+        cuda::pack_gaussian_rows(p, segments.rows, site.queue());
+    cuda::render_segments(p, written(found), segments, site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return std::tuple_cat(found, kept);
+}
+
+Gradients render_segments_backward(at::TensorList gaussians, Tensor const& features, at::TensorList rays,
+                                   at::TensorList lists, Tensor const& view, bool moving, int64_t length,
+                                   at::TensorList kept, at::TensorList outputs, Tensor const& d_out,
+                                   std::optional<Tensor> const& d_distance, Tensor const& d_transmittance,
+                                   bool ray_gradients) {
+    RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
+    check_warp_tiles(in);
+    check_group(kept, "kept", 4, "first, list, fields, rows");
+    OutputTensors const given = checked_outputs(in, outputs, d_out, d_distance, d_transmittance);
+    Site site(view.device());
+    bool const optional = features.size(1) == 3 && !ray_gradients;  // kernels that do without the distance
+    Tensor const d_t = d_distance ? *d_distance : optional ? Tensor() : at::zeros_like(given.distance);
+    GradientTensors const found = unwritten_gradients(in, ray_gradients);
+    cuda::render_segments_backward(params_of(in, moving), outputs_of(given), grads_of(given, d_t, found),
+                                   parts_of({kept[0], kept[1], kept[2], kept[3]}, length), site.queue());
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return found.all();
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
+    m.impl("render_segments", &render_segments);
+    m.impl("render_segments_backward", &render_segments_backward);
+}
+
+}  // namespace nurec
+
+#endif

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Binding of nurec_lite::multi_tensor_copy: checks and allocation, for the CPU and for CUDA.
+#include <torch/library.h>
+
+#include <algorithm>
+
+#include "../common/torch_check.h"
+#include "multi_tensor_copy.h"
+
+#ifdef NUREC_CUDA
+#include "../common/torch_site.h"
+#include <ATen/core/CachingHostAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#endif
+
+namespace nurec {
+namespace {
+
+struct CopyArguments {
+    at::TensorList into, values;
+    MaybeTensor const& numbers_at;
+    at::ArrayRef<double> numbers;
+};
+
+// That of the first tensor that is not the host's.
+at::Device device_of(CopyArguments const& a) {
+    for (at::TensorList const list : {a.values, a.into})
+        for (at::Tensor const& t : list)
+            if (!t.device().is_cpu()) return t.device();
+    return a.numbers_at ? a.numbers_at->device() : at::Device(at::kCPU);
+}
+
+// Of a device that is not the host: whether its kernels can write there nevertheless.
+bool lies_in_locked_memory(at::Tensor const& t) {
+    return t.device().is_cpu() && t.is_pinned();
+}
+
+void check_copy(at::Tensor const& into, at::Tensor const& values, std::size_t k, at::Device device) {
+    TORCH_CHECK_VALUE(values.device() == device, "values[", k, "] is on ", values.device(), ", but must be on ",
+                      device);
+    TORCH_CHECK_VALUE(into.device() == device || lies_in_locked_memory(into), "into[", k, "] is on ", into.device(),
+                      ", but must be on ", device, " or in page-locked memory of the host");
+    TORCH_CHECK_VALUE(into.nbytes() == values.nbytes(), "into[", k, "] has ", into.nbytes(),
+                      " bytes, but must have as many as its values, ", values.nbytes());
+    TORCH_CHECK_VALUE(into.is_contiguous(), "into[", k, "] has strides ", into.strides(), ", but must be contiguous");
+    TORCH_CHECK_VALUE(values.is_contiguous(), "values[", k, "] is not contiguous; call .contiguous()");
+}
+
+void check_numbers(CopyArguments const& a, at::Device device) {
+    TORCH_CHECK_VALUE(a.numbers.size() <= std::size_t(MOST_NUMBERS), "numbers has ", a.numbers.size(),
+                      " elements, but must have ", MOST_NUMBERS, " at most");
+    TORCH_CHECK_VALUE(a.numbers_at || a.numbers.empty(),
+                      "numbers are given, but not numbers_at, where they are to lie");
+    if (a.numbers_at) check_tensor(*a.numbers_at, "numbers_at", at::kFloat, {int64_t(a.numbers.size())}, device);
+}
+
+void check_copies(CopyArguments const& a, at::Device device) {
+    TORCH_CHECK_VALUE(a.into.size() == a.values.size(), "into has ", a.into.size(),
+                      " tensors, but must have as many as values, ", a.values.size());
+    for (std::size_t k = 0; k < a.into.size(); ++k) check_copy(a.into[k], a.values[k], k, device);
+    check_numbers(a, device);
+}
+
+CopyParams with_numbers(CopyArguments const& a) {
+    CopyParams p = {};
+    p.numbers = int(a.numbers.size());
+    p.numbers_at = a.numbers_at ? a.numbers_at->mutable_data_ptr<float>() : nullptr;
+    std::transform(a.numbers.begin(), a.numbers.end(), p.values, [](double x) { return float(x); });
+    return p;
+}
+
+// `launch` is called with what goes into one launch, until all is copied; the numbers are in the first.
+template <class Launch>
+void copy_all_by(CopyArguments const& a, Launch const& launch) {
+    CopyParams p = with_numbers(a);
+    for (std::size_t k = 0; k < a.into.size(); ++k) {
+        if (!a.into[k].nbytes()) continue;
+        if (p.count == MOST_COPIES) {
+            launch(p);
+            p = {};
+        }
+        p.copies[p.count++] = {a.into[k].mutable_data_ptr(), a.values[k].const_data_ptr(), int64_t(a.into[k].nbytes())};
+    }
+    if (p.count || p.numbers) launch(p);
+}
+
+#ifdef NUREC_CUDA
+
+// torch gives page-locked memory out again as soon as no tensor has it, unless it knows of work that uses it: of its
+// own copies it does, of our kernels it must be told.
+void hold_locked_memory(CopyArguments const& a, at::Device device) {
+    for (at::Tensor const& t : a.into) {
+        if (t.device() == device || !t.nbytes()) continue;
+        c10::Stream const stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+        void* const owner = t.storage().data_ptr().get_context();
+        at::getHostAllocator(device.type())->record_event(t.mutable_data_ptr(), owner, stream);
+    }
+}
+
+void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at,
+                       at::ArrayRef<double> numbers) {
+    CopyArguments const a = {into, values, numbers_at, numbers};
+    at::Device const device = device_of(a);
+    check_copies(a, device);
+    Site site(device);
+    copy_all_by(a, [&](CopyParams const& p) {
+        cuda::multi_tensor_copy(p, site.queue());
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    });
+    hold_locked_memory(a, device);
+}
+
+#else
+
+void multi_tensor_copy(at::TensorList into, at::TensorList values, MaybeTensor const& numbers_at,
+                       at::ArrayRef<double> numbers) {
+    CopyArguments const a = {into, values, numbers_at, numbers};
+    check_copies(a, at::kCPU);
+    copy_all_by(a, &cpu::multi_tensor_copy);
+}
+
+#endif
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(nurec_lite, NUREC_DEVICE, m) {
+    m.impl("multi_tensor_copy", &multi_tensor_copy);
+}
+
+}  // namespace nurec
