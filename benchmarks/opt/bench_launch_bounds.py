@@ -10,8 +10,8 @@ All variants are compiled, each alone, and their registers, spills and shared me
 with the kernel that serves both sensors, gradient by gradient, and those that agree, to 1e-3 or twice what that kernel's gradients change
 by when every mean goes to the next float32, are timed: CUDA events around the kernel alone, behind copies that empty the caches, in rounds
 that take all in turn and in both orders. `--compile-only` needs no GPU and gives no times. --out names a folder for sweep.json (all, with
-conditions), sweep.csv and sweep.md; the choice for each sensor goes into BOUNDED of kernels/raster_tiles/backward_table.h. Occupancy is what
-registers, threads and shared memory allow. Scenes and views: benchmarks/render/workload.py (random Gaussians unless a checkpoint or a
+conditions), sweep.csv and sweep.md. The choice for each sensor goes into BOUNDED of kernels/raster_tiles/backward_table.h. Occupancy is
+what registers, threads and shared memory allow. Scenes and views: benchmarks/render/workload.py (random Gaussians unless a checkpoint or a
 capture is named); pairs are contributing ones (benchmarks/render/pair_counts.py).
 """
 

@@ -102,7 +102,7 @@ def compile_variant(
     tools = find_tools(architectures[0])
     assert tools.nvcc is not None
     flags = [*host_flags(tools), *FLAGS["raster_tiles/render_backward_camera.cu"].split(), "--resource-usage"]
-    flags += ["-I", str(resource("kernels/render"))]
+    flags += ["-I", str(resource("kernels/raster_tiles"))]
     flags += [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
     out = ["-fatbin", "-o", "/dev/null"] if target is None else ["-shared", "-o", str(target)]
     ran = subprocess.run([tools.nvcc, *flags, *defines, *out, str(SOURCE)], capture_output=True, text=True, check=False)

@@ -147,7 +147,7 @@ class Own:
 def _warps(
     rays: Tensor,  # of each list
 ) -> int | None:
-    """Those that take an image's parts one after another (kernels/render_segments)."""
+    """Those that take an image's parts one after another (kernels/raster_warps/blend)."""
     return warps_of(rays.device) if rays.device.type == "cuda" and rays.shape[1] == WARP else None
 
 

@@ -2,7 +2,7 @@
 """How many (ray, Gaussian) pairs a view takes, by the operator count_pairs: what speeds are stated in.
 
 A block of the GPU takes a tile, a warp of 32 lanes 32 of its rays. A warp goes through the tile's list until all its rays are closed,
-and all lanes are busy as long as one ray is open. Where a tile has 16 rays (a sweep's lists, kernels/bundle), a warp takes two of them,
+and all lanes are busy as long as one ray is open. Where a tile has 16 rays (a sweep's lists, kernels/raster_warps/bin), a warp takes two of them,
 or of their parts, side by side, two that are next to one another by length, and its lanes are busy as long as either is. Of an image's
 lists a warp of the GPU takes one part after another, the next that nobody has. Lane efficiency is the share of those lane slots whose
 pair contributes. Counts are the same on a CPU, whose own loop takes 16 rays together.
@@ -94,7 +94,7 @@ def summed(
 
 def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
     """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. One that is empty
-    is a part, too. Parts of lists that are cut come first, the longest before others (kernels/render_segments/cut_lists.cuh)."""
+    is a part, too. Parts of lists that are cut come first, the longest before others (kernels/raster_warps/blend/split_lists.cuh)."""
     tile, begin, end = _parts(lists, most)
     order = ((end - begin) + WHOLE * (lists[tile] > most)).argsort(descending=True, stable=True)
     tile, begin, end = tile[order], begin[order], end[order]
@@ -105,7 +105,7 @@ def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
 
 def _parts(lists: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """Of each part its list, and where it begins and ends in it. A list is cut into as few parts as that takes, of equal length but for
-    one entry (kernels/render_segments)."""
+    one entry (kernels/raster_warps/blend)."""
     parts = (-(-lists // most)).clamp(min=1)
     tile = torch.repeat_interleave(parts)
     number = torch.arange(len(tile), device=tile.device) - (parts.cumsum(0) - parts)[tile]

@@ -7,7 +7,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def resource(
-    name: str,  # a top-level folder or something in it: "conf", "kernels/render", "data"
+    name: str,  # a top-level folder or something in it: "conf", "kernels/raster_tiles", "data"
 ) -> Path:
     for root in (PACKAGE, PACKAGE.parent):
         if (root / name).exists():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what is stored of Gaussians to values, in one kernel each way (kernels/activate)."""
+"""From what is stored of Gaussians to values, in one kernel each way (kernels/scene/activate.cu)."""
 
 import torch
 from torch import Tensor

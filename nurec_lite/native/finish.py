@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gaussians as the views of a step see them, whose gradients are made in one pass over all of them, of what the views tell
-(nurec_lite/native/told.py, kernels/gaussian_backward). On CUDA alone.
+(nurec_lite/native/told.py, kernels/raster_warps/backward). On CUDA alone.
 
 Letters: N Gaussians, of which S stand still and A move; V views, each at a time of its own; K nodes.
 """

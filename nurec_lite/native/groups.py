@@ -96,7 +96,7 @@ class Parts(NamedTuple):
 
     first: Tensor  # [A + 1] int64 first part of a list
     bundle: Tensor  # [S] int32 whose list a part is of, -1: there is no such part
-    left: Tensor  # [S, 4 + C, P] of each ray: kernels/render_segments/params.h
+    left: Tensor  # [S, 4 + C, P] of each ray: kernels/raster_warps/blend/segments.h
     rows: Tensor  # [N, 20] Gaussians as rays read them
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stage render_views: a scene from several views in one launch a stage, or from a few in one launch of all (kernels/views,
+"""The stage render_views: a scene from several views in one launch a stage, or from a few in one launch of all (kernels/raster_warps/views,
 nurec_lite/native/recorded_look.py), for who looks at it without training it. On CUDA alone.
 
 Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several views of a step in one launch a stage, with gradients (kernels/raster_warps/views/train.h): those of cameras whose images have one size, or of
-one lidar. Gaussian i as view v sees it is number N v + i, so that one sort by depth and one by bundle serve all views; backward, a
-Gaussian goes through the views, and what they share gets its gradient once. On CUDA alone.
+"""Several views of a step in one launch a stage, with gradients (kernels/raster_warps/views/train.h): views of cameras with images of
+one size, or of one lidar. Gaussian i as view v sees it is instance N v + i, so one sort by depth and one by warp tile serve all views. The
+backward pass loops over the views of a Gaussian, so parameters that the views share get their gradient once. On CUDA alone.
 
 Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
 """

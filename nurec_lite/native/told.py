@@ -55,7 +55,7 @@ class ToldGaussians(PartedGaussians):
 
 
 def told_floats(n: int) -> int:
-    """Numbers on a slip: 16 of each Gaussian, and behind them a byte of each (kernels/gaussian_backward/params.h)."""
+    """Numbers on a slip: 16 of each Gaussian, and behind them a byte of each (kernels/raster_warps/backward/gaussian_backward.h)."""
     return 16 * n + (n + 3) // 4
 
 

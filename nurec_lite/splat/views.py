@@ -156,7 +156,7 @@ class CameraView(View):
 
 @dataclass(frozen=True)
 class RayBundles:
-    """A sweep's rays in groups of 32 neighbours (kernels/bundle), A of them; they follow from the directions alone."""
+    """A sweep's rays in groups of 32 neighbours (kernels/raster_warps/bin), A of them; they follow from the directions alone."""
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [bands + 1] int32 bundle of each band of elevation

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients that are made of what all views of a step tell, in one pass (nurec_lite/native/finish.py, kernels/gaussian_backward), which the CUDA
-drivers alone have: they are those of one view after another, and those of the plain torch reference in double precision. Steps of a
+"""The backward epilogue of all views of a step (nurec_lite/native/finish.py, kernels/raster_warps/backward), which the CUDA drivers alone
+have: its gradients are those of one view after another, and those of the plain torch reference in double precision. Steps of a
 training: tests/opt/test_fused_project.py."""
 
 import logging

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator render_views_train and its backward pass (kernels/raster_warps/views/train.h), which the CUDA drivers alone have: torch's own checks, and that
-wrong input is refused. What it renders and what is learned by it: tests/native/test_together.py."""
+"""The operator render_views_train and its backward pass (kernels/raster_warps/views/train.h), which the CUDA drivers alone have: torch's
+checks, and that wrong input is refused. Its images and gradients: tests/native/test_together.py."""
 
 from typing import Any
 
@@ -108,7 +108,9 @@ def test_wrong_tensors_of_the_backward_pass(name: str, device: torch.device) -> 
     args = backward_of(call_of("lidar", device))
     key = {"directions": "world", "gaussians": "kept_gaussians"}.get(name, name)
     with pytest.raises((ValueError, IndexError), match=f"{name} has|Dimension"):
-        torch.ops.nurec_lite.render_views_train_backward(*packed_backward(args | {key: args[key].flatten()[None, None, :3]}))
+        torch.ops.nurec_lite.render_views_train_backward(
+            *packed_backward(args | {key: args[key].flatten()[None, None, :3]})
+        )
 
 
 def wrong_arguments() -> dict[str, tuple[str, dict[str, Any]]]:

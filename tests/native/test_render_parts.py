@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blending of bundles and of parts of their lists (kernels/render_segments), which the CUDA drivers alone have: parts beside whole lists, and
-both beside the plain torch reference in double precision on the same lists, within the limits of tests/native/test_parity_render.py."""
+"""Segmented blending (kernels/raster_warps/blend), which the CUDA drivers alone have: segments against whole lists, and both against the
+plain torch reference in double precision on the same lists, within the limits of tests/native/test_parity_render.py."""
 
 import itertools
 import math

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator render_views (kernels/views), which the CUDA drivers alone have: torch's own checks, what it needs, and that wrong input is
+"""The operator render_views (kernels/raster_warps/views), which the CUDA drivers alone have: torch's own checks, what it needs, and that wrong input is
 refused. What it renders: tests/native/test_look.py."""
 
 from types import SimpleNamespace

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of a step in one launch a stage (nurec_lite/native/together.py, kernels/raster_warps/views/train.h), which the CUDA drivers alone have, beside
-the same views one after another, forward and backward, and beside the plain torch reference in double precision."""
+"""Views of a step in one launch a stage (nurec_lite/native/together.py, kernels/raster_warps/views/train.h), which the CUDA drivers alone
+have, against the same views one after another, forward and backward, and against the plain torch reference in double precision."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
