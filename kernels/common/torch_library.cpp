@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operators torch.ops.nurec_lite.*; nurec_lite/native/ops.py gives them gradients and fake kernels, and
+// The operators torch.ops.nurec_lite.*; nurec_lite/native/ops.py registers their gradients, and
 // nurec_lite/native/groups.py names the tensors of each list. `view` is a view's row (math/view_row.cuh).
 #include <torch/library.h>
 

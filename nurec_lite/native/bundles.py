@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stages tile, render_camera and render_lidar for bundles of 32 neighbouring rays (kernels/raster_warps/bin, kernels/raster_warps/blend). An image's
-has a list, a sweep's two, one for its lower and one for its upper beams. On CUDA alone.
+"""The stages tile, render_camera and render_lidar for bundles of 32 neighbouring rays (kernels/raster_warps/bin,
+kernels/raster_warps/blend). An image's has a list, a sweep's two, one for its lower and one for its upper beams. On CUDA alone.
 
 Letters: A bundles, L entries, R rays.
 """

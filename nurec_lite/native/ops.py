@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operators torch.ops.nurec_lite.*: loads the compiled kernels, and gives them gradients and fake kernels.
+"""The operators torch.ops.nurec_lite.*: loads the compiled kernels and registers their gradients.
 
 `load()` comes before the first use; nurec_lite/native/stages.py, which calls the operators, does so.
 
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.build import is_built, library
-from nurec_lite.native.fakes import FAKES
 from nurec_lite.native.groups import (
     ActorArrays,
     GaussianArrays,
@@ -72,8 +71,6 @@ def load() -> None:
     torch.library.register_autograd("nurec_lite::render_views", _no_gradients)
     torch.library.register_autograd("nurec_lite::render_views_train", _view_gradients, setup_context=_keep_views)
     torch.library.register_autograd("nurec_lite::render_views_train_backward", _no_second_gradients)
-    for name, fake in FAKES.items():
-        torch.library.register_fake(f"nurec_lite::{name}")(fake)
 
 
 def load_built() -> None:

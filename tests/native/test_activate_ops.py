@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from operators import call as called
+from operators import check_schema
 from stored_gaussians import STORED, gaussians_of, on, opacities_of
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.native import ops
 from nurec_lite.opt import fused_activate
@@ -32,25 +32,25 @@ def stored(**changes: Tensor) -> dict[str, Any]:
 def test_torch_s_own_checks(columns: int, device: str) -> None:
     g = on(gaussians_of(7, columns, odd=False), device)
     leaves = tuple(getattr(g, name).requires_grad_() for name in STORED)
-    opcheck(torch.ops.nurec_lite.activate.default, leaves)
+    check_schema(torch.ops.nurec_lite.activate.default, leaves)
     unit, *values = (v.detach() for v in torch.ops.nurec_lite.activate(*leaves))
     own_grad = torch.randn_like(values[3]) if columns > 2 else None
     given = torch.randn_like(unit), None, torch.randn_like(values[1]), None, own_grad
     args = leaves[0].detach(), *values, columns, *given
-    opcheck(torch.ops.nurec_lite.activate_backward.default, args)
+    check_schema(torch.ops.nurec_lite.activate_backward.default, args)
     camera, lidar, scales = (v.to(device).requires_grad_() for v in opacities_of(7))
     own = lidar if columns > 2 else None
-    opcheck(torch.ops.nurec_lite.regularisers.default, (camera, own, scales))
+    check_schema(torch.ops.nurec_lite.regularisers.default, (camera, own, scales))
     detached = camera.detach(), None if own is None else own.detach(), scales.detach()
     one = torch.ones((), device=device)
-    opcheck(torch.ops.nurec_lite.regularisers_backward.default, (*detached, one, None, one))
+    check_schema(torch.ops.nurec_lite.regularisers_backward.default, (*detached, one, None, one))
     plain = on(gaussians_of(7, columns), device)
     own_arrays = (
         plain.means,
         plain.log_scales,
         *(getattr(plain, k) for k in ("quats", "opacity_logits", "lidar_logits")),
     )
-    opcheck(torch.ops.nurec_lite.sgld_noise.default, (*own_arrays, one, 3, one, None, -9.0))
+    check_schema(torch.ops.nurec_lite.sgld_noise.default, (*own_arrays, one, 3, one, None, -9.0))
 
 
 WRONG = {

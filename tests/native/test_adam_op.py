@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from operators import check_schema
 
 from nurec_lite.native import ops
 
@@ -17,12 +18,12 @@ def kernels() -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_operator_is_a_whole_one(device: str) -> None:
-    """Schema and fake kernel agree: what changes is what the schema says."""
+    """The operator changes what its schema says."""
     shapes = ((5, 3), (7,))
     parameters, gradients, first, second = ([torch.rand(s, device=device) for s in shapes] for _ in range(4))
     steps, rates = [torch.ones((), device=device) for _ in shapes], torch.tensor([0.1, 0.2], device=device)
     args = parameters, gradients, first, second, steps, rates, None, [False, True], *BETAS, EPSILON
-    torch.library.opcheck(torch.ops.nurec_lite.adam.default, args)
+    check_schema(torch.ops.nurec_lite.adam.default, args)
 
 
 @pytest.mark.parametrize(

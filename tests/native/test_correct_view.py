@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from operators import check_schema
 from splat_scenes import CAMERA_MOTION, LIDAR_MOTION, make_camera_view, make_lidar, make_lidar_view
 from splat_scenes import view_float32 as in_float32
 from torch import Tensor
-from torch.library import opcheck
 from torch.nn import functional as F
 
 from nurec_lite.native import ops
@@ -160,12 +160,12 @@ def test_torch_s_own_checks(device: str) -> None:
     row, start, end, known, camera = known_of(device)
     for t in known[4:]:
         t.requires_grad_()
-    opcheck(torch.ops.nurec_lite.correct_view.default, (row, start, end, list(known), camera))
+    check_schema(torch.ops.nurec_lite.correct_view.default, (row, start, end, list(known), camera))
     grads = torch.randn(6, device=device), torch.randn(2, 3, device=device)
     detached = [t.detach() for t in known]
-    opcheck(torch.ops.nurec_lite.correct_view_backward.default, (row, detached, camera, *grads))
+    check_schema(torch.ops.nurec_lite.correct_view_backward.default, (row, detached, camera, *grads))
     part = placed(9, device)
-    opcheck(torch.ops.nurec_lite.pose_gradient.default, (torch.zeros(3, device=device), part[:2], part[2:]))
+    check_schema(torch.ops.nurec_lite.pose_gradient.default, (torch.zeros(3, device=device), part[:2], part[2:]))
 
 
 WRONG = {

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 from operators import call as called
+from operators import check_schema
 from tiny_capture import tiny_capture, tiny_state
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
@@ -81,7 +81,7 @@ def seen(device: str = "cpu", **changes: Any) -> dict[str, Any]:
 def test_torch_s_own_checks(device: str) -> None:
     args = seen(device)
     given = [v for v in args.values() if isinstance(v, Tensor)], NEAREST, MARGIN
-    opcheck(torch.ops.nurec_lite.footprints.default, given)
+    check_schema(torch.ops.nurec_lite.footprints.default, given)
 
 
 WRONG = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several views in one launch (nurec_lite/native/look.py, kernels/raster_warps/views), which the CUDA drivers alone have, beside the forward pass of a
-training: the same lists and the same formulas, so nearly the same bits."""
+"""Several views in one launch (nurec_lite/native/look.py, kernels/raster_warps/views), which the CUDA drivers alone have, beside the
+forward pass of a training: the same lists and the same formulas, so nearly the same bits."""
 
 from collections.abc import Callable
 from dataclasses import replace

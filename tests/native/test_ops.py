@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from operators import Arguments, names_of, packed
+from operators import Arguments, check_schema, names_of, packed
 from operators import call as called
 from operators import operator as operator_of
 from parity import DEVICES, SHARED, aimed, in_parts, plan_of
@@ -25,7 +25,6 @@ from splat_scenes import (
     view_float32,
 )
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
@@ -133,17 +132,17 @@ def test_torch_s_own_checks(call: str, device: torch.device) -> None:
     args = arguments(call, device)
     if call.startswith("render "):
         args |= {k: v.requires_grad_() for k, v in tensors_of(args) if v.is_floating_point() and k not in PLAIN}
-    opcheck(operator(call), given(call, args))
+    check_schema(operator(call), given(call, args))
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_torch_s_own_checks_without_gaussians(call: str, device: torch.device) -> None:
-    opcheck(operator(call), given(call, arguments(call, device, 0)))
+    check_schema(operator(call), given(call, arguments(call, device, 0)))
 
 
 @pytest.mark.parametrize("call", ["render_backward camera", "render_backward lidar"])
 def test_torch_s_own_checks_without_gradients_of_rays(call: str, device: torch.device) -> None:
-    opcheck(operator(call), given(call, arguments(call, device) | {"ray_gradients": False}))
+    check_schema(operator(call), given(call, arguments(call, device) | {"ray_gradients": False}))
 
 
 # ---- gradients as autograd sees them

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+from operators import check_schema
 from rounding import assert_near
 from torch import Tensor
-from torch.library import opcheck
 from torch.nn import functional as F
 
 from nurec_lite.geometry.harmonics import sh_basis
@@ -197,9 +197,9 @@ def given_to_adam(n: int = 6, device: str = "cpu") -> dict[str, Any]:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_torch_s_own_checks(device: str) -> None:
-    opcheck(torch.ops.nurec_lite.adam.default, tuple(given_to_adam(device=device).values()))
+    check_schema(torch.ops.nurec_lite.adam.default, tuple(given_to_adam(device=device).values()))
     g = scene_of(4, 3, 4, device)
-    opcheck(torch.ops.nurec_lite.view_colour_rank1.default, arguments_of(g, colours_of(7, device)))
+    check_schema(torch.ops.nurec_lite.view_colour_rank1.default, arguments_of(g, colours_of(7, device)))
 
 
 WRONG = {

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator render_views (kernels/raster_warps/views), which the CUDA drivers alone have: torch's own checks, what it needs, and that wrong input is
-refused. What it renders: tests/native/test_look.py."""
+"""The operator render_views (kernels/raster_warps/views), which the CUDA drivers alone have: torch's own checks, what it needs, and that
+wrong input is refused. What it renders: tests/native/test_look.py."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 import torch
 from bundle_scenes import driven
 from look_scenes import SENSORS, scene_for, views_of
+from operators import check_schema
 from parity import DEVICES
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.native.groups import SceneArrays, SensorRays
 from nurec_lite.native.look import Look
@@ -48,7 +48,7 @@ def packed(args: dict[str, Any]) -> tuple[Any, ...]:
 @pytest.mark.parametrize("sensor", SENSORS)
 def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     for room in ([-1, -1], [2 * n, 500]):
-        opcheck(torch.ops.nurec_lite.render_views.default, packed(call_of(sensor, device, n) | {"room": room}))
+        check_schema(torch.ops.nurec_lite.render_views.default, packed(call_of(sensor, device, n) | {"room": room}))
 
 
 def test_gradients_are_refused(device: torch.device) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from operators import check_schema
 from tiny_capture import tiny_config, tiny_state
 from torch import Tensor
 
@@ -125,9 +126,9 @@ def test_the_operators_are_whole_ones(device: str) -> None:
     """Schema, fake kernel and gradient agree, also for torch.compile."""
     rendered, target = noisy_pair((7, 9), device)
     d_loss, slopes = torch.ones((), device=device), torch.randn(3, 7, 9, 3, device=device)
-    torch.library.opcheck(torch.ops.nurec_lite.image_loss.default, (rendered.requires_grad_(), target, 0.2))
+    check_schema(torch.ops.nurec_lite.image_loss.default, (rendered.requires_grad_(), target, 0.2))
     args = rendered.detach(), target, 0.2, slopes, d_loss
-    torch.library.opcheck(torch.ops.nurec_lite.image_loss_backward.default, args)
+    check_schema(torch.ops.nurec_lite.image_loss_backward.default, args)
 
 
 @pytest.mark.parametrize(

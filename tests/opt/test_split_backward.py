@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from emulation import EMULATED
-from operators import call, packed
+from operators import call, check_schema, packed
 from parity import DEVICES, INSTANCES, SHARED, aimed, drivers_of, in_parts, plan_of, relative
 from splat_scenes import (
     CAMERA_MOTION,
@@ -28,7 +28,6 @@ from splat_scenes import (
 )
 from tiny_capture import tiny_state
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
@@ -257,7 +256,7 @@ def test_torch_s_own_checks(plan: BackwardPlan, device: torch.device) -> None:
     values = inputs("moving camera", device, 20)
     learned = values.keys() - {"delays", "targets", "view"}
     values = {k: v.requires_grad_(v.is_floating_point() and k in learned) for k, v in values.items()}
-    opcheck(torch.ops.nurec_lite.render.default, packed("render", values | {"moving": True, **plan._asdict()}))
+    check_schema(torch.ops.nurec_lite.render.default, packed("render", values | {"moving": True, **plan._asdict()}))
 
 
 def test_autograd_passes_on_that_nothing_depends_on_the_distance(

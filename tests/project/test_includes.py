@@ -73,7 +73,10 @@ def test_only_bindings_know_torch() -> None:
 def test_there_is_one_binding_an_operator() -> None:
     assert len([file for file in SOURCES if is_binding(file)]) <= MOST_BINDINGS
     registered = [
-        name for file in SOURCES if file.endswith(".cpp") for name in set(re.findall(r'm\.impl\("(\w+)"', SOURCES[file]))
+        name
+        for file in SOURCES
+        if file.endswith(".cpp")
+        for name in set(re.findall(r'm\.impl\("(\w+)"', SOURCES[file]))
     ]
     assert len(registered) == len(set(registered)), "an operator is registered by two files"
 

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.library import opcheck
 
 from nurec_lite.native import groups
 
@@ -47,6 +48,11 @@ def packed(name: str, args: Arguments) -> tuple[Any, ...]:
         values = [args[field] for field in fields_of(argument)]
         found.append(values if str(argument.type) == "List[Tensor]" else values[0])
     return tuple(found)
+
+
+def check_schema(op: Any, args: tuple[Any, ...]) -> None:
+    """What torch checks of an operator: that it changes and aliases only what its schema says, and that its gradient is registered."""
+    opcheck(op, args, test_utils=("test_schema", "test_autograd_registration"))
 
 
 def call(name: str, args: Arguments) -> list[Tensor]:

@@ -82,9 +82,10 @@ cuda::BackwardViews backward_views(at::TensorList rows, UpstreamTensors const& g
     for (std::size_t k = 0; k < v; ++k) {
         check_floats_of(rows[k], "a row of views", {VIEW_NUMBERS}, device);
         std::optional<Tensor> const one = grad_accum.get(k);
-        if (one) check_tensor(*one, "told", at::kFloat, {cuda::grad_accum_floats(n)}, device);
+        if (one) check_tensor(*one, "grad_accum", at::kFloat, {cuda::grad_accum_floats(n)}, device);
         float const* const at = one ? floats_in(*one) : nullptr;
-        TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(at) % 16 == 0, "told begins in the middle of 16 bytes");
+        TORCH_CHECK_VALUE(reinterpret_cast<std::uintptr_t>(at) % 16 == 0,
+                          "grad_accum begins in the middle of 16 bytes");
         found.view[k] = {reinterpret_cast<ViewRow<float> const*>(floats_in(rows[k])),
                          reinterpret_cast<cuda::MomentRow const*>(at),
                          reinterpret_cast<uint8_t const*>(at ? at + cuda::MOMENT_FLOATS * n : nullptr),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from bundle_scenes import PLAN, VIEWS, WHOLE, View, call_parts, driven, given, lists_of, on, rendered, scene, view_of
+from operators import check_schema
 from parity import DEVICES, aimed, cast_view, in_parts, relative
 from splat_scenes import (
     CAMERA_MOTION,
@@ -30,7 +31,6 @@ from splat_scenes import (
 )
 from test_parity_render import assert_parity, camera_case, lidar_case
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.native import bundles
 from nurec_lite.native import stages as native
@@ -291,25 +291,24 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     places = bundles.places(projection)
     rays = [seen.directions, seen.delays]
     if not is_camera:
-        opcheck(torch.ops.nurec_lite.group_sweep_rays.default, (list(grid),))
-        opcheck(torch.ops.nurec_lite.occupied_cells.default, (list(grid), 3))
+        check_schema(torch.ops.nurec_lite.group_sweep_rays.default, (list(grid),))
+        check_schema(torch.ops.nurec_lite.occupied_cells.default, (list(grid), 3))
     for room in (-1, 50):
         args = (
             list(native.placed(g)), native.row_of(view), list(places), projection.shapes, rays, list(made), list(grid), size,
             True, room,
         )  # fmt: skip
-        opcheck(torch.ops.nurec_lite.list_warp_tiles.default, args)
+        check_schema(torch.ops.nurec_lite.list_warp_tiles.default, args)
     pairs = lists_of(g, view, True)
     gaussians, features, of_rays, lists, row, moving = given(g, view, pairs)
     args = list(gaussians), features, list(of_rays), list(lists), row, moving, 8
     # what a part does not need is not written, so that outputs of two calls need not be equal
-    some = ("test_schema", "test_autograd_registration", "test_faketensor")
-    opcheck(torch.ops.nurec_lite.render_segments.default, args, test_utils=some)
+    check_schema(torch.ops.nurec_lite.render_segments.default, args)
     out, distance, transmittance, _, *kept = torch.ops.nurec_lite.render_segments(*args)
     outputs = [out, distance, transmittance]
     for with_rays in (False, True):
         last = list(kept), outputs, *(torch.randn_like(t) for t in outputs), with_rays
-        opcheck(torch.ops.nurec_lite.render_segments_backward.default, (*args, *last), test_utils=some)
+        check_schema(torch.ops.nurec_lite.render_segments_backward.default, (*args, *last))
     assert len(Parts._fields) == len(kept) and len(Outputs._fields) == len(outputs) and len(Lists._fields) == len(lists)
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from operators import check_schema
 from parity import DEVICES
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.geometry.tracks import within
 from nurec_lite.native import ops
@@ -122,7 +122,7 @@ def test_torch_s_own_checks(same: bool, device: str) -> None:
     opacities, *rest = made("in the middle of four", 2, device)
     if same:
         opacities = [opacities[0].requires_grad_()] * 2
-    opcheck(torch.ops.nurec_lite.mask_absent_actors.default, ([o.requires_grad_() for o in opacities], *rest))
+    check_schema(torch.ops.nurec_lite.mask_absent_actors.default, ([o.requires_grad_() for o in opacities], *rest))
 
 
 WRONG: dict[str, tuple[int, Any]] = {  # which argument of a call with 31 Gaussians of 4 nodes at 2 times

@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from operators import check_schema
 from torch import Tensor
 
 from nurec_lite.native import ops
@@ -77,10 +78,10 @@ def test_numbers_alone(count: int, device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_the_operator_is_a_whole_one(device: str) -> None:
-    """Schema and fake kernel agree: what changes is what the schema says."""
+    """The operator changes what its schema says."""
     into, values = ([torch.rand(shape, device=device) for shape in ((5, 3), (7,))] for _ in range(2))
     for more in ((), (torch.zeros(2, device=device), [1.0, 2.0])):
-        torch.library.opcheck(torch.ops.nurec_lite.multi_tensor_copy.default, (into, values, *more))
+        check_schema(torch.ops.nurec_lite.multi_tensor_copy.default, (into, values, *more))
 
 
 @pytest.mark.parametrize(

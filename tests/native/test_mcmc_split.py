@@ -4,8 +4,8 @@ tests/opt/test_fused_activate_part.py relocations by it."""
 
 import pytest
 import torch
+from operators import check_schema
 from torch import Tensor
-from torch.library import opcheck
 
 from nurec_lite.native import ops
 from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, parted
@@ -78,7 +78,7 @@ def test_one_copy_stays_as_it_was(sensors: int, device: str) -> None:
 @pytest.mark.parametrize("n", [0, 7])
 def test_torch_s_own_checks(n: int, sensors: int, device: str) -> None:
     logits, copies = problem(n, sensors)
-    opcheck(torch.ops.nurec_lite.mcmc_split.default, (logits.to(device), copies.to(device)))
+    check_schema(torch.ops.nurec_lite.mcmc_split.default, (logits.to(device), copies.to(device)))
 
 
 WRONG = {
