@@ -38,7 +38,7 @@ from nurec_lite.base.environment import choose_device
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.program import Parser, told
 from nurec_lite.capture.types import Capture
-from nurec_lite.native.copies import copy_all
+from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.optim import make_optimizer
@@ -182,7 +182,7 @@ def _stand(stages: Stages, state: TrainState) -> None:
     """Shots at fixed places, as cuda_graph brings them there: it cannot record where every tensor is an allocation of its own."""
     shots = stages.feed(stages, state)
     standing = Standing(shots, [len(shot.sweep) + 5 for shot in shots.sweeps])
-    copy_all(standing.pairs(shots), torch.empty(2, device=state.device), (1.0, 2.0))
+    multi_tensor_copy(standing.pairs(shots), torch.empty(2, device=state.device), (1.0, 2.0))
 
 
 def _look(stages: Stages, state: TrainState) -> None:

@@ -26,7 +26,7 @@ from benchmarks.opt.bench_fused_adam import BETAS, EPSILON, Update, update_of
 from benchmarks.opt.bench_fused_colour import SIZES, size_of, sized, with_gradients
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
-from nurec_lite.native.groups import PlacementArrays
+from nurec_lite.native.operators.view_colour import PlacementArrays
 from nurec_lite.scene.gaussians import PartedGaussians
 from nurec_lite.splat.render import REFERENCE
 

@@ -32,7 +32,7 @@ from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.native import bundles, finish, ops, told
 from nurec_lite.native import stages as native
-from nurec_lite.native.groups import ActorArrays
+from nurec_lite.native.operators.move_actors import ActorArrays
 from nurec_lite.native.plan import CUDA_PLAN
 from nurec_lite.scene.gaussians import PartedGaussians
 from nurec_lite.splat.tiles import PairList

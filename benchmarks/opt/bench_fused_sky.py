@@ -26,7 +26,7 @@ from benchmarks.opt import kernel_times
 from benchmarks.opt.bench_fused_ssim import size_of
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
-from nurec_lite.native import stages as native
+from nurec_lite.native.operators.over_sky import over_sky as fused_over_sky
 from nurec_lite.scene import sky
 
 SIZES = ("621x187", "1242x375", "1920x1080")
@@ -35,7 +35,7 @@ TOLERANCE = 1e-4  # of the largest number: angles in single precision are off by
 Scene = tuple[Tensor, Tensor, Tensor, Tensor]  # features [R, 3], transmittance [R], map [3, H, W], directions [R, 3]
 VERSIONS: dict[str, Callable[..., Tensor]] = {
     "plain": sky.over_sky,
-    "fused": lambda *scene: native.over_sky(*scene, otherwise=sky.over_sky),
+    "fused": lambda *scene: fused_over_sky(*scene, otherwise=sky.over_sky),
 }
 
 

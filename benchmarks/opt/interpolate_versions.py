@@ -26,7 +26,7 @@ from nurec_lite.geometry.se3 import (
 from nurec_lite.geometry.tracks import interpolate, key_rows
 from nurec_lite.native import ops
 from nurec_lite.native.build import BuildError
-from nurec_lite.native.groups import ActorArrays
+from nurec_lite.native.operators.move_actors import ActorArrays
 
 OUTPUTS = ("means", "quats", "velocities", "rotations")
 Moved = tuple[Tensor, Tensor, Tensor, Tensor]  # by OUTPUTS: [Q, n, 3], [Q, n, 4], [Q, n, 3], [Q, K, 4]

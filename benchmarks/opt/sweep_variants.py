@@ -19,7 +19,7 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.paths import resource
 from nurec_lite.native import stages as native
 from nurec_lite.native.build import FLAGS, find_tools, host_flags
-from nurec_lite.native.groups import GaussianArrays, Lists, Outputs, RayArrays
+from nurec_lite.native.operators.shared import GaussianArrays, Lists, Outputs, RayArrays
 from nurec_lite.splat.render import local_directions
 from nurec_lite.splat.views import CameraView
 from scripts.resources import Usage, parse

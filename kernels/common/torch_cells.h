@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-// As nurec_lite.native.groups.Grid lists them.
+// As nurec_lite.native.operators.shared.Grid lists them.
 inline Cells cells_of(at::TensorList grid, int64_t columns, at::Device device) {
     check_group(grid, "grid", 2, "directions, edges");
     at::Tensor const &directions = grid[0], &edges = grid[1];

@@ -11,7 +11,7 @@ struct GaussianTensors {
     at::Tensor const &still_means, &still_quats, &means, &quats, &velocities, &scales, &opacities, &view;
 };
 
-// As nurec_lite.native.groups.GaussianArrays lists them.
+// As nurec_lite.native.operators.shared.GaussianArrays lists them.
 inline GaussianTensors gaussians_of(at::TensorList t, at::Tensor const& view) {
     check_group(t, "gaussians", 7, "still_means, still_quats, means, quats, velocities, scales, opacities");
     return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], view};

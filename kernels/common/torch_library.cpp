@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operators torch.ops.nurec_lite.*; nurec_lite/native/ops.py registers their gradients, and
-// nurec_lite/native/groups.py names the tensors of each list. `view` is a view's row (math/view_row.cuh).
+// nurec_lite/native/operators names the tensors of each list. `view` is a view's row (math/view_row.cuh).
 #include <torch/library.h>
 
 TORCH_LIBRARY(nurec_lite, m) {
@@ -47,7 +47,7 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "render_segments(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
         "int length, Tensor? rows=None) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, "
-        "Tensor first, Tensor bundle, Tensor left, Tensor own_rows)");
+        "Tensor first, Tensor list_index, Tensor fields, Tensor own_rows)");
     m.def(
         "render_segments_backward(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, "
         "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
@@ -93,7 +93,8 @@ TORCH_LIBRARY(nurec_lite, m) {
         "int[] size, int columns, bool moving, int length, int capacity, int depth_bits) -> (Tensor out, Tensor "
         "distance, "
         "Tensor transmittance, Tensor median, Tensor needed, Tensor directions, Tensor delays, "
-        "Tensor table, Tensor offsets, Tensor gaussians, Tensor places, Tensor first, Tensor bundle, Tensor left, "
+        "Tensor table, Tensor offsets, Tensor gaussians, Tensor places, Tensor first, Tensor list_index, Tensor "
+        "fields, "
         "Tensor rows)");
     m.def(
         "render_views_train_backward(Tensor[] scene, Tensor[] node_rotations, Tensor views, Tensor targets, bool "

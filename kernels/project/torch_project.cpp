@@ -55,7 +55,7 @@ int const* occupied_by(ProjectParams const& p, std::optional<Tensor> const& give
     return given->const_data_ptr<int>();
 }
 
-// As nurec_lite.native.groups.BandBundles lists them; none: candidates are not asked for.
+// As nurec_lite.native.operators.warp_tiles.BandTiles lists them; none: candidates are not asked for.
 void add_bands(at::TensorList t, ProjectParams& p) {
     if (t.empty()) return;
     TORCH_CHECK_VALUE(!p.is_camera, "bands are given, but an image has none: leave them out");

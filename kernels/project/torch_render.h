@@ -21,7 +21,7 @@ struct RenderTensors {
     at::Tensor const &features, &origins, &directions, &delays, &targets, &rays, &offsets, &gaussians, &visible;
 };
 
-// Lists as nurec_lite.native.groups has them: GaussianArrays, RayArrays and Lists.
+// Lists as nurec_lite.native.operators.shared has them: GaussianArrays, RayArrays and Lists.
 inline RenderTensors render_tensors(at::TensorList gaussians, at::Tensor const& features, at::TensorList rays,
                                     at::TensorList lists, at::Tensor const& view) {
     check_group(rays, "rays", 4, "origins, directions, delays, targets");
@@ -125,7 +125,7 @@ struct OutputTensors {
     at::Tensor const& d_transmittance;
 };
 
-// `outputs` as nurec_lite.native.groups.Outputs lists them.
+// `outputs` as nurec_lite.native.operators.shared.Outputs lists them.
 inline OutputTensors checked_outputs(RenderTensors const& in, at::TensorList outputs, at::Tensor const& d_out,
                                      std::optional<at::Tensor> const& d_distance, at::Tensor const& d_transmittance) {
     check_group(outputs, "outputs", 3, "out, distance, transmittance");

@@ -9,6 +9,9 @@ import torch
 
 from nurec_lite.native import bundles, ops, stages, told
 from nurec_lite.native.look import Look
+from nurec_lite.native.operators.expose import expose
+from nurec_lite.native.operators.footprints import footprints
+from nurec_lite.native.operators.slice_grid import slice_grid
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
 
 
@@ -30,8 +33,8 @@ def native_stages(
     grouped = {"bundle": bundles.bundled} if plan.bundles else {}
     alone: dict[str, Callable[..., Any]] = {
         "correct": stages.correct,
-        "expose": stages.expose,
-        "slice_grid": stages.slice_grid,
-        "footprints": stages.footprints,
+        "expose": expose,
+        "slice_grid": slice_grid,
+        "footprints": footprints,
     }
     return {**alone, **planned, **renderers, **together, **grouped}

@@ -12,7 +12,8 @@ from functools import lru_cache, partial
 import torch
 from torch import Tensor
 
-from nurec_lite.native.groups import BoundsInPlace, Bundles, CandidatesInPlace, Grid
+from nurec_lite.native.operators.shared import Grid
+from nurec_lite.native.operators.warp_tiles import BoundsInPlace, CandidatesInPlace, WarpTiles
 from nurec_lite.native.plan import WHOLE, RenderPlan
 from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, grid_of, learned, moves, parts_of, placed, rays, row_of
 from nurec_lite.native.sweeps import BEAMS, beams
@@ -67,17 +68,17 @@ def places(projection: Projection) -> BoundsInPlace | CandidatesInPlace:
     return BoundsInPlace(projection.index, count, bounds)
 
 
-def swept(projection: Projection) -> tuple[Bundles, Grid]:
+def swept(projection: Projection) -> tuple[WarpTiles, Grid]:
     if projection.bundles is None:
         raise ValueError("the projection is not for a lidar's bundles: project by a plan that has them, too")
     return projection.bundles
 
 
-def image_bundles(view: CameraView) -> tuple[Bundles, Grid, list[int]]:
+def image_bundles(view: CameraView) -> tuple[WarpTiles, Grid, list[int]]:
     """Patches of 8x4 pixels, cluster by cluster."""
     camera, device = view.camera, view.T_world_sensor_start.device
     none = torch.empty(0, device=device)
-    bundles = Bundles(patches(camera.width, camera.height, device), none.int(), none.int(), none)
+    bundles = WarpTiles(patches(camera.width, camera.height, device), none.int(), none.int(), none)
     return bundles, Grid(none, none), [camera.width, camera.height, WIDTH, HEIGHT]
 
 

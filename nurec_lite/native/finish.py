@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.groups import ActorArrays, GivenArrays, MovedArrays, MovedGrads, ToldArrays
+from nurec_lite.native.operators.gaussian_backward import BackwardScene, MovedArrays, UpstreamGrads
+from nurec_lite.native.operators.move_actors import ActorArrays, MovedGrads
 from nurec_lite.native.stages import learned, moves, row_of
 from nurec_lite.native.told import told_floats
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
@@ -136,7 +137,7 @@ class _SceneForViews(torch.autograd.Function):
     def backward(ctx: Any, *grads: Maybe) -> tuple[Maybe, ...]:
         saved = iter(ctx.saved_tensors)
         rows, tracks = list(islice(saved, len(ctx.way.moving))), list(islice(saved, _TRACKS))
-        arrays, moved = ToldArrays(*islice(saved, len(ToldArrays._fields))), MovedArrays(*saved)
+        arrays, moved = BackwardScene(*islice(saved, len(BackwardScene._fields))), MovedArrays(*saved)
         shared, of_moved, told = _parts_of(grads)
         given = Shared(*shared), of_moved, told
         with span("finish", within=BACKWARD):
@@ -150,22 +151,22 @@ class _SceneForViews(torch.autograd.Function):
         return None, *[None] * len(rows), *d_tracks, *d_values, *nudges
 
 
-def _activated(values: Values) -> ToldArrays:
+def _activated(values: Values) -> BackwardScene:
     unit, scales, opacities, lidar, own = torch.ops.nurec_lite.activate(
         values.quats, values.scales, values.opacities, values.lidar
     )
-    return ToldArrays(values.means, unit, scales, opacities, own, lidar, values.quats)
+    return BackwardScene(values.means, unit, scales, opacities, own, lidar, values.quats)
 
 
-def _alias(values: Values) -> ToldArrays:
+def _alias(values: Values) -> BackwardScene:
     """The same numbers as tensors of their own, whose gradients come here."""
     of_all = values.scales, values.opacities, values.lidar
     own = values.means.new_empty(0) if values.lidar_opacities is None else values.lidar_opacities
     scales, opacities, lidar, own = (t.view_as(t) for t in (*of_all, own))
-    return ToldArrays(values.means, values.quats, scales, opacities, own, lidar, values.quats.new_empty(0, 4))
+    return BackwardScene(values.means, values.quats, scales, opacities, own, lidar, values.quats.new_empty(0, 4))
 
 
-def _actors(arrays: ToldArrays, still: int, tracks: Sequence[Tensor]) -> ActorArrays:
+def _actors(arrays: BackwardScene, still: int, tracks: Sequence[Tensor]) -> ActorArrays:
     return ActorArrays(arrays.means[still:], arrays.quats[still:], *tracks)
 
 
@@ -186,13 +187,13 @@ def _asked(ctx: Any, shared: Shared, moved: Sequence[Maybe], told: Sequence[Mayb
 def _finished(
     ctx: Any,
     rows: list[Tensor],  # [62] of each view
-    arrays: ToldArrays,
+    arrays: BackwardScene,
     moved: MovedArrays,
     grads: tuple[Shared, Sequence[Maybe], Sequence[Maybe]],  # the second four of each view
     asked: list[bool],
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
     (still_means, still_quats, *numbers), of_moved, told = grads
-    given = GivenArrays(*map(_contiguous, (still_means, still_quats)), *map(_numbers, numbers))
+    given = UpstreamGrads(*map(_contiguous, (still_means, still_quats)), *map(_numbers, numbers))
     way = ctx.way
     found: tuple[list[Tensor], list[Tensor], Tensor] = torch.ops.nurec_lite.gaussian_backward(
         arrays,
@@ -223,7 +224,7 @@ def _numbers(d: Maybe) -> Maybe:
 
 def _move_back(
     ctx: Any,
-    arrays: ToldArrays,
+    arrays: BackwardScene,
     tracks: Sequence[Tensor],
     found: Sequence[Tensor],  # whose rows of what moves are filled in
     d_moved: MovedGrads,
@@ -237,7 +238,7 @@ def _move_back(
     return None, None, None, *d_keys, None
 
 
-def _stored(ctx: Any, arrays: ToldArrays, d_unit: Tensor) -> Tensor:
+def _stored(ctx: Any, arrays: BackwardScene, d_unit: Tensor) -> Tensor:
     """Gradients of quaternions as they are stored, of those that move."""
     of_all = arrays.stored_quats, arrays.scales, arrays.opacities, arrays.lidar, arrays.lidar_opacities
     moving = [t[ctx.way.still :] if len(t) else t for t in of_all]

@@ -16,9 +16,10 @@ from nurec_lite.base.ranges import span
 from nurec_lite.base.rows import rows_of
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.tracks import exist, key_rows
-from nurec_lite.native.activations import activate
 from nurec_lite.native.bundles import BEAMS, HEIGHT, MOST_LISTS, WIDTH, lists_of
-from nurec_lite.native.groups import ActorArrays, SceneArrays, SensorRays
+from nurec_lite.native.operators.activate import activate
+from nurec_lite.native.operators.move_actors import ActorArrays
+from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
 from nurec_lite.native.recorded_look import FEW_VIEWS, RecordedLook
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.native.stages import _pixels, moves, row_of

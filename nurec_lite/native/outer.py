@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.geometry.harmonics import sh_basis
-from nurec_lite.native.groups import PlacementArrays
+from nurec_lite.native.operators.view_colour import PlacementArrays
 from nurec_lite.scene.gaussians import PartedGaussians
 
 

@@ -2,19 +2,11 @@
 """How the compiled kernels cut their work."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from nurec_lite.native.operators.render import BackwardPlan
 from nurec_lite.native.outer import Handover
 
 WHOLE = 1 << 30  # entries of a part where lists are not cut
-
-
-class BackwardPlan(NamedTuple):
-    """The instance of the backward kernels, in the order of the last arguments of the operators."""
-
-    split: bool
-    launch_bounds: bool
-    half_staging: bool
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
-from nurec_lite.native.copies import Pair, copy_all, filled
+from nurec_lite.native.operators.multi_tensor_copy import Pair, filled, multi_tensor_copy
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.native.stages import learned, moves, row_of
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -67,7 +67,7 @@ class RecordedLook:
         if kept.seen <= AFTER or kept.refused:
             return None
         kept.views = kept.views or tuple(map(places_for, views, rays))
-        copy_all(pair for places, view in zip(kept.views, views, strict=True) for pair in _pairs(places, view))
+        multi_tensor_copy(pair for places, view in zip(kept.views, views, strict=True) for pair in _pairs(places, view))
         if kept.recording is None and not self._record(kept, queue):
             return None
         assert kept.recording is not None
@@ -135,7 +135,7 @@ def _copied(found: Sequence[Looked], views: Sequence[AnyView]) -> list[Looked]:
     """For the caller to keep, of the views' own rays: the next launch writes where these stand."""
     values = [_own(one, view) for one, view in zip(found, views, strict=True)]
     copies = [{name: torch.empty_like(value) for name, value in one.items()} for one in values]
-    copy_all((into[name], one[name]) for into, one in zip(copies, values, strict=True) for name in one)
+    multi_tensor_copy((into[name], one[name]) for into, one in zip(copies, values, strict=True) for name in one)
     return [type(one)(**own) for one, own in zip(found, copies, strict=True)]
 
 

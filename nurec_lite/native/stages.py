@@ -4,7 +4,7 @@
 Letters: N Gaussians, V of them visible, R rays.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
@@ -12,36 +12,26 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.base.transfer import upload
-from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
 from nurec_lite.native import outer
-from nurec_lite.native.groups import (
-    Bounds,
-    GaussianArrays,
-    Grid,
-    KnownArrays,
-    Lists,
-    PlacementArrays,
-    RayArrays,
-    SeenArrays,
-)
+from nurec_lite.native.operators.correct_view import CalibrationArgs
+from nurec_lite.native.operators.over_sky import over_sky
+from nurec_lite.native.operators.shared import GaussianArrays, Grid, Lists, RayArrays
+from nurec_lite.native.operators.tile import Bounds
+from nurec_lite.native.operators.view_colour import PlacementArrays
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.native.sweeps import bands_of, sweep_bundles
 from nurec_lite.native.torch_parts import torch_parts
-from nurec_lite.scene import footprint
-from nurec_lite.scene.bilateral import sliced
 from nurec_lite.scene.calibration import POSES, Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.scene.scene import Scene, exposed_by
 from nurec_lite.splat import corrected as plain
 from nurec_lite.splat import nudge, render
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, Kernels, LidarReturns
 from nurec_lite.splat.tiles import PairList, camera_rays
-from nurec_lite.splat.view_row import CAMERA_FIELDS, camera_numbers, view_row
+from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
 
 _NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
@@ -170,44 +160,6 @@ def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:
     return directions, fractions[:1] if view.camera.shutter == "global" else fractions
 
 
-def over_sky(
-    features: Tensor,  # [R, 3]
-    transmittance: Tensor,  # [R]
-    sky: Tensor,  # [3, H, W] logits
-    directions: Tensor,  # [R, 3] unit, world
-    otherwise: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],  # of directions that want a gradient
-) -> Tensor:  # [R, 3]
-    """As nurec_lite.scene.sky.over_sky, in one kernel, which gives directions no gradient."""
-    if directions.requires_grad:
-        return otherwise(features, transmittance, sky, directions)
-    return torch.ops.nurec_lite.over_sky(
-        features.contiguous(), transmittance.contiguous(), sky.contiguous(), directions.contiguous()
-    )
-
-
-def expose(
-    image: Tensor,  # [H, W, 3]
-    log_gain: Tensor,  # [3]
-    offset: Tensor,  # [3]
-    vignetting: Tensor | None,  # [3]
-) -> Tensor:  # [H, W, 3]
-    """As nurec_lite.scene.scene.exposed_by, in one kernel."""
-    if image.dtype != torch.float32:
-        return exposed_by(image, log_gain, offset, vignetting)
-    few = (None if t is None else t.contiguous() for t in (log_gain, offset, vignetting))
-    return torch.ops.nurec_lite.expose(image.contiguous(), *few)
-
-
-def slice_grid(
-    grid: Tensor,  # [12, Z, Y, X]
-    image: Tensor,  # [H, W, 3]
-) -> Tensor:  # [H, W, 3]
-    """As nurec_lite.scene.bilateral.sliced, in one kernel."""
-    if grid.dtype != torch.float32:
-        return sliced(grid, image)
-    return torch.ops.nurec_lite.slice_grid(grid.contiguous(), image.contiguous())
-
-
 def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyView:
     """As nurec_lite.splat.corrected.corrected, in one kernel."""
     if calibration is None or view.row is None or learned(view):
@@ -216,7 +168,7 @@ def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyVi
     camera = c.camera_row(view.sensor)
     velocity = still(view.row.device) if view.velocity is None else view.velocity
     parts = (getattr(c, name) for name in (*POSES, "exposure_drift", "camera_offsets"))
-    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), velocity, *parts)
+    known = CalibrationArgs(c.knots, view.moment(), c.mount(view.sensor), velocity, *parts)
     row, moved, nudge, drift, moment = torch.ops.nurec_lite.correct_view(
         view.row, *ends, known, -1 if camera is None else camera
     )
@@ -236,26 +188,6 @@ def felt(
 ) -> Tensor:  # [6]
     """As nurec_lite.splat.nudge.felt_by_torch, in two kernels."""
     return torch.ops.nurec_lite.pose_gradient(centre, placed, [grad.contiguous() for grad in grads])
-
-
-def footprints(scene: Scene, capture: Capture, images: Sequence[int]) -> Tensor:
-    """As nurec_lite.scene.footprint.footprints, with all images in one kernel."""
-    return footprint.footprints(scene, capture, images, _pixels_a_metre)
-
-
-def _pixels_a_metre(scene: Scene, sights: footprint.Sights) -> Tensor:
-    g, poses = scene.gaussians, sights.poses
-    of_tracks = poses.valid.contiguous(), poses.quaternions.contiguous(), poses.translations.contiguous()
-    seen = SeenArrays(g.means, g.node, _rows_of(sights.lookouts), *of_tracks)
-    return torch.ops.nurec_lite.footprints(seen, footprint.NEAREST, footprint.MARGIN)
-
-
-@lru_cache(maxsize=4)
-def _rows_of(lookouts: footprint.Lookouts) -> Tensor:
-    """As the operator takes them."""
-    T, numbers = lookouts.to_camera, [camera_numbers(c) for c in lookouts.cameras]
-    models = torch.tensor(numbers, dtype=torch.float32).view(-1, len(CAMERA_FIELDS))
-    return torch.cat([T[:, :3, :3].flatten(1), T[:, :3, 3], upload(models, T.device)], dim=1)
 
 
 def all_of(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:

@@ -3,17 +3,18 @@
 
 import torch
 
-from nurec_lite.native.groups import BandBundles, Bundles, Grid
+from nurec_lite.native.operators.shared import Grid
+from nurec_lite.native.operators.warp_tiles import BandTiles, WarpTiles
 from nurec_lite.splat.views import LidarView
 
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
 
 
-def sweep_bundles(view: LidarView) -> tuple[Bundles, Grid]:
+def sweep_bundles(view: LidarView) -> tuple[WarpTiles, Grid]:
     """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
     grid, known = beams(view), view.bundles
     found = torch.ops.nurec_lite.group_sweep_rays(grid) if known is None else known.lists()
-    return Bundles(*found), grid
+    return WarpTiles(*found), grid
 
 
 def beams(view: LidarView) -> Grid:
@@ -21,5 +22,5 @@ def beams(view: LidarView) -> Grid:
     return Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
 
 
-def bands_of(bundles: Bundles, grid: Grid) -> BandBundles:
-    return BandBundles(bundles.first, bundles.bins, bundles.heights, grid.directions, grid.edges)
+def bands_of(bundles: WarpTiles, grid: Grid) -> BandTiles:
+    return BandTiles(bundles.first, bundles.bins, bundles.heights, grid.directions, grid.edges)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nurec_lite.base.rows import rows_of
 from nurec_lite.native.bundles import BEAMS, HEIGHT, LISTS, MOST_LISTS, WARP, WIDTH, lists_of, part_of
-from nurec_lite.native.groups import SceneArrays, SensorRays, Turned
+from nurec_lite.native.operators.render_views import NodeRotations, SceneArrays, SensorRays
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import _pixels, learned, moves, parts_of, row_of
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
@@ -146,7 +146,7 @@ def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] 
 
 def _scene(
     gaussians: Sequence[PartedGaussians], views: Sequence[AnyView]
-) -> tuple[SceneArrays, Turned, Tensor, Tensor]:
+) -> tuple[SceneArrays, NodeRotations, Tensor, Tensor]:
     """The first arguments of the operator. What stands still is as opaque at one time as at another."""
     g, s = gaussians[0], len(gaussians[0].still_means)
     means, quats, velocities, rotations = (
@@ -159,7 +159,7 @@ def _scene(
         g.sh0, g.sh_rest, g.lidar,
     )  # fmt: skip
     rows = torch.stack([row_of(view) for view in views])
-    return scene, Turned(rotations, g.nodes), rows, _nudges(views, rows)
+    return scene, NodeRotations(rotations, g.nodes), rows, _nudges(views, rows)
 
 
 def _nudges(views: Sequence[AnyView], like: Tensor) -> Tensor:  # [V, 6], or [0, 6]: no view has any

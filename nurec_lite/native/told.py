@@ -19,8 +19,8 @@ from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native import bundles
-from nurec_lite.native.groups import Outputs
-from nurec_lite.native.ops import given_of, kept_of
+from nurec_lite.native.operators.render_segments import kept_of
+from nurec_lite.native.operators.shared import Outputs, given_of
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import arrays_of, felt, moves, placed, row_of
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians

@@ -35,7 +35,7 @@ from nurec_lite.base.ranges import GRAPH, RECORD, span
 from nurec_lite.base.recordable import Looks, looked_at
 from nurec_lite.base.transfer import Arrival, locked
 from nurec_lite.native import ops
-from nurec_lite.native.copies import copy_all
+from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.training.history import Figures
 from nurec_lite.training.optim import stored
 from nurec_lite.training.recorded_relocation import RecordedRelocation
@@ -160,7 +160,7 @@ class CudaGraph:
         pairs = list(record.standing.pairs(shots))
         if state.failed is not self._failed:
             pairs.append((self._failed, state.failed))
-        copy_all(pairs, self._pace, state.pace.tolist())
+        multi_tensor_copy(pairs, self._pace, state.pace.tolist())
         return record
 
     def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
@@ -215,7 +215,7 @@ def _kept(result: StepResult) -> StepResult:
     """Of a launch: the next one writes where its figures stand, and its report."""
     assert isinstance(result.report, Tensor)
     figures, report = torch.empty_like(result.figures.values), locked(result.report)
-    copy_all(((figures, result.figures.values), (report, result.report)))
+    multi_tensor_copy(((figures, result.figures.values), (report, result.report)))
     arrival = Arrival.under_way(report, result.report.device)
     return replace(result, figures=Figures(result.figures.names, figures), report=arrival)
 

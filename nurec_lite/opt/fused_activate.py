@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.native import ops
-from nurec_lite.native.activations import activate
+from nurec_lite.native.operators.activate import activate
 from nurec_lite.scene.gaussians import THINNEST, Gaussians
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState

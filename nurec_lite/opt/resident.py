@@ -35,7 +35,7 @@ from nurec_lite.base.transfer import SideStream
 from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
-from nurec_lite.native.copies import copy_all
+from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, count_sectors, drawn_sectors, sectors_of
 from nurec_lite.training.stages import Stages
@@ -176,7 +176,7 @@ def at_once(pieces: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     """The same in one launch; `nurec_lite.native.ops.load` comes before."""
     lengths = [len(t) for t in pieces[0]]
     joined = [of_one[0].new_empty(sum(lengths), *of_one[0].shape[1:]) for of_one in pieces]
-    copy_all(
+    multi_tensor_copy(
         pair for t, of_one in zip(joined, pieces, strict=True) for pair in zip(t.split(lengths), of_one, strict=True)
     )
     return joined

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.geometry.lidar import Sweep
-from nurec_lite.native.copies import Pair, filled
+from nurec_lite.native.operators.multi_tensor_copy import Pair, filled
 from nurec_lite.native.rooms import rounded_up
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles
 from nurec_lite.training.shots import Shots, SweepShot
@@ -77,7 +77,7 @@ def room_for_rays(
 
 
 def _like(tensor: Tensor) -> Tensor:
-    """Row by row, whatever its strides are: `copy_all` writes bytes."""
+    """Row by row, whatever its strides are: `multi_tensor_copy` writes bytes."""
     return torch.empty_like(tensor, memory_format=torch.contiguous_format)
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.native.groups import KnownArrays
+from nurec_lite.native.operators.correct_view import CalibrationArgs
 from nurec_lite.scene.calibration import OFFSETS, POSES, TRAINED, Calibration
 from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.nudge import felt_by_torch
@@ -145,14 +145,14 @@ def test_the_gradient_of_a_nudge(sets: tuple[int, ...], device: str) -> None:
     assert torch.equal(found, native.felt(centre, *given).cpu().double())  # in the same order each time
 
 
-def known_of(device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, KnownArrays, int]:
+def known_of(device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, CalibrationArgs, int]:
     view = view_of("still camera")
     c = calibration_for(view, True)
     assert view.row is not None and view.velocity is not None
     learned = (getattr(c, name) for name in (*POSES, "exposure_drift", OFFSETS))
-    known = KnownArrays(c.knots, view.moment(), c.mount(view.sensor), view.velocity, *learned)._replace(**changes)
+    known = CalibrationArgs(c.knots, view.moment(), c.mount(view.sensor), view.velocity, *learned)._replace(**changes)
     ends = view.T_world_sensor_start, view.T_world_sensor_end
-    return (*(t.to(device) for t in (view.row, *ends)), KnownArrays(*(t.to(device) for t in known)), 1)  # type: ignore[return-value]
+    return (*(t.to(device) for t in (view.row, *ends)), CalibrationArgs(*(t.to(device) for t in known)), 1)  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -14,7 +14,7 @@ from parity import DEVICES
 from torch import Tensor
 
 from nurec_lite.native import ops
-from nurec_lite.native.stages import expose
+from nurec_lite.native.operators.expose import expose
 from nurec_lite.scene.scene import exposed_by
 
 IMAGES = [(1, 1), (1, 31), (33, 7), (9, 130), (21, 257)]  # rows and columns, also more than a block has

@@ -12,7 +12,8 @@ from tiny_capture import tiny_capture, tiny_state
 from torch import Tensor
 
 from nurec_lite.native import ops
-from nurec_lite.native import stages as native
+from nurec_lite.native.operators import footprints as operator
+from nurec_lite.native.operators.footprints import footprints as fused_footprints
 from nurec_lite.scene.footprint import MARGIN, NEAREST, footprints, most_pixels_a_metre, sights
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
@@ -46,7 +47,7 @@ def on(scene: Scene, device: str) -> Scene:
 def test_as_the_reference_has_them(n: int, device: str) -> None:
     capture, scene = tiny_capture(), store(tiny_state().scene, n)
     images = range(len(capture.images))
-    expected, found = footprints(scene, capture, images), native.footprints(on(scene, device), capture, images).cpu()
+    expected, found = footprints(scene, capture, images), fused_footprints(on(scene, device), capture, images).cpu()
     assert n < 200 or 0 < int((expected > 0).sum()) < n
     far = (found - expected).abs() > 1e-4 * expected
     assert int(far.sum()) <= n // 500  # a last bit decides on which side of a border one lies
@@ -54,7 +55,7 @@ def test_as_the_reference_has_them(n: int, device: str) -> None:
 
 def test_without_images_nothing_is_seen() -> None:
     scene = store(tiny_state().scene, 9)
-    assert native.footprints(scene, tiny_capture(), []).tolist() == [0.0] * 9
+    assert fused_footprints(scene, tiny_capture(), []).tolist() == [0.0] * 9
     assert footprints(scene, tiny_capture(), []).tolist() == [0.0] * 9
 
 
@@ -65,7 +66,7 @@ def test_without_tracks() -> None:
     whole = sights(scene, capture, [0, 1])
     none = replace(whole, poses=replace(whole.poses, **{k: v[:, :0] for k, v in vars(whole.poses).items()}))
     torch.testing.assert_close(
-        native._pixels_a_metre(scene, none), most_pixels_a_metre(scene, whole), rtol=1e-4, atol=0
+        operator._pixels_a_metre(scene, none), most_pixels_a_metre(scene, whole), rtol=1e-4, atol=0
     )
 
 

@@ -29,8 +29,8 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.evaluation.measure import evaluate, frames_of
 from nurec_lite.native import bundles, look
 from nurec_lite.native.bind import native_stages
-from nurec_lite.native.groups import SceneArrays
 from nurec_lite.native.look import Look
+from nurec_lite.native.operators.render_views import SceneArrays
 from nurec_lite.opt import fused_interp
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view

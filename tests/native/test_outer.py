@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native import ops, outer
 from nurec_lite.native import stages as native
-from nurec_lite.native.groups import PlacementArrays
+from nurec_lite.native.operators.view_colour import PlacementArrays
 from nurec_lite.native.outer import Handover
 from nurec_lite.scene.gaussians import PartedGaussians
 from nurec_lite.splat.render import REFERENCE, Kernels, seen_colour

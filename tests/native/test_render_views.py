@@ -13,8 +13,8 @@ from operators import check_schema
 from parity import DEVICES
 from torch import Tensor
 
-from nurec_lite.native.groups import SceneArrays, SensorRays
 from nurec_lite.native.look import Look
+from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
 
 
 @pytest.fixture(params=DEVICES)

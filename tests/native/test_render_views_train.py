@@ -14,7 +14,8 @@ from together_scenes import by_other_cameras, one_launch, stages_for
 from torch import Tensor
 
 from nurec_lite.native import together
-from nurec_lite.native.groups import KeptViews, Outputs, SceneArrays, SensorRays, Turned
+from nurec_lite.native.operators.render_views import NodeRotations, SavedViews, SceneArrays, SensorRays
+from nurec_lite.native.operators.shared import Outputs
 
 LAST = ("targets", "size", "columns", "moving", "length", "room", "depth_bits")
 
@@ -46,7 +47,7 @@ def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) ->
 
 
 def packed(args: dict[str, Any]) -> tuple[Any, ...]:
-    scene, turned, rays = ([args[name] for name in group._fields] for group in (SceneArrays, Turned, SensorRays))
+    scene, turned, rays = ([args[name] for name in group._fields] for group in (SceneArrays, NodeRotations, SensorRays))
     return scene, turned, args["views"], args["nudges"], rays, *(args[k] for k in LAST)
 
 
@@ -58,7 +59,7 @@ def backward_of(args: dict[str, Any], nudged: bool = False) -> dict[str, Any]:
     """Of the backward operator."""
     out, distance, transmittance, _, _, *kept = call(args)
     outputs = Outputs(out, distance, transmittance)
-    more = dict(zip(KeptViews._fields, kept, strict=True)) | outputs._asdict()
+    more = dict(zip(SavedViews._fields, kept, strict=True)) | outputs._asdict()
     given = {"d_out": out, "d_distance": distance, "d_transmittance": transmittance, "nudged": nudged}
     own = {"world": more.pop("directions"), "kept_gaussians": more.pop("gaussians")}
     return args | more | own | given
@@ -67,7 +68,7 @@ def backward_of(args: dict[str, Any], nudged: bool = False) -> dict[str, Any]:
 def packed_backward(args: dict[str, Any]) -> tuple[Any, ...]:
     scene, turned, views, _, _, targets, _, _, moving, length, *_ = packed(args)
     own = {"directions": "world", "gaussians": "kept_gaussians"}
-    kept = [args[own.get(name, name)] for name in KeptViews._fields]
+    kept = [args[own.get(name, name)] for name in SavedViews._fields]
     told = [args[k] for k in ("d_out", "d_distance", "d_transmittance", "nudged")]
     return scene, turned, views, targets, moving, length, kept, [args[k] for k in Outputs._fields], *told
 
@@ -84,7 +85,7 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
         check_schema(torch.ops.nurec_lite.render_views_train_backward.default, back)
 
 
-TENSORS = (*SceneArrays._fields, *Turned._fields, "views", "nudges", *SensorRays._fields, "targets")
+TENSORS = (*SceneArrays._fields, *NodeRotations._fields, "views", "nudges", *SensorRays._fields, "targets")
 
 
 @pytest.mark.parametrize("sensor", ["still camera", "lidar"])
@@ -102,7 +103,7 @@ def test_wrong_tensors_are_refused(sensor: str, device: torch.device, monkeypatc
                 call(args | {name: wrong})
 
 
-@pytest.mark.parametrize("name", [*KeptViews._fields, *Outputs._fields, "d_out", "d_distance", "d_transmittance"])
+@pytest.mark.parametrize("name", [*SavedViews._fields, *Outputs._fields, "d_out", "d_distance", "d_transmittance"])
 def test_wrong_tensors_of_the_backward_pass(name: str, device: torch.device) -> None:
     args = backward_of(call_of("lidar", device))
     key = {"directions": "world", "gaussians": "kept_gaussians"}.get(name, name)

@@ -34,7 +34,8 @@ from torch import Tensor
 
 from nurec_lite.native import bundles
 from nurec_lite.native import stages as native
-from nurec_lite.native.groups import Lists, Outputs, Parts
+from nurec_lite.native.operators.render_segments import Segments
+from nurec_lite.native.operators.shared import Lists, Outputs
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -309,7 +310,9 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     for with_rays in (False, True):
         last = list(kept), outputs, *(torch.randn_like(t) for t in outputs), with_rays
         check_schema(torch.ops.nurec_lite.render_segments_backward.default, (*args, *last))
-    assert len(Parts._fields) == len(kept) and len(Outputs._fields) == len(outputs) and len(Lists._fields) == len(lists)
+    assert (
+        len(Segments._fields) == len(kept) and len(Outputs._fields) == len(outputs) and len(Lists._fields) == len(lists)
+    )
 
 
 @pytest.mark.parametrize(("length", "rays"), [(0, 16), (8, 8)])

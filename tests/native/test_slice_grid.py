@@ -12,7 +12,7 @@ from parity import DEVICES
 from torch import Tensor
 
 from nurec_lite.native import ops
-from nurec_lite.native.stages import slice_grid
+from nurec_lite.native.operators.slice_grid import slice_grid
 from nurec_lite.scene.bilateral import NUMBERS, sliced
 
 IMAGES = [(1, 1), (1, 7), (5, 1), (17, 33), (45, 70)]

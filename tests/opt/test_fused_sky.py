@@ -31,6 +31,7 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native import bundles, ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.operators.over_sky import over_sky as fused_over_sky
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN
 from nurec_lite.scene import sky as plain
 from nurec_lite.training.stages import Stages
@@ -84,7 +85,7 @@ def exact(scene: Scene) -> Scene:
     return tuple(tensor.double() for tensor in scene)  # type: ignore[return-value]
 
 
-fused = partial(native.over_sky, otherwise=plain.over_sky)
+fused = partial(fused_over_sky, otherwise=plain.over_sky)
 
 
 def with_gradients(over: Callable[..., Tensor], scene: Scene, d_image: Tensor) -> list[Tensor]:
@@ -279,7 +280,7 @@ def test_both_renderers_take_it(compiled: bool) -> None:
     assert all(kernels.over_sky is otherwise for kernels in chosen)
     with_it = replace(plan, sky=True)
     for kernels in (native._planned(no_gaussians(), with_it), bundles.kernels_of(with_it)):
-        assert isinstance(kernels.over_sky, partial) and kernels.over_sky.func is native.over_sky
+        assert isinstance(kernels.over_sky, partial) and kernels.over_sky.func is fused_over_sky
         assert kernels.over_sky.keywords == {"otherwise": otherwise}
 
 

@@ -40,7 +40,7 @@ def test_the_order_of_both_does_not_matter() -> None:
 def test_a_training_step_s_kernels_keep_their_registers_without_spills(sensor: str) -> None:
     """Those without gradients of rays: on every architecture of the budget."""
     found = 0
-    for name, limits in read_budget()[f"render/render_backward_{sensor.lower()}.cu"].items():
+    for name, limits in read_budget()[f"raster_tiles/render_backward_{sensor.lower()}.cu"].items():
         bounded = re.search(r"<Launch<128, (\d+), \d+, \d+, \w+, \d+>.*, (\w+)>$", name)
         if bounded and bounded[2] == "false":
             assert isinstance(limits["registers"], int) and limits["registers"] <= REGISTERS[sensor], name

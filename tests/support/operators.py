@@ -7,21 +7,25 @@ import torch
 from torch import Tensor
 from torch.library import opcheck
 
-from nurec_lite.native import groups
+from nurec_lite.native.operators.footprints import FootprintArgs
+from nurec_lite.native.operators.move_actors import ActorArrays, MovedGrads
+from nurec_lite.native.operators.shared import GaussianArrays, Grid, Lists, Outputs, RayArrays
+from nurec_lite.native.operators.tile import Bounds
+from nurec_lite.native.operators.view_colour import PlacementArrays
 
 Arguments = dict[str, Any]  # by the names of tensors, and of what else an operator takes
 _GROUPS: dict[str, type[NamedTuple] | None] = {
-    "gaussians": groups.GaussianArrays,
-    "rays": groups.RayArrays,
-    "lists": groups.Lists,
-    "grid": groups.Grid,
-    "projection": groups.Bounds,
-    "outputs": groups.Outputs,
-    "actors": groups.ActorArrays,
-    "d_moved": groups.MovedGrads,
-    "seen": groups.SeenArrays,
-    "placements": groups.PlacementArrays,
-    "bands": None,  # of a lidar's bundles; without them
+    "gaussians": GaussianArrays,
+    "rays": RayArrays,
+    "lists": Lists,
+    "grid": Grid,
+    "projection": Bounds,
+    "outputs": Outputs,
+    "actors": ActorArrays,
+    "d_moved": MovedGrads,
+    "seen": FootprintArgs,
+    "placements": PlacementArrays,
+    "bands": None,  # of a lidar's warp tiles; without them
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from tiny_capture import tiny_capture
 
 from nurec_lite.native import ops
-from nurec_lite.native.copies import copy_all
+from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.splat.views import RayBundles
 from nurec_lite.training.shots import ShotPlan, Shots
 from nurec_lite.training.standing import BUNDLE, Standing
@@ -40,7 +40,7 @@ def test_bundles_come_with_their_rays() -> None:
     standing = Standing(with_bundles(shots, room // 2 + 1), [room])
     for n in (room, room - 1, room // 2 + 1):
         given = with_bundles(shots, n)
-        copy_all(standing.pairs(given))
+        multi_tensor_copy(standing.pairs(given))
         own, known = standing.shots.sweeps[0].view.bundles, given.sweeps[0].view.bundles
         assert own is not None and known is not None
         assert own.rays[: len(known.rays)].equal(known.rays) and (own.rays[len(known.rays) :] == -1).all()
@@ -51,7 +51,7 @@ def test_bundles_come_with_their_rays() -> None:
 def test_views_without_bundles_have_none() -> None:
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
     standing = Standing(shots, [len(shots.sweeps[0].sweep)])
-    copy_all(standing.pairs(shots))
+    multi_tensor_copy(standing.pairs(shots))
     assert standing.shots.sweeps[0].view.bundles is None
 
 
@@ -62,5 +62,5 @@ def test_what_is_given_in_another_order_lies_row_by_row() -> None:
     turned = replace(shots, images=(replace(shot, image=shot.image.transpose(0, 1).contiguous().transpose(0, 1)),))
     assert not turned.images[0].image.is_contiguous()
     standing, rates = Standing(turned, [len(shots.sweeps[0].sweep)]), torch.zeros(2)
-    copy_all(standing.pairs(turned), rates, [0.5, 0.25])
+    multi_tensor_copy(standing.pairs(turned), rates, [0.5, 0.25])
     assert torch.equal(standing.shots.images[0].image, shot.image) and rates.tolist() == [0.5, 0.25]

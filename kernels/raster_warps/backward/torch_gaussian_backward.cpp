@@ -34,7 +34,7 @@ void check_floats_of(Tensor const& t, char const* name, std::initializer_list<in
     check_finite(t, name);
 }
 
-// As nurec_lite.native.groups.ToldArrays and .MovedArrays list them.
+// As nurec_lite.native.operators.gaussian_backward.BackwardScene and .MovedArrays list them.
 cuda::BackwardScene backward_scene(at::TensorList t, at::TensorList moved, int64_t views) {
     check_group(t, "scene", 7, "means, quats, scales, opacities, lidar_opacities, lidar, stored_quats");
     check_group(moved, "moved", 4, "means, quats, velocities, rotations");
@@ -117,29 +117,29 @@ cuda::UpstreamValues upstream_values(UpstreamTensors const& given, std::size_t k
     return {floats_in(*t), one};
 }
 
-// As nurec_lite.native.groups.MovedArrays lists them, one view after another.
+// As nurec_lite.native.operators.gaussian_backward.MovedArrays lists them, one view after another.
 void set_upstream_moved(cuda::UpstreamGrads& given, UpstreamTensors const& t, cuda::BackwardScene const& scene,
                         int64_t views, at::Device device) {
     TORCH_CHECK_VALUE(int64_t(t.size()) == 4 * views, "upstream_moved has ", t.size(),
                       " tensors, but must have 4 of each of ", views, " views");
     int64_t const a = scene.n - scene.still;
     for (std::size_t v = 0; v < std::size_t(views); ++v)
-        given.view[v] = {upstream_array(t, 4 * v, "given means", {a, 3}, device),
-                         upstream_array(t, 4 * v + 1, "given quats", {a, 4}, device),
-                         upstream_array(t, 4 * v + 2, "given velocities", {a, 3}, device),
-                         upstream_array(t, 4 * v + 3, "given rotations", {scene.nodes, 4}, device)};
+        given.view[v] = {upstream_array(t, 4 * v, "upstream means", {a, 3}, device),
+                         upstream_array(t, 4 * v + 1, "upstream quats", {a, 4}, device),
+                         upstream_array(t, 4 * v + 2, "upstream velocities", {a, 3}, device),
+                         upstream_array(t, 4 * v + 3, "upstream rotations", {scene.nodes, 4}, device)};
 }
 
-// As nurec_lite.native.groups.GivenArrays lists them.
+// As nurec_lite.native.operators.gaussian_backward.UpstreamGrads lists them.
 cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene const& scene, at::Device device) {
-    TORCH_CHECK_VALUE(t.size() == 6, "given has ", t.size(), " tensors, but must have 6");
+    TORCH_CHECK_VALUE(t.size() == 6, "upstream has ", t.size(), " tensors, but must have 6");
     int64_t const n = scene.n, s = scene.still;
-    return {upstream_array(t, 0, "given still_means", {s, 3}, device),
-            upstream_array(t, 1, "given still_quats", {s, 4}, device),
-            upstream_values(t, 2, "given scales", 3 * n, device),
-            upstream_values(t, 3, "given opacities", n, device),
-            upstream_values(t, 4, "given lidar_opacities", n, device),
-            upstream_values(t, 5, "given lidar", 2 * n, device),
+    return {upstream_array(t, 0, "upstream still_means", {s, 3}, device),
+            upstream_array(t, 1, "upstream still_quats", {s, 4}, device),
+            upstream_values(t, 2, "upstream scales", 3 * n, device),
+            upstream_values(t, 3, "upstream opacities", n, device),
+            upstream_values(t, 4, "upstream lidar_opacities", n, device),
+            upstream_values(t, 5, "upstream lidar", 2 * n, device),
             {}};
 }
 
@@ -200,7 +200,7 @@ std::tuple<Tensor, Tensor> render_backward_accumulate(at::TensorList gaussians, 
                                                       Tensor const& d_transmittance, bool of_features) {
     RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
     check_warp_tiles(in);
-    check_group(kept, "kept", 4, "first, list, fields, rows");
+    check_group(kept, "kept", 4, "first, list_index, fields, rows");
     OutputTensors const given = checked_outputs(in, outputs, d_out, d_distance, d_transmittance);
     bool const is_camera = features.size(1) == 3;
     TORCH_CHECK_VALUE(is_camera || !of_features, "of_features is about a camera's features; those of a lidar are told");

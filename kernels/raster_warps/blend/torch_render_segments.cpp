@@ -45,7 +45,7 @@ Gradients render_segments_backward(at::TensorList gaussians, Tensor const& featu
                                    bool ray_gradients) {
     RenderTensors const in = render_tensors(gaussians, features, rays, lists, view);
     check_warp_tiles(in);
-    check_group(kept, "kept", 4, "first, list, fields, rows");
+    check_group(kept, "kept", 4, "first, list_index, fields, rows");
     OutputTensors const given = checked_outputs(in, outputs, d_out, d_distance, d_transmittance);
     Site site(view.device());
     bool const optional = features.size(1) == 3 && !ray_gradients;  // kernels that do without the distance

@@ -10,7 +10,7 @@
 
 namespace nurec {
 
-using Kept = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // first, bundle, left, rows
+using Kept = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // first, list_index, fields, rows
 
 inline void check_warp_tiles(RenderTensors const& in) {
     check_render(in, true);
@@ -21,12 +21,12 @@ inline void check_warp_tiles(RenderTensors const& in) {
 }
 
 inline cuda::Segments parts_of(Kept const& kept, int64_t length) {
-    auto const& [first, list, left, rows] = kept;
-    return {list.size(0),
+    auto const& [first, list_index, fields, rows] = kept;
+    return {list_index.size(0),
             length,
             first.mutable_data_ptr<int64_t>(),
-            list.mutable_data_ptr<int>(),
-            left.mutable_data_ptr<float>(),
+            list_index.mutable_data_ptr<int>(),
+            fields.mutable_data_ptr<float>(),
             rows.mutable_data_ptr<float>()};
 }
 

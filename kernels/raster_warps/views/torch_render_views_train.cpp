@@ -19,16 +19,16 @@ using TrainedViews = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, 
                                 Tensor, Tensor, Tensor, Tensor>;
 using SceneGradients = std::tuple<std::vector<Tensor>, Tensor, Tensor>;
 
-// As nurec_lite.native.groups.KeptViews lists them.
-struct KeptViews {
-    Tensor directions, delays, table, offsets, gaussians, places, first, warp_tile, left, rows;
+// As nurec_lite.native.operators.render_views.SavedViews lists them.
+struct SavedViews {
+    Tensor directions, delays, table, offsets, gaussians, row_index, first, list_index, fields, rows;
 };
 
-void check_node_rotations(at::TensorList turned, at::TensorList scene, Tensor const& views) {
-    check_group(turned, "node_rotations", 2, "rotations, node");
-    check_floats(turned[0], "rotations", {views.size(0), -1, 4}, views.device());
-    check_tensor(turned[1], "node", at::kLong, {scene[2].size(1)}, views.device());
-    check_range(turned[1], "node", 0, turned[0].size(1));
+void check_node_rotations(at::TensorList node_rotations, at::TensorList scene, Tensor const& views) {
+    check_group(node_rotations, "node_rotations", 2, "rotations, node");
+    check_floats(node_rotations[0], "rotations", {views.size(0), -1, 4}, views.device());
+    check_tensor(node_rotations[1], "node", at::kLong, {scene[2].size(1)}, views.device());
+    check_range(node_rotations[1], "node", 0, node_rotations[0].size(1));
 }
 
 float const* checked_targets(Tensor const& targets, int64_t rays, bool is_camera) {
@@ -37,44 +37,44 @@ float const* checked_targets(Tensor const& targets, int64_t rays, bool is_camera
     return numbers_of<float>(targets);
 }
 
-cuda::Segments parts_in(KeptViews const& k, int64_t length) {
-    return {k.warp_tile.size(0),
+cuda::Segments parts_in(SavedViews const& k, int64_t length) {
+    return {k.list_index.size(0),
             length,
             k.first.mutable_data_ptr<int64_t>(),
-            k.warp_tile.mutable_data_ptr<int>(),
-            k.left.mutable_data_ptr<float>(),
+            k.list_index.mutable_data_ptr<int>(),
+            k.fields.mutable_data_ptr<float>(),
             k.rows.mutable_data_ptr<float>()};
 }
 
-KeptViews ray_tensors(Views const& p, Site const& site) {
+SavedViews ray_tensors(Views const& p, Site const& site) {
     int64_t const r = p.rays.n;
-    KeptViews k;
+    SavedViews k;
     k.directions = site.empty({r, 3}, at::kFloat);
-    k.delays = site.empty({r}, at::kFloat), k.places = site.empty({p.scene.views * p.scene.g.n}, at::kInt);
+    k.delays = site.empty({r}, at::kFloat), k.row_index = site.empty({p.scene.views * p.scene.g.n}, at::kInt);
     return k;
 }
 
-void keep_lists(KeptViews& k, Views const& p, Listed const& listed, int64_t length, Site& site) {
+void keep_lists(SavedViews& k, Views const& p, Listed const& listed, int64_t length, Site& site) {
     int64_t const n = listed.table.size(0), most = cuda::max_segments(listed.capacity, n, length);
     k.table = listed.table, k.offsets = listed.offsets, k.gaussians = listed.gaussians, k.rows = listed.rows;
-    k.first = site.empty({n + 1}, at::kLong), k.warp_tile = site.empty({most}, at::kInt);
+    k.first = site.empty({n + 1}, at::kLong), k.list_index = site.empty({most}, at::kInt);
     int const features = p.rays.is_camera ? 3 : 2;
-    k.left = site.empty({most, cuda::FEATURES + features, cuda::rays_with(features)}, at::kFloat);
+    k.fields = site.empty({most, cuda::FEATURES + features, cuda::rays_with(features)}, at::kFloat);
     cuda::index_rows(p, listed.warp_tiles.v, listed.numbers, listed.begins.const_data_ptr<int64_t>(),
-                     k.places.mutable_data_ptr<int>(), site.queue());
+                     k.row_index.mutable_data_ptr<int>(), site.queue());
 }
 
-TrainedViews render_views_train(at::TensorList scene, at::TensorList turned, Tensor const& views,
+TrainedViews render_views_train(at::TensorList scene, at::TensorList node_rotations, Tensor const& views,
                                 Tensor const& pose_grads, at::TensorList rays, Tensor const& targets,
                                 at::IntArrayRef size, int64_t columns, bool moving, int64_t length, int64_t capacity,
                                 int64_t depth_bits) {
     check_capacity(capacity);
     check_count(length, "length", MAX_CAPACITY);
     Views const p = {scene_of(scene, views), rays_of(rays, size, columns, moving, views)};
-    check_node_rotations(turned, scene, views);
+    check_node_rotations(node_rotations, scene, views);
     check_floats(pose_grads, "nudges", {pose_grads.size(0) ? views.size(0) : 0, 6}, views.device());
     Site site(views.device());
-    KeptViews k = ray_tensors(p, site);
+    SavedViews k = ray_tensors(p, site);
     cuda::RayArrays const made = {k.directions.mutable_data_ptr<float>(), k.delays.mutable_data_ptr<float>()};
     cuda::make_view_rays(p, made, site.queue());
     Tensor const all_need = site.empty({2}, at::kLong), needed = site.empty({views.size(0)}, at::kLong);
@@ -89,14 +89,15 @@ TrainedViews render_views_train(at::TensorList scene, at::TensorList turned, Ten
     cuda::render_segments(blended, written(found), parts_in(k, length), site.queue());
     auto const& [out, distance, transmittance, median] = found;
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    return {out,       distance,    transmittance, median,  needed,      k.directions, k.delays, k.table,
-            k.offsets, k.gaussians, k.places,      k.first, k.warp_tile, k.left,       k.rows};
+    return {out,       distance,    transmittance, median,  needed,       k.directions, k.delays, k.table,
+            k.offsets, k.gaussians, k.row_index,   k.first, k.list_index, k.fields,     k.rows};
 }
 
 // ---- gradients
 
-KeptViews checked_kept(at::TensorList t, ViewedScene const& scene, int64_t features, bool moving, int64_t length) {
-    check_group(t, "kept", 10, "directions, delays, table, offsets, gaussians, row_index, first, list, fields, rows");
+SavedViews checked_saved(at::TensorList t, ViewedScene const& scene, int64_t features, bool moving, int64_t length) {
+    check_group(t, "kept", 10,
+                "directions, delays, table, offsets, gaussians, row_index, first, list_index, fields, rows");
     auto const device = t[0].device();
     check_tensor(t[0], "directions", at::kFloat, {-1, 3}, device);
     auto const r = t[0].size(0);
@@ -105,15 +106,15 @@ KeptViews checked_kept(at::TensorList t, ViewedScene const& scene, int64_t featu
     auto const n = t[2].size(0), most = cuda::max_segments(t[4].size(0), n, length);
     check_tensor(t[3], "offsets", at::kLong, {n + 1}, device);
     check_tensor(t[4], "gaussians", at::kInt, {-1}, device);
-    check_tensor(t[5], "places", at::kInt, {scene.views * scene.g.n}, device);
+    check_tensor(t[5], "row_index", at::kInt, {scene.views * scene.g.n}, device);
     check_tensor(t[6], "first", at::kLong, {n + 1}, device);
-    check_tensor(t[7], "bundle", at::kInt, {most}, device);
-    check_tensor(t[8], "left", at::kFloat, {most, cuda::FEATURES + features, cuda::rays_with(features)}, device);
+    check_tensor(t[7], "list_index", at::kInt, {most}, device);
+    check_tensor(t[8], "fields", at::kFloat, {most, cuda::FEATURES + features, cuda::rays_with(features)}, device);
     check_tensor(t[9], "rows", at::kFloat, {-1, cuda::gaussian_row_floats(moving, features)}, device);
     return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9]};
 }
 
-RenderParams blended_again(KeptViews const& k, int64_t features, bool moving) {
+RenderParams blended_again(SavedViews const& k, int64_t features, bool moving) {
     RenderParams r = {};
     r.n_features = features, r.n_rays = k.directions.size(0), r.n_tiles = k.table.size(0);
     r.rays_per_tile = cuda::rays_with(features), r.moving = moving;
@@ -180,28 +181,29 @@ SceneGradTensors empty_gradients(at::TensorList scene, Tensor const& rotations, 
     return d;
 }
 
-SceneGradients render_views_train_backward(at::TensorList scene, at::TensorList turned, Tensor const& views,
+SceneGradients render_views_train_backward(at::TensorList scene, at::TensorList node_rotations, Tensor const& views,
                                            Tensor const& targets, bool moving, int64_t length, at::TensorList kept,
                                            at::TensorList outputs, Tensor const& d_out,
                                            std::optional<Tensor> const& d_distance, Tensor const& d_transmittance,
                                            bool wants_pose_grad) {
     check_count(length, "length", MAX_CAPACITY);
     Views p = {scene_of(scene, views), {}};
-    check_node_rotations(turned, scene, views);
+    check_node_rotations(node_rotations, scene, views);
     int64_t const c = d_out.size(1);
     TORCH_CHECK_VALUE(c == 2 || c == 3, "d_out has ", c, " columns, but must have 3 (of images) or 2 (of sweeps)");
     p.rays.is_camera = c == 3, p.rays.moving = moving || c == 2;
-    KeptViews const k = checked_kept(kept, p.scene, c, p.rays.moving, length);
+    SavedViews const k = checked_saved(kept, p.scene, c, p.rays.moving, length);
     UpstreamOutputs const told = upstream_outputs(outputs, d_out, d_distance, d_transmittance, k.directions.size(0));
     Site site(views.device());
-    SceneGradTensors const d = empty_gradients(scene, turned[0], views.size(0), p.rays.is_camera, wants_pose_grad);
+    SceneGradTensors const d =
+        empty_gradients(scene, node_rotations[0], views.size(0), p.rays.is_camera, wants_pose_grad);
     RenderParams blended = blended_again(k, c, p.rays.moving);
     blended.targets = checked_targets(targets, blended.n_rays, p.rays.is_camera);
     Tensor const moments = at::zeros({k.rows.size(0), cuda::MOMENT_FLOATS}, d_out.options());
     auto* const rows = reinterpret_cast<cuda::MomentRow*>(moments.mutable_data_ptr<float>());
     cuda::accumulate_segments(blended, told.out, told.grads, parts_in(k, length), rows, site.queue());
-    cuda::RowSums const sums = {k.places.const_data_ptr<int>(), rows, turned[0].size(1),
-                                turned[1].const_data_ptr<int64_t>()};
+    cuda::RowSums const sums = {k.row_index.const_data_ptr<int>(), rows, node_rotations[0].size(1),
+                                node_rotations[1].const_data_ptr<int64_t>()};
     cuda::differentiate_views(p, sums, d.arrays(p.scene.coefficients), site.queue());
     if (p.rays.is_camera) cuda::differentiate_colours(p, sums, d.arrays(p.scene.coefficients), site.queue());
     C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of many tensors in one launch."""
+"""The operator multi_tensor_copy: copies of many tensors in one launch."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,12 +9,12 @@ from torch import Tensor
 Pair = tuple[Tensor, Tensor]  # where to, and what
 
 
-def copy_all(
+def multi_tensor_copy(
     pairs: Iterable[Pair],
     numbers_at: Tensor | None = None,  # [n] float32
     numbers: Sequence[float] = (),  # [n] that are to lie there
 ) -> None:
-    """As bytes, in one launch; `nurec_lite.native.ops.load` comes before. On a GPU a place may be page-locked memory of the host."""
+    """Copies the bytes of all values in one launch, after `nurec_lite.native.ops.load`. On a GPU a place may be page-locked host memory."""
     places, values = [], []
     for into, value in pairs:
         places.append(into)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator correct_view: views from where their sensors are believed to have been.
+
+Letters: C cameras, K knots.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.ranges import BACKWARD, span
+from nurec_lite.native.operators.shared import no_second_gradients
+
+
+class CalibrationArgs(NamedTuple):
+    """What is learned about a capture's sensors, as nurec_lite.scene.calibration.Calibration has it, and what it is asked: C cameras, K
+    knots."""
+
+    times: Tensor  # [K] float64 seconds of the knots
+    moment: Tensor  # [] float64 seconds
+    mount: Tensor  # [4, 3] rows of the sensor's axes on the rig, and its place there in metres
+    velocity: Tensor  # [6] the sensor's turning and motion in its own axes, radians and metres a second
+    rig_rotations: Tensor  # [K, 3]
+    rig_translations: Tensor  # [K, 3]
+    camera_rotations: Tensor  # [C, 3]
+    camera_translations: Tensor  # [C, 3]
+    exposure_drift: Tensor  # [C, K, 2, 3]
+    camera_offsets: Tensor  # [C] seconds
+
+
+def register() -> None:
+    torch.library.register_autograd("nurec_lite::correct_view", _correct_gradients, setup_context=_keep_known)
+    torch.library.register_autograd("nurec_lite::correct_view_backward", no_second_gradients)
+    torch.library.register_autograd("nurec_lite::pose_gradient", no_second_gradients)
+
+
+def _keep_known(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    view, _, _, known, ctx.camera = inputs
+    row, ends, _, _, moment = output
+    ctx.mark_non_differentiable(row, ends, moment)
+    ctx.set_materialize_grads(False)  # these have none: zeros for each would be a launch
+    ctx.save_for_backward(view, *known)
+
+
+def _correct_gradients(
+    ctx: Any, _row: None, _ends: None, d_nudge: Tensor | None, d_drift: Tensor | None, _moment: None
+) -> tuple[Any, ...]:
+    view, *known = ctx.saved_tensors
+    d_nudge = view.new_zeros(6) if d_nudge is None else d_nudge
+    d_drift = view.new_zeros(2, 3) if d_drift is None else d_drift
+    with span("correct_view", within=BACKWARD):
+        found = torch.ops.nurec_lite.correct_view_backward(
+            view, known, ctx.camera, d_nudge.contiguous(), d_drift.contiguous()
+        )
+    return None, None, None, [None, None, None, None, *found], None

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator view_colour: colours of Gaussians as an eye sees them.
+
+Letters: S static Gaussians and A dynamic ones, K nodes.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.ranges import BACKWARD, span
+from nurec_lite.native.operators.shared import no_second_gradients
+
+
+class PlacementArrays(NamedTuple):
+    """Where Gaussians are seen, and how their nodes are turned: K nodes."""
+
+    still_means: Tensor  # [S, 3] metres, world
+    means: Tensor  # [A, 3]
+    rotations: Tensor  # [K, 4] unit, world from node
+    node: Tensor  # [A] int64 row of these
+
+
+def register() -> None:
+    torch.library.register_autograd("nurec_lite::view_colour", _colour_gradients, setup_context=_keep_seen)
+    torch.library.register_autograd("nurec_lite::view_colour_backward", no_second_gradients)
+    torch.library.register_autograd("nurec_lite::view_colour_rank1", no_second_gradients)
+
+
+def _keep_seen(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    placements, *others, _ = inputs  # the gradient of a colour that nobody sees is 0
+    ctx.save_for_backward(*placements, *others)
+
+
+def _colour_gradients(ctx: Any, d_colour: Tensor) -> tuple[Any, ...]:
+    *placements, sh, rest, eye = ctx.saved_tensors
+    if ctx.needs_input_grad[3]:
+        raise RuntimeError("view_colour gives the eye no gradient; nurec_lite.splat.render.local_directions does")
+    with span("view_colour", within=BACKWARD):
+        *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(
+            placements, sh, rest, eye, d_colour.contiguous()
+        )
+    return [*d_placed, None], d_sh, None if rest is None else d_rest, None, None
