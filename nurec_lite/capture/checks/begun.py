@@ -35,7 +35,10 @@ class BegunChecks:
 
     @contextmanager
     def first(self) -> Iterator[None]:
-        """Work that goes on at the same time. Where both fail, the error of the checks is raised: it may explain the other."""
+        """Work that goes on at the same time, unless the checks have failed by now. Where both fail, the error of the checks is raised: it
+        may explain the other."""
+        if self._result.done():
+            self._result.result()
         try:
             yield
         except Exception:

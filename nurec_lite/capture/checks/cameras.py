@@ -38,6 +38,8 @@ CLEARLY = (
     3.0,
 )  # times the contrast of the best convention, and standard errors above it: a mounting is off by some amount
 ALIKE = 0.9  # of the contrast of a clock that is off: a camera that sits farther ahead fits as well
+PLAINER = 0.95  # of the highest contrast of the conventions that a plainer one has at least
+TURNED = 0.87  # times its contrast: a quarter turn is no convention
 PROMISING = 8  # guesses of many that are looked at in full
 NOWHERE = 0.035  # contrast of sensors that do not agree
 ENOUGH = 800  # points of all images, of which it is odd that they agree nowhere
@@ -90,7 +92,7 @@ def _guess(
     guesses = mountings(capture, camera) if poses_wrong else _likely(capture, camera, views, path)
     best = _best([said, *(fit(views, guess, path) for guess in guesses)])
     if not (poses_wrong or holds):
-        best = _best([best, *_promising(views, list(all_others(capture, camera)), path)])
+        best = _best([best, *_plainest(_promising(views, list(all_others(capture, camera)), path))])
         if not _agrees(best) or best.guess.place or best is said:
             best = _best([best, *(fit(views, guess, path) for guess in look_around(views, camera, path))])
     return best if poses_wrong or (holds and best is said) else _or_elsewhere(views, camera, path, best)
@@ -116,6 +118,13 @@ def _promising(views: Views, guesses: list[Guess], path: Trajectory) -> list[Fit
     quick = [fit(views, guess, path, quick=True).contrast for guess in guesses]
     order = sorted(range(len(guesses)), key=lambda k: -quick[k])
     return [fit(views, guesses[k], path) for k in sorted(order[:PROMISING])]
+
+
+def _plainest(fits: list[Fit]) -> list[Fit]:
+    """The first of those that agree with edges about as well as the best: plain conventions come first."""
+    known = [((TURNED if f.guess.turned else 1) * f.contrast, f) for f in fits if _agrees(f)]
+    most = max((contrast for contrast, _ in known), default=0.0)
+    return [f for contrast, f in known if contrast >= PLAINER * most][:1]
 
 
 def _best(fits: list[Fit]) -> Fit:

@@ -4,7 +4,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pytest
@@ -169,6 +169,31 @@ def test_the_sentence_has_figures_and_a_remedy() -> None:
         "(x right, y up, z back) (contrast 0.20), not as the capture says (0.01); "
         "multiply T_rig_cam by diag(1, -1, -1, 1) from the right."
     )
+
+
+def tilted(degrees: float, T: Tensor) -> Tensor:
+    """Looks so much farther down."""
+    c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+    return T @ torch.tensor([[1, 0, 0, 0], [0, c, s, 0], [0, -s, c, 0], [0, 0, 0, 1]], dtype=torch.float64)
+
+
+def moved(x: float, y: float, z: float, T: Tensor) -> Tensor:
+    return torch.cat([T[:, :3], T[:, 3:] + torch.tensor([[x], [y], [z], [0.0]], dtype=torch.float64)], dim=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (partial(tilted, 8), "camera_0 if the camera looks 8° farther up "),
+        (lambda T: T @ about_z(6), "camera_0 if the camera is turned 6° about its view, counter-clockwise "),
+        (partial(moved, 0, -1.5, 0), "camera_0 if the camera sits 1.5 m farther left "),
+        (partial(moved, 1.5, 0, 0), "earlier than their stamps say, or the camera sits 1.5 m farther back "),
+    ],
+)
+def test_a_mounting_that_is_off_by_some_amount_is_named(change: Callable[[Tensor], Tensor], sentence: str) -> None:
+    (verdict,) = doubts(mounted(change, FIRST)(street()))
+    assert verdict.level is Level.CERTAIN and sentence in verdict.sentence
+    assert verdict.remedy is not None and "correct its mounting" in verdict.remedy
 
 
 # ---- what is right, and what cannot be told

@@ -12,7 +12,7 @@ from wrong_poses import AXES_OF_A_CAMERA, in_axes, posed, street, with_position
 from nurec_lite.capture.checks.driving import check_driving
 from nurec_lite.capture.checks.sample import Sample
 from nurec_lite.capture.checks.verdict import Level, Verdict
-from nurec_lite.capture.types import Capture, Frame
+from nurec_lite.capture.types import Capture, Frame, ImageFrame
 
 
 def verdicts(capture: Capture) -> list[Verdict]:
@@ -57,3 +57,14 @@ def test_a_right_drive_moves_steadily(lidar: bool) -> None:
 def test_a_rig_that_drives_upwards_is_wrong_without_a_lidar() -> None:
     (found,) = verdicts(without_lidar(posed(street(), partial(in_axes, AXES_OF_A_CAMERA.T))))
     assert found.level in (Level.CERTAIN, Level.LIKELY) and "does not move the way it looks" in found.sentence
+
+
+def test_sensors_with_other_poses_at_the_same_times_are_named() -> None:
+    def moved(frame: ImageFrame) -> ImageFrame:
+        ends = frame.T_world_rig_start, frame.T_world_rig_end
+        start, end = (with_position(T, T[:3, 3] + torch.tensor([0.0, 3.0, 0.0]).double()) for T in ends)
+        return replace(frame, T_world_rig_start=start, T_world_rig_end=end) if frame.sensor == "camera_0" else frame
+
+    (found,) = verdicts(replace(street(), images=tuple(map(moved, street().images))))
+    assert found.level is Level.LIKELY and found.subject == "camera_0"
+    assert "The frames of camera_0 and of lidar put the rig 3.0 m apart at the same times" in found.sentence
