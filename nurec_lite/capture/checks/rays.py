@@ -33,6 +33,10 @@ ROUGH, PAIRS = (
 )  # part of the difference between any two ranges that neighbours have at most, and pairs that show it
 
 
+DEEP = 4.0  # metres below the lidar, where few returns lie
+UNDER, RIGHT_WAY = 0.05, 0.2  # share of them that is odd, and part of it that another order leaves at most
+
+
 @dataclass(frozen=True)
 class Rings:
     """Beams as the rays of some sweeps have them."""
@@ -98,9 +102,9 @@ def _of_rings(lidar: Lidar, sweeps: Sequence[Ordered]) -> Verdict:
     if off > max(CLOSE, OF_A_BEAM * rings.step):
         level, flaw = _elsewhere(rings, off)
         return _wrong(lidar, level, flaw, figures)
-    shuffled = _shuffled(sweeps)
-    if shuffled is not None:
-        return _wrong(lidar, Level.CERTAIN, shuffled, figures)
+    ordered_otherwise = _shuffled(sweeps) or _reversed(lidar, sweeps)
+    if ordered_otherwise is not None:
+        return _wrong(lidar, Level.CERTAIN, ordered_otherwise, figures)
     sentence = f"Rays of {lidar.name} lie on its beams, within {off:.2f}°."
     return Verdict(NAME, lidar.name, Level.RIGHT, sentence, figures=figures)
 
@@ -195,3 +199,22 @@ def _shuffled(sweeps: Sequence[Ordered]) -> Flaw | None:
         f"{100 * float(apart.median()):.0f} %",
         "ranges and directions are in different orders: store both in one order",
     )
+
+
+def _reversed(lidar: Lidar, sweeps: Sequence[Ordered]) -> Flaw | None:
+    """Ranges that put many points deep under the ground, unless they are read from the last to the first."""
+    up = lidar.T_rig_lidar[2, :3].float()
+    heights = [s.sweep.directions @ up for s in sweeps]  # of a metre of each ray
+    given = _deep(torch.cat([h * s.sweep.ranges for h, s in zip(heights, sweeps, strict=True)]))
+    turned = _deep(torch.cat([h * s.sweep.ranges.flip(0) for h, s in zip(heights, sweeps, strict=True)]))
+    if given < UNDER or turned > RIGHT_WAY * given:
+        return None
+    return (
+        f"{100 * given:.0f} % of the rays end more than {DEEP:g} m below the lidar, but {100 * turned:.0f} % if ranges are read from "
+        "the last ray to the first",
+        "ranges are in reversed order: store ranges, intensities and returns in the order of directions",
+    )
+
+
+def _deep(heights: Tensor) -> float:  # [n] metres above the lidar -> the share of those far below it
+    return float((heights < -DEEP).double().mean())

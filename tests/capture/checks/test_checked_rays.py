@@ -76,6 +76,10 @@ WRONG: dict[str, tuple[Change, str]] = {
     "z reversed": (with_arrays(lambda s: {"directions": s.directions * torch.tensor([1.0, 1, -1])}), "turn the sign of their z"),
     "degrees": (in_degrees, "angles were taken as radians but are in degrees"),
     "ranges in another order": (shuffled, "ranges and directions are in different orders"),
+    "ranges in reversed order": (
+        with_arrays(lambda s: {k: getattr(s, k).flip(0) for k in ("ranges", "intensities", "returned")}),
+        "ranges are in reversed order: store ranges, intensities and returns in the order of directions",
+    ),
     "ranges by column": (by_column, "ranges and directions are in different orders"),
     "milliseconds": (times_in(1e3), "in milliseconds: divide them by 1000"),
     "microseconds": (times_in(1e6), "in microseconds: divide them by 1000000"),
