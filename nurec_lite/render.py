@@ -37,7 +37,7 @@ from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors,
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import LidarView, lidar_view
-from nurec_lite.training.look import looked_at
+from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
 HELP = f"""
@@ -188,7 +188,7 @@ def rendered_sweeps(
     stages: Stages, scene: Scene, capture: Capture, frames: Iterable[SweepFrame]
 ) -> Iterator[RenderedSweep]:
     """All rays of each frame, on the host."""
-    for (frame, rays), _, returns in looked_at(stages, scene, _sweep_views(scene, capture, frames)):
+    for (frame, rays), _, returns in render_views_in_batches(stages, scene, _sweep_views(scene, capture, frames)):
         on_host = LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))
         yield RenderedSweep(frame, capture.lidar(frame.sensor), rays, on_host, capture.origin)
 

@@ -43,9 +43,9 @@ from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.checkpoint import scene_to
 from nurec_lite.training.optim import make_optimizer
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.standing import Standing
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.static_inputs import StaticInputs
 from nurec_lite.training.step import step
 from scripts.resources import read_budget, short_name
 
@@ -181,18 +181,18 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
 def _stand(stages: Stages, state: TrainState) -> None:
     """Shots at fixed places, as cuda_graph brings them there: it cannot record where every tensor is an allocation of its own."""
     shots = stages.feed(stages, state)
-    standing = Standing(shots, [len(shot.sweep) + 5 for shot in shots.sweeps])
+    standing = StaticInputs(shots, [len(shot.sweep) + 5 for shot in shots.sweeps])
     multi_tensor_copy(standing.pairs(shots), torch.empty(2, device=state.device), (1.0, 2.0))
 
 
 def _look(stages: Stages, state: TrainState) -> None:
     """Several views at once, with long lists in parts and with whole ones."""
-    from nurec_lite.native import look
+    from nurec_lite.native import inference
 
-    capture, few = state.plan.capture, look.FEW
+    capture, few = state.plan.capture, inference.FEW
     images = [camera_view(capture, frame, state.device) for frame in capture.images[:2]]
     sweeps = [lidar_view(capture, frame, frame.load(), state.device) for frame in capture.sweeps[:2]]
-    for look.FEW in (-1, few):
+    for inference.FEW in (-1, few):
         for _ in range(2):  # the second time with a room
             stages.render_views(stages, state.scene, [*images, *sweeps])
 

@@ -45,7 +45,7 @@ TELLING = 4.0  # logit beyond which single precision tells opacities too poorly 
 
 def plain_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, failed: Tensor) -> None:
     """Without given numbers it draws some."""
-    g.keep_thickness_()
+    g.clamp_min_scale_()
     drawn = torch.randn_like(g.log_scales) if eta is None else eta
     g.means += explored(g.quats, g.log_scales, g.greatest_opacity(), amount * (1 - failed), drawn)
 

@@ -30,7 +30,7 @@ from benchmarks.opt.bench_fused_colour import size_of, sized
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
-from nurec_lite.native import bundles, finish, ops, told
+from nurec_lite.native import backward_epilogue, deferred_backward, ops, warps
 from nurec_lite.native import stages as native
 from nurec_lite.native.operators.move_actors import ActorArrays
 from nurec_lite.native.plan import CUDA_PLAN
@@ -51,7 +51,7 @@ Problem = tuple[dict[str, Tensor], Any]  # what is stored, and what is made of i
 def views_of(device: torch.device) -> tuple[CameraView, LidarView]:
     """Of eight by four pixels, and of sixteen rays, both with 0.1 s from their first to their last."""
     T = torch.eye(4, device=device)
-    camera = Camera("image", bundles.WIDTH, bundles.HEIGHT, 8.0, 8.0, 4.0, 2.0, torch.eye(4))
+    camera = Camera("image", warps.WIDTH, warps.HEIGHT, 8.0, 8.0, 4.0, 2.0, torch.eye(4))
     lidar = Lidar("sweep", torch.eye(4), torch.linspace(-0.1, 0.1, 16))
     directions = F.normalize(torch.stack([0.1 * torch.rand(16), 0.1 * torch.rand(16), torch.ones(16)], dim=1), dim=1)
     rays = directions.to(device), torch.linspace(0, 1, 16, device=device)
@@ -60,7 +60,7 @@ def views_of(device: torch.device) -> tuple[CameraView, LidarView]:
 
 
 def stored_for(n: int, device: torch.device) -> dict[str, Tensor]:
-    """In front of both; by the names of finish.Values."""
+    """In front of both; by the names of backward_epilogue.Values."""
     seed = torch.Generator().manual_seed(0)
     made = {
         "means": torch.randn(n, 3, generator=seed) + torch.tensor([0.0, 0.0, 8.0]), "quats": torch.randn(n, 4, generator=seed),
@@ -91,26 +91,26 @@ def tracks_for(moving: int, device: torch.device) -> tuple[Tensor, ...]:
 def gathered(
     version: str, stored: dict[str, Tensor], views: tuple[View, ...], still: int, tracks: tuple[Tensor, ...]
 ) -> tuple[Any, ...]:
-    """What views have in common; what each of them sees, with a slip if it is to tell."""
-    n, values = len(stored["means"]), finish.Values(**stored, lidar_opacities=None)
+    """What views have in common; what each of them sees, with a grad slot if gradients are deferred."""
+    n, values = len(stored["means"]), backward_epilogue.Values(**stored, lidar_opacities=None)
     if version == "fused":
-        scene = finish.scene_for(views, values, True, still, tracks)
-        shared, moved, papers = scene
+        scene = backward_epilogue.deferred_scene(views, values, True, still, tracks)
+        shared, moved, grad_slots = scene
     else:
         unit, scales, opacities, lidar, own = torch.ops.nurec_lite.activate(
             values.quats, values.scales, values.opacities, values.lidar
         )
         (means, places), (quats, turns) = (t.split([still, n - still]) for t in (values.means, unit))
         arrays = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, *tracks))
-        moved = tuple(finish.Moved(*values) for values in zip(*(t.unbind(0) for t in arrays), strict=True))
-        shared = finish.Shared(means, quats, scales, opacities, own, lidar)
+        moved = tuple(backward_epilogue.Moved(*values) for values in zip(*(t.unbind(0) for t in arrays), strict=True))
+        shared = backward_epilogue.Shared(means, quats, scales, opacities, own, lidar)
     seen = [parted(shared, own, isinstance(view, LidarView)) for own, view in zip(moved, views, strict=True)]
     return shared, [
-        told.with_slip(g, paper) for g, paper in zip(seen, papers, strict=True)
+        deferred_backward.with_grad_slot(g, slot) for g, slot in zip(seen, grad_slots, strict=True)
     ] if version == "fused" else seen
 
 
-def parted(shared: finish.Shared, moved: finish.Moved, by_lidar: bool) -> PartedGaussians:
+def parted(shared: backward_epilogue.Shared, moved: backward_epilogue.Moved, by_lidar: bool) -> PartedGaussians:
     """As fused_interp has it: opacities of what moves depend on whether its track is there."""
     opacities, still = shared.lidar_opacities if by_lidar else shared.opacities, len(shared.still_means)
     assert opacities is not None
@@ -128,14 +128,14 @@ def problem_of(size: str, seen: str, device: torch.device) -> Problem:
     stored, views = stored_for(n, device), views_of(device)
     colours = torch.rand(n, 3, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
     tracks, rays = tracks_for(moving, device), [native.rays(view) for view in views]
-    lanes = bundles.WARP, bundles.WARP // bundles.LISTS
+    lanes = warps.WARP, warps.WARP // warps.LISTS
     lists = [listed(stored["means"], shares[k], lanes[k], k) for k in range(len(views))]
 
     def forward(version: str) -> list[Tensor]:
         shared, gaussians = gathered(version, stored, views, n - moving, tracks)
         outputs = [shared.still_means, shared.scales, shared.opacities, shared.lidar_opacities]
         for k, (g, view) in enumerate(zip(gaussians, views, strict=True)):
-            found = told.blend(g, shared.lidar if k else colours, rays[k], lists[k], view, PLAN)
+            found = deferred_backward.blend(g, shared.lidar if k else colours, rays[k], lists[k], view, PLAN)
             outputs += [found.features, found.transmittance, *([found.distance] if k else [])]
         return outputs
 

@@ -9,7 +9,7 @@ benchmarks/render/workload.py has the scenes and their views; further views stan
 rendered from the scene to what its sensor sees, everything between included: activations, actors at the view's time, lists, blending,
 the sky.
 
-together      nurec_lite/native/look.py, as evaluate and render call it: as many views in one launch as --views says
+together      nurec_lite/native/inference.py, as evaluate and render call it: as many views in one launch as --views says
 one by one    the forward pass of a training with the options of --opt, without gradients
 gsplat        its rasterization with harmonics, all cameras in one call, in the middle of their exposures and with actors where they are at
               the first (--peer; nurec_lite/peer/rasterize.py says what else differs). Gaussians are at hand, and there is no sky
@@ -48,7 +48,7 @@ from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
-from nurec_lite.native.look import Look
+from nurec_lite.native.inference import BatchedRenderer
 from nurec_lite.peer.rasterize import intrinsics, mid_exposure
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.scene.scene import Scene
@@ -56,7 +56,7 @@ from nurec_lite.splat.project import NEAR
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.training.look import render_views
+from nurec_lite.training.batches import render_views
 from nurec_lite.training.stages import Stages
 
 SCRIPT = "benchmarks/render/bench_views.py"
@@ -151,7 +151,7 @@ def bench_view(
     scene: Scene, view: View, n: int, stages: Stages, peer: ModuleType | None, args: argparse.Namespace
 ) -> dict[str, Any]:
     views = beside(view, n, args.step)
-    together = Look() if stages.plan is not None and stages.plan.views > 1 else stages.render_views
+    together = BatchedRenderer() if stages.plan is not None and stages.plan.views > 1 else stages.render_views
     calls: dict[str, Call] = {
         "together": lambda: together(stages, scene, views),
         "one by one": lambda: render_views(stages, scene, views),

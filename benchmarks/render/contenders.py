@@ -19,9 +19,9 @@ from benchmarks.step.bench_step import Mark, mark, milliseconds
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import known_options, parameters_of, unknown_option
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.bundles import part_of, warps_of
+from nurec_lite.native.capacity import rounded_up
 from nurec_lite.native.plan import WHOLE
-from nurec_lite.native.rooms import rounded_up
+from nurec_lite.native.warps import part_of, warps_of
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView

@@ -10,7 +10,7 @@ from typing import Any, cast
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.capture.types import Capture, Frame
 from nurec_lite.scene.scene import Scene
-from nurec_lite.training.look import looked_at
+from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import AnyView, Stages
 
 log = logging.getLogger("nurec_lite")
@@ -44,7 +44,9 @@ class EachFrame:
                     yield (i, made[0]), made[1]
 
         def seen(some: Sequence[int]) -> Iterator[tuple[int, Any, Any, Any]]:
-            for (i, given), one_view, found in looked_at(self.stages, self.scene, cast(Any, coming(some))):
+            for (i, given), one_view, found in render_views_in_batches(
+                self.stages, self.scene, cast(Any, coming(some))
+            ):
                 waiting.remove(i)
                 yield i, given, one_view, found
 

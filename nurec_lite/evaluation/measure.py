@@ -22,7 +22,7 @@ from nurec_lite.peer.depth import DepthMetrics
 from nurec_lite.scene.scene import Scene, exposed, exposure
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
-from nurec_lite.training.look import looked_at
+from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
 PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
@@ -278,7 +278,7 @@ def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[I
     """Likewise of each frame."""
     scene = completed(scene, capture)
     views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
-    for frame, _, image in looked_at(stages, scene, views):
+    for frame, _, image in render_views_in_batches(stages, scene, views):
         yield _as_seen(scene, capture, frame, image)
 
 

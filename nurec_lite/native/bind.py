@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from nurec_lite.native import bundles, ops, stages, told
-from nurec_lite.native.look import Look
+from nurec_lite.native import deferred_backward, ops, stages, warps
+from nurec_lite.native.inference import BatchedRenderer
 from nurec_lite.native.operators.expose import expose
 from nurec_lite.native.operators.footprints import footprints
 from nurec_lite.native.operators.slice_grid import slice_grid
@@ -25,12 +25,12 @@ def native_stages(
 ) -> dict[str, Callable[..., Any]]:  # by the names of nurec_lite.training.stages.Stages
     """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
     ops.load()
-    room = bundles if plan.bundles else stages
-    kernels = {"kernels": told.kernels_of} if plan.told else {}
-    planned = {f.__name__: partial(f, plan=plan) for f in (stages.project, room.tile)}
-    renderers = {f.__name__: partial(f, plan=plan, **kernels) for f in (room.render_camera, room.render_lidar)}
-    together = {"render_views": Look()} if plan.views > 1 else {}
-    grouped = {"bundle": bundles.bundled} if plan.bundles else {}
+    renderer = warps if plan.bundles else stages
+    kernels = {"kernels": deferred_backward.kernels_of} if plan.told else {}
+    planned = {f.__name__: partial(f, plan=plan) for f in (stages.project, renderer.tile)}
+    renderers = {f.__name__: partial(f, plan=plan, **kernels) for f in (renderer.render_camera, renderer.render_lidar)}
+    together = {"render_views": BatchedRenderer()} if plan.views > 1 else {}
+    grouped = {"bundle": warps.bundled} if plan.bundles else {}
     alone: dict[str, Callable[..., Any]] = {
         "correct": stages.correct,
         "expose": expose,

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 
 from nurec_lite.native.operators.render import BackwardPlan
-from nurec_lite.native.outer import Handover
+from nurec_lite.native.rank1_sh import DeferredShGrad
 
 WHOLE = 1 << 30  # entries of a part where lists are not cut
 
@@ -27,11 +27,11 @@ class RenderPlan:
     part: int = WHOLE  # entries; a longer list is cut into parts
     compiled: bool = False  # what they leave to torch goes through torch.compile
     sky: bool = False  # it is sampled and put behind the image by one kernel
-    views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/look.py)
+    views: int = 1  # that one launch renders at most, for who does not train (nurec_lite/native/inference.py)
     depth_bits: int = 32  # of the keys by which a step sorts Gaussians from near to far; 24 or 16 of a coarser depth
     colour: bool = False  # it is found by one kernel, from where a Gaussian stands and is looked at
     told: bool = False  # rays tell what they know of Gaussians, and who collected these makes gradients of it
-    outer: Handover | None = None  # by which gradients of harmonics go to the update, not written
+    outer: DeferredShGrad | None = None  # by which gradients of harmonics go to the update, not written
 
     @property
     def backward(self) -> BackwardPlan:

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from nurec_lite.geometry.camera import pixel_directions, pixel_fractions
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.native import outer
+from nurec_lite.native import rank1_sh
 from nurec_lite.native.operators.correct_view import CalibrationArgs
 from nurec_lite.native.operators.over_sky import over_sky
 from nurec_lite.native.operators.shared import GaussianArrays, Grid, Lists, RayArrays
 from nurec_lite.native.operators.tile import Bounds
 from nurec_lite.native.operators.view_colour import PlacementArrays
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
-from nurec_lite.native.sweeps import bands_of, sweep_bundles
-from nurec_lite.native.torch_parts import torch_parts
+from nurec_lite.native.sweep_tiles import bands_of, sweep_warp_tiles
+from nurec_lite.native.torch_fallbacks import torch_fallbacks
 from nurec_lite.scene.calibration import POSES, Calibration
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.splat import corrected as plain
@@ -49,7 +49,7 @@ def project(
     grid, columns = grid_of(view, gaussians.means.device)
     known = view.bundles.occupied if isinstance(view, LidarView) and view.bundles else None
     exact = plan.bundles and plan.exact
-    made = sweep_bundles(view) if plan.bundles and isinstance(view, LidarView) else None
+    made = sweep_warp_tiles(view) if plan.bundles and isinstance(view, LidarView) else None
     index, low, high, seen, shapes, count, *candidates = torch.ops.nurec_lite.project(
         placed(gaussians), row_of(view), isinstance(view, CameraView), grid, columns, bands_of(*made) if made else [],
         room is not None, plan.depth_bits, exact, known, plan.bundles, gaussians.lidar if exact and made else None,
@@ -210,7 +210,7 @@ def _planned(gaussians: AnyGaussians, plan: RenderPlan) -> Kernels:
 
 def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
     """Of the renderers for tiles and for bundles alike, by the names of nurec_lite.splat.render.Kernels."""
-    parts = torch_parts(plan.compiled)
+    parts = torch_fallbacks(plan.compiled)
     if plan.sky:
         parts = parts | {"over_sky": partial(over_sky, otherwise=parts["over_sky"])}
     return parts | _colour_parts(plan)
@@ -218,7 +218,7 @@ def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
 
 def _colour_parts(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
     if plan.outer is not None:  # the update knows the store's own tensors, not what was gathered of them
-        by_outer = partial(outer.seen_colour, handover=plan.outer, otherwise=seen_colour)
+        by_outer = partial(rank1_sh.seen_colour, deferred=plan.outer, otherwise=seen_colour)
         return {"seen_colour": by_outer, "listed": all_of}
     return {"seen_colour": seen_colour} if plan.colour else {}
 

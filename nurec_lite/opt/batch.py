@@ -30,7 +30,7 @@ from typing import Any
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
-from nurec_lite.native.together import hindrance, render_together, sort_of
+from nurec_lite.native.batched_views import batch_key, render_batch, unsupported_reason
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -99,7 +99,7 @@ class OneLaunch:
     ) -> Sequence[Seen]:
         if len(views) == 1:
             return self._inner(stages, scene, views, gaussians)
-        if (why := _hindrance(stages) or hindrance(views, gaussians)) is not None:
+        if (why := _hindrance(stages) or unsupported_reason(views, gaussians)) is not None:
             self._tell(why)
             return self._inner(stages, scene, views, gaussians)
         return _launched(stages, scene, views, gaussians)
@@ -114,7 +114,7 @@ def _by_sort(views: Sequence[AnyView]) -> list[list[int]]:
     """Numbers of the views that may go into one launch."""
     groups: dict[object, list[int]] = {}
     for k, view in enumerate(views):
-        groups.setdefault(sort_of(view), []).append(k)
+        groups.setdefault(batch_key(view), []).append(k)
     return list(groups.values())
 
 
@@ -134,7 +134,7 @@ def _launched(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians:
     known = [room for room in rooms if room is not None]
     room = sum(known) if len(known) == len(rooms) else None
     with span("render_camera" if isinstance(views[0], CameraView) else "render_lidar"):
-        launched = render_together(gaussians, views, scene.sky, room, stages.plan)
+        launched = render_batch(gaussians, views, scene.sky, room, stages.plan)
     if room is None:
         listed = [Listed(v.kind, n, None, None) for v, n in zip(views, launched.needed.tolist(), strict=True)]
     else:

@@ -41,8 +41,8 @@ from nurec_lite.training.optim import stored
 from nurec_lite.training.recorded_relocation import RecordedRelocation
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.standing import Standing, room_for_rays
 from nurec_lite.training.state import StepResult, TrainState
+from nurec_lite.training.static_inputs import StaticInputs, room_for_rays
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
@@ -62,7 +62,7 @@ def unavailable(stages: Stages) -> str | None:
 class Recorded:
     """A step of some sizes."""
 
-    standing: Standing
+    standing: StaticInputs
     ran: bool = False  # once, as it is
     recording: Recording[StepResult] | None = None
 
@@ -153,7 +153,7 @@ class CudaGraph:
         if self._recorder is None:
             self._recorder = Recorder(state.device)
             self._pace, self._failed = torch.empty_like(state.pace, device=state.device), torch.empty_like(state.failed)
-        record = self._records.pop(key, None) or Recorded(Standing(shots, key[1]))
+        record = self._records.pop(key, None) or Recorded(StaticInputs(shots, key[1]))
         self._records[key] = record
         if len(self._records) > MOST:
             del self._records[next(iter(self._records))]
@@ -195,7 +195,7 @@ class CudaGraph:
         self.recorded += 1
         return True
 
-    def _work(self, stages: Stages, state: TrainState, standing: Standing) -> StepResult:
+    def _work(self, stages: Stages, state: TrainState, standing: StaticInputs) -> StepResult:
         """The step, of what lies in the fixed places."""
         assert self._learn is not None
         inside = replace(state, pace=self._pace, failed=self._failed)

@@ -60,7 +60,7 @@ def explore(
     amount: Tensor,  # [] standard deviations at opacity 0
     failed: Tensor | None,  # [] not 0: no mean moves
 ) -> None:
-    """keep_thickness_, and what nurec_lite.training.density.add_noise does, with draws of its own."""
+    """clamp_min_scale_, and what nurec_lite.training.density.add_noise does, with draws of its own."""
     stored = g.means, g.log_scales, g.quats, g.opacity_logits, g.lidar_logits
     torch.ops.nurec_lite.sgld_noise(*stored, step, seed, amount, failed, math.log(THINNEST))
 
@@ -79,7 +79,7 @@ def noise(state: TrainState) -> None:
     if state.config.density.noise > 0:
         explore(g, updates(state), state.config.seed, state.pace[-1], state.failed)
     else:
-        g.keep_thickness_()
+        g.clamp_min_scale_()
 
 
 def part(

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from nurec_lite.base.transfer import upload
 from nurec_lite.native import ops
-from nurec_lite.native.outer import Handover, OuterGradient
+from nurec_lite.native.rank1_sh import DeferredShGrad, Rank1ShGrad
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
@@ -43,19 +43,19 @@ class FusedAdam:
     """Stands in for `optimize` of the baseline."""
 
     touched_only: tuple[str, ...]  # parameters of which values without a gradient stay as they are
-    handover: Handover | None = None  # by which that of harmonics may come (fused_harmonics)
+    handover: DeferredShGrad | None = None  # by which that of harmonics may come (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:
         assert state.pace is not None
         self.prepare(state.optimizer)
-        outer = None if self.handover is None else self.handover.take()
+        outer = None if self.handover is None else self.handover.pop()
         update(state.optimizer, state.failed, self.touched_only, state.pace[:-1], outer)
         state.optimizer.zero_grad(set_to_none=True)
 
     def early(
         self,
         state: TrainState,
-        outer: OuterGradient,
+        outer: Rank1ShGrad,
         failed: Tensor | None,  # as `update` takes it
     ) -> None:
         """Of the parameters that have no other gradient, whatever gradients others have by then."""
@@ -75,7 +75,7 @@ def update(
     failed: Tensor | None = None,  # [] not 0: nothing changes
     touched_only: tuple[str, ...] = (),  # as above
     rates: Tensor | None = None,  # [groups] float32, on the device; None: those of the groups are copied there
-    outer: OuterGradient | None = None,  # of two of the parameters
+    outer: Rank1ShGrad | None = None,  # of two of the parameters
 ) -> None:
     """optimizer.step(), of the parameters that have a gradient; the state is that of torch."""
     outer = _alone(outer)
@@ -91,7 +91,7 @@ def _launch(
     failed: Tensor | None,
     touched_only: tuple[str, ...],
     rates: Tensor | None,
-    outer: OuterGradient | None,
+    outer: Rank1ShGrad | None,
 ) -> None:
     groups = [optimizer.param_groups[k] for k in places]
     parameters = [group["params"][0] for group in groups]
@@ -107,7 +107,7 @@ def _launch(
     )  # fmt: skip
 
 
-def _alone(outer: OuterGradient | None) -> OuterGradient | None:
+def _alone(outer: Rank1ShGrad | None) -> Rank1ShGrad | None:
     """None where its parameters have another gradient besides, to which it is added."""
     if outer is None or all(p.grad is None for p in outer.harmonics):
         return outer
@@ -115,7 +115,7 @@ def _alone(outer: OuterGradient | None) -> OuterGradient | None:
     return None
 
 
-def _has_gradient(parameter: Tensor, outer: OuterGradient | None) -> bool:
+def _has_gradient(parameter: Tensor, outer: Rank1ShGrad | None) -> bool:
     return parameter.grad is not None or (outer is not None and any(parameter is p for p in outer.harmonics))
 
 

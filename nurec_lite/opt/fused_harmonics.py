@@ -22,7 +22,7 @@ from dataclasses import replace
 from functools import partial
 
 from nurec_lite.base.errors import OptionError
-from nurec_lite.native.outer import Handover, Update
+from nurec_lite.native.rank1_sh import DeferredShGrad, Update
 from nurec_lite.opt.fused_adam import FusedAdam
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import IMAGES, Stages, uncompiled
@@ -38,14 +38,14 @@ def unavailable(stages: Stages) -> str | None:
     return uncompiled(stages)
 
 
-def handing_over(inner: Learn, handover: Handover) -> Learn:
+def handing_over(inner: Learn, handover: DeferredShGrad) -> Learn:
     """Stands around `learn`: of a step with one image, the gradient of harmonics goes by the handover."""
 
     def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         if len(shots.images) != 1:
             return inner(stages, state, shots)
         g = state.scene.gaussians
-        with handover.awaiting(g.sh0, g.sh_rest, update=at_once(stages, state)):
+        with handover.expect(g.sh0, g.sh_rest, update=at_once(stages, state)):
             return inner(stages, state, shots)
 
     return learn
@@ -63,7 +63,7 @@ def apply(stages: Stages) -> Stages:
     if (by := stages.claims.get("reduce")) is not None:
         log.warning("fused_harmonics stands aside: option '%s' needs the gradients that it would not write", by)
         return stages
-    update, handover = stages.optimize, Handover()
+    update, handover = stages.optimize, DeferredShGrad()
     if not isinstance(update, FusedAdam):
         raise OptionError("option 'fused_harmonics' changes the update of 'fused_adam'; name 'fused_adam' first")
     return stages.planned("fused_harmonics", outer=handover).wrap(

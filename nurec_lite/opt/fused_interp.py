@@ -25,7 +25,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, key_rows, spans
 from nurec_lite.native import ops
-from nurec_lite.native.finish import Moved
+from nurec_lite.native.backward_epilogue import Moved
 from nurec_lite.native.operators.move_actors import ActorArrays
 from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate, seen
 from nurec_lite.scene.scene import Scene

@@ -25,8 +25,8 @@ import torch
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
-from nurec_lite.native import finish, ops
-from nurec_lite.native.told import with_slip
+from nurec_lite.native import backward_epilogue, ops
+from nurec_lite.native.deferred_backward import with_grad_slot
 from nurec_lite.opt.fused_interp import FusedCollect, Placed
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import LidarView
@@ -79,7 +79,7 @@ class OnePass:
         return gather
 
     def _hindered(self, views: Sequence[AnyView]) -> bool:
-        why = finish.hindrance(views)
+        why = backward_epilogue.unsupported_reason(views)
         if why is not None and why not in self._said:
             self._said.add(why)
             log.info("fused_project: gradients of each view are made by itself: %s", why)
@@ -88,24 +88,26 @@ class OnePass:
     def _gathered(self, stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
         times = torch.stack([view.moment() for view in views])
         with span("activate"):
-            values = finish.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
+            values = backward_epilogue.as_stored(scene.gaussians) if self._stored else _activated(stages, scene)
         with span("collect"):
             moving = self._collect.moving(scene, times)
-            found = finish.scene_for(views, values, self._stored, moving.still, moving.tracks)
+            found = backward_epilogue.deferred_scene(views, values, self._stored, moving.still, moving.tracks)
             known = _by_name(found.shared)
             placed = Placed(*found.shared[:2], found.moved)
             by_lidar = [isinstance(view, LidarView) for view in views]
             gaussians = self._collect.parted(scene, placed, times, known, by_lidar)
-        return Gathered(tuple(map(with_slip, gaussians, found.papers)), known)
+        return Gathered(tuple(map(with_grad_slot, gaussians, found.grad_slots)), known)
 
 
-def _activated(stages: Stages, scene: Scene) -> finish.Values:
+def _activated(stages: Stages, scene: Scene) -> backward_epilogue.Values:
     known = stages.activate(scene.gaussians)
     own = known["lidar_opacities"] if known["lidar_opacities"] is not known["opacities"] else None
-    return finish.Values(known["means"], known["quats"], known["scales"], known["opacities"], own, known["lidar"])
+    return backward_epilogue.Values(
+        known["means"], known["quats"], known["scales"], known["opacities"], own, known["lidar"]
+    )
 
 
-def _by_name(shared: finish.Shared) -> dict[str, Any]:
+def _by_name(shared: backward_epilogue.Shared) -> dict[str, Any]:
     """As nurec_lite.scene.gaussians.activate names them, the opacities one tensor where the lidar has none of its own."""
     own = shared.opacities if shared.lidar_opacities is None else shared.lidar_opacities
     values = {"scales": shared.scales, "opacities": shared.opacities, "lidar": shared.lidar}

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.transfer import Arrival, upload
-from nurec_lite.native.rooms import Rooms
+from nurec_lite.native.capacity import CapacityTracker
 from nurec_lite.training.density import relocate_masked
 from nurec_lite.training.in_flight import Flight, Moment
 from nurec_lite.training.shots import Shots
@@ -48,7 +48,7 @@ class NoSync:
     """What it puts around an attempt: steps are under way until it is known how they ended."""
 
     def __init__(self, slack: float) -> None:
-        self.rooms = Rooms(slack)
+        self.rooms = CapacityTracker(slack)
         self.redone = 0  # steps
         self._attempt: Attempt = attempt  # the baseline's, until `around` is told another
         self._flights: deque[Flight] = deque()  # under way, the oldest first

@@ -43,7 +43,7 @@ class Gaussians:
         return tuple(f.name for f in fields(Gaussians) if f.name != "node")
 
     @torch.no_grad()
-    def keep_thickness_(self) -> None:
+    def clamp_min_scale_(self) -> None:
         """In place. Ranges ask disks to be thin without end, and Adam follows however small the gradient is."""
         self.log_scales.clamp_(min=math.log(THINNEST))
 

@@ -22,9 +22,9 @@ from nurec_lite.splat.project import project
 from nurec_lite.splat.render import render_camera, render_lidar
 from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
+from nurec_lite.training.batches import render_views
 from nurec_lite.training.coarse import resize
 from nurec_lite.training.density import Relocation, add_noise, by_node, explored, parted, relocate
-from nurec_lite.training.look import render_views
 from nurec_lite.training.losses import (
     calibration_terms,
     exposure_regulariser,
@@ -153,7 +153,7 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
 def noise(state: TrainState, shift: Callable[..., Tensor] = explored) -> None:
     """After the update, in every step: scales keep the thickness below which none is of use, and transparent Gaussians explore."""
     assert state.pace is not None
-    state.scene.gaussians.keep_thickness_()
+    state.scene.gaussians.clamp_min_scale_()
     if state.config.density.noise > 0:
         amount = state.pace[-1]
         lasting = amount if state.failed is None else amount * (1 - state.failed)  # a step that failed changes nothing

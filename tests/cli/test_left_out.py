@@ -184,16 +184,16 @@ def test_a_view_that_cannot_be_rendered_costs_no_other(
     shell: Shell, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a launch of several, the others come one by one."""
-    inner, calls = each_frame.looked_at, list[int]()
+    inner, calls = each_frame.render_views_in_batches, list[int]()
 
-    def looked_at(stages: Any, scene: Any, shots: Any) -> Any:
+    def render_views_in_batches(stages: Any, scene: Any, shots: Any) -> Any:
         some = list(shots)
         calls.append(len(some))
         if any(shot == (9, None) for shot, _ in some):  # an image
             raise RuntimeError(BROKEN)
         return inner(stages, scene, some)
 
-    monkeypatch.setattr(each_frame, "looked_at", looked_at)
+    monkeypatch.setattr(each_frame, "render_views_in_batches", render_views_in_batches)
     out = trained.parent / "e"
     ended = shell("evaluate", f"checkpoint={trained}", f"out={out}")
     failed = [f for f in json.loads((out / "metrics.json").read_text())["findings"] if BROKEN in f]

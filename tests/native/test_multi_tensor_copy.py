@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator copy_all: that every byte arrives and no other is touched, what it refuses, and memory of the host that a GPU writes."""
+"""The operator multi_tensor_copy: that every byte arrives and no other is touched, what it refuses, and memory of the host that a GPU
+writes."""
 
 import pytest
 import torch

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator render_views (kernels/raster_warps/views), which the CUDA drivers alone have: torch's own checks, what it needs, and that
-wrong input is refused. What it renders: tests/native/test_look.py."""
+wrong input is refused. What it renders: tests/native/test_inference.py."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +13,7 @@ from operators import check_schema
 from parity import DEVICES
 from torch import Tensor
 
-from nurec_lite.native.look import Look
+from nurec_lite.native.inference import BatchedRenderer
 from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
 
 
@@ -32,7 +32,7 @@ def call_of(sensor: str, device: torch.device, n: int = 20, views: int = 2) -> d
         kept.update(gaussians._asdict() | {"views": rows} | rays._asdict() | dict(zip(names, rest[:3], strict=True)))
         raise StopIteration
 
-    own = Look()
+    own = BatchedRenderer()
     own._blended = blended  # type: ignore[method-assign]
     with pytest.raises(StopIteration):
         own(SimpleNamespace(correct=lambda view, known: view), scene, made)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operator render_views_train and its backward pass (kernels/raster_warps/views/train.h), which the CUDA drivers alone have: torch's
-checks, and that wrong input is refused. Its images and gradients: tests/native/test_together.py."""
+checks, and that wrong input is refused. Its images and gradients: tests/native/test_batched_views.py."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from parity import DEVICES
 from together_scenes import by_other_cameras, one_launch, stages_for
 from torch import Tensor
 
-from nurec_lite.native import together
+from nurec_lite.native import batched_views
 from nurec_lite.native.operators.render_views import NodeRotations, SavedViews, SceneArrays, SensorRays
 from nurec_lite.native.operators.shared import Outputs
 
@@ -38,7 +38,7 @@ def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) ->
         raise StopIteration
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(together.torch.ops.nurec_lite, "render_views_train", called)
+        patch.setattr(batched_views.torch.ops.nurec_lite, "render_views_train", called)
         for _ in range(2):  # once more, as then it is known which Gaussians stand still
             gaussians = stages.gather(stages, scene, views).gaussians
         with pytest.raises(StopIteration):

@@ -32,8 +32,8 @@ from splat_scenes import (
 from test_parity_render import assert_parity, camera_case, lidar_case
 from torch import Tensor
 
-from nurec_lite.native import bundles
 from nurec_lite.native import stages as native
+from nurec_lite.native import warps
 from nurec_lite.native.operators.render_segments import Segments
 from nurec_lite.native.operators.shared import Lists, Outputs
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
@@ -99,16 +99,16 @@ def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None
     pairs = lists_of(g, view, exact=True)
     assert pairs.read is not None
     alone = replace(pairs, read=None)
-    blended = [bundles.blend(g, g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
+    blended = [warps.blend(g, g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
     assert all(torch.equal(getattr(blended[0], n), getattr(blended[1], n)) for n in ("features", "distance", "median"))
-    others = [bundles.blend(g, 1 - g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
+    others = [warps.blend(g, 1 - g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
     assert torch.equal(others[0].features, others[1].features)
     assert not torch.equal(others[0].features, blended[0].features)
     found = []
     for p in (pairs, alone):
         leaf = replace(g, means=g.means.clone().requires_grad_(), lidar=g.lidar.clone().requires_grad_())
         told = None if p.read is None else replace(p.read, features=leaf.lidar)
-        out = bundles.blend(leaf, leaf.lidar, native.rays(view), replace(p, read=told), view, PLAN)
+        out = warps.blend(leaf, leaf.lidar, native.rays(view), replace(p, read=told), view, PLAN)
         found.append(torch.autograd.grad((out.features.sum() + out.distance.sum()), (leaf.means, leaf.lidar)))
     for one, two in zip(*found, strict=True):
         assert bool(one.any())
@@ -244,8 +244,8 @@ def in_bundles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def choose(part: int) -> None:
         plan = replace(PLAN, part=part)
-        render = {f.__name__: partial(f, plan=plan) for f in (bundles.render_camera, bundles.render_lidar)}
-        stages = SimpleNamespace(project=partial(native.project, plan=PLAN), tile=bundles.tile, **render)
+        render = {f.__name__: partial(f, plan=plan) for f in (warps.render_camera, warps.render_lidar)}
+        stages = SimpleNamespace(project=partial(native.project, plan=PLAN), tile=warps.tile, **render)
         monkeypatch.setattr("parity.native", stages)
         monkeypatch.setattr("parity.plan_of", lambda _: plan)
 
@@ -288,8 +288,8 @@ def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     g = scene(view, device, n)
     projection, seen = native.project(g, view, plan=PLAN), native.rays(view)
     is_camera = isinstance(view, CameraView)
-    made, grid, size = bundles.image_bundles(view) if is_camera else (*bundles.swept(projection), [])  # type: ignore[arg-type]
-    places = bundles.places(projection)
+    made, grid, size = warps.image_warp_tiles(view) if is_camera else (*warps.swept(projection), [])  # type: ignore[arg-type]
+    places = warps.places(projection)
     rays = [seen.directions, seen.delays]
     if not is_camera:
         check_schema(torch.ops.nurec_lite.group_sweep_rays.default, (list(grid),))

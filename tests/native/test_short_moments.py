@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native import ops
-from nurec_lite.native.outer import OuterGradient
+from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.opt import amp, fused_adam
 from nurec_lite.training.optim import MOMENTS
 
@@ -71,7 +71,7 @@ def advance(
     for optimizer in optimizers:
         for group, gradient in zip(optimizer.param_groups, given, strict=True):
             group["params"][0].grad = None if group["name"] in amp.SHORT else gradient
-        outer = OuterGradient(harmonics_in(optimizer), directions, colours)
+        outer = Rank1ShGrad(harmonics_in(optimizer), directions, colours)
         if written:
             outer.write()
         fused_adam.update(optimizer, failed, touched_only, outer=None if written else outer)
@@ -154,7 +154,7 @@ def test_touched_only(written: bool, device: str) -> None:
 # ---- chance
 
 
-def alike(n: int, start: float = 0.3) -> tuple[torch.optim.Adam, OuterGradient]:
+def alike(n: int, start: float = 0.3) -> tuple[torch.optim.Adam, Rank1ShGrad]:
     """Gaussians that are all the same, which chance alone tells apart; of degree 0."""
     ours, _ = optimizers(n, 1, "cpu")
     (sh0, rest), direction = harmonics_in(ours), torch.tensor([[0.0, 0.0, 1.0]]).repeat(n, 1)
@@ -162,7 +162,7 @@ def alike(n: int, start: float = 0.3) -> tuple[torch.optim.Adam, OuterGradient]:
         sh0.fill_(1.0)
     for name in MOMENTS:
         ours.state[sh0][name].fill_(start)
-    return ours, OuterGradient((sh0, rest), direction, torch.full((n, 3), 0.7))
+    return ours, Rank1ShGrad((sh0, rest), direction, torch.full((n, 3), 0.7))
 
 
 def test_the_mean_of_many_is_that_in_float32() -> None:

@@ -32,10 +32,10 @@ from splat_scenes import (
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.native import bundles
 from nurec_lite.native import stages as native
+from nurec_lite.native import warps
 from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.sweeps import bands_of, sweep_bundles
+from nurec_lite.native.sweep_tiles import bands_of, sweep_warp_tiles
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.splat.views import LidarView
 
@@ -63,7 +63,7 @@ def spread(pattern: str, n: int) -> Tensor:  # [n, 3]
 def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
     directions = spread(pattern, n)
     view = view_float32(rays_view(make_lidar(16, 64), directions.double(), torch.zeros(n, dtype=F64)))
-    made, grid = sweep_bundles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
+    made, grid = sweep_warp_tiles(cast_view(view, torch.float32, device))  # type: ignore[arg-type]
     rays, first, bins, heights, edges = (t.cpu() for t in (*made, grid.edges))
     there = rays >= 0
     assert rays[there].sort().values.equal(torch.arange(n))  # each once
@@ -91,7 +91,7 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
 def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> None:
     view = view_of("lidar", device)
     g = scene(view, device)
-    known = bundles.bundled(view)  # type: ignore[arg-type]
+    known = warps.bundled(view)  # type: ignore[arg-type]
     made, given = lists_of(g, view, True), lists_of(g, known, True)
     assert len(made.gaussians) and all(
         getattr(made, name).equal(getattr(given, name)) for name in ("rays", "offsets", "gaussians")
@@ -99,7 +99,7 @@ def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> Non
 
 
 def test_cells_that_are_known_must_be_the_lidar_s(device: torch.device) -> None:
-    known = bundles.bundled(view_of("lidar", device))  # type: ignore[arg-type]
+    known = warps.bundled(view_of("lidar", device))  # type: ignore[arg-type]
     assert known.bundles is not None
     few = replace(known, bundles=replace(known.bundles, occupied=known.bundles.occupied[1:].contiguous()))
     with pytest.raises((ValueError, RuntimeError), match="occupied"):
@@ -118,7 +118,7 @@ def test_rays_come_with_the_lists(sensor: str, device: torch.device) -> None:
 
 @pytest.mark.parametrize("size", [(1, 1), (8, 4), (33, 31), (7, 9)], ids=str)
 def test_patches_of_an_image(size: tuple[int, int], device: torch.device) -> None:
-    rays = bundles.patches(*size, device).cpu()
+    rays = warps.patches(*size, device).cpu()
     assert rays.shape[1] == 32 and rays[rays >= 0].sort().values.equal(torch.arange(size[0] * size[1]))
     across = -(-size[0] // 32)
     assert len(rays) == 16 * across * -(-size[1] // 16)
@@ -134,14 +134,14 @@ def test_patches_of_an_image(size: tuple[int, int], device: torch.device) -> Non
 @pytest.mark.parametrize("sensor", VIEWS)
 def test_lists_are_no_more_than_what_is_said_of_a_view(sensor: str, device: torch.device) -> None:
     view = view_of(sensor, device)
-    assert len(lists_of(scene(view, device, 5), view, True).rays) <= bundles.lists_of(view)
+    assert len(lists_of(scene(view, device, 5), view, True).rays) <= warps.lists_of(view)
 
 
 def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     view = view_of("lidar", device)
-    made, grid = sweep_bundles(view)  # type: ignore[arg-type]
-    many = made._replace(rays=torch.empty(bundles.MOST_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
-    monkeypatch.setattr(native, "sweep_bundles", lambda _: (many, grid))
+    made, grid = sweep_warp_tiles(view)  # type: ignore[arg-type]
+    many = made._replace(rays=torch.empty(warps.MOST_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
+    monkeypatch.setattr(native, "sweep_warp_tiles", lambda _: (many, grid))
     with pytest.raises(ValueError, match="there are 524289 warp tiles, but must be at most 524288: give fewer"):
         lists_of(scene(view, device, 5), view, True)
 
@@ -179,7 +179,7 @@ def test_exact_lists_go_by_what_projection_tells(sensor: str, device: torch.devi
     assert told.shapes is not None and told.shapes.shape == (20, 16 if sensor == "lidar" else 8)
     assert told.seen is not None and bool(told.shapes[told.seen != 0].isfinite().all())
     with pytest.raises(ValueError, match="shapes has shape"):
-        bundles.tile(replace(told, shapes=told.shapes[1:].contiguous()), view, plan=PLAN)
+        warps.tile(replace(told, shapes=told.shapes[1:].contiguous()), view, plan=PLAN)
 
 
 def test_a_lidar_s_shapes_hold_features(device: torch.device) -> None:
@@ -188,7 +188,7 @@ def test_a_lidar_s_shapes_hold_features(device: torch.device) -> None:
     g = scene(view, device, 20)
     grid, columns = native.grid_of(view, device)
     args = list(native.placed(g)), native.row_of(view), False, list(grid), columns
-    bands, asked = list(bands_of(*sweep_bundles(view))), {"shapes": True, "in_place": True}
+    bands, asked = list(bands_of(*sweep_warp_tiles(view))), {"shapes": True, "in_place": True}
     for given in ([], bands):
         with pytest.raises(ValueError, match="they need features and bands"):
             torch.ops.nurec_lite.project(*args, given, **asked)
@@ -204,7 +204,7 @@ def test_bands_are_a_lidar_s(device: torch.device) -> None:
     grid, columns = native.grid_of(view, device)  # type: ignore[arg-type]
     args = list(native.placed(scene(view, device, 20))), native.row_of(view), True, list(grid), columns
     with pytest.raises(ValueError, match="an image has none"):
-        torch.ops.nurec_lite.project(*args, list(bands_of(*sweep_bundles(sweep))), in_place=True)
+        torch.ops.nurec_lite.project(*args, list(bands_of(*sweep_warp_tiles(sweep))), in_place=True)
 
 
 def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
@@ -221,10 +221,10 @@ def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
 def test_bundles_want_a_projection_of_their_own(device: torch.device) -> None:
     view = view_of("still camera", device)
     with pytest.raises(ValueError, match="not for bundles"):
-        bundles.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
+        warps.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
     sweep = view_of("lidar", device)
     with pytest.raises(ValueError, match="not for a lidar's bundles"):
-        bundles.tile(native.project(scene(sweep, device, 20), sweep), sweep, plan=PLAN)
+        warps.tile(native.project(scene(sweep, device, 20), sweep), sweep, plan=PLAN)
 
 
 def wide_view(sensor: str, device: torch.device) -> View:
@@ -341,15 +341,15 @@ def test_a_room(sensor: str, exact: bool, device: torch.device) -> None:
 
 def test_few_entries_are_cut_into_short_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that there is a part for each of the warps that may run at once, here 1 000, or two of a sweep; none of less than 64 entries."""
-    monkeypatch.setattr(bundles, "warps_of", lambda device: 1000)
+    monkeypatch.setattr(warps, "warps_of", lambda device: 1000)
     cpu = torch.device("cpu")
-    assert [bundles.part_of(n, 384, 32, cpu) for n in (0, 10_000, 200_000, 384_000, 10_000_000)] == [
+    assert [warps.part_of(n, 384, 32, cpu) for n in (0, 10_000, 200_000, 384_000, 10_000_000)] == [
         64,
         64,
         200,
         384,
         384,
     ]
-    assert [bundles.part_of(n, 384, 16, cpu) for n in (0, 200_000, 384_000, 10_000_000)] == [64, 100, 128, 128]
-    assert bundles.part_of(10_000, 32, 32, cpu) == 32
-    assert bundles.part_of(10_000_000, RenderPlan.part, 32, cpu) == RenderPlan.part  # without balanced_tiles
+    assert [warps.part_of(n, 384, 16, cpu) for n in (0, 200_000, 384_000, 10_000_000)] == [64, 100, 128, 128]
+    assert warps.part_of(10_000, 32, 32, cpu) == 32
+    assert warps.part_of(10_000_000, RenderPlan.part, 32, cpu) == RenderPlan.part  # without balanced_tiles

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The option `batch` with one launch for all views of a step (nurec_lite/native/together.py), as a training runs it: beside the loop, and
-with rooms for lists. Drivers of CUDA alone have it, so that on a CPU these are the emulated ones; when it stands aside runs everywhere."""
+"""The option `batch` with one launch for all views of a step (nurec_lite/native/batched_views.py), as a training runs it: beside the
+loop, and with rooms for lists. Drivers of CUDA alone have it, so that on a CPU these are the emulated ones; when it stands aside runs
+everywhere."""
 
 import json
 import logging
@@ -58,7 +59,7 @@ def test_no_view_goes_through_the_stages_of_one(device: torch.device) -> None:
 
 @pytest.mark.parametrize("images", [2, 4])
 def test_steps_that_wait_for_nothing(images: int, device: torch.device) -> None:
-    """Rooms are of sensors, as those of the loop, and hold nearly as much; a step whose lists lacked room is done again."""
+    """CapacityTracker are of sensors, as those of the loop, and hold nearly as much; a step whose lists lacked room is done again."""
     runs = {}
     for name, one_launch in (("together", True), ("loop", False), ("cramped", True)):
         stages = stages_with(device, WITHOUT_WAITING, images=images, sweeps=2, one_launch=one_launch)

@@ -18,7 +18,7 @@ from nurec_lite.base.compiled import compiled
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.config import DensityConfig
-from nurec_lite.native.torch_parts import torch_parts
+from nurec_lite.native.torch_fallbacks import torch_fallbacks
 from nurec_lite.opt import compile as option
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
@@ -33,7 +33,7 @@ def traced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "BACKEND", "aot_eager")
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    torch_parts.cache_clear()
+    torch_fallbacks.cache_clear()
 
 
 def stages_of(names: tuple[str, ...], device: torch.device = CPU) -> Stages:

@@ -53,7 +53,7 @@ def test_noise_with_the_numbers_of_a_step(n: int, columns: int, device: str) -> 
     found, thin = on(g, device), on(g, device)
     step, amount = (torch.tensor(value, device=device) for value in (41.0, 0.7))
     fused_activate.explore(found, step, 3, amount, None)
-    thin.keep_thickness_()
+    thin.clamp_min_scale_()
     assert torch.equal(found.log_scales, thin.log_scales) and (
         n < 20 or not torch.equal(thin.log_scales.cpu(), g.log_scales)
     )

@@ -21,7 +21,7 @@ from benchmarks.opt import bench_fused_colour
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native import bundles, ops
+from nurec_lite.native import ops, warps
 from nurec_lite.native import stages as native
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN
 from nurec_lite.scene.gaussians import PartedGaussians
@@ -149,7 +149,7 @@ def stages_of(options: dict[str, dict], device: str = "cpu") -> Stages:
 def test_it_sets_the_plan_and_needs_fused_interp() -> None:
     stages = stages_of(OPTIONS)
     assert stages.plan is not None and stages.plan.colour
-    for kernels in (native._planned, lambda _, plan: bundles.kernels_of(plan)):
+    for kernels in (native._planned, lambda _, plan: warps.kernels_of(plan)):
         g = scene_of(1, 1)
         assert kernels(g, replace(CPU_PLAN, colour=True)).seen_colour is native.seen_colour
         assert kernels(g, CPU_PLAN).seen_colour is None

@@ -22,7 +22,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native import ops
-from nurec_lite.native.outer import OuterGradient
+from nurec_lite.native.rank1_sh import Rank1ShGrad
 from nurec_lite.opt import fused_adam
 from nurec_lite.training.density import by_node, relocate
 from nurec_lite.training.optim import replace_gaussians
@@ -64,7 +64,7 @@ def parameters_in(optimizer: torch.optim.Adam) -> list[Tensor]:
     return [group["params"][0] for group in optimizer.param_groups]
 
 
-def give(ours: torch.optim.Adam, plain: torch.optim.Adam) -> OuterGradient:
+def give(ours: torch.optim.Adam, plain: torch.optim.Adam) -> Rank1ShGrad:
     """Of harmonics a product, which the plain one gets written; of all others gradients."""
     (means, sh0, sh_rest, lidar), exact = parameters_in(ours), parameters_in(plain)
     n, bands = len(sh0), 1 + sh_rest.shape[1]
@@ -76,7 +76,7 @@ def give(ours: torch.optim.Adam, plain: torch.optim.Adam) -> OuterGradient:
     given = means.grad.double(), product[:, :1].clone(), product[:, 1:].clone(), lidar.grad.double()
     for p, gradient in zip(exact, given, strict=True):
         p.grad = gradient
-    return OuterGradient((sh0, sh_rest), directions, colours)
+    return Rank1ShGrad((sh0, sh_rest), directions, colours)
 
 
 def assert_same(ours: torch.optim.Adam, plain: torch.optim.Adam) -> None:

@@ -29,7 +29,7 @@ from torch.nn import functional as F
 from benchmarks.opt import bench_fused_sky
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native import bundles, ops
+from nurec_lite.native import ops, warps
 from nurec_lite.native import stages as native
 from nurec_lite.native.operators.over_sky import over_sky as fused_over_sky
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN
@@ -274,12 +274,12 @@ def test_the_option_sets_the_plan() -> None:
 def test_both_renderers_take_it(compiled: bool) -> None:
     """Those of tiles and of bundles; what directions with a gradient get is what the plan has without the option."""
     plan = replace(CUDA_PLAN, bundles=True, compiled=compiled)
-    otherwise = bundles.kernels_of(plan).over_sky
+    otherwise = warps.kernels_of(plan).over_sky
     assert (otherwise is plain.over_sky) is not compiled
-    chosen = native._planned(no_gaussians(), plan), bundles.kernels_of(plan)
+    chosen = native._planned(no_gaussians(), plan), warps.kernels_of(plan)
     assert all(kernels.over_sky is otherwise for kernels in chosen)
     with_it = replace(plan, sky=True)
-    for kernels in (native._planned(no_gaussians(), with_it), bundles.kernels_of(with_it)):
+    for kernels in (native._planned(no_gaussians(), with_it), warps.kernels_of(with_it)):
         assert isinstance(kernels.over_sky, partial) and kernels.over_sky.func is fused_over_sky
         assert kernels.over_sky.keywords == {"otherwise": otherwise}
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The option `short_keys`: a field of the plan, and the order that it makes. The keys themselves: tests/native/test_math_depth.py; views of
-one launch: tests/native/test_together.py."""
+one launch: tests/native/test_batched_views.py."""
 
 from dataclasses import replace
 

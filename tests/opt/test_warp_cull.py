@@ -13,7 +13,7 @@ from tiny_capture import tiny_config, tiny_state
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native import bundles
+from nurec_lite.native import warps
 from nurec_lite.native.bind import native_stages
 from nurec_lite.native.plan import CUDA_PLAN
 from nurec_lite.training.baseline import reference_stages
@@ -34,7 +34,7 @@ def test_the_option_sets_a_field_of_the_plan() -> None:
     assert stages.claims == {"plan.bundles": "warp_cull"}
     assert stages.plan is not None and stages.plan.bundles and not stages.plan.exact and stages.plan.part == 1 << 30
     for stage in (stages.tile, stages.render_camera, stages.render_lidar):
-        assert stage.func is getattr(bundles, stage.func.__name__)  # type: ignore[attr-defined]
+        assert stage.func is getattr(warps, stage.func.__name__)  # type: ignore[attr-defined]
         assert stage.keywords["plan"] == stages.plan  # type: ignore[attr-defined]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small scenes, their lists of bundles, and what is rendered from them by parts (nurec_lite/native/bundles.py)."""
+"""Small scenes, their lists of bundles, and what is rendered from them by parts (nurec_lite/native/warps.py)."""
 
 from dataclasses import replace
 from typing import Any
@@ -22,7 +22,7 @@ from splat_scenes import (
 )
 from torch import Tensor
 
-from nurec_lite.native import bundles, ops
+from nurec_lite.native import ops, warps
 from nurec_lite.native import stages as native
 from nurec_lite.native.plan import CUDA_PLAN
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
@@ -63,7 +63,7 @@ def on(device: torch.device, g: WorldGaussians) -> WorldGaussians:
 
 def lists_of(g: AnyGaussians, view: View, exact: bool, room: int | None = None) -> PairList:
     plan = replace(PLAN, exact=exact)
-    return bundles.tile(native.project(g, view, room, plan), view, room, plan=plan)
+    return warps.tile(native.project(g, view, room, plan), view, room, plan=plan)
 
 
 def listed(pairs: PairList, n: int) -> Tensor:  # [A, n] bool

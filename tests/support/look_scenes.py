@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several views of one sensor, and scenes with actors that they see (nurec_lite/native/look.py)."""
+"""Several views of one sensor, and scenes with actors that they see (nurec_lite/native/inference.py)."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Views of a step that are rendered in one launch or one after another, and what the scene learns by either way
-(nurec_lite/native/together.py, the option batch)."""
+(nurec_lite/native/batched_views.py, the option batch)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -4,13 +4,13 @@
 import pytest
 from tiny_capture import tiny_capture, tiny_shots
 
-from nurec_lite.native.rooms import RECENT, Rooms, rounded_up
+from nurec_lite.native.capacity import RECENT, CapacityTracker, rounded_up
 from nurec_lite.splat.views import camera_view
 
 
 def test_rooms_by_hand() -> None:
     """All views of a camera get what the longest of their lists needed; those of reduced images are of another kind."""
-    rooms, shots = Rooms(slack=1.25), tiny_shots((0,), (0,))
+    rooms, shots = CapacityTracker(slack=1.25), tiny_shots((0,), (0,))
     capture = tiny_capture()
     one, other = capture.cameras
     first, second = [camera_view(capture, f, "cpu") for f in capture.images if f.sensor == one.name][:2]
@@ -34,7 +34,7 @@ def test_rooms_by_hand() -> None:
 
 
 def test_a_long_list_is_forgotten_after_so_many_others() -> None:
-    rooms, (image,) = Rooms(slack=1.0), tiny_shots((0,), ()).images
+    rooms, (image,) = CapacityTracker(slack=1.0), tiny_shots((0,), ()).images
     kind = image.view.kind
     rooms.learn(kind, 1000)
     for _ in range(RECENT - 1):
@@ -45,7 +45,7 @@ def test_a_long_list_is_forgotten_after_so_many_others() -> None:
 
 
 def test_a_room_stays_until_it_is_twice_too_large() -> None:
-    rooms, (image,) = Rooms(slack=1.5), tiny_shots((0,), ()).images
+    rooms, (image,) = CapacityTracker(slack=1.5), tiny_shots((0,), ()).images
     rooms.learn(image.view.kind, 1000)
     for needed, room in ((900, 1536), (700, 1536), (512, 1536), (469, 704)):
         for _ in range(RECENT):

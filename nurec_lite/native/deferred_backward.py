@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the stages render_camera and render_lidar for bundles of rays that only tell, backward, what they know of each Gaussian:
-who collected the Gaussians makes gradients of what all views tell (nurec_lite/native/finish.py). On CUDA alone.
+"""Render functions for warp tiles with a deferred backward pass: backward, a view only accumulates moments of its Gaussians, and
+nurec_lite/native/backward_epilogue.py turns the moments of all views into gradients. On CUDA alone.
 
-What is told stands where autograd expects the gradient of a tensor that holds nothing, a slip that each view gets with its Gaussians:
-so autograd orders the work, and streams, as ever. Of Gaussians that a view does not see it holds anything.
+Each view receives an empty, zero-stride tensor with its Gaussians, its grad slot. Only the slot's gradient matters: the backward pass
+returns the accumulated moments there, so autograd orders the epilogue after all views and handles streams. Rows of Gaussians that a view
+does not see are not written.
 
 Letters: N Gaussians.
 """
@@ -18,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native import bundles
+from nurec_lite.native import warps
 from nurec_lite.native.operators.render_segments import kept_of
 from nurec_lite.native.operators.shared import Outputs, given_of
 from nurec_lite.native.plan import RenderPlan
@@ -31,38 +32,39 @@ from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 
-class Slip:
-    """What a view writes on, once."""
+class GradSlot:
+    """The grad slot of a view; one use."""
 
-    def __init__(self, paper: Tensor) -> None:
-        self._paper: Tensor | None = paper
+    def __init__(self, slot: Tensor) -> None:
+        self._tensor: Tensor | None = slot
 
     @property
-    def blank(self) -> bool:
-        return self._paper is not None
+    def unused(self) -> bool:
+        return self._tensor is not None
 
-    def take(self) -> Tensor:
-        assert self._paper is not None
-        paper, self._paper = self._paper, None
-        return paper
+    def claim(self) -> Tensor:
+        assert self._tensor is not None
+        slot, self._tensor = self._tensor, None
+        return slot
 
 
 @dataclass(frozen=True)
-class ToldGaussians(PartedGaussians):
-    """Whose view tells of them on a slip."""
+class DeferredGaussians(PartedGaussians):
+    """Gaussians of a view whose gradients are deferred."""
 
-    slip: Slip = field(kw_only=True)
+    grad_slot: GradSlot = field(kw_only=True)
 
 
-def told_floats(n: int) -> int:
-    """Numbers on a slip: 16 of each Gaussian, and behind them a byte of each (kernels/raster_warps/backward/gaussian_backward.h)."""
+def grad_accum_floats(n: int) -> int:
+    """Returns the floats of a grad slot: 16 of each Gaussian, followed by a byte of each
+    (kernels/raster_warps/backward/gaussian_backward.h)."""
     return 16 * n + (n + 3) // 4
 
 
-def with_slip(gaussians: PartedGaussians, paper: Tensor) -> ToldGaussians:
-    """`paper` has told_floats(N) numbers."""
+def with_grad_slot(gaussians: PartedGaussians, slot: Tensor) -> DeferredGaussians:
+    """Returns the Gaussians with a grad slot of grad_accum_floats(N) numbers."""
     values = {f.name: getattr(gaussians, f.name) for f in fields(PartedGaussians)}
-    return ToldGaussians(**values, slip=Slip(paper))
+    return DeferredGaussians(**values, grad_slot=GradSlot(slot))
 
 
 def blend(
@@ -73,30 +75,32 @@ def blend(
     view: CameraView | LidarView,
     plan: RenderPlan,
 ) -> Blend:
-    """As nurec_lite.native.bundles.blend."""
-    if not (isinstance(gaussians, ToldGaussians) and gaussians.slip.blank):
-        return bundles.blend(gaussians, features, seen, pairs, view, plan)
-    part = bundles.part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
+    """Blends as nurec_lite.native.warps.blend does, with deferred gradients if the Gaussians have an unused grad slot."""
+    if not (isinstance(gaussians, DeferredGaussians) and gaussians.grad_slot.unused):
+        return warps.blend(gaussians, features, seen, pairs, view, plan)
+    part = warps.part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
     given = (
         [t.detach() for t in placed(gaussians)], *arrays_of(seen, pairs), row_of(view), pairs.rows_with(features)
     )  # fmt: skip
     features = features.detach() if isinstance(view, LidarView) else features  # a lidar's are told
-    found: tuple[Tensor, ...] = _Told.apply(gaussians.slip.take(), features, given, moves(view), part)
+    found: tuple[Tensor, ...] = _RenderSegmentsDeferred.apply(
+        gaussians.grad_slot.claim(), features, given, moves(view), part
+    )
     return Blend(*found)
 
 
 def nudged(gaussians: AnyGaussians, by: Tensor | None, centre: Tensor) -> AnyGaussians:
-    """Of Gaussians with a slip, who reads that gives the nudge its gradient."""
-    if isinstance(gaussians, ToldGaussians) and gaussians.slip.blank:
+    """Moves Gaussians by a pose delta. With a grad slot, the epilogue gives the delta its gradient."""
+    if isinstance(gaussians, DeferredGaussians) and gaussians.grad_slot.unused:
         return gaussians
     return nudge.nudged(gaussians, by, centre, felt)
 
 
-class _Told(torch.autograd.Function):
-    """The operator render_segments, whose backward pass tells, and gives gradients to nobody but a camera's features."""
+class _RenderSegmentsDeferred(torch.autograd.Function):
+    """The operator render_segments; its backward pass accumulates moments, and returns gradients of a camera's features alone."""
 
     @staticmethod
-    def forward(ctx: Any, paper: Tensor, features: Tensor, given: Any, moving: bool, length: int) -> Any:
+    def forward(ctx: Any, slot: Tensor, features: Tensor, given: Any, moving: bool, length: int) -> Any:
         gaussians, rays, lists, view, rows = given
         found = torch.ops.nurec_lite.render_segments(gaussians, features, rays, lists, view, moving, length, rows)
         outputs, median, kept = Outputs(*found[:3]), found[3], kept_of(found[4:], rows)
@@ -136,4 +140,4 @@ class _Groups:
 
 
 def kernels_of(plan: RenderPlan) -> Kernels:
-    return replace(bundles.kernels_of(plan), blend=partial(blend, plan=plan), nudged=nudged)
+    return replace(warps.kernels_of(plan), blend=partial(blend, plan=plan), nudged=nudged)

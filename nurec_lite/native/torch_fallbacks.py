@@ -11,7 +11,7 @@ from nurec_lite.splat.render import local_directions
 
 
 @lru_cache(maxsize=2)
-def torch_parts(by_compiler: bool) -> dict[str, Callable[..., Any]]:
+def torch_fallbacks(by_compiler: bool) -> dict[str, Callable[..., Any]]:
     """By the names of nurec_lite.splat.render.Kernels."""
     parts: dict[str, Callable[..., Any]] = {"towards": local_directions, "over_sky": over_sky}
     return {name: compiled(part) for name, part in parts.items()} if by_compiler else parts

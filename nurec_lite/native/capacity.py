@@ -13,7 +13,7 @@ ROOMY = 2  # a room is too large from so many times on what it would be given an
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
 
-class Rooms:
+class CapacityTracker:
     """What the longest recent list of a kind of views needed, and some more: one size for all of them, so that work which was recorded for
     one view can be replayed for another. It stays until the longest comes near to it, or far below."""
 

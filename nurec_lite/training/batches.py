@@ -25,18 +25,18 @@ def render_views(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> tupl
 
 
 @overload
-def looked_at(
+def render_views_in_batches(
     stages: Stages, scene: Scene, shots: Iterable[tuple[Shot, CameraView]]
 ) -> Iterator[tuple[Shot, CameraView, CameraImage]]: ...
 
 
 @overload
-def looked_at(
+def render_views_in_batches(
     stages: Stages, scene: Scene, shots: Iterable[tuple[Shot, LidarView]]
 ) -> Iterator[tuple[Shot, LidarView, LidarReturns]]: ...
 
 
-def looked_at(
+def render_views_in_batches(
     stages: Stages,
     scene: Scene,
     shots: Iterable[tuple[Any, Any]],  # whatever belongs to a view, and the view

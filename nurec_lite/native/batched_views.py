@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.rows import rows_of
-from nurec_lite.native.bundles import BEAMS, HEIGHT, LISTS, MOST_LISTS, WARP, WIDTH, lists_of, part_of
 from nurec_lite.native.operators.render_views import NodeRotations, SceneArrays, SensorRays
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import _pixels, learned, moves, parts_of, row_of
+from nurec_lite.native.warps import BEAMS, HEIGHT, LISTS, MOST_LISTS, WARP, WIDTH, lists_of, part_of
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
 from nurec_lite.scene.sky import over_sky
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -34,21 +34,21 @@ SHARED = (
 MOST_BANDS = 1 << 12  # of all sweeps, as the operator takes it
 
 
-class Launched(NamedTuple):
+class BatchedViews(NamedTuple):
     """What each view sees, in their order."""
 
     seen: list[CameraImage] | list[LidarReturns]
     needed: Tensor  # [V] int64 entries that the lists of each view need
 
 
-def sort_of(view: AnyView) -> tuple[object, ...]:
+def batch_key(view: AnyView) -> tuple[object, ...]:
     """Views with equal ones may go into one launch."""
     if isinstance(view, CameraView):
         return view.camera.width, view.camera.height, moves(view), learned(view)
     return id(view.lidar), view.targets is None, learned(view)
 
 
-def hindrance(
+def unsupported_reason(
     views: Sequence[AnyView],  # of one sort
     gaussians: Sequence[AnyGaussians],
 ) -> str | None:
@@ -69,15 +69,15 @@ def hindrance(
     return None
 
 
-def render_together(
-    gaussians: Sequence[PartedGaussians],  # of each view, as `hindrance` allows
+def render_batch(
+    gaussians: Sequence[PartedGaussians],  # of each view, as `unsupported_reason` allows
     views: Sequence[AnyView],
     sky: Tensor,  # [3, H, W] logits of the environment map
     room: int
     | None,  # entries that the lists of all views may have; None: what they need, which the host waits to know
     plan: RenderPlan,
-) -> Launched:
-    """As render_camera and render_lidar of nurec_lite.native.bundles, with lists as tile_cull has them."""
+) -> BatchedViews:
+    """As render_camera and render_lidar of nurec_lite.native.warps, with lists as tile_cull has them."""
     if isinstance(views[0], CameraView):
         return _images(gaussians, views, sky, room, plan)  # type: ignore[arg-type]
     return _sweeps(gaussians, views, room, plan)  # type: ignore[arg-type]
@@ -85,7 +85,7 @@ def render_together(
 
 def _images(
     gaussians: Sequence[PartedGaussians], views: Sequence[CameraView], sky: Tensor, room: int | None, plan: RenderPlan
-) -> Launched:
+) -> BatchedViews:
     camera, moving = views[0].camera, moves(views[0])
     directions, fractions = zip(*map(_pixels, views), strict=True)
     alike = all(v.camera == camera for v in views)
@@ -104,12 +104,12 @@ def _images(
     image = parts_of(plan).get("over_sky", over_sky)(out, transmittance, sky, world)
     shape = len(views), camera.height, camera.width
     of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
-    return Launched([CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], needed)
+    return BatchedViews([CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], needed)
 
 
 def _sweeps(
     gaussians: Sequence[PartedGaussians], views: Sequence[LidarView], room: int | None, plan: RenderPlan
-) -> Launched:
+) -> BatchedViews:
     sizes = [len(view.directions) for view in views]
     directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
     cells = views[0].lidar.cells(BEAMS, device=directions.device)
@@ -128,7 +128,7 @@ def _sweeps(
     )
     features, distance, transmittance, median, needed = found[:5]
     returns = (t.split(sizes) for t in (distance, median, features, transmittance))
-    return Launched([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
+    return BatchedViews([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
 
 
 def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from nurec_lite.splat.views import LidarView
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a bundle
 
 
-def sweep_bundles(view: LidarView) -> tuple[WarpTiles, Grid]:
+def sweep_warp_tiles(view: LidarView) -> tuple[WarpTiles, Grid]:
     """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
     grid, known = beams(view), view.bundles
     found = torch.ops.nurec_lite.group_sweep_rays(grid) if known is None else known.lists()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The backward epilogue of all views of a step (nurec_lite/native/finish.py, kernels/raster_warps/backward), which the CUDA drivers alone
-have: its gradients are those of one view after another, and those of the plain torch reference in double precision. Steps of a
-training: tests/opt/test_fused_project.py."""
+"""The backward epilogue of all views of a step (nurec_lite/native/backward_epilogue.py, kernels/raster_warps/backward), which the CUDA
+drivers alone have: its gradients are those of one view after another, and those of the plain torch reference in double precision. Steps
+of a training: tests/opt/test_fused_project.py."""
 
 import logging
 from dataclasses import replace
@@ -15,14 +15,14 @@ from operators import check_schema
 from parity import DEVICES, Case, aimed, cast_view, rounding, run
 from parity import random_weights as weights_of
 from splat_scenes import F64
+from test_batched_views import _turned_away, assert_learned_alike, listed_by_bundles, moved
 from test_parity_render import SUMS
-from test_together import _turned_away, assert_learned_alike, listed_by_bundles, moved
 from together_scenes import LOOP, Learned, learn, stages_for
 from torch import Tensor
 
-from nurec_lite.native import finish
+from nurec_lite.native import backward_epilogue
+from nurec_lite.native.deferred_backward import DeferredGaussians, grad_accum_floats
 from nurec_lite.native.stages import row_of
-from nurec_lite.native.told import ToldGaussians, told_floats
 from nurec_lite.opt import fused_activate
 from nurec_lite.opt.fused_project import OnePass
 from nurec_lite.scene.scene import Scene
@@ -154,7 +154,7 @@ def test_without_a_gradient_of_the_distance_and_with_other_colours(device: torch
 
 
 def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
-    """Of the same Gaussians: a slip is written on once."""
+    """Of the same Gaussians: a grad slot is used once."""
     views = views_for(VIEWS["image and sweep"], device)
 
     def twice(*given: Any) -> Any:
@@ -212,7 +212,7 @@ def test_outside_of_a_step_gradients_are_written_as_ever(device: torch.device) -
     stages = base.planned("fused_project", told=True).wrap(gather=one.gather)
     scene = scene_for(views[0], 50, device)
     gathered = stages.gather(stages, scene, views)
-    assert not any(isinstance(g, ToldGaussians) for g in gathered.gaussians)
+    assert not any(isinstance(g, DeferredGaussians) for g in gathered.gaussians)
     assert_learned_alike(learn(LOOP, stages, scene, views), learn(LOOP, base, scene, views))
 
 
@@ -221,9 +221,11 @@ def test_what_hinders_is_said_once(
 ) -> None:
     views = views_of("still camera", 2, device)
     start = views[0].T_world_sensor_start.clone().requires_grad_()
-    assert finish.hindrance(views) is None
-    assert "gradients of rays" in str(finish.hindrance([replace(views[0], T_world_sensor_start=start)]))
-    monkeypatch.setattr(finish, "MOST_VIEWS", 1)
+    assert backward_epilogue.unsupported_reason(views) is None
+    assert "gradients of rays" in str(
+        backward_epilogue.unsupported_reason([replace(views[0], T_world_sensor_start=start)])
+    )
+    monkeypatch.setattr(backward_epilogue, "MOST_VIEWS", 1)
     stages, scene = stages_for(device), scene_for(views[0], 60, device)
     with caplog.at_level(logging.INFO, "nurec_lite"):
         compare(scene, views, stages)
@@ -239,7 +241,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     seed = torch.Generator().manual_seed(n)
     made = lambda *shape: torch.rand(shape, generator=seed).to(device)  # noqa: E731
     a = n // 2
-    told = made(2, told_floats(n))
+    told = made(2, grad_accum_floats(n))
     told.view(torch.uint8)[:, 64 * n :] = 1
     rows = [row_of(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")]
     scene = [made(n, 3), made(n, 4), made(n, 3) + 0.1, made(n), made(n if own else 0), made(n, 2)]
@@ -295,6 +297,6 @@ def test_what_does_not_fit_is_refused(words: str, device: torch.device) -> None:
 
 def test_rows_that_begin_in_the_middle_of_a_vector_are_refused(device: torch.device) -> None:
     args = list(arguments_of(device, 20, True, True, False))
-    args[3] = [torch.zeros(1 + told_floats(20), device=device)[1:], None]
+    args[3] = [torch.zeros(1 + grad_accum_floats(20), device=device)[1:], None]
     with pytest.raises(ValueError, match="grad_accum begins in the middle"):
         torch.ops.nurec_lite.gaussian_backward(*args)

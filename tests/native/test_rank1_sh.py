@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.geometry.harmonics import sh_basis
-from nurec_lite.native import ops, outer
+from nurec_lite.native import ops, rank1_sh
 from nurec_lite.native import stages as native
 from nurec_lite.native.operators.view_colour import PlacementArrays
-from nurec_lite.native.outer import Handover
+from nurec_lite.native.rank1_sh import DeferredShGrad
 from nurec_lite.scene.gaussians import PartedGaussians
 from nurec_lite.splat.render import REFERENCE, Kernels, seen_colour
 
@@ -93,44 +93,44 @@ def learned(n: int = 40) -> PartedGaussians:
     return replace(g, sh0=g.sh0.requires_grad_(), sh_rest=g.sh_rest.requires_grad_(), means=g.means.requires_grad_())
 
 
-def by(handover: Handover) -> Kernels:
+def by(deferred: DeferredShGrad) -> Kernels:
     def colour(g: PartedGaussians, eye: Tensor, seen: Tensor | None) -> Tensor:
-        return outer.seen_colour(g, eye, seen, handover=handover, otherwise=native.seen_colour)
+        return rank1_sh.seen_colour(g, eye, seen, deferred=deferred, otherwise=native.seen_colour)
 
     return Kernels(seen_colour=colour)
 
 
 def test_only_parameters_of_a_step_leave_a_product() -> None:
-    g, handover = learned(), Handover()
+    g, deferred = learned(), DeferredShGrad()
     other = replace(g, sh0=g.sh0.detach().clone().requires_grad_())
-    with handover.awaiting(g.sh0, g.sh_rest):
-        seen_colour(by(handover), other, EYE).sum().backward()
-        assert handover.take() is None and other.sh0.grad is not None
+    with deferred.expect(g.sh0, g.sh_rest):
+        seen_colour(by(deferred), other, EYE).sum().backward()
+        assert deferred.pop() is None and other.sh0.grad is not None
         with torch.no_grad():
-            seen_colour(by(handover), g, EYE)
+            seen_colour(by(deferred), g, EYE)
         g.sh_rest.grad = None
-        seen_colour(by(handover), g, EYE).sum().backward()
-        left = handover.take()
+        seen_colour(by(deferred), g, EYE).sum().backward()
+        left = deferred.pop()
         assert left is not None and left.harmonics[0] is g.sh0 and left.harmonics[1] is g.sh_rest
         assert g.sh0.grad is None and g.sh_rest.grad is None and g.means.grad is not None
-    seen_colour(by(handover), g, EYE).sum().backward()
-    assert g.sh0.grad is not None and handover.take() is None
+    seen_colour(by(deferred), g, EYE).sum().backward()
+    assert g.sh0.grad is not None and deferred.pop() is None
 
 
 def test_a_backward_pass_behind_the_step_writes() -> None:
-    g, handover = learned(), Handover()
-    with handover.awaiting(g.sh0, g.sh_rest):
-        colour = seen_colour(by(handover), g, EYE)
+    g, deferred = learned(), DeferredShGrad()
+    with deferred.expect(g.sh0, g.sh_rest):
+        colour = seen_colour(by(deferred), g, EYE)
     colour.sum().backward()
-    assert g.sh0.grad is not None and handover.take() is None
+    assert g.sh0.grad is not None and deferred.pop() is None
 
 
 def test_a_second_product_is_written_and_both_count() -> None:
-    g, handover, d_colour = learned(), Handover(), colours_of(40)
-    with handover.awaiting(g.sh0, g.sh_rest):
-        a, b = (seen_colour(by(handover), g, eye) for eye in (EYE, EYE + 3))
+    g, deferred, d_colour = learned(), DeferredShGrad(), colours_of(40)
+    with deferred.expect(g.sh0, g.sh_rest):
+        a, b = (seen_colour(by(deferred), g, eye) for eye in (EYE, EYE + 3))
         torch.autograd.backward([a, b], [d_colour, d_colour])
-        left = handover.take()
+        left = deferred.pop()
     assert left is not None and g.sh0.grad is not None
     left.write()
     found = g.sh0.grad, g.sh_rest.grad
@@ -143,41 +143,41 @@ def test_a_second_product_is_written_and_both_count() -> None:
 
 def test_what_is_the_whole_gradient_is_handed_on_at_once() -> None:
     """And what is not waits for the rest, which is written."""
-    g, handover, found = learned(), Handover(), []
-    with handover.awaiting(g.sh0, g.sh_rest, update=found.append):
+    g, deferred, found = learned(), DeferredShGrad(), []
+    with deferred.expect(g.sh0, g.sh_rest, update=found.append):
         with torch.no_grad():
-            seen_colour(by(handover), g, EYE)
-        seen_colour(by(handover), g, EYE).sum().backward()
-        assert len(found) == 1 and handover.take() is None and g.sh0.grad is None
-    with handover.awaiting(g.sh0, g.sh_rest, update=found.append):
-        torch.stack([seen_colour(by(handover), g, eye) for eye in (EYE, EYE + 3)]).sum().backward()
-        assert len(found) == 1 and handover.take() is not None and g.sh0.grad is not None
+            seen_colour(by(deferred), g, EYE)
+        seen_colour(by(deferred), g, EYE).sum().backward()
+        assert len(found) == 1 and deferred.pop() is None and g.sh0.grad is None
+    with deferred.expect(g.sh0, g.sh_rest, update=found.append):
+        torch.stack([seen_colour(by(deferred), g, eye) for eye in (EYE, EYE + 3)]).sum().backward()
+        assert len(found) == 1 and deferred.pop() is not None and g.sh0.grad is not None
 
 
 def test_a_gradient_besides_what_was_handed_on_is_noticed() -> None:
-    g, handover = learned(), Handover()
-    with handover.awaiting(g.sh0, g.sh_rest, update=lambda _: None):
-        (seen_colour(by(handover), g, EYE).sum() + g.sh0.sum()).backward()
+    g, deferred = learned(), DeferredShGrad()
+    with deferred.expect(g.sh0, g.sh_rest, update=lambda _: None):
+        (seen_colour(by(deferred), g, EYE).sum() + g.sh0.sum()).backward()
         with pytest.raises(AssertionError, match="before all of their gradient was there"):
-            handover.take()
+            deferred.pop()
 
 
 def test_an_eye_that_learns_goes_the_plain_way() -> None:
-    g, handover, eye = learned(), Handover(), EYE.clone().requires_grad_()
-    with handover.awaiting(g.sh0, g.sh_rest):
-        seen_colour(by(handover), g, eye).sum().backward()
-        assert handover.take() is None
+    g, deferred, eye = learned(), DeferredShGrad(), EYE.clone().requires_grad_()
+    with deferred.expect(g.sh0, g.sh_rest):
+        seen_colour(by(deferred), g, eye).sum().backward()
+        assert deferred.pop() is None
     assert eye.grad is not None and g.sh0.grad is not None
 
 
 def test_what_nobody_takes_is_noticed() -> None:
-    g, handover = learned(), Handover()
-    with pytest.raises(AssertionError, match="nobody took"), handover.awaiting(g.sh0, g.sh_rest):
-        seen_colour(by(handover), g, EYE).sum().backward()
-    with pytest.raises(KeyError), handover.awaiting(g.sh0, g.sh_rest):
-        seen_colour(by(handover), g, EYE).sum().backward()
+    g, deferred = learned(), DeferredShGrad()
+    with pytest.raises(AssertionError, match="nobody took"), deferred.expect(g.sh0, g.sh_rest):
+        seen_colour(by(deferred), g, EYE).sum().backward()
+    with pytest.raises(KeyError), deferred.expect(g.sh0, g.sh_rest):
+        seen_colour(by(deferred), g, EYE).sum().backward()
         raise KeyError
-    assert handover.take() is None
+    assert deferred.pop() is None
 
 
 # ---- the operators

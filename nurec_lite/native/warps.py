@@ -16,7 +16,7 @@ from nurec_lite.native.operators.shared import Grid
 from nurec_lite.native.operators.warp_tiles import BoundsInPlace, CandidatesInPlace, WarpTiles
 from nurec_lite.native.plan import WHOLE, RenderPlan
 from nurec_lite.native.stages import CUDA_KERNELS, arrays_of, grid_of, learned, moves, parts_of, placed, rays, row_of
-from nurec_lite.native.sweeps import BEAMS, beams
+from nurec_lite.native.sweep_tiles import BEAMS, beams
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
@@ -45,7 +45,7 @@ def tile(
 ) -> PairList:
     """As nurec_lite.native.stages.tile, with a bundle for a tile."""
     assert projection.gaussians is not None and projection.shapes is not None
-    made, grid, size = image_bundles(view) if isinstance(view, CameraView) else (*swept(projection), [])
+    made, grid, size = image_warp_tiles(view) if isinstance(view, CameraView) else (*swept(projection), [])
     seen, most = rays(view, with_origins=False), -1 if room is None else room
     offsets, listed, needed = torch.ops.nurec_lite.list_warp_tiles(
         placed(projection.gaussians), row_of(view), places(projection), projection.shapes,
@@ -74,7 +74,7 @@ def swept(projection: Projection) -> tuple[WarpTiles, Grid]:
     return projection.bundles
 
 
-def image_bundles(view: CameraView) -> tuple[WarpTiles, Grid, list[int]]:
+def image_warp_tiles(view: CameraView) -> tuple[WarpTiles, Grid, list[int]]:
     """Patches of 8x4 pixels, cluster by cluster."""
     camera, device = view.camera, view.T_world_sensor_start.device
     none = torch.empty(0, device=device)

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.native.capacity import rounded_up
 from nurec_lite.native.operators.multi_tensor_copy import Pair, filled, multi_tensor_copy
-from nurec_lite.native.rooms import rounded_up
 from nurec_lite.native.stages import learned, moves, row_of
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
@@ -44,7 +44,7 @@ class Kept:
     recording: Recording[Queued] | None = None
 
 
-class RecordedLook:
+class InferenceGraphs:
     """Recordings by sensor, size, and room of lists."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.native.capacity import rounded_up
 from nurec_lite.native.operators.multi_tensor_copy import Pair, filled
-from nurec_lite.native.rooms import rounded_up
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles
 from nurec_lite.training.shots import Shots, SweepShot
 
@@ -22,7 +22,7 @@ BUNDLE = 32  # rays
 FULL = 0.8  # of the places for rays, that a sweep must fill
 
 
-class Standing:
+class StaticInputs:
     """Room for shots of the sizes of others."""
 
     def __init__(

@@ -11,7 +11,7 @@ from nurec_lite.native import ops
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.splat.views import RayBundles
 from nurec_lite.training.shots import ShotPlan, Shots
-from nurec_lite.training.standing import BUNDLE, Standing
+from nurec_lite.training.static_inputs import BUNDLE, StaticInputs
 
 BANDS = 3
 
@@ -37,7 +37,7 @@ def test_bundles_come_with_their_rays() -> None:
     """Of a longer sweep than the one that the places were made like, then of a shorter one: what is left of others is in no bundle."""
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
     room = len(shots.sweeps[0].sweep)
-    standing = Standing(with_bundles(shots, room // 2 + 1), [room])
+    standing = StaticInputs(with_bundles(shots, room // 2 + 1), [room])
     for n in (room, room - 1, room // 2 + 1):
         given = with_bundles(shots, n)
         multi_tensor_copy(standing.pairs(given))
@@ -50,7 +50,7 @@ def test_bundles_come_with_their_rays() -> None:
 
 def test_views_without_bundles_have_none() -> None:
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
-    standing = Standing(shots, [len(shots.sweeps[0].sweep)])
+    standing = StaticInputs(shots, [len(shots.sweeps[0].sweep)])
     multi_tensor_copy(standing.pairs(shots))
     assert standing.shots.sweeps[0].view.bundles is None
 
@@ -61,6 +61,6 @@ def test_what_is_given_in_another_order_lies_row_by_row() -> None:
     (shot,) = shots.images
     turned = replace(shots, images=(replace(shot, image=shot.image.transpose(0, 1).contiguous().transpose(0, 1)),))
     assert not turned.images[0].image.is_contiguous()
-    standing, rates = Standing(turned, [len(shots.sweeps[0].sweep)]), torch.zeros(2)
+    standing, rates = StaticInputs(turned, [len(shots.sweeps[0].sweep)]), torch.zeros(2)
     multi_tensor_copy(standing.pairs(turned), rates, [0.5, 0.25])
     assert torch.equal(standing.shots.images[0].image, shot.image) and rates.tolist() == [0.5, 0.25]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gaussians as the views of a step see them, whose gradients are made in one pass over all of them, of what the views tell
-(nurec_lite/native/told.py, kernels/raster_warps/backward). On CUDA alone.
+"""The Gaussians of a step as its views see them, and the backward epilogue: one pass over all Gaussians turns what the views accumulated
+(nurec_lite/native/deferred_backward.py) into gradients of the stored parameters (kernels/raster_warps/backward). On CUDA alone.
 
-Letters: N Gaussians, of which S stand still and A move; V views, each at a time of its own; K nodes.
+Letters: N Gaussians, S static and A dynamic ones; V views, each at its own time; K nodes.
 """
 
 from collections.abc import Sequence
@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
+from nurec_lite.native.deferred_backward import grad_accum_floats
 from nurec_lite.native.operators.gaussian_backward import BackwardScene, MovedArrays, UpstreamGrads
 from nurec_lite.native.operators.move_actors import ActorArrays, MovedGrads
 from nurec_lite.native.stages import learned, moves, row_of
-from nurec_lite.native.told import told_floats
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.splat.views import CameraView, LidarView
 
@@ -28,7 +28,7 @@ Maybe = Tensor | None
 
 
 class Values(NamedTuple):
-    """Of N Gaussians, activated or as they are stored."""
+    """Values of N Gaussians, activated or stored."""
 
     means: Tensor  # [N, 3]
     quats: Tensor  # [N, 4] unit, or of any length
@@ -39,7 +39,7 @@ class Values(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What the views have in common, and the regularisers look at."""
+    """What the views share; regularisers read it, too."""
 
     still_means: Tensor  # [S, 3]
     still_quats: Tensor  # [S, 4] unit
@@ -50,7 +50,7 @@ class Shared(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """Gaussians that move, in the world, at the time of a view."""
+    """Dynamic Gaussians in the world at the time of a view."""
 
     means: Tensor  # [A, 3]
     quats: Tensor  # [A, 4] unit
@@ -58,43 +58,43 @@ class Moved(NamedTuple):
     rotations: Tensor  # [K, 4] unit, world from node
 
 
-class SceneForViews(NamedTuple):
+class DeferredScene(NamedTuple):
     shared: Shared
     moved: tuple[Moved, ...]  # V
-    papers: tuple[Tensor, ...]  # [told_floats(N)] of each view
+    grad_slots: tuple[Tensor, ...]  # [grad_accum_floats(N)] of each view
 
 
 def as_stored(g: Gaussians) -> Values:
     return Values(g.means, g.quats, g.log_scales, g.opacity_logits, None, g.lidar_logits)
 
 
-def hindrance(views: Sequence[AnyView]) -> str | None:
-    """Why what these tell cannot be finished together; None: it can."""
+def unsupported_reason(views: Sequence[AnyView]) -> str | None:
+    """Returns why the gradients of these views cannot be deferred; None: they can."""
     if len(views) > MOST_VIEWS:
         return f"a step has {len(views)} views, more than {MOST_VIEWS}"
     return "poses ask for gradients of rays" if any(map(learned, views)) else None
 
 
-def scene_for(
-    views: Sequence[AnyView],  # as `hindrance` allows
+def deferred_scene(
+    views: Sequence[AnyView],  # as `unsupported_reason` allows
     values: Values,
     stored: bool,  # they are activated here
     still: int,  # S
     tracks: tuple[Tensor, ...],  # starts and what follows in ActorArrays, with the time of each view
-) -> SceneForViews:
+) -> DeferredScene:
     asked = [view.nudge is not None and view.nudge.requires_grad for view in views]
     by_lidar, moving = [isinstance(view, LidarView) for view in views], [moves(view) for view in views]
-    way = _Way(stored, still, by_lidar, moving, asked)
+    way = _BackwardSpec(stored, still, by_lidar, moving, asked)
     nudges = [view.nudge if wanted else None for view, wanted in zip(views, asked, strict=True)]
-    found = _SceneForViews.apply(way, *map(row_of, views), *tracks, *values, *nudges)
-    shared, of_views, papers = _parts_of(found)
+    found = _DeferredScene.apply(way, *map(row_of, views), *tracks, *values, *nudges)
+    shared, of_views, grad_slots = _parts_of(found)
     moved = tuple(Moved(*of_views[k : k + _MOVED]) for k in range(0, len(of_views), _MOVED))
-    return SceneForViews(Shared(*shared), moved, papers)
+    return DeferredScene(Shared(*shared), moved, grad_slots)
 
 
 @dataclass(frozen=True)
-class _Way:
-    """What the host knows; of each view."""
+class _BackwardSpec:
+    """What the host knows; lists have an item a view."""
 
     stored: bool
     still: int
@@ -107,14 +107,14 @@ _TRACKS, _SHARED, _MOVED = len(ActorArrays._fields) - 2, len(Shared._fields), le
 
 
 def _parts_of(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """What views have in common, four of each view, and one of each view."""
+    """Splits values into those that views share, four of each view, and one of each view."""
     end = len(values) - (len(values) - _SHARED) // (_MOVED + 1)
     return values[:_SHARED], values[_SHARED:end], values[end:]
 
 
-class _SceneForViews(torch.autograd.Function):
+class _DeferredScene(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, way: _Way, *tensors: Any) -> tuple[Maybe, ...]:
+    def forward(ctx: Any, way: _BackwardSpec, *tensors: Any) -> tuple[Maybe, ...]:
         rest = iter(tensors)
         rows, tracks = list(islice(rest, len(way.moving))), list(islice(rest, _TRACKS))
         values = Values(*islice(rest, len(Values._fields)))
@@ -124,13 +124,15 @@ class _SceneForViews(torch.autograd.Function):
         ctx.way, ctx.columns = way, values.lidar.shape[1] if way.stored else 0
         ctx.own = ctx.columns > LIDAR_VALUES or values.lidar_opacities is not None
         ctx.save_for_backward(*rows, *tracks, *arrays, *moved)
-        papers = [values.means.new_empty_strided((told_floats(len(values.means)),), (0,)) for _ in way.moving]
+        grad_slots = [values.means.new_empty_strided((grad_accum_floats(len(values.means)),), (0,)) for _ in way.moving]
         shared = Shared(
             arrays.means[:still], arrays.quats[:still], arrays.scales, arrays.opacities,
             arrays.lidar_opacities if ctx.own else None, arrays.lidar,
         )  # fmt: skip
-        each = (t[v] for v in range(len(papers)) for t in moved)  # one by one: else autograd puts gradients together
-        return *shared, *each, *papers
+        each = (
+            t[v] for v in range(len(grad_slots)) for t in moved
+        )  # one by one: else autograd puts gradients together
+        return *shared, *each, *grad_slots
 
     @staticmethod
     @once_differentiable
@@ -140,7 +142,7 @@ class _SceneForViews(torch.autograd.Function):
         arrays, moved = BackwardScene(*islice(saved, len(BackwardScene._fields))), MovedArrays(*saved)
         shared, of_moved, told = _parts_of(grads)
         given = Shared(*shared), of_moved, told
-        with span("finish", within=BACKWARD):
+        with span("gaussian_backward", within=BACKWARD):
             asked = _asked(ctx, *given)
             found, d_moved, d_nudges = _finished(ctx, rows, arrays, moved, given, asked)
         d_tracks: Sequence[Maybe] = (None,) * _TRACKS
@@ -159,7 +161,7 @@ def _activated(values: Values) -> BackwardScene:
 
 
 def _alias(values: Values) -> BackwardScene:
-    """The same numbers as tensors of their own, whose gradients come here."""
+    """Returns the same numbers as new tensors, whose gradients arrive here."""
     of_all = values.scales, values.opacities, values.lidar
     own = values.means.new_empty(0) if values.lidar_opacities is None else values.lidar_opacities
     scales, opacities, lidar, own = (t.view_as(t) for t in (*of_all, own))
@@ -171,7 +173,7 @@ def _actors(arrays: BackwardScene, still: int, tracks: Sequence[Tensor]) -> Acto
 
 
 def _asked(ctx: Any, shared: Shared, moved: Sequence[Maybe], told: Sequence[Maybe]) -> list[bool]:
-    """What anything depends on, by the names of Values: else Adam would go on with its momentum."""
+    """Returns which Values anything depends on; for the others Adam must not apply its momentum."""
     by_lidar = any(d is not None and lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
     by_camera = any(d is not None and not lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
     seen = by_lidar or by_camera
@@ -216,7 +218,7 @@ def _contiguous(d: Maybe) -> Maybe:
 
 
 def _numbers(d: Maybe) -> Maybe:
-    """One after another; or one that stands for all, as regularisers give it."""
+    """Flattens a gradient, or returns one number that stands for all, as regularisers give it."""
     if d is None or not d.numel():
         return d if d is None else d.flatten()
     return d[(0,) * d.dim()].view(1) if not any(d.stride()) else d.contiguous().view(-1)
@@ -229,7 +231,7 @@ def _move_back(
     found: Sequence[Tensor],  # whose rows of what moves are filled in
     d_moved: MovedGrads,
 ) -> tuple[Maybe, ...]:
-    """Through the tracks; of these, the gradients."""
+    """Differentiates the interpolation of actors; returns the gradients of the tracks."""
     still = ctx.way.still
     d_means, d_quats, *d_keys = torch.ops.nurec_lite.move_actors_backward(_actors(arrays, still, tracks), d_moved)
     if len(d_means):
@@ -239,7 +241,7 @@ def _move_back(
 
 
 def _stored(ctx: Any, arrays: BackwardScene, d_unit: Tensor) -> Tensor:
-    """Gradients of quaternions as they are stored, of those that move."""
+    """Returns gradients of stored quaternions of dynamic Gaussians."""
     of_all = arrays.stored_quats, arrays.scales, arrays.opacities, arrays.lidar, arrays.lidar_opacities
     moving = [t[ctx.way.still :] if len(t) else t for t in of_all]
     found: tuple[Tensor, ...] = torch.ops.nurec_lite.activate_backward(

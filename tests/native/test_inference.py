@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several views in one launch (nurec_lite/native/look.py, kernels/raster_warps/views), which the CUDA drivers alone have, beside the
+"""Several views in one launch (nurec_lite/native/inference.py, kernels/raster_warps/views), which the CUDA drivers alone have, beside the
 forward pass of a training: the same lists and the same formulas, so nearly the same bits."""
 
 from collections.abc import Callable
@@ -27,15 +27,15 @@ from tiny_capture import tiny_capture, tiny_config, tiny_state
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import UserError
 from nurec_lite.evaluation.measure import evaluate, frames_of
-from nurec_lite.native import bundles, look
+from nurec_lite.native import inference, warps
 from nurec_lite.native.bind import native_stages
-from nurec_lite.native.look import Look
+from nurec_lite.native.inference import BatchedRenderer
 from nurec_lite.native.operators.render_views import SceneArrays
 from nurec_lite.opt import fused_interp
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import CameraView, LidarView, camera_view, lidar_view
+from nurec_lite.training.batches import render_views
 from nurec_lite.training.checkpoint import scene_to
-from nurec_lite.training.look import render_views
 from nurec_lite.training.stages import Stages
 
 FIELDS = {CameraView: ("colour", "distance", "opacity"), LidarView: ("distance", "intensity", "drop", "opacity")}
@@ -55,8 +55,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture(params=["parts", "whole lists"])
 def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of blending, for small views, too."""
-    monkeypatch.setattr(look, "PART", 8)
-    monkeypatch.setattr(look, "FEW", 1 << 30 if request.param == "parts" else -1)
+    monkeypatch.setattr(inference, "PART", 8)
+    monkeypatch.setattr(inference, "FEW", 1 << 30 if request.param == "parts" else -1)
     name: str = request.param
     return name
 
@@ -85,7 +85,7 @@ def assert_same(found: Any, expected: Any, view: View) -> None:
 
 
 def compare(scene: Scene, views: list[View], device: torch.device, seen: bool = True) -> None:
-    stages, own = one_by_one(device), Look()
+    stages, own = one_by_one(device), BatchedRenderer()
     with torch.no_grad():
         expected = stages.render_views(stages, scene, views)
     for _ in range(2):  # the second launch has a room
@@ -122,7 +122,7 @@ def test_few_rays(rays: int, cut: str, device: torch.device) -> None:
     stages = one_by_one(device)
     with torch.no_grad():
         expected = stages.render_views(stages, scene, views)
-    for one, two, view in zip(Look()(stages, scene, views), expected, views, strict=True):
+    for one, two, view in zip(BatchedRenderer()(stages, scene, views), expected, views, strict=True):
         assert len(one.median) == len(view.directions)  # type: ignore[union-attr]
         assert_same(one, two, view)
     assert bool(expected[0].opacity.any())
@@ -189,7 +189,7 @@ def test_an_evaluation_is_the_same(device: torch.device) -> None:
     """Frames of two cameras in turns, of which several go into a launch, and their sweeps."""
     capture, scene, stages = tiny_capture(), scene_to(tiny_state().scene, device), one_by_one(device)
     frames = frames_of(capture, "all")
-    together = replace(stages, plan=replace(PLAN, views=5), render_views=Look())
+    together = replace(stages, plan=replace(PLAN, views=5), render_views=BatchedRenderer())
     found, expected = (evaluate(s, scene, capture, frames) for s in (together, stages))
     assert [(f.sensor, f.index) for f in found.frames] == [(f.sensor, f.index) for f in expected.frames]
     for one, two in zip(found.frames, expected.frames, strict=True):
@@ -204,12 +204,12 @@ def test_the_reference_sees_the_same(device: torch.device) -> None:
     reference = base_stages("reference", device)
     with torch.no_grad():
         expected = render_views(reference, scene, views)
-    for one, two in zip(Look()(reference, scene, views), expected, strict=True):
+    for one, two in zip(BatchedRenderer()(reference, scene, views), expected, strict=True):
         off = (one.distance - two.distance).abs()
         assert float((off > 1e-3).float().mean()) < 0.02 and float(off.median()) < 1e-5
 
 
-def gathered(own: Look, scene: Scene, views: list[View]) -> SceneArrays:
+def gathered(own: BatchedRenderer, scene: Scene, views: list[View]) -> SceneArrays:
     own._remember(scene)
     return own._gathered(scene, views)
 
@@ -217,7 +217,7 @@ def gathered(own: Look, scene: Scene, views: list[View]) -> SceneArrays:
 def test_the_scenes_are_those_of_the_views(device: torch.device) -> None:
     """Actors are there in the first two views and gone in the third."""
     views = views_of("lidar", 3, device)
-    scene, own = scene_for(views[0], 50, device), Look()
+    scene, own = scene_for(views[0], 50, device), BatchedRenderer()
     there = gathered(own, scene, views).moving_opacities.any(1).tolist()
     assert there == [True, True, False] and abs(views[0].time_mid - MIDDLE) < 0.1
 
@@ -225,7 +225,7 @@ def test_the_scenes_are_those_of_the_views(device: torch.device) -> None:
 def test_a_store_that_a_relocation_writes_into(device: torch.device) -> None:
     """The same tensor of nodes holds others then."""
     views = views_of("lidar", 1, device)
-    scene, own = scene_for(views[0], 50, device), Look()
+    scene, own = scene_for(views[0], 50, device), BatchedRenderer()
     before = gathered(own, scene, views)
     still = len(before.still_means)
     scene.gaussians.node[still - 3 : still] = 1
@@ -238,7 +238,7 @@ def test_a_store_that_a_relocation_writes_into(device: torch.device) -> None:
 
 def test_a_room_that_is_too_small_grows(device: torch.device) -> None:
     views = views_of("lidar", 2, device)
-    scene, stages, own = scene_for(views[0], 100, device), one_by_one(device), Look()
+    scene, stages, own = scene_for(views[0], 100, device), one_by_one(device), BatchedRenderer()
     expected = own(stages, scene, views)
     ((key, enough),) = own._rooms.items()
     for small in ((0, 0), (1, enough[1]), (enough[0], 1), (7, 9)):
@@ -248,7 +248,7 @@ def test_a_room_that_is_too_small_grows(device: torch.device) -> None:
         assert all(a >= b for a, b in zip(own._rooms[key], small, strict=True)) and own._rooms[key] != small
 
 
-def short_of_memory(own: Look, most: int) -> list[int]:
+def short_of_memory(own: BatchedRenderer, most: int) -> list[int]:
     """From now on more views than these do not fit; the numbers that were tried."""
     inner: Callable[..., Any] = own._rendered
     tried: list[int] = []
@@ -265,7 +265,7 @@ def short_of_memory(own: Look, most: int) -> list[int]:
 
 def test_views_that_do_not_fit_are_rendered_by_fewer(device: torch.device) -> None:
     views = views_of("still camera", 5, device)
-    scene, stages, own = scene_for(views[0], 50, device), one_by_one(device), Look()
+    scene, stages, own = scene_for(views[0], 50, device), one_by_one(device), BatchedRenderer()
     expected = own(stages, scene, views)
     tried = short_of_memory(own, 2)
     for one, two in zip(own(stages, scene, views), expected, strict=True):
@@ -280,9 +280,9 @@ def test_views_of_more_lists_than_a_launch_takes(
     sensor: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views = views_of(sensor, 5, device)
-    scene, stages, own = scene_for(views[0], 50, device), one_by_one(device), Look()
+    scene, stages, own = scene_for(views[0], 50, device), one_by_one(device), BatchedRenderer()
     expected, tried = own(stages, scene, views), short_of_memory(own, 5)
-    monkeypatch.setattr(look, "MOST_LISTS", 2 * max(map(bundles.lists_of, views)) + 1)
+    monkeypatch.setattr(inference, "MOST_LISTS", 2 * max(map(warps.lists_of, views)) + 1)
     for one, two in zip(own(stages, scene, views), expected, strict=True):
         assert one.distance.equal(two.distance)
     assert tried == [2, 2, 1]
@@ -290,7 +290,7 @@ def test_views_of_more_lists_than_a_launch_takes(
 
 def test_a_view_that_does_not_fit_is_a_sentence(device: torch.device) -> None:
     views = views_of("still camera", 3, device)
-    scene, own = scene_for(views[0], 50, device), Look()
+    scene, own = scene_for(views[0], 50, device), BatchedRenderer()
     short_of_memory(own, 0)
     with pytest.raises(UserError, match="not enough memory on the GPU to render c from 50 Gaussians; use device=cpu"):
         own(one_by_one(device), scene, views)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stage render_views: a scene from several views in one launch a stage, or from a few in one launch of all (kernels/raster_warps/views,
-nurec_lite/native/recorded_look.py), for who looks at it without training it. On CUDA alone.
+nurec_lite/native/inference_graphs.py), for who looks at it without training it. On CUDA alone.
 
 Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
 """
@@ -16,14 +16,14 @@ from nurec_lite.base.ranges import span
 from nurec_lite.base.rows import rows_of
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.tracks import exist, key_rows
-from nurec_lite.native.bundles import BEAMS, HEIGHT, MOST_LISTS, WIDTH, lists_of
+from nurec_lite.native.batched_views import begins_of
+from nurec_lite.native.capacity import rounded_up
+from nurec_lite.native.inference_graphs import FEW_VIEWS, InferenceGraphs
 from nurec_lite.native.operators.activate import activate
 from nurec_lite.native.operators.move_actors import ActorArrays
 from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
-from nurec_lite.native.recorded_look import FEW_VIEWS, RecordedLook
-from nurec_lite.native.rooms import rounded_up
 from nurec_lite.native.stages import _pixels, moves, row_of
-from nurec_lite.native.together import begins_of
+from nurec_lite.native.warps import BEAMS, HEIGHT, MOST_LISTS, WIDTH, lists_of
 from nurec_lite.scene.gaussians import BACKGROUND, seen
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -40,13 +40,13 @@ FEW = 20_000  # bundles, with which the longest lists would be waited for: these
 PART = 384  # entries of one (docs/story-3-past-the-post.md)
 
 
-class Look:
+class BatchedRenderer:
     """Images and returns as the stages of bundles give them, to rounding, whatever the options of a training are. Remembers where the
     background ends and how much room lists need, so that the host waits once a launch."""
 
     def __init__(self) -> None:
         self._rooms: dict[tuple[str, int, int], Room] = {}  # by sensor, V and N
-        self._recorded = RecordedLook()
+        self._recorded = InferenceGraphs()
         self._most: dict[str, int] = {}  # views of a sensor for which there was memory, where there was too little
         self._node: Tensor | None = None  # for which, and for what was written into it, this holds:
         self._version = -1

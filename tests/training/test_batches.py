@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looking at a scene without training it: as many views at a time as the stages render together, in their order. Several in one launch:
-tests/native/test_look.py."""
+tests/native/test_inference.py."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from nurec_lite.backends import base_stages
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN
 from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.baseline import reference_stages
-from nurec_lite.training.look import looked_at
+from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.step import render_frame, render_sweep
 
 
@@ -26,7 +26,7 @@ def test_on_a_cpu_a_view_is_rendered_when_its_turn_comes() -> None:
             asked.append(k)
             yield k, camera_view(capture, frame, "cpu")
 
-    for k, view, image in looked_at(stages, scene, shots()):
+    for k, view, image in render_views_in_batches(stages, scene, shots()):
         assert asked == list(range(k + 1)) and not image.colour.requires_grad
         with torch.no_grad():
             expected = render_frame(stages, scene, view)
@@ -37,7 +37,9 @@ def test_on_a_cpu_a_view_is_rendered_when_its_turn_comes() -> None:
 def test_sweeps_are_what_a_training_renders() -> None:
     capture, scene, stages = tiny_capture(), tiny_scene(), reference_stages()
     views = [lidar_view(capture, frame, frame.load(), "cpu") for frame in capture.sweeps[:2]]
-    for (_, view, returns), own in zip(looked_at(stages, scene, [(None, v) for v in views]), views, strict=True):
+    for (_, view, returns), own in zip(
+        render_views_in_batches(stages, scene, [(None, v) for v in views]), views, strict=True
+    ):
         assert view is own and returns.median.equal(render_sweep(stages, scene, view).median)
 
 
@@ -50,7 +52,7 @@ def test_views_come_by_as_many_as_are_rendered_together() -> None:
         return tuple(range(len(views)))
 
     stages = replace(reference_stages(), plan=replace(CUDA_PLAN, views=4), render_views=together)  # type: ignore[arg-type]
-    found = list(looked_at(stages, tiny_scene(), ((k, view) for k in range(9))))
+    found = list(render_views_in_batches(stages, tiny_scene(), ((k, view) for k in range(9))))
     assert numbers == [4, 4, 1]
     assert [k for k, _, _ in found] == list(range(9)) and [one for _, _, one in found] == [0, 1, 2, 3] * 2 + [0]  # type: ignore[comparison-overlap]
 

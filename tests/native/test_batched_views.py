@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of a step in one launch a stage (nurec_lite/native/together.py, kernels/raster_warps/views/train.h), which the CUDA drivers alone
-have, against the same views one after another, forward and backward, and against the plain torch reference in double precision."""
+"""Views of a step in one launch a stage (nurec_lite/native/batched_views.py, kernels/raster_warps/views/train.h), which the CUDA drivers
+alone have, against the same views one after another, forward and backward, and against the plain torch reference in double precision."""
 
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
@@ -27,7 +27,7 @@ from test_parity_render import SUMS
 from together_scenes import LOOP, Learned, by_other_cameras, learn, one_launch, stages_for
 from torch import Tensor
 
-from nurec_lite.native import bundles, together
+from nurec_lite.native import batched_views, warps
 from nurec_lite.native import stages as native
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import render
@@ -273,7 +273,7 @@ def listed_by_bundles(case: Case, device: torch.device) -> tuple[Any, Any]:
         g = case.world(torch.float32)
         view = cast_view(case.view, torch.float32, device)
         projection = native.project(on(g, device), view, plan=PLAN)
-        pairs = bundles.tile(projection, view, plan=PLAN)
+        pairs = warps.tile(projection, view, plan=PLAN)
         return on(projection, torch.device("cpu")), on(pairs, torch.device("cpu"))
 
 
@@ -299,21 +299,25 @@ def test_what_hinders(device: torch.device) -> None:
     views = views_of("moving camera", 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
     gaussians = stages.gather(stages, scene, views).gaussians
-    assert together.hindrance(views, gaussians) is None
+    assert batched_views.unsupported_reason(views, gaussians) is None
     alone = [stages.gather(stages, scene, [view]).gaussians[0] for view in views]
-    assert "fused_interp and collect_once" in str(together.hindrance(views, alone))
-    assert "fused_interp and collect_once" in str(together.hindrance(views, [g.whole() for g in gaussians]))
+    assert "fused_interp and collect_once" in str(batched_views.unsupported_reason(views, alone))
+    assert "fused_interp and collect_once" in str(
+        batched_views.unsupported_reason(views, [g.whole() for g in gaussians])
+    )
     start = views[0].T_world_sensor_start.clone().requires_grad_()
-    assert "gradients of rays" in str(together.hindrance([replace(views[0], T_world_sensor_start=start)], gaussians))
+    assert "gradients of rays" in str(
+        batched_views.unsupported_reason([replace(views[0], T_world_sensor_start=start)], gaussians)
+    )
 
 
 def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     views = views_of("lidar", 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
     gaussians = stages.gather(stages, scene, views).gaussians
-    assert together.hindrance(views, gaussians) is None
-    monkeypatch.setattr(together, "MOST_BANDS", 2)
-    assert "bands of elevation, more than 2" in str(together.hindrance(views, gaussians))
+    assert batched_views.unsupported_reason(views, gaussians) is None
+    monkeypatch.setattr(batched_views, "MOST_BANDS", 2)
+    assert "bands of elevation, more than 2" in str(batched_views.unsupported_reason(views, gaussians))
 
 
 @pytest.mark.parametrize("sensor", SENSORS)
@@ -321,19 +325,19 @@ def test_views_of_too_many_lists(sensor: str, device: torch.device, monkeypatch:
     views = views_of(sensor, 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
     gaussians = stages.gather(stages, scene, views).gaussians
-    monkeypatch.setattr(together, "MOST_LISTS", 3)
-    assert "more than 3 lists" in str(together.hindrance(views, gaussians))
+    monkeypatch.setattr(batched_views, "MOST_LISTS", 3)
+    assert "more than 3 lists" in str(batched_views.unsupported_reason(views, gaussians))
 
 
 def test_views_of_one_sort() -> None:
     cpu = torch.device("cpu")
     still, moving, sweeps = (views_of(sensor, 2, cpu) for sensor in SENSORS)
-    assert len({together.sort_of(view) for view in (*still, *moving, *sweeps)}) == 3
-    assert len({together.sort_of(view) for view in by_other_cameras(moving)}) == 1
+    assert len({batched_views.batch_key(view) for view in (*still, *moving, *sweeps)}) == 3
+    assert len({batched_views.batch_key(view) for view in by_other_cameras(moving)}) == 1
     assert isinstance(still[0], CameraView)
     smaller = replace(still[0], camera=replace(still[0].camera, width=36))
-    assert together.sort_of(smaller) != together.sort_of(still[0])
-    assert len({together.sort_of(view) for view in (sweeps[0], aimed(sweeps[1]))}) == 2
+    assert batched_views.batch_key(smaller) != batched_views.batch_key(still[0])
+    assert len({batched_views.batch_key(view) for view in (sweeps[0], aimed(sweeps[1]))}) == 2
 
 
 def test_second_derivatives_are_refused(device: torch.device) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views that are looked at one after another, or a few at a time (nurec_lite/native/recorded_look.py): recorded as a CUDA graph on a GPU;
-elsewhere, over the emulated drivers, a stand-in does the work again and leaves what it finds where it found it first, as a graph does."""
+"""Views that are looked at one after another, or a few at a time (nurec_lite/native/inference_graphs.py): recorded as a CUDA graph on a
+GPU; elsewhere, over the emulated drivers, a stand-in does the work again and leaves what it finds where it found it first, as a graph
+does."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -16,9 +17,9 @@ from torch import Tensor
 
 from nurec_lite.backends import base_stages
 from nurec_lite.base.graphs import Recorder, Recording
-from nurec_lite.native import recorded_look
-from nurec_lite.native.look import Look
-from nurec_lite.native.recorded_look import AFTER, FEW_VIEWS, MOST, Looked, Queued
+from nurec_lite.native import inference_graphs
+from nurec_lite.native.inference import BatchedRenderer
+from nurec_lite.native.inference_graphs import AFTER, FEW_VIEWS, MOST, Looked, Queued
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
@@ -59,8 +60,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture
 def recorder(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
     counted = Counted(Recorder(device) if device.type == "cuda" else None)
-    monkeypatch.setattr(recorded_look, "Recorder", lambda device: counted)
-    monkeypatch.setattr(recorded_look, "KIND", device.type)
+    monkeypatch.setattr(inference_graphs, "Recorder", lambda device: counted)
+    monkeypatch.setattr(inference_graphs, "KIND", device.type)
     yield counted
 
 
@@ -68,13 +69,13 @@ def stages_of(device: torch.device) -> Stages:
     return base_stages("native", device)
 
 
-def one_at_a_time(own: Look, stages: Stages, scene: Scene, views: Sequence[View]) -> list[Looked]:
+def one_at_a_time(own: BatchedRenderer, stages: Stages, scene: Scene, views: Sequence[View]) -> list[Looked]:
     return [own(stages, scene, [view])[0] for view in views]
 
 
 def plainly(stages: Stages, scene: Scene, views: Sequence[View]) -> list[Looked]:
     """Each by who never saw another."""
-    return [Look()(stages, scene, [view])[0] for view in views]
+    return [BatchedRenderer()(stages, scene, [view])[0] for view in views]
 
 
 def assert_equal(found: Sequence[Looked], expected: Sequence[Looked]) -> None:
@@ -91,13 +92,15 @@ def test_views_are_those_without_a_recording(sensor: str, device: torch.device, 
     """From places of their own, at times of their own, sweeps of 768 to 764 rays; actors go."""
     views = views_of(sensor, 5, device)
     scene, stages = scene_for(views[0], 120, device), stages_of(device)
-    assert_equal(one_at_a_time(Look(), stages, scene, [*views, *views]), [*plainly(stages, scene, views)] * 2)
+    assert_equal(
+        one_at_a_time(BatchedRenderer(), stages, scene, [*views, *views]), [*plainly(stages, scene, views)] * 2
+    )
     assert 1 <= recorder.recorded <= 3  # rooms grow where a view needs more than the first
 
 
 def test_the_first_views_are_not_recorded(device: torch.device, recorder: Counted) -> None:
     views = views_of("still camera", 1, device)
-    own, scene = Look(), scene_for(views[0], 50, device)
+    own, scene = BatchedRenderer(), scene_for(views[0], 50, device)
     for k in range(AFTER + 3):  # the first finds the room
         one_at_a_time(own, stages_of(device), scene, views)
         assert recorder.recorded == (k > AFTER)
@@ -107,7 +110,7 @@ def test_the_first_views_are_not_recorded(device: torch.device, recorder: Counte
 def test_a_few_at_once(sensor: str, device: torch.device, recorder: Counted) -> None:
     """Three, and three others; sweeps of 768, 767 and so on rays."""
     views = views_of(sensor, 6, device)
-    scene, stages, own = scene_for(views[0], 120, device), stages_of(device), Look()
+    scene, stages, own = scene_for(views[0], 120, device), stages_of(device), BatchedRenderer()
     for some in (views[:3], views[3:], views[:3], views[3:], views[2:5], views[:3]):
         assert_equal(own(stages, scene, some), plainly(stages, scene, some))
     assert 1 <= recorder.recorded <= 2
@@ -115,7 +118,7 @@ def test_a_few_at_once(sensor: str, device: torch.device, recorder: Counted) -> 
 
 def test_many_at_once_are_not_recorded(device: torch.device, recorder: Counted) -> None:
     views = views_of("lidar", FEW_VIEWS + 1, device)
-    own, scene = Look(), scene_for(views[0], 50, device)
+    own, scene = BatchedRenderer(), scene_for(views[0], 50, device)
     for _ in range(AFTER + 3):
         own(stages_of(device), scene, views)
     assert recorder.recorded == 0
@@ -124,7 +127,7 @@ def test_many_at_once_are_not_recorded(device: torch.device, recorder: Counted) 
 @pytest.mark.parametrize("sensor", ["moving camera", "lidar"])
 def test_what_was_seen_stays(sensor: str, device: torch.device, recorder: Counted) -> None:
     views = views_of(sensor, 2, device)
-    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 100, device)
+    own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 100, device)
     one_at_a_time(own, stages, scene, views * 3)
     (first,) = one_at_a_time(own, stages, scene, views[:1])
     before = {f.name: getattr(first, f.name).clone() for f in fields(first)}
@@ -136,7 +139,7 @@ def test_what_was_seen_stays(sensor: str, device: torch.device, recorder: Counte
 def test_a_scene_that_is_written_into(sensor: str, device: torch.device, recorder: Counted) -> None:
     """By a training, say, whose store stays where it is."""
     views = views_of(sensor, 1, device)
-    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 100, device)
+    own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 100, device)
     one_at_a_time(own, stages, scene, views * 5)
     assert recorder.recorded == 1
     with torch.no_grad():
@@ -149,7 +152,7 @@ def test_a_scene_that_is_written_into(sensor: str, device: torch.device, recorde
 
 def test_another_store_is_recorded_anew(device: torch.device, recorder: Counted) -> None:
     views = views_of("still camera", 1, device)
-    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 60, device)
     one_at_a_time(own, stages, scene, views * 5)
     moved = replace(scene, gaussians=replace(scene.gaussians, means=scene.gaussians.means + 0.2))
     assert_equal(one_at_a_time(own, stages, moved, views * 5), plainly(stages, moved, views) * 5)
@@ -160,7 +163,7 @@ def test_a_scene_that_nobody_needs_is_not_kept(device: torch.device, recorder: C
     if recorder.real is None:
         pytest.skip("the stand-in holds its work, and with it the scene")
     views = views_of("still camera", 1, device)
-    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 60, device)
     one_at_a_time(own, stages, scene, views * 5)
     held = ref(scene.gaussians.sh_rest)
     assert recorder.recorded == 1
@@ -171,7 +174,7 @@ def test_a_scene_that_nobody_needs_is_not_kept(device: torch.device, recorder: C
 def test_nodes_that_a_relocation_writes(device: torch.device, recorder: Counted) -> None:
     """The same tensor, in which the background ends elsewhere."""
     views = views_of("lidar", 1, device)
-    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 60, device)
     one_at_a_time(own, stages, scene, views * 5)
     still = int((scene.gaussians.node == 0).sum())
     scene.gaussians.node[still - 3 : still] = 1
@@ -182,7 +185,7 @@ def test_nodes_that_a_relocation_writes(device: torch.device, recorder: Counted)
 @pytest.mark.parametrize("sensor", ["still camera", "lidar"])
 def test_a_room_that_is_too_small(sensor: str, device: torch.device, recorder: Counted) -> None:
     views = views_of(sensor, 1, device)
-    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 100, device)
+    own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 100, device)
     expected = plainly(stages, scene, views)
     one_at_a_time(own, stages, scene, views)
     ((key, _),) = own._rooms.items()
@@ -195,7 +198,7 @@ def test_a_room_that_is_too_small(sensor: str, device: torch.device, recorder: C
 
 def test_what_cannot_be_recorded_is_rendered_all_the_same(device: torch.device, recorder: Counted) -> None:
     views = views_of("still camera", 1, device)
-    own, stages, scene = Look(), stages_of(device), scene_for(views[0], 60, device)
+    own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 60, device)
     recorder.flaw = "CUDA out of memory"
     assert_equal(one_at_a_time(own, stages, scene, views * 6), plainly(stages, scene, views) * 6)
     recorder.flaw = ""
@@ -204,7 +207,7 @@ def test_what_cannot_be_recorded_is_rendered_all_the_same(device: torch.device, 
 
 
 def test_few_recordings_are_kept(device: torch.device, recorder: Counted) -> None:
-    own, stages = Look(), stages_of(device)
+    own, stages = BatchedRenderer(), stages_of(device)
     for k in range(MOST + 3):
         views = views_of("still camera", 1, device, width=20 + k)
         one_at_a_time(own, stages, scene_for(views[0], 30, device), views * (AFTER + 2))
@@ -215,17 +218,17 @@ def test_a_sweep_without_rays(device: torch.device, recorder: Counted) -> None:
     (view,) = views_of("lidar", 1, device)
     scene = scene_for(view, 60, device)
     empty = replace(view, directions=view.directions[:0], fractions=view.fractions[:0])  # type: ignore[union-attr]
-    for found in one_at_a_time(Look(), stages_of(device), scene, [empty] * 5):
+    for found in one_at_a_time(BatchedRenderer(), stages_of(device), scene, [empty] * 5):
         assert found.distance.shape == (0,)
     assert recorder.recorded == 0
 
 
 def test_places_hold_what_is_copied(device: torch.device) -> None:
     (view,) = views_of("lidar", 1, device)
-    places = recorded_look.places_for(view, 800)
-    for into, values in recorded_look._pairs(places, view):
+    places = inference_graphs.places_for(view, 800)
+    for into, values in inference_graphs._pairs(places, view):
         assert into.shape == values.shape
         into.copy_(values)
-    assert isinstance(places.row, Tensor) and places.row.equal(recorded_look.row_of(view))
+    assert isinstance(places.row, Tensor) and places.row.equal(inference_graphs.row_of(view))
     assert len(places.directions) == 800  # type: ignore[union-attr]
     assert places.directions[768:].equal(view.directions[:32])  # type: ignore[union-attr]

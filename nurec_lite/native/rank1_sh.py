@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradient of harmonics as an outer product that nobody writes: that of a Gaussian's coefficients [S, 3] is the basis in the direction
-in which it is seen, times the gradient of its colour. The backward pass leaves both factors, and the update multiplies on its way.
+"""The gradient of harmonics as a rank-1 product: a Gaussian's coefficients [S, 3] get the basis in the direction of view, times the
+gradient of its colour. The backward pass stores both factors, and Adam multiplies them where it reads the gradient.
 
 Letters: N Gaussians, S coefficients.
 """
@@ -21,42 +21,42 @@ from nurec_lite.scene.gaussians import PartedGaussians
 
 
 @dataclass(frozen=True)
-class OuterGradient:
-    """Of all coefficients of N Gaussians."""
+class Rank1ShGrad:
+    """The gradient of all coefficients of N Gaussians."""
 
     harmonics: tuple[Tensor, Tensor]  # [N, 1, 3] and [N, S - 1, 3]: the parameters themselves
     directions: Tensor  # [N, 3] unit, in the axes of the node
     colours: Tensor  # [N, 3] dL/d(colour), 0 where that was clamped
 
     def write(self) -> None:
-        """Adds it to the gradients that the parameters may have: the slow way, for who has no other."""
+        """Multiplies the factors and adds the product to the gradients of the parameters."""
         n_coefficients = sum(p.shape[1] for p in self.harmonics)
         product = sh_basis(self.directions, n_coefficients)[:, :, None] * self.colours[:, None]
         for p, gradient in zip(self.harmonics, product.tensor_split([1], dim=1), strict=True):
             p.grad = gradient.contiguous() if p.grad is None else p.grad + gradient
 
 
-Update = Callable[[OuterGradient], None]
+Update = Callable[[Rank1ShGrad], None]
 
 
-class Handover:
-    """Where the backward pass leaves an outer product, and the update takes it from, or which updates at once. While no step is learning,
-    and for all that is not the parameters of the step, gradients are written as ever."""
+class DeferredShGrad:
+    """Carries a rank-1 gradient from the backward pass to the update, or updates at once. Outside of a step, and for tensors that are not
+    its parameters, gradients are written as usual."""
 
     def __init__(self) -> None:
         self._harmonics: tuple[Tensor, Tensor] | None = None  # parameters of the step that is learning
         self._update: Update | None = None
         self._uses = 0  # of the parameters, each of which leaves a gradient
         self._updated = False
-        self._left: OuterGradient | None = None
+        self._left: Rank1ShGrad | None = None
 
     @contextmanager
-    def awaiting(
+    def expect(
         self,
         *harmonics: Tensor,
         update: Update | None = None,  # at once, of what is the whole gradient; None: who takes it does it
     ) -> Iterator[None]:
-        """While a step learns these two parameters."""
+        """Expects the gradient of these two parameters during a step."""
         sh0, sh_rest = harmonics
         self._harmonics, self._update, self._uses, self._updated = (sh0, sh_rest), update, 0, False
         try:
@@ -66,11 +66,11 @@ class Handover:
             self._harmonics = self._update = self._left = None
 
     def use(self, *harmonics: Tensor) -> None:
-        """Somebody asks for colours of these."""
+        """Counts a use of these harmonics; each use leaves a gradient."""
         self._uses += self._are_those(*harmonics) and torch.is_grad_enabled()
 
-    def awaits(self, *harmonics: Tensor) -> bool:
-        """Whether these are the parameters, and have left nothing yet: two products make no product."""
+    def expects(self, *harmonics: Tensor) -> bool:
+        """Returns whether these are the parameters and nothing was put yet: the sum of two products is no product."""
         return self._left is None and self._are_those(*harmonics)
 
     def _are_those(self, *harmonics: Tensor) -> bool:
@@ -78,16 +78,16 @@ class Handover:
             return False
         return all(a is b and a.requires_grad for a, b in zip(self._harmonics, harmonics, strict=True))
 
-    def leave(self, directions: Tensor, colours: Tensor) -> None:
+    def put(self, directions: Tensor, colours: Tensor) -> None:
         assert self._harmonics is not None and self._left is None
-        left = OuterGradient(self._harmonics, directions, colours)
+        left = Rank1ShGrad(self._harmonics, directions, colours)
         if self._update is not None and self._uses == 1:
             self._update(left)
             self._updated = True
         else:
             self._left = left
 
-    def take(self) -> OuterGradient | None:
+    def pop(self) -> Rank1ShGrad | None:
         left, self._left = self._left, None
         written = self._updated and any(p.grad is not None for p in self._harmonics or ())
         assert not written, "harmonics were updated before all of their gradient was there"
@@ -95,12 +95,12 @@ class Handover:
 
 
 class _SeenColour(torch.autograd.Function):
-    """The operator view_colour, whose backward pass looks whether it may leave the factors."""
+    """The operator view_colour; its backward pass puts the factors if they are expected."""
 
     @staticmethod
-    def forward(ctx: Any, handover: Handover, seen: Tensor | None, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, deferred: DeferredShGrad, seen: Tensor | None, *tensors: Tensor) -> Tensor:
         *placements, sh0, sh_rest, eye = tensors
-        ctx.handover = handover
+        ctx.deferred = deferred
         ctx.harmonics = sh0, sh_rest  # the parameters themselves: what is saved need not come back as the same object
         ctx.save_for_backward(*tensors)
         found: Tensor = torch.ops.nurec_lite.view_colour(placements, sh0, sh_rest, eye, seen)
@@ -112,11 +112,11 @@ class _SeenColour(torch.autograd.Function):
         *placements, sh0, sh_rest, eye = ctx.saved_tensors
         arguments = placements, sh0, sh_rest, eye, d_colour.contiguous()
         with span("view_colour", within=BACKWARD):
-            if not ctx.handover.awaits(*ctx.harmonics):
+            if not ctx.deferred.expects(*ctx.harmonics):
                 *d_placed, d_sh, d_rest = torch.ops.nurec_lite.view_colour_backward(*arguments)
                 return None, None, *d_placed, None, d_sh, d_rest, None
             *d_placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(*arguments)
-        ctx.handover.leave(directions, colours)
+        ctx.deferred.put(directions, colours)
         return None, None, *d_placed, None, None, None, None
 
 
@@ -125,14 +125,14 @@ def seen_colour(
     eye: Tensor,  # [3] world, which gets no gradient
     seen: Tensor | None = None,  # [N] uint8
     *,
-    handover: Handover,
+    deferred: DeferredShGrad,
     otherwise: Callable[..., Tensor],  # of other Gaussians than the parameters of the step
 ) -> Tensor:  # [N, 3] at least 0
-    """As nurec_lite.native.stages.seen_colour."""
+    """Returns colours as nurec_lite.native.stages.seen_colour does, with a rank-1 gradient of harmonics."""
     g = gaussians
-    handover.use(g.sh0, g.sh_rest)
-    if eye.requires_grad or not handover.awaits(g.sh0, g.sh_rest):
+    deferred.use(g.sh0, g.sh_rest)
+    if eye.requires_grad or not deferred.expects(g.sh0, g.sh_rest):
         return otherwise(g, eye, seen)
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
-    found: Tensor = _SeenColour.apply(handover, seen, *placements, g.sh0, g.sh_rest, eye)
+    found: Tensor = _SeenColour.apply(deferred, seen, *placements, g.sh0, g.sh_rest, eye)
     return found
