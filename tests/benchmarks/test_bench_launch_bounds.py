@@ -195,10 +195,10 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Library]:
     found = {}
     for name, own in defines.items():
         folder, root = tmp_path_factory.mktemp("sweep"), resource("kernels")
-        files = {folder / path.relative_to(root): path for path in root.glob("*/*")}
-        emulation._rewrite(files | {folder / "render" / SOURCE.name: SOURCE})
+        files = {folder / path.relative_to(root): path for path in root.rglob("*/*") if path.is_file()}
+        emulation._rewrite(files | {folder / "raster_tiles" / SOURCE.name: SOURCE})
         pairs = [d.removeprefix("-D").replace("=", " ") for d in own]
-        wrapper = folder / "render" / "variant.cu"
+        wrapper = folder / "raster_tiles" / "variant.cu"
         wrapper.write_text("".join(f"#define {pair}\n" for pair in pairs) + f'#include "{SOURCE.name}"\n')
         found[name] = Library(emulation._compiled([wrapper], folder))
     return found

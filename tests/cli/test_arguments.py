@@ -34,8 +34,14 @@ from nurec_lite.training.checkpoint import load_checkpoint
         ("opt.workers.count=2", r"name the option too, as in \+opt=workers$"),
         ("size=large", r"^error: size=large: write \+size=large; size is one of large$"),
         ("+size=larg", r"^error: \+size=larg: there is no 'larg'; there is large$"),
-        ("data=nuscenes", r"^error: data=nuscenes: there is no 'nuscenes'; there is bundled, kitti_raw, pack, rosbag$"),
-        ("+data=pack", r"^error: \+data=pack: write data=pack; data is one of bundled, kitti_raw, pack, rosbag$"),
+        (
+            "data=cityscapes",
+            r"^error: data=cityscapes: there is no 'cityscapes'; there is bundled, kitti_raw, nuscenes, pack, pandaset, rosbag$",
+        ),
+        (
+            "+data=pack",
+            r"^error: \+data=pack: write data=pack; data is one of bundled, kitti_raw, nuscenes, pack, pandaset, rosbag$",
+        ),
         ("data.kind=pack", r"^error: data\.kind=pack is half a choice: write data=pack, which sets what goes with it$"),
         ("data.kind=film", r"^error: data\.kind=film is half a choice: write data=NAME, "),
         ("sweep=ladder", r"^error: sweep=ladder: write \+sweep=ladder; "),
@@ -50,7 +56,10 @@ def test_a_group_names_its_choices(shell: Shell, tmp_path: Path, argument: str, 
 
 @pytest.mark.parametrize("verb", ["evaluate", "render", "export"])
 def test_so_do_the_verbs_after_training(shell: Shell, quick: Path, verb: str) -> None:
-    assert_mendable(shell(verb, f"checkpoint={quick}", "data=nuscenes"), r"there is bundled, kitti_raw, pack, rosbag$")
+    assert_mendable(
+        shell(verb, f"checkpoint={quick}", "data=cityscapes"),
+        r"there is bundled, kitti_raw, nuscenes, pack, pandaset, rosbag$",
+    )
     assert_mendable(shell(verb, f"checkpoint={quick}", "opt=workers"), r"write \+opt=workers; ")
 
 

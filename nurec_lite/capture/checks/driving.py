@@ -60,7 +60,7 @@ def check_driving(sample: Sample) -> Iterator[Verdict]:
         )
         return
     found = list(_jumps(sample, paths))
-    if fit and not found:
+    if fit and not found and not sample.jumps():  # a path that jumps does not show which way the rig looks
         found = [*_direction(paths[0], bool(motions)), *_poses_at_a_time(paths)]
     if found or fit:
         yield from found or [_driven(sample, paths[0])]

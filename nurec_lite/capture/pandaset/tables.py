@@ -8,6 +8,7 @@ made from. Tables of pandas 1.0 to 2 are read.
 import gzip
 import io
 import pickle
+import pickletools
 import zlib
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from nurec_lite.capture.types import CaptureError
 Table = dict[str, NDArray[Any]]  # columns by name, all of one length
 LARGEST = 1 << 27  # bytes of a table; 170 000 points have 9 MB
 MOST_ROWS = 2_000_000
+MOST_KEPT = 1_000_000  # objects that a pickle refers to again; Python's unpickler makes room for the largest number that it meets
 REMEDY = "copy the file again from its source"
 
 
@@ -85,7 +87,9 @@ def read_table(
     """All its columns. CaptureError where it is damaged, lacks one of those asked for, or is no table of pandas."""
     data = read_bytes(path, REMEDY)
     try:
-        table = _columns(_Unpickler(io.BytesIO(_unpacked(data))).load())
+        plain = _unpacked(data)
+        _check_steps(plain)
+        table = _columns(_Unpickler(io.BytesIO(plain)).load())
     except Exception as error:  # a damaged pickle raises whatever the bytes happen to mean
         raise CaptureError(f"{path} is no table of PandaSet ({short(error)}); {REMEDY}") from error
     missing = [name for name in columns if name not in table]
@@ -120,6 +124,13 @@ def _unpacked(data: bytes) -> bytes:
     if len(found) > LARGEST:
         raise ValueError(f"it unpacks to more than {LARGEST >> 20} MiB")
     return found
+
+
+def _check_steps(data: bytes) -> None:
+    """Refuses numbers for which an unpickler would take gigabytes before it reads on."""
+    for step, value, _ in pickletools.genops(data):
+        if step.name == "BYTEARRAY8" or (step.name.endswith("PUT") and int(value) > MOST_KEPT):
+            raise ValueError(f"its step {step.name} asks for too much memory")
 
 
 def _columns(frame: Any) -> Table:

@@ -164,6 +164,22 @@ def test_a_table_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
         read_table(path, ("x",))
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        b"\x80\x04Nr\x72\x72\x72\x72.",
+        b"\x80\x04Np1000000000\n.",
+        b"\x80\x05\x96" + (1 << 36).to_bytes(8, "little") + b".",
+    ],
+)
+def test_a_pickle_that_asks_for_gigabytes(tmp_path: Path, steps: bytes) -> None:
+    """Where it keeps an object under a huge number, or announces a huge array."""
+    path = tmp_path / "00.pkl"
+    path.write_bytes(steps)
+    with bounded_memory(100 << 20), pytest.raises(CaptureError, match="is no table of PandaSet"):
+        read_table(path, ("x",))
+
+
 @pytest.fixture(scope="module")
 def memory() -> Iterator[None]:
     with bounded_memory(400 << 20):
