@@ -296,7 +296,7 @@ def test_numbers_need_no_brackets(given: str) -> None:
         ("data.frames=20", r"^error: data\.frames takes the first frame and the one after the last, as in \[0,20\]"),
         ("data.rooot=~/x", r"^error: key 'data\.rooot' is unknown; did you mean data\.root\?$"),
         ("a b=(", r"^error: key 'a b' is unknown; "),
-        ("data=~/x.pack", r"^error: data=~/x\.pack: there is no '~/x\.pack'; .*, pack, .*rosbag; a file or folder is data\.root=~/x\.pack$"),
+        ("data=~/x.pack", r"^error: data=~/x\.pack: there is no '~/x\.pack'; .*rosbag; a file or folder is data\.root=~/x\.pack$"),
         ("data=street.pack", r"there is bundled, .*, rosbag; a file or folder is data\.root=street\.pack$"),
         ("+size=~/x", r"^error: \+size=~/x: there is no '~/x'; there is large$"),
         ("street.pack", r"^error: 'street\.pack' is not of the form KEY=VALUE; python -m nurec_lite\.train --help lists the keys$"),
