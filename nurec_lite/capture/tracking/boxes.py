@@ -18,6 +18,8 @@ ENOUGH = 8  # returns that show an extent
 SHOWN = 0.85  # share of the moments that show no more of a side
 LAYER = 0.2  # metres of height
 THIN = 0.15  # of the usual number of returns in a layer: what is above that belongs to something else
+FACING = 1.5  # metres along a side, a metre across it, within which the lidar sees the side from end to end
+SIDES, AGREE = 4, 0.2  # moments that show a side so, and metres by which they differ
 ERROR, ERROR_UNSEEN = 0.12, 0.5  # metres: standard deviations along an axis with and without a side that is seen
 FEW = 8  # returns with which errors are twice as large
 MOVES = 1.0  # metres a second from which the way tells the yaw
@@ -86,7 +88,7 @@ def fit(moments: Moments, rounds: int = ROUNDS) -> Path:
     yaws = directions(moments.times, places)
     for _ in range(rounds):
         low, high = _extents(moments, yaws)
-        kind = _kind(moments, low, high, places)
+        kind = _kind(moments, low, high, yaws, places)
         anchored, errors = _anchored(moments, low, high, yaws, kind)
         places = _smooth_in_own_axes(moments.times, anchored, errors, yaws)
         yaws = directions(moments.times, places)
@@ -141,12 +143,26 @@ def directions(
     return np.unwrap(np.arctan2(mean[:, 1], mean[:, 0]))
 
 
-def _kind(moments: Moments, low: Doubles, high: Doubles, places: Doubles) -> Kind:
+def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: Doubles) -> Kind:
     many = moments.counts >= ENOUGH
     seen = (high - low)[many] if many.any() else high - low
     speed = np.linalg.norm(velocities(moments.times, places), axis=1)
-    size = [*np.quantile(seen, SHOWN, axis=0).tolist(), _top(moments.heights)]
-    return kind_of(np.array(size), float(np.quantile(speed, 0.8)))
+    size = np.array([*np.quantile(seen, SHOWN, axis=0).tolist(), _top(moments.heights)])
+    whole = _whole_length(moments, low, high, yaws)
+    if whole is None:
+        return kind_of(size, float(np.quantile(speed, 0.8)))
+    size[0] = whole
+    return kind_of(size, float(np.quantile(speed, 0.8)), whole=True)
+
+
+def _whole_length(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles) -> float | None:  # metres
+    """Of an object whose long side the lidar faced from end to end, so that several moments agree."""
+    beyond = np.abs(turned(moments.sensors, yaws) - 0.5 * (low + high))
+    facing = (moments.counts >= OUTLINED) & (beyond[:, 0] < FACING * beyond[:, 1])
+    lengths = (high - low)[facing, 0]
+    if len(lengths) < SIDES or np.ptp(np.quantile(lengths, [0.25, SHOWN])) > AGREE:
+        return None
+    return float(lengths.max())
 
 
 def _top(

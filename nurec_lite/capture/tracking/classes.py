@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+HIGHEST_CAR = 1.95  # metres above the ground of its highest return
 WALKS = 3.5  # metres a second that a pedestrian does not pass
 
 
@@ -23,22 +24,35 @@ _USUAL = {
     "Truck": (8.0, 2.5, 3.2),
 }
 _MARGIN = 0.05  # metres by which returns lie inside of what they are of, on both sides together
+_MARGIN_TOP = 0.15  # metres between the highest return and the top: beams are further apart than columns
+_SHORTEST = 0.7  # of the usual length
 _LONGEST = (18.0, 3.0, 4.5)
 
 
 def kind_of(
     seen: NDArray[np.float64],  # [3] metres: length, width, and the highest return above the ground
     speed: float,  # metres a second
+    whole: bool = False,  # both ends were seen
 ) -> Kind:
-    """The sides that are seen are those of the object; a car's are no shorter than usual."""
+    """The sides that are seen are those of the object; a car's are no shorter than usual, unless it was seen from end to end."""
     length, width, height = seen.tolist()
     name = _name(length, width, height, speed)
-    usual = _USUAL[name]
+    usual = _usual(name, height)
     size = np.minimum(np.maximum(seen + _MARGIN, usual), _LONGEST)
+    if whole:
+        size[0] = max(float(seen[0]) + _MARGIN, _SHORTEST * usual[0])
     if name in ("Pedestrian", "Cyclist"):
         size[:2] = np.minimum(size[:2], np.array(usual[:2]) + 0.4)
-    size[2] = min(max(float(seen[2]) + _MARGIN, 0.75 * usual[2]), _LONGEST[2])
+    size[2] = min(max(height + _MARGIN_TOP, 0.75 * usual[2]), _LONGEST[2])
     return Kind(name, (float(size[0]), float(size[1]), float(size[2])))
+
+
+def _usual(name: str, height: float) -> NDArray[np.float64]:  # [3] metres
+    """The higher a car, the more like a van."""
+    if name != "Car":
+        return np.array(_USUAL[name])
+    car, van = np.array(_USUAL["Car"]), np.array(_USUAL["Van"])
+    return car + (van - car) * np.clip((height - car[2]) / (HIGHEST_CAR - car[2]), 0, 1)
 
 
 def _name(length: float, width: float, height: float, speed: float) -> str:
@@ -48,4 +62,4 @@ def _name(length: float, width: float, height: float, speed: float) -> str:
         return "Pedestrian"
     if length < 2.2 and width < 1.0 and height < 2.2:
         return "Cyclist"
-    return "Van" if height > 1.95 else "Car"
+    return "Van" if height > HIGHEST_CAR else "Car"

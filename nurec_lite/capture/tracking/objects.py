@@ -18,6 +18,9 @@ GAP = 0.3  # sweeps without a return between two moments
 FEWEST = 4  # returns of a moment
 LONGER = 3.5  # sweeps by which an object is looked for before its first and after its last moment
 ROUNDS = 3
+ALIKE = (
+    0.6  # of the usual number of returns, with which a box before the first or after the last moment holds the object
+)
 
 MOMENTS, SECONDS = 8, 0.65  # least number of moments, and seconds between the first and the last
 WAY = 1.0  # metres that an object moves at least, and
@@ -114,7 +117,8 @@ def _moments(cloud: Cloud, rows: NDArray[np.int64], path: Path | None) -> Moment
     kept = count >= FEWEST
     if path is not None:
         within = (mean > path.times[0] - 0.5 * cloud.period) & (mean < path.times[-1] + 0.5 * cloud.period)
-        kept &= within | (moving >= SHARE)
+        usual = float(np.median(count[within])) if within.any() else np.inf
+        kept &= within | (moving >= SHARE) | (count >= ALIKE * usual)  # what follows an object ahead never saw past it
     rows, of = rows[kept[number]], (np.cumsum(kept) - 1)[number[kept[number]]]
     mean, points = mean[kept], cloud.points[rows, :2]
     if path is not None:

@@ -2,6 +2,7 @@
 """Boxes over time, from returns of the sides that face a lidar: of one object, of objects side by side, and of none."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -123,3 +124,25 @@ def test_a_wrong_place_does_not_bend_a_path() -> None:
     off = places.copy()
     off[7] += (0.0, 3.0)
     assert np.abs(smooth(times, off, np.full(20, 0.1)) - places).max() < 0.1
+
+
+def test_a_short_car_that_comes_by_has_its_own_length() -> None:
+    """Its front and later its rear face the lidar, so that a wrong length would move it."""
+    way = driven(np.full(40, -12.0), start=(30.0, 4.0))
+    way[:, 2] = math.pi
+    (path,) = find_objects(cloud([way], size=(3.6, 1.7, 1.5), steps=0.4))
+    assert abs(path.kind.size[0] - 3.65) < 0.12
+    assert apart(path, way).max() < 0.15
+
+
+def test_a_car_whose_side_is_never_seen_has_the_usual_length() -> None:
+    (path,) = find_objects(cloud([driven(np.full(30, 10.0), start=(12.0, 0.0))], size=(3.6, 1.7, 1.5)))
+    assert path.kind.size[0] == pytest.approx(4.3)
+
+
+def test_a_car_ahead_keeps_its_track_to_the_end_where_nothing_saw_past_it() -> None:
+    """Its place in the last sweeps was always hidden by itself."""
+    seen = cloud([driven(np.full(30, 10.0), start=(12.0, 0.0))])
+    unsure = replace(seen, moving=seen.moving & (seen.times < 2.6))
+    (path,) = find_objects(unsure)
+    assert path.times[-1] == pytest.approx(2.95)
