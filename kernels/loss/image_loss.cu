@@ -14,8 +14,8 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int COLUMNS = 128;  // threads of a block
-constexpr int RESIDENT = 5;   // blocks a multiprocessor; left alone, ptxas aims at seven on sm_120 and spills
+constexpr int COLUMNS = 128;      // threads of a block
+constexpr int BLOCKS_PER_SM = 5;  // blocks a multiprocessor; left alone, ptxas aims at seven on sm_120 and spills
 constexpr int WARPS = COLUMNS / 32;
 constexpr int STRIP = COLUMNS + 2 * REACH;
 constexpr int ROWS = 24;  // of a block: 10 more are blurred than come out
@@ -129,7 +129,7 @@ __device__ float block_sum(float value, float (&of_warps)[WARPS]) {
 }
 
 // `sums` [2, blocks]: of |a - b| and of SSIM, over the numbers that each block answers for.
-__global__ void __launch_bounds__(COLUMNS, RESIDENT)
+__global__ void __launch_bounds__(COLUMNS, BLOCKS_PER_SM)
     compute_image_loss_kernel(ImagePair in, float* slopes, float* sums) {
     __shared__ float rows[2][2][STRIP], of_warps[2][WARPS];  // rows in two turns: one may still be read
     int const j = blockIdx.x * COLUMNS + threadIdx.x, row = int(in.row);

@@ -9,18 +9,18 @@ namespace nurec::cuda {
 namespace {
 
 constexpr int CHUNKS = 4, WARPS = THREADS / 32;
-constexpr int64_t BLOCK = int64_t(CHUNKS) * THREADS;  // Gaussians
+constexpr int64_t BLOCK_GAUSSIANS = int64_t(CHUNKS) * THREADS;  // Gaussians
 
 __global__ void __launch_bounds__(THREADS) compute_regularisers_kernel(RegularisedGaussians in, float* rows) {
     __shared__ float of_warps[TERMS][WARPS];
-    int64_t const first = blockIdx.x * BLOCK + threadIdx.x;
+    int64_t const first = blockIdx.x * BLOCK_GAUSSIANS + threadIdx.x;
     float sums[TERMS] = {};
 #pragma unroll
     for (int k = 0; k < CHUNKS; ++k)
         if (first + k * THREADS < in.n) add_opacities(in, first + k * THREADS, sums[0], sums[2]);
 #pragma unroll
     for (int k = 0; k < 3 * CHUNKS; ++k) {
-        int64_t const at = 3 * BLOCK * blockIdx.x + number_in_block(k);
+        int64_t const at = 3 * BLOCK_GAUSSIANS * blockIdx.x + number_in_block(k);
         if (at < 3 * in.n) sums[1] += in.scales[at];
     }
     float const sum = sums_of_block(sums, of_warps);
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS) compute_regularisers_backward_kernel(
 }  // namespace
 
 void regularisers(RegularisedGaussians const& in, Terms const& out, Queue const& queue) {
-    auto const blocks = unsigned((in.n + BLOCK - 1) / BLOCK);
+    auto const blocks = unsigned((in.n + BLOCK_GAUSSIANS - 1) / BLOCK_GAUSSIANS);
     float* const rows = queue.memory.array<float>(TERMS * int64_t(blocks));
     if (blocks) compute_regularisers_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);
     average_regularisers_kernel<<<1, THREADS, 0, queue.stream>>>(rows, int(blocks), in.n, out);

@@ -42,7 +42,7 @@ __global__ void sum_cell_columns_kernel(Cells cells, int const* there, int* tabl
     }
 }
 
-constexpr int AT_ONCE = 8;  // bands that a thread reads before it writes
+constexpr int BANDS_AT_ONCE = 8;  // bands that a thread reads before it writes
 
 __global__ void sum_cell_bands_kernel(Sweeps sweeps, int* table) {
     wait_then_launch_dependents();
@@ -52,12 +52,12 @@ __global__ void sum_cell_bands_kernel(Sweeps sweeps, int* table) {
     int64_t const c = i % width;
     table += i / width * (cells.bands + 1) * width;
     int sum = table[c] = 0;
-    for (int64_t band = 1; band <= cells.bands; band += AT_ONCE) {
-        int mine[AT_ONCE];
+    for (int64_t band = 1; band <= cells.bands; band += BANDS_AT_ONCE) {
+        int mine[BANDS_AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k) mine[k] = band + k <= cells.bands ? table[(band + k) * width + c] : 0;
+        for (int k = 0; k < BANDS_AT_ONCE; ++k) mine[k] = band + k <= cells.bands ? table[(band + k) * width + c] : 0;
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k)
+        for (int k = 0; k < BANDS_AT_ONCE; ++k)
             if (band + k <= cells.bands) table[(band + k) * width + c] = sum += mine[k];
     }
 }

@@ -16,18 +16,18 @@
 
 namespace nurec::cuda {
 
-constexpr int MOVERS = 128;                      // threads of a block
-constexpr int WARP = 32, WARPS = MOVERS / WARP;  // as many query times at once as there are warps
-constexpr int NUMBERS = sizeof(MovingPose<float>) / sizeof(float);
-constexpr int64_t MOST = 16;  // rows a thread
-static_assert(NUMBERS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
+constexpr int BLOCK_THREADS = 128;                      // threads of a block
+constexpr int WARP = 32, WARPS = BLOCK_THREADS / WARP;  // as many query times at once as there are warps
+constexpr int POSE_FLOATS = sizeof(MovingPose<float>) / sizeof(float);
+constexpr int64_t MAX_ROWS_PER_THREAD = 16;  // rows a thread
+static_assert(POSE_FLOATS == 13 && sizeof(PosePair<float>) == 14 * sizeof(float));
 static_assert(offsetof(Pose<float>, q) == 0 && offsetof(Pose<float>, t) == 4 * sizeof(float));
 
 // Rows of a block, whole warps: as few as make no more blocks than the GPU has room for at once, `resident` on each
 // multiprocessor; every track has one that is not full.
 inline int64_t block_size(Actors const& in, int64_t resident) {
     int64_t const blocks = resident * multiprocessors(), full = WARP * larger(blocks - in.tracks, blocks / 4);
-    return WARP * larger<int64_t>(WARPS, smaller(MOST * WARPS, (in.n + full - 1) / full));
+    return WARP * larger<int64_t>(WARPS, smaller(MAX_ROWS_PER_THREAD * WARPS, (in.n + full - 1) / full));
 }
 
 __device__ inline int lane() {
@@ -135,14 +135,14 @@ __device__ inline MovingPose<float> find_pose(Actors const& in, int64_t track, i
 
 // ---- what is read, asked for ahead
 
-constexpr int64_t SECTOR = 32;  // bytes that come from memory at once
+constexpr int64_t SECTOR_BYTES = 32;  // bytes that come from memory at once
 
 // By all threads of the launch together.
 template <class T>
 __device__ void fetch(T const* from, int64_t n) {
 #ifdef __CUDA_ARCH__
-    int64_t const bytes = n * int64_t(sizeof(T)), step = SECTOR * int64_t(gridDim.x) * MOVERS;
-    for (int64_t i = SECTOR * (blockIdx.x * int64_t(MOVERS) + threadIdx.x); i < bytes; i += step)
+    int64_t const bytes = n * int64_t(sizeof(T)), step = SECTOR_BYTES * int64_t(gridDim.x) * BLOCK_THREADS;
+    for (int64_t i = SECTOR_BYTES * (blockIdx.x * int64_t(BLOCK_THREADS) + threadIdx.x); i < bytes; i += step)
         asm volatile("prefetch.global.L2 [%0];" ::"l"(reinterpret_cast<char const*>(from) + i));
 #endif
 }

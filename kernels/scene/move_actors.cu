@@ -5,7 +5,7 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int RESIDENT = 7;  // blocks on a multiprocessor: eight, 64 registers a thread, spill on sm_80
+constexpr int BLOCKS_PER_SM = 7;  // blocks on a multiprocessor: eight, 64 registers a thread, spill on sm_80
 
 struct Stage {
     float means[3 * WARP], velocities[3 * WARP];
@@ -27,7 +27,7 @@ __device__ void store_moved(MovedActors const& out, int64_t n_rows, int64_t row,
     }
 }
 
-__global__ void __launch_bounds__(MOVERS, RESIDENT)
+__global__ void __launch_bounds__(BLOCK_THREADS, BLOCKS_PER_SM)
     interpolate_actors_kernel(Actors in, MovedActors out, int64_t size) {
     __shared__ PoseMatrices<float> poses[WARPS];
     __shared__ Stage stages[WARPS];
@@ -45,9 +45,10 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
         int const n = int(smaller<int64_t>(in.queries - query, WARPS));
         if (block.leads && int(threadIdx.x) < n)
             store4(out.rotations, (query + threadIdx.x) * in.tracks + block.track, poses[threadIdx.x].q);
-        for (int first = block.start(); first < block.end; first += MOVERS) {
+        for (int first = block.start(); first < block.end; first += BLOCK_THREADS) {
             Local const own = next;
-            next = load_local(in, block, first + int(threadIdx.x) + MOVERS);  // on its way while this one is written
+            next = load_local(in, block,
+                              first + int(threadIdx.x) + BLOCK_THREADS);  // on its way while this one is written
             WarpRows const rows = warp_rows(block, first);
             int64_t const row = query * in.n + block.first + rows.first;
             if (rows.all())
@@ -62,8 +63,9 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
 
 void move_actors(Actors const& in, MovedActors const& out, Queue const& queue) {
     if (!in.tracks || !in.queries) return;
-    int64_t const size = block_size(in, RESIDENT);
-    interpolate_actors_kernel<<<unsigned(first_block(in.n, in.tracks, size)), MOVERS, 0, queue.stream>>>(in, out, size);
+    int64_t const size = block_size(in, BLOCKS_PER_SM);
+    interpolate_actors_kernel<<<unsigned(first_block(in.n, in.tracks, size)), BLOCK_THREADS, 0, queue.stream>>>(in, out,
+                                                                                                                size);
 }
 
 }  // namespace nurec::cuda

@@ -6,25 +6,25 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int RESIDENT = 7;  // blocks on a multiprocessor, 72 registers a thread: 3 % faster than six
+constexpr int BLOCKS_PER_SM = 7;  // blocks on a multiprocessor, 72 registers a thread: 3 % faster than six
 
-using Segments = float[WARPS][WARPS][NUMBERS];  // by query and warp
+using Segments = float[WARPS][WARPS][POSE_FLOATS];  // by query and warp
 
 // Adds what a query's pose gets from the warp's rows.
 __device__ void add_sums(Segments& parts, int query, MovingPose<float> const& pose) {
-    float values[NUMBERS];
+    float values[POSE_FLOATS];
 #pragma unroll
-    for (int k = 0; k < NUMBERS; ++k) values[k] = reinterpret_cast<float const*>(&pose)[k];
+    for (int k = 0; k < POSE_FLOATS; ++k) values[k] = reinterpret_cast<float const*>(&pose)[k];
     float const sum = sums_by_halves(values, lane());
-    int const k = summed_value<NUMBERS>(lane());
+    int const k = summed_value<POSE_FLOATS>(lane());
     if (k >= 0) parts[query][warp()][k] += sum;
 }
 
-// [n, NUMBERS] sums of the block, of n queries.
+// [n, POSE_FLOATS] sums of the block, of n queries.
 __device__ void store_sums(Segments const& parts, int n, float* sums) {
-    for (int i = int(threadIdx.x); i < n * NUMBERS; i += MOVERS) {
+    for (int i = int(threadIdx.x); i < n * POSE_FLOATS; i += BLOCK_THREADS) {
         float sum = 0;
-        for (int w = 0; w < WARPS; ++w) sum += parts[i / NUMBERS][w][i % NUMBERS];
+        for (int w = 0; w < WARPS; ++w) sum += parts[i / POSE_FLOATS][w][i % POSE_FLOATS];
         sums[i] = sum;
     }
 }
@@ -49,7 +49,7 @@ __device__ void add_row(ActorGrads const& d, float* stage, int64_t first, WarpRo
 }
 
 // sums: [blocks, Q] of the gradients of the block's poses.
-__global__ void __launch_bounds__(MOVERS, RESIDENT)
+__global__ void __launch_bounds__(BLOCK_THREADS, BLOCKS_PER_SM)
     interpolate_actors_backward_kernel(Actors in, ActorGrads d, int64_t size, float* sums) {
     __shared__ MovingPose<float> poses[WARPS];
     __shared__ Segments parts;
@@ -64,10 +64,10 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
             auto const pose = find_pose(in, block.track, query);
             if (lane() == 0) poses[warp()] = pose;
         }
-        for (int i = int(threadIdx.x); i < WARPS * WARPS * NUMBERS; i += MOVERS) (&parts[0][0][0])[i] = 0;
+        for (int i = int(threadIdx.x); i < WARPS * WARPS * POSE_FLOATS; i += BLOCK_THREADS) (&parts[0][0][0])[i] = 0;
         __syncthreads();
         int const n = int(smaller<int64_t>(in.queries - query, WARPS));
-        for (int first = block.start(); first < block.end; first += MOVERS) {
+        for (int first = block.start(); first < block.end; first += BLOCK_THREADS) {
             int const row = first + int(threadIdx.x);
             WarpRows const rows = warp_rows(block, first);
             if (rows.end <= 0) break;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(MOVERS, RESIDENT)
             add_row(d, stage[warp()], block.first, rows, sum, query > 0);
         }
         __syncthreads();
-        store_sums(parts, n, sums + (blockIdx.x * in.queries + query) * NUMBERS);
+        store_sums(parts, n, sums + (blockIdx.x * in.queries + query) * POSE_FLOATS);
         query += WARPS;
     } while (query < in.queries);
 }
@@ -102,7 +102,7 @@ __device__ KeyGrads key_grads(Actors const& in, ActorGrads const& d, int64_t tra
         sum = sum + reinterpret_cast<MovingPose<float> const*>(sums)[b * in.queries + query];
     auto* numbers = reinterpret_cast<float*>(&sum);
 #pragma unroll
-    for (int k = 0; k < NUMBERS; ++k) numbers[k] = warp_sum(numbers[k]);
+    for (int k = 0; k < POSE_FLOATS; ++k) numbers[k] = warp_sum(numbers[k]);
     sum.q = sum.q + load4(d.d_rotations, query * in.tracks + track);
     Keys const keys = find_keys(in, track, query);
     return {keys.before, keys.after,
@@ -118,13 +118,13 @@ __device__ void add_number(ActorGrads const& d, int64_t key, Pose<float> const& 
 }
 
 // One block a track. Queries may share keyframes, so they are added one after another.
-__global__ void __launch_bounds__(MOVERS)
+__global__ void __launch_bounds__(BLOCK_THREADS)
     interpolate_keyframes_backward_kernel(Actors in, ActorGrads d, int64_t size, float const* sums) {
     __shared__ KeyGrads found[WARPS];
     int64_t const track = blockIdx.x, begin = in.key_offsets[track], end = in.key_offsets[track + 1];
     if (begin == end) return;
-    for (int64_t i = 4 * begin + threadIdx.x; i < 4 * end; i += MOVERS) d.quaternions[i] = 0;
-    for (int64_t i = 3 * begin + threadIdx.x; i < 3 * end; i += MOVERS) d.translations[i] = 0;
+    for (int64_t i = 4 * begin + threadIdx.x; i < 4 * end; i += BLOCK_THREADS) d.quaternions[i] = 0;
+    for (int64_t i = 3 * begin + threadIdx.x; i < 3 * end; i += BLOCK_THREADS) d.translations[i] = 0;
     for (int64_t first = 0; first < in.queries; first += WARPS) {
         __syncthreads();
         if (first + warp() < in.queries) {
@@ -143,10 +143,10 @@ __global__ void __launch_bounds__(MOVERS)
 
 void move_actors_backward(Actors const& in, ActorGrads const& d, Queue const& queue) {
     if (!in.tracks) return;
-    int64_t const size = block_size(in, RESIDENT), blocks = first_block(in.n, in.tracks, size);
-    auto* const sums = queue.memory.array<float>(blocks * in.queries * NUMBERS);
-    interpolate_actors_backward_kernel<<<unsigned(blocks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
-    interpolate_keyframes_backward_kernel<<<unsigned(in.tracks), MOVERS, 0, queue.stream>>>(in, d, size, sums);
+    int64_t const size = block_size(in, BLOCKS_PER_SM), blocks = first_block(in.n, in.tracks, size);
+    auto* const sums = queue.memory.array<float>(blocks * in.queries * POSE_FLOATS);
+    interpolate_actors_backward_kernel<<<unsigned(blocks), BLOCK_THREADS, 0, queue.stream>>>(in, d, size, sums);
+    interpolate_keyframes_backward_kernel<<<unsigned(in.tracks), BLOCK_THREADS, 0, queue.stream>>>(in, d, size, sums);
 }
 
 }  // namespace nurec::cuda

@@ -11,7 +11,7 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int WARPS = THREADS / 32, BLOCKS_A_PROCESSOR = 4;
+constexpr int WARPS = THREADS / 32, BLOCKS_PER_SM = 4;
 
 __device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[POSE_DELTA_FLOATS]) {
     for (int64_t i = blockIdx.x * int64_t(THREADS) + threadIdx.x; i < g.n; i += gridDim.x * int64_t(THREADS)) {
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(THREADS) sum_pose_grad_rows_kernel(float const
 }  // namespace
 
 void pose_gradient(NudgedGaussians const& in, float* gradient, Queue const& queue) {
-    unsigned const most = unsigned(BLOCKS_A_PROCESSOR * multiprocessors()), n = blocks_for(in.sets[0].n + in.sets[1].n);
+    unsigned const most = unsigned(BLOCKS_PER_SM * multiprocessors()), n = blocks_for(in.sets[0].n + in.sets[1].n);
     unsigned const blocks = n < 1 ? 1 : n < most ? n : most;
     float* const rows = queue.memory.array<float>(POSE_DELTA_FLOATS * int64_t(blocks));
     compute_pose_grad_kernel<<<blocks, THREADS, 0, queue.stream>>>(in, rows);

@@ -16,11 +16,11 @@ struct NudgedSet {
     float const* d_quats;  // [n, 4]
 };
 
-constexpr int MOST_PLACED = 2;  // those that stand still, and those that move
+constexpr int MAX_PLACED = 2;  // those that stand still, and those that move
 
 struct NudgedGaussians {
-    NudgedSet sets[MOST_PLACED];  // of which the last may be empty
-    Vec3<float> const* centre;    // metres, about which the sensor turns
+    NudgedSet sets[MAX_PLACED];  // of which the last may be empty
+    Vec3<float> const* centre;   // metres, about which the sensor turns
 };
 
 constexpr int POSE_DELTA_FLOATS = 6;  // a rotation vector and a translation, in the world's axes

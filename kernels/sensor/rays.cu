@@ -7,7 +7,7 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int EACH = 4;  // of a thread
+constexpr int RAYS_PER_THREAD = 4;  // of a thread
 
 __global__ void make_rays_kernel(RayParams p) {
     wait_then_launch_dependents();
@@ -16,17 +16,17 @@ __global__ void make_rays_kernel(RayParams p) {
     copy_numbers(path, p.path);
     __syncthreads();
     int64_t const thread = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
-    int64_t const first = EACH * (thread - threadIdx.x % 32) + threadIdx.x % 32;
-    Vec3<float> directions[EACH];
-    float fractions[EACH];
+    int64_t const first = RAYS_PER_THREAD * (thread - threadIdx.x % 32) + threadIdx.x % 32;
+    Vec3<float> directions[RAYS_PER_THREAD];
+    float fractions[RAYS_PER_THREAD];
 #pragma unroll
-    for (int k = 0; k < EACH; ++k) {
+    for (int k = 0; k < RAYS_PER_THREAD; ++k) {
         int64_t const i = smaller(first + 32 * k, p.n - 1);
         directions[k] = load3(p.directions, i), fractions[k] = p.fractions[p.alike ? 0 : i];
     }
     Pose<float> pose = sensor_at(path, fractions[0]);
 #pragma unroll
-    for (int k = 0; k < EACH; ++k) {
+    for (int k = 0; k < RAYS_PER_THREAD; ++k) {
         int64_t const i = first + 32 * k;
         if (k && fractions[k] != fractions[k - 1]) pose = sensor_at(path, fractions[k]);
         Ray<float> const ray = ray_at(path, pose, directions[k], fractions[k]);
@@ -39,7 +39,7 @@ __global__ void make_rays_kernel(RayParams p) {
 }  // namespace
 
 void make_rays(RayParams const& p, Queue const& queue) {
-    if (p.n) launch_pdl(make_rays_kernel, blocks_for((p.n + EACH - 1) / EACH), THREADS, queue, p);
+    if (p.n) launch_pdl(make_rays_kernel, blocks_for((p.n + RAYS_PER_THREAD - 1) / RAYS_PER_THREAD), THREADS, queue, p);
 }
 
 }  // namespace nurec::cuda

@@ -31,7 +31,7 @@ at::Tensor nudge_gradient_by(Driver const& driver, at::Tensor const& centre, at:
                              at::TensorList grads) {
     auto const device = centre.device();
     check_tensor(centre, "centre", at::kFloat, {3}, device);
-    TORCH_CHECK_VALUE((placed.size() == 2 || placed.size() == 2 * MOST_PLACED) && grads.size() == placed.size(),
+    TORCH_CHECK_VALUE((placed.size() == 2 || placed.size() == 2 * MAX_PLACED) && grads.size() == placed.size(),
                       "placed has ", placed.size(), " tensors and grads ", grads.size(),
                       ", but they must have as many as each other, 2 or 4: means and quats of each set");
     NudgedGaussians in = {{}, reinterpret_cast<Vec3<float> const*>(centre.const_data_ptr<float>())};

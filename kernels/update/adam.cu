@@ -8,11 +8,11 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int64_t BLOCK = THREADS * EACH;
+constexpr int64_t BLOCK_VALUES = THREADS * VALUES_PER_THREAD;
 
 struct Places {
-    unsigned begin[MOST_TENSORS];  // first block of a tensor, in ascending order
-    unsigned vectors;              // bits of the tensors of which four values can be read at once
+    unsigned begin[MAX_TENSORS];  // first block of a tensor, in ascending order
+    unsigned vectors;             // bits of the tensors of which four values can be read at once
 };
 
 __global__ void count_steps_kernel(AdamParams p, AdamFactors<float>* factors) {
@@ -30,13 +30,14 @@ __global__ void __launch_bounds__(THREADS)
     int k = 0;
     unsigned begin = 0;
 #pragma unroll
-    for (int i = 1; i < MOST_TENSORS; ++i)
+    for (int i = 1; i < MAX_TENSORS; ++i)
         if (blockIdx.x >= places.begin[i]) k = i, begin = places.begin[i];
     AdamTensor const& t = p.tensors[k];
     AdamFactors<float> const by = factors[k];
     uint32_t const draws = draws_of<M>(t, k);
-    int64_t const i = (blockIdx.x - begin) * BLOCK + threadIdx.x * EACH, end = min(i + EACH, t.n);
-    if (places.vectors >> k & 1 && i + EACH <= t.n)
+    int64_t const i = (blockIdx.x - begin) * BLOCK_VALUES + threadIdx.x * VALUES_PER_THREAD,
+                  end = min(i + VALUES_PER_THREAD, t.n);
+    if (places.vectors >> k & 1 && i + VALUES_PER_THREAD <= t.n)
         return step_four<M>(t, i, load_four(t.gradient, i), p.betas, by, draws);
     for (int64_t j = i; j < end; ++j) step_one<M>(t, j, t.gradient[j], p.betas, by, draws);
 }
@@ -44,7 +45,7 @@ __global__ void __launch_bounds__(THREADS)
 // Of tensors with moments of the other type none, and of harmonics without a gradient none: another kernel takes those.
 template <class M>
 int64_t blocks_of(AdamTensor const& t) {
-    return t.gradient && t.narrow == NARROW<M> ? (t.n + BLOCK - 1) / BLOCK : 0;
+    return t.gradient && t.narrow == NARROW<M> ? (t.n + BLOCK_VALUES - 1) / BLOCK_VALUES : 0;
 }
 
 unsigned read_in_vectors(AdamParams const& p) {
@@ -58,7 +59,7 @@ template <class M>
 void launch(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue) {
     Places places = {{}, vectors};
     int64_t blocks = 0;
-    for (int k = 0; k < MOST_TENSORS; ++k) {
+    for (int k = 0; k < MAX_TENSORS; ++k) {
         places.begin[k] = k < p.count ? unsigned(blocks) : ~0u;
         if (k < p.count) blocks += blocks_of<M>(p.tensors[k]);
     }

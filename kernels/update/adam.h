@@ -8,7 +8,7 @@
 
 namespace nurec {
 
-constexpr int MOST_TENSORS = 20;
+constexpr int MAX_TENSORS = 20;
 
 struct AdamTensor {
     int64_t n;
@@ -49,7 +49,7 @@ struct AdamHarmonics {
 
 struct AdamParams {
     int count;  // of the tensors
-    AdamTensor tensors[MOST_TENSORS];
+    AdamTensor tensors[MAX_TENSORS];
     AdamHarmonics harmonics;
     float const* failed;   // [] not 0: nothing is to be changed; null: 0
     double first, second;  // betas

@@ -111,7 +111,7 @@ void update_harmonics(AdamParams const& p, Factors const* by) {
 
 void adam(AdamParams const& p) {
     if (p.failed && *p.failed != 0) return;
-    Factors by[MOST_TENSORS];
+    Factors by[MAX_TENSORS];
     for (int k = 0; k < p.count; ++k) {
         AdamTensor const& t = p.tensors[k];
         *t.step += 1;

@@ -12,7 +12,7 @@ namespace {
 
 // Of a block: with them every thread takes three vectors at any degree, and a block's coefficients begin at a vector.
 template <int S>
-constexpr int GAUSSIANS = 1024 / S / EACH * EACH;
+constexpr int GAUSSIANS = 1024 / S / VALUES_PER_THREAD * VALUES_PER_THREAD;
 
 template <int S>
 struct OuterRows {
@@ -43,8 +43,8 @@ template <class M, unsigned FROM, unsigned COUNT, int S>
 __device__ void step_columns(OuterRows<S> const& rows, AdamTensor const& t, int64_t begin, unsigned numbers,
                              unsigned thread, bool vectors, AdamBetas<float> const& betas, AdamFactors<float> const& by,
                              uint32_t draws) {
-    unsigned const whole = vectors ? numbers / EACH * EACH : 0;
-    for (unsigned k = EACH * thread; k < whole; k += EACH * THREADS) {
+    unsigned const whole = vectors ? numbers / VALUES_PER_THREAD * VALUES_PER_THREAD : 0;
+    for (unsigned k = VALUES_PER_THREAD * thread; k < whole; k += VALUES_PER_THREAD * THREADS) {
         float4 const g =
             make_float4(rows.template gradient<FROM, COUNT>(k), rows.template gradient<FROM, COUNT>(k + 1),
                         rows.template gradient<FROM, COUNT>(k + 2), rows.template gradient<FROM, COUNT>(k + 3));

@@ -8,7 +8,7 @@
 
 namespace nurec::cuda {
 
-constexpr int EACH = 4;  // values a thread takes at once
+constexpr int VALUES_PER_THREAD = 4;  // values a thread takes at once
 
 __device__ inline bool has_failed(AdamParams const& p) {
     return p.failed && *p.failed != 0;
@@ -97,7 +97,7 @@ inline bool starts_a_vector(void const* at, std::size_t bytes = sizeof(float4)) 
 }
 
 inline bool in_vectors(AdamTensor const& t) {
-    std::size_t const moments = EACH * (t.narrow ? sizeof(BFloat) : sizeof(float));
+    std::size_t const moments = VALUES_PER_THREAD * (t.narrow ? sizeof(BFloat) : sizeof(float));
     return starts_a_vector(t.gradient) && starts_a_vector(t.value) && starts_a_vector(t.first, moments) &&
            starts_a_vector(t.second, moments);
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// A block takes BLOCK bytes of one copy, in the longest units that both addresses allow; the last block writes the
-// numbers. So a launch has one wave of blocks for some megabytes, and one block for each of the many small arrays.
+// A block takes BLOCK_BYTES bytes of one copy, in the longest units that both addresses allow; the last block writes
+// the numbers. So a launch has one wave of blocks for some megabytes, and one block for each of the many small arrays.
 #include "../common/launch.cuh"
 #include "multi_tensor_copy.h"
 
 namespace nurec::cuda {
 namespace {
 
-constexpr int64_t BLOCK = 8192;  // bytes: two vectors a thread
+constexpr int64_t BLOCK_BYTES = 8192;  // bytes: two vectors a thread
 
 struct Places {
-    unsigned begin[MOST_COPIES];  // first block of a copy, in ascending order; behind the last copy none comes so far
-    unsigned blocks;              // of all copies
+    unsigned begin[MAX_COPIES_PER_LAUNCH];  // first block of a copy, in ascending order; behind the last copy none
+                                            // comes so far
+    unsigned blocks;                        // of all copies
 };
 
 // Two at a time, so that the second need not wait for the first. What is left behind the last whole unit is bytes.
@@ -36,10 +37,10 @@ __device__ bool both_begin(char const* a, char const* b, unsigned unit) {
 }
 
 __device__ void copy_block(Copy const& c, unsigned block) {
-    int64_t const begin = block * BLOCK;
+    int64_t const begin = block * BLOCK_BYTES;
     char* const into = static_cast<char*>(c.into) + begin;
     char const* const values = static_cast<char const*>(c.values) + begin;
-    unsigned const bytes = unsigned(min(BLOCK, c.bytes - begin));
+    unsigned const bytes = unsigned(min(BLOCK_BYTES, c.bytes - begin));
     if (both_begin(into, values, sizeof(uint4))) return copy_units<uint4>(into, values, bytes);
     if (both_begin(into, values, sizeof(unsigned))) return copy_units<unsigned>(into, values, bytes);
     copy_units<unsigned char>(into, values, bytes);
@@ -53,16 +54,16 @@ __global__ void __launch_bounds__(THREADS) copy_tensors_kernel(CopyParams p, Pla
     }
     int k = 0;
 #pragma unroll
-    for (int step = MOST_COPIES / 2; step; step /= 2)
+    for (int step = MAX_COPIES_PER_LAUNCH / 2; step; step /= 2)
         if (blockIdx.x >= places.begin[k + step]) k += step;
     copy_block(p.copies[k], blockIdx.x - places.begin[k]);
 }
 
 Places places_of(CopyParams const& p) {
     Places places = {};
-    for (int k = 0; k < MOST_COPIES; ++k) {
+    for (int k = 0; k < MAX_COPIES_PER_LAUNCH; ++k) {
         places.begin[k] = k < p.count ? places.blocks : ~0u;
-        if (k < p.count) places.blocks += unsigned((p.copies[k].bytes + BLOCK - 1) / BLOCK);
+        if (k < p.count) places.blocks += unsigned((p.copies[k].bytes + BLOCK_BYTES - 1) / BLOCK_BYTES);
     }
     return places;
 }

@@ -7,8 +7,8 @@
 
 namespace nurec {
 
-constexpr int MOST_COPIES = 64;   // of a launch, a power of two: what the arguments of a kernel have room for
-constexpr int MOST_NUMBERS = 64;  // likewise
+constexpr int MAX_COPIES_PER_LAUNCH = 64;  // of a launch, a power of two: what the arguments of a kernel have room for
+constexpr int MAX_NUMBERS = 64;            // likewise
 
 struct Copy {
     void* into;
@@ -18,10 +18,10 @@ struct Copy {
 
 struct CopyParams {
     int count;  // of the copies
-    Copy copies[MOST_COPIES];
+    Copy copies[MAX_COPIES_PER_LAUNCH];
     int numbers;
-    float* numbers_at;           // [numbers]
-    float values[MOST_NUMBERS];  // which are to lie there
+    float* numbers_at;          // [numbers]
+    float values[MAX_NUMBERS];  // which are to lie there
 };
 
 namespace cpu {

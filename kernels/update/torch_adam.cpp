@@ -80,7 +80,7 @@ float const* rate_of(AdamArguments const& a, std::size_t k) {
 
 void check_adam(AdamArguments const& a) {
     auto const n = a.parameters.size();
-    TORCH_CHECK_VALUE(n <= std::size_t(MOST_TENSORS), "parameters has ", n, " tensors, but must have ", MOST_TENSORS,
+    TORCH_CHECK_VALUE(n <= std::size_t(MAX_TENSORS), "parameters has ", n, " tensors, but must have ", MAX_TENSORS,
                       " at most");
     TORCH_CHECK_VALUE(a.gradients.size() == n && a.first.size() == n && a.second.size() == n && a.steps.size() == n &&
                           a.touched_only.size() == n,

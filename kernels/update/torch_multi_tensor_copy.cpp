@@ -47,8 +47,8 @@ void check_copy(at::Tensor const& into, at::Tensor const& values, std::size_t k,
 }
 
 void check_numbers(CopyArguments const& a, at::Device device) {
-    TORCH_CHECK_VALUE(a.numbers.size() <= std::size_t(MOST_NUMBERS), "numbers has ", a.numbers.size(),
-                      " elements, but must have ", MOST_NUMBERS, " at most");
+    TORCH_CHECK_VALUE(a.numbers.size() <= std::size_t(MAX_NUMBERS), "numbers has ", a.numbers.size(),
+                      " elements, but must have ", MAX_NUMBERS, " at most");
     TORCH_CHECK_VALUE(a.numbers_at || a.numbers.empty(),
                       "numbers are given, but not numbers_at, where they are to lie");
     if (a.numbers_at) check_tensor(*a.numbers_at, "numbers_at", at::kFloat, {int64_t(a.numbers.size())}, device);
@@ -75,7 +75,7 @@ void copy_all_by(CopyArguments const& a, Launch const& launch) {
     CopyParams p = with_numbers(a);
     for (std::size_t k = 0; k < a.into.size(); ++k) {
         if (!a.into[k].nbytes()) continue;
-        if (p.count == MOST_COPIES) {
+        if (p.count == MAX_COPIES_PER_LAUNCH) {
             launch(p);
             p = {};
         }

@@ -8,22 +8,22 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int VECTORS = sizeof(MomentRow) / sizeof(float4);
+constexpr int ROW_VECTORS = sizeof(MomentRow) / sizeof(float4);
 
-constexpr int EACH = 4;  // vectors of a thread, whose loads overlap
+constexpr int VECTORS_PER_THREAD = 4;  // vectors of a thread, whose loads overlap
 
 __global__ void clear_moments_kernel(int64_t n, uint8_t const* visible, float4* vectors, uint8_t* seen) {
-    int64_t const first = EACH * THREADS * int64_t(blockIdx.x) + threadIdx.x;
-    bool there[EACH];
+    int64_t const first = VECTORS_PER_THREAD * THREADS * int64_t(blockIdx.x) + threadIdx.x;
+    bool there[VECTORS_PER_THREAD];
 #pragma unroll
-    for (int u = 0; u < EACH; ++u) {
-        int64_t const i = (first + u * THREADS) / VECTORS;
+    for (int u = 0; u < VECTORS_PER_THREAD; ++u) {
+        int64_t const i = (first + u * THREADS) / ROW_VECTORS;
         there[u] = i < n && (!visible || visible[i]);
     }
 #pragma unroll
-    for (int u = 0; u < EACH; ++u) {
-        int64_t const k = first + u * THREADS, i = k / VECTORS;
-        if (k % VECTORS == 0 && i < n) seen[i] = there[u];
+    for (int u = 0; u < VECTORS_PER_THREAD; ++u) {
+        int64_t const k = first + u * THREADS, i = k / ROW_VECTORS;
+        if (k % ROW_VECTORS == 0 && i < n) seen[i] = there[u];
         if (there[u]) vectors[k] = make_float4(0, 0, 0, 0);
     }
 }
@@ -42,8 +42,8 @@ void render_backward_accumulate(RenderParams const& p, RenderOutputs const& out,
     int64_t const n = p.g.n;
     if (!n) return;
     auto* const vectors = reinterpret_cast<float4*>(moments);
-    clear_moments_kernel<<<blocks_for((VECTORS * n + EACH - 1) / EACH), THREADS, 0, queue.stream>>>(n, p.visible,
-                                                                                                    vectors, seen);
+    clear_moments_kernel<<<blocks_for((ROW_VECTORS * n + VECTORS_PER_THREAD - 1) / VECTORS_PER_THREAD), THREADS, 0,
+                           queue.stream>>>(n, p.visible, vectors, seen);
     accumulate_segments(p, out, d, segments, moments, queue);
     if (!d.features) return;
     gather_feature_grads_kernel<<<blocks_for(MAX_FEATURES * n), THREADS, 0, queue.stream>>>(n, moments, seen,

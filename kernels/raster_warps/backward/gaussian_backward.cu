@@ -13,7 +13,7 @@ namespace nurec::cuda {
 namespace {
 
 constexpr int WARPS = THREADS / 32;
-constexpr int BLOCKS = 3;  // that fit on a multiprocessor without spilling on any architecture
+constexpr int BLOCKS_PER_SM = 3;  // that fit on a multiprocessor without spilling on any architecture
 
 struct ViewGrad {  // of one view
     GaussianGrad<float> g;
@@ -159,7 +159,7 @@ __device__ void store_sums(EpilogueGrads const& out, int64_t n, Sums const* sums
 // C: columns of lidar logits; 0: gradients are those of activations. `rows` [V, blocks, 6]: pose gradients of the
 // blocks.
 template <int C, bool POSE_GRAD>
-__global__ void __launch_bounds__(THREADS, BLOCKS)
+__global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
     differentiate_gaussians_kernel(BackwardScene scene, BackwardViews views, UpstreamGrads given, EpilogueGrads out,
                                    float* rows) {
     __shared__ Sums sums[THREADS];

@@ -15,13 +15,13 @@ constexpr int INTERSECT_THREADS = 128, INTERSECT_WARPS = INTERSECT_THREADS / 32,
 
 // Blocks that fit on a multiprocessor without spilling.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ == 800
-constexpr int INTERSECT_BLOCKS = 9;
+constexpr int INTERSECT_BLOCKS_PER_SM = 9;
 #elif defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
-constexpr int INTERSECT_BLOCKS = 7;
+constexpr int INTERSECT_BLOCKS_PER_SM = 7;
 #elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int INTERSECT_BLOCKS = 8;
+constexpr int INTERSECT_BLOCKS_PER_SM = 8;
 #else
-constexpr int INTERSECT_BLOCKS = 10;
+constexpr int INTERSECT_BLOCKS_PER_SM = 10;
 #endif
 
 struct Compaction {
@@ -132,7 +132,7 @@ __device__ void write_tile(Compaction const& all, int64_t end, Tile<CAMERA> cons
 }
 
 template <bool CAMERA>
-__global__ void __launch_bounds__(INTERSECT_THREADS, INTERSECT_BLOCKS)
+__global__ void __launch_bounds__(INTERSECT_THREADS, INTERSECT_BLOCKS_PER_SM)
     intersect_candidates_kernel(BinParams p, BinWork work, Compaction all, SuperTileEntries out) {
     wait_then_launch_dependents();
     __shared__ Tile<CAMERA> kept[TILES_KEPT<CAMERA>];

@@ -105,16 +105,16 @@ __device__ inline uint32_t list_index(BinParams const& p, int64_t i) {
 // Finds the warp tiles of a lidar's candidates, and replaces each Gaussian by its list index.
 __device__ inline void warp_tiles_of(BinParams const& p, BinWork const& work, Candidate (&found)[WARP_BATCHES],
                                      int (&warp_tiles)[WARP_BATCHES]) {
-    constexpr int AT_ONCE = 2;  // with more there are fewer warps
+    constexpr int BATCHES_AT_ONCE = 2;  // with more there are fewer warps
 #pragma unroll
     for (int k = 0; k < WARP_BATCHES; ++k) found[k].i = list_index(p, found[k].i);
 #pragma unroll
-    for (int first = 0; first < WARP_BATCHES; first += AT_ONCE) {
-        Candidates c[AT_ONCE];
+    for (int first = 0; first < WARP_BATCHES; first += BATCHES_AT_ONCE) {
+        Candidates c[BATCHES_AT_ONCE];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k) c[k] = work.candidates[found[first + k].i];
+        for (int k = 0; k < BATCHES_AT_ONCE; ++k) c[k] = work.candidates[found[first + k].i];
 #pragma unroll
-        for (int k = 0; k < AT_ONCE; ++k)
+        for (int k = 0; k < BATCHES_AT_ONCE; ++k)
             warp_tiles[first + k] = find_tile_fast(p.warp_tiles, c[k], found[first + k].k);
     }
 #pragma unroll

@@ -13,7 +13,7 @@
 namespace nurec::cuda {
 namespace {
 
-constexpr int BLOCKS = 4096;                   // of intersect_candidates_kernel at most
+constexpr int MAX_BLOCKS = 4096;               // of intersect_candidates_kernel at most
 constexpr int MAX_NEAR_PLANE_SPANS = 1 << 16;  // of Gaussians without an outline, besides one for each that is visible
 
 __device__ int64_t end_of_visible(BinParams const& p) {
@@ -22,17 +22,18 @@ __device__ int64_t end_of_visible(BinParams const& p) {
 
 // ---- a lidar
 
-constexpr int EACH = 4;  // Gaussians of a thread, whose counts are read together
+constexpr int GAUSSIANS_PER_THREAD = 4;  // Gaussians of a thread, whose counts are read together
 
 __global__ void number_candidates_kernel(BinParams p, BinWork work) {
     wait_then_launch_dependents();
-    int64_t const tile = fetch_tile(work.next), first = first_of_thread<EACH>(tile), end = end_of_visible(p);
-    int64_t index[EACH];
-    int n[EACH];
+    int64_t const tile = fetch_tile(work.next), first = first_of_thread<GAUSSIANS_PER_THREAD>(tile),
+                  end = end_of_visible(p);
+    int64_t index[GAUSSIANS_PER_THREAD];
+    int n[GAUSSIANS_PER_THREAD];
 #pragma unroll
-    for (int k = 0; k < EACH; ++k) index[k] = first + 32 * k < end ? p.index[first + 32 * k] : -1;
+    for (int k = 0; k < GAUSSIANS_PER_THREAD; ++k) index[k] = first + 32 * k < end ? p.index[first + 32 * k] : -1;
 #pragma unroll
-    for (int k = 0; k < EACH; ++k) n[k] = index[k] < 0 ? 0 : p.counts[index[k]];
+    for (int k = 0; k < GAUSSIANS_PER_THREAD; ++k) n[k] = index[k] < 0 ? 0 : p.counts[index[k]];
     number(work, p.v, tile, n);
 }
 
@@ -86,7 +87,7 @@ SuperTileEntries intersect(BinParams const& p, BinWork& work, int64_t capacity, 
                                   counts, capacity};
     auto* const kernel =
         p.warp_tiles.is_camera ? intersect_candidates_kernel<true> : intersect_candidates_kernel<false>;
-    auto const blocks = unsigned(larger<int64_t>(smaller<int64_t>(tiles, BLOCKS), 1));
+    auto const blocks = unsigned(larger<int64_t>(smaller<int64_t>(tiles, MAX_BLOCKS), 1));
     launch_pdl(kernel, blocks, INTERSECT_THREADS, queue, p, work, all, out);
     return out;
 }
@@ -97,7 +98,8 @@ __global__ void store_required_entries_kernel(Counts const* counts, int64_t* nee
 }
 
 void number_sweep_candidates(BinParams const& p, BinWork const& work, Queue const& queue) {
-    launch_pdl(number_candidates_kernel, blocks_for((p.v + EACH) / EACH), THREADS, queue, p, work);
+    launch_pdl(number_candidates_kernel, blocks_for((p.v + GAUSSIANS_PER_THREAD) / GAUSSIANS_PER_THREAD), THREADS,
+               queue, p, work);
     bound_warp_tiles(p, work, queue);
 }
 

@@ -88,13 +88,13 @@ __device__ float transmittance_before(Segments const& all, SegmentRange const& w
 }
 
 // Copies n rows of Gaussians to shared memory, consecutive lanes consecutive 16 bytes. Each group of the warp copies
-// its own: lane k passes the group's k-th Gaussian, of MOST at most, as `member`.
-template <int C, int MOST, class Row>
+// its own: lane k passes the group's k-th Gaussian, of MAX_ROWS at most, as `member`.
+template <int C, int MAX_ROWS, class Row>
 __device__ void stage_rows(Row const* rows, int member, int n, Row* to) {
     constexpr int VECTORS = sizeof(Row) / 16, P = LANES<C>;
     auto* vectors = reinterpret_cast<float4*>(to);
 #pragma unroll
-    for (int q = 0; q < (MOST * VECTORS + P - 1) / P; ++q) {
+    for (int q = 0; q < (MAX_ROWS * VECTORS + P - 1) / P; ++q) {
         int const vector = lane_of_group<C>() + P * q, k = vector / VECTORS;
         int const whose = __shfl_sync(ALL_LANES, member, P * group_of_warp<C>() + k % P);
         if (k < n) vectors[vector] = reinterpret_cast<float4 const*>(rows + whose)[vector % VECTORS];
@@ -104,8 +104,8 @@ __device__ void stage_rows(Row const* rows, int member, int n, Row* to) {
 
 template <int C>
 unsigned blocks_of(Segments const& segments) {
-    constexpr int EACH = WARPS * GROUPS<C>;
-    return static_cast<unsigned>((segments.most + EACH - 1) / EACH);
+    constexpr int GROUPS_PER_BLOCK = WARPS * GROUPS<C>;
+    return static_cast<unsigned>((segments.most + GROUPS_PER_BLOCK - 1) / GROUPS_PER_BLOCK);
 }
 
 // Returns the blocks of a persistent kernel: no more than run at once, since warps fetch segments until none is left.

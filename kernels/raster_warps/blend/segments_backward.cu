@@ -12,9 +12,9 @@ namespace {
 
 // Blocks that fit on a multiprocessor; no instance spills from the registers that this leaves.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
-constexpr int BLOCKS = 6, BLOCKS_MOVING = 5;
+constexpr int BLOCKS_PER_SM = 6, BLOCKS_PER_SM_MOVING = 5;
 #else
-constexpr int BLOCKS = 8, BLOCKS_MOVING = 6;
+constexpr int BLOCKS_PER_SM = 8, BLOCKS_PER_SM_MOVING = 6;
 #endif
 
 constexpr int AHEAD = 4;
@@ -108,7 +108,7 @@ __device__ void add3(float* to, int64_t i, Vec3<float> a) {
 template <class N>
 constexpr int blocks_for_needs() {
     if (N::RAYS || (N::FEATURES == 3 && N::DISTANCE)) return 4;  // training does not need these
-    return N::MOVING ? BLOCKS_MOVING : BLOCKS;
+    return N::MOVING ? BLOCKS_PER_SM_MOVING : BLOCKS_PER_SM;
 }
 
 template <class N>

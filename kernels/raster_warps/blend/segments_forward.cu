@@ -13,14 +13,14 @@ namespace nurec::cuda {
 namespace {
 
 // Blocks that fit on a multiprocessor without spilling on any architecture.
-constexpr int BLOCKS = 8;
+constexpr int BLOCKS_PER_SM = 8;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
-constexpr int BLOCKS_MOVING = 6;
+constexpr int BLOCKS_PER_SM_MOVING = 6;
 #else
-constexpr int BLOCKS_MOVING = 7;
+constexpr int BLOCKS_PER_SM_MOVING = 7;
 #endif
 template <bool MOVING>
-constexpr int FORWARD_BLOCKS = MOVING ? BLOCKS_MOVING : BLOCKS;
+constexpr int FORWARD_BLOCKS_PER_SM = MOVING ? BLOCKS_PER_SM_MOVING : BLOCKS_PER_SM;
 
 template <bool MOVING, int C>
 __global__ void pack_gaussian_rows_kernel(RenderParams p, GaussianRow<MOVING, C>* rows) {
@@ -147,23 +147,23 @@ struct BlendSchedule {
     __device__ int pairs() const { return (several - many) / PAIR; }
     __device__ int early() const { return (all - several) / 2; }
 
-    // Rounded up, so that EACH segments that run together are either all first segments or none: none waits for
-    // another.
-    template <int EACH>
+    // Rounded up, so that GROUPS_PER_BLOCK segments that run together are either all first segments or none: none waits
+    // for another.
+    template <int GROUPS_PER_BLOCK>
     __device__ int first_segments() const {
-        return (pairs() + EACH - 1) / EACH * EACH;
+        return (pairs() + GROUPS_PER_BLOCK - 1) / GROUPS_PER_BLOCK * GROUPS_PER_BLOCK;
     }
 
-    template <int EACH>
+    template <int GROUPS_PER_BLOCK>
     __device__ int blended() const {
-        return first_segments<EACH>() + all - pairs();
+        return first_segments<GROUPS_PER_BLOCK>() + all - pairs();
     }
 
     // Returns the segment of a ticket after (a); -1: none.
-    template <int EACH>
+    template <int GROUPS_PER_BLOCK>
     __device__ int segment(int ticket) const {
-        if (ticket < first_segments<EACH>()) return ticket < pairs() ? many + PAIR * ticket : -1;
-        int k = ticket - first_segments<EACH>();
+        if (ticket < first_segments<GROUPS_PER_BLOCK>()) return ticket < pairs() ? many + PAIR * ticket : -1;
+        int k = ticket - first_segments<GROUPS_PER_BLOCK>();
         if (k < early()) return several + k;
         if ((k -= early()) < many) return k;
         if ((k -= many) < pairs()) return many + PAIR * k + 1;
@@ -174,7 +174,7 @@ struct BlendSchedule {
 
 // On images, warps fetch work until none is left, so no warp waits for the longest one of its block.
 template <bool MOVING, int C>
-__global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
+__global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS_PER_SM<MOVING>)
     renderForwardSegments_kernel(RenderParams p, RenderOutputs out, Segments segments, SplitLists split) {
     wait_then_launch_dependents();
     __shared__ RowBatches<MOVING, C> batches;
@@ -190,23 +190,27 @@ __global__ void __launch_bounds__(32 * WARPS, FORWARD_BLOCKS<MOVING>)
             k < schedule.transmittances ? transmit(split.before[k])
                                         : blend(schedule.segment<1>(k - schedule.transmittances));
     } else {
-        constexpr int EACH = WARPS * GROUPS<C>;
-        int const block = int(fetch_tile(split.next)), transmitting = (schedule.transmittances + EACH - 1) / EACH;
+        constexpr int GROUPS_PER_BLOCK = WARPS * GROUPS<C>;
+        int const block = int(fetch_tile(split.next)),
+                  transmitting = (schedule.transmittances + GROUPS_PER_BLOCK - 1) / GROUPS_PER_BLOCK;
         int const own = int(threadIdx.x) / LANES<C>,
-                  k = EACH * (block < transmitting ? block : block - transmitting) + own;
+                  k = GROUPS_PER_BLOCK * (block < transmitting ? block : block - transmitting) + own;
         int const first = k - own % GROUPS<C>;  // of the warp
         if (block < transmitting && first < schedule.transmittances)
             transmit(k < schedule.transmittances ? split.before[k] : -1);
-        if (block >= transmitting && first < schedule.blended<EACH>()) blend(schedule.segment<EACH>(k));
+        if (block >= transmitting && first < schedule.blended<GROUPS_PER_BLOCK>())
+            blend(schedule.segment<GROUPS_PER_BLOCK>(k));
     }
 }
 
 template <bool MOVING, int C>
 void launch(RenderParams const& p, RenderOutputs const& out, Segments const& segments, SplitLists const& split,
             Queue const& queue) {
-    constexpr int EACH = WARPS * GROUPS<C>, RESIDENT = FORWARD_BLOCKS<MOVING>;
-    auto const before = unsigned((segments.most - p.n_tiles + EACH - 1) / EACH);  // for transmittances
-    unsigned const blocks = C == 3 ? persistent_blocks<C>(segments, RESIDENT) : blocks_of<C>(segments) + before + 1;
+    constexpr int GROUPS_PER_BLOCK = WARPS * GROUPS<C>, BLOCKS_PER_SM = FORWARD_BLOCKS_PER_SM<MOVING>;
+    auto const before =
+        unsigned((segments.most - p.n_tiles + GROUPS_PER_BLOCK - 1) / GROUPS_PER_BLOCK);  // for transmittances
+    unsigned const blocks =
+        C == 3 ? persistent_blocks<C>(segments, BLOCKS_PER_SM) : blocks_of<C>(segments) + before + 1;
     launch_pdl(renderForwardSegments_kernel<MOVING, C>, blocks, 32 * WARPS, queue, p, out, segments, split);
 }
 
