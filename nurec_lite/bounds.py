@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each key of the configuration may be: one table for all verbs and all parameters of options, and what checks against it.
+"""Ranges of each key of the configuration: one table for all verbs and all parameters of options, and what checks against it.
 
 Types stand in the dataclasses of `config.py`, ranges here. Limits are generous: they keep out what has no meaning or cannot end well,
 not what is merely unwise.

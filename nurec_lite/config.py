@@ -70,7 +70,7 @@ class DataConfig:
 
 @dataclass
 class ModelConfig:
-    """What the scene starts from."""
+    """The start of the scene."""
 
     points: int = 60_000  # background Gaussians from lidar, about
     actor_points: int = 2_000  # Gaussians of one actor at most
@@ -168,7 +168,7 @@ class TrainConfig:
 
 @dataclass
 class Config:
-    """Of a run; those of the other verbs extend it."""
+    """Configuration of a run; those of the other verbs extend it."""
 
     out: str = "runs/last"  # folder of the results
     seed: int = 0  # of everything random

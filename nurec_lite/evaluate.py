@@ -45,7 +45,7 @@ _SAME = frozenset(
 
 
 def measure(run: Reconstruction, out: Path, left_out: LeftOut) -> tuple[dict[str, Any], Evaluation]:
-    """What metrics.json holds, and what else a report shows."""
+    """The content of metrics.json, and further input of a report."""
     config = run.config
     frames = frames_of(run.capture, config.subset)
     trained = left_out.tried("The search for frames that were trained on", partial(_trained_on, run, frames)) or {}

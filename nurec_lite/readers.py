@@ -35,7 +35,7 @@ _BY_DRIVE: dict[str, tuple[Callable[..., Capture], str]] = {
 
 @dataclass(frozen=True)
 class Known:
-    """What a scene tells of the capture that is opened for it, so that nothing is estimated or searched again."""
+    """Tracks and poses that a scene keeps of its capture, so that nothing is estimated or searched again."""
 
     tracks: Tracks | None = None
     path: KnownPath | None = None

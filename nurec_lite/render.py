@@ -71,7 +71,7 @@ Show = Callable[[str, np.ndarray], None]
 
 @dataclass(frozen=True)
 class _Job:
-    """What all sensors share."""
+    """Settings that all sensors share."""
 
     config: RenderConfig
     stages: Stages
@@ -87,7 +87,7 @@ class _Job:
 
     @property
     def altered(self) -> str:
-        """What makes the render differ from what was captured, for titles."""
+        """The differences between the render and the captured frame, for titles."""
         config, parts = self.config, []
         if any(config.shift):
             parts.append(f"shifted by {', '.join(f'{metres:g}' for metres in config.shift)} m")

@@ -87,7 +87,7 @@ def run(config: Config, given: Given = None) -> dict[str, object]:
 
 
 def _start(config: Config, given: Given) -> tuple[Config, dict[str, Any] | None]:
-    """What the run is configured with, and the content of the checkpoint that it goes on from."""
+    """The configuration of the run, and the content of the checkpoint that it goes on from."""
     path = found_checkpoint(config)
     if path is None:
         return replace(config, train=replace(config.train, resume=None)), None

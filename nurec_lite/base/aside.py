@@ -24,7 +24,7 @@ class Aside(Generic[R]):
         return self
 
     def result(self) -> R:
-        """What the function returned; an error of it is raised here."""
+        """The result of the function; an error of it is raised here."""
         return self._result.result()
 
     def __exit__(

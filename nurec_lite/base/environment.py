@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run runs on."""
+"""The machine of a run."""
 
 import os
 import platform
@@ -53,7 +53,7 @@ def device_name(device: torch.device) -> str:
 
 
 def environment(device: torch.device) -> dict[str, str]:
-    """What figures depend on, for reports: hardware and versions."""
+    """Hardware and versions that figures depend on, for reports."""
     found = {
         "device": device_name(device),
         "cores": str(os.cpu_count()),

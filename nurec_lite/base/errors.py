@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the user can mend."""
+"""Errors that the user can mend."""
 
 import errno
 from pathlib import Path

@@ -65,13 +65,13 @@ class Recorder:
 
 
 class Recording(Generic[T]):
-    """What was recorded, and what it leaves."""
+    """A recording, and its result."""
 
     def __init__(self, graph: Any, made: T) -> None:
         self._graph, self._made = graph, made
 
     def launch(self) -> T:
-        """What the work returned; its tensors hold the figures of the last launch."""
+        """The result of the recorded work; its tensors hold the figures of the last launch."""
         self._graph.replay()
         return self._made
 

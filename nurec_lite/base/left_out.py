@@ -28,7 +28,7 @@ class LeftOut:
         part: str,  # a noun at the beginning of a sentence, such as `The Chamfer distance`
         work: Callable[[], T],
     ) -> T | None:
-        """What the work gives, None if it fails. A result that cannot be written is an error that the user must mend."""
+        """The result of the work, None if it fails. A result that cannot be written is an error that the user must mend."""
         try:
             return work()
         except (OutputError, StoppedError):

@@ -57,7 +57,7 @@ def clashes(names: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _stems(name: str) -> Iterator[str]:
-    """What it may be another name's file name of."""
+    """Names whose file names this one may be."""
     found = _LABEL.fullmatch(name)
     for stem in (name, found["stem"]) if found else (name,):
         if stem != name:

@@ -23,7 +23,7 @@ log = logging.getLogger("nurec_lite")
 
 
 class Look(NamedTuple):
-    """What a tool shows beside the name of a range."""
+    """Colour and category that a tool shows for a range."""
 
     colour: int  # 0xAARRGGBB
     category: str | None = None
@@ -48,7 +48,7 @@ STAGES = {  # the step, and its stages with all that is in them
 
 
 def look(path: str) -> Look:
-    """Of a range: that of its stage. Other outermost ranges have a colour that follows from their name."""
+    """The look of a range: that of its stage. Other outermost ranges have a colour that follows from their name."""
     outer, *inner = path.split("/")
     stage = inner[0] if inner and inner[0] in STAGES else outer
     colours = [known.colour for known in STAGES.values()]
@@ -96,7 +96,7 @@ def by_torch() -> ByTorch | None:
 
 
 def recorder() -> ByPackage | ByTorch | None:
-    """By the binding that is chosen; None if it would record nothing."""
+    """The recorder of the chosen binding; None if it would record nothing."""
     return by_package() if chosen() == PACKAGE else by_torch()
 
 

@@ -20,7 +20,7 @@ _run: dict[str, float] = {}  # when the present run began, if others went before
 
 
 def restart_clock() -> None:
-    """What comes next in this process is another run."""
+    """Starts the clock of another run in this process."""
     _run["start"] = time.monotonic()
 
 

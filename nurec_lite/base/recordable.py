@@ -53,7 +53,7 @@ def _unsafe(
     out: Any,
     kind: str,  # of the device whose work it is
 ) -> str | None:
-    """What forbids an operation, in words."""
+    """The reason that forbids an operation, in words."""
     if name in HOST_READS and any(_lies_on(value, kind) for value in args):
         return "the host reads a number and waits for it"
     if name == "index" and any(_lies_on(i, kind) and i.dtype is torch.bool for i in args[1]):

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Latency:
-    """Of one range, over the steps of a kind that count; a step without the range counts as 0 ms."""
+    """Latency of one range, over the steps of a kind that count; a step without the range counts as 0 ms."""
 
     range: str
     calls: float  # a step
@@ -91,7 +91,7 @@ class _DeviceClock:
 
 
 class _Sums:
-    """Of the steps of a kind."""
+    """Sums over the steps of a kind."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -148,7 +148,7 @@ class Timing:
                 self._sums[AS_GRAPH if f"{STEP}/{GRAPH}" in paths else PLAIN].add(intervals)
 
     def latencies(self, kind: str = PLAIN) -> list[Latency]:
-        """Of the steps of a kind: every range after the one around it, in the order in which they first began. Waits for the device."""
+        """Latencies of a kind of steps: every range after the one around it, in the order in which they began. Waits for the device."""
         self._clock.wait()
         self._read()
         places, sums = {path: place for place, path in enumerate(self._order)}, self._sums[kind]

@@ -81,7 +81,7 @@ class SideStream:
         self._stream = torch.cuda.Stream(device, priority=priority) if device.type == "cuda" else None
 
     def inside(self) -> AbstractContextManager[None]:
-        """What the thread queues within the block goes there."""
+        """A block whose work the thread queues on that stream."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     @property

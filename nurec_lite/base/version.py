@@ -47,7 +47,7 @@ def _is_own_checkout(root: Path) -> bool:
 
 
 def _commit_in(status: str) -> str | None:
-    """Of what `git status --porcelain=v2 --branch` says."""
+    """The commit in the output of `git status --porcelain=v2 --branch`."""
     lines = status.splitlines()
     oid = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
     changed = any(line[:1] in "12u" or line.startswith(tuple(f"? {name}" for name in OWN)) for line in lines)
@@ -59,7 +59,7 @@ def answer(
     command: list[str],
     environment: dict[str, str] | None = None,  # None: that of this process
 ) -> str | None:
-    """What a program prints; None if it is missing, fails or takes too long. It is ended with all that it started."""
+    """The output of a program; None if it is missing, fails or takes too long. It is ended with all that it started."""
     try:
         process = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

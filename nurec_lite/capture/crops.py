@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What was cut away from a drive's sweeps, so that a cut is not taken for rays that did not return.
+"""Parts that were cut away from a drive's sweeps, so that a cut is not taken for rays that did not return.
 
 Programs that train detectors keep a box, a sector, a distance or a part of the points. Such a cut ends the points abruptly: as
 many lie within some distance of it as in the next piece of that length, in all sweeps, and none beyond. What a lidar sees ends

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two captures differ in: the one that a scene was made from, as its digest says, and the one that is opened for it now.
+"""Differences of two captures: the one that a scene was made from, as its digest says, and the one that is opened for it now.
 
 A difference is certain if the scene cannot belong to the opened capture. The others leave something that can be measured.
 """
@@ -32,7 +32,7 @@ Look = Callable[[str, int], Tensor]  # sensor and index of a frame of the opened
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user has chosen otherwise than training did."""
+    """Choices of the user that differ from those of training."""
 
     downscale: tuple[int, int] = (1, 1)  # when trained, and now
     frames: bool = False

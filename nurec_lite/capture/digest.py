@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tells a capture from others: its sensors, and of every frame the number, the times, the pose and the encoded content.
+"""The identity of a capture: its sensors, and of every frame the number, the times, the pose and the encoded content.
 
 Content is told by the size and a checksum of what is encoded. A pack has both in its directory. Of files of a drive, sizes are asked for
 and a few pieces of some files are read. `looks.py` has what stays the same when frames are encoded anew.
@@ -26,7 +26,7 @@ UNKNOWN = -1
 
 @runtime_checkable
 class Marked(Protocol):
-    """What loads a frame that is encoded in a file."""
+    """A loader of a frame that is encoded in a file."""
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         """Bytes of the encoded frame and a checksum. UNKNOWN stands for what is not known, or takes long and is not asked for."""
@@ -55,7 +55,7 @@ class KnownPath:
 
 @dataclass(frozen=True)
 class Digest:
-    """What a checkpoint keeps of its capture."""
+    """The digest of a capture that a checkpoint keeps."""
 
     name: str
     cameras: tuple[Camera, ...]

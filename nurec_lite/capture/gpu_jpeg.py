@@ -27,7 +27,7 @@ Decoder = Callable[[Sequence[bytes]], Sequence[Tensor | None]]  # files -> [H, W
 
 
 def nvimagecodec(device: torch.device, stream: int) -> Decoder:
-    """Of images of any size at once, by the GPU's own unit for JPEG where it has one. Chroma is interpolated, as the host does it."""
+    """A decoder of images of any size, by the GPU's own unit for JPEG where it has one. Chroma is interpolated, as the host does it."""
     codec: Any = import_module("nvidia.nvimgcodec")
     kinds = codec.BackendKind
     backends = [codec.Backend(kind) for kind in (kinds.HW_GPU_ONLY, kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU)]

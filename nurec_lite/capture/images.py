@@ -140,7 +140,7 @@ class ImageFile:
         return decode_image(self.encoded())
 
     def check(self) -> None:
-        """What can be told without decoding."""
+        """Checks everything that can be told without decoding."""
         check_header(self.encoded())
 
     def glance(self) -> Glance:

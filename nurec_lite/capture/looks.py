@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sampled frames look like, in numbers that stay the same when a frame is encoded anew: a small copy of an image, means of a sweep.
+"""The look of sampled frames, in numbers that stay the same when a frame is encoded anew: a small copy of an image, means of a sweep.
 
 Frames are decoded once for the initial scene. The looks of the sampled ones are taken there, so that nothing is decoded for them.
 """
@@ -44,7 +44,7 @@ def sweep_look(sweep: Sweep) -> Tensor:  # [7] float64: returns, rays, mean rang
 
 
 def look_of(frame: ImageFrame | SweepFrame, value: Tensor | Sweep) -> Tensor:
-    """Of a frame that is decoded."""
+    """The look of a frame that is decoded."""
     if isinstance(frame, SweepFrame):
         assert isinstance(value, Sweep)
         return sweep_look(value)

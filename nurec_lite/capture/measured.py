@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other sensors than cameras and lidars measured of the rig's motion: inertial units, wheels and satellites."""
+"""The rig's motion, as sensors other than cameras and lidars measured it: inertial units, wheels and satellites."""
 
 from dataclasses import dataclass
 

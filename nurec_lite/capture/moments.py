@@ -44,7 +44,7 @@ class Moments:
 
 
 def moments_of(images: Sequence[Timed], sweeps: Sequence[Timed]) -> Moments:
-    """By the frames' own numbers if these agree with times; else by times."""
+    """Moments by the frames' own numbers if these agree with times; else by times."""
     frames = [*sweeps, *images]
     numbers = _numbers(frames) if frames else []
     return Moments(tuple(numbers[len(sweeps) :]), tuple(numbers[: len(sweeps)]))

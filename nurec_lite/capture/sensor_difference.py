@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sensors of two captures differ in: their names, lenses, beams and places on the rig."""
+"""Differences of two captures' sensors: their names, lenses, beams and places on the rig."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tracks of two captures differ in. Gaussians belong to tracks, so others leave a scene without meaning."""
+"""Differences of two captures' tracks. Gaussians belong to tracks, so others leave a scene without meaning."""
 
 from collections.abc import Iterator
 from itertools import pairwise

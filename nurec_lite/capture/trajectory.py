@@ -82,7 +82,7 @@ def trajectory_of(capture: Capture) -> Trajectory:
 
 @dataclass(frozen=True)
 class Velocities:
-    """Of a sensor, at n times."""
+    """Velocities of a sensor, at n times."""
 
     times: list[float]  # seconds, rising
     values: Tensor  # [n, 6] float32, turning and motion in the sensor's own axes, radians and metres a second
@@ -99,7 +99,7 @@ def velocities(
     capture: Capture,
     camera: str,  # its name
 ) -> Velocities:
-    """Of a camera on the rig. Worked out once: views are made in every step."""
+    """Velocities of a camera on the rig. Worked out once: views are made in every step."""
     path, T = trajectory_of(capture), capture.camera(camera).T_rig_cam.double()
     turn, way = path.velocities().split(3, dim=1)
     way = way + torch.linalg.cross(turn, T[:3, 3].expand_as(turn))

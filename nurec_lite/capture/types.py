@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a drive is, whatever it was read from: sensors, frames, tracks and a split.
+"""Types of a drive, whatever it was read from: sensors, frames, tracks and a split.
 
 World, rig and lidar frames: x forward, y left, z up (the world has the axes of the rig's first pose, roughly). Metres; seconds
 in double precision from the start of the capture. Poses are 4x4 float64 `T_to_from`.
@@ -63,7 +63,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Glance:
-    """What can be told of an image's file without reading all of it."""
+    """The part of an image's file that is read to judge the whole."""
 
     first: Encoded  # its data are the first bytes alone
     last: bytes
@@ -72,14 +72,14 @@ class Glance:
 
 @runtime_checkable
 class Glanced(Protocol):
-    """What loads an image of whose file a part can be read."""
+    """A loader of an image that can read a part of its file."""
 
     def glance(self) -> Glance: ...
 
 
 @runtime_checkable
 class Stored(Protocol):
-    """What loads an image that lies encoded in a file."""
+    """A loader of an image that lies encoded in a file."""
 
     def encoded(self) -> Encoded: ...
 
@@ -104,7 +104,7 @@ class SweepFrame(Frame):
 
 @runtime_checkable
 class Returning(Protocol):
-    """What loads a sweep and can read its points sooner than its rays."""
+    """A loader of a sweep that can read its points sooner than its rays."""
 
     def returns(self) -> tuple[Tensor, Tensor]: ...  # [n, 3] metres in the lidar's axes at their own times, [n] seconds
 

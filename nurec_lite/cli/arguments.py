@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What arguments of a command line mean beyond what Hydra composes: groups of files under conf/, the budget, and where files lie."""
+"""Meanings of arguments beyond those that Hydra composes: groups of files under conf/, the budget, and where files lie."""
 
 import os
 import re
@@ -77,7 +77,7 @@ def unknown_choice(
 
 
 def forgotten_option(key: str) -> str | None:
-    """What to write for a parameter of an option that is not on."""
+    """The text to write for a parameter of an option that is not on."""
     name = Path(key.replace(".", "/")).parts[1] if key.startswith("opt.") else ""
     return f"name the option too, as in +opt={name}" if name in known_options() else None
 

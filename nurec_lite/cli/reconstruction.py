@@ -36,7 +36,7 @@ class Reconstruction:
 
 
 def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
-    """What `checkpoint=FILE` and the other arguments of a verb name, on the device."""
+    """Loads the scene that `checkpoint=FILE` and the other arguments of a verb name, on the device."""
     config, content = load_run(verb, arguments)
     check_files(Path(config.checkpoint), config.data, arguments)
     device = choose_device(config.device)

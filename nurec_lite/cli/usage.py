@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `--help` prints: the verb's own text, and every key with its default and its meaning.
+"""The text of `--help`: the verb's own text, and every key with its default and its meaning.
 
 The meanings are the comments beside the fields of `config.py`, so that each stands in one place; the defaults are composed, as by
 `--cfg job`.

@@ -52,7 +52,7 @@ def split(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Type:
-    """Of a key."""
+    """The type of a key."""
 
     text: bool  # a text, or a list of texts
     listed: bool
@@ -65,7 +65,7 @@ class _Type:
         return cls(str in (*kinds, *entries), bool(entries), type(None) in kinds)
 
     def value(self, given: str) -> str:
-        """Of one run."""
+        """Rewrites the value of a key for one run."""
         if (self.optional and given.lower() == "null") or (self.listed and given.startswith("${")):
             return given
         if not self.listed:
@@ -97,7 +97,7 @@ def unreadable(
     verb: str,
     argument: str,  # that Hydra cannot read
 ) -> UserError:
-    """What is wrong with it, and what to write."""
+    """The error about an argument that Hydra cannot read, with the text to write instead."""
     key, sign, value = argument.partition("=")
     name, hints = key_of(argument), dict(leaves(VERBS[verb]))
     if not sign:

@@ -18,7 +18,7 @@ log = logging.getLogger("nurec_lite")
 
 @dataclass(frozen=True)
 class EachFrame:
-    """What measuring images and sweeps has in common."""
+    """The common part of measuring images and sweeps."""
 
     stages: Stages
     scene: Scene  # with what is believed of all cameras

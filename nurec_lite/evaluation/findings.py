@@ -121,7 +121,7 @@ def _dark(images: tuple[DrawnImage, ...]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Learned:
-    """Of the cameras that something was learned of."""
+    """Learned corrections of cameras, one row each that has any."""
 
     names: list[str]
     turns: Tensor  # [c, 3] degrees
@@ -141,7 +141,7 @@ def _learned(known: Calibration, capture: Capture) -> Learned | None:
 
 
 def _way(config: Config, steps: int) -> float:
-    """By how many times its first rate a parameter can move in a run."""
+    """The way that a parameter can go in a run, in multiples of its first rate."""
     decay = config.lr.decay
     return steps * (1.0 if decay == 1 else (decay - 1) / math.log(decay))
 

@@ -39,7 +39,7 @@ class Frames:
 
 @dataclass(frozen=True)
 class FrameFigures:
-    """Of one image or one sweep; None where it does not apply, NaN where nothing was measured."""
+    """Metrics of one image or one sweep; None where one does not apply, NaN where nothing was measured."""
 
     sensor: str
     index: int
@@ -247,7 +247,7 @@ def range_errors(
 
 
 def save_pictures(folder: Path, evaluation: Evaluation, left_out: LeftOut | None = None) -> None:
-    """What is drawn, as PNGs."""
+    """The pictures, as PNG."""
     left_out = left_out or LeftOut()
     for image in evaluation.images:
         left_out.tried("A picture of an image", partial(_save_image, folder, image))

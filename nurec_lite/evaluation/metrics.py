@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured on held-out images and sweeps; results are named as in `metrics.json`."""
+"""Metrics of held-out images and sweeps; results are named as in `metrics.json`."""
 
 import math
 from typing import Any
@@ -182,7 +182,7 @@ class LidarMetrics:
 
 
 class _Mean:
-    """Of values that come in parts; NaN of none."""
+    """Mean of values that come in parts; NaN where there are none."""
 
     def __init__(self) -> None:
         self._total, self._count = 0.0, 0

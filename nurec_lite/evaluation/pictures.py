@@ -86,7 +86,7 @@ def pair(
     rendered: Tensor,  # [H, W, 3] 0 to 1
     title: str,  # of the render
 ) -> np.ndarray:  # [h, w, 3]
-    """What was captured above the render, which need not show the same."""
+    """The captured image above the render, which need not show the same."""
     factor = max(1, round(_WIDTH / captured.shape[1]))
     upper, lower = (enlarged(to_picture(image), factor, factor) for image in (captured, rendered))
     return joined([panel(upper, "captured"), panel(lower, title)], axis=0)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures of a run are called and mean, and their files."""
+"""Names and meanings of a run's figures, and their files."""
 
 import csv
 import io

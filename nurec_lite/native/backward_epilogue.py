@@ -39,7 +39,7 @@ class Values(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What the views share; regularisers read it, too."""
+    """Tensors that the views share; regularisers read them, too."""
 
     still_means: Tensor  # [S, 3]
     still_quats: Tensor  # [S, 4] unit
@@ -94,7 +94,7 @@ def deferred_scene(
 
 @dataclass(frozen=True)
 class _BackwardSpec:
-    """What the host knows; lists have an item a view."""
+    """Arguments on the host; lists have an item a view."""
 
     stored: bool
     still: int

@@ -35,7 +35,7 @@ MOST_BANDS = 1 << 12  # of all sweeps, as the operator takes it
 
 
 class BatchedViews(NamedTuple):
-    """What each view sees, in their order."""
+    """Renders of the views, in their order."""
 
     seen: list[CameraImage] | list[LidarReturns]
     needed: Tensor  # [V] int64 entries that the lists of each view need

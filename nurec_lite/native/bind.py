@@ -16,7 +16,7 @@ from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
 
 
 def native_plan(device: torch.device) -> RenderPlan:
-    """Of the baseline."""
+    """The plan of the baseline."""
     return CUDA_PLAN if device.type == "cuda" else CPU_PLAN
 
 

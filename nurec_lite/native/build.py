@@ -121,12 +121,12 @@ def needs_nvcc(path: Path) -> bool:
 
 
 def flags_of(path: Path) -> str:
-    """Of a source, relative to kernels/."""
+    """Compiler flags of a source; its path is relative to kernels/."""
     return FLAGS.get(str(path), FLAGS[str(kind_of(path))])
 
 
 def sources(tools: Toolchain) -> list[Path]:
-    """What is compiled, relative to kernels/."""
+    """Sources to compile, relative to kernels/."""
     return [path for path in _files(tools) if kind_of(path)]
 
 

@@ -46,7 +46,7 @@ def find_tools(architecture: str) -> Toolchain:
 
 
 def _variable(name: str) -> str:
-    """Of the environment; empty as if it were not set."""
+    """A variable of the environment; an empty one counts as not set."""
     return os.environ.get(name, "").strip()
 
 
@@ -88,6 +88,6 @@ def _find_nvcc() -> str:
 
 
 def host_flags(tools: Toolchain) -> list[str]:
-    """Of nvcc: which compiler it calls, and with what."""
+    """nvcc's flags for the host compiler."""
     compiler, *flags = tools.host
     return ["-ccbin", compiler, *(f"-Xcompiler={flag}" for flag in flags)]

@@ -55,7 +55,7 @@ class BatchedRenderer:
 
     @torch.no_grad()
     def __call__(self, stages: Any, scene: Scene, views: Sequence[AnyView]) -> tuple[Looked, ...]:
-        """What each view sees, in their order. UserError where there is no memory for even one."""
+        """The render of each view, in their order. UserError where there is no memory for even one."""
         found: dict[int, Looked] = {}
         corrected = [stages.correct(view, scene.calibration) for view in views]
         for group in _by_sensor(corrected):

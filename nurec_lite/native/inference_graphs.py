@@ -35,7 +35,7 @@ log = logging.getLogger("nurec_lite")
 
 @dataclass
 class Kept:
-    """Of views that differ by numbers alone."""
+    """The graph of views that differ by numbers alone."""
 
     reads: tuple[ref[Any], ...]  # what a recording has the addresses of, and does not keep
     seen: int = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What renderers leave to torch: directions towards Gaussians, and the sky behind them; as it is written or compiled."""
+"""Functions that renderers leave to torch: directions towards Gaussians, and the sky behind them; as it is written or compiled."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -12,6 +12,6 @@ from nurec_lite.splat.render import local_directions
 
 @lru_cache(maxsize=2)
 def torch_fallbacks(by_compiler: bool) -> dict[str, Callable[..., Any]]:
-    """By the names of nurec_lite.splat.render.Kernels."""
+    """Functions by the names of nurec_lite.splat.render.Kernels."""
     parts: dict[str, Callable[..., Any]] = {"towards": local_directions, "over_sky": over_sky}
     return {name: compiled(part) for name, part in parts.items()} if by_compiler else parts

@@ -59,7 +59,7 @@ def tile(
 
 
 def places(projection: Projection) -> BoundsInPlace | CandidatesInPlace:
-    """Of the Gaussians: ValueError where projection was asked for other ones."""
+    """Bounds or candidates of the Gaussians; ValueError where projection made the other kind."""
     count, bounds, candidates = projection.count, projection.bounds, projection.candidates
     if count is not None and candidates is not None:
         return CandidatesInPlace(projection.index, count, *candidates)
@@ -90,7 +90,7 @@ def bundled(view: LidarView) -> LidarView:
 
 
 def lists_of(view: CameraView | LidarView) -> int:
-    """Of its bundles, or a few more."""
+    """The number of the view's warp tiles, or a few more."""
     if isinstance(view, CameraView):
         return SIDE**2 * -(-view.camera.width // (SIDE * WIDTH)) * -(-view.camera.height // (SIDE * HEIGHT))
     return LISTS * (len(view.directions) // WARP + -(-len(view.lidar.elevations) // BEAMS) + 1)

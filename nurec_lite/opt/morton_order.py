@@ -38,7 +38,7 @@ def unavailable(stages: Stages) -> str | None:
 def morton_codes(
     means: Tensor,  # [N, 3] metres
 ) -> Tensor:  # [N] int64, at least 0
-    """Of the cell in which each lies; beyond 262 km it is the outermost."""
+    """Codes of the cells in which Gaussians lie; beyond 262 km it is the outermost cell."""
     half = 1 << (BITS - 1)
     bits = (means / CELL).floor().clamp(-half, half - 1).to(torch.int64) + half
     for shift, kept in _SPREAD:
@@ -48,7 +48,7 @@ def morton_codes(
 
 
 def by_place(moved: Relocation) -> Tensor:  # [M] int64
-    """By node, and within each by code."""
+    """The order by node, and within each by code."""
     order = torch.argsort(morton_codes(moved.changed["means"]), stable=True)
     return order[torch.argsort(moved.node[order], stable=True)]
 

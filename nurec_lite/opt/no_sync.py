@@ -45,7 +45,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class NoSync:
-    """What it puts around an attempt: steps are under way until it is known how they ended."""
+    """The stage around an attempt: steps are under way until it is known how they ended."""
 
     def __init__(self, slack: float) -> None:
         self.rooms = CapacityTracker(slack)

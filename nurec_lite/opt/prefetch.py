@@ -67,7 +67,7 @@ class Prefetch:
         return shots
 
     def _taken(self, state: TrainState) -> Fetched | None:
-        """What the thread has fetched, if it is what this step needs."""
+        """The batch that the thread has fetched, if this step needs it."""
         coming, self._coming = self._coming, None
         if coming is None:
             return None

@@ -31,7 +31,7 @@ def unavailable(stages: Stages) -> str | None:
 
 @dataclass(frozen=True)
 class _Decode:
-    """What the processes do."""
+    """The work of the processes."""
 
     plan: ShotPlan
 

@@ -28,7 +28,7 @@ _MARGIN, _FONT = 12, 14  # pixels
 
 @dataclass(frozen=True)
 class Above:
-    """What is drawn of one moment."""
+    """Points and boxes of one moment, to draw."""
 
     rendered: Tensor  # [n, 3] metres, world
     measured: Tensor  # [m, 3] metres, world

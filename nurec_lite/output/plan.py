@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration asks to render: which sensors, when, and from where."""
+"""The plan of a render: sensors, times and places that a configuration asks for."""
 
 import math
 from collections.abc import Sequence

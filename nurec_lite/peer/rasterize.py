@@ -32,7 +32,7 @@ log = logging.getLogger("nurec_lite")
 
 @dataclass(frozen=True)
 class Peer:
-    """What is taken from gsplat, with its arguments."""
+    """Functions of gsplat that are used, with their arguments."""
 
     rasterization: Callable[..., tuple[Tensor, Tensor, dict]]  # -> [1, H, W, 4], [1, H, W, 1], and more
     spherical_harmonics: Callable[[int, Tensor, Tensor], Tensor]  # degree, directions [N, 3], [N, S, 3] -> [N, 3]

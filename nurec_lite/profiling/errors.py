@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What profiling raises for users."""
+"""Errors of profiling, for users."""
 
 from nurec_lite.base.errors import UserError
 

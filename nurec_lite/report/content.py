@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report is made from."""
+"""The input of a report."""
 
 from dataclasses import dataclass, field
 from typing import Any

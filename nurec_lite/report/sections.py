@@ -49,7 +49,7 @@ def _tile(figure: Figure, value: Any) -> str:
 
 
 def odd(report: Report) -> str:
-    """What is odd about the capture, in sentences."""
+    """Findings about the capture, in sentences."""
     found = "".join(f"<li>{escaped(sentence)}</li>" for sentence in report.findings)
     return section("findings", "What this capture is", f"<ul>{found}</ul>") if found else ""
 
@@ -116,7 +116,7 @@ def _row(f: FrameFigures) -> tuple[str, ...]:
 
 
 def configuration(report: Report) -> str:
-    """What differs from the defaults, and all of it."""
+    """The section of the configuration: keys that differ from the defaults, and all keys."""
     changed = changes(report.config)
     rows = [
         (f"<code>{escaped(c.key)}</code>", *(f"<code>{escaped(hydra_value(v))}</code>" for v in (c.value, c.default)), escaped(c.meaning))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lidar does not reach: surfaces above its highest beam, a far shell, and the sky."""
+"""The scene beyond the lidar's reach: surfaces above its highest beam, a far shell, and the sky."""
 
 import math
 

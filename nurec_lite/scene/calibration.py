@@ -33,7 +33,7 @@ OFFSETS = "camera_offsets"  # not in checkpoints from before there were any
 
 
 class Correction(NamedTuple):
-    """Of one sensor at one moment, in its own axes."""
+    """The correction of one sensor at one moment, in its own axes."""
 
     turn: Tensor  # [3] radians, a rotation vector
     shift: Tensor  # [3] metres
@@ -96,14 +96,14 @@ class Calibration:
         camera: int,  # its row
         moment: Tensor,  # [] float64 seconds
     ) -> Tensor | None:  # [12, Z, Y, X]
-        """What a camera makes of colours at that moment."""
+        """The camera's bilateral grid at that moment; None where none is learned."""
         if self.bilateral is None:
             return None
         of_knots = self.bilateral[camera]
         return (self.weights(moment) @ of_knots.flatten(1)).view(of_knots.shape[1:])
 
     def camera_row(self, sensor: Camera | Lidar) -> int | None:
-        """Of a camera that is corrected."""
+        """The row of a camera that is corrected; None for another sensor."""
         found = isinstance(sensor, Camera) and sensor.name in self.cameras
         return self.cameras.index(sensor.name) if found else None
 
@@ -143,11 +143,11 @@ class Calibration:
         return own
 
     def turn(self, camera: Camera) -> Tensor:  # [3] radians
-        """By what it was turned on the rig, as a rotation vector in the rig's axes."""
+        """The turn of a camera on the rig, as a rotation vector in the rig's axes."""
         return self._moved(camera)[0]
 
     def _moved(self, camera: Camera) -> tuple[Tensor, Tensor]:  # [3] radians, [3] metres
-        """By what a camera was moved on the rig, as the turn and shift of the whole rig that would move it so."""
+        """The displacement of a camera on the rig, as the turn and shift of the whole rig that would move it so."""
         c, mount = self.cameras.index(camera.name), self.mount(camera)
         turn = mount[:3] @ self.camera_rotations[c].detach()
         return turn, mount[:3] @ self.camera_translations[c].detach() - torch.linalg.cross(turn, mount[3])

@@ -21,7 +21,7 @@ _LISTED = 20  # ids that an error names at most
 
 @dataclass(frozen=True)
 class Move:
-    """Of an actor, along its own axes, wherever it is at each time."""
+    """A shift of an actor along its own axes, at each time."""
 
     forward: float  # metres
     left: float  # metres

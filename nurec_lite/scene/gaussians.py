@@ -160,7 +160,7 @@ def seen(
     activated: Mapping[str, Tensor],  # as `activate` gives it
     by_lidar: bool,  # or by a camera
 ) -> dict[str, Tensor]:
-    """By the names of WorldGaussians, with the opacities that this kind of sensor sees."""
+    """Tensors by the names of WorldGaussians, with the opacities that this kind of sensor sees."""
     values = dict(activated)
     lidar_opacities = values.pop("lidar_opacities")
     return values | {"opacities": lidar_opacities} if by_lidar else values

@@ -76,7 +76,7 @@ def _parts(
 
 
 def _of_actors(points: Points, config: ModelConfig, symmetric: frozenset[int]) -> list[Points]:
-    """Of each actor that was seen."""
+    """Points of each actor that was seen."""
     order = points.node.argsort(stable=True)
     nodes, counts = torch.unique_consecutive(points.node[order], return_counts=True)
     pairs = [(node, points.select(own)) for node, own in zip(nodes.tolist(), order.split(counts.tolist()), strict=True)]
@@ -108,7 +108,7 @@ def _thinned(
 
 
 def _key(points: Points, level: Tensor | None, n: int) -> Tensor:  # [points] int64
-    """Of voxels of which about n have a point."""
+    """The voxel of each point, of a size at which about n voxels hold points."""
     voxels = Voxels(points.xyz, level)
     return voxels.key(voxels.size_for(n))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sensors saw at each moment, on the device: every training frame is decoded once for all that a scene is made from."""
+"""Images and sweeps of each moment, on the device: every training frame is decoded once for all that a scene is made from."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Asked:
-    """What is looked for in all moments."""
+    """Input of the search through all moments."""
 
     capture: Capture
     far: Tensor  # [f, 3] metres, world, float64: points that may be seen; on the device, where everything is done
@@ -47,7 +47,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Moment:
-    """What was seen then."""
+    """Points and colours that one moment shows."""
 
     background: Points  # where rays returned
     actors: Points  # where they returned from actors, in the frames of their nodes
@@ -148,7 +148,7 @@ def fewer_frames(
     capture: Capture,
     wanted: int,  # points of the background
 ) -> str:
-    """What helps where there is no memory to look at all frames, for messages."""
+    """The remedy where there is no memory to look at all frames, for messages."""
     numbers = sorted({*capture.moments.images, *capture.moments.sweeps})
     fewer = numbers[: max(2, min(FEW, len(numbers) // 2))]
     more = [", smaller images, as in data.downscale=2,"] if _in_flight(capture) > MUCH else []

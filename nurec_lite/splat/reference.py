@@ -38,7 +38,7 @@ SAVED_PAIRS = 1 << 25  # above so many (ray, Gaussian) pairs chunks are recomput
 
 @dataclass(frozen=True)
 class Blend:
-    """What blending gives for R rays."""
+    """Results of blending for R rays."""
 
     features: Tensor  # [R, C] sum of w times feature
     distance: Tensor  # [R] sum of w t, metres along the unit ray; with targets, of w times what t misses them by

@@ -86,7 +86,7 @@ def _listed(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, Pai
 
 @dataclass(frozen=True)
 class Kernels:
-    """What a render leaves to the reference or to compiled code."""
+    """Functions of a render that the reference or compiled code provides."""
 
     towards: Callable[[AnyGaussians, Tensor], Tensor] = local_directions
     colour: Callable[[AnyGaussians, Tensor], Tensor] = _colour  # [N, 3] seen in these directions [N, 3], at least 0

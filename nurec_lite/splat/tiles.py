@@ -21,7 +21,7 @@ MAX_CELL_RAYS = 32  # a lidar cell with more rays is split
 
 @dataclass(frozen=True)
 class RayRows:
-    """What a lidar's rays read of N Gaussians, as kernels have it, with these features."""
+    """Rows of N Gaussians for a lidar's rays, as kernels have them, with these features."""
 
     rows: Tensor  # [N, 16]
     features: Tensor  # [N, 2]
@@ -48,7 +48,7 @@ class PairList:
         return None if self.read is None else self.read.of(features)
 
     def part(self, start: int, stop: int) -> "PairList":
-        """Of the tiles from start to before stop alone."""
+        """The lists of the tiles from start to before stop."""
         offsets = self.offsets[start : stop + 1]
         first = int(offsets[0])
         return PairList(self.rays[start:stop], offsets - first, self.gaussians[first : int(offsets[-1])])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels read of a view: one row of numbers, computed on the host.
+"""The input of kernels about a view: one row of numbers, computed on the host.
 
 `FIELDS` names them as the struct ViewRow of kernels/math/view_row.cuh does; nothing else knows where they lie.
 """
@@ -104,6 +104,6 @@ def _sensor(sensor: Camera | Lidar) -> dict[str, list[float]]:
 
 
 def camera_numbers(c: Camera) -> tuple[float, ...]:
-    """By CAMERA_FIELDS."""
+    """Numbers of a camera, by CAMERA_FIELDS."""
     lens = c.distortion or [0.0] * 5
     return c.width, c.height, c.fx, c.fy, c.cx, c.cy, *lens, SHUTTERS.index(c.shutter)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is rendered: a camera exposure or a set of lidar rays, with poses at its start and end.
+"""Views to render: a camera exposure or a set of lidar rays, with poses at its start and end.
 
 Letters: P pixels, R lidar rays. A pose between start and end is interpolated (rolling shutter); everything is differentiable in
 the two poses. World coordinates are taken relative to the sensor's position in the middle of the view, so that float32 holds.
@@ -165,7 +165,7 @@ class RayBundles:
     occupied: Tensor  # [bands + 1, 3 columns + 1] int32, cells of the lidar that hold rays, summed up over three turns
 
     def lists(self) -> tuple[Tensor, ...]:
-        """What lists go by."""
+        """The key that lists depend on."""
         return self.rays, self.first, self.bins, self.heights
 
 

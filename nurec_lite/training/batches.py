@@ -41,7 +41,7 @@ def render_views_in_batches(
     scene: Scene,
     shots: Iterable[tuple[Any, Any]],  # whatever belongs to a view, and the view
 ) -> Iterator[tuple[Any, Any, Any]]:
-    """What each view sees, in their order. Takes as many shots at a time as are rendered together."""
+    """The render of each view, in their order. Takes as many shots at a time as are rendered together."""
     coming = iter(shots)
     at_once = 1 if stages.plan is None else stages.plan.views
     while some := list(islice(coming, at_once)):

@@ -201,7 +201,7 @@ def explored(
     amount: float | Tensor,  # [] standard deviations at opacity 0
     eta: Tensor,  # [N, 3] normal
 ) -> Tensor:  # [N, 3] metres
-    """By which `add_noise` moves means."""
+    """Steps by which `add_noise` moves means."""
     transparent = torch.sigmoid(100 * (DEAD_OPACITY - opacity))
     return along(quats, log_scales, amount * transparent, eta)
 

@@ -84,7 +84,7 @@ def found_checkpoint(config: Config) -> Path | None:
 
 
 def measured(out: Path) -> list[Path]:
-    """What tells of the checkpoint in the folder."""
+    """Results in the folder that describe its checkpoint."""
     return _paths(out, *MEASURED, PICTURES)
 
 

@@ -25,7 +25,7 @@ UNTURNED = (1.0, 0.0, 0.0, 0.0)
 
 @dataclass(frozen=True)
 class Gone:
-    """Of N Gaussians, on the device; counts on the host."""
+    """Which of N Gaussians left the scene, on the device; counts on the host."""
 
     rows: Tensor  # [N] bool
     count: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run reported on its way: running means of loss terms, PSNR and range error, over steps and seconds."""
+"""Curves of a run: running means of loss terms, PSNR and range error, over steps and seconds."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ _FAILED = "failed"  # likewise: 1 if the step was in vain and is done again
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one step, in one tensor on the device, so that the host asks for one."""
+    """Figures of one step, in one tensor on the device, so that the host copies once."""
 
     names: tuple[str, ...]  # of the loss terms, and of what is no term
     values: Tensor  # [names]

@@ -19,7 +19,7 @@ from nurec_lite.training.state import Listed, TrainState
 
 @dataclass(frozen=True)
 class Moment:
-    """What a step may replace."""
+    """Tensors that a step may replace."""
 
     gaussians: dict[str, Tensor]  # every field
     parameters: list[Tensor]  # one a group of the optimizer

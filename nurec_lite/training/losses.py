@@ -194,7 +194,7 @@ def _mean_squares(
 
 @lru_cache(maxsize=16)
 def _shares(counts: tuple[tuple[int, float], ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """Of each number of the parts. Nothing may be written into it."""
+    """The weight of each number of the parts in the sum. Nothing may be written into it."""
     return upload(torch.cat([torch.full((n,), weight / max(n, 1), dtype=dtype) for n, weight in counts]), device)
 
 

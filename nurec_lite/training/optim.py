@@ -63,7 +63,7 @@ def set_memory(optimizer: torch.optim.Adam, steps: int) -> None:
 
 
 def stored(scene: Scene, optimizer: torch.optim.Adam) -> tuple[Tensor | None, ...]:
-    """What an update changes where it lies: parameters and their moments, and the Gaussians' nodes."""
+    """Tensors that an update changes in place: parameters and their moments, and the Gaussians' nodes."""
     found: list[Tensor | None] = [scene.gaussians.node]
     for group in optimizer.param_groups:
         (parameter,) = group["params"]
@@ -114,7 +114,7 @@ def _unless(void: Tensor, moved: Relocation, scene: Scene) -> Relocation:
 
 
 def _groups(optimizer: torch.optim.Adam) -> list[dict[str, Any]]:
-    """Of what Gaussians have."""
+    """The optimizer's groups of the Gaussians' parameters."""
     return [group for group in optimizer.param_groups if group["name"] in Gaussians.trained()]
 
 

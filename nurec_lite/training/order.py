@@ -54,7 +54,7 @@ def _steps(order: Order, block: int, epochs: int) -> list[tuple[int, ...]]:
 
 
 def _group(order: Order, first: int, unseen: set[int], step: list[int]) -> list[int]:
-    """What joins a step at once: the frame, and others of its moment."""
+    """Frames that join a step at once: the frame, and others of its moment."""
     same = _by_moment(order)[order.moments[first]]
     others = [k for k in same if k != first and k in unseen and k not in step]
     return sorted([first, *others][: order.size - len(step)])

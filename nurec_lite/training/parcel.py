@@ -43,7 +43,7 @@ class Parcel:
         content: Any,
         allocate: Callable[[int], Tensor],  # bytes -> [bytes] uint8
     ) -> "Parcel":
-        """Of the tensors on the host; others stay where they are."""
+        """Packs tensors that lie on the host; others stay where they are."""
         slots: list[tuple[Slot, Tensor]] = []
 
         def slot(tensor: Tensor) -> Slot | Tensor:

@@ -63,7 +63,7 @@ class RecordedRelocation:
         self._store, self._failed, self._recording, self._looks = (), None, None, Looks()
 
     def _follow(self, store: tuple[object, ...]) -> None:
-        """Of a store that is not the last one nothing is known."""
+        """Forgets all recordings where the store is not the last one."""
         known = len(store) == len(self._store) and all(
             a is b or (not isinstance(a, Tensor) and a == b) for a, b in zip(store, self._store, strict=True)
         )

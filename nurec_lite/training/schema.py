@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a checkpoint holds: keys, shapes, types and ranges, all checked before any of it is used.
+"""The schema of a checkpoint: keys, shapes, types and ranges, all checked before any of it is used.
 
 A check takes a value and the place where it stands, and raises SchemaError. A scene that training could not have left (a Gaussian of no
 node, moments of another shape than their parameter) would otherwise end in a crash of the compiled kernels, far from its cause.
@@ -51,7 +51,7 @@ def largest_value(
 
 
 def check_content(content: Mapping[str, Any]) -> None:
-    """Of a checkpoint that has all its parts, on the host; SchemaError with the first flaw."""
+    """Checks a checkpoint that has all its parts, on the host; SchemaError with the first flaw."""
     check_scene(content["scene"])
     _check_optimizer(content["optimizer"], content["scene"]["parameters"])
     check_tensor(content["generator"], "generator", (None,), torch.uint8)

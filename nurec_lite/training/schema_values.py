@@ -14,7 +14,7 @@ LARGEST = 1e6  # of a parameter, before its activation
 
 
 class SchemaError(ValueError):
-    """What is wrong, and where."""
+    """A flaw of a checkpoint, and its place."""
 
 
 def demand(holds: bool, at: str, wanted: str) -> None:

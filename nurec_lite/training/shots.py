@@ -44,7 +44,7 @@ class SweepShot:
 
 @dataclass(frozen=True)
 class Shots:
-    """What a step learns from: any number of images and sweeps, each with its view, made where it was decoded."""
+    """Images and sweeps that a step learns from, each with its view, made where it was decoded."""
 
     step: int
     images: tuple[ImageShot, ...]
@@ -52,7 +52,7 @@ class Shots:
 
     @property
     def views(self) -> tuple[CameraView | LidarView, ...]:
-        """Of the images, then of the sweeps."""
+        """The views of the images, then those of the sweeps."""
         return *(shot.view for shot in self.images), *(shot.view for shot in self.sweeps)
 
     def light(self) -> "Shots":
@@ -140,7 +140,7 @@ class ShotPlan:
         return Order(frames, moments, self.seed + 1, self.sweeps_a_step)
 
     def draw(self, number: int) -> torch.Generator:
-        """By which rays are drawn, of the sweep of this number, counted over all steps."""
+        """The generator that draws the rays of a sweep; sweeps are counted over all steps."""
         return generator(self.seed + 2, number)
 
     @property
@@ -157,7 +157,7 @@ class ShotPlan:
         index: int,
         image: Tensor,  # [H, W, 3] uint8, on any device
     ) -> ImageShot:
-        """What an image is learned as, its view on the host."""
+        """The target of an image, and its view on the host."""
         frame = self.capture.images[index]
         view = camera_view(self.capture, frame, "cpu")
         return ImageShot(index, self.capture.camera_index(frame.sensor), image, view)

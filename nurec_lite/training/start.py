@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run starts from: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
+"""The start of a run: a fresh scene, or that of a checkpoint if it was made from the same capture with the same model."""
 
 import logging
 from collections.abc import Callable, Mapping

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step of training starts from, what its parts hand to one another, and what it says of itself."""
+"""State before a step, values that its parts hand to one another, and its report."""
 
 import math
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class TrainState:
 
 @dataclass(frozen=True)
 class Gathered:
-    """What a step needs of the scene."""
+    """Inputs of a step that come from the scene."""
 
     gaussians: tuple[AnyGaussians, ...]  # of each view, at its time
     activated: Mapping[str, Tensor] | None  # by the stage activate; None: who needs it calls that
@@ -90,7 +90,7 @@ def lacking(
 
 @dataclass(frozen=True)
 class StepResult:
-    """What the progress bar and the log show, and what decides whether the step counts; on the device."""
+    """Figures of the progress bar and the log, and the one that decides whether the step counts; on the device."""
 
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
     lists: tuple[Listed, ...] = ()

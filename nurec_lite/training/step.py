@@ -42,7 +42,7 @@ def step(stages: Stages, state: TrainState) -> StepResult:
 
 
 def attempt(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-    """What can be done again with the same shots."""
+    """Does the part of a step that can be done again with the same shots."""
     stages.schedule(stages, state)
     result = stages.learn(stages, state, shots)
     with span("density"):
@@ -143,7 +143,7 @@ def _images(
 def _sweeps(
     stages: Stages, scene: Scene, reach: float, shots: Sequence[SweepShot], gaussians: Sequence[AnyGaussians]
 ) -> tuple[tuple[LidarReturns, Listed], ...]:
-    """What the lidar sees, who needs nothing of the scene but the Gaussians."""
+    """Renders sweeps; the lidar needs nothing of the scene but the Gaussians."""
     found: Any = stages.render_all(stages, scene, [aim(shot.view, shot.sweep, reach) for shot in shots], gaussians)
     return tuple(found)
 

@@ -184,7 +184,7 @@ def _dense(size: Iterable[int], stride: Iterable[int]) -> bool:
 
 
 def _again(value: Any) -> Any:
-    """What may be referred to twice: a list that holds one list twice, and so on, would be walked without end."""
+    """Objects that a file may refer to twice: a list that holds one list twice, and so on, would be walked without end."""
     inside = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(v, (*_SCALARS, _Global)) for v in inside):
         raise TorchFileError("a list or a tensor is there twice")

@@ -30,7 +30,7 @@ class Extremes:
         self,
         edge: float,  # metres, of the scene
     ) -> str | None:
-        """What is not finite, or larger than a checkpoint may hold, in words."""
+        """Describes values that are not finite, or larger than a checkpoint may hold; None if there are none."""
         limits = {name: _limit(name, edge) for name in self.values}
         wrong = [_words(name, value) for name, value in self.values.items() if not value <= limits[name]]
         return ", ".join(wrong) or None

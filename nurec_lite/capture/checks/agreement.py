@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By how much a camera is turned to the side, and its clock late, where edges agree best near what the capture says.
+"""The turn of a camera to the side, and the delay of its clock, at which edges agree best near the capture's own values.
 
 Letters: V views, P points, T turns, K offsets.
 """

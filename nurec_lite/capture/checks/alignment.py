@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""By how much edges of sweeps agree with edges of a camera's images, as the capture says and by other guesses.
+"""Agreement of edges of sweeps with edges of a camera's images, as the capture says and by other guesses.
 
 A guess fits where ranks at the points are higher than at points that are turned to the side by a few degrees. Their difference is the
 contrast of the guess. It is 0.1 to 0.2 for sensors that agree, and within 0.05 of zero for those that do not.
@@ -72,7 +72,7 @@ class Fit:
 
     @property
     def least(self) -> float:
-        """What the contrast is at least, surely."""
+        """A safe lower bound of the contrast."""
         return max(0.0, self.contrast - 2 * self.error)
 
     def above(self, other: "Fit") -> float:

@@ -70,5 +70,5 @@ def begin_checks(
 
 
 def known_checks(doubts: Sequence[Verdict]) -> BegunChecks:
-    """Of a run that goes on."""
+    """The checks of a run that goes on."""
     return BegunChecks(lambda: (list(doubts), {}), said=True)

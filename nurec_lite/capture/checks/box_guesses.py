@@ -33,7 +33,7 @@ class BoxGuess:
 
 
 def guesses(capture: Capture, path: Trajectory, period: float) -> Iterator[BoxGuess]:
-    """Of the reader first: its remedies are keys."""
+    """Other readings of boxes; those of the reader come first, since their remedies are keys."""
     tracks = capture.tracks
     for known in capture.labels:
         yield BoxGuess(known.meaning, known.remedy, partial(_about_origin, capture, known))

@@ -112,7 +112,7 @@ def fit_boxes(
 
 
 def _boxes(rays: Rays, tracks: Tracks, chosen: Tensor) -> list[tuple[float, float, float]]:  # track, share, returns
-    """Of the nearest boxes."""
+    """Figures of the nearest boxes."""
     first, last = spans(tracks)
     known = chosen[((first <= rays.time) & (rays.time <= last))[chosen]]
     if not (len(known) and len(rays.sweep)):

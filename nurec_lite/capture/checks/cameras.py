@@ -55,7 +55,7 @@ def check_cameras(sample: Sample) -> list[Verdict]:
 
 
 def found_of(sample: Sample, camera: Camera) -> list[Found]:
-    """Of one camera, after the checks of poses and rays."""
+    """Findings about one camera, after the checks of poses and rays."""
     return sample.kept(("camera", camera.name), lambda: _found(sample, trajectory_of(sample.capture), camera))
 
 

@@ -115,7 +115,7 @@ def _of_poses(meaning: str, remedy: str, poses: Poses, motions: Motions, penalty
 
 
 def _families(capture: Capture) -> Iterator[tuple[str, str, Change]]:
-    """What may be said of the poses, what to do about it, and how to read them then; first as they are."""
+    """Meanings that poses may have, the remedy of each, and the way to read them then; first as they are."""
     yield "", "", lambda T: T
     yield INVERTED, f"invert them {MADE}", invert
     yield RELATIVE, f"chain them {MADE}", _chained
@@ -250,7 +250,7 @@ def _rows(B: Tensor) -> str:
 
 
 def _of_lidar(motions: Motions) -> Iterator[Convention]:
-    """Of one lidar, whose motions these are."""
+    """Conventions of one lidar, whose motions these are."""
     lidar, rig = motions.lidar, motions.of_rig(motions.posed)
     X = lidar.T_rig_lidar.double()
     yield Convention(

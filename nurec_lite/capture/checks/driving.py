@@ -34,7 +34,7 @@ _AXES = (("forward", "backward"), ("left", "right"), ("up", "down"))
 
 @dataclass(frozen=True)
 class Path:
-    """Of the rig, at the middles of the frames of one sensor."""
+    """The rig's path, at the middles of the frames of one sensor."""
 
     sensor: str
     frames: Sequence[Frame]  # n
@@ -67,7 +67,7 @@ def check_driving(sample: Sample) -> Iterator[Verdict]:
 
 
 def paths_of(capture: Capture) -> list[Path]:
-    """Of each sensor, lidars first."""
+    """A path for each sensor, lidars first."""
     by_sensor: dict[str, list[Frame]] = {}
     for frame in (*capture.sweeps, *capture.images):
         by_sensor.setdefault(frame.sensor, []).append(frame)
@@ -87,7 +87,7 @@ def _driven(sample: Sample, path: Path) -> Verdict:
 
 
 def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
-    """Of the first sensor whose poses jump: all have the poses of one rig."""
+    """Jumps of the first sensor whose poses jump: all have the poses of one rig."""
     for path in paths:
         named = sample.jumps()  # by the positions that poses come from
         known = [(i, m) for i, m in jumps(path) if not any(_in_step(path, i, *span) for span in named)]

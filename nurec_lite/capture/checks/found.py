@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is found out about cameras one by one, and verdicts about all of which the same holds."""
+"""Findings about single cameras, and one verdict for cameras with the same finding."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from nurec_lite.geometry.camera import Camera
 
 @dataclass(frozen=True)
 class Found:
-    """What was found out about one camera."""
+    """A finding about one camera."""
 
     camera: Camera
     level: Level
@@ -49,7 +49,7 @@ def _exchanged(all_found: list[Found]) -> Iterator[Found]:
 
 
 def _verdict(check: str, level: Level, sentence: str, remedy: str | None, group: list[Found]) -> Verdict:
-    """Of cameras of which the same holds: their mean figures."""
+    """The verdict of cameras with the same finding, with their mean figures."""
     names, guesses = [found.camera.name for found in group], [found.guess for found in group if found.guess]
     listed = " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
     figures = {key: sum(f.figures[key] for f in group) / len(group) for key in group[0].figures}

@@ -116,7 +116,7 @@ def all_others(capture: Capture, camera: Camera) -> Iterator[Guess]:
 
 
 def mountings(capture: Capture, camera: Camera) -> Iterator[Guess]:
-    """Of the reader, which knows the files. They place the camera on the first lidar."""
+    """Other mountings that the reader suggests, which knows the files. They place the camera on the first lidar."""
     for mounting in capture.mountings:
         if camera.name in mounting.T_lidar_cam:
             T = capture.lidars[0].T_rig_lidar @ mounting.T_lidar_cam[camera.name]

@@ -35,7 +35,7 @@ def check_images(sample: Sample) -> Iterator[Verdict]:
 
 
 def _kinds(images: tuple[ImageFrame, ...]) -> dict[str, Counter[Kind]]:
-    """Of each camera's files. All of them are looked at: one that cannot be used would end a run, or cost its metrics."""
+    """Kinds of each camera's files. All files are looked at: one that cannot be used would end a run, or cost its metrics."""
     kinds, flaws = defaultdict[str, Counter[Kind]](Counter), list[str]()
     for frame, found in zip(images, in_threads(_looked_at, images), strict=True):
         if isinstance(found, str):

@@ -29,7 +29,7 @@ Poses = dict[str, Tensor]  # [n, 4, 4] T_world_rig at the middles of each lidar'
 
 @dataclass(frozen=True, eq=False)
 class Motion:
-    """Of one lidar between two of its sweeps."""
+    """The motion of one lidar between two of its sweeps."""
 
     lidar: Lidar
     frames: tuple[int, int]  # places in the sequence of the lidar's sweeps

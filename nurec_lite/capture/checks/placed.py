@@ -42,7 +42,7 @@ def _along(axis: int) -> Callable[[Tensor, float], Tensor]:
 
 
 def _about(axis: int) -> Callable[[Tensor, float], Tensor]:
-    """Of the camera's own axes."""
+    """A turn about one of the camera's own axes."""
 
     def placed(T_rig_cam: Tensor, degrees: float) -> Tensor:
         c, s, i, j = math.cos(math.radians(degrees)), math.sin(math.radians(degrees)), (axis + 1) % 3, (axis + 2) % 3

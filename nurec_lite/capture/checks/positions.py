@@ -29,7 +29,7 @@ REMEDY = "estimate poses from the sweeps by data.poses.source=lidar, or give oth
 
 @dataclass(frozen=True)
 class Track:
-    """What positions did between each two measurements, and what velocities say of it."""
+    """Steps of positions between measurements, and the steps that velocities give."""
 
     times: Tensor  # [n] seconds
     steps: Tensor  # [n - 1, 3] metres, by positions

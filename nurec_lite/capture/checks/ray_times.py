@@ -105,7 +105,7 @@ def _turning(sample: Sample, lidar: Lidar, pairs: Pairs) -> Verdict:
 
 @dataclass(frozen=True)
 class Moved:
-    """By how much points were moved, in parts of the motion of the lidar since their own times."""
+    """The shift of points, in parts of the motion of the lidar since their own times."""
 
     part: float
     error: float  # standard error
@@ -173,7 +173,7 @@ def moved_by(frame: SweepFrame, sweep: Sweep, lidar: Lidar) -> Moved | None:
 
 
 def _late(frame: SweepFrame, sweep: Sweep, lidar: Lidar) -> Tensor:  # [R] seconds after the middle of the sweep
-    """By the rays' own times; where these are all the same, as the lidar turns."""
+    """Delays by the rays' own times; where these are all the same, by the turn of the lidar."""
     if _lasting(frame, sweep) > STILL:
         return sweep.times - frame.time_mid
     azimuth = azimuth_elevation(sweep.directions)[:, 0].double()

@@ -95,7 +95,7 @@ class Sample:
         return [frame for frame in self.capture.sweeps if frame.sensor == lidar]
 
     def kept(self, name: Hashable, make: Callable[[], T]) -> T:
-        """What several checks need, made once."""
+        """A value that several checks need, made once."""
         with self._lock:
             made = self._made.setdefault(name, _Once(make))
         return made.value()
@@ -143,7 +143,7 @@ class _Once(Generic[T]):
 
 
 def _bytes(value: object) -> int:
-    """Of the tensors in an image, in a sweep or in the order of its rays. The sweep itself counts once."""
+    """Bytes of the tensors in an image, in a sweep or in the order of its rays. The sweep itself counts once."""
     tensors = vars(value).values() if isinstance(value, Sweep | Ordered) else (value,)
     return sum(tensor.nbytes for tensor in tensors if isinstance(tensor, Tensor))
 

@@ -32,7 +32,7 @@ OTHER_NUMBERS = 0.1  # part of the time: beyond, numbers of two sensors do not m
 
 @dataclass(frozen=True)
 class Stamps:
-    """Of one sensor."""
+    """Time stamps of one sensor."""
 
     sensor: str
     frames: Sequence[Frame]  # n, in time order
@@ -57,7 +57,7 @@ class Stamps:
 
 
 def stamps_of(capture: Capture) -> list[Stamps]:
-    """Of each sensor with frames, lidars first."""
+    """Time stamps of each sensor with frames, lidars first."""
     by_sensor: dict[str, list[Frame]] = {}
     for frame in (*capture.sweeps, *capture.images):
         by_sensor.setdefault(frame.sensor, []).append(frame)

@@ -15,7 +15,7 @@ SIGMAS = 4.0  # standard errors, likewise
 
 @dataclass(frozen=True)
 class Start:
-    """Of the corrections of one camera. Zero: edges do not determine it better than the capture says."""
+    """The start of one camera's corrections. Zero: edges do not determine it better than the capture says."""
 
     degrees: float  # by which the camera looks farther left than the capture says
     seconds: float  # by which its clock is behind the lidar's
@@ -24,7 +24,7 @@ class Start:
 def starts_of(
     sample: Sample,  # whose cameras were checked
 ) -> dict[str, Start]:
-    """By the names of the cameras with anything to correct."""
+    """Starts by the names of the cameras that have something to correct."""
     found = {name: _start(agreement) for name, agreement in sample.agreements.items()}
     return {name: start for name, start in found.items() if start.degrees or start.seconds}
 

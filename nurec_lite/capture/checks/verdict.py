@@ -20,7 +20,7 @@ class Level(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one check found out about one sensor, one file or the whole drive."""
+    """The result of one check about one sensor, one file or the whole drive."""
 
     check: str  # what is compared with what, such as `poses and sweeps`
     subject: str  # name of the sensor, track or file; the capture's name for the whole drive

@@ -22,7 +22,7 @@ def no_works(sample: Sample) -> Iterator[Work]:
 
 
 def first_works(sample: Sample) -> Iterator[Work]:
-    """What needs no verdict: decoded frames, the motions of lidars, the edges of images. The longest come first."""
+    """Work that needs no verdict: decoded frames, the motions of lidars, the edges of images. The longest come first."""
     capture = sample.capture
     for lidar in capture.lidars:
         yield from (partial(motion_from, sample, lidar, k) for k in sample.motion_starts(lidar.name))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rows of a poses file may be: poses of the lidar, of camera 0 or of the oxts unit, inverted, or relative to their neighbours."""
+"""Meanings of the rows of a poses file: poses of the lidar, of camera 0 or of the oxts unit, inverted, or relative to their neighbours."""
 
 from collections.abc import Iterator
 from itertools import accumulate
@@ -17,7 +17,7 @@ WAYS = {"": "", "inverse": "inverted", "relative": "relative, each from its fram
 
 
 def meaning(convention: str) -> str:
-    """What the rows are, to complete the sentence `the poses fit if`."""
+    """The meaning of the rows, to complete the sentence `the poses fit if`."""
     sensor, _, way = convention.partition("_")
     return f"they are those of {SENSORS[sensor]}{', ' if way else ''}{WAYS[way]}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the oxts unit of a KITTI drive measured: velocities, attitudes and positions.
+"""Measurements of the oxts unit of a KITTI drive: velocities, attitudes and positions.
 
 A row of oxts holds 30 numbers: latitude, longitude, altitude, roll, pitch, yaw, velocities to the north and east, and, from the ninth on,
 forward, left and up, parallel to the ground. Rows without these numbers are left out: poses come from the first six.

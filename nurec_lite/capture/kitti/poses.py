@@ -104,7 +104,7 @@ def _parse_stamp(path: Path, number: int, line: str) -> np.datetime64:
 def oxts_rows(
     folder: Path,
 ) -> Iterator[tuple[int, str]]:  # frame number, text
-    """Of every row; none where there is no folder."""
+    """Numbers of every row; none where there is no folder."""
     paths = numbered_files(folder / "data", "*.txt", NO_POSES) if os.path.isdir(folder / "data") else {}
     for frame, path in paths.items():
         yield frame, read_text(path, OTHER_POSES, LARGEST_ROW)
@@ -210,7 +210,7 @@ def read_clock(
 def read_camera_clock(
     folder: Path,  # image_0X
 ) -> Clock:
-    """Of a drive without a lidar: a lidar would have faced forward when the camera was triggered."""
+    """The clock of a drive without a lidar: a lidar would have faced forward when the camera was triggered."""
     path = folder / "timestamps.txt"
     times = read_times(path)
     known = ~np.isnat(times)

@@ -16,7 +16,7 @@ _VEHICLE = (2.5, 1.6)  # metres: returns within +-x, +-y of the lidar are the ve
 
 @dataclass(frozen=True)
 class Scan:
-    """What all sweeps of a drive have in common. Plain data, so that it pickles."""
+    """The common pattern of a drive's sweeps. Plain data, so that it pickles."""
 
     order: Order
     blocked: Tensor  # [B, 360] bool, by beam and degree of azimuth from -180: directions without missing rays

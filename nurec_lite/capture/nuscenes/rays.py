@@ -77,7 +77,7 @@ def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points
 
 
 def _turned(points: Tensor, rings: Tensor) -> Tensor:  # [n, 3], [n] -> [n] share of the turn
-    """By columns where all are there, else by the azimuth."""
+    """The share of the turn by columns where all are there, else by the azimuth."""
     n = len(points)
     if n % BEAMS == 0 and bool((rings.view(-1, BEAMS) == torch.arange(BEAMS)).all()):
         columns = n // BEAMS

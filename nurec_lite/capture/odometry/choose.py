@@ -34,7 +34,7 @@ OTHERS = "give other poses by data.poses.file"
 
 @dataclass(frozen=True)
 class Drive:
-    """What poses are estimated from."""
+    """The input from which poses are estimated."""
 
     capture: Capture
     lidar: Lidar

@@ -26,7 +26,7 @@ _PRIMES = (73_856_093, 19_349_669, 83_492_791)  # Teschner et al. 2003, Optimize
 
 @dataclass(frozen=True)
 class Cloud:
-    """Of one sweep."""
+    """Points of one sweep."""
 
     time: float  # seconds, the middle of the sweep
     points: Tensor  # [n, 3] metres, in the rig's axes at the points' own times, float64; in a random order

@@ -27,7 +27,7 @@ LEAST_SCALE = 0.02  # metres: residuals that count fully, at least
 
 @dataclass(frozen=True)
 class Equations:
-    """What the matches of one sweep say of small motions (turn, shift) of the rig in its own axes, of that sweep and of others."""
+    """Equations of one sweep's matches in small motions (turn, shift) of the rig in its own axes, at that sweep and at others."""
 
     sweep: int
     others: Tensor  # [k] the sweeps whose points it was laid onto

@@ -21,7 +21,7 @@ SMOOTH = 5  # sweeps over which motions of the vehicle are alike
 
 @dataclass(frozen=True)
 class Sharpness:
-    """Of poses of one drive."""
+    """The sharpness of the map by the poses of one drive."""
 
     median: float  # metres from points to the surfaces of the sweep GAP before; REACH where none lies within
     ninth: float  # metres, at 90 %

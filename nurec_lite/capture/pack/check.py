@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `capture.json` of a pack holds: a table of its keys, each with the check of its value.
+"""The schema of `capture.json` in a pack: a table of its keys, each with the check of its value.
 
 A check takes a value and the place where it stands, and raises FormatError. It knows one value at a time: what several must agree on
 (poses, times, tracks) is the matter of check.py, for captures of every source.
@@ -30,7 +30,7 @@ Check = Callable[[Any, str], None]  # value, place as in images[3].sensor
 
 
 class FormatError(ValueError):
-    """What is wrong, and where."""
+    """A flaw of a pack, and its place."""
 
 
 def image_member(sensor: str, index: int, image_format: str) -> str:

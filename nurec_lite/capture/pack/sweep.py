@@ -41,7 +41,7 @@ _HEADER = np.dtype([("rays", "<i8"), ("returned", "<i8"), ("time", "<f8"), ("rat
 
 
 def as_sweep(sweep: Sweep) -> Sweep:
-    """Of tensors, whether it holds them or arrays of numpy."""
+    """The sweep with tensors, whether it holds them or arrays of numpy."""
     return Sweep(*(torch.as_tensor(getattr(sweep, name)) for name in Sweep.__dataclass_fields__))
 
 

@@ -64,7 +64,7 @@ def write_pack(
 def is_pack(
     head: bytes,  # of a file
 ) -> bool:
-    """By the local header of its first member (APPNOTE.TXT 4.3.7)."""
+    """Whether a file is a pack, by the local header of its first member (APPNOTE.TXT 4.3.7)."""
     return head.startswith(b"PK\3\4") and head[30:].startswith(INDEX.encode())
 
 

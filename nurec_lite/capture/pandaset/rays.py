@@ -31,7 +31,7 @@ LEAST_POINTS = 1000  # of the Pandar64 in a sweep, so that its beams can be told
 
 @dataclass(frozen=True)
 class Points:
-    """What one sweep holds of the Pandar64, in the rig's axes at each point's own time."""
+    """Returns of the Pandar64 in one sweep, in the rig's axes at each point's own time."""
 
     angles: Tensor  # [n, 2] azimuth, elevation; radians
     ranges: Tensor  # [n] metres

@@ -25,7 +25,7 @@ _UP = 0.7  # cosine: the z axis of a camera points up, so its frame has the axes
 
 
 def intrinsics_of(info: Any, entry: CameraEntry, where: str) -> Intrinsics:
-    """Of CameraInfo; CaptureError for what is not calibrated or of a lens that is not known."""
+    """Intrinsics of CameraInfo; CaptureError where the camera is not calibrated or its lens is unknown."""
     K, P, D = ([float(v) for v in getattr(info, key, getattr(info, key.upper(), []))] for key in "kpd")
     model = _ALIASES.get(info.distortion_model.lower(), info.distortion_model.lower())
     fx, fy, cx, cy = (P[0], P[5], P[2], P[6]) if entry.rectified else (K[0], K[4], K[2], K[5])

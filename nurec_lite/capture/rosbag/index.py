@@ -60,7 +60,7 @@ class Frames:
         self.stored.append(stored)
 
     def order(self) -> list[int]:
-        """By stamp, each stamp once."""
+        """Places of messages by stamp, each stamp once."""
         found: dict[int, int] = {}
         for k, stamp in enumerate(self.stamps):
             found.setdefault(stamp, k)

@@ -28,7 +28,7 @@ _LATEST = 1e10  # seconds
 
 @dataclass(frozen=True)
 class Intrinsics:
-    """Of a camera without CameraInfo, as OpenCV has them: the centre of the first pixel is at (0, 0)."""
+    """Intrinsics of a camera without CameraInfo, as OpenCV has them: the centre of the first pixel is at (0, 0)."""
 
     width: int  # pixels
     height: int

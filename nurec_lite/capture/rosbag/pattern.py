@@ -36,7 +36,7 @@ _FULL = 0.999  # share of intensities that a scale holds
 
 @dataclass(frozen=True)
 class PointClock:
-    """What the times of points mean."""
+    """The meaning of points' times."""
 
     unit: float  # seconds
     origin: (
@@ -46,7 +46,7 @@ class PointClock:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What all sweeps of a lidar have in common. Plain data, so that it pickles."""
+    """The common pattern of a lidar's sweeps. Plain data, so that it pickles."""
 
     scan: Scan
     beams: Tensor | None  # [rings] int64, from the driver's number of a ring to the beam, -1: none; None: no rings
@@ -150,7 +150,7 @@ def _scan(sweeps: list[Tensor], rings: list[Tensor], elevations: Tensor, names: 
 
 
 def _turning(scan: Scan, angles: list[Tensor]) -> Scan:
-    """By the order of the points, where they have no times."""
+    """The turn of the lidar by the order of the points, where they have no times."""
     spin = find_spin(angles)
     if spin is None:
         return replace(scan, notes=(*scan.notes, DIRECTION))
@@ -160,7 +160,7 @@ def _turning(scan: Scan, angles: list[Tensor]) -> Scan:
 def _spin(
     azimuths: list[Tensor], times: list[Tensor], scan: Scan
 ) -> tuple[bool, float]:  # clockwise, and the azimuth in radians where a sweep begins
-    """By the times of the points."""
+    """The turn of the lidar by the times of the points."""
     steps, first = [], []
     for azimuth, time in zip(azimuths, times, strict=True):
         ordered = azimuth[torch.argsort(time, stable=True)]

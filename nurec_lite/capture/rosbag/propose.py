@@ -53,7 +53,7 @@ _INSPECT = (
 
 @dataclass
 class Proposal:
-    """What a recording suggests."""
+    """The mapping that a recording suggests."""
 
     source: str
     values: dict[str, Any]  # as the YAML holds them

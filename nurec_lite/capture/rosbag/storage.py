@@ -133,5 +133,5 @@ def database(path: Path) -> sqlite3.Connection:
 
 
 def table_names(connection: sqlite3.Connection) -> Iterator[str]:
-    """Of real tables: a view may be a program that never ends."""
+    """Names of real tables: a view may be a program that never ends."""
     yield from (name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))

@@ -114,7 +114,7 @@ class SweepLoad:
         return ~((points[:, 0].abs() < ahead) & (points[:, 1].abs() < beside))
 
     def _times(self, own: Tensor, azimuth: Tensor, missing: Tensor) -> tuple[Tensor, Tensor]:  # seconds
-        """Of the points, and of rays at other azimuths of the same sweep. A lidar turns steadily, so its azimuth is a clock."""
+        """Times of the points, and of rays at other azimuths of the same sweep. A lidar turns steadily, so its azimuth is a clock."""
         scan, length = self.pattern.scan, self.end - self.start
         if length <= 0:
             return torch.full_like(own, self.start), torch.full_like(missing, self.start)

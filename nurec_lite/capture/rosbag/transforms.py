@@ -62,7 +62,7 @@ class Transforms:
         return {name for edge in (*self.static, *self.moving) for name in edge}
 
     def fixed(self, target: str, source: str, who: str) -> Tensor:  # [4, 4] T_target_source
-        """Of frames that are bolted to one another."""
+        """The transform between frames that are bolted to one another."""
         T = torch.eye(4, dtype=torch.float64)
         for edge, down in self._path(target, source, who):
             step = self._still(edge, who)
@@ -83,7 +83,7 @@ class Transforms:
         return T
 
     def stamps(self, target: str, source: str, who: str) -> Tensor:  # [n] nanoseconds, int64, rising
-        """Of the edge between both that is published most often: none, if nothing moves between them."""
+        """Stamps of the edge between both frames that is published most often; none if nothing moves between them."""
         edges = [edge for edge, _ in self._path(target, source, who) if edge in self.moving]
         most = max((self.moving[edge] for edge in edges), key=len, default={})
         return torch.tensor(sorted(most), dtype=torch.int64)

@@ -239,7 +239,7 @@ def cast(
 
 @dataclass(frozen=True)
 class Surface:
-    """What n rays hit: there, in the world and in the solid's own frame."""
+    """Hits of n rays, in the world and in the solid's own frame."""
 
     distance: Tensor  # [n] metres
     direction: Tensor  # [n, 3] of the ray, world

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who drives on the simulated street: the ego car, and the cars that are tracked."""
+"""Traffic on the simulated street: the ego car, and the cars that are tracked."""
 
 import math
 from dataclasses import dataclass

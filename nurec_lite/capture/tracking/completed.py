@@ -72,7 +72,7 @@ def _share(label: Tracks, one: Tracks) -> float:
 
 
 def _extended(label: Tracks, one: Tracks) -> Tracks:
-    """What was found before and after is moved by what the label differs at that end, in the object's axes."""
+    """The label, extended by the poses that were found before and after it; these are moved, in the object's axes, to meet its ends."""
     before, after = one.times < label.times[0], one.times > label.times[-1]
     first, last = label.times[0], label.times[-1]
     parts = [(one, before, first), (label, torch.ones(len(label.times), dtype=torch.bool), None), (one, after, last)]

@@ -27,7 +27,7 @@ REFUSED = 1e6
 
 @dataclass(frozen=True, eq=False)
 class _Filters:
-    """Of a objects."""
+    """Filters of a objects."""
 
     numbers: NDArray[np.int64]  # [a] which object
     times: Doubles  # [a] seconds, of the last group

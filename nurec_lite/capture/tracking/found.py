@@ -27,7 +27,7 @@ BUMPS = 0.1  # metres a second squared: standard deviation of how the height cha
 
 
 def find_tracks(capture: Capture) -> Tracks:
-    """Of the lidar with most beams. A drive with few sweeps has none."""
+    """Tracks by the lidar with most beams. A drive with few sweeps has none."""
     lidar = max(capture.lidars, key=lambda one: len(one.elevations), default=None)
     frames = [] if lidar is None else [frame for frame in capture.sweeps if frame.sensor == lidar.name]
     if lidar is None or len(frames) < MOMENTS or len(lidar.elevations) < BEAMS:

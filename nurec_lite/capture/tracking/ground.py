@@ -51,7 +51,7 @@ def ground_of(sweeps: Sweeps) -> Ground:
 
 
 def _without_pits(heights: Floats) -> Floats:
-    """What lies far below its surroundings is a reflection in a window or a puddle."""
+    """Heights without those far below their surroundings: reflections in windows and puddles."""
     from scipy.ndimage import distance_transform_edt, percentile_filter
 
     known = np.isfinite(heights)

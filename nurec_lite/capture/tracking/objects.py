@@ -68,7 +68,7 @@ def is_sure(cloud: Cloud, moments: Moments, path: Path) -> bool:
 
 
 def _share(cloud: Cloud, moments: Moments, path: Path) -> float:
-    """Of all returns in the boxes, those that move for certain."""
+    """The share of returns in the boxes that move for certain."""
     a, b = np.searchsorted(cloud.still[:, 3], [path.times[0] - 0.02, path.times[-1] + 0.02])
     low, high = path.reach(0.0)
     still = cloud.still[a:b]

@@ -48,7 +48,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Returns:
-    """Of one sweep: n points, and where the sensor was."""
+    """Returns of one sweep: n points, and the sensor's place."""
 
     frame: SweepFrame
     points: Floats  # [n, 3] metres, about the origin of all

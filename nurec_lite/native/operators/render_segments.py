@@ -17,7 +17,7 @@ _RAYS = 2  # the argument `rays`
 
 
 class Segments(NamedTuple):
-    """What the forward pass of segmented blending saves for the backward pass; S segments at most."""
+    """State that the forward pass of segmented blending saves for the backward pass; S segments at most."""
 
     first: Tensor  # [A + 1] int64 first segment of a list
     list_index: Tensor  # [S] int32 the list of a segment, -1: unused

@@ -23,7 +23,7 @@ _ROUNDING = 1e-9  # of figures that were divided by the number of steps
 
 @dataclass(frozen=True)
 class Gate:
-    """By how much a figure may rise from A to B."""
+    """Bound on the rise of a figure from A to B."""
 
     name: str
     limit: float  # of the figure, or a share of it
@@ -129,7 +129,7 @@ def ratio_interval(
     a: list[tuple[float, ...]],  # samples of each part whose medians add up to the time
     b: list[tuple[float, ...]],  # the same parts
 ) -> tuple[float, float, float]:  # 2.5 % quantile, estimate and 97.5 % quantile of b over a
-    """By bootstrap, seeded, so that a gate says the same again."""
+    """An interval by bootstrap, seeded, so that a gate says the same again."""
     random = np.random.default_rng(0)
     totals = [sum(_medians(np.array(part), random) for part in parts) for parts in (a, b)]
     low, high = np.quantile(totals[1] / totals[0], [0.025, 0.975])

@@ -16,7 +16,7 @@ Known = float | None  # None: the tool did not tell
 
 @dataclass(frozen=True)
 class Resources:
-    """Of a kernel."""
+    """Registers and shared memory of a kernel."""
 
     registers: Known  # a thread
     shared: Known  # bytes a block, static and dynamic
@@ -92,7 +92,7 @@ def _range_times(ranges: Iterable[RangeTime]) -> dict[str, Known]:
 
 
 def _of_kernels(path: Path) -> Side:
-    """Of ncu: a handful of launches of some kernels, so nothing about a step."""
+    """Figures of ncu: a handful of launches of some kernels, so nothing about a step."""
     content = _kernels_json(path)
     by_name: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for kernel in content["kernels"]:

@@ -82,7 +82,7 @@ class Canvas:
 def stage_of(
     name: str | None,  # step/render_camera/blend
 ) -> str:  # render_camera
-    """By which colours are chosen."""
+    """The stage of a range, by which colours are chosen."""
     parts = (name or "").split("/")
     return parts[1] if len(parts) > 1 else "rest of the step" if parts[0] else "outside ranges"
 

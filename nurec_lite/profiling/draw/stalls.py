@@ -15,7 +15,7 @@ _KERNELS, _REASONS = 20, 8  # bars, and reasons with a colour of their own, at m
 
 
 def shares(kernel: Kernel) -> dict[str, float]:
-    """Of the cycles of a warp between two instructions that it issues; one cycle of them issues. Empty if not measured."""
+    """Cycles of a warp between two instructions that it issues; one of them issues. Empty if not measured."""
     total = sum(kernel.stalls.values()) + 1
     return {ISSUE: 1 / total, **{r: c / total for r, c in kernel.stalls.items()}} if kernel.stalls else {}
 

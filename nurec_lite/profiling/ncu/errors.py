@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ncu says when it cannot measure, and what to do."""
+"""Messages of ncu when it cannot measure, and their remedies."""
 
 import re
 

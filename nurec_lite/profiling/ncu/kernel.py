@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ncu measured of one launch, under names of our own, and what follows from it: FLOP, roofline, limits, verdict.
+"""Measurements of one launch by ncu, under names of our own, and figures that follow from them: FLOP, roofline, limits, verdict.
 
 None means that ncu did not measure the figure, never that it is 0. Formulas of FLOP/s and ceilings are those of ncu's own roofline
 chart (section SpeedOfLight_RooflineChart), the verdict is that of its rule SpeedOfLight.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures of a kernel mean, in words."""
+"""Meanings of a kernel's figures, in words."""
 
 from nurec_lite.profiling.ncu.kernel import Kernel, roof
 

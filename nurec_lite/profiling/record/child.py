@@ -63,7 +63,7 @@ def told(
     ended: Ended,
     tool: str | None = None,  # that started the process
 ) -> dict[str, Any]:
-    """What the process said of its window; ProfileError if it said what is to be mended, or nothing."""
+    """The report of the process about its window; ProfileError if it names something to mend, or says nothing."""
     if said(out, mode):
         result: dict[str, Any] = json.loads((out / f"window-{mode}.json").read_text())
         if "error" in result:

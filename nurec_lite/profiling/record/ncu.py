@@ -127,7 +127,7 @@ def export(
 
 
 def _checked(config: ProfileConfig, out: Path, ncu: Path, ended: Ended) -> dict[str, Any]:
-    """What the process said of its window; ProfileError with ncu's own reason if there is no report."""
+    """The report of the process about its window; ProfileError with ncu's own reason if there is no report."""
     written = (out / "ncu.ncu-rep").is_file()
     alone = not began(out, "nvtx") and not said(out, "nvtx")
     known = None if written and said(out, "nvtx") else explained(ended.output, alone)

@@ -58,7 +58,7 @@ def record_nsys(config: ProfileConfig, out: Path, command: str) -> tuple[Trace, 
 
 
 def _told(out: Path, ended: Ended) -> dict[str, Any]:
-    """What the process said; where nsys did not start it, why not."""
+    """The report of the process; where nsys did not start it, the reason."""
     known = None if said(out, "nvtx") else _explained(ended)
     if known is not None:
         raise known

@@ -54,7 +54,7 @@ def window_command(
 
 
 def stored_config(file: Path) -> ProfileConfig:
-    """What `window_command` left."""
+    """The configuration that `window_command` stored."""
     merged = OmegaConf.merge(OmegaConf.structured(ProfileConfig), OmegaConf.load(file))
     assert isinstance(merged, DictConfig)
     config = to_config(merged)

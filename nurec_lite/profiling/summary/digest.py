@@ -26,7 +26,7 @@ MS = 1e-6  # of a nanosecond
 
 @dataclass(frozen=True)
 class Started:
-    """What ran on the GPU, and the ranges that started it."""
+    """Work of the GPU, and the ranges that started it."""
 
     work: Work
     ranges: tuple[Range, ...]  # the innermost first

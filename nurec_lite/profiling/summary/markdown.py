@@ -30,7 +30,7 @@ def markdown(
 
 
 def headline(summary: Summary) -> str:
-    """What the command line prints."""
+    """The text that the command line prints."""
     return "\n".join(first(summary))
 
 
@@ -67,7 +67,7 @@ def _counts(s: Summary) -> str | None:
 
 
 def _range(s: Summary) -> str | None:
-    """Of the stages, which are the ranges directly in the step."""
+    """The table of stages: the ranges directly in the step."""
     stages = [(r.cpu_ms if s.gpu_busy is None else r.gpu_ms, r.name) for r in s.ranges if r.name.count("/") == 1]
     known = [(time, name) for time, name in stages if time is not None]
     if not known:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a profile says, whichever tool took it: written as summary.json, compared by `nurec_lite.profile compare`.
+"""The summary of a profile, whichever tool took it: written as summary.json, compared by `nurec_lite.profile compare`.
 
 None means that the tool did not tell; it is never replaced by 0. Times are milliseconds, sizes bytes; "a step" divides by the steps
 of the profiled window.
@@ -74,7 +74,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Summary:
-    """Of the steps of one window."""
+    """Figures of the steps of one window."""
 
     tool: str  # nsys or torch
     tool_version: str | None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tool recorded of one process: ranges and CUDA calls of the host, and what ran on the GPU. Times are nanoseconds."""
+"""The recording of one process by a tool: ranges and CUDA calls of the host, and what ran on the GPU. Times are nanoseconds."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Call:
-    """Of the CUDA runtime or driver."""
+    """A call of the CUDA runtime or driver."""
 
     name: str  # without the version that CUPTI appends, such as cudaLaunchKernel
     start: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each box holds: the returns of all sweeps in the axes of the box, at the time of each ray, from above and from the side."""
+"""The content of each box: the returns of all sweeps in the axes of the box, at the time of each ray, from above and from the side."""
 
 from dataclasses import dataclass, field
 

@@ -40,7 +40,7 @@ class Rate:
 
 
 def curves(capture: Capture, start: float) -> list[Curve]:
-    """Of the rig; empty if there are fewer than two poses."""
+    """Speeds of the rig; empty if there are fewer than two poses."""
     if not (capture.images or capture.sweeps):
         return []
     path = trajectory_of(capture)
