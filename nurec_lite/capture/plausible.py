@@ -43,7 +43,7 @@ def out_of_time(
     start: float,  # seconds, of the sweep
     end: float,
 ) -> tuple[str, str] | None:
-    """What is wrong with rays that were stamped while their sweep did not last, and the remedy."""
+    """The flaw of rays that are stamped outside of their sweep, and the remedy."""
     beside = max(BESIDE, 0.5 * (end - start))
     first, last = (float(t) for t in (times.amin(), times.amax())) if len(times) else (start, end)
     if start - beside <= first and last <= end + beside:

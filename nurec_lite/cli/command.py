@@ -70,7 +70,7 @@ def _raised_by_hydra(error: Exception) -> bool:
 
 @contextmanager
 def mended(verb: str) -> Iterator[None]:
-    """What a user can mend ends the process with one sentence and code 2; anything else is a defect and shows its trace."""
+    """Ends the process with one sentence and code 2 for errors that a user can mend; anything else is a defect and shows its trace."""
     try:
         yield
     except UserError as error:

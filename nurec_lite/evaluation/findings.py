@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is odd about a capture, in sentences: what it lacks, how dark it is, and by how much its sensors were found to disagree."""
+"""Findings about a capture, in sentences: missing sensors, dark images, and sensors that disagree."""
 
 import math
 from collections import Counter

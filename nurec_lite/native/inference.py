@@ -113,7 +113,7 @@ class BatchedRenderer:
         return self._sweeps(gaussians, rows, views, room)  # type: ignore[arg-type]
 
     def _gathered(self, scene: Scene, views: Sequence[AnyView]) -> SceneArrays:
-        """What stands still where it is stored, and what moves at the time of each view; transparent where it is not there."""
+        """Static Gaussians as they are stored, and moving ones at the time of each view; transparent where they are absent."""
         g, tracks, s = scene.gaussians, scene.learned_tracks(), self._still
         times = torch.stack([view.moment() for view in views])
         keys = (key_rows(tracks.offsets, tracks.times.device), tracks.times, tracks.translations, tracks.quaternions)

@@ -209,7 +209,7 @@ def _planned(gaussians: AnyGaussians, plan: RenderPlan) -> Kernels:
 
 
 def parts_of(plan: RenderPlan) -> dict[str, Callable[..., Any]]:
-    """Of the renderers for tiles and for bundles alike, by the names of nurec_lite.splat.render.Kernels."""
+    """Functions of both renderers, by the names of nurec_lite.splat.render.Kernels."""
     parts = torch_fallbacks(plan.compiled)
     if plan.sky:
         parts = parts | {"over_sky": partial(over_sky, otherwise=parts["over_sky"])}

@@ -84,7 +84,7 @@ class DepthLoss:
         return terms
 
     def _error(self, state: TrainState, shot: ImageShot, image: CameraImage) -> Tensor | None:
-        """Of one image, metres; None without a sweep to compare with."""
+        """Depth errors of one image, metres; None without a sweep to compare with."""
         returns = self._returns(state, shot.index, shot.view)
         return None if returns is None else returns.errors(image, shot.view).sum() / max(len(returns.depths), 1)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of a configuration differs from the defaults, and the command lines that repeat a run and go on from it."""
+"""Keys of a configuration that differ from the defaults, and command lines that repeat a run and go on from it."""
 
 import shlex
 from dataclasses import dataclass, replace

@@ -30,5 +30,5 @@ def over_sky(
     sky: Tensor,  # [3, H, W] logits
     directions: Tensor,  # [R, 3] unit, world
 ) -> Tensor:  # [R, 3]
-    """What was blended, and what passes through it of the sky's colour."""
+    """The blended colour, and the part of the sky's colour that passes through it."""
     return features + transmittance[:, None] * sample_sky(sky, directions)

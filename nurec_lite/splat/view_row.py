@@ -19,7 +19,7 @@ from nurec_lite.geometry.lidar import Lidar
 
 
 class Posed(Protocol):
-    """What is told of a view: nurec_lite.splat.views.View, which imports this."""
+    """Fields of a view that kernels read: nurec_lite.splat.views.View has them, and imports this."""
 
     @property
     def T_world_sensor_start(self) -> Tensor: ...  # noqa: N802 as the field is called

@@ -49,7 +49,7 @@ def _plain(thing: object) -> dict[str, Any]:
 
 
 def digest_from(record: dict[str, Any]) -> Digest:
-    """Of a record that was checked."""
+    """The digest in a record that was checked."""
     return Digest(
         record["name"],
         tuple(Camera(**camera) for camera in record["cameras"]),

@@ -34,7 +34,7 @@ def backward(
     terms: dict[str, Tensor],  # scalars, by the names of LossWeights
     weights: LossWeights,
 ) -> None:
-    """Of the weighted sum of all terms. Nobody adds them up, so that each begins as soon as it is there, on the stream on which it is."""
+    """Gradients of the weighted sum of all terms. Terms are not added up, so that each begins as soon as it is there, on the stream on which it is."""
     learned = {name: term for name, term in terms.items() if term.requires_grad}
     if learned:
         first = next(iter(learned.values()))

@@ -77,7 +77,7 @@ def _scores(
 def _of_one_size(
     found: list[Tensor],  # [T, K] or [T, 1]
 ) -> Tensor:  # [V, T, K], or [V, T, 1] where too few images tell the time
-    """What a standing camera sees is the same at every offset of its clock: such an image tells turns alone."""
+    """Scores of one size. A standing camera sees the same at every offset of its clock, so its images tell turns alone."""
     moving = [scores for scores in found if scores.shape[1] > 1]
     standing = [scores for scores in found if scores.shape[1] == 1]
     if len(moving) >= VIEWS:

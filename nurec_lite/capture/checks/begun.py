@@ -16,7 +16,7 @@ Result = tuple[list[Verdict], dict[str, Start]]
 
 
 class BegunChecks:
-    """What the sensors say against a capture, and what corrections of its cameras begin with."""
+    """Verdicts of the sensors about a capture, and the start of its cameras' corrections."""
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class Path:
 
 
 def check_driving(sample: Sample) -> Iterator[Verdict]:
-    """What the poses say without the sweeps, and of a jump what these say. Where sweeps contradict all poses, that was said."""
+    """Verdicts about the poses alone; of a jump, sweeps decide. Where sweeps contradict all poses, another check says so."""
     motions = [m for lidar in sample.capture.lidars for m in known_motions(sample, lidar)]
     fit = not motions or Motions(motions).excess(Motions(motions).posed) <= 1
     paths = [path for path in paths_of(sample.capture) if len(path.frames) >= FEWEST]

@@ -49,7 +49,7 @@ class Grid(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What the backward pass needs of what the forward pass gave."""
+    """Results of the forward pass that the backward pass needs."""
 
     out: Tensor  # [R, C] sum of w times feature
     distance: Tensor  # [R] metres, sum of w t
@@ -57,7 +57,7 @@ class Outputs(NamedTuple):
 
 
 def given_of(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Of the outputs; None for a distance that nothing depends on."""
+    """Gradients of the outputs; None for a distance that nothing depends on."""
     d_out, d_distance, d_transmittance = (None if grad is None else grad.contiguous() for grad in grads[:3])
     return _or_zeros(d_out, outputs.out), d_distance, _or_zeros(d_transmittance, outputs.transmittance)
 

@@ -135,7 +135,7 @@ MODES = {"nvtx": _marked, "torch": _traced, "syncs": _warned}
 
 
 def main(file: str, mode: str) -> int:
-    """What a user can mend is told in the file, too: a profiler around this process hides how it ended."""
+    """Writes errors that a user can mend into the file, too: a profiler around this process hides how it ended."""
     begun()
     end_with_parent()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
