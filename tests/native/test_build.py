@@ -390,7 +390,7 @@ def test_a_killed_process_leaves_its_lock_to_ninja_and_then_to_nobody(calls: Pat
 
 def test_a_build_from_the_command_line_of_another_python() -> None:
     """The real kernels, in a process of its own whose PATH lacks the environment: found in the cache or built."""
-    code = "from nurec_lite.native import ops; ops.load; import torch; printtorch.ops.nurec_lite.render.default._schema.name"
+    code = "from nurec_lite.native import ops; ops.load(); import torch; print(torch.ops.nurec_lite.render.default._schema.name)"
     environment = {k: v for k, v in os.environ.items() if k not in ("NUREC_LITE_CACHE", "VIRTUAL_ENV")}
     environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
     environment["PYTHONPATH"] = str(Path(__file__).resolve().parents[2])

@@ -70,7 +70,7 @@ def test_parity(run: str, tmp_path: Path) -> None:
 def test_operators_of_tensors_on_the_cpu_are_the_emulated_ones() -> None:
     """1025 colours are nine blocks of 128 threads."""
     code = (
-        "import ctypes, emulation, torch; from nurec_lite.native import ops; emulation.install; ops.load;"
+        "import ctypes, emulation, torch; from nurec_lite.native import ops; emulation.install(); ops.load();"
         "torch.ops.nurec_lite.sh_colour(torch.zeros(1025, 4, 3), None, torch.zeros(1025, 3));"
         "library = ctypes.CDLL(str(emulation.library()));"
         "print(ctypes.c_uint64.in_dll(library, 'nurec_emulated_blocks').value)"
