@@ -91,7 +91,7 @@ def tracks_for(moving: int, device: torch.device) -> tuple[Tensor, ...]:
 def gathered(
     version: str, stored: dict[str, Tensor], views: tuple[View, ...], still: int, tracks: tuple[Tensor, ...]
 ) -> tuple[Any, ...]:
-    """What views have in common; what each of them sees, with a grad slot if gradients are deferred."""
+    """The scene of all views, and the Gaussians of each, with a grad slot if gradients are deferred."""
     n, values = len(stored["means"]), backward_epilogue.Values(**stored, lidar_opacities=None)
     if version == "fused":
         scene = backward_epilogue.deferred_scene(views, values, True, still, tracks)

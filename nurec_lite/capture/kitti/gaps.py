@@ -2,12 +2,14 @@
 """Steps between neighbours of a ring, and the rays that are missing in long ones."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.kitti.turns import BACKWARD, TURN
+from nurec_lite.geometry.lidar import Sweep, unit_directions
 
 _GAP = 1.5  # nominal steps; a longer step lacks rays
 _FINEST = TURN / 8192  # radians between rays; at 5 turns a second a beam sends 4000
@@ -49,6 +51,30 @@ def missing_angles(
     azimuth = angles[left, 0] + fraction * gap[left]
     elevation = torch.lerp(angles[left, 1], angles[after[left], 1], fraction)
     return torch.stack([torch.remainder(azimuth + math.pi, TURN) - math.pi, elevation], dim=-1), rings[left]
+
+
+def whole_sweep(
+    angles: Tensor,  # [n, 2] azimuth and elevation of returns, in any order
+    ranges: Tensor,  # [n] metres
+    intensities: Tensor,  # [n] 0 to 1
+    times: Tensor,  # [n] seconds
+    rings: Tensor,  # [n] beams
+    clock: Callable[[Tensor], Tensor],  # azimuths [m] -> seconds [m] at which the lidar looks there
+    own: Tensor | None = None,  # [n] bool: returns of the vehicle itself, which are neither returns nor empty
+) -> Sweep:
+    """Returns and the rays between them that did not return: beam after beam, each by its azimuth."""
+    order = torch.argsort(rings * 8 + angles[:, 0] % TURN, stable=True)
+    more, more_rings = missing_angles(angles[order], rings[order])
+    order = order if own is None else order[~own[order]]
+    n, none = len(order), torch.zeros(len(more))
+    return Sweep(
+        directions=torch.cat([unit_directions(angles[order]), unit_directions(more)]).float(),
+        ranges=torch.cat([ranges[order].float(), none]),
+        intensities=torch.cat([intensities[order], none]),
+        times=torch.cat([times[order], clock(more[:, 0])]),
+        rings=torch.cat([rings[order], more_rings]),
+        returned=torch.arange(n + len(more)) < n,
+    )
 
 
 def _next_in_ring(

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import numbered_files
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.kitti.calibration import other_mountings, read_camera, read_rig
@@ -115,7 +116,7 @@ def read_kitti_raw(
     sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in found.images)
     return Capture(
         name=found.folder.name.removesuffix("_sync"),
-        cameras=tuple(_downscaled(camera, downscale) for camera in sensors),
+        cameras=tuple(downscaled(camera, downscale) for camera in sensors),
         lidars=() if scan is None else (_lidar(found, scan),),
         images=tuple(frame for camera in sensors for frame in _image_frames(found, camera, downscale, image_delay)),
         sweeps=() if scan is None else tuple(_sweep_frames(found, missing_rays, scan)),
@@ -221,14 +222,6 @@ def _check_cameras(folder: Path, cameras: tuple[str, ...]) -> None:
         if name not in known or cameras.count(name) > 1:
             problem = "twice" if name in known else f"but {folder} has {', '.join(known) or 'none'}"
             raise CaptureError(f"data.cameras names '{name}', {problem}; choose each of its cameras once")
-
-
-def _downscaled(camera: Camera, factor: int) -> Camera:
-    if not 1 <= factor <= min(camera.width, camera.height):
-        raise CaptureError(
-            f"data.downscale is {factor}, but {camera.name} has {camera.width}x{camera.height} pixels; choose a factor between"
-        )
-    return camera.downscaled(factor)
 
 
 def _image_frames(drive: Drive, camera: Camera, downscale: int, delay: float) -> list[ImageFrame]:

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boxes of nuScenes that move, as tracks: key frames are half a second apart, and poses between them are interpolated."""
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.nuscenes.rays import LEFT, TURN, mounting_of
-from nurec_lite.capture.nuscenes.scene import LIDAR, Scene, _pose
+from nurec_lite.capture.nuscenes.rays import TURN, seen_at
+from nurec_lite.capture.nuscenes.scene import Scene, pose_of
 from nurec_lite.capture.nuscenes.tables import REMEDY, Row, by_token, field, rows, vector
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.lidar import azimuth_elevation
+from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 from nurec_lite.geometry.se3 import invert, matrix_to_quat, transform
 from nurec_lite.geometry.tracks import Tracks
 
@@ -28,33 +27,32 @@ class Box:
     size: list[float]  # length, width, height; metres
 
 
-def read_tracks(scene: Scene) -> Tracks:
+def read_tracks(scene: Scene, lidar: Lidar | None) -> Tracks:
     """Without annotations, as in the test set, there are none."""
     if not (scene.tables / "sample_annotation.json").is_file():
         return Tracks.empty()
     found: dict[str, list[Box]] = {}
     for row in rows(scene.tables, "sample_annotation", "sample_token", scene.samples.keys()):
-        found.setdefault(field(row, "instance_token", str, "sample_annotation"), []).append(_box(scene, row))
+        found.setdefault(field(row, "instance_token", str, "sample_annotation"), []).append(_box(scene, row, lidar))
     moving = {name: sorted(boxes, key=lambda box: box.time) for name, boxes in found.items() if _moves(boxes)}
     return _tracks(moving, _classes(scene, moving)) if moving else Tracks.empty()
 
 
-def _box(scene: Scene, row: Row) -> Box:
+def _box(scene: Scene, row: Row, lidar: Lidar | None) -> Box:
     width, length, height = vector(row, "size", 3, "sample_annotation")
     if not 0 < min(width, length, height) <= max(width, length, height) < 100:
         raise CaptureError(f"sample_annotation.json: 'size' of row {row.get('token')} must be metres above 0; {REMEDY}")
-    T = _pose(row, "sample_annotation")
+    T = pose_of(row, "sample_annotation")
     stamp = field(scene.samples[row["sample_token"]], "timestamp", int, "sample") * 1e-6 - scene.start
-    return Box(_passed(scene, stamp, T[:3, 3]), T, [length, width, height])
+    return Box(_passed(scene, stamp, T[:3, 3], lidar), T, [length, width, height])
 
 
-def _passed(scene: Scene, stamp: float, place: Tensor) -> float:
-    """When the lidar sees the box: a key frame has the stamp of its sweep, which ends the turn."""
-    if LIDAR not in scene.files:
+def _passed(scene: Scene, stamp: float, place: Tensor, lidar: Lidar | None) -> float:
+    """The time at which the lidar sees the box: a key frame has the stamp of its sweep, which ends the turn."""
+    if lidar is None:
         return stamp
-    T_world_lidar = scene.path.at(stamp - 0.5 * TURN) @ mounting_of(scene)
-    azimuth = float(azimuth_elevation(transform(invert(T_world_lidar), place[None]))[0, 0])
-    return stamp - TURN + TURN * ((LEFT - azimuth) / (2 * math.pi) % 1)
+    T_world_lidar = scene.path.at(stamp - 0.5 * TURN) @ lidar.T_rig_lidar
+    return float(seen_at(azimuth_elevation(transform(invert(T_world_lidar), place[None]))[:, 0], stamp)[0])
 
 
 def _moves(boxes: list[Box]) -> bool:

@@ -6,24 +6,27 @@ the lidar saw the point: each is moved back to its own time. The lidar turns clo
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.files import mark_of_file, read_bytes
-from nurec_lite.capture.kitti.gaps import missing_angles
+from nurec_lite.capture.kitti.gaps import whole_sweep
 from nurec_lite.capture.nuscenes.scene import LIDAR, File, Scene
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CaptureError, SweepFrame
-from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.geometry.se3 import invert
 
 BEAMS, STEPS, TURN = 32, 1084, 0.05  # the last in seconds
 NOMINAL = torch.deg2rad(-30.67 + 4.0 / 3 * torch.arange(BEAMS, dtype=torch.float64))  # elevations of the data sheet
-LEFT = 0.5 * math.pi  # azimuth at which a turn begins
 FARTHEST = 105.0  # metres
+TURNING = Lidar(
+    LIDAR, torch.eye(4, dtype=torch.float64), NOMINAL, FARTHEST, STEPS, azimuth_start=0.5 * math.pi
+)  # of the data sheet
 VEHICLE = (2.6, 1.3)  # metres ahead and beside of the lidar: nearer returns are the car's own
 SURVEYED, LEAST = 6, 50  # sweeps that say where the beams lie, and points of a beam in them
 RECORD = 5  # numbers of a point: x, y, z, intensity, ring
@@ -49,10 +52,16 @@ class SweepLoad:
     file: File
     trajectory: Trajectory
     T_rig_lidar: Tensor  # [4, 4]
-    elevations: Tensor  # [32] radians
 
     def __call__(self) -> Sweep:
-        return _sweep(points_of(self.file, self.trajectory, self.T_rig_lidar), self.file.stamp)
+        found = points_of(self.file, self.trajectory, self.T_rig_lidar)
+        own = (found.local[:, 0].abs() < VEHICLE[0]) & (found.local[:, 1].abs() < VEHICLE[1])
+        angles, ranges, clock = (
+            azimuth_elevation(found.local),
+            found.local.norm(dim=1),
+            partial(seen_at, stamp=self.file.stamp),
+        )
+        return whole_sweep(angles, ranges, found.intensities, found.times, found.rings, clock, own)
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         return mark_of_file(self.file.path, thorough)
@@ -73,7 +82,8 @@ def points_of(file: File, trajectory: Trajectory, T_rig_lidar: Tensor) -> Points
     T_world_lidar = trajectory.at(torch.tensor(file.stamp, dtype=torch.float64)) @ T_rig_lidar
     T = invert(trajectory.at(times) @ T_rig_lidar) @ T_world_lidar
     local = (T[:, :3, :3] @ moved[..., None])[..., 0] + T[:, :3, 3]
-    return Points(local, (values[:, 3] / 255).clamp(0, 1).float(), rings.long(), times)
+    there = values[:, :3].norm(dim=1) > 0  # others did not return
+    return Points(local[there], (values[there, 3] / 255).clamp(0, 1).float(), rings[there].long(), times[there])
 
 
 def _turned(points: Tensor, rings: Tensor) -> Tensor:  # [n, 3], [n] -> [n] share of the turn
@@ -82,10 +92,10 @@ def _turned(points: Tensor, rings: Tensor) -> Tensor:  # [n, 3], [n] -> [n] shar
     if n % BEAMS == 0 and bool((rings.view(-1, BEAMS) == torch.arange(BEAMS)).all()):
         columns = n // BEAMS
         return ((torch.arange(columns, dtype=torch.float64) + 0.5) / columns).repeat_interleave(BEAMS)
-    return torch.remainder((LEFT - azimuth_elevation(points)[:, 0]) / (2 * math.pi), 1)
+    return TURNING.spin_fraction(azimuth_elevation(points)[:, 0])
 
 
-def elevations_of(files: list[File], trajectory: Trajectory, T_rig_lidar: Tensor) -> Tensor:  # [32] radians
+def _elevations(files: list[File], trajectory: Trajectory, T_rig_lidar: Tensor) -> Tensor:  # [32] radians
     """The median of each ring over a few sweeps; that of the data sheet where too little returns."""
     some = [points_of(file, trajectory, T_rig_lidar) for file in files[:: max(1, len(files) // SURVEYED)]]
     local, rings = torch.cat([p.local for p in some]), torch.cat([p.rings for p in some])
@@ -100,39 +110,21 @@ def elevations_of(files: list[File], trajectory: Trajectory, T_rig_lidar: Tensor
     return beams
 
 
-def _sweep(points: Points, stamp: float) -> Sweep:
-    """Beams one after another, in the order of the azimuth. What the car itself hides is neither a return nor empty."""
-    angles, ranges = azimuth_elevation(points.local), points.local.norm(dim=1)
-    seen = ranges > 0
-    order = torch.argsort(points.rings[seen] * 8 + angles[seen, 0] % (2 * math.pi), stable=True)
-    angles, ranges, local, rings = (v[seen][order] for v in (angles, ranges, points.local, points.rings))
-    times, intensities = points.times[seen][order], points.intensities[seen][order]
-    more, more_rings = missing_angles(angles, rings)
-    outside = ~((local[:, 0].abs() < VEHICLE[0]) & (local[:, 1].abs() < VEHICLE[1]))
-    n, none = int(outside.sum()), torch.zeros(len(more))
-    late = TURN * torch.remainder((LEFT - more[:, 0]) / (2 * math.pi), 1)
-    return Sweep(
-        directions=torch.cat([unit_directions(angles[outside]), unit_directions(more)]).float(),
-        ranges=torch.cat([ranges[outside].float(), none]),
-        intensities=torch.cat([intensities[outside], none]),
-        times=torch.cat([times[outside], stamp - TURN + late]),
-        rings=torch.cat([rings[outside], more_rings]),
-        returned=torch.arange(n + len(more)) < n,
+def lidar_of(scene: Scene) -> Lidar:
+    T_rig_lidar = scene.mountings[LIDAR] @ T_FILE_LIDAR
+    return replace(
+        TURNING, T_rig_lidar=T_rig_lidar, elevations=_elevations(scene.files[LIDAR], scene.path, T_rig_lidar)
     )
 
 
-def mounting_of(scene: Scene) -> Tensor:  # [4, 4] T_rig_lidar
-    return scene.mountings[LIDAR] @ T_FILE_LIDAR
+def seen_at(azimuth: Tensor, stamp: float) -> Tensor:  # [n] radians -> [n] seconds at which the lidar looks there
+    return stamp - TURN + TURN * TURNING.spin_fraction(azimuth)
 
 
-def lidar_of(scene: Scene, elevations: Tensor) -> Lidar:
-    return Lidar(LIDAR, mounting_of(scene), elevations, FARTHEST, STEPS, azimuth_start=LEFT)
-
-
-def sweep_frames(scene: Scene, elevations: Tensor) -> list[SweepFrame]:
-    files, T_rig_lidar = scene.files[LIDAR], mounting_of(scene)
+def sweep_frames(scene: Scene, lidar: Lidar) -> list[SweepFrame]:
+    files = scene.files[LIDAR]
     ends = torch.tensor([file.stamp for file in files], dtype=torch.float64)
     first, last = scene.path.at(ends - TURN), scene.path.at(ends)
-    loads = [SweepLoad(file, scene.path, T_rig_lidar, elevations) for file in files]
+    loads = [SweepLoad(file, scene.path, lidar.T_rig_lidar) for file in files]
     rows = zip(range(len(files)), (ends - TURN).tolist(), ends.tolist(), first, last, loads, strict=True)
     return [SweepFrame(LIDAR, *row) for row in rows]

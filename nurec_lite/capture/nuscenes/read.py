@@ -8,9 +8,10 @@ from pathlib import Path
 
 import torch
 
+from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.nuscenes.boxes import read_tracks
-from nurec_lite.capture.nuscenes.rays import elevations_of, lidar_of, mounting_of, sweep_frames
+from nurec_lite.capture.nuscenes.rays import lidar_of, sweep_frames
 from nurec_lite.capture.nuscenes.scene import CAMERAS, LIDAR, Scene, open_scene
 from nurec_lite.capture.nuscenes.tables import field
 from nurec_lite.capture.types import Capture, CaptureError, Doubt, ImageFrame
@@ -27,15 +28,14 @@ def read_nuscenes(
     scene = open_scene(root, drive)
     names = _cameras(scene, cameras)
     sensors = {name: _camera(scene, name, downscale) for name in names}
-    lidar = LIDAR in scene.files
-    elevations = elevations_of(scene.files[LIDAR], scene.path, mounting_of(scene)) if lidar else torch.zeros(0)
+    lidar = lidar_of(scene) if LIDAR in scene.files else None
     return Capture(
         name=f"nuscenes_{scene.name}",
         cameras=tuple(sensors.values()),
-        lidars=(lidar_of(scene, elevations),) if lidar else (),
+        lidars=() if lidar is None else (lidar,),
         images=tuple(frame for name in names for frame in _images(scene, name, downscale)),
-        sweeps=tuple(sweep_frames(scene, elevations)) if lidar else (),
-        tracks=read_tracks(scene),
+        sweeps=() if lidar is None else tuple(sweep_frames(scene, lidar)),
+        tracks=read_tracks(scene, lidar),
         doubts=tuple(_doubts(scene)),
     )
 
@@ -59,11 +59,7 @@ def _camera(scene: Scene, name: str, downscale: int) -> Camera:
         ) from error
     if not (0 < fx < 1e5 and 0 < fy < 1e5 and 0 < cx < width and 0 < cy < height):
         raise CaptureError(f"calibrated_sensor.json: {name} is no camera of {width}x{height} pixels; restore the table")
-    if downscale > min(width, height):
-        raise CaptureError(
-            f"data.downscale is {downscale}, but {name} has {width}x{height} pixels; choose a smaller one"
-        )
-    return Camera(name, width, height, fx, fy, cx, cy, T_rig_cam=scene.mountings[name]).downscaled(downscale)
+    return downscaled(Camera(name, width, height, fx, fy, cx, cy, T_rig_cam=scene.mountings[name]), downscale)
 
 
 def _size(scene: Scene, name: str) -> tuple[int, int]:

@@ -73,7 +73,7 @@ def open_scene(
             absent += 1
             continue
         files.setdefault(channel, []).append(file)
-        mountings[channel] = _pose(sensor, "calibrated_sensor")
+        mountings[channel] = pose_of(sensor, "calibrated_sensor")
         lenses[channel] = sensor.get("camera_intrinsic", [])
     if LIDAR not in files and not set(CAMERAS) & set(files):
         raise CaptureError(
@@ -125,10 +125,10 @@ def _path(poses: dict[str, Row], tables: Path) -> tuple[float, Trajectory]:
     stamps = sorted(found)
     start = stamps[0] * 1e-6 - 0.1  # before the first sweep begins
     times = torch.tensor([(stamp - stamps[0]) * 1e-6 + 0.1 for stamp in stamps], dtype=torch.float64)
-    return start, Trajectory(times, torch.stack([_pose(found[stamp], "ego_pose") for stamp in stamps]))
+    return start, Trajectory(times, torch.stack([pose_of(found[stamp], "ego_pose") for stamp in stamps]))
 
 
-def _pose(row: Row, table: str) -> Tensor:  # [4, 4]
+def pose_of(row: Row, table: str) -> Tensor:  # [4, 4]
     q = torch.tensor(vector(row, "rotation", 4, table), dtype=torch.float64)
     if not 0.5 < float(q.norm()) < 2:
         raise CaptureError(f"{table}.json: 'rotation' of row {short(row.get('token'))} is no quaternion; {REMEDY}")

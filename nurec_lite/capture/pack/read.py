@@ -19,6 +19,7 @@ from torch import Tensor
 from nurec_lite.base.archives import opened_archive
 from nurec_lite.base.texts import parse_json, printable
 from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import short
 from nurec_lite.capture.images import FIRST, LAST, decode_image
 from nurec_lite.capture.pack.check import FORMAT, INDEX, REMEDY, VERSION, FormatError, check_index, shown
@@ -164,7 +165,7 @@ def read_pack(path: Path, *, downscale: int = 1) -> Capture:
     capture = _capture(path, members, index, downscale)
     _check_needed(path, members, index)
     check_capture(capture, f"{path}: {INDEX}")
-    capture = replace(capture, cameras=tuple(_downscaled(camera, downscale) for camera in capture.cameras))
+    capture = replace(capture, cameras=tuple(downscaled(camera, downscale) for camera in capture.cameras))
     try:
         return capture.with_split(index["split"]) if index["split"] else capture
     except CaptureError as error:
@@ -240,15 +241,6 @@ def _tensors(row: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 def _camera(row: dict[str, Any]) -> dict[str, Any]:
     return _tensors(row, "T_rig_cam") | {"distortion": tuple(row["distortion"])}
-
-
-def _downscaled(camera: Camera, factor: int) -> Camera:
-    if factor > min(camera.width, camera.height):
-        raise CaptureError(
-            f"downscale {factor} leaves nothing of the {camera.width}x{camera.height} pixels of {camera.name}; "
-            "choose a smaller one"
-        )
-    return camera.downscaled(factor)
 
 
 def _frame(row: dict[str, Any]) -> dict[str, Any]:

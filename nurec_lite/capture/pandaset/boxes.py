@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from nurec_lite.capture.pandaset.rays import seen_at
 from nurec_lite.capture.pandaset.sequence import TURN, Sequence
 from nurec_lite.capture.pandaset.tables import numbers, read_table
-from nurec_lite.geometry.lidar import azimuth_elevation
+from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
 from nurec_lite.geometry.se3 import invert, transform
 from nurec_lite.geometry.tracks import Tracks
 
@@ -35,6 +36,7 @@ class Cuboid:
 def read_tracks(
     sequence: Sequence,
     files: dict[int, Path],  # number of a revolution -> its cuboids
+    lidar: Lidar,
 ) -> Tracks:
     found: dict[str, list[Cuboid]] = {}
     classes: dict[str, str] = {}
@@ -45,7 +47,7 @@ def read_tracks(
         moving = ~table["stationary"].astype(bool)
         if "cuboids.sensor_id" in table:
             moving &= numbers(table, path, ("cuboids.sensor_id",))[:, 0] != _OTHER_LIDAR
-        times = _passed(sequence, number, torch.from_numpy(places))
+        times = _passed(sequence, number, torch.from_numpy(places), lidar)
         for row in np.flatnonzero(moving):
             name = str(table["uuid"][row])
             found.setdefault(name, []).append(Cuboid(float(times[row]), places[row], sizes[row], float(yaws[row])))
@@ -53,11 +55,10 @@ def read_tracks(
     return _tracks(found, classes)
 
 
-def _passed(sequence: Sequence, number: int, places: Tensor) -> Tensor:  # [n, 3] -> [n] seconds
+def _passed(sequence: Sequence, number: int, places: Tensor, lidar: Lidar) -> Tensor:  # [n, 3] -> [n] seconds
     end = float(sequence.ends[number])
     middle = sequence.path.at(end - 0.5 * TURN)
-    azimuth = azimuth_elevation(transform(invert(middle), places))[:, 0]
-    return end - TURN + TURN * torch.remainder((math.pi - azimuth) / (2 * math.pi), 1)
+    return seen_at(lidar, azimuth_elevation(transform(invert(middle), places))[:, 0], end)
 
 
 def _tracks(found: dict[str, list[Cuboid]], classes: dict[str, str]) -> Tracks:

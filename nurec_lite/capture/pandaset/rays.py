@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rays of the Pandar64: those that returned, from points in the world at their own times, and those that did not, from its beams."""
 
-import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from nurec_lite.capture.files import mark_of_file
-from nurec_lite.capture.kitti.gaps import missing_angles
+from nurec_lite.capture.kitti.gaps import whole_sweep
 from nurec_lite.capture.pandaset.sequence import TURN, Sequence
 from nurec_lite.capture.pandaset.tables import REMEDY, numbers, read_table
 from nurec_lite.capture.trajectory import Trajectory
 from nurec_lite.capture.types import CaptureError, SweepFrame
-from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation, unit_directions
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 from nurec_lite.geometry.se3 import invert
 
 LIDAR = "pandar64"
@@ -47,10 +47,14 @@ class SweepTable:
     start: float  # Unix seconds of the capture's time 0
     end: float  # seconds
     trajectory: Trajectory
-    elevations: Tensor  # [B] radians
+    lidar: Lidar
 
     def __call__(self) -> Sweep:
-        return _sweep(points_of(self.path, self.start, self.trajectory), self.elevations, self.end)
+        found = points_of(self.path, self.start, self.trajectory)
+        edges = 0.5 * (self.lidar.elevations[1:] + self.lidar.elevations[:-1])
+        rings = torch.bucketize(found.angles[:, 1].contiguous(), edges)
+        clock = partial(seen_at, self.lidar, end=self.end)
+        return whole_sweep(found.angles, found.ranges, found.intensities, found.times, rings, clock)
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         return mark_of_file(self.path, thorough)
@@ -98,34 +102,23 @@ def elevations_of(
     return torch.deg2rad(torch.tensor(sorted(found), dtype=torch.float64) * width + LOWEST + 0.5 * width)
 
 
-def _sweep(points: Points, elevations: Tensor, end: float) -> Sweep:
-    """In the order of beams, and of the azimuth in each."""
-    edges = 0.5 * (elevations[1:] + elevations[:-1])
-    rings = torch.bucketize(points.angles[:, 1].contiguous(), edges)
-    order = torch.argsort(rings * 8 + points.angles[:, 0] % (2 * math.pi), stable=True)
-    angles, rings = points.angles[order], rings[order]
-    more, more_rings = missing_angles(angles, rings)
-    fraction = torch.remainder((math.pi - more[:, 0]) / (2 * math.pi), 1)
-    none, n = torch.zeros(len(more)), len(angles)
-    return Sweep(
-        directions=torch.cat([unit_directions(angles), unit_directions(more)]).float(),
-        ranges=torch.cat([points.ranges[order].float(), none]),
-        intensities=torch.cat([points.intensities[order], none]),
-        times=torch.cat([points.times[order], end - TURN + TURN * fraction]),
-        rings=torch.cat([rings, more_rings]),
-        returned=torch.arange(n + len(more)) < n,
-    )
+def seen_at(
+    lidar: Lidar,
+    azimuth: Tensor,  # [n] radians
+    end: float | Tensor,  # seconds at which the revolution ends
+) -> Tensor:  # [n] seconds at which the lidar looks there
+    return end - TURN + TURN * lidar.spin_fraction(azimuth)
 
 
 def sweep_frames(
     sequence: Sequence,
     files: dict[int, Path],  # number of a revolution -> its table
-    elevations: Tensor,
+    lidar: Lidar,
 ) -> list[SweepFrame]:
     ends = sequence.ends[list(files)]
     first, last = sequence.path.at(ends - TURN), sequence.path.at(ends)
     loads = [
-        SweepTable(path, sequence.start, end, sequence.path, elevations)
+        SweepTable(path, sequence.start, end, sequence.path, lidar)
         for path, end in zip(files.values(), ends.tolist(), strict=True)
     ]
     rows = zip(files, (ends - TURN).tolist(), ends.tolist(), first, last, loads, strict=True)

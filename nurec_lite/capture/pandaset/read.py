@@ -8,6 +8,7 @@ Seconds count from the begin of the first revolution. The PandarGT is left out: 
 import re
 from pathlib import Path
 
+from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import numbered_files
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.pandaset.boxes import read_tracks
@@ -41,17 +42,17 @@ def read_pandaset(
     sequence = open_sequence(folder, names)
     tables = _tables(folder / "lidar")
     _check_numbers(tables, len(sequence.ends), folder / "lidar/timestamps.json")
-    elevations = elevations_of(tables, sequence.start, sequence.path)
+    lidar = lidar_of(elevations_of(tables, sequence.start, sequence.path))
     cuboids = folder / "annotations/cuboids"
     boxes = {k: path for k, path in _tables(cuboids).items() if k < len(sequence.ends)} if cuboids.is_dir() else {}
     sensors = {name: _camera(sequence, name) for name in names}
     return Capture(
         name=f"pandaset_{folder.name}",
-        cameras=tuple(_downscaled(camera, downscale) for camera in sensors.values()),
-        lidars=(lidar_of(elevations),),
+        cameras=tuple(downscaled(camera, downscale) for camera in sensors.values()),
+        lidars=(lidar,),
         images=tuple(frame for name in names for frame in _images(sequence, name, downscale)),
-        sweeps=tuple(sweep_frames(sequence, tables, elevations)),
-        tracks=read_tracks(sequence, boxes),
+        sweeps=tuple(sweep_frames(sequence, tables, lidar)),
+        tracks=read_tracks(sequence, boxes, lidar),
     )
 
 
@@ -92,12 +93,6 @@ def _camera(sequence: Sequence, name: str) -> Camera:
             f"{path} has fx {fx:g}, fy {fy:g}, cx {cx:g}, cy {cy:g}, which is no camera of {WIDTH}x{HEIGHT} pixels; restore the file"
         )
     return Camera(name, WIDTH, HEIGHT, fx, fy, cx, cy, T_rig_cam=sequence.mountings[name], shutter="top_to_bottom")
-
-
-def _downscaled(camera: Camera, factor: int) -> Camera:
-    if factor > HEIGHT:
-        raise CaptureError(f"data.downscale is {factor}, but images have {WIDTH}x{HEIGHT} pixels; choose a smaller one")
-    return camera.downscaled(factor)
 
 
 def _images(sequence: Sequence, name: str, downscale: int) -> list[ImageFrame]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.names import name_flaw
+from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.rosbag.bag import open_bag
 from nurec_lite.capture.rosbag.cameras import camera_of, intrinsics_of, is_plain, lens_of
 from nurec_lite.capture.rosbag.clouds import read_cloud
@@ -102,11 +103,7 @@ def _cameras(
     for entry in index.mapping.cameras:
         lens = _lens(index, entry)
         camera = camera_of(entry, lens, _mounting(index, rig, entry))
-        if downscale > min(camera.width, camera.height):
-            raise CaptureError(
-                f"data.downscale is {downscale}, but {entry.name} has {camera.width}x{camera.height} pixels; choose a smaller one"
-            )
-        cameras.append(camera.downscaled(downscale))
+        cameras.append(downscaled(camera, downscale))
         images += _images(index, entry, lens, path, start, downscale)
     return tuple(cameras), tuple(images)
 
