@@ -153,6 +153,6 @@ def test_other_zips(packed: tuple[Capture, Path], tmp_path: Path) -> None:
 
 def test_downscale_to_nothing(packed: tuple[Capture, Path]) -> None:
     with pytest.raises(
-        CaptureError, match="downscale 9 leaves nothing of the 8x9 pixels of back; choose a smaller one"
+        CaptureError, match=r"data\.downscale is 9, but back has 8x9 pixels; choose a factor from 1 to 8"
     ):
         read_pack(packed[1], downscale=9)
