@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/architecture.md: its example is an option that works, and its pictures show the house and the step as they are."""
+"""docs/contract.md has an option that works as its example; the pictures of docs/architecture.md show every folder and every stage."""
 
 import re
 import sys
@@ -21,7 +21,7 @@ from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
 
 DOCS = PACKAGE.parent / "docs"
-PAGE = (DOCS / "architecture.md").read_text()
+PAGE = (DOCS / "contract.md").read_text()
 MORE = {
     "frames",
     "bundle",
