@@ -8,7 +8,7 @@ box, x forward, y left, z up.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.se3 import (
+    matrix_to_quat,
     quat_conjugate,
     quat_multiply,
     quat_normalize,
@@ -69,6 +70,43 @@ class Tracks:
     def empty() -> "Tracks":
         zero = torch.zeros(0, dtype=torch.float64)
         return Tracks((), (), zero.view(0, 3), (0,), zero, zero.view(0, 3), zero.view(0, 4))
+
+
+def single_track(
+    name: str,
+    label: str,  # its class
+    sizes: Tensor,  # [n, 3] length, width, height in metres; the median counts
+    times: Tensor,  # [n] seconds, in any order
+    poses: Tensor,  # [n, 4, 4] T_world_object
+) -> Tracks:
+    """One object, from the boxes in which a data set shows it."""
+    times, order = times.double().sort(stable=True)
+    poses = poses.double()[order]
+    return Tracks(
+        ids=(name,), classes=(label,), sizes=sizes.double().median(dim=0, keepdim=True).values, offsets=(0, len(times)), times=times,
+        translations=poses[:, :3, 3].contiguous(), quaternions=matrix_to_quat(poses[:, :3, :3]),
+    )  # fmt: skip
+
+
+def joined(parts: Sequence[Tracks], margin: float) -> Tracks:
+    """The tracks of all parts, in their order."""
+    if not parts:
+        return Tracks.empty()
+    return Tracks(
+        ids=tuple(name for part in parts for name in part.ids),
+        classes=tuple(name for part in parts for name in part.classes),
+        sizes=torch.cat([part.sizes for part in parts]),
+        offsets=(0, *accumulate(end - start for part in parts for start, end in pairwise(part.offsets))),
+        times=torch.cat([part.times for part in parts]),
+        translations=torch.cat([part.translations for part in parts]),
+        quaternions=torch.cat([part.quaternions for part in parts]),
+        margin=margin,
+    )
+
+
+def moves(part: Tracks, distance: float) -> bool:
+    """Whether an object comes further than `distance` metres from where it is first; boxes of what is parked scatter by less."""
+    return float((part.translations - part.translations[:1]).norm(dim=1).max()) > distance
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch.autograd import gradcheck
 from torch.nn import functional as F
 
 from nurec_lite.geometry import se3
-from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate, poses_of
+from nurec_lite.geometry.tracks import TrackPoses, Tracks, interpolate, joined, moves, poses_of, single_track
 
 F64 = torch.float64
 
@@ -221,3 +221,33 @@ def test_the_velocity_of_a_single_keyframe_leaves_no_trace_in_its_gradient() -> 
 
     for a, b in zip(gradients(True), gradients(False), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_one_object_of_boxes_in_any_order() -> None:
+    poses = torch.eye(4, dtype=torch.float64).repeat(3, 1, 1)
+    poses[:, 0, 3] = torch.tensor([2.0, 0.0, 1.0])
+    sizes = torch.tensor([[4.0, 2.0, 1.5], [4.2, 1.8, 1.5], [9.0, 1.9, 1.6]])
+    one = single_track("a", "Car", sizes, torch.tensor([0.2, 0.0, 0.1]), poses)
+    assert one.times.tolist() == pytest.approx([0.0, 0.1, 0.2])
+    assert one.translations[:, 0].tolist() == [0, 1, 2]
+    assert one.sizes.tolist() == [pytest.approx([4.2, 1.9, 1.5])]
+    assert one.quaternions.tolist() == [[1, 0, 0, 0]] * 3
+    assert moves(one, 1.9)
+    assert not moves(one, 2.0)
+
+
+def test_joined_tracks_are_those_of_all_parts() -> None:
+    poses = torch.eye(4).repeat(2, 1, 1)
+    parts = [
+        single_track(name, "Car", torch.ones(2, 3), torch.tensor([0.0, end]), poses)
+        for name, end in (("a", 1), ("b", 2))
+    ]
+    both = joined([joined(parts, 0.0), single_track("c", "Van", torch.ones(1, 3), torch.zeros(1), poses[:1])], 0.05)
+    assert (both.ids, both.classes, both.offsets, both.margin) == (
+        ("a", "b", "c"),
+        ("Car", "Car", "Van"),
+        (0, 2, 4, 5),
+        0.05,
+    )
+    assert both.times.tolist() == [0, 1, 0, 2, 0]
+    assert len(joined([], 0.05)) == 0

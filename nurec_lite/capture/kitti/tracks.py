@@ -21,7 +21,7 @@ from nurec_lite.base.names import label_flaw
 from nurec_lite.capture.files import natural, numbers, read_lines, read_text, short
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import matrix_to_quat, pose_matrix, quat_normalize, rotvec_to_quat
-from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.geometry.tracks import Tracks, joined, single_track
 
 MARGIN = 0.06  # seconds, a little more than half a turn: until the first and from the last turn's edge
 PARKED_M = 0.75  # an object whose keyframes lie closer together stands still: labels scatter by up to 0.4 m
@@ -225,24 +225,19 @@ def world_tracks(
     if not by_track:
         return Tracks.empty()
     span = min(t - p / 2 for t, p in sweeps.values()), max(t + p / 2 for t, p in sweeps.values())
-    rows = []
-    for track in sorted(by_track):
-        times, T_lidar_object = _track_keys(by_track[track], sweeps)
-        rows.append(_parked_throughout(times, T_world_lidar(times) @ T_lidar_object, span))
-    times, poses = (torch.cat(parts) for parts in zip(*rows, strict=True))
-    sizes = [
-        torch.tensor([b.size for b in by_track[t]], dtype=torch.float64).median(0).values for t in sorted(by_track)
-    ]
-    return Tracks(
-        ids=tuple(str(track) for track in sorted(by_track)),
-        classes=tuple(by_track[track][0].label for track in sorted(by_track)),
-        sizes=torch.stack(sizes),
-        offsets=(0, *torch.tensor([len(row[0]) for row in rows]).cumsum(0).tolist()),
-        times=times,
-        translations=poses[:, :3, 3].contiguous(),
-        quaternions=matrix_to_quat(poses[:, :3, :3]),
-        margin=MARGIN,
-    )
+    return joined([_track(by_track[number], sweeps, T_world_lidar, span) for number in sorted(by_track)], MARGIN)
+
+
+def _track(
+    boxes: list[Box],  # one object
+    sweeps: dict[int, tuple[float, float]],
+    T_world_lidar: Callable[[Tensor], Tensor],
+    span: tuple[float, float],
+) -> Tracks:
+    times, T_lidar_object = _track_keys(boxes, sweeps)
+    times, poses = _parked_throughout(times, T_world_lidar(times) @ T_lidar_object, span)
+    sizes = torch.tensor([box.size for box in boxes], dtype=torch.float64)
+    return single_track(str(boxes[0].track), boxes[0].label, sizes, times, poses)
 
 
 def _parked_throughout(

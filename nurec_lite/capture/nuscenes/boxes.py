@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boxes of nuScenes that move, as tracks: key frames are half a second apart, and poses between them are interpolated."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -11,8 +12,8 @@ from nurec_lite.capture.nuscenes.scene import Scene, pose_of
 from nurec_lite.capture.nuscenes.tables import REMEDY, Row, by_token, field, rows, vector
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
-from nurec_lite.geometry.se3 import invert, matrix_to_quat, transform
-from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.geometry.se3 import invert, transform
+from nurec_lite.geometry.tracks import Tracks, joined, moves, single_track
 
 MOVED = 1.0  # metres between two key frames of an object: less is a parked car and the labels' noise
 MARGIN = 0.05  # metres
@@ -34,8 +35,9 @@ def read_tracks(scene: Scene, lidar: Lidar | None) -> Tracks:
     found: dict[str, list[Box]] = {}
     for row in rows(scene.tables, "sample_annotation", "sample_token", scene.samples.keys()):
         found.setdefault(field(row, "instance_token", str, "sample_annotation"), []).append(_box(scene, row, lidar))
-    moving = {name: sorted(boxes, key=lambda box: box.time) for name, boxes in found.items() if _moves(boxes)}
-    return _tracks(moving, _classes(scene, moving)) if moving else Tracks.empty()
+    classes = _classes(scene, found)
+    tracks = [_track(name, classes[name], boxes) for name, boxes in found.items()]
+    return joined([one for one in tracks if moves(one, MOVED)], MARGIN)
 
 
 def _box(scene: Scene, row: Row, lidar: Lidar | None) -> Box:
@@ -55,31 +57,17 @@ def _passed(scene: Scene, stamp: float, place: Tensor, lidar: Lidar | None) -> f
     return float(seen_at(azimuth_elevation(transform(invert(T_world_lidar), place[None]))[:, 0], stamp)[0])
 
 
-def _moves(boxes: list[Box]) -> bool:
-    places = torch.stack([box.T_world_box[:3, 3] for box in boxes])
-    return float((places - places[:1]).norm(dim=1).max()) > MOVED
-
-
-def _classes(scene: Scene, names: dict[str, list[Box]]) -> dict[str, str]:
+def _classes(scene: Scene, names: Collection[str]) -> dict[str, str]:
     categories = by_token(rows(scene.tables, "category"))
-    instances = by_token(rows(scene.tables, "instance", "token", names.keys()))
+    instances = by_token(rows(scene.tables, "instance", "token", names))
     return {
         name: str(categories.get(str(instances.get(name, {}).get("category_token")), {}).get("name", "unknown"))
         for name in names
     }
 
 
-def _tracks(moving: dict[str, list[Box]], classes: dict[str, str]) -> Tracks:
-    boxes = [box for own in moving.values() for box in own]
-    offsets = [0]
-    for own in moving.values():
-        offsets.append(offsets[-1] + len(own))
-    poses = torch.stack([box.T_world_box for box in boxes])
-    sizes = [
-        torch.tensor([box.size for box in own], dtype=torch.float64).median(dim=0).values for own in moving.values()
-    ]
-    return Tracks(
-        ids=tuple(moving), classes=tuple(classes[name] for name in moving), sizes=torch.stack(sizes), offsets=tuple(offsets),
-        times=torch.tensor([box.time for box in boxes], dtype=torch.float64), translations=poses[:, :3, 3],
-        quaternions=matrix_to_quat(poses[:, :3, :3]), margin=MARGIN,
-    )  # fmt: skip
+def _track(name: str, label: str, boxes: list[Box]) -> Tracks:
+    sizes, times = (
+        torch.tensor(rows, dtype=torch.float64) for rows in ([b.size for b in boxes], [b.time for b in boxes])
+    )
+    return single_track(name, label, sizes, times, torch.stack([box.T_world_box for box in boxes]))

@@ -14,8 +14,8 @@ from nurec_lite.capture.pandaset.rays import seen_at
 from nurec_lite.capture.pandaset.sequence import TURN, Sequence
 from nurec_lite.capture.pandaset.tables import numbers, read_table
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
-from nurec_lite.geometry.se3 import invert, transform
-from nurec_lite.geometry.tracks import Tracks
+from nurec_lite.geometry.se3 import invert, pose_matrix, rotvec_to_quat, transform
+from nurec_lite.geometry.tracks import Tracks, joined, single_track
 
 PLACE = ("position.x", "position.y", "position.z")
 SIZE = ("dimensions.y", "dimensions.x", "dimensions.z")  # length, width, height: PandaSet's x is the width
@@ -52,7 +52,7 @@ def read_tracks(
             name = str(table["uuid"][row])
             found.setdefault(name, []).append(Cuboid(float(times[row]), places[row], sizes[row], float(yaws[row])))
             classes[name] = str(table["label"][row])
-    return _tracks(found, classes)
+    return joined([_track(name, classes[name], boxes) for name, boxes in found.items()], MARGIN)
 
 
 def _passed(sequence: Sequence, number: int, places: Tensor, lidar: Lidar) -> Tensor:  # [n, 3] -> [n] seconds
@@ -61,19 +61,9 @@ def _passed(sequence: Sequence, number: int, places: Tensor, lidar: Lidar) -> Te
     return seen_at(lidar, azimuth_elevation(transform(invert(middle), places))[:, 0], end)
 
 
-def _tracks(found: dict[str, list[Cuboid]], classes: dict[str, str]) -> Tracks:
-    if not found:
-        return Tracks.empty()
-    rows = [box for boxes in found.values() for box in sorted(boxes, key=lambda box: box.time)]
-    yaw = torch.tensor([box.yaw for box in rows], dtype=torch.float64) + 0.5 * math.pi
-    none = torch.zeros_like(yaw)
-    return Tracks(
-        ids=tuple(found),
-        classes=tuple(classes[name] for name in found),
-        sizes=torch.tensor(np.array([np.median([box.size for box in boxes], axis=0) for boxes in found.values()])),
-        offsets=tuple(np.cumsum([0, *map(len, found.values())]).tolist()),
-        times=torch.tensor([box.time for box in rows], dtype=torch.float64),
-        translations=torch.tensor(np.array([box.place for box in rows])),
-        quaternions=torch.stack([(yaw / 2).cos(), none, none, (yaw / 2).sin()], dim=1),
-        margin=MARGIN,
-    )
+def _track(name: str, label: str, boxes: list[Cuboid]) -> Tracks:
+    yaw = torch.tensor([box.yaw for box in boxes], dtype=torch.float64) + 0.5 * math.pi
+    turns = rotvec_to_quat(torch.stack([0 * yaw, 0 * yaw, yaw], dim=1))
+    poses = pose_matrix(turns, torch.from_numpy(np.array([box.place for box in boxes])))
+    sizes = torch.from_numpy(np.array([box.size for box in boxes]))
+    return single_track(name, label, sizes, torch.tensor([box.time for box in boxes], dtype=torch.float64), poses)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import FOUND
 from nurec_lite.geometry.se3 import quat_conjugate, quat_multiply, quat_rotate
-from nurec_lite.geometry.tracks import Tracks, poses_of
+from nurec_lite.geometry.tracks import Tracks, joined, poses_of
 
 SAME = 0.6  # of a label's length: a box that was found no further away is of the same object
 SHARE = 0.5  # of the moments of both at which it must be
@@ -25,7 +25,7 @@ def completed(labels: Tracks, found: Tracks) -> Tracks:
         if home is not None:
             parts[home] = _extended(parts[home], found.select([k]))
     new = [found.select([k]) for k, home in enumerate(homes) if home is None]
-    return _joined([*parts, *new], labels.margin)
+    return joined([*parts, *new], labels.margin)
 
 
 def completed_as(labels: Tracks, known: Tracks) -> Tracks:
@@ -35,7 +35,7 @@ def completed_as(labels: Tracks, known: Tracks) -> Tracks:
         return labels
     parts = [_with_ends(labels.select([k]), known.select([known.ids.index(name)])) for k, name in enumerate(labels.ids)]
     found = [k for k, name in enumerate(known.ids) if name.startswith(FOUND) and name not in labels.ids]
-    return _joined([*parts, *(known.select([k]) for k in found)], known.margin)
+    return joined([*parts, *(known.select([k]) for k in found)], known.margin)
 
 
 def _with_ends(label: Tracks, known: Tracks) -> Tracks:
@@ -99,19 +99,3 @@ def _moved(label: Tracks, one: Tracks, q: Tensor, t: Tensor, end: float) -> tupl
     turn = torch.where(turn[:, :1] < 0, -turn, turn).median(0).values
     turn = (turn / turn.norm()).expand_as(q)
     return quat_multiply(q, turn), t + quat_rotate(q, step.expand_as(t))
-
-
-def _joined(parts: list[Tracks], margin: float) -> Tracks:
-    if not parts:
-        return Tracks.empty()
-    counts = torch.tensor([len(part.times) for part in parts])
-    return Tracks(
-        ids=tuple(part.ids[0] for part in parts),
-        classes=tuple(part.classes[0] for part in parts),
-        sizes=torch.cat([part.sizes for part in parts]),
-        offsets=(0, *counts.cumsum(0).tolist()),
-        times=torch.cat([part.times for part in parts]),
-        translations=torch.cat([part.translations for part in parts]),
-        quaternions=torch.cat([part.quaternions for part in parts]),
-        margin=margin,
-    )
