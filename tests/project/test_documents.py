@@ -14,10 +14,11 @@ from scripts import figures
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
-MORE = ("CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "kernels/README.md", "benchmarks/LOG.md")
-PAGES = [*figures.pages(), *(ROOT / name for name in MORE)]
+LOGS = [ROOT / "benchmarks/LOG.md", *sorted((ROOT / "benchmarks/log").glob("*.md"))]
+MORE = ("CONTRIBUTING.md", "CHANGELOG.md", "data/README.md", "kernels/README.md")
+PAGES = [*figures.pages(), *(ROOT / name for name in MORE), *LOGS]
 NAMED = {str(page.relative_to(ROOT)): page for page in PAGES}
-TODAY = [name for name in NAMED if name != "benchmarks/LOG.md"]  # whose commands are not those of a day
+TODAY = [name for name, page in NAMED.items() if page not in LOGS]  # commands in a log are those of its day
 COMMAND = re.compile(r"python -m nurec_lite\.(\w+)((?: [^`\n]*)?)")
 PROGRAM = re.compile(r"\b((?:benchmarks|scripts)/[\w/]+\.(?:py|sh))\b")
 
