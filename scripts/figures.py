@@ -10,6 +10,7 @@ first column. A factor may follow: "peak_memory_bytes*1e-9: {:.2f} GB". Where th
 comment `printed: FILE` stands what training prints for that file of metrics, its first lines. Tables of ladders stand between the
 markers that benchmarks/ladder/ladder.py fills; after a comment `options: FILE QUALITY` that of benchmarks/ladder/bench_options.py, with
 a column of benchmarks/ladder/option_quality.py once the second file is there; after `ablation: FILE` that of benchmarks/ladder/ablation.py.
+The pages of options, docs/options/X.md, their pictures and the tables that lead to them are those of scripts/option_pages/pages.py.
 
 python scripts/figures.py            writes the pages, and names those that changed
 python scripts/figures.py --check    changes nothing; exit status 2 if a page would change
@@ -33,6 +34,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser, told
 from nurec_lite.evaluation.results import table
+from scripts.option_pages import pages as option_pages
 
 ROOT = Path(__file__).resolve().parents[1]
 DEFINITION = re.compile(r'^\[([\w-]+)\]: (\S+) "([^":]+): ([^"]+)"$', re.MULTILINE)
@@ -47,7 +49,7 @@ MISSING = "not measured yet"
 
 
 def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/options").glob("*.md"))]
 
 
 @lru_cache
@@ -121,7 +123,8 @@ def ladders(text: str) -> str:
 
 def new(page: Path) -> str:
     text = page.read_text()
-    return filled(page, tables(page, printed(page, ladders(text) if page == LADDERS else text)))
+    text = tables(page, printed(page, ladders(text) if page == LADDERS else text))
+    return filled(page, option_pages.filled(page, text))
 
 
 def main() -> None:
@@ -129,11 +132,13 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="changes nothing")
     check = parser.parse_args().check
     with told():
-        changed = {page: text for page in pages() if (text := new(page)) != page.read_text()}
+        made = {page: new(page) for page in pages()} | option_pages.pictures()
+        changed = {page: text for page, text in made.items() if not page.is_file() or text != page.read_text()}
         names = ", ".join(page.name for page in changed)
         if check and changed:
             raise UserError(f"figures of {names} are not those of their files; make figures writes them")
         for page, text in changed.items():
+            page.parent.mkdir(parents=True, exist_ok=True)
             write_text(page, text)
         print(f"figures written: {names}" if changed else "figures stand as in their files")
 
