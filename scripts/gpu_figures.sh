@@ -22,7 +22,8 @@
 # graph     nsys of all options, 500 steps with relocation after 400
 # cameras   steps of six simulated cameras and a lidar of 128 beams, with one image and with all six
 #
-# KEY=VALUE are those of nurec_lite.train for every part: the drive above all. PYTHON=... chooses the interpreter.
+# KEY=VALUE are those of nurec_lite.train for every part: the drive above all. PYTHON=... chooses the interpreter. At the end
+# scripts/reduce_results.py reduces all reports in OUT to what pages read.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 PYTHON="${PYTHON:-$([ -x .venv/bin/python ] && echo .venv/bin/python || echo python3)}"
@@ -31,7 +32,7 @@ OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
 BACKWARD="split_backward,launch_bounds,shared_memory"
 STEPS="${STEPS:-7000}"
 
-[ $# -ge 2 ] || { sed -n '3,27s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,28s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1; shift
 parts=() data=()
 while [ $# -gt 0 ]; do
@@ -190,4 +191,5 @@ for part in "${parts[@]}"; do
     echo "== $part"
     "$part" || { echo "== $part failed"; status=1; }
 done
+"$PYTHON" scripts/reduce_results.py "$out" || status=1
 exit $status
