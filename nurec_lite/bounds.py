@@ -77,7 +77,15 @@ class Flag:
 
 Bound = Between | OneOf | Text | Flag
 
-KINDS = ("bundled", "pack", "kitti_raw", "nuscenes", "pandaset", "rosbag")  # of captures, each with a reader
+KINDS = (
+    "bundled",
+    "pack",
+    "argoverse2",
+    "kitti_raw",
+    "nuscenes",
+    "pandaset",
+    "rosbag",
+)  # of captures, each with a reader
 POSE_CONVENTIONS = tuple(f"{of}{way}" for of in ("lidar", "camera", "rig") for way in ("", "_inverse", "_relative"))
 _COUNT, _SHARE = Between(0, 10**8), Between(0, 1)
 _RATE = _WEIGHT = Between(0, 1e39)  # where too much begins, only training tells
@@ -87,7 +95,8 @@ BOUNDS: dict[str, Bound] = {
     "ops": OneOf(("native", "reference")), "render": OneOf(("own", "gsplat")),
     "data.name": _TEXT, "data.kind": OneOf(KINDS), "data.root": _TEXT,
     "data.downscale": Between(1, 1024), "data.split": OneOf(("interp", "side", "validation", "half")),
-    "data.frames": Between(0, 10**9), "data.cameras": _TEXT, "data.mapping": _TEXT, "data.trust": _FLAG, "data.date": _TEXT,
+    "data.frames": Between(0, 10**9), "data.seconds": _TIME, "data.cameras": _TEXT, "data.lidars": _TEXT,
+    "data.mapping": _TEXT, "data.trust": _FLAG, "data.date": _TEXT,
     "data.drive": _TEXT, "data.image_delay": Between(-10, 10),
     "data.poses.file": _TEXT, "data.poses.source": OneOf(("auto", "capture", "lidar")),
     "data.poses.convention": OneOf(POSE_CONVENTIONS), "data.tracks.file": _TEXT,

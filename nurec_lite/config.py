@@ -57,10 +57,16 @@ class DataConfig:
     split: str = "interp"  # interp, side, validation or half
     frames: list[int] | None = None  # first and last (exclusive) frame, and if given the step between them; null: all
     cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: those of colour)
+    lidars: list[str] | None = None  # in their order; null: all (PandaSet: the Pandar64)
+    seconds: list[float] | None = (
+        None  # first and last (exclusive) second of the capture, in which the middle of a frame lies; null: all
+    )
     trust: bool = False  # trains also where sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
-    drive: str | None = None  # likewise; nuScenes and PandaSet: name of the scene, if root holds several
+    drive: str | None = (
+        None  # likewise; Argoverse 2, nuScenes, PandaSet, Waymo: name or place of the scene, if root holds several
+    )
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
     tracks: TracksChoice = field(
@@ -323,6 +329,7 @@ def _check(config: Config) -> None:
     frames = config.data.frames
     if frames is not None:
         _check_frames(frames)
+    _check_seconds(config.data.seconds)
     _check_grid(config)
     if getattr(config, "checkpoint", None) == "":
         raise ConfigError("checkpoint is missing: name what train wrote, as in checkpoint=runs/NAME/checkpoint.pt")
@@ -340,6 +347,13 @@ def _check_frames(frames: list[int]) -> None:
         )
     if frames[2:] == [0]:
         raise ConfigError(f"data.frames is {frames}, but the step between frames must be at least 1, as in [0,20,2]")
+
+
+def _check_seconds(seconds: list[float] | None) -> None:
+    if seconds is not None and not (len(seconds) == 2 and seconds[0] < seconds[1]):
+        raise ConfigError(
+            "data.seconds takes the first second and the one after the last, as in [2.5,10]; correct this key"
+        )
 
 
 def _check_grid(config: Config) -> None:

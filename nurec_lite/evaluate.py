@@ -75,8 +75,8 @@ def _trained_on(run: Reconstruction, frames: Frames) -> dict[str, str]:
 
 
 def _frames_of_the_run(run: Reconstruction) -> Capture:
-    given = {key: run.trained["data"].get(key) for key in ("frames", "cameras")}
-    if given == {"frames": run.config.data.frames, "cameras": run.config.data.cameras}:
+    given = {key: run.trained["data"].get(key) for key in ("frames", "seconds", "cameras", "lidars")}
+    if given == {key: getattr(run.config.data, key) for key in given}:
         return run.capture
     return read_capture(replace(run.config.data, **given), run.scene.origin, run.known)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Opens the capture that a configuration names."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,7 +10,9 @@ from nurec_lite.base.aside import Aside
 from nurec_lite.base.key_values import assigned
 from nurec_lite.base.paths import resource
 from nurec_lite.bounds import KINDS
+from nurec_lite.capture.argoverse2.read import read_argoverse2
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
+from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.nuscenes.read import read_nuscenes
@@ -28,6 +31,7 @@ from nurec_lite.geometry.tracks import Tracks
 
 BUNDLED = "data/street.pack"
 _BY_DRIVE: dict[str, tuple[Callable[..., Capture], str]] = {
+    "argoverse2": (read_argoverse2, "the folder of a log"),
     "nuscenes": (read_nuscenes, "the folder that holds samples and the tables"),
     "pandaset": (read_pandaset, "the folder of a sequence"),
 }
@@ -65,7 +69,7 @@ def read_capture(
     meanwhile: Callable[[], None] = nothing,  # what is done while poses are estimated and tracks are searched
 ) -> Capture:
     """The capture without a split."""
-    capture = _read(config)
+    capture = _within(_read(config), config)
     source = str(config.root or BUNDLED)
     check_capture(capture, source)
     with Aside(lambda: _completed(capture, config, source, origin, known)) as completed:
@@ -131,6 +135,32 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
     return without_unseen_tracks(chosen)
 
 
+def _within(capture: Capture, config: DataConfig) -> Capture:
+    """Only the lidars and the seconds that the configuration asks for."""
+    names = chosen_sensors("data.lidars", config.lidars, [lidar.name for lidar in capture.lidars], capture.name)
+    first, last = config.seconds or (-math.inf, math.inf)
+    chosen = replace(
+        capture,
+        lidars=tuple(capture.lidar(name) for name in names),
+        images=tuple(f for f in capture.images if first <= f.time_mid < last),
+        sweeps=tuple(f for f in capture.sweeps if first <= f.time_mid < last and f.sensor in names),
+    )
+    frames = (*capture.images, *capture.sweeps)
+    if frames and not chosen.images and not chosen.sweeps:
+        spans = min(f.time_start for f in frames), max(f.time_end for f in frames)
+        raise CaptureError(
+            f"data.seconds is [{first:g},{last:g}], but the frames of {capture.name} last from {spans[0]:.1f} s to {spans[1]:.1f} s; "
+            "choose seconds among these"
+        )
+    if (chosen.lidars, len(chosen.images), len(chosen.sweeps)) == (
+        capture.lidars,
+        len(capture.images),
+        len(capture.sweeps),
+    ):
+        return capture
+    return without_unseen_tracks(replace(chosen, split=None))
+
+
 def frame_range(frames: list[int] | None) -> range:
     """Numbers of the moments that `data.frames` asks for."""
     return ALL if frames is None else range(*frames)
@@ -150,8 +180,13 @@ def _open_by_drive(config: DataConfig) -> Capture:
     read, folder = _BY_DRIVE[config.kind]
     if config.root is None:
         raise CaptureError(f"data.root is missing: name {folder}, as in data.root=PATH")
-    cameras = tuple(config.cameras) if config.cameras else None
-    return read(Path(config.root), drive=config.drive, cameras=cameras, downscale=config.downscale)
+    return read(
+        Path(config.root),
+        drive=config.drive,
+        cameras=config.cameras or None,
+        lidars=config.lidars or None,
+        downscale=config.downscale,
+    )
 
 
 def _open_kitti(config: DataConfig) -> Capture:

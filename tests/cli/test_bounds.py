@@ -73,6 +73,11 @@ FORBIDDEN: list[tuple[str, list[str], str]] = [
     ("train", ["ops=gpu"], r"ops is 'gpu', but must be one of native, reference"),
     ("train", ["data.split=third"], r"data\.split is 'third', but must be one of interp, side"),
     ("train", ["data.frames=[5,2]"], r"data\.frames is \[5, 2\], but the first frame must lie before the last"),
+    (
+        "train",
+        ["data.seconds=[5,2]"],
+        r"data\.seconds takes the first second and the one after the last, as in \[2\.5,10\]",
+    ),
     ("train", ["data.frames=[-5,2]"], r"data\.frames holds -5, but must lie between 0"),
     ("train", ["+opt=workers", "opt.workers.count=-1"], r"opt\.workers\.count is -1, but must lie between 0 and 256"),
     ("train", ["+opt=workers", "opt.workers.count=1.5"], r"opt\.workers\.count is 1\.5, but must be a whole number"),

@@ -7,7 +7,6 @@ the lidar saw the point: each is moved back to its own time. The lidar turns clo
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import torch
@@ -56,12 +55,16 @@ class SweepLoad:
     def __call__(self) -> Sweep:
         found = points_of(self.file, self.trajectory, self.T_rig_lidar)
         own = (found.local[:, 0].abs() < VEHICLE[0]) & (found.local[:, 1].abs() < VEHICLE[1])
-        angles, ranges, clock = (
-            azimuth_elevation(found.local),
-            found.local.norm(dim=1),
-            partial(seen_at, stamp=self.file.stamp),
+        angles, ranges = azimuth_elevation(found.local), found.local.norm(dim=1)
+        return whole_sweep(
+            angles,
+            ranges,
+            found.intensities,
+            found.times,
+            found.rings,
+            lambda azimuth, _: seen_at(azimuth, self.file.stamp),
+            own,
         )
-        return whole_sweep(angles, ranges, found.intensities, found.times, found.rings, clock, own)
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         return mark_of_file(self.file.path, thorough)

@@ -4,10 +4,12 @@
 Seconds count from 0.1 s before the first pose. Radars are left out.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.images import ImageFile
 from nurec_lite.capture.nuscenes.boxes import read_tracks
@@ -22,11 +24,13 @@ def read_nuscenes(
     root: Path,
     *,
     drive: str | None = None,  # name of a scene, such as scene-0061, or its place among them
-    cameras: tuple[str, ...] | None = None,  # None: all that are there
+    cameras: Sequence[str] | None = None,  # None: all that are there
+    lidars: Sequence[str] | None = None,  # None: LIDAR_TOP, if it is there
     downscale: int = 1,
 ) -> Capture:
     scene = open_scene(root, drive)
-    names = _cameras(scene, cameras)
+    names = chosen_sensors("data.cameras", cameras, [name for name in CAMERAS if name in scene.files], scene.name)
+    chosen_sensors("data.lidars", lidars, [LIDAR] if LIDAR in scene.files else [], scene.name)
     sensors = {name: _camera(scene, name, downscale) for name in names}
     lidar = lidar_of(scene) if LIDAR in scene.files else None
     return Capture(
@@ -38,14 +42,6 @@ def read_nuscenes(
         tracks=read_tracks(scene, lidar),
         doubts=tuple(_doubts(scene)),
     )
-
-
-def _cameras(scene: Scene, asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    there = tuple(name for name in CAMERAS if name in scene.files)
-    for name in asked or ():
-        if name not in there:
-            raise CaptureError(f"data.cameras names '{name}', but {scene.name} has {', '.join(there) or 'none'}")
-    return tuple(dict.fromkeys(asked or there))
 
 
 def _camera(scene: Scene, name: str, downscale: int) -> Camera:

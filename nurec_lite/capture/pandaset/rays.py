@@ -2,7 +2,6 @@
 """Rays of the Pandar64: those that returned, from points in the world at their own times, and those that did not, from its beams."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -53,8 +52,14 @@ class SweepTable:
         found = points_of(self.path, self.start, self.trajectory)
         edges = 0.5 * (self.lidar.elevations[1:] + self.lidar.elevations[:-1])
         rings = torch.bucketize(found.angles[:, 1].contiguous(), edges)
-        clock = partial(seen_at, self.lidar, end=self.end)
-        return whole_sweep(found.angles, found.ranges, found.intensities, found.times, rings, clock)
+        return whole_sweep(
+            found.angles,
+            found.ranges,
+            found.intensities,
+            found.times,
+            rings,
+            lambda azimuth, _: seen_at(self.lidar, azimuth, self.end),
+        )
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         return mark_of_file(self.path, thorough)

@@ -6,8 +6,10 @@ Seconds count from the begin of the first revolution. The PandarGT is left out: 
 """
 
 import re
+from collections.abc import Sequence as Names
 from pathlib import Path
 
+from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import numbered_files
 from nurec_lite.capture.images import ImageFile
@@ -34,11 +36,14 @@ def read_pandaset(
     root: Path,  # a sequence, or a folder that holds several
     *,
     drive: str | None = None,  # which of them
-    cameras: tuple[str, ...] | None = None,  # None: all that are there
+    cameras: Names[str] | None = None,  # None: all that are there
+    lidars: Names[str] | None = None,  # None: the Pandar64
     downscale: int = 1,
 ) -> Capture:
     folder = find_sequence(root, drive)
-    names = _cameras(folder, cameras)
+    there = cameras_of(folder)
+    in_order = [*(name for name in ORDER if name in there), *(name for name in there if name not in ORDER)]
+    names = chosen_sensors("data.cameras", cameras, in_order, folder)
     sequence = open_sequence(folder, names)
     tables = _tables(folder / "lidar")
     _check_numbers(tables, len(sequence.ends), folder / "lidar/timestamps.json")
@@ -54,15 +59,6 @@ def read_pandaset(
         sweeps=tuple(sweep_frames(sequence, tables, lidar)),
         tracks=read_tracks(sequence, boxes, lidar),
     )
-
-
-def _cameras(folder: Path, asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    there = cameras_of(folder)
-    names = asked or (*(name for name in ORDER if name in there), *(name for name in there if name not in ORDER))
-    for name in names:
-        if name not in there:
-            raise CaptureError(f"data.cameras names '{name}', but {folder} has {', '.join(there) or 'none'}")
-    return tuple(dict.fromkeys(names))
 
 
 def _tables(folder: Path) -> dict[int, Path]:

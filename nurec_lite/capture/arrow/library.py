@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package `pyarrow`, an extra, and columns of its tables as arrays of the type that a data set gives them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nurec_lite.capture.files import short
+from nurec_lite.capture.types import CaptureError
+
+Table = dict[str, NDArray[Any]]  # columns by name, all of one length
+Kinds = dict[str, type]  # int, float or str, by the name of a column
+REMEDY = "copy the file again from its source"
+_KINDS = {int: "iu", float: "iuf", str: "O"}  # kinds of numpy's types that a column may have
+
+
+def check_installed(path: Path) -> None:
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise CaptureError(
+            f"{path} needs the package pyarrow, which is not installed; run pip install pyarrow"
+        ) from error
+
+
+@contextmanager
+def damaged(path: Path, remedy: str = REMEDY) -> Iterator[None]:
+    """Turns whatever the library raises for a damaged file into one sentence."""
+    try:
+        yield
+    except CaptureError:
+        raise
+    except OSError as error:
+        reason = error.strerror or short(str(error).splitlines()[0] if str(error) else "damaged")
+        raise CaptureError(f"{path} cannot be read ({reason}); {remedy}") from error
+    except Exception as error:  # what damaged bytes happen to mean
+        reason = short(str(error).splitlines()[0]) if str(error) else type(error).__name__
+        raise CaptureError(f"{path} cannot be read ({reason}); {remedy}") from error
+
+
+def check_columns(path: Path, there: list[str], asked: Kinds) -> None:
+    missing = [name for name in asked if there.count(name) != 1]
+    if missing:
+        raise CaptureError(f"{path} has no column '{missing[0]}'; {REMEDY}")
+
+
+def column(
+    values: Any,  # pyarrow.ChunkedArray
+    path: Path,  # for messages
+    name: str,
+    kind: type,
+) -> NDArray[Any]:  # [rows] int64, float64 or str
+    """Values of a column without gaps; numbers are finite."""
+    if values.null_count:
+        raise CaptureError(f"{path} has rows without '{name}'; {REMEDY}")
+    found = _plain(values)
+    if found is None or found.dtype.kind not in _KINDS[kind] or (kind is str and not _texts(values)):
+        wanted = {int: "whole numbers", float: "numbers", str: "texts"}[kind]
+        raise CaptureError(f"{path}: '{name}' holds {short(values.type)}, but must hold {wanted}; {REMEDY}")
+    if kind is float:
+        found = found.astype(np.float64)
+        if not np.isfinite(found).all():
+            raise CaptureError(f"{path}: '{name}' is not finite everywhere; {REMEDY}")
+    return found.astype(np.int64) if kind is int else found
+
+
+def _plain(values: Any) -> NDArray[Any] | None:
+    import pyarrow.types as of
+
+    kind = values.type
+    plain = of.is_integer(kind) or of.is_floating(kind) or _texts(values)
+    return np.asarray(values.to_numpy()) if plain else None
+
+
+def _texts(values: Any) -> bool:
+    import pyarrow.types as of
+
+    return bool(of.is_string(values.type) or of.is_large_string(values.type))

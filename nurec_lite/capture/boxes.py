@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of boxes, a row for each object and moment, as tracks of what moves."""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from nurec_lite.geometry.tracks import Tracks, joined, moves, single_track
+
+MOVED = 1.0  # metres between two boxes of an object: less is a parked car and the labels' noise
+MARGIN = 0.05  # seconds for which a track lasts beyond its first and last box
+
+
+def moving_tracks(
+    names: Sequence[str],  # [n] of the object in each row
+    labels: Sequence[str],  # [n] its class
+    times: Tensor,  # [n] seconds at which the box holds
+    poses: Tensor,  # [n, 4, 4] T_world_box, origin in the box's centre
+    sizes: Tensor,  # [n, 3] length, width, height; metres
+) -> Tracks:
+    rows: dict[str, list[int]] = {}
+    for row, name in enumerate(names):
+        rows.setdefault(name, []).append(row)
+    tracks = [single_track(name, labels[own[0]], sizes[own], times[own], poses[own]) for name, own in rows.items()]
+    return joined([one for one in tracks if moves(one, MOVED)], MARGIN)
