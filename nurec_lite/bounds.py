@@ -131,7 +131,7 @@ BOUNDS: dict[str, Bound] = {
     "node": _TEXT, "time": _TIME,
     "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,
     "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6),
-    "kernels": _TEXT, "range": _TEXT,
+    "kernels": _TEXT, "range": _TEXT, "csv": _TEXT, "runs": _TEXT,
     # of options: opt.NAME.PARAMETER
     "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),
     "opt.no_sync.slack": Between(1, 100), "opt.balanced_tiles.part": Between(1, 2**20),

@@ -25,6 +25,7 @@ PATHS = (
     "data.poses.file",
     "data.tracks.file",
     "data.mapping",
+    "csv",
 )  # keys that name a file or folder
 
 
@@ -244,6 +245,15 @@ class InspectConfig(Config):
 
 
 @dataclass
+class CompareConfig(Config):
+    """Compares finished runs."""
+
+    out: str = "compare.html"  # the page
+    csv: str | None = None  # file that gets the table as CSV; null: none
+    runs: list[str] = field(default_factory=list)  # folders of the runs; they stand on the command line without a key
+
+
+@dataclass
 class ProfileConfig(Config):
     """Records some steps of a training run."""
 
@@ -256,7 +266,7 @@ class ProfileConfig(Config):
 
 VERBS: dict[str, type[Config]] = {
     "train": Config, "evaluate": EvaluateConfig, "render": RenderConfig, "export": ExportConfig, "pack": PackConfig,
-    "inspect": InspectConfig, "profile": ProfileConfig,
+    "inspect": InspectConfig, "profile": ProfileConfig, "compare": CompareConfig,
 }  # fmt: skip
 for _verb, _class in VERBS.items():
     ConfigStore.instance().store(name=f"{_verb}_schema", node=_class)

@@ -6,8 +6,9 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import gc
 import logging
+import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,14 +36,14 @@ from nurec_lite.capture.digest import Digest
 from nurec_lite.capture.types import Capture
 from nurec_lite.cli.arguments import with_budget
 from nurec_lite.cli.command import command
-from nurec_lite.cli.multirun import check_named, in_own_folder, one_job, overrides
+from nurec_lite.cli.multirun import check_named, folders, in_own_folder, one_job, overrides
 from nurec_lite.cli.resume import resumed
 from nurec_lite.cli.words import worded
 from nurec_lite.config import Config, check_budget, to_config, to_dict, to_yaml
 from nurec_lite.readers import Known, open_capture
 from nurec_lite.report.tensorboard import check_tensorboard, tensorboard
 from nurec_lite.training.checkpoint import load_checkpoint
-from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, clear, found_checkpoint, take_run
+from nurec_lite.training.folder import CHECKPOINT, CONFIG, DOUBTS, METRICS, clear, found_checkpoint, take_run
 from nurec_lite.training.history import Row
 from nurec_lite.training.known_capture import check_known_capture, known_of
 from nurec_lite.training.loop import spent, train
@@ -282,7 +283,24 @@ def main(composed: DictConfig) -> None:
 
 def work(arguments: list[str]) -> None:
     sys.argv[1:] = with_budget(worded("train", arguments))  # which Hydra reads
-    main()
+    folders.clear()
+    try:
+        main()
+    finally:
+        _compare(dict.fromkeys(folders))
+
+
+def _compare(folders: Iterable[str]) -> None:
+    """Prints the table of several runs by one command, if two or more of them have finished."""
+    finished = [folder for folder in folders if (Path(folder) / METRICS).is_file()]
+    if len(finished) < 2:
+        return
+    from nurec_lite.report.comparison.rows import markdown
+    from nurec_lite.report.comparison.runs import read_runs
+
+    table = LeftOut().tried("The table of the runs", lambda: markdown(read_runs(finished)))
+    if table is not None:
+        print(f"\n{table}\n\npictures and curves: {shlex.join(['python', '-m', 'nurec_lite.compare', *finished])}")
 
 
 if __name__ == "__main__":

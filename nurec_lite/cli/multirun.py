@@ -20,6 +20,7 @@ from nurec_lite.cli.command import mended
 from nurec_lite.config import Config
 
 log = logging.getLogger("nurec_lite")
+folders: list[str] = []  # of the jobs that this process has begun, in their order
 
 
 @contextmanager
@@ -49,8 +50,11 @@ def in_own_folder(config: Config) -> Config:
         return config
     given = [override for override in overrides() if override.startswith("out=")]
     if not given:
-        return replace(config, out=hydra.runtime.output_dir)
-    return config if "${" in given[-1] else replace(config, out=f"{config.out}/{hydra.job.num}")
+        config = replace(config, out=hydra.runtime.output_dir)
+    elif "${" not in given[-1]:
+        config = replace(config, out=f"{config.out}/{hydra.job.num}")
+    folders.append(config.out)
+    return config
 
 
 def overrides() -> list[str]:

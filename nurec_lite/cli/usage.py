@@ -25,7 +25,7 @@ from nurec_lite.config import VERBS, Config
 Key = tuple[str, str, str]  # name, default, meaning
 _SHARED = {
     "evaluate": {"out", "device"}, "render": {"out", "device"}, "pack": {"out", "data"}, "inspect": {"out", "data"},
-    "profile": {"out", "device"}
+    "profile": {"out", "device"}, "compare": {"out"},
 }  # fmt: skip  # with training
 _RUN = "\n\nEvery key of training (--help of nurec_lite.train) can be given too, data.* and +opt= above all."
 _REST = {"evaluate": _RUN, "render": _RUN, "profile": _RUN}
@@ -36,13 +36,14 @@ _OF_GROUPS = {
     "opt": "what makes a step faster; several as '+opt=[A,B]', their parameters as opt.NAME.KEY=VALUE",
 }
 _TAKES = {
-    "pack": ("data",), "inspect": ("data",), "export": ("data",), "evaluate": ("data", "opt"), "render": ("data", "opt")
+    "compare": (), "pack": ("data",), "inspect": ("data",), "export": ("data",), "evaluate": ("data", "opt"), "render": ("data", "opt")
 }  # fmt: skip
 
 
 def help_text(verb: str, text: str) -> str:
     """The text, the groups, the verb's own keys, and where the rest is explained (for `train`: all keys)."""
-    keys, said = _composed_keys(verb), [text.strip(), f"Groups, with their choices:\n\n{_groups(verb)}"]
+    groups = [f"Groups, with their choices:\n\n{_groups(verb)}"] if _TAKES.get(verb) != () else []
+    keys, said = _composed_keys(verb), [text.strip(), *groups]
     own = {f.name for f in fields(VERBS[verb])} - {f.name for f in fields(Config)}
     mine = [key for key in keys if verb == "train" or key[0].split(".")[0] in own | _SHARED.get(verb, {"out"})]
     return "\n\n".join([*said, f"Keys, with their defaults:\n\n{_table(mine)}{_REST.get(verb, '')}"])

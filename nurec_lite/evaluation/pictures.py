@@ -219,6 +219,21 @@ def joined(
     return np.concatenate([part for panel in panels for part in (gap, panel)][1:], axis=axis)
 
 
+def parted(
+    picture: np.ndarray,  # [H, W, 3] as `joined` made it of panels
+    count: int,  # of panels
+) -> list[np.ndarray] | None:  # the panels without their headers; None if these are not so many panels
+    gap = _GAP // 2
+    for axis in (0, 1):
+        size, rest = divmod(picture.shape[axis] - (count - 1) * gap, count)
+        along = np.moveaxis(picture, axis, 0)
+        gaps = [along[k * size + (k - 1) * gap : k * (size + gap)] for k in range(1, count)]
+        if rest == 0 and size > 0 and all((strip == _DARK).all() for strip in gaps):
+            panels = (along[k * (size + gap) : k * (size + gap) + size] for k in range(count))
+            return [np.moveaxis(panel, 0, axis)[_HEADER:] for panel in panels]
+    return None
+
+
 def save_png(
     path: Path,
     picture: np.ndarray,  # [H, W, 3] uint8

@@ -2,13 +2,14 @@
 """Curves and bars as SVG. Colours and lines are the style sheet's; script.js shows the values of a curve under the pointer."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nurec_lite.report.parts import escaped
 
 WIDTH, HEIGHT = 360, 210  # of a chart, in units that are pixels where its column is that wide
 _LEFT, _RIGHT, _TOP, _BOTTOM = 50, 12, 12, 40  # margins
+COLOURS = 8  # of several curves, in style.css: run0 to run7
 _BARS = 300  # of a chart at most; of more frames some are left out, evenly
 
 
@@ -79,11 +80,40 @@ def line_chart(
     right = max(*xs, *(m.x for m in marks), 1e-9)
     x = _x_axis([t for t in nice_ticks(0, right, 5) if t <= 1.001 * right], f"{along}, {x_unit}", 0, right)
     y = _y_axis(nice_ticks(0 if from_zero or 0 < low < 0.4 * high else low, high, 4))
-    points = " ".join(f"{x.at(a):.2f},{y.at(b):.2f}" for a, b in zip(xs, ys, strict=True))
-    drawn = f'<polyline class="curve" points="{points}"/>' + "".join(_mark(x, y, m) for m in marks)
+    drawn = f'<polyline class="curve" points="{_points(x, y, xs, ys)}"/>' + "".join(_mark(x, y, m) for m in marks)
+    return _chart(title, unit, x, y, drawn, _hover(x, y, x_unit, unit))
+
+
+def _points(x: Axis, y: Axis, xs: Sequence[float], ys: Sequence[float]) -> str:
+    return " ".join(f"{x.at(a):.2f},{y.at(b):.2f}" for a, b in zip(xs, ys, strict=True))
+
+
+def _hover(x: Axis, y: Axis, x_unit: str, y_unit: str) -> str:
+    """Attributes by which script.js shows the values of a curve."""
     data = f'data-x="{x.low} {x.high} {x.start} {x.end}" data-y="{y.low} {y.high} {y.start} {y.end}"'
-    units = f'data-x-unit="{escaped(x_unit)}" data-y-unit="{escaped(unit)}"'
-    return _chart(title, unit, x, y, drawn, f'class="hover" {data} {units}')
+    return f'class="hover" {data} data-x-unit="{escaped(x_unit)}" data-y-unit="{escaped(y_unit)}"'
+
+
+def curves_chart(
+    title: str,
+    unit: str,  # of y
+    curves: Mapping[
+        int, tuple[Sequence[float], Sequence[float]]
+    ],  # number of the colour -> xs and ys, at least one point each
+    names: Sequence[str],  # by the same numbers
+    x_unit: str,
+) -> str:
+    """Several curves on the same axes. Their colours are explained by a legend elsewhere on the page."""
+    every_x = [x for xs, _ in curves.values() for x in xs]
+    every_y = [y for _, ys in curves.values() for y in ys]
+    low, high, right = min(every_y), max(every_y), max(*every_x, 1e-9)
+    x = _x_axis([t for t in nice_ticks(0, right, 5) if t <= 1.001 * right], f"training, {x_unit}", 0, right)
+    y = _y_axis(nice_ticks(0 if 0 < low < 0.4 * high else low, high, 4))
+    drawn = "".join(
+        f'<polyline class="curve run{k % COLOURS}" data-name="{escaped(names[k])}" points="{_points(x, y, xs, ys)}"/>'
+        for k, (xs, ys) in curves.items()
+    )
+    return _chart(title, unit, x, y, drawn, _hover(x, y, x_unit, unit))
 
 
 def bar_chart(

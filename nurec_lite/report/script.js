@@ -20,7 +20,9 @@ for (const wipe of document.querySelectorAll(".wipe")) {
 
 // values of a curve under the pointer
 for (const svg of document.querySelectorAll("svg.hover")) {
-  const points = [...svg.querySelector(".curve").points], tip = document.createElement("div");
+  const points = [...svg.querySelectorAll(".curve")].flatMap((curve) =>
+    [...curve.points].map((at) => ({ x: at.x, y: at.y, name: curve.dataset.name ? curve.dataset.name + ", " : "" })));
+  const tip = document.createElement("div");
   const axis = (text) => {
     const [low, high, start, end] = text.split(" ").map(Number);
     return (place) => Number((low + (place - start) / (end - start) * (high - low)).toPrecision(4));
@@ -30,9 +32,10 @@ for (const svg of document.querySelectorAll("svg.hover")) {
   svg.addEventListener("pointermove", (event) => {
     const box = svg.getBoundingClientRect(), outer = svg.parentNode.getBoundingClientRect();
     const scale = box.width / svg.viewBox.baseVal.width;
-    const at = (event.clientX - box.left) / scale;
-    const near = points.reduce((a, b) => Math.abs(b.x - at) < Math.abs(a.x - at) ? b : a);
-    tip.textContent = `${x(near.x)} ${svg.dataset.xUnit}: ${y(near.y)} ${svg.dataset.yUnit}`;
+    const at = (event.clientX - box.left) / scale, height = (event.clientY - box.top) / scale;
+    const apart = (point) => Math.abs(point.x - at) + 0.1 * Math.abs(point.y - height);
+    const near = points.reduce((a, b) => apart(b) < apart(a) ? b : a);
+    tip.textContent = `${near.name}${x(near.x)} ${svg.dataset.xUnit}: ${y(near.y)} ${svg.dataset.yUnit}`;
     tip.style.left = near.x * scale + "px";
     tip.style.top = box.top - outer.top + near.y * scale + "px";
     svg.parentNode.append(tip);

@@ -12,13 +12,19 @@ from nurec_lite.report.content import Report
 from nurec_lite.report.lidar import BOTH, MEASURED, RENDERED, Map, from_above, range_maps
 from nurec_lite.report.parts import escaped, image, legend, section, swatch
 
-_TERMS = {
+TERMS = {  # loss terms by name: title and unit
     "image": ("Image: L1 and SSIM", ""), "range": ("Range: L1", "m"), "intensity": ("Intensity: L1", ""),
     "drop": ("Ray drop: cross entropy", ""), "opacity": ("Mean opacity, of camera and lidar", ""),
     "tie": ("Difference of both opacities", ""), "scale": ("Mean scale", "m"),
     "exposure": ("Exposure: squares of gain and offset", ""), "gaussians": ("Gaussians", ""),
 }  # fmt: skip
 _TIMES = ((600, 1, "s"), (7200, 60, "min"), (math.inf, 3600, "h"))  # up to so many seconds: the unit, and its length
+
+
+def time_unit(
+    seconds: float,  # that an axis spans
+) -> tuple[float, str]:  # length of the unit in seconds, and its name
+    return next((length, unit) for limit, length, unit in _TIMES if seconds <= limit)
 
 
 def images(report: Report) -> str:
@@ -85,7 +91,7 @@ def curves(report: Report) -> str:
         return ""
     psnr = report.metrics.get("psnr", math.nan)
     last = report.metrics["seconds_train"]
-    length, unit = next((length, unit) for limit, length, unit in _TIMES if last <= limit)
+    length, unit = time_unit(last)
     mark = (
         Mark(last / length, psnr, f"{report.measured} {psnr:.2f} dB")
         if psnr is not None and math.isfinite(psnr)
@@ -97,7 +103,7 @@ def curves(report: Report) -> str:
         known = [row for row in rows if math.isfinite(row.get(name, math.nan))]
         if known:
             xs, ys = [row["seconds"] / length for row in known], [row[name] for row in known]
-            title, y_unit = ("PSNR of training images", "dB") if name == "psnr" else _TERMS.get(name, (name, ""))
+            title, y_unit = ("PSNR of training images", "dB") if name == "psnr" else TERMS.get(name, (name, ""))
             charts += line_chart(title, y_unit, xs, ys, unit, mark if name == "psnr" else None)
     note = "Running means over the steps, before weights."
     return section("training", "Training", f'<div class="grid">{charts}</div>', note)

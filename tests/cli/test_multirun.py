@@ -76,7 +76,10 @@ def test_each_run_has_its_options_its_folder_and_its_clock(
     assert all(0 < s < seconds[0] for s in seconds[1:]), (
         "the first one counts from the start of the process, imports included"
     )
-    assert capsys.readouterr().out.count("option workers (exact)") == 1, "handlers of the log pile up"
+    said = capsys.readouterr().out
+    assert said.count("option workers (exact)") == 1, "handlers of the log pile up"
+    table = [line.split() for line in said.partition("| setting ")[2].splitlines()]
+    assert ["|", "opt.workers", "|", "–", "|", "true", "|", "–", "|"] in table, "the runs stand in a table at the end"
     scenes = [flat(load_checkpoint(folder / "checkpoint.pt", "cpu")["scene"]) for folder in folders]
     for other in scenes[1:]:
         assert other.keys() == scenes[0].keys() and len(other) > 5

@@ -45,7 +45,7 @@ FOLDERS: dict[str, list[list[str]]] = {  # verbs whose `out` is a folder, with t
     "profile": [["tool=torch", "ops=reference", "device=cpu"]],
     "inspect": [["data=pack", "data.root={original}"]],
 }
-FILES = {"export", "pack"}  # verbs whose `out` is a file
+FILES = {"export", "pack", "compare"}  # verbs whose `out` is a file
 
 
 def test_every_verb_is_among_these() -> None:

@@ -255,7 +255,7 @@ def test_every_key_of_a_file_is_a_path() -> None:
         {
             key
             for key in keys
-            if key.endswith((".file", "root", "resume")) or key in ("out", "checkpoint", "data.mapping")
+            if key.endswith((".file", "root", "resume")) or key in ("out", "checkpoint", "csv", "data.mapping")
         }
         == set(PATHS)
         <= keys

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nurec_lite.profiling.compare.compare import main, resource_rows, time_rows, total_rows
+from nurec_lite.profiling.compare.compare import main, notes, resource_rows, time_rows, total_rows
 from nurec_lite.profiling.compare.gates import Gate, judge, parse_gates, ratio_interval
 from nurec_lite.profiling.compare.sides import Resources, Side, read_side
 from nurec_lite.profiling.errors import ProfileError
@@ -61,13 +61,41 @@ def run(tmp_path: Path, a: Summary, b: Summary, *more: str) -> int:
 def test_times_are_sorted_by_what_moves_the_step_most(tmp_path: Path) -> None:
     rows = time_rows(side(tmp_path / "a", BASE), side(tmp_path / "b", BETTER))
     assert [(row.figure, row.difference) for row in rows] == [
-        ("whole step", -5.0), ("step/render", -3.0), ("kernel blend<3>", -2.75), ("kernel sort", -1.0), ("idle GPU", -0.5),
+        ("all kernels, sum a step", -3.25), ("whole step", -5.0),
+        ("step/render", -3.0), ("kernel blend<3>", -2.75), ("kernel sort", -1.0), ("idle GPU", -0.5),
         ("kernel fused | 日本", 0.5), ("step/collect", -0.25),
         ("step/render (host)", 0.0), ("step/collect (host)", 0.0),
     ]  # fmt: skip
-    assert rows[0].ratio == 0.75 and rows[1].ratio == 0.625
-    gone = rows[3]
+    assert rows[1].ratio == 0.75 and rows[2].ratio == 0.625
+    gone = rows[4]
     assert (gone.a, gone.b, gone.ratio) == (1.0, None, None)
+
+
+def test_kernels_that_an_option_replaces_rank_by_their_time() -> None:
+    """ncu does not say that a kernel was not launched, so there is no difference to rank by."""
+    a = Side(Path("a"), "ncu", {}, False, kernel_times={"old": 7.5, "kept": 0.5}, sum_ms=8.0)
+    b = Side(Path("b"), "ncu", {}, False, kernel_times={"kept": 0.25, "new": 0.125, "unknown": None}, sum_ms=0.375)
+    rows = time_rows(a, b)
+    assert [(row.figure, row.difference) for row in rows] == [
+        ("all kernels, sum a step", -7.625), ("kernel old", None), ("kernel kept", -0.25), ("kernel new", None),
+        ("kernel unknown", None),
+    ]  # fmt: skip
+    some = replace(b, overrides=("kernels=render",))
+    assert time_rows(a, some)[0].difference is None, "sums of other kernels do not compare"
+
+
+def test_the_overrides_that_differ_come_first(tmp_path: Path) -> None:
+    line = "python -m nurec_lite.profile tool=nsys data.root='a b' out=x {}"
+    a = replace(BASE, command=line.format("'+opt=[workers,no_sync]' train.lidar_rays=64"))
+    b = replace(
+        BASE,
+        command=line.format("+opt=workers").replace("out=x", "out=y"),
+        environment={"device": "H100", "commit": "a"},
+    )
+    assert notes(side(tmp_path / "a", a), side(tmp_path / "b", b)) == [
+        "options only in A: no_sync", "overrides only in A: train.lidar_rays=64", "device: H200 in A, H100 in B"
+    ]  # fmt: skip
+    assert notes(side(tmp_path / "c", replace(BASE, command="an 'open quote")), side(tmp_path / "d", BASE)) == []
 
 
 def test_counts_are_sorted_by_their_relative_change(tmp_path: Path) -> None:
@@ -102,7 +130,7 @@ def test_the_page_says_what_else_differs(tmp_path: Path, capsys: pytest.CaptureF
     assert run(tmp_path, BASE, replace(BETTER, tool="torch"), "--rows", "2") == 0
     out = capsys.readouterr().out
     assert "- commit: a in A, b in B" in out and "device: " not in out
-    assert "A was taken by nsys, B by torch" in out and "7 rows with smaller or unknown differences left out" in out
+    assert "A was taken by nsys, B by torch" in out and "8 rows with smaller or unknown differences left out" in out
     assert "| whole step | 20.000 | 15.000 | -5.000 | 0.750 |" in out and "| syncs | 4 | 0 | -4 | 0.000 |" in out
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nurec_lite.cli.command import composed
+from nurec_lite.compare import with_runs
 from nurec_lite.config import VERBS
 from scripts import figures
 
@@ -169,7 +170,7 @@ COMPOSED = [(name, verb, words) for name in TODAY for verb, words in commands(NA
 
 @pytest.mark.parametrize(("name", "verb", "words"), COMPOSED, ids=lambda part: part if isinstance(part, str) else None)
 def test_a_command_of_a_page_can_be_given(name: str, verb: str, words: list[str]) -> None:
-    assert composed(verb, words)
+    assert composed(verb, with_runs(words) if verb == "compare" else words)
 
 
 @pytest.mark.parametrize("name", TODAY)

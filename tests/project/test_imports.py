@@ -14,7 +14,8 @@ ROOMS = (
     "base", "bounds", "config", "geometry", "capture", "capture.odometry", "capture.checks", "capture.tracking", "capture.arrow",
     "capture.kitti", "capture.argoverse2", "capture.nuscenes", "capture.pack", "capture.pandaset", "capture.rosbag",
     "capture.simulate", "readers", "scene", "splat", "native.operators", "native", "training", "peer", "evaluation", "opt",
-    "backends", "cli", "output", "report", "report.inspection", "profiling", "profiling.trace", "profiling.summary",
+    "backends", "cli", "output", "report", "report.comparison", "report.inspection", "profiling", "profiling.trace",
+    "profiling.summary",
     "profiling.ncu", "profiling.draw", "profiling.compare", "profiling.record", "verbs",
 )  # fmt: skip
 TOP_FILES = 16  # at most: ten verbs and six others

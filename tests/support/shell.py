@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nurec_lite import evaluate, export, inspect, pack, profile, render, train
+from nurec_lite import compare, evaluate, export, inspect, pack, profile, render, train
 from nurec_lite.cli.command import command
 
 VERBS = {
@@ -23,6 +23,7 @@ VERBS = {
     "pack": (pack.HELP, pack.work),
     "inspect": (inspect.HELP, inspect.work),
     "profile": (profile.HELP, profile.work),
+    "compare": (compare.HELP, compare.work),
 }
 FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",
         "model.points=300", "model.raised_points=60", "model.far_points=40"]  # fmt: skip

@@ -16,6 +16,7 @@ from nurec_lite.profiling.compare.gates import FAILED, INCONCLUSIVE, NAMES, PASS
 from nurec_lite.profiling.compare.sides import Known, Side, read_side
 from nurec_lite.profiling.errors import ProfileError
 
+STEP = "whole step"  # the row of its time
 CODES = {PASSED: 0, FAILED: 1, INCONCLUSIVE: 3}
 _BYTES = ("bytes", "memory", "shared")
 
@@ -40,16 +41,34 @@ class Row:
             return -1
         return abs(self.b - self.a) / (max(abs(self.a), abs(self.b)) or 1)
 
+    @property
+    def weight(self) -> float:
+        """The difference, or the time of the only side that has the row; negative if neither has."""
+        known = [abs(value) for value in (self.difference, self.a, self.b) if value is not None]
+        return known[0] if known else -1
+
 
 def time_rows(a: Side, b: Side) -> list[Row]:
-    """The largest difference in ms first; what cannot be compared last. A kernel that was not launched took no time."""
-    rows = [_row(name, a.times, b.times) for name in _names(a.times, b.times)]
+    """The sum of all kernels and the whole step first, then the largest difference in ms. What one side lacks ranks by the time of the
+    other: an option replaces kernels. A kernel that was not launched took no time."""
+    sums = [_sum(a, b), *(_row(name, a.times, b.times) for name in _names(a.times, b.times) if name == STEP)]
+    rows = [_row(name, a.times, b.times) for name in _names(a.times, b.times) if name != STEP]
     for name in _names(a.kernel_times, b.kernel_times):
         row = replace(_row(name, a.kernel_times, b.kernel_times), figure=f"kernel {name}")
         if a.whole and b.whole:
             row = replace(row, difference=(row.b or 0.0) - (row.a or 0.0))
         rows.append(row)
-    return sorted(rows, key=lambda row: -1 if row.difference is None else abs(row.difference), reverse=True)
+    told = [row for row in sums if row.a is not None or row.b is not None]
+    return told + sorted(rows, key=lambda row: row.weight, reverse=True)
+
+
+def _sum(a: Side, b: Side) -> Row:
+    """The time of all kernels that were recorded, a step. Of ncu, which records the kernels that it is asked for, sums compare only if
+    both sides were asked for the same ones."""
+    asked = [tuple(side.chosen(key) for key in ("kernels", "range")) for side in (a, b)]
+    alike = (a.whole and b.whole) or (a.tool == b.tool == "ncu" and asked[0] == asked[1])
+    name = "all kernels, sum a step" if alike else "all kernels that were recorded, sum a step"
+    return Row(name, a.sum_ms, b.sum_ms, _minus(b.sum_ms, a.sum_ms) if alike else None)
 
 
 def total_rows(a: Side, b: Side) -> list[Row]:
@@ -81,9 +100,28 @@ def _minus(y: Known, x: Known) -> Known:
     return None if x is None or y is None else y - x
 
 
+def differing_overrides(a: Side, b: Side) -> list[str]:
+    """A sentence for the options, and one for the other arguments, that only one of the commands has."""
+    options = [_options(side) for side in (a, b)]
+    others = [[o for o in side.overrides if not o.startswith("+opt=")] for side in (a, b)]
+    found = [_only("options", *options), _only("overrides", *others)]
+    return [sentence for sentence in found if sentence]
+
+
+def _options(side: Side) -> list[str]:
+    return [name for name in (side.chosen("opt") or "").strip("[]").split(",") if name]
+
+
+def _only(what: str, a: list[str], b: list[str]) -> str:
+    parts = [("A", [x for x in a if x not in b]), ("B", [x for x in b if x not in a])]
+    told = [f"only in {side}: {', '.join(own)}" for side, own in parts if own]
+    return f"{what} {'; '.join(told)}" if told else ""
+
+
 def notes(a: Side, b: Side) -> list[str]:
-    """In what A and B differ besides their figures."""
-    found = [] if a.tool == b.tool else [f"A was taken by {a.tool}, B by {b.tool}; they do not count alike"]
+    """In what A and B differ besides their figures; how they were made comes first."""
+    found = differing_overrides(a, b)
+    found += [] if a.tool == b.tool else [f"A was taken by {a.tool}, B by {b.tool}; they do not count alike"]
     for key in dict.fromkeys([*a.environment, *b.environment]):
         x, y = a.environment.get(key, "not told"), b.environment.get(key, "not told")
         found += [f"{key}: {x} in A, {y} in B"] if x != y else []

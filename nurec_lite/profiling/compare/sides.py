@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One side of a comparison: what a profile of any tool says, under names that both sides share."""
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -35,6 +36,15 @@ class Side:
     kernel_times: dict[str, Known] = field(default_factory=dict)  # likewise, of kernels
     kernels: dict[str, Resources] = field(default_factory=dict)
     samples: dict[str, tuple[float, ...]] = field(default_factory=dict)  # ms, of steps (ncu: of a kernel's launches)
+    sum_ms: Known = None  # a step: all launches of all kernels that were recorded
+    overrides: tuple[str, ...] = ()  # arguments of the command that recorded it, but for `out`
+
+    def chosen(self, key: str) -> str | None:
+        """The value that an override gives a key."""
+        found = [
+            argument.partition("=")[2] for argument in self.overrides if argument.lstrip("+").startswith(f"{key}=")
+        ]
+        return found[-1] if found else None
 
 
 def read_side(
@@ -79,7 +89,18 @@ def _of_summary(path: Path, summary: Summary) -> Side:
             for name, rows in by_name.items()
         },
         samples={"step": summary.step_times_ms} if summary.step_times_ms else {},
+        sum_ms=sum(kernel.ms for kernel in summary.kernels) if summary.kernels else None,
+        overrides=_overrides(summary.command),
     )
+
+
+def _overrides(command: object) -> tuple[str, ...]:
+    """Arguments after `python -m nurec_lite.profile`; none where the profile does not say how it was made."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else []
+    except ValueError:
+        words = []
+    return tuple(word for word in words if "=" in word and not word.startswith("out="))
 
 
 def _range_times(ranges: Iterable[RangeTime]) -> dict[str, Known]:
@@ -112,7 +133,14 @@ def _of_kernels(path: Path) -> Side:
             for name, rows in by_name.items()
         },
         samples=samples,
+        sum_ms=_sum_a_step(samples, content.get("steps")),
+        overrides=_overrides(content.get("command")),
     )
+
+
+def _sum_a_step(samples: dict[str, tuple[float, ...]], steps: object) -> Known:
+    known = isinstance(steps, int) and steps > 0 and any(samples.values())
+    return sum(ms for launches in samples.values() for ms in launches) / steps if known else None  # type: ignore[operator]
 
 
 def _kernels_json(path: Path) -> dict[str, Any]:

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several runs in one table and on one page."""
