@@ -175,7 +175,7 @@ def refuse_unknown(values: Mapping[str, Any], classes: Collection[type]) -> dict
 
 
 def check_options(options: Any) -> None:
-    """Of the parameters that options are given; which options there are is the matter of backends.py."""
+    """Checks the parameters of options; backends.py knows which options exist."""
     if type(options) is not dict or len(options) > MOST_ENTRIES:
         raise BoundError(f"opt is {_quoted(options)}, but must name options, as in +opt=[workers]; correct this key")
     for name, given in options.items():

@@ -317,12 +317,12 @@ def to_dict(config: Config) -> dict[str, Any]:
 
 
 def to_yaml(config: Config) -> str:
-    """As config.yaml holds it; what looks like an interpolation stays as it is."""
+    """Text of config.yaml; texts that look like interpolations stay as they are."""
     return OmegaConf.to_yaml(OmegaConf.create(to_dict(config)))
 
 
 def check_budget(config: Config) -> None:
-    """Of time, and of Gaussians: density control never takes away what the scene starts with."""
+    """Checks the budgets of time and Gaussians: density control never removes what the scene starts with."""
     if config.train.steps is None and config.train.seconds is None:
         raise ConfigError("give a budget: train.steps=N or train.seconds=S")
     model, cap = config.model, config.density.cap

@@ -204,7 +204,7 @@ def _write(
     config: Config, capture: Capture, evaluation: "Evaluation | None", metrics: dict[str, object], rows: list[Row],
     device: torch.device, problem: UserError | None, left_out: LeftOut,
 ) -> None:  # fmt: skip
-    """What can be written, and then what went wrong: the checkpoint is saved by now."""
+    """Writes all files that can be written, then raises the first error: the checkpoint is saved already."""
     from nurec_lite.evaluation.measure import save_pictures
     from nurec_lite.report.content import Report
     from nurec_lite.report.page import write_results

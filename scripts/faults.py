@@ -53,7 +53,7 @@ FIGURES = ("psnr", "ssim", "lidar_median_abs_m")
 
 @dataclass
 class Bench:
-    """Where trials run, and what they are compared with."""
+    """Folder of the trials, and the run to compare with."""
 
     folder: Path
     pack: Path | None  # of our own; None: the arguments name a capture
@@ -103,7 +103,7 @@ def check_ended(child: Child, codes: tuple[int, ...], sentence: str = "") -> Non
 
 
 def check_belongs(out: Path) -> None:
-    """What lies in a folder is of one checkpoint, at every moment."""
+    """Asserts that all files of a folder belong to one checkpoint, at every moment."""
     if not (out / "checkpoint.pt").exists():
         assert not (out / "metrics.json").exists()
         return

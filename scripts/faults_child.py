@@ -105,7 +105,7 @@ def _become(arguments: list[str], output: int) -> None:
 
 
 def _ended(work: Callable[[], None]) -> int:
-    """As the interpreter ends."""
+    """Exit status as from the interpreter."""
     code = 0
     try:
         work()

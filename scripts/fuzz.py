@@ -65,7 +65,7 @@ def target_of(number: int, seed: int) -> tuple[Target, Steps]:
 
 
 def judged(target: Target, folder: Path, steps: Steps) -> str | None:
-    """What is wrong with how the input was met; None: nothing."""
+    """The flaw in the answer to an input; None: none."""
     signal.setitimer(signal.ITIMER_PROF, SECONDS)
     faulthandler.dump_traceback_later(STUCK, exit=True)
     try:
@@ -163,7 +163,7 @@ class Job:
         self.process.start()
 
     def ended(self) -> bool:
-        """Of a process that ended: whether all is done."""
+        """After the process ended: whether all is done."""
         if self.process.exitcode == 0:
             return True
         number = int(self.current.value)

@@ -36,7 +36,7 @@ def unchanged(
 
 
 def text_of(nvcc: str, asked: Asked, files: Iterable[str], limits: Entries) -> str:
-    """What MEASURED is to hold after these files were measured."""
+    """Contents of MEASURED after these files were measured."""
     found = {file: digest(file, asked(file), limits.get(file)) for file in sorted(files)}
     return json.dumps({"nvcc": version(nvcc), "files": found}, indent=1) + "\n"
 

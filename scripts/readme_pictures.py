@@ -51,7 +51,7 @@ def moment(scene: Scene, capture: Capture, index: int, cameras: int) -> np.ndarr
 
 
 def render(run: Path, *arguments: str) -> dict[str, np.ndarray]:
-    """What the verb `render` draws with these arguments, by the names of its files."""
+    """Images from the command `render` with these arguments, by the names of its files."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "nurec_lite.render", f"checkpoint={run / 'checkpoint.pt'}", f"out={folder}"]
         subprocess.run([*command, *arguments], check=True)

@@ -67,7 +67,7 @@ def asked(
     file: str,  # relative to kernels/
     extra: str = "",  # flags
 ) -> list[str]:
-    """What nvcc is told to do with it."""
+    """Arguments of nvcc for a file."""
     targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
     return [*f"{flags_of(Path(file))} {extra}".split(), *targets, "--resource-usage"]
 

@@ -109,14 +109,14 @@ class SanitizeError(UserError):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a tool found."""
+    """Findings of a tool."""
 
     errors: int | None  # None: the tool did not come to an end
     elsewhere: int = 0  # in kernels that are not ours
 
 
 def steps(share: str = ALL, only: str = "") -> None:
-    """What is checked, a line each; in a process of its own."""
+    """Runs all checked steps and prints a line each; in its own process."""
     from nurec_lite.cli.command import composed
     from nurec_lite.readers import open_capture
 
@@ -208,7 +208,7 @@ def those_with(only: str) -> Sequence[tuple[str, str]]:
 
 
 def shared(all_: Sequence[Any], share: str) -> Sequence[Any]:
-    """Of "K/N" every N-th, from the K-th on."""
+    """Every N-th item from the K-th on, for a share "K/N"."""
     match = re.fullmatch(r"([1-9]\d?)/([1-9]\d?)", share)
     if match is None or int(match[1]) > int(match[2]):
         raise SanitizeError(f"--share is '{share}', but must be K/N, such as 1/4, with K from 1 to N")
@@ -247,7 +247,7 @@ def _with_distance(stage: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _with_empty_tiles(stage: Callable[..., Any]) -> Callable[..., Any]:
-    """As many tiles as make a camera's kernel that of a large image."""
+    """Stage with empty tiles added, so many that the camera's kernel is that of a large image."""
 
     def tile(*given: Any) -> Any:
         return filled_up(stage(*given), MANY_TILES)
@@ -272,7 +272,7 @@ def launches(share: str = ALL, only: str = "") -> None:
 
 
 def launched(share: str = ALL, only: str = "") -> dict[str, int]:
-    """How often each of our kernels runs, by its demangled name; compiles the kernels if need be."""
+    """Number of launches of each of our kernels, by demangled name; compiles the kernels if necessary."""
     ran = _run([], "launches", share, only)
     if ran.returncode:
         raise SanitizeError(f"the steps do not run here: {(ran.stdout.strip().splitlines() or ['?'])[-1]}")

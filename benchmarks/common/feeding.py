@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What feeding a step costs, for sets of options that change it: milliseconds of the host in `feed`, of whole steps, and how long the
-device is left without work.
+"""Cost of feeding a step, for sets of options that change it: milliseconds of the host in `feed`, of whole steps, and
+idle time of the device.
 
 Every set starts from the same state and trains on the same shots, in one process; the sets take turns, a block of steps each, every other
 round in the opposite order, and the first steps of a block are not counted: loader processes fill their queues meanwhile. First of all,

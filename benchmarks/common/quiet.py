@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How busy other programs kept the processor while something was measured: a time says little if they took its cores."""
+"""Load of other programs during a measurement: a time says little if they took its cores."""
 
 import os
 import resource
@@ -24,13 +24,13 @@ class Others:
 
 
 def own_seconds() -> float:
-    """Of this process and of all that it started and that have ended."""
+    """CPU seconds of this process and of its ended children."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
 
 
 def busy_seconds() -> float | None:
-    """Of all cores, since the machine started."""
+    """CPU seconds of all cores since the machine started."""
     if not _STAT.exists():
         return None
     user, nice, system, _, _, irq, softirq, steal, *_ = map(int, _STAT.read_text().split("\n")[0].split()[1:])

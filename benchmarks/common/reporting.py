@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks that train have in common: arguments of nurec_lite.train beside their own, conditions, and a file."""
+"""Shared parts of benchmarks that train: arguments of nurec_lite.train next to their own, conditions, and a file."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def reported(
     arguments: list[str],
     bench: Callable[[Config, argparse.Namespace], Report],
 ) -> Report:
-    """What was measured, also written to --out; a mistake of the user ends the process with a sentence."""
+    """The measurements, also written to --out; a mistake of the user ends the process with a sentence."""
     parser.add_argument("--out", type=Path, help="JSON file, such as benchmarks/results/NAME.json")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train")
     args = parser.parse_intermixed_args(arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each choice of a recipe is worth: runs with all of them, and with one after another undone, of several seeds.
+"""Worth of each choice of a recipe: runs with all of them, and with one undone at a time, for several seeds.
 
     python benchmarks/ladder/ablation.py --out FILE.json --jobs 4 data=pack data.root=FILE data.split=validation +recipe=realtime +opt=all
     python benchmarks/ladder/ablation.py --only 'one opacity' 'no grid' data.split=validation +recipe=realtime

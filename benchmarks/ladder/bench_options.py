@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every option is worth: alone, beside what it requires, and as a rung, behind all that `+opt=all` applies before it.
+"""Worth of every option: alone, with its requirements, and as a rung, after all options that `+opt=all` applies before
+it.
 
     python benchmarks/ladder/bench_options.py data=pack data.root=FILE +size=large train.resume=CHECKPOINT --out FILE.json
     python benchmarks/ladder/bench_options.py --only fused_adam cuda_graph
@@ -65,12 +66,12 @@ def required(name: str) -> list[str]:
 
 
 def in_order(names: Sequence[str], order: Sequence[str]) -> tuple[str, ...]:
-    """As `all` has them, and behind these the others, each behind what it requires."""
+    """Options in the order of `all`, then the others, each after its requirements."""
     return tuple(sorted(names, key=lambda name: order.index(name) if name in order else len(order)))
 
 
 def order_of(overrides: Sequence[str]) -> list[str]:
-    """What +opt=all applies on the device of these arguments, in its order."""
+    """Options that +opt=all applies on the device of these arguments, in its order."""
     config = composed("train", [*overrides, "+opt=all"])
     names: list[str] = config.opt["all"][choose_device(config.device).type]
     return names
@@ -127,7 +128,7 @@ def all_measured(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def read(file: Path) -> dict[str, Any]:
-    """What this benchmark or option_quality.py wrote."""
+    """Contents of a file of this benchmark or of option_quality.py."""
     try:
         return {"rows": json.loads(file.read_text())["rows"]}
     except (OSError, ValueError, KeyError, TypeError) as error:

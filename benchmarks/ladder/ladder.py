@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What options gain, rung by rung: every set of options in a fresh process, repeatedly and in turns, quality beside speed.
+"""Gain of options, rung by rung: every set of options in a fresh process, repeatedly and in turns, quality and speed.
 
     python benchmarks/ladder/ladder.py --rungs '' workers
     python benchmarks/ladder/ladder.py --rungs '' workers fused_interp no_sync --cumulative --repeat 5 --quality-steps 2000
@@ -198,7 +198,7 @@ def measured(args: argparse.Namespace) -> tuple[list[Rung], dict[str, Any]]:
 
 
 def read(folder: Path) -> tuple[list[Rung], dict[str, Any]]:
-    """What `write` left."""
+    """The rungs and conditions that `write` left."""
     try:
         told = json.loads((folder / "ladder.json").read_text())
         return [Rung(**rung | {"options": tuple(rung["options"])}) for rung in told.pop("rungs")], told

@@ -91,7 +91,7 @@ def device_times(step: Callable[[], None], n: int) -> list[float]:  # [n] ms
 
 
 def peak_bytes(device: torch.device) -> int:
-    """What torch allocated on the GPU during the steps; on a CPU, the largest resident size of this process."""
+    """Largest allocation of torch on the GPU during the steps; on a CPU, the largest resident size of this process."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -15,7 +15,7 @@ from nurec_lite.base.files import write_text
 
 
 def markers(told: dict[str, Any]) -> tuple[str, str]:
-    """Of the place in docs/options.md: a kind of machine has its own."""
+    """Markers of the place in docs/options.md: each kind of machine has its own."""
     kind = "cuda" if "cuda" in told["environment"] else "cpu"
     return f"<!-- ladder:{kind}:begin -->", f"<!-- ladder:{kind}:end -->"
 
@@ -146,7 +146,7 @@ def section(
     out: Path,  # folder of the results
     beside: Path,  # folder of the page: docs/ of the checkout
 ) -> str:
-    """What stands between the markers; with the picture if it lies in the checkout."""
+    """Text between the markers; with the picture if it is in the checkout."""
     inside = out.is_relative_to(beside.parent)
     within = f"../{out.relative_to(beside.parent).as_posix()}" if inside else None
     words = f"*Medians (quartiles): steps over all rounds, speedups over rounds. {how(told)}; {told['date']}.*"

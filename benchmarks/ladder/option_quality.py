@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reconstruction is worth with each option: one short run each, beside what it requires, measured on the held-out frames.
+"""Quality of a reconstruction with each option: one short run each, with its requirements, measured on the held-out
+frames.
 
     python benchmarks/ladder/option_quality.py --steps 600 --jobs 5 --out FILE.json data=pack data.root=FILE data.downscale=2
     python benchmarks/ladder/option_quality.py --only fused_adam cuda_graph

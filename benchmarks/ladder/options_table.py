@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks/ladder/bench_options.py prints, and docs/options.md shows."""
+"""Table of benchmarks/ladder/bench_options.py, as it prints it and docs/options.md shows it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -49,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Of one metric of one set of options."""
+    """Verdict on one metric of one set of options."""
 
     metric: str
     baseline: float  # mean over seeds
@@ -65,7 +65,8 @@ def runs_of(sets: Sequence[str], seeds: Sequence[int], repeat: int) -> list[Run]
 
 
 def metrics_of(out: Path, arguments: Sequence[str], surroundings: dict[str, str]) -> dict[str, Any]:
-    """Of a run in that folder; UserError with the last line of what it said, if it failed. Surroundings join our own environment."""
+    """Metrics of a run in that folder; UserError with the last line of its output if it failed. Surroundings join our
+    own environment."""
     command = [sys.executable, "-m", "nurec_lite.train", f"out={out}", "train.overwrite=true", *arguments]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | surroundings)
     if ended.returncode:
@@ -86,7 +87,7 @@ def train(run: Run, folder: Path, steps: int, common: Sequence[str], surrounding
 
 
 def verdicts(found: dict[Run, Metrics], options: str) -> list[Verdict]:
-    """Of every metric that all runs have."""
+    """Verdicts on every metric that all runs have."""
     repeated = {run.seed for run in found if run.repeat}
     result = []
     for name, sign in BETTER.items():
@@ -111,7 +112,7 @@ def table(found: dict[str, list[Verdict]]) -> str:
 
 
 def gpus_of(count: int, runs: int) -> list[dict[str, str]]:
-    """What shows each run its GPU, of those that this process may use; with one GPU nothing is said about it."""
+    """Environment that shows each run its GPU, of those that this process may use; empty with one GPU."""
     if count < 2:
         return [{}] * runs
     usable = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sharp the map of a drive is under each source of its poses, how much these jitter, and what finding them takes.
+"""Sharpness of a drive's map under each source of its poses, their jitter, and the time to find them.
 
     python benchmarks/odometry/bench_poses.py data=kitti_raw data.root=FOLDER --out benchmarks/results/NAME.json
 

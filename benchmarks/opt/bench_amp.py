@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an update of the colours' harmonics costs with moments in float32, and in bfloat16 (the option amp).
+"""Cost of an update of the colours' harmonics with moments in float32, and in bfloat16 (the option amp).
 
     python benchmarks/opt/bench_amp.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_amp.py --gaussians 100000 1000000 --sh-degree 3
@@ -37,7 +37,7 @@ SPREAD = 6.0  # of a mean, in its own errors
 
 @dataclass(frozen=True)
 class Harmonics:
-    """Of N Gaussians: the first coefficient and the others, as after 100 steps."""
+    """Harmonics of N Gaussians after 100 steps: the first coefficient, and the others."""
 
     parameters: list[Tensor]  # [N, 1, 3] and [N, S - 1, 3], as the two below
     first: list[Tensor]

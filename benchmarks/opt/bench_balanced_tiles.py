@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option balanced_tiles gains: long lists in parts, a warp each, beside one warp a list, as boxes and as exact lists.
+"""Gain of the option balanced_tiles: long lists in segments, a warp each, against one warp a list, as boxes and as
+exact lists.
 
     python benchmarks/opt/bench_balanced_tiles.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_balanced_tiles.py --workloads simulated random --sensors lidar

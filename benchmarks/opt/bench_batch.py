@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option batch costs and brings: whole runs of 1, 2, 4 images a step, with as many images seen or as many seconds each.
+"""Cost and gain of the option batch: whole runs of 1, 2, 4 images a step, with as many images seen or as many seconds
+each.
 
     python benchmarks/opt/bench_batch.py --seen 800 --seconds 30 --seeds 0 1 --out benchmarks/results/NAME.json +opt=all
     python benchmarks/opt/bench_batch.py --seen 7000 data=pack data.root=FILE +size=large device=cuda +opt=all --out FILE
@@ -50,7 +51,7 @@ KINDS = ("rates", "as given", "by images")
 
 @dataclass(frozen=True)
 class Kind:
-    """Of runs; one image: without the option."""
+    """A kind of runs; one image means without the option."""
 
     images: int
     name: str = "without"

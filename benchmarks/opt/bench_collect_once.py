@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What collecting costs: all calls of a step together, and their share of it, for the sets of options that change it.
+"""Cost of collecting: all calls of a step together, and their share of it, for the sets of options that change it.
 
     python benchmarks/opt/bench_collect_once.py
     python benchmarks/opt/bench_collect_once.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json

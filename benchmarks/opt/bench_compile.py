@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option compile gains: whole steps of `+opt=all`, as graphs, without it and with it, relocation included.
+"""Gain of the option compile: whole steps of `+opt=all`, as graphs, without it and with it, relocation included.
 
     python benchmarks/opt/bench_compile.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 

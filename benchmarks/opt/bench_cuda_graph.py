@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option cuda_graph gains: whole steps of `+opt=all` without it and with it, relocation included.
+"""Gain of the option cuda_graph: whole steps of `+opt=all` without it and with it, relocation included.
 
     python benchmarks/opt/bench_cuda_graph.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 
@@ -40,7 +40,7 @@ def below(kind: str = "cuda") -> tuple[str, ...]:
 
 
 def without_and_with(option: str) -> Sets:
-    """Of all options; steps are recorded in either, with what the option changes."""
+    """All options without and with cuda_graph; both record steps, with the code that the option changes."""
     others = tuple(name for name in below() if name != option)
     return (*others, OPTION), (*others, option, OPTION)
 

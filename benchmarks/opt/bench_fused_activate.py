@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step does with all Gaussians alike, activation, regularisers and noise, and what a relocation makes of copies, in torch's kernels
-and in those of fused_activate.
+"""Work of a step on all Gaussians, activation, regularisers and noise, and a relocation's work on copies, in torch's
+kernels and in those of fused_activate.
 
     python benchmarks/opt/bench_fused_activate.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_activate.py --sizes 100000x2 --rounds 100
@@ -106,7 +106,8 @@ def copies_of(n: int, generator: torch.Generator) -> Tensor:  # [n] int64
 
 
 def drawn_for(g: Gaussians) -> Tensor:  # [N, 3] normal
-    """By how much fused_noise moves upright ones of a metre, at the amount that leaves one of opacity 0 a standard deviation of 1."""
+    """Draws for fused_noise: it moves upright Gaussians of a metre by these, at the amount that gives opacity 0 a
+    standard deviation of 1."""
     upright = torch.zeros_like(g.quats)
     upright[:, 0] = 1
     zero, unseen = torch.zeros_like(g.means), torch.full_like(g.opacity_logits, -math.inf)
@@ -137,7 +138,7 @@ def regularised(version: Version, opacities: Tensor, lidar_opacities: Tensor, sc
 
 
 def moved(version: Version, g: Gaussians, eta: Tensor) -> Tensor:
-    """By how much the noise moves means that are 0."""
+    """Motion of means at 0 by the noise."""
     own = replace(g, means=torch.zeros_like(g.means), log_scales=g.log_scales.clone())
     version.noise(own, eta, *scalars(g.means))
     return own.means
@@ -163,7 +164,7 @@ def everything(version: Version, g: Gaussians, given: dict[str, Tensor], eta: Te
 
 
 def error_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor, copies: Tensor) -> float:
-    """Of the largest number of each; the worst one."""
+    """Largest error, as a share of the largest number of each output."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
     truth = everything(VERSIONS["plain"], exact, {k: d.double() for k, d in given.items()}, eta.double(), copies)
     return kernel_times.worst_error(everything(VERSIONS[version], g, given, eta, copies), truth)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an update of all Gaussians costs: torch's fused Adam, and the option fused_adam, dense and of what was touched alone.
+"""Cost of an update of all Gaussians: torch's fused Adam, and the option fused_adam, dense and for touched Gaussians
+alone.
 
     python benchmarks/opt/bench_fused_adam.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_adam.py --gaussians 1000000 --seen 0.1 0.4 --sh-degree 3
@@ -53,7 +54,7 @@ class Update:
 
 
 def update_of(n: int, seen: float, degree: int, device: torch.device) -> Update:
-    """As after 100 steps."""
+    """Update with the state after 100 steps."""
     generator = torch.Generator(device).manual_seed(0)
     shapes = {"means": (3,), "quats": (4,), "log_scales": (3,), "opacity_logits": (), "sh0": (1, 3)}
     shapes |= {"sh_rest": ((degree + 1) ** 2 - 1, 3), "lidar_logits": (2,)}
@@ -88,7 +89,7 @@ def call_of(version: str, u: Update) -> Call:
 
 
 def error_of(version: str, start: Update) -> float:
-    """Of values and moments, of the largest number of each tensor; the worst."""
+    """Largest error of values and moments, as a share of the largest number of each tensor."""
     found, truth = start.copy(), start.copy(torch.float64)
     call_of(version, found)()
     call_of("torch", truth)()

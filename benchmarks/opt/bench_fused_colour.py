@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the colours of all Gaussians cost, forward and backward: directions in torch and the kernel of harmonics, and fused_colour.
+"""Cost of the colours of all Gaussians, forward and backward: directions in torch and the kernel of harmonics, and
+fused_colour.
 
     python benchmarks/opt/bench_fused_colour.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_colour.py --sizes 100000x10 --rounds 100
@@ -78,7 +79,7 @@ def with_gradients(kernels: Kernels, g: PartedGaussians, eye: Tensor, d_colour: 
 
 
 def error_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> float:
-    """Of the largest number of each; the worst one."""
+    """Largest error, as a share of the largest number of each output."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
     truth = with_gradients(REFERENCE, exact, eye.double(), d_colour.double())
     return kernel_times.worst_error(with_gradients(VERSIONS[version], g, eye, d_colour), truth)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs that colours teach their harmonics: the backward pass of view_colour and the update of all Gaussians, with the gradient of
-harmonics written in between (dense), and with the option fused_harmonics.
+"""Cost of learning harmonics from colours: the backward pass of view_colour and the update of all Gaussians, with the
+gradient of harmonics written in between (dense), and with the option fused_harmonics.
 
     python benchmarks/opt/bench_fused_harmonics.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_harmonics.py --sizes 100000x10 --rounds 100
@@ -60,7 +60,7 @@ def backward(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u:
 
 
 def update(version: str, u: Update, found: list[Tensor]) -> None:
-    """Of all parameters, in place."""
+    """Updates all parameters in place."""
     gradients: list[Tensor | None] = list(u.gradients)
     for k, gradient in zip(harmonics_of(u), found[3:], strict=True):
         gradients[k] = gradient if version == "dense" else None
@@ -78,7 +78,7 @@ def both(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Upd
 
 
 def error_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> float:
-    """Of the largest number of each; the worst one."""
+    """Largest error, as a share of the largest number of each output."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
     _, *d_placed, d_sh, d_rest = with_gradients(REFERENCE, exact, eye.double(), d_colour.double())
     ours, truth = u.copy(), u.copy(torch.float64)

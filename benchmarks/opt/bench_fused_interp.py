@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to bring the Gaussians of all actors into the world: tracks interpolated at the query times, poses applied.
-The option fused_interp does it by one operator, which stands here beside other ways to do it.
+"""Cost of moving the Gaussians of all actors into the world: tracks interpolated at the query times, poses applied. The
+option fused_interp does it with one operator; other ways are measured next to it.
 
     python benchmarks/opt/bench_fused_interp.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_interp.py --capture data=pack data.root=FILE --out benchmarks/results/NAME.json

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to come from what the rays of an image and of a sweep tell to the gradients of what is stored of all Gaussians: a view by
-itself and added up by autograd (plain), and with the option fused_project.
+"""Cost of the way from the ray gradients of an image and of a sweep to the gradients of all stored parameters: each
+view by itself and added up by autograd (plain), and with the option fused_project.
 
     python benchmarks/opt/bench_fused_project.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_project.py --sizes 1000000x3 --seen 44,5
@@ -49,7 +49,7 @@ Problem = tuple[dict[str, Tensor], Any]  # what is stored, and what is made of i
 
 
 def views_of(device: torch.device) -> tuple[CameraView, LidarView]:
-    """Of eight by four pixels, and of sixteen rays, both with 0.1 s from their first to their last."""
+    """Views of eight by four pixels, and of sixteen rays, both with 0.1 s from first to last."""
     T = torch.eye(4, device=device)
     camera = Camera("image", warps.WIDTH, warps.HEIGHT, 8.0, 8.0, 4.0, 2.0, torch.eye(4))
     lidar = Lidar("sweep", torch.eye(4), torch.linspace(-0.1, 0.1, 16))
@@ -111,7 +111,7 @@ def gathered(
 
 
 def parted(shared: backward_epilogue.Shared, moved: backward_epilogue.Moved, by_lidar: bool) -> PartedGaussians:
-    """As fused_interp has it: opacities of what moves depend on whether its track is there."""
+    """Gaussians as from fused_interp: opacities of moving ones depend on the presence of their track."""
     opacities, still = shared.lidar_opacities if by_lidar else shared.opacities, len(shared.still_means)
     assert opacities is not None
     stand, moving = opacities.split([still, len(opacities) - still])
@@ -123,7 +123,7 @@ def parted(shared: backward_epilogue.Shared, moved: backward_epilogue.Moved, by_
 
 
 def problem_of(size: str, seen: str, device: torch.device) -> Problem:
-    """What is stored, and of each version the forward pass and the gradients that are given of its outputs."""
+    """The stored parameters, and for each version the forward pass and the given gradients of its outputs."""
     (n, moving), shares = size_of(size), [int(share) for share in seen.split(",")]
     stored, views = stored_for(n, device), views_of(device)
     colours = torch.rand(n, 3, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
@@ -144,7 +144,7 @@ def problem_of(size: str, seen: str, device: torch.device) -> Problem:
 
 
 def given_for(k: int, output: Tensor) -> Tensor:
-    """Of what colours know of means; of regularisers, one number for all; of what rays give."""
+    """The given gradient: of means through colours; of regularisers, one number for all; of the outputs of rays."""
     if 1 <= k <= 3:
         return torch.full((1,), 1e-3, device=output.device).expand_as(output)
     return torch.randn(output.shape, generator=torch.Generator().manual_seed(k)).to(output.device)
@@ -156,7 +156,7 @@ def backward(version: str, leaves: dict[str, Tensor], made: Any) -> list[Tensor]
 
 
 def error_of(version: str, leaves: dict[str, Tensor], made: Any) -> float:
-    """Of the largest number of each; the worst one."""
+    """Largest error, as a share of the largest number of each output."""
     truth = [t.double() for t in backward("plain", leaves, made)]
     return kernel_times.worst_error(backward(version, leaves, made), truth)
 

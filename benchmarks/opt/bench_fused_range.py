@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the loss of a sweep costs, forward and backward: the plain one in torch, and the option fused_range.
+"""Cost of the loss of a sweep, forward and backward: the plain one in torch, and the option fused_range.
 
     python benchmarks/opt/bench_fused_range.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_range.py --rays 8192 --rounds 100
@@ -76,7 +76,7 @@ def with_gradients(loss: Callable[..., dict[str, Tensor]], problem: Problem) -> 
 
 
 def error_of(version: str, *problem: *Problem) -> float:
-    """Of the largest number of each; the worst one."""
+    """Largest error, as a share of the largest number of each output."""
     returns, sweep, *others = problem
     truth = with_gradients(losses.lidar_loss, (*in_double(returns, sweep), *others))
     return kernel_times.worst_error(with_gradients(VERSIONS[version], problem), truth)

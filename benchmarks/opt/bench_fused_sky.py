@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sky behind an image costs, forward and backward: the plain one in torch, and the option fused_sky.
+"""Cost of the sky behind an image, forward and backward: the plain one in torch, and the option fused_sky.
 
     python benchmarks/opt/bench_fused_sky.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_sky.py --sizes 1242x375 --rounds 100
@@ -40,7 +40,7 @@ VERSIONS: dict[str, Callable[..., Tensor]] = {
 
 
 def scene_of(size: str, device: torch.device) -> Scene:
-    """As wide as 80 degrees; x is ahead, z up."""
+    """Scene seen through 80 degrees; x is ahead, z up."""
     width, height = size_of(size)
     generator = torch.Generator().manual_seed(0)
     y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
@@ -67,7 +67,7 @@ def with_gradients(over: Callable[..., Tensor], scene: Scene, d_image: Tensor) -
 
 
 def error_of(version: str, scene: Scene, d_image: Tensor) -> float:
-    """Of the largest number of each; the worst one."""
+    """Largest error, as a share of the largest number of each output."""
     exact = [tensor.double() for tensor in scene]
     truth = with_gradients(sky.over_sky, (exact[0], exact[1], exact[2], exact[3]), d_image.double())
     return kernel_times.worst_error(with_gradients(VERSIONS[version], scene, d_image), truth)

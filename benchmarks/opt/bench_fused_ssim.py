@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the loss of an image costs, forward and backward: the plain one in torch, and the option fused_ssim.
+"""Cost of the loss of an image, forward and backward: the plain one in torch, and the option fused_ssim.
 
     python benchmarks/opt/bench_fused_ssim.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_fused_ssim.py --sizes 1242x375 --rounds 100
@@ -53,7 +53,7 @@ def with_gradient(loss: Callable[..., Tensor], pair: Pair) -> Pair:
 
 
 def error_of(version: str, pair: Pair) -> float:
-    """Of the loss and its gradient, of the largest number; the worse one."""
+    """Larger error of the loss and its gradient, as a share of the largest number."""
     exact = pair[0].detach().double().requires_grad_(), pair[1].double()
     return kernel_times.worst_error(with_gradient(VERSIONS[version], pair), with_gradient(losses.image_loss, exact))
 

@@ -67,7 +67,7 @@ def described(variant: Variant, usage: Usage, architecture: str) -> Row:
 
 
 def shared_row(sensor: str, usage: Usage, architecture: str) -> Row:
-    """Of the kernel that serves both sensors."""
+    """Row of the kernel that serves both sensors."""
     return described(Variant(sensor, 256, 1, 1, 256, 1), usage, architecture) | {
         "min_blocks": None,
         "status": "both sensors",
@@ -120,7 +120,7 @@ def difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]
 def rounding_of(
     library: Library, expected: dict[str, torch.Tensor], workload: Workload, sensor: str, device: torch.device
 ) -> float:
-    """By how much its gradients change when means are `nudged`."""
+    """Change of the gradients when means are `nudged`."""
     draws = (problem_of(workload, sensor, device, seed) for seed in range(DRAWS))
     return max(difference(library.gradients(problem), expected) for problem in draws)
 

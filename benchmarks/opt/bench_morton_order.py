@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option morton_order gains: whole steps of `+opt=all`, as graphs, without it and with it, relocation included.
+"""Gain of the option morton_order: whole steps of `+opt=all`, as graphs, without it and with it, relocation included.
 
     python benchmarks/opt/bench_morton_order.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far the host gets ahead of the GPU: steps with and without the option no_sync, relocation included.
+"""Lead of the host over the GPU: steps with and without the option no_sync, relocation included.
 
     python benchmarks/opt/bench_no_sync.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 
@@ -49,7 +49,7 @@ def round_of(variant: Variant, steps: int) -> dict[str, float]:
 
 
 def waits(variant: Variant, steps: int) -> dict[str, Any]:
-    """Of a step, and the lines of Python where they happen; unknown without a GPU."""
+    """Waits of a step, and the Python lines that cause them; unknown without a GPU."""
     cuda = variant.state.device.type == "cuda"
     with waiting_lines(cuda) as lines:
         for _ in range(steps):

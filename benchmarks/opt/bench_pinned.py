@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option `pinned` gains, alone and with `workers`, on a GPU: time of `feed` and of whole training steps.
+"""Gain of the option `pinned`, alone and with `workers`, on a GPU: time of `feed` and of whole training steps.
 
     python benchmarks/opt/bench_pinned.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option `prefetch` gains, alone, with `pinned` and with `workers`, on a GPU: time of `feed` and of whole steps.
+"""Gain of the option `prefetch`, alone, with `pinned` and with `workers`, on a GPU: time of `feed` and of whole steps.
 
     python benchmarks/opt/bench_prefetch.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 

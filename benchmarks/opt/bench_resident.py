@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option `resident` gains beside the baseline and `workers`: time of `feed` and of whole training steps.
+"""Gain of the option `resident` over the baseline and `workers`: time of `feed` and of whole training steps.
 
     python benchmarks/opt/bench_resident.py [data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json]
     python benchmarks/opt/bench_resident.py --decoding [data=pack data.root=FILE --rounds 10 --out benchmarks/results/NAME.json]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option shared_memory changes: backward passes whose blocks stage half as many Gaussians, beside those that stage all.
+"""Effect of the option shared_memory: backward passes whose blocks stage half as many Gaussians, and others that stage
+all.
 
     python benchmarks/opt/bench_shared_memory.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_shared_memory.py --workloads simulated --sensors camera

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sorting costs by 32, 24 and 16 bits of a distance, as the option short_keys chooses, and whether one sort would be less than two.
+"""Cost of sorting by 32, 24 and 16 bits of a distance, as the option short_keys chooses, and of one sort instead of
+two.
 
     python benchmarks/opt/bench_short_keys.py --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_short_keys.py --distances 2000000 --rounds 50
@@ -37,7 +38,7 @@ LEAST, OCTAVES = 1 / 16, 16  # of short keys, see nurec_lite/opt/short_keys.py
 
 @dataclass(frozen=True)
 class Step:
-    """What the lists of a view sort, a million distances and this."""
+    """Sorted entries of a view's lists: a million distances and this."""
 
     name: str
     seen: float  # share of the distances
@@ -54,7 +55,7 @@ def unsigned(numbers: Tensor) -> Tensor:
 
 
 def keys_of(distances: Tensor, bits: int) -> Tensor:  # int64
-    """Of float32 in the range of short keys."""
+    """Keys of float32 in the range of short keys."""
     numbers = distances.view(torch.int32).long()
     if bits == 32:
         return numbers + (1 << 31)
@@ -79,7 +80,7 @@ class Sorting:
 
     @staticmethod
     def of(keys: Tensor, bits: int, values: Tensor | None = None, wanted: Tensor | None = None) -> "Sorting":
-        """Of int64 keys; `wanted` [n] bool: the others are left out."""
+        """A sort of int64 keys; `wanted` [n] bool: the others are left out."""
         number = torch.arange(len(keys), device=keys.device) if values is None else values
         one = keys if wanted is None else keys[wanted]
         expected = (number if wanted is None else number[wanted])[torch.argsort(one, stable=True)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option side_streams gains: whole steps of `+opt=all`, as graphs, without it and with it, relocation included.
+"""Gain of the option side_streams: whole steps of `+opt=all`, as graphs, without it and with it, relocation included.
 
     python benchmarks/opt/bench_side_streams.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option split_backward gains: the backward pass of a view by one kernel for both sensors, and by a kernel for each.
+"""Gain of the option split_backward: the backward pass of a view with one kernel for both sensors, and with a kernel
+for each.
 
     python benchmarks/opt/bench_split_backward.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_split_backward.py --workloads simulated random --sensors lidar

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option warp_cull gains: lists and blending of bundles of 32 rays, each with a list of its own, beside tiles of 256.
+"""Gain of the option warp_cull: lists and blending of warp tiles of 32 rays, each with its own list, against tiles of
+256.
 
     python benchmarks/opt/bench_warp_cull.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/opt/bench_warp_cull.py --workloads simulated random --sensors lidar

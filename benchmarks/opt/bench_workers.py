@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the option `workers` gains: time of `next_batch` and of whole training steps, with and without it.
+"""Gain of the option `workers`: time of `next_batch` and of whole training steps, with and without it.
 
     python benchmarks/opt/bench_workers.py
     python benchmarks/opt/bench_workers.py data=kitti_raw data.root=FOLDER data.downscale=4

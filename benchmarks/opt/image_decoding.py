@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the option `resident` has all training images of a capture on the device: decoded by threads of the host, and on a GPU by every
-library that is there, which is opened anew each time, as a run opens it.
+"""Time until the option `resident` has all training images of a capture on the device: decoded by threads of the host,
+and on a GPU by every installed library, opened anew each time, as a run opens it.
 
 The ways take turns, every other round in the opposite order. Their images are compared with the host's.
 """

@@ -40,7 +40,7 @@ class Workload:
         return replace(self, tracks=tracks, **{name: getattr(self, name).to(dtype) for name in names})
 
     def trained(self, background: bool) -> dict[str, Tensor]:
-        """What has gradients, by name."""
+        """Tensors with gradients, by name."""
         found = {"means": self.means, "quats": self.quats}
         found |= {"translations": self.tracks.translations, "quaternions": self.tracks.quaternions}
         return found | ({"still_means": self.still_means, "still_quats": self.still_quats} if background else {})

@@ -30,7 +30,7 @@ def worst_error(
     found: Iterable[Tensor],
     truth: Iterable[Tensor],  # as many, in double precision
 ) -> float:
-    """Of the largest number of each; the worst one. What is empty has none."""
+    """Largest error, as a share of the largest number of each tensor. Empty tensors have none."""
     pairs = [(a, b) for a, b in zip(found, truth, strict=True) if b.numel()]
     return max(float((a.double() - b).abs().max() / b.abs().max().clamp(min=1e-12)) for a, b in pairs)
 

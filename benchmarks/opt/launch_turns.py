@@ -45,7 +45,8 @@ def of(config: Config, images: int, sweeps: int, one_launch: bool) -> Config:
 
 
 def turns(config: Config, capture: Capture, begun: Begun, args: argparse.Namespace) -> Report:
-    """By number of images: every window's milliseconds a step, and by how much the loop takes longer, window by window."""
+    """For each number of images: every window's milliseconds a step, and the extra time of the loop, window by
+    window."""
     return {str(images): _turns(config, capture, begun, images, args) for images in args.turn_images}
 
 

@@ -16,7 +16,7 @@ Allocate = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Pairs(ctypes.Structure):
-    """As kernels/common/sort.h has it."""
+    """Struct of kernels/common/sort.h."""
 
     _fields_ = [
         ("n", ctypes.c_int64),
@@ -26,7 +26,7 @@ class Pairs(ctypes.Structure):
 
 
 class Queue(ctypes.Structure):
-    """As kernels/common/device.h has it."""
+    """Struct of kernels/common/device.h."""
 
     _fields_ = [("stream", ctypes.c_void_p), ("allocate", Allocate), ("owner", ctypes.c_void_p)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks/opt/bench_launch_bounds.py writes: its rows as JSON, CSV and Markdown, and which of them it picks."""
+"""Report of benchmarks/opt/bench_launch_bounds.py: its rows as JSON, CSV and Markdown, and its choice among them."""
 
 import csv
 import io

@@ -34,7 +34,7 @@ RESERVED = 1024  # bytes of shared memory that a block takes besides its own
 
 @dataclass(frozen=True)
 class Multiprocessor:
-    """What bounds occupancy, by compute capability: the CUDA programming guide's table of technical specifications."""
+    """Limits of occupancy, by compute capability: the CUDA programming guide's table of technical specifications."""
 
     warps: int
     blocks: int
@@ -152,7 +152,7 @@ NAMES = (*GaussianArrays._fields, "features")  # of what gets a gradient
 
 
 class Pass(ctypes.Structure):
-    """As backward_variant.cu has it: addresses, sizes, and what the kernels make of them."""
+    """Struct of backward_variant.cu: addresses, sizes, and outputs of the kernels."""
 
     _fields_ = (
         *((f"address_{name}", ctypes.c_void_p) for name in (*GaussianArrays._fields, "features", *RayArrays._fields)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far outputs and gradients of the kernels are from float64, camera beside lidar.
+"""Distance of outputs and gradients of the kernels from float64, camera and lidar.
 
     python benchmarks/render/bench_gradients.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/render/bench_gradients.py --workloads captured --capture data=kitti_raw data.root=FOLDER data.downscale=4
@@ -121,7 +121,7 @@ def largest(draws: list[Distances]) -> Distances:
 
 
 def status(row: Distances, limits: Distances) -> str | None:
-    """What is too far, or None."""
+    """The outputs and gradients that are too far, or None."""
     far = [f"{name} {off:.1e} (limit {limits[name]:.1e})" for name, off in row.items() if not off <= limits[name]]
     return "too far from float64: " + ", ".join(far) if far else None
 
@@ -132,7 +132,8 @@ def squares_of(found: Tensor, exact: Tensor) -> Tensor:  # [N] of [N, ...] each:
 
 @torch.no_grad()
 def worst(problem: Problem, found: Rendered, exact: Rendered) -> dict[str, Any]:
-    """Of each gradient the Gaussian with the largest error, and its share of the squared error: where to look for the reason."""
+    """For each gradient the Gaussian with the largest error, and its share of the squared error: the place to look for
+    the reason."""
     shown = {}
     for name, gradient in found.gradients.items():
         squares = squares_of(gradient, exact.gradients[name])

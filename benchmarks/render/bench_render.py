@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rendering costs, camera beside lidar: project, tile, forward and backward, and contributing (ray, Gaussian) pairs a second.
+"""Cost of rendering, camera and lidar: project, tile, forward and backward, and contributing (ray, Gaussian) pairs a
+second.
 
     python benchmarks/render/bench_render.py --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/render/bench_render.py --workloads captured --capture data=kitti_raw data.root=FOLDER --peer

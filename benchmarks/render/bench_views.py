@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looking at a scene costs: frames and lidar rays a second, for one view or several in one launch.
+"""Cost of rendering a scene without training: frames and lidar rays a second, for one view or several in one launch.
 
     python benchmarks/render/bench_views.py --workloads captured --checkpoint runs/NAME/checkpoint.pt --out benchmarks/results/NAME.json
     python benchmarks/render/bench_views.py --workloads random --gaussians 1000000 --views 1 4 16
@@ -189,7 +189,7 @@ def difference(found: Sequence[CameraImage | LidarReturns], expected: Sequence[C
 
 
 def rasterized(gsplat: ModuleType, stages: Stages, scene: Scene, views: Sequence[CameraView]) -> Call:
-    """Of the Gaussians at the time of the first view, which are at hand: only its own work is timed."""
+    """Rasterizes the Gaussians at the time of the first view; they are at hand, so only gsplat's own work is timed."""
     (gathered,) = stages.gather(stages, scene, views[:1]).gaussians
     g: WorldGaussians = gathered.whole()
     centre, camera = views[0].centre(), views[0].camera

@@ -41,7 +41,7 @@ MEASURES = (
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one launch; the names are those of nurec_lite.profiling.ncu.kernel.Kernel."""
+    """Figures of one launch, with the names of nurec_lite.profiling.ncu.kernel.Kernel."""
 
     ms: float
     instructions: float
@@ -103,7 +103,7 @@ def _figures(path: Path, name: str, kernel: dict[str, Any]) -> Figures:
 
 
 def pairs(before: dict[str, Figures], after: dict[str, Figures]) -> list[Pair]:
-    """What both have, in the order of the first."""
+    """Launches that both have, in the order of the first."""
     common = [name for name in before if name in after]
     if not common:
         raise UserError("the two diagnoses have no instance in common; diagnose the same --workloads and --sensors")

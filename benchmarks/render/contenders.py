@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks/render/bench_render.py times: our stages with any options. Each contender renders one view again and again, range by
-range.
+"""Contenders of benchmarks/render/bench_render.py: our stages with any options. Each renders one view again and again,
+range by range.
 
 A contender's ranges are `project`, `tile`, `blend` (forward) and `step/backward/render` (backward), as a trainer calls them that waits for
 nothing. Before them the GPU gets copies to do, so that the host queues ahead and the ranges hold the GPU's time alone.
@@ -54,7 +54,7 @@ class Contender(Protocol):
 
 
 class Recorder:
-    """Of ranges (`nurec_lite.base.ranges.switch`): CUDA events on a GPU, the host's clock on a CPU."""
+    """Recorder of ranges (`nurec_lite.base.ranges.switch`): CUDA events on a GPU, the host's clock on a CPU."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -118,11 +118,11 @@ class Own:
         return self.stages.tile(self.stages.project(self.gaussians, self.view), self.view)
 
     def render(self, pairs: PairList) -> list[Tensor]:
-        """What has gradients in training."""
+        """Outputs that have gradients in training."""
         return outputs_of(self.stages, self.gaussians, self.view, pairs, self._sky)
 
     def gradients(self, outputs: list[Tensor]) -> dict[str, Tensor | None]:
-        """By the names of the Gaussians' tensors; None where nothing depends on one."""
+        """Gradients by the names of the Gaussians' tensors; None where nothing depends on one."""
         if self._upstream is None:
             self._upstream = [upstream_of(output) for output in outputs]
         return gradients_of(self.gaussians, outputs, self._upstream)
@@ -169,7 +169,7 @@ def gradients_of(
     outputs: list[Tensor],
     upstream: list[Tensor],  # gradients of the outputs
 ) -> dict[str, Tensor | None]:
-    """By the names of the Gaussians' tensors; None where nothing depends on one."""
+    """Gradients by the names of the Gaussians' tensors; None where nothing depends on one."""
     leaves = leaves_of(gaussians)
     found = torch.autograd.grad(outputs, list(leaves.values()), upstream, allow_unused=True)
     return dict(zip(leaves, found, strict=True))

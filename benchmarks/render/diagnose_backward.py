@@ -51,7 +51,7 @@ OURS = ("out", "from_", "kernels", "arguments")  # arguments that the process un
 
 @dataclass(frozen=True)
 class Source:
-    """Where the counters come from."""
+    """Source of the counters."""
 
     csv: Path
     about: dict[str, Any]  # of the process that was measured: environment and instances, as far as they are known
@@ -105,7 +105,7 @@ def recorded(args: argparse.Namespace) -> Source:
 
 
 def child_command(args: argparse.Namespace) -> list[str]:
-    """Of benchmarks/render/diagnose_child.py, with the same arguments."""
+    """Command line of benchmarks/render/diagnose_child.py, with the same arguments."""
     passed = [args.out.resolve() / INSTANCES]
     for name, value in vars(args).items():
         if name in OURS or value is None or value == []:
@@ -116,7 +116,7 @@ def child_command(args: argparse.Namespace) -> list[str]:
 
 
 def checked(out: Path, ended: Ended, kernels: str) -> dict[str, Any]:
-    """What the process said; ProfileError with the reason if it failed, or ncu did."""
+    """Report of the process; ProfileError with the reason if it failed, or ncu did."""
     written, told = (out / "ncu.ncu-rep").is_file(), out / INSTANCES
     about: dict[str, Any] = json.loads(told.read_text()) if told.is_file() else {}
     if "error" in about:

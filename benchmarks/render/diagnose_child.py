@@ -77,7 +77,7 @@ def backward(instance: Instance, device: torch.device) -> None:
 
 @contextmanager
 def recorded(device: torch.device) -> Iterator[None]:
-    """What the tool around this process records; nothing on a CPU."""
+    """Block that the tool around this process records; nothing on a CPU."""
     if device.type != "cuda":
         yield
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ncu counted in the instances of a backward kernel, lidar beside camera: diagnosis.md and diagnosis.json.
+"""Counters of ncu for the instances of a backward kernel, lidar and camera: diagnosis.md and diagnosis.json.
 
 diagnosis.json holds `format` (1), `command`, `tool_version`, `environment`, `notes`, `camera_over_lidar` (means of the instances, null
 where one was not measured) and `instances`: name, sensor, what benchmarks/render/diagnose_child.py says of it (`about`, with its pair
@@ -43,7 +43,8 @@ class Measured:
 
 
 def measured(kernels: Sequence[Kernel], abouts: list[dict[str, Any]]) -> list[Measured]:
-    """By the range around the launch; without ranges in the order of the instances, if there are as many. Lidars first."""
+    """Measurements by the range around the launch; without ranges in the order of instances, if there are as many.
+    Lidars first."""
     known, in_order = {about["name"]: about for about in abouts}, len(kernels) == len(abouts)
     names = [_name(k) or (abouts[n]["name"] if in_order else f"launch_{k.id}") for n, k in enumerate(kernels)]
     found = [Measured(name, k, known.get(name)) for name, k in zip(names, kernels, strict=True)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many (ray, Gaussian) pairs a view takes, by the operator count_pairs: what speeds are stated in.
+"""Number of (ray, Gaussian) pairs of a view, by the operator count_pairs: the unit of speeds.
 
 A block of the GPU takes a tile, a warp of 32 lanes 32 of its rays. A warp goes through the tile's list until all its rays are closed,
 and all lanes are busy as long as one ray is open. Where a tile has 16 rays (a sweep's lists, kernels/raster_warps/bin), a warp takes two
@@ -26,7 +26,8 @@ WHOLE = 1 << 30  # no list is cut
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Of one view. A tile's length is the number of Gaussians that its block goes through before all its rays are closed."""
+    """Counts of one view. A tile's length is the number of Gaussians that its block goes through before all its rays
+    are closed."""
 
     rays: int
     tiles: int
@@ -93,8 +94,9 @@ def summed(
 
 
 def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
-    """Of a warp that takes so many parts at a time: Gaussians of the part that it goes through longest, of all warps. One that is empty
-    is a part, too. Parts of lists that are cut come first, the longest before others (kernels/raster_warps/blend/split_lists.cuh)."""
+    """Gaussians that warps go through if each takes so many segments at a time: of the longest segment, summed over
+    warps. An empty segment counts. Segments of split lists come first, the longest before others
+    (kernels/raster_warps/blend/split_lists.cuh)."""
     tile, begin, end = _parts(lists, most)
     order = ((end - begin) + WHOLE * (lists[tile] > most)).argsort(descending=True, stable=True)
     tile, begin, end = tile[order], begin[order], end[order]
@@ -104,8 +106,8 @@ def _walked(walked: Tensor, lists: Tensor, most: int, together: int) -> int:
 
 
 def _parts(lists: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each part its list, and where it begins and ends in it. A list is cut into as few parts as that takes, of equal length but for
-    one entry (kernels/raster_warps/blend)."""
+    """For each segment its list, and its begin and end in that list. A list is split into as few segments as possible,
+    equal up to one entry (kernels/raster_warps/blend)."""
     parts = (-(-lists // most)).clamp(min=1)
     tile = torch.repeat_interleave(parts)
     number = torch.arange(len(tile), device=tile.device) - (parts.cumsum(0) - parts)[tile]
@@ -118,7 +120,7 @@ def _longest_and_mean(lengths: Tensor) -> tuple[int, float]:
 
 
 def _longest_and_mean_part(lists: Tensor, most: int) -> tuple[int, float]:
-    """Of lists with entries."""
+    """Longest and mean segment of lists with entries."""
     _, begin, end = _parts(lists[lists > 0], most)
     return _longest_and_mean(end - begin)
 

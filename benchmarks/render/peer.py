@@ -62,7 +62,7 @@ class Gsplat:
 
     @torch.no_grad()
     def listed(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """What projection and tiling give."""
+        """Results of projection and tiling."""
         with span("project"):
             projected = self.project()
         with span("tile"):
@@ -92,7 +92,7 @@ class Gsplat:
         return dict(zip(("radii", "means2d", "depths", "conics"), found, strict=False))
 
     def inputs(self, projected: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What blending takes and has gradients for, by the names of gsplat's arguments."""
+        """Inputs of blending that have gradients, by the names of gsplat's arguments."""
         g = self.gaussians
         if self.exact:
             own: dict[str, Tensor] = {"means": self.means, "quats": g.quats, "scales": g.scales}

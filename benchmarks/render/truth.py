@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a render should give: the torch reference in float64, outputs and gradients, from the same Gaussians and on the same lists.
+"""Correct result of a render: the torch reference in float64, outputs and gradients, from the same Gaussians and on the
+same lists.
 
 The loss is a sum over rays and each ray belongs to one tile, so the reference takes the tiles in groups and their gradients are added
 up: what autograd keeps is as large as a group, of an image of any size. A ray outside the group sees the sky alone, which no Gaussian
@@ -90,7 +91,7 @@ def unclamped(
 
 @dataclass(frozen=True)
 class Rendered:
-    """What stages make of a problem, in float64."""
+    """Result of stages for a problem, in float64."""
 
     outputs: dict[str, Tensor]
     gradients: dict[str, Tensor]  # by the names of the Gaussians' tensors; 0 where nothing depends on one

@@ -52,7 +52,7 @@ SENSORS = ("camera", "lidar")
 
 @dataclass(frozen=True)
 class Size:
-    """Of what is simulated and of what is random."""
+    """Size of the simulated and of the random workload."""
 
     width: int  # pixels
     height: int
@@ -169,7 +169,7 @@ def _kept(capture: Capture) -> Capture:
 
 
 def trained(scene: Scene, capture: Capture, steps: int, seed: int, device: torch.device) -> Scene:
-    """By the baseline; the number of Gaussians stays."""
+    """The scene after training by the baseline; the number of Gaussians stays."""
     rays = max(len(frame.load()) for frame in capture.sweeps)
     config = Config(seed=seed, train=TrainConfig(steps=steps, lidar_rays=rays))
     config.density = DensityConfig(cap=len(scene.gaussians))

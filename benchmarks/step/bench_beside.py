@@ -58,7 +58,7 @@ def nothing() -> None:
 
 @dataclass
 class Contender:
-    """Who makes steps, and what they took."""
+    """A maker of steps, and the times of its steps."""
 
     step: Callable[[], None]
     gaussians: Callable[[], int]

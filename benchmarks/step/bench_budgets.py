@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How good a scene is after how many seconds: images and ranges of whole runs with budgets of several sizes, as a table and a picture.
+"""Quality of a scene after some seconds: images and ranges of whole runs with several budgets, as a table and a
+picture.
 
     python benchmarks/step/bench_budgets.py --set 'realtime=+recipe=realtime +opt=all' --set 'baseline=+size=large train.seconds=null' \\
         --steps 500 1000 2000 --seeds 0 1 --out benchmarks/results/NAME data=pack data.root=FILE

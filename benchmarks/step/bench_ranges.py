@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the named ranges of a step cost when no tool records them, and with each of the recorders.
+"""Cost of the named ranges of a step when no tool records them, and with each of the recorders.
 
     python benchmarks/step/bench_ranges.py
     python benchmarks/step/bench_ranges.py data=pack data.root=FILE +size=large train.resume=FILE --out benchmarks/results/NAME.json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a run takes from the start of its process to the end of its first step, and what takes it.
+"""Time from the start of a run's process to the end of its first step, by phase.
 
     python benchmarks/step/bench_start.py data=pack data.root=FILE +size=large '+opt=all' --out benchmarks/results/NAME.json
 
@@ -35,7 +35,7 @@ CHILD = ROOT / "benchmarks/step/start_child.py"
 
 
 def start(arguments: list[str]) -> Report:
-    """What one process says of itself."""
+    """Report of one process about itself."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))}
     with TemporaryDirectory() as folder:
         out = Path(folder) / "start.json"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training step costs: milliseconds, kernels, host synchronisations and copies a step, memory, the time of every kernel.
+"""Cost of a training step: milliseconds, kernels, host synchronisations and copies a step, memory, the time of every
+kernel.
 
     python benchmarks/step/bench_step.py data=pack data.root=FILE model.points=700000 density.cap=1000000 --out benchmarks/results/NAME.json
     python benchmarks/step/bench_step.py ops=reference --steps 10 --warmup 2
@@ -69,7 +70,7 @@ def iteration(stages: Stages, state: TrainState) -> None:
 
 
 def finish(state: TrainState, result: StepResult) -> None:
-    """What the loop does after a step; twice a second the losses are read, which waits for the device."""
+    """Does the loop's work after a step; twice a second it reads the losses, which waits for the device."""
     state.step, state.seconds = state.step + 1, time.monotonic()
     state.history.add(state.step, state.seconds, len(state.scene.gaussians), result.figures)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What benchmarks/step/bench_budgets.py prints and draws: images and ranges over seconds, a curve a set of arguments."""
+"""Table and picture of benchmarks/step/bench_budgets.py: images and ranges over seconds, a curve a set of arguments."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -51,7 +51,7 @@ class Shot:
 
 @torch.no_grad()
 def parameters_of(scene: Scene, time: float) -> dict[str, Parameter]:
-    """By gsplat's names, before its activations; actors where they are at that time."""
+    """Parameters by gsplat's names, before its activations, with actors at their places at that time."""
     g = collect_gaussian_parameters(scene, time)
     values = {"means": g.means, "scales": g.scales.log(), "quats": g.quats, "opacities": log_odds(g.opacities)}
     values |= {"sh0": g.sh[:, :1], "shN": g.sh[:, 1:]}
@@ -126,5 +126,5 @@ class GsplatLoop:
         return self.image_loss(drawn, target, SSIM) + OPACITY * opacity + SCALE * scale
 
     def means_rate(self) -> float:
-        """Of a scene a metre in size, as gsplat's are after it has normalised them."""
+        """Learning rate of means for a scene one metre in size, as gsplat's are after normalisation."""
         return float(RATES["means"] * MEANS_DECAY ** (self.step / STEPS))

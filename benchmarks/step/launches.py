@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.profiler saw on the GPU in some training steps: kernels, launches, host synchronisations and copies a step.
+"""Counts of torch.profiler on the GPU in some training steps: kernels, launches, host synchronisations and copies a
+step.
 
 A host synchronisation is a call of the CUDA runtime or driver in which the host waits for the GPU: cudaStreamSynchronize,
 cudaDeviceSynchronize, cudaEventSynchronize, cuCtxSynchronize and their like, and a plain cudaMemcpy. `tensor.item()` or

@@ -59,7 +59,7 @@ def mark(name: str) -> None:
 
 
 def started(arguments: list[str]) -> dict[str, Any]:
-    """As nurec_lite.train begins, up to the end of its second step."""
+    """Starts as nurec_lite.train does, up to the end of its second step."""
     config, clock = composed("train", arguments), Clock()
     mark("configuration")
     device, capture = choose_device(config.device), open_capture(config.data)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How tracks that were found agree with true ones: boxes at the moments at which sweeps pass them, with the returns inside."""
+"""Agreement of found tracks with true ones: boxes at the moments of sweeps, with the returns inside."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well moving objects are found in sweeps alone, beside true tracks.
+"""Quality of moving objects found in sweeps alone, against true tracks.
 
     python benchmarks/tracking/bench_tracking.py --street --seeds 1 2 3 4 5 --out benchmarks/results/NAME.json
     python benchmarks/tracking/bench_tracking.py --drive ../shared/data/kitti_raw_0009 --pandaset

@@ -18,7 +18,7 @@ def assigned(key: str, value: Any) -> str:
 
 
 def hydra_value(value: Any) -> str:
-    """As Hydra's command line takes it: null, true, [1,2], and texts with quotes unless they are plain."""
+    """Text of a value on Hydra's command line: null, true, [1,2], and texts with quotes unless they are plain."""
     if isinstance(value, list | tuple):
         return f"[{','.join(map(hydra_value, value))}]"
     if value is None or isinstance(value, bool):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the files that are not Python lie: inside an installed package, beside it in a checkout."""
+"""Paths of the files that are not Python: inside an installed package, or next to it in a checkout."""
 
 from pathlib import Path
 

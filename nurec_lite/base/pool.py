@@ -18,8 +18,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def in_threads(function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
-    """What the function makes of each item, in order: as many at a time as torch has threads, with one thread each, so that results
-    do not depend on how many there are.
+    """Results of the function for each item, in order: as many at a time as torch has threads, with one thread each, so
+    that results do not depend on the number of threads.
 
     Operators on a hundred thousand numbers gain little from several threads, but release Python's lock. Twice as many results as
     threads are held at most. An error of the function is raised where its result would be.
@@ -93,7 +93,7 @@ class Together(Generic[T, R]):
         self._coming, self._working = Lock(), Lock()
 
     def __call__(self, item: T) -> R:
-        """What the function makes of the item; an error of it is one of all that it was to do."""
+        """Result of the function for the item; an error of it ends all items of the batch."""
         result: Future[R] = Future()
         with self._coming:
             self._waiting.append((item, result))

@@ -76,7 +76,7 @@ class _Process:
 
 
 class Ahead:
-    """What `work` gives for the numbers from `first` on, worked out in processes before somebody asks."""
+    """Results of `work` for the numbers from `first` on, computed ahead in processes."""
 
     def __init__(self, work: Callable[[int], Any], first: int, count: int, ahead: int) -> None:
         self._work, self._next, self._ahead = work, first, count * ahead

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far a run is: the progress bar, the wish to stop, and the time since the process began."""
+"""Progress of a run: the progress bar, the wish to stop, and the time since the process began."""
 
 import atexit
 import os
@@ -96,7 +96,8 @@ def heeded(number: signal.Signals) -> bool:
 
 
 def interrupt_on_signals() -> None:
-    """Whoever asks a program to end gets what Ctrl-C gets; one that ends already is left to it, so that its code tells how it went."""
+    """Turns signals that ask the program to end into KeyboardInterrupt. A program that ends already is left alone, so
+    that its status stays."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

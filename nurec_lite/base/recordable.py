@@ -36,7 +36,8 @@ class Findings(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """What is looked at is never compiled, and to tell torch's compiler so would import it, which takes seconds."""
+        """False: inspected code is never compiled, and telling torch's compiler so would import it, which takes
+        seconds."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -87,8 +88,8 @@ def _place() -> str:
 
 @contextmanager
 def looked_at(device: torch.device) -> Iterator[list[str]]:
-    """What is unsafe in the work of the block, in sentences; the list is filled when the block ends. Operators of our own are not looked
-    into: those that wait end a recording with an error."""
+    """Yields sentences about unsafe work in the block; the list is filled when the block ends. Our own operators are
+    not inspected: those that wait end a recording with an error."""
     told: list[str] = []
     with _uncompiled(), Findings(device) as mode:  # what is compiled would not be seen
         yield told

@@ -86,7 +86,7 @@ class SideStream:
 
     @property
     def handle(self) -> int:
-        """As other libraries take it; 0, their default stream, where there is none."""
+        """Handle of the stream for other libraries; 0, their default stream, if there is none."""
         return 0 if self._stream is None else self._stream.cuda_stream
 
     def take(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration chooses of a data set: one of its drives, some of their sensors."""
+"""Choice of a configuration within a data set: one of its drives, some of their sensors."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

@@ -101,7 +101,7 @@ def _counted(frames: SensorFrames) -> str:
 
 
 def _part_of(was: SensorFrames, now: SensorFrames, both: int) -> str | None:
-    """Where one holds all frames of the other, the part that both have can be asked for."""
+    """Remedy if one capture holds all frames of the other: a request for the common part."""
     if both and both == len(was.indices):
         return f"give {_frames(was)}"
     if both and both == len(now.indices):

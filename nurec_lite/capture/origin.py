@@ -23,7 +23,7 @@ def recentred(
 
 
 def in_users_world(capture: Capture) -> Capture:
-    """As it was read."""
+    """The capture in the world in which it was read."""
     return _moved(capture, (0.0, 0.0, 0.0))
 
 

@@ -108,7 +108,7 @@ def composed(
 
 
 def _stored(config: dict[str, Any]) -> dict[str, Any]:
-    """Of a checkpoint's run: what the verbs after it take over."""
+    """Settings of a checkpoint's run that later commands take over."""
     return {key: value for key, value in config.items() if key not in ("out", "device")}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the results of a verb go: folders named after what they are of, so that none replaces another."""
+"""Folders for the results of a command, named after their contents, so that none replaces another."""
 
 import hashlib
 import re

@@ -55,7 +55,8 @@ def resumed(
 
 
 def _kept(stored: dict[str, Any], given: Sequence[str]) -> dict[str, Any]:
-    """What of the checkpoint's settings holds where no argument says otherwise: options and budgets are given as a whole."""
+    """Settings of the checkpoint that hold unless an argument changes them; options and budgets are replaced as a
+    whole."""
     kept = deepcopy({key: value for key, value in stored.items() if key not in _OF_A_RUN})
     names = {argument.lstrip("+~").partition("=")[0] for argument in given}
     if "data" in names:  # another capture: only what is chosen of it stays

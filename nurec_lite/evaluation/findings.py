@@ -183,7 +183,7 @@ def _late(
 
 
 def _farthest(values: Tensor) -> tuple[float, int, int]:
-    """How far the two rows are apart that are farthest apart, and which they are."""
+    """Largest distance of two rows, and which two they are."""
     pairs = combinations(range(len(values)), 2)
     return max(((float((values[i] - values[j]).norm()), i, j) for i, j in pairs), default=(0.0, 0, 0))
 

@@ -166,8 +166,8 @@ def completed(scene: Scene, capture: Capture) -> Scene:
 
 
 def corrections(scene: Scene) -> dict[str, object]:
-    """What was found out about the sensors: `corrections`, a sentence, and `calibration`, the numbers. Empty if the capture was taken at
-    its word."""
+    """Corrections of the sensors: `corrections`, a sentence, and `calibration`, the numbers. Empty without
+    calibration."""
     if scene.calibration is None:
         return {}
     found = scene.calibration.found()
@@ -284,7 +284,8 @@ def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[I
 
 @torch.no_grad()
 def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
-    """By its camera; the mean by all others where nothing was learned of how that one sees."""
+    """Image through its camera's exposure; through the mean of all others where nothing was learned about that
+    camera."""
     moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
     own, known = capture.camera_index(frame.sensor), scene.calibration
     eyes = [own] if known is None else known.eyes(own)

@@ -17,7 +17,7 @@ from nurec_lite.evaluation.metrics import to_json
 
 @dataclass(frozen=True)
 class Figure:
-    """How a person reads a value of metrics.json."""
+    """Form of a value of metrics.json for a person."""
 
     key: str
     label: str

@@ -42,7 +42,7 @@ def _keys(frames: Iterable[Frame]) -> set[tuple[str, int]]:
 
 
 def _told(frames: Iterable[Frame]) -> str:
-    """As in: image_02 0-3, 5-8; velodyne 0-3."""
+    """Text such as: image_02 0-3, 5-8; velodyne 0-3."""
     by_sensor = groupby(sorted(frames, key=lambda f: (f.sensor, f.index)), lambda f: f.sensor)
     return "; ".join(f"{sensor} {_runs([f.index for f in group])}" for sensor, group in by_sensor) or "none"
 

@@ -75,7 +75,7 @@ def transposed_times(R: Rows, v: Vector) -> Vector:
 
 
 def position(T: Rows) -> Vector:
-    """Of a pose."""
+    """Translation of a pose."""
     return T[0][3], T[1][3], T[2][3]
 
 

@@ -77,7 +77,8 @@ def render_batch(
     | None,  # entries that the lists of all views may have; None: what they need, which the host waits to know
     plan: RenderPlan,
 ) -> BatchedViews:
-    """As render_camera and render_lidar of nurec_lite.native.warps, with lists as tile_cull has them."""
+    """Images and returns as by render_camera and render_lidar of nurec_lite.native.warps, with the lists of
+    tile_cull."""
     if isinstance(views[0], CameraView):
         return _images(gaussians, views, sky, room, plan)  # type: ignore[arg-type]
     return _sweeps(gaussians, views, room, plan)  # type: ignore[arg-type]

@@ -99,7 +99,8 @@ def _sum(path: Path) -> str:
 
 
 def _clear(folder: Path) -> None:
-    """Where a library is damaged, what it was linked from may be, too. A build that was only interrupted goes on."""
+    """Removes the object files of a damaged library, since they may be damaged, too. An interrupted build keeps its
+    files."""
     if os.path.lexists(folder / LIBRARY):
         say(f"the compiled kernels in {folder} are damaged, or of an older version; making them anew")
         for path in folder.iterdir():
@@ -291,7 +292,7 @@ def _build(tools: Toolchain, folder: Path, lock: int) -> None:
 
 
 def _progress(line: str, told: float) -> float:
-    """How far ninja is: at once where somebody looks, now and then where a file is written. Returns when it was told last."""
+    """Prints ninja's progress: at once on a terminal, now and then into a file. Returns the time of the last print."""
     if not line.startswith("["):
         return told
     if sys.stderr.isatty():

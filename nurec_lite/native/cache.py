@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where compiled kernels are kept. What lies there is executed, so nobody but its owner may be able to write it."""
+"""Cache of compiled kernels. Its files are executed, so only its owner may be able to write it."""
 
 import os
 import stat

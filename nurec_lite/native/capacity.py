@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much room the lists of a view get before it is known how much they need.
+"""Capacity of a view's lists before their length is known.
 
 What is sorted and read of lists is what they hold, so that room costs memory; a new size costs more where work is recorded for each.
 """
@@ -14,8 +14,9 @@ _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator f
 
 
 class CapacityTracker:
-    """What the longest recent list of a kind of views needed, and some more: one size for all of them, so that work which was recorded for
-    one view can be replayed for another. It stays until the longest comes near to it, or far below."""
+    """Capacity of the lists of a kind of views: the need of the longest recent list, times a slack. All views of the
+    kind share it, so that recorded work of one view can be replayed for another. It changes when the longest list comes
+    near to it, or falls far below."""
 
     def __init__(
         self,

@@ -71,7 +71,7 @@ def _command(
 
 
 def _programs(words: Sequence[str]) -> int:
-    """How many words come before the flags; the last of these is the compiler."""
+    """Number of words before the flags; the last of these is the compiler."""
     return max(1, next((n for n, word in enumerate(words) if word.startswith("-")), len(words)))
 
 

@@ -126,7 +126,7 @@ class _RenderSegmentsDeferred(torch.autograd.Function):
 
 @dataclass(frozen=True)
 class _Groups:
-    """How many tensors of a row belong to each list."""
+    """Sizes of the lists that a row of tensors is joined from."""
 
     sizes: tuple[int, ...]
 

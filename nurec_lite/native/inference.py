@@ -65,7 +65,7 @@ class BatchedRenderer:
         return tuple(found[k] for k in range(len(views)))
 
     def _fitting(self, scene: Scene, views: Sequence[AnyView]) -> list[Looked]:
-        """As many at once as there is memory for, and as a launch takes."""
+        """Views in groups: as many in each as fit into memory and into a launch."""
         sensor, found, first = views[0].sensor.name, [], 0  # type: str, list[Looked], int
         most = max(1, MOST_LISTS // max(map(lists_of, views)))
         while first < len(views):

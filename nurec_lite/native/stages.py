@@ -144,7 +144,7 @@ def seen_colour(gaussians: PartedGaussians, eye: Tensor, seen: Tensor | None = N
 
 
 def rays(view: CameraView | LidarView, with_origins: bool = True) -> Rays:
-    """As view.rays(), in one kernel; no origins [0, 3] if nobody asks for them, nor for gradients of rays."""
+    """Rays of the view, in one kernel; origins are [0, 3] if neither values nor gradients need them."""
     if learned(view):
         return view.rays()
     known = (_directions(view), view.fractions.contiguous()) if isinstance(view, LidarView) else _pixels(view)
@@ -161,7 +161,7 @@ def _pixels(view: CameraView) -> tuple[Tensor, Tensor]:
 
 
 def correct(view: plain.AnyView, calibration: Calibration | None) -> plain.AnyView:
-    """As nurec_lite.splat.corrected.corrected, in one kernel."""
+    """View as by nurec_lite.splat.corrected.corrected, in one kernel."""
     if calibration is None or view.row is None or learned(view):
         return plain.corrected(view, calibration)
     ends, c = (view.T_world_sensor_start, view.T_world_sensor_end), calibration
@@ -186,7 +186,7 @@ def felt(
     placed: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
     grads: list[Tensor],
 ) -> Tensor:  # [6]
-    """As nurec_lite.splat.nudge.felt_by_torch, in two kernels."""
+    """Pose gradient as by nurec_lite.splat.nudge.felt_by_torch, in two kernels."""
     return torch.ops.nurec_lite.pose_gradient(centre, placed, [grad.contiguous() for grad in grads])
 
 
@@ -230,7 +230,7 @@ def render_camera(
     sky: Tensor,  # [3, H, W] logits of the environment map
     plan: RenderPlan = CPU_PLAN,
 ) -> CameraImage:
-    """As nurec_lite.splat.render has it, which says what it computes."""
+    """Image as by nurec_lite.splat.render, which specifies it."""
     return render.render_camera(gaussians, view, pairs, sky, _planned(gaussians, plan))
 
 

@@ -11,7 +11,8 @@ BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full
 
 
 def sweep_warp_tiles(view: LidarView) -> tuple[WarpTiles, Grid]:
-    """By band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
+    """Warp tiles of a sweep by band of elevation, then by azimuth: all full, for any pattern of rays, except one a
+    band."""
     grid, known = beams(view), view.bundles
     found = torch.ops.nurec_lite.group_sweep_rays(grid) if known is None else known.lists()
     return WarpTiles(*found), grid

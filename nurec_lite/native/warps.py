@@ -43,7 +43,7 @@ def tile(
     *,
     plan: RenderPlan,
 ) -> PairList:
-    """As nurec_lite.native.stages.tile, with a bundle for a tile."""
+    """Lists as by nurec_lite.native.stages.tile, with a warp tile for a tile."""
     assert projection.gaussians is not None and projection.shapes is not None
     made, grid, size = image_warp_tiles(view) if isinstance(view, CameraView) else (*swept(projection), [])
     seen, most = rays(view, with_origins=False), -1 if room is None else room
@@ -160,7 +160,7 @@ def render_camera(
     plan: RenderPlan,
     kernels: Callable[[RenderPlan], Kernels] = kernels_of,
 ) -> CameraImage:
-    """As nurec_lite.splat.render has it, which says what it computes."""
+    """Image as by nurec_lite.splat.render, which specifies it."""
     return render.render_camera(gaussians, view, pairs, sky, kernels(plan))
 
 

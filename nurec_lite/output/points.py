@@ -50,7 +50,7 @@ class RenderedSweep:
 
     @cached_property
     def sweep(self) -> Sweep:
-        """As a lidar would report it; ranges are 0 where nothing returned."""
+        """Sweep as a lidar reports it; ranges are 0 where nothing returned."""
         returned = (self.returns.drop <= 0.5) & (self.returns.median > 0)
         zero = torch.zeros(())
         return replace(

@@ -117,8 +117,9 @@ def colour(
     view: CameraView,
     peer: Peer,
 ) -> Tensor:  # [N, 3] at least 0
-    """By gsplat's own kernel for harmonics, called as its rasterization would call it, but for directions in the frame of each
-    Gaussian's node: actors' harmonics turn with them, which `sh_degree` of the rasterization cannot know."""
+    """Colours from gsplat's own kernel for harmonics, called as its rasterization calls it, but with directions in the
+    frame of each Gaussian's node: actors' harmonics rotate with them, which `sh_degree` of the rasterization cannot
+    know."""
     towards = gaussians.means - view.eye()
     local = quat_rotate(quat_conjugate(gaussians.frames), towards)
     degree = isqrt(gaussians.sh.shape[1]) - 1

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the time of a training step goes: ranges, and what nsys, ncu and torch.profiler say about them."""
+"""Times of a training step: ranges, and recordings of nsys, ncu and torch.profiler about them."""

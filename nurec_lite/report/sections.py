@@ -149,7 +149,7 @@ def _marked_yaml(
 
 
 def provenance(report: Report) -> str:
-    """Where it ran, and what to type next."""
+    """Section about the machine of the run and the next commands."""
     commands = "".join(
         f"<h3>{escaped(c.purpose)}</h3><pre><code>{escaped(c.line)}</code></pre>" for c in report.commands
     )

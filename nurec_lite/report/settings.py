@@ -43,7 +43,8 @@ def changes(config: Config) -> list[Change]:
 
 @cache  # Hydra takes a tenth of a second each time
 def _defaults(kind: str) -> Config:
-    """Of train with `data=KIND`. Hydra can be set up only once: train has done so already, the other verbs have not."""
+    """Defaults of train with `data=KIND`. Hydra can be set up only once: train has done so already, the other commands
+    have not."""
     if GlobalHydra.instance().is_initialized():
         return to_config(compose("train", overrides=[f"data={kind}"]))
     return composed("train", [f"data={kind}"])
@@ -87,7 +88,7 @@ def _argument(key: str, value: Any) -> str:
 
 
 def commands_after_train(config: Config) -> list[Command]:
-    """How to get the same again, and what one may want next."""
+    """Commands that repeat the run, and useful next ones."""
     checkpoint, budget = str(Path(config.out) / "checkpoint.pt"), config.train
     longer = replace(
         budget,

@@ -73,7 +73,7 @@ def sky_sums(
     picture: Picture,
     height: int,  # rows of the panorama; twice as many columns
 ) -> Tensor:  # [4, 2 height^2] int64 of each place: red, green and blue added up, and how many pixels
-    """By their directions. Whole numbers, so that the order in which they are added says nothing."""
+    """Sums of colours by direction. They are whole numbers, so the order of addition does not matter."""
     camera, stride = picture.camera, _stride(picture, height)
     half = torch.tensor(0.5, dtype=torch.float64)
     T_start, T_end = (T @ camera.T_rig_cam for T in (picture.frame.T_world_rig_start, picture.frame.T_world_rig_end))

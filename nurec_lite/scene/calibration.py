@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture's sensors are mistaken about: where the rig was, how cameras sit on it, what their clocks show, and how bright they see,
-from moment to moment and from the centre of an image to its corners, and, if asked for, locally (nurec_lite/scene/bilateral.py).
+"""Corrections of a capture's sensors: the rig's poses, the cameras' places on it and their clocks, brightness over time
+and from the centre of an image to its corners, and, if asked for, locally (nurec_lite/scene/bilateral.py).
 
 Corrections are linear in time between knots, so that a moment that nothing was learned from gets what its neighbours found. A correction
 of a pose is a rotation vector and a translation, in radians and metres, applied on the sensor's side: T' = T exp(correction). The lidar's
@@ -157,9 +157,9 @@ class Calibration:
         return _mount(sensor, self.rig_rotations.device, self.rig_rotations.dtype)
 
     def found(self) -> dict[str, dict[str, float]]:
-        """By how much each camera was moved on the rig, degrees and metres, and by how many milliseconds its clock is behind; as `rig` how
-        far the rig at most at any knot; as `exposure` the largest gain of any camera at any knot, less 1, as `corners` that of any
-        camera's corners, as `local` the largest number of any grid, if there are grids."""
+        """Largest corrections by name. A camera: degrees and metres on the rig, milliseconds of its clock. `rig`: the
+        largest motion at any knot. `exposure`: the largest gain of any camera at any knot, less 1. `corners`: the same
+        for any camera's corners. `local`: the largest number of any grid, if there are grids."""
         moved = {
             name: (self.camera_rotations[c : c + 1], self.camera_translations[c : c + 1])
             for c, name in enumerate(self.cameras)
@@ -188,7 +188,8 @@ def none_known(
     grid: Sequence[int] | None = None,  # cells of bilateral grids across, down and over luminance; None: there are none
     starts: Mapping[str, Start] | None = None,  # of cameras, by their names
 ) -> Calibration:
-    """Of a capture that is taken at its word but for what is known from the start, with knots from its first frame to its last."""
+    """Calibration of a capture that is believed except for known corrections, with knots from its first frame to its
+    last."""
     frames = (*capture.images, *capture.sweeps)
     first, last = min(f.time_start for f in frames), max(f.time_end for f in frames)
     k, c = 1 + max(1, math.ceil((last - first) / spacing)), len(capture.cameras)

@@ -49,8 +49,8 @@ def disks(
 
 
 def _neighbourhood(points: Points) -> tuple[Tensor, Tensor]:
-    """Of each point its neighbours' offsets from their mean [n, NEIGHBOURS, 3], and how far they are apart [n], in metres. Where there are
-    fewer, the offsets are filled up by zeros."""
+    """Offsets of each point's neighbours from their mean [n, NEIGHBOURS, 3], and the distance between them [n], metres.
+    Missing neighbours have zero offsets."""
     k = min(NEIGHBOURS, len(points))
     distances, index = nearest(points.xyz, points.xyz, k)
     around = points.xyz[index]
@@ -61,8 +61,8 @@ def _neighbourhood(points: Points) -> tuple[Tensor, Tensor]:
 def principal_axes(
     offsets: Tensor,  # [n, k, 3] of neighbours from their mean, float64
 ) -> Tensor:  # [n, 3, 3] columns from the least to the largest extent, right-handed
-    """By Jacobi's rotations (Golub and Van Loan, Matrix Computations, 8.5), of all points at once: libraries for GPUs take longer to
-    load than this takes."""
+    """Principal axes of all points at once, by Jacobi's rotations (Golub and Van Loan, Matrix Computations, 8.5):
+    libraries for GPUs take longer to load than this takes."""
     scatter = {(i, j): (offsets[..., i] * offsets[..., j]).sum(1) for i in range(3) for j in range(i, 3)}
     axes = list(torch.eye(3, dtype=offsets.dtype, device=offsets.device).expand(len(offsets), 3, 3).unbind(-1))
     for _ in range(ROTATIONS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many pixels a Gaussian covers: where more Gaussians can sharpen the images, and where nothing would show them."""
+"""Pixels that a Gaussian covers: more Gaussians sharpen images where this is large."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Lookouts:
 
 @dataclass(frozen=True)
 class Sights:
-    """What they see the scene with."""
+    """Cameras and poses that see the scene."""
 
     lookouts: Lookouts
     poses: TrackPoses  # of the tracks when the images were taken

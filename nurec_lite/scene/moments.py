@@ -28,7 +28,7 @@ Decoded = tuple[list[tuple[ImageFrame, Tensor]], list[tuple[SweepFrame, Sweep]]]
 
 @dataclass(frozen=True)
 class Wanted:
-    """How many points a scene is made of, about."""
+    """Approximate numbers of points for a scene."""
 
     background: int = 0
     actors: int = 0

@@ -41,7 +41,7 @@ class Points:
         return torch.stack([torch.ones_like(self.coloured), self.coloured], dim=1).double()
 
     def columns(self, weighed: bool) -> dict[str, Tensor]:
-        """By their names; with the weights if these are asked for."""
+        """Tensors by name, with the weights if asked for."""
         found = {f: getattr(self, f) for f in self.__dataclass_fields__}
         return found | {"weights": self.weighed()} if weighed else {f: v for f, v in found.items() if f != "weights"}
 

@@ -32,7 +32,7 @@ class Scene:
         return replace(self.tracks, translations=self.track_translations, quaternions=self.track_quaternions)
 
     def first_rows(self) -> Tensor:  # [K + 2] int64
-        """Where the Gaussians of each node begin, the background's first, and N."""
+        """First row of each node's Gaussians, the background's first, and N."""
         node = self.gaussians.node
         return torch.searchsorted(node, torch.arange(len(self.tracks) + 2, device=node.device))
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where surfaces may be if no lidar tells: on rays of the images, at any distance."""
+"""Possible surfaces without a lidar: on rays of the images, at any distance."""
 
 import torch
 from torch import Tensor

@@ -39,7 +39,7 @@ class Voxels:
         return self.keys
 
     def distinct(self, size: float) -> int:
-        """How many different voxels have a point."""
+        """Number of different voxels with a point."""
         ordered = self.key(size).sort().values
         return int((ordered[1:] != ordered[:-1]).sum()) + 1
 

@@ -56,7 +56,7 @@ def felt_by_torch(
     placed: list[Tensor],  # means [N, 3] and unit quaternions [N, 4], of one set of Gaussians or two
     grads: list[Tensor],  # likewise
 ) -> Tensor:  # [6] dL/dw, dL/dv
-    """By the formulas above."""
+    """Pose gradient by the formulas above."""
     found = [_felt(centre, *placed[k : k + 2], *grads[k : k + 2]) for k in range(0, len(placed), 2)]
     return torch.stack(found).sum(0)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each Gaussian can be seen: bounds in the sensor's plane and the order of depth.
+"""Bounds of each Gaussian in the sensor's plane, and the order of depth.
 
 The covariance in the plane comes from the unscented transform (3DGUT, Wu et al. 2025): seven points, mu and mu +- sqrt(3) s_k R_k,
 go through the full sensor model with rolling shutter. With alpha 1, beta 2, kappa 0 the centre weighs 0 in the mean and 2 in the
@@ -129,7 +129,8 @@ def _bounds(places: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _over_the_seam(low: Tensor, high: Tensor, shifts: Tensor, view: LidarView) -> tuple[Tensor, Tensor]:
-    """Where a sweep begins it also ends: what moves across that azimuth is seen twice, from either pose, so it gets both places."""
+    """Bounds over a sweep's seam: a sweep ends at the azimuth at which it begins, so a moving Gaussian there is seen
+    twice, from either pose, and gets both places."""
     lower, upper = low + shifts.amin(1).clamp(max=0), high + shifts.amax(1).clamp(min=0)
     turns = ((torch.stack([lower[:, 0], upper[:, 0]]) - view.lidar.azimuth_start) / (2 * math.pi)).floor()
     crosses = (turns[0] != turns[1])[:, None]

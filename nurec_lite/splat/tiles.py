@@ -44,7 +44,7 @@ class PairList:
     read: RayRows | None = None  # where they were made on the way
 
     def rows_with(self, features: Tensor) -> Tensor | None:
-        """What rays read of the Gaussians with these features, where that was made on the way."""
+        """Packed rows of the Gaussians with these features, if an earlier stage made them."""
         return None if self.read is None else self.read.of(features)
 
     def part(self, start: int, stop: int) -> "PairList":

@@ -72,7 +72,7 @@ def lasts(view: Posed) -> float:
 
 
 def _centre(start: Rows, end: Rows) -> Vector:
-    """As View.centre() rounds it."""
+    """Centre of the view, rounded as View.centre() rounds it."""
     x, y, z = (0.5 * float(np.float32(a[3]) + np.float32(b[3])) for a, b in zip(start[:3], end[:3], strict=True))
     return x, y, z
 

@@ -130,7 +130,7 @@ class CameraView(View):
 
     @property
     def kind(self) -> str:
-        """By the size of the image, too."""
+        """Kind of the view: its sensor and the size of the image."""
         return f"{self.camera.name} {self.camera.width}x{self.camera.height}"
 
     def rays(self) -> Rays:
@@ -144,7 +144,7 @@ class CameraView(View):
         points: Tensor,  # [..., 3] world, relative to centre()
         motion: Tensor,  # [..., 3] metres a second
     ) -> tuple[Tensor, Tensor]:  # pixels [..., 2], distance in front of the image plane [...]
-        """Where points appear, each at the time at which its own row is read (three rounds of fixed-point iteration)."""
+        """Pixels of points, each at the time at which its own row is read (three rounds of fixed-point iteration)."""
         fractions = points.new_full(points.shape[:-1], 0.5)
         rounds = 1 if self.camera.shutter == "global" else 3
         for _ in range(rounds):
@@ -191,7 +191,8 @@ class LidarView(View):
         points: Tensor,  # [N, S, 3] world, relative to centre(); the first of the S points leads
         motion: Tensor,  # [N, 1, 3] metres a second
     ) -> tuple[Tensor, Tensor]:  # azimuth and elevation [N, S, 2] in radians, range [N, S]
-        """Where points appear, each at the time at which the lidar looks that way; azimuths unwrapped about the first point."""
+        """Azimuth and elevation of points, each at the time at which the lidar looks that way; azimuths unwrapped about
+        the first point."""
         fractions = self._lead_fractions(points[:, :1], motion).expand(points.shape[:-1])
         for _ in range(2):
             local = self._at(points, motion, fractions)
@@ -234,8 +235,8 @@ def camera_view(
 
 
 def _reduced(view: CameraView, factor: int) -> CameraView:
-    """Of the reduced image. The middle of its first row (or column) is read later than that of the whole image, and of its last one
-    earlier: start and end are moved there."""
+    """The view of the reduced image. The middle of its first row (or column) is read later than that of the whole
+    image, and the middle of its last one earlier: start and end move there."""
     camera = view.camera.downscaled(factor)
     if camera.shutter == "global":
         return replace(view, camera=camera)

@@ -89,7 +89,7 @@ def collected(
 
 
 def room(view: AnyView) -> Room:
-    """As much as the lists need."""
+    """None: lists are as long as they need."""
     return None
 
 
@@ -110,7 +110,7 @@ def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) ->
 
 
 def _scene_terms(stages: Stages, scene: Scene, activated: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
-    """Of what no sensor is asked about."""
+    """Loss terms that need no sensor."""
     known = stages.activate(scene.gaussians) if activated is None else activated
     terms = stages.regularisers(*(known[name] for name in ("opacities", "lidar_opacities", "scales")))
     return terms | {"exposure": exposure_regulariser(scene.exposure)} | calibration_terms(scene.calibration)
@@ -184,7 +184,7 @@ def rearrange(
 
 
 def _store(stages: Stages, state: TrainState, moved: Relocation) -> None:
-    """Where the tensors lie, unless there are more Gaussians than before."""
+    """Stores the tensors in place, unless there are more Gaussians than before."""
     if len(moved.node) != len(state.scene.gaussians):
         replace_gaussians(state.scene, state.optimizer, moved)
         return

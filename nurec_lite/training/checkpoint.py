@@ -114,7 +114,7 @@ def scene_to_dict(scene: Scene) -> dict[str, Any]:
 def tracks_of(
     content: dict[str, Any],  # of a scene
 ) -> Tracks:
-    """As the capture had them."""
+    """Tracks as in the capture."""
     return Tracks(**{f.name: content["tracks"][f.name] for f in fields(Tracks)})
 
 

@@ -74,7 +74,7 @@ def _of_gaussians(optimizer: torch.optim.Adam, edge: float) -> list[tuple[Tensor
 
 
 def _unlike(value: Tensor, largest: float) -> Tensor:
-    """Where the magnitude is larger, or no number."""
+    """Mask of larger magnitudes, and of values that are no number."""
     return ~(value.abs() <= largest)
 
 

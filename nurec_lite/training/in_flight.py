@@ -60,5 +60,5 @@ class Flight:
     report: Arrival  # that of the step's result
 
     def kinds(self) -> list[str]:
-        """Of the views whose entries the report tells, in its order."""
+        """Kinds of the views whose entries the report counts, in its order."""
         return [listed.kind for listed in self.lists if listed.needed is not None]

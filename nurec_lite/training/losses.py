@@ -44,8 +44,8 @@ def backward(
 
 
 class _Whole(torch.autograd.Function):
-    """What the sum of all terms, times their factors, would be to autograd; nothing is read, and the number is none. torch's own way, the
-    gradients of several roots, imports sympy, which takes a second."""
+    """Stands for the weighted sum of all terms in autograd; nothing reads its value. torch's own way, gradients of
+    several roots, imports sympy, which takes a second."""
 
     @staticmethod
     def forward(ctx: Any, factors: tuple[Tensor, ...], *terms: Tensor) -> Tensor:

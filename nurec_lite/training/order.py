@@ -11,7 +11,7 @@ import torch
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Of all steps."""
+    """The order of shots for all steps."""
 
     frames: tuple[int, ...]  # one or more, what is put in order
     moments: tuple[int, ...]  # of each frame: those of one moment join the same step

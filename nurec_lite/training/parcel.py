@@ -14,7 +14,7 @@ ALIGNED = 256  # bytes, as torch's allocator aligns tensors of their own on a GP
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a tensor lies in a buffer."""
+    """Place of a tensor in a buffer."""
 
     begin: int  # bytes
     shape: tuple[int, ...]

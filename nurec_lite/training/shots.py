@@ -64,8 +64,8 @@ class Shots:
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
     def of(self, capture: Capture) -> "Shots":
-        """What `light` gave, with tensors, and with the capture's own cameras and lidars, by which what is worked out once for a sensor is
-        found again."""
+        """Shots from the result of `light`, with tensors, and with the capture's own cameras and lidars, so that cached
+        results for a sensor are found again."""
         shots: Any = self.copied(torch.as_tensor)
         images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera))) for s in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=capture.lidar(s.view.lidar))) for s in shots.sweeps]

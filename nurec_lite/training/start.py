@@ -97,8 +97,8 @@ def check_same_configuration(
     content: dict[str, Any],  # of the checkpoint
     config: Config,
 ) -> None:
-    """What the data are and what the model is must stay as they were. Where files lie, budgets, rates and options may change, and the
-    lidar may get an opacity of its own."""
+    """Refuses changes of the data and the model. Paths, budgets, rates and options may change, and the lidar may get
+    its own opacity."""
     given = {"lidar_opacity"} if config.model.lidar_opacity else set()
     for part, moved in (("data", _moved(content, config)), ("model", given)):
         now = getattr(config, part)
@@ -124,7 +124,8 @@ def _moved(content: dict[str, Any], config: Config) -> set[str]:
 
 
 def restore_moments(optimizer: torch.optim.Adam, stored: dict[str, Any]) -> None:
-    """Of a checkpoint's optimizer only the moments count: its settings are the program's, and its rates follow a schedule."""
+    """Restores the moments of a checkpoint's optimizer alone: its settings are the program's, and its rates follow a
+    schedule."""
     optimizer.load_state_dict(optimizer.state_dict() | {"state": stored["state"]})
 
 

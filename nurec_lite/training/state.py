@@ -73,7 +73,7 @@ class Rendered:
 
 @dataclass(frozen=True)
 class Listed:
-    """How long the lists of a view are."""
+    """Length of a view's lists."""
 
     kind: str  # of the view
     room: int  # entries that they hold

@@ -58,7 +58,7 @@ class StaticInputs:
         yield from filled(own.counted, self._yes[: len(shot.sweep)], self._no)
 
     def _bundles(self, own: LidarView, view: LidarView) -> Iterator[Pair]:
-        """Of the rays alone: what lies beyond them is in none, so nothing is rendered for it."""
+        """Ray groups of the real rays alone: padding rays are in no group, so nothing is rendered for them."""
         if own.bundles is None or view.bundles is None:
             return
         into, known = own.bundles, view.bundles

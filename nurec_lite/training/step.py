@@ -80,7 +80,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
 
 
 def _report(lists: tuple[Listed, ...], failed: Tensor | None) -> Tensor | None:
-    """As StepResult has it."""
+    """Report of a step as in StepResult."""
     needed = [listed.needed for listed in lists if listed.needed is not None]
     return None if failed is None else torch.cat([*needed, failed.ne(0).to(torch.int64)[None]])
 

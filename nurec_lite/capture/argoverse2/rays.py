@@ -52,7 +52,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Pattern:
-    """How one lidar scans. Plain data, so that it pickles."""
+    """Scan pattern of a lidar. It is plain data, so it pickles."""
 
     lidar: Lidar  # with beams from the top
     beams: Tensor  # [32] int64, beam of each laser

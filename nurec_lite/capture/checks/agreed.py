@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where edges of a camera and of the lidars agree best."""
+"""Rotation and clock offset at which edges of a camera and of the lidars agree best."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ SURE = 2.0  # standard errors by which offsets of a clock grow with the speed at
 
 @dataclass(frozen=True)
 class Agreement:
-    """Where edges agree best."""
+    """Rotation and clock offset at which edges agree best."""
 
     degrees: float  # by which the camera looks farther left than the capture says
     degrees_error: float  # standard error

@@ -32,7 +32,7 @@ def agreement(
     camera: Camera,
     views: list[View],
 ) -> Agreement | None:  # None: too little to tell
-    """Of the capture as it says it is."""
+    """Rotation and clock offset of a camera against the lidars, with the poses and mountings of the capture."""
     seen = [(view, in_camera(camera, view.frame, view.points)) for view in views]
     seen = [(view, thinned(points, MOST)) for view, points in seen if len(points) >= FEWEST]
     if len(seen) < VIEWS:

@@ -48,7 +48,7 @@ BETWEEN = 2.0  # times the near turns: what lies between belongs to neither
 
 @dataclass(frozen=True)
 class Fit:
-    """How well a guess fits."""
+    """Quality of a guess."""
 
     guess: Guess
     contrasts: Tensor  # [V] NaN where too few points fall into the image
@@ -158,7 +158,7 @@ def _profiles(
 ) -> tuple[
     Tensor, int
 ]:  # mean ranks [V, T] at the edges of a camera that is turned, NaN where there are too few; number of edges
-    """As if the whole image were exposed at once, which is fast."""
+    """Profiles as if the whole image were exposed at once, which is fast."""
     camera = replace(guess.camera, shutter="global")
     T_world_cam = _poses(views.frames, guess.seconds, path) @ camera.T_rig_cam
     points = transform(invert(T_world_cam), views.points)

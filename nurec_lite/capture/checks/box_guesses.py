@@ -99,7 +99,7 @@ def _mirrored(tracks: Tracks, path: Trajectory, T_rig_lidar: Tensor) -> Tracks:
 
 
 def _of_another_frame(tracks: Tracks, path: Trajectory, seconds: float) -> Tracks:
-    """Where the same places on the vehicle lie so much later."""
+    """Tracks at the places on the vehicle, so many seconds later."""
     times = tracks.times + seconds
     moved = _poses(path, times) @ invert(_poses(path, tracks.times))
     return _placed(tracks, moved @ pose_matrix(tracks.quaternions, tracks.translations), times)

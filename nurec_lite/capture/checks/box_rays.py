@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well boxes hold what the lidar sees: rays that reach a box end in it, and returns near a box lie inside.
+"""Fit of boxes to the lidar's rays: rays that reach a box end in it, and returns near a box lie inside.
 
 A ray that ends behind a box shows that it is empty, also where another object hides a part of it. Returns below 0.3 m above a box's
 bottom are the ground's, and the roof of a car is shorter than its box: rays are counted in the lower half. Letters: R rays, K tracks.
@@ -49,7 +49,7 @@ class Rays:
 
 @dataclass(frozen=True)
 class BoxFit:
-    """How well boxes hold the returns: a row for each box in a sweep."""
+    """Fit of boxes to the returns: a row for each box in a sweep."""
 
     tracks: Tensor  # [n] number of the track
     shares: Tensor  # [n] of the rays and returns that belong to the box, those that lie inside

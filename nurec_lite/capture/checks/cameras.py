@@ -193,7 +193,7 @@ def _outside(camera: Camera) -> bool:
 
 
 def _unclear(camera: Camera, views: list[View], said: Fit) -> Found:
-    """Where neither the capture nor a guess agrees with edges."""
+    """Finding for a camera where neither the capture nor a guess agrees with edges."""
     figures = {"said": said.contrast, "points": float(said.points)}
     if _outside(camera):
         sentence = f"The principal point of {{cameras}}, ({camera.cx:.0f}, {camera.cy:.0f}), lies outside of the image."

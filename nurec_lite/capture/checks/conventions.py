@@ -41,7 +41,7 @@ _WORDS = {0: ("forward", "backward"), 1: ("left", "right"), 2: ("up", "down")}
 
 
 class Blamed(Enum):
-    """Where a mistake may be."""
+    """The possible places of a mistake."""
 
     POSES = 1  # several lidars disagree with them
     LIDAR = 2  # another one agrees with the poses
@@ -236,13 +236,13 @@ def _changes(B: Tensor) -> float:
 
 
 def directions(B: Tensor) -> list[str]:
-    """Where x, y and z of axes point on the vehicle whose axes they become by B [3, 3]."""
+    """Directions on the vehicle, in words, of axes x, y and z that B [3, 3] maps to the vehicle's axes."""
     rows = B.abs().argmax(0).tolist()
     return [_WORDS[row][int(B[row, k] < 0)] for k, row in enumerate(rows)]
 
 
 def _rows(B: Tensor) -> str:
-    """As in (y, -x, z)."""
+    """Text of the rows, such as (y, -x, z)."""
     return f"({', '.join(('-' if row.sum() < 0 else '') + 'xyz'[int(row.abs().argmax())] for row in B)})"
 
 

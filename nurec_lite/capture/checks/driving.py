@@ -185,7 +185,7 @@ def _direction(path: Path, agreed: bool) -> Iterator[Verdict]:
 
 
 def _poses_at_a_time(paths: Sequence[Path]) -> Iterator[Verdict]:
-    """Where the frames of a sensor say the rig is, and where those of the first sensor do."""
+    """Compares the rig's place by the frames of a sensor with that by the frames of the first sensor."""
     first, *others = paths
     for path in others:
         inside = (path.times >= first.times[0]) & (path.times <= first.times[-1])

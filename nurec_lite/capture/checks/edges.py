@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well edges that a lidar sees lie on edges of an image.
+"""Agreement of edges in a lidar's sweep with edges of an image.
 
 Where a sweep's range jumps from one ray to the next a surface ends, and an image often shows an edge there. Source: Levinson and Thrun,
 Automatic Online Calibration of Cameras and Lasers (RSS 2013). An edge has a strength, whose highest mean is sharp, and a rank among all

@@ -24,6 +24,6 @@ def listed(verdicts: Sequence[Verdict]) -> str:
 
 
 def counted(verdicts: Sequence[Verdict]) -> str:
-    """How many verdicts there are of each level, such as `1 wrong, 7 right`."""
+    """Number of verdicts of each level, such as `1 wrong, 7 right`."""
     counts = Counter(verdict.level for verdict in verdicts)
     return ", ".join(f"{counts[level]} {level.value}" for level in WORST_FIRST if counts[level]) or "no verdicts"

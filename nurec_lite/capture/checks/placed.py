@@ -65,7 +65,7 @@ KINDS = (
 
 
 def elsewhere(views: Views, camera: Camera, path: Trajectory, kinds: tuple[Kind, ...] = KINDS) -> Fit:
-    """Where edges agree best."""
+    """Fit of the place at which edges agree best."""
     return max((_best_amount(views, camera, path, kind) for kind in kinds), key=lambda found: found.least)
 
 

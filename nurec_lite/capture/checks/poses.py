@@ -47,7 +47,7 @@ def check_poses(sample: Sample) -> Iterator[Verdict]:
 
 
 def _surely(sample: Sample, verdict: Verdict, lidar: Lidar, others: bool) -> Verdict:
-    """Where a convention is likely, twice as many motions tell whether it is certain."""
+    """The verdict after twice as many motions decided whether a likely convention is certain."""
     more = more_motions(sample, lidar) if verdict.level is Level.LIKELY and verdict.corrected is not None else []
     convention = _convention(sample, more, others) if len(more) >= FEWEST_SURE else None
     if convention is None or _level(Motions(more), convention) is not Level.CERTAIN:

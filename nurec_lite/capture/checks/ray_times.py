@@ -186,8 +186,8 @@ def _regressed(
     late: Tensor,  # [n] seconds
     velocity: Tensor,  # [6] of the lidar in its own axes
 ) -> tuple[float, float, float]:
-    """How the elevation of points depends on how far they were moved: by their own times, its standard error, and alike for all (in
-    seconds)."""
+    """Dependence of the points' elevation on how far they were moved: by their own times, its standard error, and alike
+    for all (in seconds)."""
     x, y, z = points.unbind(1)
     flat, square = torch.hypot(x, y), points.square().sum(1)
     up = torch.stack([-z * x / flat, -z * y / flat, flat], dim=1) / square[:, None]  # change of elevation a metre

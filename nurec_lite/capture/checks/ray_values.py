@@ -22,7 +22,7 @@ def value_flaws(
     sweep: Sweep,
     beams: int,  # of the lidar
 ) -> Iterator[Flaw]:
-    """Of one sweep; none of a sweep without rays."""
+    """Flaws of one sweep; none of a sweep without rays."""
     if len(sweep):
         yield from _directions(sweep)
         yield from _returned(sweep)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sharp the map is that the poses make, in a line for each lidar, for a person to compare drives and poses by."""
+"""Sharpness of the map that the poses make, a line for each lidar, so that a person can compare drives and poses."""
 
 from collections.abc import Iterator
 

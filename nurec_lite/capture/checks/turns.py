@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the rays of a sweep turn with time, by their directions."""
+"""Rotation of a sweep's rays with time, by their directions."""
 
 import math
 from collections.abc import Sequence

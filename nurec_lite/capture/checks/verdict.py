@@ -9,7 +9,7 @@ from nurec_lite.capture.types import Capture
 
 
 class Level(Enum):
-    """How sure a check is."""
+    """Certainty of a check."""
 
     RIGHT = "right"  # the sensors agree with what the drive says
     UNKNOWN = "unknown"  # the drive holds too little to tell

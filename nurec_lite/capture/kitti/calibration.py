@@ -153,7 +153,7 @@ def other_mountings(
     T_rig_rect: Tensor,  # [4, 4]
     cameras: Sequence[Camera],
 ) -> tuple[Mounting, ...]:
-    """Where the cameras would sit if the files held what is easily exchanged."""
+    """Mountings of the cameras if values that are easily exchanged were exchanged."""
     T_velo_rig, T_cam_velo = read_rigid(folder / IMU_TO_VELO), read_rigid(folder / VELO_TO_CAM)
     right = {
         f"{VELO_TO_CAM} holds the inverse of what it should": (T_cam_velo, f"invert R and T in {VELO_TO_CAM}"),

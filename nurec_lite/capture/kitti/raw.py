@@ -284,7 +284,7 @@ def _spread(paths: list[Path]) -> list[Path]:
 
 
 def _labels(drive: Drive, tracks_file: Path, form: LabelFormat) -> Iterator[Labels]:
-    """How a label file may be meant otherwise."""
+    """Other readings of a label file."""
     names = {"h": "height", "w": "width", "l": "length"}
     other = 1 if form.first_frame == 0 else 0
     forms = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the lidar of a drive scans and how its files are written: found once, from a few sweeps spread over the drive."""
+"""Scan pattern and file layout of a drive's lidar: found once, from a few sweeps spread over the drive."""
 
 import math
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ def scan_of(
     sweeps: list[Tensor],  # each [n, 4 or more] x, y, z in metres and reflectance of 0 to 1, in the order of its file
     names: list[str],  # of the sweeps, for messages
 ) -> Scan:
-    """How the lidar scans, from the order and the elevations of its points."""
+    """Scan pattern of the lidar, from the order and the elevations of its points."""
     scan = _stored(sweeps, names)
     arranged = [scan.arrange(points, name) for points, name in zip(sweeps, names, strict=True)]
     if has_several_returns(arranged, names):
@@ -75,7 +75,7 @@ def _stored(
     sweeps: list[Tensor],  # each [n, 4] in the order of its file
     names: list[str],  # of their files
 ) -> Scan:
-    """How the files are written; nothing is known of missing rays yet."""
+    """Layout of the files; missing rays are not known yet."""
     angles = [azimuth_elevation(points[:, :3]) for points in sweeps]
     order, notes = find_order(angles), []
     if order is None:

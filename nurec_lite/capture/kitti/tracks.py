@@ -51,7 +51,7 @@ class Box:
 
 @dataclass(frozen=True)
 class LabelFormat:
-    """How a label file is to be read."""
+    """Reading of a label file."""
 
     sizes: str = SIZES  # order of the columns height, width and length, by their first letters
     first_frame: int = 0  # the number that the file gives the drive's frame 0

@@ -36,7 +36,8 @@ def find_turns(
 
 
 def _without_ends(turns: Tensor) -> Tensor:
-    """Where rings begin is known but to a step: the first point or the last one may seem to be a ring of its own."""
+    """Beginnings of rings without false ones: a beginning is uncertain by one step, so the first or last point may seem
+    to be its own ring."""
     counts = torch.bincount(turns)
     first = int(len(counts) > 1 and counts[0] <= _STRAY)
     last = len(counts) - 1 - int(len(counts) > 1 and counts[-1] <= _STRAY)

@@ -39,7 +39,7 @@ def seem_sharp(frames: Sequence[SweepFrame], lidar: Lidar) -> bool:
 
 
 def poses_of(frames: Sequence[SweepFrame]) -> Poses:
-    """As the frames say."""
+    """Poses of the frames as stored."""
     times = torch.tensor([t for f in frames for t in (f.time_start, f.time_end)], dtype=torch.float64)
     poses = torch.stack([T.double() for f in frames for T in (f.T_world_rig_start, f.T_world_rig_end)])
     times, order = times.sort(stable=True)
@@ -48,7 +48,8 @@ def poses_of(frames: Sequence[SweepFrame]) -> Poses:
 
 
 def _part_left(a: Tensor, b: Tensor) -> float | None:
-    """Of the median distance of points b to the surfaces of points a, once b is moved onto a; None: too few lie near."""
+    """Median distance of points b to the surfaces of points a after b moves onto a, as a share of that before; None:
+    too few lie near."""
     before = to_surfaces(a, b)
     if len(before) < FEWEST:
         return None

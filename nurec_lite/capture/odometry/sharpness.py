@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sharp a map poses make: how far sweeps lie from each other's surfaces, and how much the poses jitter. Letters: K sweeps."""
+"""Sharpness of the map that poses make: distances of sweeps from each other's surfaces, and jitter of the poses.
+Letters: K sweeps."""
 
 import math
 from collections.abc import Mapping, Sequence

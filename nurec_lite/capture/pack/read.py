@@ -39,7 +39,7 @@ _ENCRYPTED = 1  # flag bit
 
 @dataclass(frozen=True)
 class Member:
-    """Where a stored member lies, so that loading one does not read the directory of the whole pack."""
+    """Place of a stored member, so that loading one does not read the directory of the whole pack."""
 
     path: Path
     name: str

@@ -84,7 +84,7 @@ Sensor = CameraEntry | LidarEntry
 
 @dataclass(frozen=True)
 class PosesEntry:
-    """Where the poses come from: a topic of poses, tf, or positions of a receiver with the attitude of an inertial unit."""
+    """Source of the poses: a topic of poses, tf, or positions of a receiver with the attitude of an inertial unit."""
 
     topic: str | None = None
     frame: str | None = None  # whose poses they are; None: as the messages say

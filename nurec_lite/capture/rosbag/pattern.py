@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a lidar of a recording scans: beams, sense of turning and clock of its points, from a few sweeps spread over the recording."""
+"""Scan pattern of a recording's lidar: beams, direction of rotation and clock of its points, from a few sweeps spread
+over the recording."""
 
 import math
 from dataclasses import dataclass, replace

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the messages of a recording lie in its files. A location is plain data: it pickles, and threads and processes read by it at once.
+"""Places of a recording's messages in its files. A place is plain data: it pickles, and threads and processes read by
+it at the same time.
 
 Nothing is decompressed beyond a limit, whatever a file claims.
 """

@@ -98,8 +98,8 @@ def fit(moments: Moments, rounds: int = ROUNDS) -> Path:
 
 
 def _turn_of_sides(moments: Moments, yaws: Doubles, places: Doubles) -> float:  # radians
-    """By how much the sides are turned from the way, which of a slow object is known but roughly: with the right turn, returns lie near the
-    sides (the criterion of closeness of Zhang et al., "Efficient L-shape fitting", 2017)."""
+    """Angle from the way to the sides. The way of a slow object is known only roughly; with the right angle, returns
+    lie near the sides (the criterion of closeness of Zhang et al., "Efficient L-shape fitting", 2017)."""
     many = moments.counts >= OUTLINED
     way = float(np.linalg.norm(places - places[0], axis=1).max())
     if many.sum() < 4 or way > FAR:
@@ -156,7 +156,7 @@ def _kind(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles, places: 
 
 
 def _whole_length(moments: Moments, low: Doubles, high: Doubles, yaws: Doubles) -> float | None:  # metres
-    """Of an object whose long side the lidar faced from end to end, so that several moments agree."""
+    """Length of an object whose long side the lidar faced from end to end, so that several moments agree."""
     beyond = np.abs(turned(moments.sensors, yaws) - 0.5 * (low + high))
     facing = (moments.counts >= OUTLINED) & (beyond[:, 0] < FACING * beyond[:, 1])
     lengths = (high - low)[facing, 0]

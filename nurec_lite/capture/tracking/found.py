@@ -76,7 +76,8 @@ def _centres(path: Path, ground: Ground) -> Doubles:  # [n, 3] metres
 
 
 def _ground_under(path: Path, ground: Ground) -> Doubles:  # [n] metres
-    """Where an object always hides the ground, its own lowest returns count as ground. There the higher side of the street is taken."""
+    """Ground under an object. Where the object always hides it, its own lowest returns count as ground, and the higher
+    side of the street is taken."""
     below = _below(path, ground, 0.0)
     left, right = (np.median([_below(path, ground, sign * away) for away in SIDES], axis=0) for sign in (1, -1))
     sides = np.maximum(left, right)

@@ -128,7 +128,7 @@ def _moments(cloud: Cloud, rows: NDArray[np.int64], path: Path | None) -> Moment
 
 
 def _without_doubles(found: list[Path]) -> list[Path]:
-    """Where two boxes are in one place at one time, the one with more returns stays."""
+    """Paths without doubles: of two boxes in one place at one time, the one with more returns stays."""
     kept: list[Path] = []
     for path in sorted(found, key=lambda p: -p.returns):
         if not any(_overlap(path, other) for other in kept):

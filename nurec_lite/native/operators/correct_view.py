@@ -14,8 +14,8 @@ from nurec_lite.native.operators.shared import no_second_gradients
 
 
 class CalibrationArgs(NamedTuple):
-    """What is learned about a capture's sensors, as nurec_lite.scene.calibration.Calibration has it, and what it is asked: C cameras, K
-    knots."""
+    """Learned corrections of a capture's sensors, as in nurec_lite.scene.calibration.Calibration, and their query: C
+    cameras, K knots."""
 
     times: Tensor  # [K] float64 seconds of the knots
     moment: Tensor  # [] float64 seconds

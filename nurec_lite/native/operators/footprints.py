@@ -43,7 +43,7 @@ def _pixels_a_metre(scene: Scene, sights: footprint.Sights) -> Tensor:
 
 @lru_cache(maxsize=4)
 def _rows_of(lookouts: footprint.Lookouts) -> Tensor:
-    """As the operator takes them."""
+    """View rows as the operator takes them."""
     T, numbers = lookouts.to_camera, [camera_numbers(c) for c in lookouts.cameras]
     models = torch.tensor(numbers, dtype=torch.float32).view(-1, len(CAMERA_FIELDS))
     return torch.cat([T[:, :3, :3].flatten(1), T[:, :3, 3], upload(models, T.device)], dim=1)

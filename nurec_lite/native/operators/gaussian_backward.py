@@ -13,8 +13,7 @@ from nurec_lite.native.operators.shared import no_second_gradients
 
 
 class BackwardScene(NamedTuple):
-    """Of a scene, what makes gradients of what rays tell: S Gaussians that stand still and A that move, N = S + A, at the times of V
-    views."""
+    """Inputs of a scene's backward epilogue: S static and A moving Gaussians, N = S + A, at the times of V views."""
 
     means: Tensor  # [N, 3] metres, of which the first S are read
     quats: Tensor  # [N, 4] unit, likewise
@@ -26,7 +25,7 @@ class BackwardScene(NamedTuple):
 
 
 class MovedArrays(NamedTuple):
-    """Of those that move, in the world."""
+    """Moving Gaussians in the world."""
 
     means: Tensor  # [V, A, 3]
     quats: Tensor  # [V, A, 4] unit

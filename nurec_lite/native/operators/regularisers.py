@@ -21,7 +21,8 @@ def _keep_regularised(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _regulariser_gradients(ctx: Any, *d_terms: Tensor | None) -> tuple[Tensor | None, ...]:
-    """Of a mean, one number that stands for all: whoever adds it to other gradients reads that alone."""
+    """Gradient of a mean: one number for all Gaussians. Code that adds it to other gradients reads that number
+    alone."""
     opacities, lidar_opacities, scales = ctx.saved_tensors
     with span("regularisers", within=BACKWARD):
         d_opacities, d_lidar, d_scales = torch.ops.nurec_lite.regularisers_backward(*ctx.saved_tensors, *d_terms)

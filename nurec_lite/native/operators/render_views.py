@@ -32,8 +32,8 @@ class SceneArrays(NamedTuple):
 
 
 class SensorRays(NamedTuple):
-    """What V views of a sensor measure along: the P pixels of an image, or the R rays of all sweeps. Views of several cameras bring
-    their pixels each, R = V P."""
+    """Rays of V views of a sensor: the P pixels of an image, or the R rays of all sweeps. Views of several cameras
+    bring their pixels each, R = V P."""
 
     directions: Tensor  # [P, 3] or [R, 3] unit, sensor frame
     fractions: Tensor  # [P] or [R] 0 at the start of a view, 1 at its end; or [1] of all
@@ -42,15 +42,15 @@ class SensorRays(NamedTuple):
 
 
 class NodeRotations(NamedTuple):
-    """How the K nodes of Gaussians that move are turned at the times of V views."""
+    """Rotations of the K nodes of moving Gaussians at the times of V views."""
 
     rotations: Tensor  # [V, K, 4] unit, world from node
     node: Tensor  # [A] int64 row of these, a Gaussian's
 
 
 class SavedViews(NamedTuple):
-    """Of several views, what the forward pass leaves for the backward pass: A lists, of P of their R rays each (32 of images, 16 of
-    sweeps), their L entries, H rows of Gaussians that a view may see, and the parts of lists."""
+    """Results of the forward pass that the backward pass reads, for several views: A lists, P of the R rays each (32 of
+    images, 16 of sweeps), L entries, H rows of Gaussians that a view may see, and the segments of lists."""
 
     directions: Tensor  # [R, 3] unit, world
     delays: Tensor  # [R] seconds after its middle

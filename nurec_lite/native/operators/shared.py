@@ -24,7 +24,7 @@ class GaussianArrays(NamedTuple):
 
 
 class RayArrays(NamedTuple):
-    """As nurec_lite.splat.views.Rays has them."""
+    """Arrays of nurec_lite.splat.views.Rays."""
 
     origins: Tensor  # [R, 3] metres, relative to the centre of the view
     directions: Tensor  # [R, 3] unit
@@ -33,7 +33,7 @@ class RayArrays(NamedTuple):
 
 
 class Lists(NamedTuple):
-    """As nurec_lite.splat.tiles.PairList has them."""
+    """Arrays of nurec_lite.splat.tiles.PairList."""
 
     rays: Tensor  # [T, P] int64
     offsets: Tensor  # [T + 1] int64

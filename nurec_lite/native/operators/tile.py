@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class Bounds(NamedTuple):
-    """As nurec_lite.splat.project.Projection has them."""
+    """Arrays of nurec_lite.splat.project.Projection."""
 
     indices: Tensor  # [V] int64
     low: Tensor  # [V, 2]

@@ -14,7 +14,7 @@ from nurec_lite.native.operators.shared import no_second_gradients
 
 
 class PlacementArrays(NamedTuple):
-    """Where Gaussians are seen, and how their nodes are turned: K nodes."""
+    """Places of Gaussians, and rotations of their nodes: K nodes."""
 
     still_means: Tensor  # [S, 3] metres, world
     means: Tensor  # [A, 3]

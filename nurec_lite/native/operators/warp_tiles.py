@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class BoundsInPlace(NamedTuple):
-    """As nurec_lite.splat.project.Projection has them for bundles."""
+    """Arrays of nurec_lite.splat.project.Projection for warp tiles."""
 
     indices: Tensor  # [V] int64
     there: Tensor  # [1] int64, so many of the V count

@@ -46,7 +46,7 @@ def find_tool(
 
 
 def tool_version(path: Path) -> tuple[int, ...]:
-    """As `--version` says it, such as (2025, 3, 1, 90)."""
+    """Version numbers from `--version`, such as (2025, 3, 1, 90)."""
     try:
         told = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

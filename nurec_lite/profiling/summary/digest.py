@@ -183,7 +183,7 @@ def waits(trace: Trace, calls: list[Call]) -> tuple[Wait, ...]:
 
 
 def count_waits(trace: Trace, calls: list[Call]) -> int:
-    """How often the host waits: a pageable copy and the synchronisation that is the thread's next call are one time."""
+    """Number of waits of the host: a pageable copy and the synchronisation in the thread's next call count once."""
     copies, count = pageable_copies(trace), 0
     pending: dict[int, bool] = {}  # thread -> whether its last call was such a copy
     for call in calls:
@@ -193,7 +193,7 @@ def count_waits(trace: Trace, calls: list[Call]) -> int:
 
 
 def is_wait(call: Call, copies: set[int]) -> bool:
-    """Of a call, and the correlations of pageable copies to the host."""
+    """Whether a call waits; `copies` are the correlations of pageable copies to the host."""
     return call.name in _WAITS or call.correlation in copies
 
 

@@ -22,7 +22,7 @@ BY_THREAD = (
 
 @dataclass(frozen=True)
 class Taken:
-    """How a trace was taken."""
+    """Conditions of a trace."""
 
     tool: str  # nsys or torch
     version: str | None

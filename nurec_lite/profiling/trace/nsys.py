@@ -47,7 +47,7 @@ def _by_start(rows: list[Any]) -> tuple[Any, ...]:
 
 
 def _pid(global_id: int) -> int:
-    """Of the 24 bits of the thread and, above them, 24 of the process."""
+    """Process id: the 24 bits above the 24 bits of the thread."""
     return (global_id >> 24) & 0xFFFFFF
 
 

@@ -25,7 +25,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Rate:
-    """How regularly a sensor gives frames."""
+    """Regularity of a sensor's frames."""
 
     sensor: str
     frames: int

@@ -59,7 +59,8 @@ def _camera(inspection: Inspection, name: str, each: int, width: int) -> str:
 
 
 def _told_most(capture: Capture, name: str, each: int) -> list[ImageFrame]:
-    """Of each part of the drive the image with most boxes in view; without boxes that in the middle of the part."""
+    """For each part of the drive the image with most boxes in view; without boxes the image in the middle of the
+    part."""
     frames = [f for f in capture.images if f.sensor == name]
     bounds = [round(k * len(frames) / each) for k in range(each + 1)]
     parts = [frames[a:b] for a, b in pairwise(bounds) if b > a]
