@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the compiled kernels cut their work."""
+"""Plan of the compiled kernels: the sizes of their work."""
 
 from dataclasses import dataclass
 

@@ -212,7 +212,7 @@ class CudaGraph:
 
 
 def _kept(result: StepResult) -> StepResult:
-    """Of a launch: the next one writes where its figures stand, and its report."""
+    """Result of a launch, copied: the next launch overwrites its figures and its report."""
     assert isinstance(result.report, Tensor)
     figures, report = torch.empty_like(result.figures.values), locked(result.report)
     multi_tensor_copy(((figures, result.figures.values), (report, result.report)))

@@ -45,7 +45,7 @@ def regularisers(
     lidar_opacities: Tensor,  # [N] the very same tensor where the lidar has none of its own
     scales: Tensor,  # [N, 3] metres
 ) -> dict[str, Tensor]:  # scalars `opacity`, `scale`, and `tie` if there are two opacities
-    """As nurec_lite.training.losses.regularisers."""
+    """Terms as by nurec_lite.training.losses.regularisers."""
     own = None if lidar_opacities is opacities else lidar_opacities
     opacity, scale, tie = torch.ops.nurec_lite.regularisers(opacities, own, scales)
     terms = {"opacity": opacity, "scale": scale}
@@ -66,14 +66,15 @@ def explore(
 
 
 def updates(state: TrainState) -> Tensor:  # [] float32, on the device of the means
-    """How often Adam has changed the means, as it counts that there; steps that failed do not count, and are done again alike."""
+    """Number of Adam's changes of the means, as Adam counts it; failed steps do not count, and are repeated with the
+    same number."""
     means = state.scene.gaussians.means
     kept = state.optimizer.state.get(means)
     return kept["step"] if kept else torch.zeros((), device=means.device)
 
 
 def noise(state: TrainState) -> None:
-    """As nurec_lite.training.baseline.noise, with draws of its own, of the update that was made last."""
+    """Adds noise as nurec_lite.training.baseline.noise does, with its own draws, after the last update."""
     assert state.pace is not None
     g = state.scene.gaussians
     if state.config.density.noise > 0:
@@ -87,7 +88,7 @@ def part(
     copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
     most: int | None = None,  # of them, which nobody need know here
 ) -> tuple[Tensor, Tensor]:  # opacities of each copy before the sigmoid [N, S], factor of its scales [N]
-    """As nurec_lite.training.density.parted."""
+    """Logits and scales as by nurec_lite.training.density.parted."""
     parted, factor = torch.ops.nurec_lite.mcmc_split(logits, copies)
     return parted, factor
 

@@ -58,7 +58,7 @@ class FusedAdam:
         outer: Rank1ShGrad,
         failed: Tensor | None,  # as `update` takes it
     ) -> None:
-        """Of the parameters that have no other gradient, whatever gradients others have by then."""
+        """Updates the harmonics, which get no further gradient, before the other parameters are ready."""
         assert state.pace is not None
         self.prepare(state.optimizer)
         groups = enumerate(state.optimizer.param_groups)

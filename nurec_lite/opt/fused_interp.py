@@ -152,7 +152,7 @@ class FusedCollect:
         return PartedGaussians(*placed[:2], *moved, self._node[len(placed.still_means) :], **of_all)
 
     def _remember(self, scene: Scene) -> None:
-        """Where each node's rows begin. Nothing here waits."""
+        """Stores the first row of each node. Nothing here waits."""
         node = scene.gaussians.node
         if node is not self._node:
             self._begins, self._still, self._node = scene.first_rows(), None, node

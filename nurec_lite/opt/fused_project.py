@@ -63,7 +63,7 @@ class OnePass:
 
     @contextmanager
     def learning(self) -> Iterator[None]:
-        """What is gathered meanwhile is learned from, once."""
+        """Block in which gathered Gaussians are differentiated, once."""
         self._learning = True
         try:
             yield
@@ -108,7 +108,8 @@ def _activated(stages: Stages, scene: Scene) -> backward_epilogue.Values:
 
 
 def _by_name(shared: backward_epilogue.Shared) -> dict[str, Any]:
-    """As nurec_lite.scene.gaussians.activate names them, the opacities one tensor where the lidar has none of its own."""
+    """Tensors by the names of nurec_lite.scene.gaussians.activate; one tensor of opacities where the lidar has none of
+    its own."""
     own = shared.opacities if shared.lidar_opacities is None else shared.lidar_opacities
     values = {"scales": shared.scales, "opacities": shared.opacities, "lidar": shared.lidar}
     return values | {"lidar_opacities": own}

@@ -32,7 +32,7 @@ def lidar_loss(
     counted: Tensor | None = None,  # [R] bool, rays that count; None: all
     aimed: bool = False,  # the returns' distance is what their Gaussians miss the targets by
 ) -> dict[str, Tensor]:  # scalars `range` in metres, `intensity`, `drop`
-    """As nurec_lite.training.losses.lidar_loss."""
+    """Terms as by nurec_lite.training.losses.lidar_loss."""
     rendered = returns.distance, returns.features, returns.transmittance
     measured = sweep.ranges, sweep.intensities, sweep.returned
     rays = [tensor.contiguous() for tensor in (*rendered, *measured)]

@@ -31,7 +31,7 @@ def image_loss(
     target: Tensor,  # [H, W, 3] 0 to 1
     ssim_weight: float = 0.2,
 ) -> Tensor:  # scalar
-    """As nurec_lite.training.losses.image_loss."""
+    """Loss as by nurec_lite.training.losses.image_loss."""
     loss, _ = torch.ops.nurec_lite.image_loss(rendered.contiguous(), target.contiguous(), ssim_weight)
     return loss
 

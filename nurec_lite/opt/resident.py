@@ -135,7 +135,7 @@ class KeptPlan(ShotPlan):
         return self.store.image(index)
 
     def sweep(self, index: int, number: int | None = None) -> SweepShot:
-        """As `draw_sectors` and `lidar_view` give them: values of a ray do not depend on which others are drawn."""
+        """Sweep as by `draw_sectors` and `lidar_view`: values of a ray do not depend on the other drawn rays."""
         kept = self.store.sweep(index)
         if number is None or kept.ends is None:
             return kept.shot

@@ -53,7 +53,7 @@ KEYS = "data=kitti_raw data.root=FOLDER +size=large train.seconds=null train.ste
 
 @dataclass(frozen=True)
 class Option:
-    """What the page of an option says about it."""
+    """Contents of an option's page."""
 
     name: str
     idea: str  # in under 12 words

@@ -95,7 +95,7 @@ def _measure(folder: Path) -> str:
 
 
 def _part(run: Run, file: str, read: Callable[[Path], T], lost: str) -> T | None:
-    """What is read from a file; None and a sentence in `run.notes` if the file is missing or damaged."""
+    """Contents of a file; None and a sentence in `run.notes` if the file is missing or damaged."""
     path = run.folder / file
     try:
         return read(path)
