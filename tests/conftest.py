@@ -57,7 +57,8 @@ RUNS = (  # files and folders of those whose tests are whole runs or read whole 
     )),
 )  # fmt: skip
 
-if os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1":
+EMULATED = os.environ.get("NUREC_LITE_EMULATE_CUDA") == "1"
+if EMULATED:
     import emulation
 
     emulation.install()
@@ -104,10 +105,16 @@ def is_portable(path: Path) -> bool:
     return path.relative_to(TESTS).parts[0] in NUMBERS and not any(path.is_relative_to(TESTS / run) for run in RUNS)
 
 
+def is_parted(item: pytest.Item) -> bool:
+    """Whether a part of the slow tests may leave it out. All emulated tests count as slow."""
+    slow = EMULATED or item.get_closest_marker("slow") is not None
+    return slow and item.get_closest_marker("every_part") is None
+
+
 def leave_out_other_parts(part: str, config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of the slow tests one part stays. A checksum of its name decides where a test belongs."""
     k, n = map(int, part.split("/"))
-    others = [item for item in items if item.get_closest_marker("slow") and crc32(item.nodeid.encode()) % n != k]
+    others = [item for item in items if is_parted(item) and crc32(item.nodeid.encode()) % n != k]
     config.hook.pytest_deselected(items=others)
     left_out = set(others)
     items[:] = [item for item in items if item not in left_out]
