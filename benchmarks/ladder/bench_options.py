@@ -10,7 +10,7 @@ Arguments are those of nurec_lite.train but for +opt. All rows run in one proces
 benchmarks/step/bench_step.py measures a step: its own options, a scene made anew, a window that is timed and one that
 torch.profiler counts. So a row takes seconds, where one of benchmarks/ladder/ladder.py, a process of its own in several rounds, takes
 a minute; the price is one sample a row. A row that fails stays with its error, and the exit status is 1. --quality adds a column
-of benchmarks/ladder/option_quality.py to the table: docs/options.md names both files, and `make figures` writes its table.
+of benchmarks/ladder/option_quality.py to the table: docs/ladder.md names both files, and `make figures` writes its table.
 """
 
 import nurec_lite.base.threads  # noqa: F401  before torch

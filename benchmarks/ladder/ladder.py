@@ -4,13 +4,13 @@
     python benchmarks/ladder/ladder.py --rungs '' workers
     python benchmarks/ladder/ladder.py --rungs '' workers fused_interp no_sync --cumulative --repeat 5 --quality-steps 2000
     python benchmarks/ladder/ladder.py --rungs '' all data=kitti_raw data.root=FOLDER data.downscale=2
-    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --page          # its part of docs/options.md
+    python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --page          # its part of docs/ladder.md
     python benchmarks/ladder/ladder.py --from benchmarks/results/NAME --page --write  # put there
 
 A rung is a comma-separated set of options, '' the baseline; with --cumulative a rung adds its options to those of the rungs before.
 Rounds go A B C A B C, so that a change of the machine's pace reaches all; a speedup is the median over rounds of baseline over rung of
 the same round. A rung that fails stays in the table with its error, and the program ends with 1. Leaves ladder.csv, ladder.json and
-waterfall.png in --out; --page prints what belongs into docs/options.md, and with --write puts it there, for CPUs or for GPUs (`make
+waterfall.png in --out; --page prints what belongs into docs/ladder.md, and with --write puts it there, for CPUs or for GPUs (`make
 figures` does so for benchmarks/results/ladder_*). Run it on a quiet machine: how many cores other programs kept busy is recorded with
 each sample, and --others 0.2 takes a sample again, up to ten times, if they kept more than that busy.
 """
@@ -39,7 +39,7 @@ from nurec_lite.cli.command import mended
 from nurec_lite.evaluation.pictures import save_png
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs/options.md"
+PAGE = ROOT / "docs/ladder.md"
 CHILD = ROOT / "benchmarks/ladder/ladder_child.py"
 _TRIES = 10
 QUALITY = ("psnr", "ssim", "lidar_median_abs_m", "seconds_train", "steps")
@@ -176,7 +176,7 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
         metavar="FOLDER",
         help="of a ladder: nothing is run, its table is made again",
     )
-    p.add_argument("--page", action="store_true", help="prints the part of docs/options.md that the table fills")
+    p.add_argument("--page", action="store_true", help="prints the part of docs/ladder.md that the table fills")
     p.add_argument("--write", action="store_true", help="puts it there")
     p.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="of nurec_lite.train, for all rungs")
     args = p.parse_args(arguments)
@@ -209,7 +209,7 @@ def read(folder: Path) -> tuple[list[Rung], dict[str, Any]]:
 
 
 def page_of(text: str, rungs: list[Rung], told: dict[str, Any], folder: Path) -> str:
-    """The text of docs/options.md with the table of this ladder between its markers."""
+    """The text of docs/ladder.md with the table of this ladder between its markers."""
     return fill(text, section(rows_of(rungs), told, folder.resolve(), PAGE.parent), markers(told), PAGE.name)
 
 

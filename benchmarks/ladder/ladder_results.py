@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Medians, spreads and speedups of benchmarks/ladder/ladder.py, as CSV, as a table, and between the markers of docs/options.md."""
+"""Medians, spreads and speedups of benchmarks/ladder/ladder.py, as CSV, as a table, and between the markers of docs/ladder.md."""
 
 import csv
 import io
@@ -15,7 +15,7 @@ from nurec_lite.base.files import write_text
 
 
 def markers(told: dict[str, Any]) -> tuple[str, str]:
-    """Markers of the place in docs/options.md: each kind of machine has its own."""
+    """Markers of the place in docs/ladder.md: each kind of machine has its own."""
     kind = "cuda" if "cuda" in told["environment"] else "cpu"
     return f"<!-- ladder:{kind}:begin -->", f"<!-- ladder:{kind}:end -->"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Table of benchmarks/ladder/bench_options.py, as it prints it and docs/options.md shows it."""
+"""Table of benchmarks/ladder/bench_options.py, as it prints it and docs/ladder.md shows it."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -5,6 +5,7 @@ All options were measured in one process on one card; `OPTIONS` is that file. *A
 was measured, and else with the baseline. *As a rung* compares it with all that `+opt=all` applies before it.
 """
 
+import csv
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,7 @@ from nurec_lite.base.errors import UserError
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
 OPTIONS = RESULTS / "options_kitti_0009_large_h200.json"
-LADDER = RESULTS / "ladder_kitti_0009_large_h200/ladder.json"
+LADDER = RESULTS / "ladder_kitti_0009_large_h200/ladder.csv"
 GAUGES = {  # by which figure of a row an option is judged
     "gpu": ("gpu_ms", "GPU"),
     "step": ("ms", "step"),
@@ -96,18 +97,16 @@ def pair_rung(name: str, gauge: str) -> Pair | None:
     column, what = GAUGES[gauge]
     if (found := rung(name)) is not None:
         return Pair(found[0][column], found[1][column], what)
-    steps = [(r["options"], r["samples"]) for r in read(LADDER)["rungs"]]
-    ends = [options[-1] if options else "" for options, _ in steps]
-    if name not in ends:
-        return None
-    k = ends.index(name)
-    return Pair(_median(steps[k - 1][1]), _median(steps[k][1]), "step")
+    steps = ladder()
+    names = list(steps)
+    return Pair(steps[names[names.index(name) - 1]], steps[name], "step") if name in names else None
 
 
-def _median(samples: Sequence[Row]) -> float:
-    times = sorted(ms for sample in samples for ms in sample["step_ms"])
-    middle = len(times) // 2
-    return float(times[middle] if len(times) % 2 else (times[middle - 1] + times[middle]) / 2)
+def ladder() -> dict[str, float]:
+    """Returns the step of each rung of the post's ladder, by the option that it adds; "" is the baseline."""
+    with LADDER.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    return {row["options"].rpartition(",")[2]: float(row["step_ms"]) for row in rows}
 
 
 def step_table(name: str) -> str:

@@ -31,6 +31,7 @@ from scripts.option_pages.measured import (
     OPTIONS,
     ROOT,
     Pair,
+    ladder,
     launches,
     ncu_table,
     nsys_table,
@@ -46,7 +47,8 @@ FOLDER = ROOT / "docs/options"
 PICTURES = ROOT / "docs/images/options"
 CHAIN = ROOT / "docs/images/chain.svg"
 SHELVES = ("post", "all", "lab")
-REGION = re.compile(r"(<!-- ([\w ]+):([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+NAMES = "facts|code|step|nsys|ncu|files|repeat|shelf|options of the readme"
+REGION = re.compile(rf"(<!-- ({NAMES}):([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 FILTER = ".*_kernel"  # of ncu: all kernels of ours, and nothing of the host
 KEYS = "data=kitti_raw data.root=FOLDER +size=large train.seconds=null train.steps=20000"
 
@@ -72,10 +74,10 @@ class Option:
 
 
 def order() -> list[str]:
-    """Returns the options in the order of the chain, others after them."""
-    chain = [row["name"] for row in rungs() if row["name"]]
-    others = sorted(path.stem for path in FOLDER.glob("*.md") if path.stem not in chain)
-    return [name for name in (*chain, *others) if (FOLDER / f"{name}.md").is_file()]
+    """Returns the options in the order of the chain, then of the post's ladder, others after them."""
+    others = sorted(path.stem for path in FOLDER.glob("*.md"))
+    known = dict.fromkeys((*(row["name"] for row in rungs()), *ladder(), *others))
+    return [name for name in known if name in others]
 
 
 @lru_cache
@@ -117,8 +119,6 @@ def filled(page: Path, text: str) -> str:
     """Returns the text of a page with its regions."""
 
     def region(found: re.Match[str]) -> str:
-        if found[2] not in REGIONS:
-            return found[0]
         return f"{found[1]}\n{REGIONS[found[2]](page, found[3].strip())}\n\n{found[4]}"
 
     return REGION.sub(region, text)
