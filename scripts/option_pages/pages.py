@@ -49,7 +49,8 @@ CHAIN = ROOT / "docs/images/chain.svg"
 SHELVES = ("post", "all", "lab")
 NAMES = "facts|code|step|nsys|ncu|files|repeat|shelf|options of the readme"
 REGION = re.compile(rf"(<!-- ({NAMES}):([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
-FILTER = ".*_kernel"  # of ncu: all kernels of ours, and nothing of the host
+FILTER = ".*_kernel"  # of ncu: all kernels of ours
+CUDA = (".cu", ".cuh")
 KEYS = "data=kitti_raw data.root=FOLDER +size=large train.seconds=null train.steps=20000"
 
 
@@ -92,7 +93,7 @@ def option_of(name: str) -> Option:
     if facts["shelf"] not in SHELVES:
         raise UserError(f"docs/options/{name}.md stands on the shelf '{facts['shelf']}'; take {', '.join(SHELVES)}")
     rung = stated(facts["rung"]) if "rung" in facts else pair_rung(name, facts["gauge"])
-    lines = sum(source(ROOT / file).count("\n") for file in found["files"].split())
+    lines = sum(source(file).count("\n") for file in files_of(FOLDER / f"{name}.md"))
     return Option(name, idea[1].rstrip("."), facts["shelf"], pair_alone(name, facts["gauge"]), rung, lines)
 
 
@@ -164,28 +165,34 @@ def _list(arguments: str) -> list[str]:
     return [one.strip() for one in arguments.split(";")]
 
 
+def files_of(page: Path) -> list[Path]:
+    """Returns the files of the option, as its page names them."""
+    (named,) = (arguments for _, region, arguments, _ in REGION.findall(source(page)) if region == "files")
+    return [ROOT / file for file in named.split()]
+
+
 def _files(page: Path, arguments: str) -> str:
-    files = [ROOT / file for file in arguments.split()]
+    files = files_of(page)
     links = ", ".join(f"[{file.name}]({_link(page, file)})" for file in files)
-    kernels = [f"`{name}`" for file in files if file.suffix in (".cu", ".cuh") for name in kernels_of(file)]
+    kernels = [f"`{name}`" for file in files if file.suffix in CUDA for name in kernels_of(file)]
     own = f" Kernels: {', '.join(kernels)}." if kernels else ""
     return _wrapped(f"{option_of(page.stem).lines:,} lines: {links}.{own}")
 
 
 def _repeat(page: Path, arguments: str) -> str:
-    module = import_module(f"nurec_lite.opt.{page.stem}")
-    without, name = ",".join(module.REQUIRES), page.stem
-    with_it = ",".join((*module.REQUIRES, name))
-    return "\n".join(
-        f"    {line}"
-        for line in (
-            f"KEYS='{KEYS}'",
-            f"python benchmarks/opt/bench_{name}.py",
-            f"python -m nurec_lite.profile tool=nsys $KEYS '+opt=[{without}]' out=runs/before",
-            f"python -m nurec_lite.profile tool=nsys $KEYS '+opt=[{with_it}]' out=runs/after",
-            "python -m nurec_lite.profile compare runs/before runs/after",
-        )
-    )
+    """Returns the commands that measure the option again; those with kernels of their own under ncu, too."""
+    name, needs = page.stem, import_module(f"nurec_lite.opt.{page.stem}").REQUIRES
+    before, after = (f"'+opt=[{','.join(names)}]'" for names in (needs, (*needs, name)))
+    lines = [
+        f"KEYS='{KEYS}'",
+        f"python benchmarks/opt/bench_{name}.py",
+        f"python -m nurec_lite.profile tool=nsys $KEYS {before} out=runs/before",
+        f"python -m nurec_lite.profile tool=nsys $KEYS {after} out=runs/after",
+        "python -m nurec_lite.profile compare runs/before runs/after",
+    ]
+    if any(kernels_of(file) for file in files_of(page) if file.suffix in CUDA):
+        lines.append(f"python -m nurec_lite.profile tool=ncu $KEYS {after} 'kernels=\"{FILTER}\"' steps=1 out=runs/ncu")
+    return "\n".join(f"    {line}" for line in lines)
 
 
 def _shelf(page: Path, arguments: str) -> str:

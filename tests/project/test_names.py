@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One name in six places: an option X has a configuration, a module, its own code, a test, a benchmark and a row in README.md and in
-docs/options.md."""
+"""One name in seven places: an option X has a configuration, a module, its own code, a test, a benchmark, a page, and a row in README.md
+and in docs/options.md that leads to the page."""
 
 import inspect
 import re
@@ -21,7 +21,13 @@ from nurec_lite.training.stages import Stages
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURED = sorted(p.stem for p in (ROOT / "conf/opt").glob("*.yaml") if p.stem != "all")
 MODULES = sorted(p.stem for p in (ROOT / "nurec_lite/opt").glob("*.py") if not p.stem.startswith("_"))
-PLACES = ("conf/opt/{}.yaml", "nurec_lite/opt/{}.py", "tests/opt/test_{}.py", "benchmarks/opt/bench_{}.py")
+PLACES = (
+    "conf/opt/{}.yaml",
+    "nurec_lite/opt/{}.py",
+    "tests/opt/test_{}.py",
+    "docs/options/{}.md",
+    "benchmarks/opt/bench_{}.py",
+)
 
 
 def test_there_are_options() -> None:
@@ -37,10 +43,11 @@ def test_option_has_its_file(name: str, place: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGURED)
-@pytest.mark.parametrize("page", ["README.md", "docs/options.md"])
-def test_option_has_a_row_in_the_documents(name: str, page: str) -> None:
+@pytest.mark.parametrize(("page", "folder"), [("README.md", "docs/options"), ("docs/options.md", "options")])
+def test_option_has_a_row_in_the_documents(name: str, page: str, folder: str) -> None:
     text = (ROOT / page).read_text()
-    assert re.search(rf"^\| `{name}` \|", text, re.MULTILINE), f"no table row of {page} begins with `{name}`"
+    row = rf"^\|\[`{name}`\]\({folder}/{name}\.md\)\|"
+    assert re.search(row, text, re.MULTILINE), f"no table row of {page} leads from `{name}` to its page"
 
 
 @pytest.mark.parametrize("name", CONFIGURED)

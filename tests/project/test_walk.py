@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A performance engineer's walk through the documents: from README.md to an option's page, and on to its kernels; three links at most."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from nurec_lite.base.options import known_options, parameters_of
+from scripts.option_pages import pages
+from scripts.option_pages.excerpts import kernels_of
+
+ROOT = Path(__file__).resolve().parents[2]
+OPTIONS = sorted(name for name in known_options() if name != "all")
+SOURCES = [path for path in sorted((ROOT / "kernels").rglob("*.cu*")) if path.suffix in pages.CUDA]
+POST = (
+    "https://developer.nvidia.com/blog/optimizing-a-neural-reconstruction-pipeline-using-nvidia-nsight-developer-tools/"
+)
+
+
+def linked(page: Path) -> set[Path]:
+    """Returns the files within the repository that a page links to."""
+    found = re.findall(r"\]\(([^)\s#]+)", page.read_text())
+    return {(page.parent / link).resolve() for link in found if "://" not in link}
+
+
+def test_every_option_has_a_page_and_every_page_an_option() -> None:
+    assert sorted(path.stem for path in pages.FOLDER.glob("*.md")) == OPTIONS
+    assert sorted(path.stem for path in pages.PICTURES.iterdir()) == OPTIONS
+
+
+def test_from_the_readme_to_the_kernels_of_balanced_tiles() -> None:
+    page = pages.FOLDER / "balanced_tiles.md"
+    assert page in linked(ROOT / "README.md")
+    assert ROOT / "kernels/raster_warps/blend/split_lists.cuh" in linked(page)
+    assert "`split_lists_kernel`" in page.read_text()
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_from_the_readme_to_the_code_of_an_option(name: str) -> None:
+    page = pages.FOLDER / f"{name}.md"
+    assert page in linked(ROOT / "README.md") & linked(ROOT / "docs/options.md")
+    assert ROOT / f"nurec_lite/opt/{name}.py" in linked(page)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_a_page_is_read_in_two_minutes(name: str) -> None:
+    """And it has its parts: code before and after, figures, limits, commands."""
+    text = (pages.FOLDER / f"{name}.md").read_text()
+    assert len(text.split()) <= 450
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Code", "Measured", "Limits", "Measure it again"]
+    assert re.findall(r"^(Before|After): \[", text, re.MULTILINE) == ["Before", "After"]
+    assert len(pages.option_of(name).idea.split()) < 12
+
+
+def test_an_option_stands_on_the_shelf_where_it_is_used() -> None:
+    shelf = {name: pages.option_of(name).shelf for name in OPTIONS}
+    used = set(parameters_of("all")["cuda"])
+    assert {name for name in OPTIONS if shelf[name] == "all"} <= used
+    assert {name for name in OPTIONS if shelf[name] == "lab"}.isdisjoint(used)
+
+
+def test_one_pair_of_figures_is_quoted_everywhere() -> None:
+    """README.md, the index and the page of an option say the same."""
+    readme, index = (ROOT / "README.md").read_text(), (ROOT / "docs/options.md").read_text()
+    for own in map(pages.option_of, OPTIONS):
+        text = own.page.read_text()
+        assert f"|{own.alone}|{own.rung or 'none'}|" in index and f"|{own.alone}|{own.rung or 'none'}|" in text
+        assert own.shelf == "lab" or f"|{own.rung}|" in readme
+
+
+def test_the_printed_filter_of_ncu_finds_every_kernel() -> None:
+    printed = set()
+    for page in (ROOT / "docs/options.md", *pages.FOLDER.glob("*.md")):
+        printed |= set(re.findall(r"'kernels=\"([^\"]*)\"'", page.read_text()))
+    assert printed == {pages.FILTER}
+    named = [name for path in SOURCES for name in kernels_of(path)]
+    assert len(named) == sum(path.read_text().count("__global__") for path in SOURCES)
+    assert not [name for name in named if not re.fullmatch(pages.FILTER, name)]
+
+
+def test_the_post_is_linked_by_its_address() -> None:
+    """Not by the front page of the blog."""
+    texts = [path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))]
+    assert not re.findall(r"\(https://developer\.nvidia\.com/blog/?\)", "".join(texts))
+    assert POST in (ROOT / "README.md").read_text() and POST in (ROOT / "docs/options.md").read_text()
+
+
+def test_a_class_is_said_on_the_page() -> None:
+    for own in map(pages.option_of, OPTIONS):
+        assert own.classed == import_module(f"nurec_lite.opt.{own.name}").CLASS
+        assert f"|{own.classed}|" in own.page.read_text()
