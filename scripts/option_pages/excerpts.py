@@ -20,7 +20,6 @@ class Excerpt:
     """A piece of a source file."""
 
     text: str
-    line: int  # of its first line in the file, from 1
     language: str  # as Markdown names it
 
 
@@ -39,12 +38,12 @@ def excerpt(path: Path, name: str) -> Excerpt:
     """
     name, _, ends = name.partition("@")
     text = source(path)
-    found = (0, text.splitlines()) if not name else _python(text, name) if path.suffix == ".py" else _cpp(text, name)
-    if found is None:
+    lines = text.splitlines() if not name else _python(text, name) if path.suffix == ".py" else _cpp(text, name)
+    if lines is None:
         raise UserError(f"a page shows {name} of {path.name}, which has no such definition; name what replaced it")
-    first, lines = _between(path, found, *ends.split("..")) if ends else found
+    lines = _between(path, lines, *ends.split("..")) if ends else lines
     language = "python" if path.suffix == ".py" else "cpp"
-    return Excerpt(_dedented(lines), first + 1, language)
+    return Excerpt(_dedented(lines), language)
 
 
 def _dedented(lines: Sequence[str]) -> str:
@@ -53,18 +52,17 @@ def _dedented(lines: Sequence[str]) -> str:
     return re.sub(r"^ +(?=#pragma)", "", text, flags=re.MULTILINE).rstrip()
 
 
-def _between(path: Path, found: tuple[int, list[str]], begin: str, end: str) -> tuple[int, list[str]]:
+def _between(path: Path, lines: list[str], begin: str, end: str) -> list[str]:
     """Returns the lines between two of these texts, both included."""
-    first, lines = found
     start = next((k for k, line in enumerate(lines) if begin in line), None)
     stop = None if start is None else next((k for k, line in enumerate(lines) if k >= start and end in line), None)
     if start is None or stop is None:
         raise UserError(f"a page shows {path.name} from '{begin}' to '{end}', which it does not hold; name what does")
-    return first + start, lines[start : stop + 1]
+    return lines[start : stop + 1]
 
 
-def _python(text: str, name: str) -> tuple[int, list[str]] | None:
-    """Returns the index of the first line and the lines."""
+def _python(text: str, name: str) -> list[str] | None:
+    """Returns the lines of a function, a class or a method; None where there is none."""
     node: ast.AST = ast.parse(text)
     for part in name.split("."):
         inside = (n for n in getattr(node, "body", ()) if getattr(n, "name", None) == part)
@@ -76,11 +74,11 @@ def _python(text: str, name: str) -> tuple[int, list[str]] | None:
     first = node.body[0]  # type: ignore[attr-defined]
     if ast.get_docstring(node) is not None and len(node.body) > 1:  # type: ignore[arg-type, attr-defined]
         kept = kept[: first.lineno - 1 - begin] + kept[first.end_lineno - begin :]
-    return begin, kept
+    return kept
 
 
-def _cpp(text: str, name: str) -> tuple[int, list[str]] | None:
-    """Returns the same of a function or a struct: from the line after the last blank, closed or comment line to its end."""
+def _cpp(text: str, name: str) -> list[str] | None:
+    """Returns those of a function or a struct: from the line after the last blank, closed or comment line to its end."""
     for match in re.finditer(rf"\b(?:struct {name}\b|{name}\()", text):
         opening = _opening(text, match.end() - 1)
         if opening is None:
@@ -90,7 +88,7 @@ def _cpp(text: str, name: str) -> tuple[int, list[str]] | None:
         while begin and not re.search(r"^\s*$|[;}]\s*$|[;}] *//.*$|^\s*//|^#|^\s*namespace|\{$", lines[begin - 1]):
             begin -= 1
         end = text[: _closing(text, opening)].count("\n")
-        return begin, lines[begin : end + 1]
+        return lines[begin : end + 1]
     return None
 
 

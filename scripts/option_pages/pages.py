@@ -63,7 +63,7 @@ class Option:
     shelf: str
     alone: Pair
     rung: Pair | None
-    lines: int
+    lines: int  # to two digits, so that pages do not change with every line
 
     @property
     def page(self) -> Path:
@@ -93,8 +93,12 @@ def option_of(name: str) -> Option:
     if facts["shelf"] not in SHELVES:
         raise UserError(f"docs/options/{name}.md stands on the shelf '{facts['shelf']}'; take {', '.join(SHELVES)}")
     rung = stated(facts["rung"]) if "rung" in facts else pair_rung(name, facts["gauge"])
-    lines = sum(source(file).count("\n") for file in files_of(FOLDER / f"{name}.md"))
+    lines = _rounded(sum(source(file).count("\n") for file in files_of(FOLDER / f"{name}.md")))
     return Option(name, idea[1].rstrip("."), facts["shelf"], pair_alone(name, facts["gauge"]), rung, lines)
+
+
+def _rounded(lines: int) -> int:
+    return int(float(f"{lines:.1e}"))
 
 
 def stated(words: str) -> Pair:
@@ -144,7 +148,7 @@ def _code(page: Path, arguments: str) -> str:
     for label, place in zip(("Before", "After"), _list(arguments), strict=True):
         file, _, name = place.partition("::")
         piece = excerpt(ROOT / file, name)
-        link = f"[{file}]({_link(page, ROOT / file)}#L{piece.line})"
+        link = f"[{file}]({_link(page, ROOT / file)})"
         blocks.append(f"{label}: {link}\n\n```{piece.language}\n{piece.text}\n```")
     return "\n\n".join(blocks)
 
@@ -176,7 +180,7 @@ def _files(page: Path, arguments: str) -> str:
     links = ", ".join(f"[{file.name}]({_link(page, file)})" for file in files)
     kernels = [f"`{name}`" for file in files if file.suffix in CUDA for name in kernels_of(file)]
     own = f" Kernels: {', '.join(kernels)}." if kernels else ""
-    return _wrapped(f"{option_of(page.stem).lines:,} lines: {links}.{own}")
+    return _wrapped(f"About {option_of(page.stem).lines:,} lines: {links}.{own}")
 
 
 def _repeat(page: Path, arguments: str) -> str:
