@@ -3,9 +3,11 @@
 
 import sys
 
+from nurec_lite.base.announce import announce
 from nurec_lite.base.beginning import end_quietly
 
 __version__ = "0.1.0"
 
 if sys.argv[:1] == ["-m"]:  # Python looks for the module that `python -m nurec_lite...` names
     end_quietly()
+    announce(sys.orig_argv)

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from omegaconf import OmegaConf
-from tqdm import tqdm
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.left_out import LeftOut
+from nurec_lite.base.meter import Meter
 from nurec_lite.capture.deskew import poses_at, world_points
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.cli.command import command
@@ -62,7 +62,6 @@ lidar go to SENSOR_*.ply (world, metres, with intensity) and SENSOR_*.npz, which
 A moment between the frames is the middle of an exposure on the interpolated path; a lidar then sends the rays of the nearest sweep.
 """
 log = logging.getLogger("nurec_lite")
-_BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"
 _SAME = frozenset(
     {"checkpoint", "out", "device", "formats", "sensors"}
 )  # files are named by them, or the same with others
@@ -106,8 +105,8 @@ def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     if config.compare and config.times is not None:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
-    with tqdm(total=len(plan), bar_format=_BAR) as bar:
-        job = _Job(config, run.stages, scene, run.capture, out, bar.update, left_out)
+    with Meter(len(plan), "frames", "rendering") as meter:
+        job = _Job(config, run.stages, scene, run.capture, out, meter.advance, left_out)
         for name, images in plan.images.items():
             _render_camera(job, name, images)
         for name, sweeps in plan.sweeps.items():

@@ -24,7 +24,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.lock import locked
-from nurec_lite.base.memory import memory_for
+from nurec_lite.base.memory import memory_for, peak_bytes
 from nurec_lite.base.paths import resource
 from nurec_lite.base.progress import seconds_since_start
 from nurec_lite.base.version import commit
@@ -225,7 +225,7 @@ def _write(
 
 
 def _counters(state: TrainState) -> dict[str, object]:
-    from nurec_lite.evaluation.results import left_scene
+    from nurec_lite.evaluation.results import left_scene, pace
 
     return {
         "seconds_total": seconds_since_start(),
@@ -234,6 +234,7 @@ def _counters(state: TrainState) -> dict[str, object]:
         "gaussians": len(state.scene.gaussians),
         "device": device_name(state.device),
         "commit": commit(),
+        **pace(state.laps, peak_bytes(state.device)),
         **left_scene(state.gone),
     }
 
@@ -273,6 +274,8 @@ def main(composed: DictConfig) -> None:
     with one_job():
         config = in_own_folder(to_config(composed))
         check_named(config)
+        if config.out not in (given.removeprefix("out=") for given in overrides()):  # else the first line said it
+            log.info("results go to %s", config.out)
         metrics = run(config, overrides())
         from nurec_lite.evaluation.results import table
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory that runs out, on the host or on a GPU."""
+"""Memory that runs out, on the host or on a GPU, and how much was in use at most."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import torch
 
@@ -27,3 +28,22 @@ def memory_for(what: str, remedy: str) -> Iterator[None]:
         if not is_out_of_memory(error):
             raise
         raise UserError(f"there is not enough memory for {what}; {remedy}") from error
+
+
+def peak_bytes(device: torch.device) -> int | None:
+    """What torch held at most on a GPU; on a CPU what the process held, None where the system does not say."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM:")), None)
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def restart_peak() -> None:
+    """Forgets what was in use so far, where another run of this process begins."""
+    if torch.cuda.is_initialized():
+        torch.cuda.reset_peak_memory_stats()
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM (proc(5))

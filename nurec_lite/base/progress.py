@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from tqdm import tqdm
+from nurec_lite.base.meter import Meter, rounded
 
 _IMPORTED = time.monotonic()
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -40,11 +40,9 @@ class Bar:
 
     def __init__(self, steps: int | None, seconds: float | None) -> None:
         self.by_steps = seconds is None
-        unit = "steps" if self.by_steps else "s"
-        self.bar = tqdm(
-            total=steps if self.by_steps else seconds,
-            bar_format="{percentage:3.0f}% {bar:20} {n:.0f}/{total:.0f} " + unit + " {postfix}",
-        )
+        total = (steps if self.by_steps else seconds) or 0
+        self.meter = Meter(total, "steps" if self.by_steps else "s", "training")
+        self.texts = ("", "")
 
     def show(
         self,
@@ -52,15 +50,19 @@ class Bar:
     ) -> None:
         if row is None:
             return
-        psnr = f"PSNR {row['psnr']:.2f} dB, " if "psnr" in row else ""  # after a step without images there is none
-        known = f"{psnr}range {row.get('range', 0):.2f} m, {row['gaussians']:.0f} Gaussians"
-        self.bar.set_postfix_str(f"step {row['step']:.0f}: {known}", refresh=False)
-        self.bar.update((row["step"] if self.by_steps else min(row["seconds"], self.bar.total)) - self.bar.n)
+        step = "" if self.by_steps else f"step {row['step']:.0f}, "
+        psnr = row.get("psnr")  # after a step without images there is none
+        figures = [] if psnr is None else [("PSNR ", f"{psnr:.2f} dB")]
+        figures.append(("range ", f"{row.get('range', 0):.2f} m"))
+        short, long = (", ".join(name * words + value for name, value in figures) for words in (0, 1))
+        count = rounded(row["gaussians"])
+        self.texts = f"{step}{short}, {count}", f"{step}{long}, {count} Gaussians"
+        self.meter.to(row["step"] if self.by_steps else min(row["seconds"], self.meter.total), *self.texts)
 
     def close(self, complete: bool = True) -> None:
         if complete:
-            self.bar.update(self.bar.total - self.bar.n)
-        self.bar.close()
+            self.meter.to(self.meter.total, *self.texts)
+        self.meter.close()
 
 
 class StopWish:

@@ -15,6 +15,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from nurec_lite.base.errors import ConfigError, StoppedError, UserError
+from nurec_lite.base.memory import restart_peak
 from nurec_lite.base.progress import restart_clock
 from nurec_lite.cli.command import mended
 from nurec_lite.config import Config
@@ -40,6 +41,7 @@ def one_job() -> Iterator[None]:
         raise
     finally:
         restart_clock()
+        restart_peak()
 
 
 def in_own_folder(config: Config) -> Config:

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
 from nurec_lite.base.left_out import LeftOut
+from nurec_lite.base.meter import Meter
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
 from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics
@@ -26,7 +26,6 @@ from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
 PICTURES = 6  # images, and half as many sweeps, that are drawn; one of each sensor at least
-_BAR = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt} frames, {remaining} left"
 
 
 @dataclass(frozen=True)
@@ -110,8 +109,8 @@ def evaluate(
     rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
     image_metrics, lidar_metrics = ImageMetrics(left_out), LidarMetrics(left_out)
     depth_metrics = DepthMetrics(capture, compared)
-    with tqdm(total=len(frames.images) + len(rendered), disable=not progress, bar_format=_BAR) as bar:
-        look = EachFrame(stages, scene, capture, left_out, bar.update)
+    with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter:
+        look = EachFrame(stages, scene, capture, left_out, meter.advance)
         figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics)
         of_sweeps, sweeps = _measured_sweeps(look, rendered, lidar_metrics)
     chosen = [*(capture.images[i] for i in frames.images), *(capture.sweeps[i] for i in rendered)]

@@ -5,8 +5,10 @@ import csv
 import io
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from nurec_lite.base.files import write_text
@@ -24,13 +26,14 @@ class Figure:
     unit: str
     digits: int
     meaning: str
+    factor: float = 1.0  # of the value of metrics.json, for a unit that people read
 
     def text(self, value: Any) -> str:
         """The value without its unit; a dash for what was not measured."""
         if not measured(value):
             return "–"
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return f"{value:,.{self.digits}f}".replace(",", "\u202f").replace("inf", "∞")
+            return f"{value * self.factor:,.{self.digits}f}".replace(",", "\u202f").replace("inf", "∞")
         return printable(str(value))
 
 
@@ -54,6 +57,8 @@ FIGURES = tuple(
         (GONE, "Left the scene", "", 0, "Gaussians that flew far beyond the capture or were not finite, and were put elsewhere"),
         ("steps", "Steps", "", 0, "Updates of all parameters; each renders an image and lidar rays"),
         ("seconds_train", "Training", "s", 1, "Time spent in steps"),
+        ("step_ms", "A step", "ms", 2, "Median time from one step to the next, on the host's clock"),
+        ("peak_memory_bytes", "Memory, at most", "MiB", 0, "Held by torch on the GPU; on a CPU by the whole process", 2.0**-20),
         ("seconds_total", "Start to checkpoint", "s", 1, "With reading and initialisation, without measuring"),
         ("device", "Device", "", 0, "What it ran on"),
         ("commit", "Commit", "", 0, "Version of the code; + marks changes"),
@@ -65,6 +70,15 @@ FIGURES = tuple(
         ("checkpoint", "Checkpoint", "", 0, "The file that was measured"),
     )
 )  # fmt: skip
+
+
+def pace(
+    laps: Sequence[float],  # seconds from step to step
+    peak: int | None,  # bytes
+) -> dict[str, float]:
+    """For metrics.json; without what is not known."""
+    found = {"step_ms": 1000 * median(laps)} if laps else {}
+    return found | ({} if peak is None else {"peak_memory_bytes": peak})
 
 
 def left_scene(gone: int) -> dict[str, int]:

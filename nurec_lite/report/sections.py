@@ -38,6 +38,8 @@ def _facts(report: Report) -> list[str]:
         f"{_BY_KEY[key].text(metrics[key])} {word}"
         for key, word in (("steps", "steps done"), ("gaussians", "Gaussians"))
     ]
+    if measured(metrics.get("step_ms")):
+        facts.append(f"{_BY_KEY['step_ms'].text(metrics['step_ms'])} ms a step")
     return [*facts, str(metrics["device"])]
 
 

@@ -74,7 +74,8 @@ def one_step(
     """One step, and what the history says of it, if it was read."""
     with span(STEP):
         result = step(stages, state)
-        state.step, state.seconds = state.step + 1, time.monotonic() - begin
+        before, state.step, state.seconds = state.seconds, state.step + 1, time.monotonic() - begin
+        state.laps.append(state.seconds - before)
         with span("report"):
             n = len(state.scene.gaussians)
             state.watch.look(state.step, state.optimizer)

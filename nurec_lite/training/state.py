@@ -2,6 +2,7 @@
 """State before a step, values that its parts hand to one another, and its report."""
 
 import math
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -32,6 +33,9 @@ class TrainState:
     device: torch.device
     step: int = 0
     seconds: float = 0.0  # of training so far
+    laps: "array[float]" = field(
+        default_factory=lambda: array("f")
+    )  # seconds from step to step since the run began or went on
     progress: float = 0.0  # 0 at the start, 1 at the end of the budget
     history: History = field(default_factory=History)
     watch: Watch = field(default_factory=Watch)

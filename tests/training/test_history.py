@@ -66,10 +66,10 @@ def test_without_images_there_is_no_psnr_to_show() -> None:
     row = history.add(1, 0.0, 5, Figures.of({"range": torch.tensor(2.0)}, None))
     assert row is not None and "psnr" not in row
     bar.show(row)
-    assert bar.bar.postfix == "step 1: range 2.00 m, 5 Gaussians"
+    assert bar.texts == ("2.00 m, 5", "range 2.00 m, 5 Gaussians")
     history.add(2, 0.001, 5, Figures.of({}, torch.tensor(0.1)))
     bar.show(history.read())
-    assert bar.bar.postfix == "step 2: PSNR 10.00 dB, range 2.00 m, 5 Gaussians"
+    assert bar.texts == ("10.00 dB, 2.00 m, 5", "PSNR 10.00 dB, range 2.00 m, 5 Gaussians")
     bar.close()
 
 

@@ -42,7 +42,7 @@ SMALL = ["model.points=2500", "model.actor_points=50", "model.raised_points=300"
 KEYS = {
     "psnr", "ssim", "psnr_actors", "psnr_per_actor", "lidar_median_abs_m", "lidar_mean_abs_m", "lidar_median_sq_m2",
     "lidar_opacity_half", "intensity_rmse", "drop_accuracy", "chamfer_m", "seconds_total", "seconds_train", "steps",
-    "gaussians", "device", "commit", "findings",
+    "gaussians", "device", "commit", "findings", "step_ms", "peak_memory_bytes",
 }  # fmt: skip
 
 

@@ -9,8 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 
-from tqdm import tqdm
-
+from nurec_lite.base.meter import Meter
 from nurec_lite.capture.pack.check import IMAGE_FORMATS
 from nurec_lite.capture.pack.read import PackImage, PackSweep, read_pack
 from nurec_lite.capture.pack.write import is_pack, write_pack
@@ -26,22 +25,21 @@ class MemberBar:
     """Progress of write_pack: `with MemberBar() as bar: write_pack(capture, path, progress=bar)`."""
 
     def __init__(self) -> None:
-        self.bar: tqdm | None = None  # appears with the first member
+        self.meter: Meter | None = None  # appears with the first member
 
     def __enter__(self) -> "MemberBar":
         return self
 
     def __call__(self, done: int, total: int) -> None:
-        if self.bar is None:
-            form = "{percentage:3.0f}% {bar:20} {n_fmt}/{total_fmt}{unit} {postfix}"
-            self.bar = tqdm(total=total, unit=" members", bar_format=form)
-        self.bar.update(done - self.bar.n)
+        if self.meter is None:
+            self.meter = Meter(total, "members", "writing")
+        self.meter.to(done)
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        if self.meter is not None:
+            self.meter.close()
 
 
 def describe(capture: Capture) -> str:

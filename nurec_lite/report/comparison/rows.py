@@ -47,7 +47,7 @@ class Row:
         numbers = [v for v in self.values if isinstance(v, int | float) and not isinstance(v, bool)]
         if self.figure is None or len(self.values) != 2 or len(numbers) != 2:
             return ""
-        return f"{numbers[1] - numbers[0]:+,.{self.figure.digits}f}".replace(",", "\u202f")
+        return f"{self.figure.factor * (numbers[1] - numbers[0]):+,.{self.figure.digits}f}".replace(",", "\u202f")
 
 
 class _Unset:

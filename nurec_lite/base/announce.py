@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first line of a verb: what it reads and where results go. Printed before torch is imported, which takes seconds."""
+
+from collections.abc import Sequence
+
+from nurec_lite.base.streams import endure
+
+_DOES = {
+    "train": "reads",
+    "evaluate": "measures",
+    "render": "renders",
+    "inspect": "looks at",
+    "profile": "profiles",
+    "pack": "packs",
+}
+_PLACES = {
+    "train": "a new folder under runs/",
+    "evaluate": "a folder beside it",
+    "render": "a folder beside it",
+}  # left to the verb
+_SEVERAL = ("-m", "--multirun")
+
+
+def announce(
+    words: Sequence[str],  # the command line: python -m nurec_lite.VERB KEY=VALUE ... or python -m nurec_lite VERB ...
+) -> None:
+    line = first_line(words)
+    if line is not None:
+        endure()
+        print(line, flush=True)
+
+
+def first_line(words: Sequence[str]) -> str | None:
+    """None for what ends within a second, or prints something for another program."""
+    module, *arguments = list(words)[list(words).index("-m") + 1 :] if "-m" in words else [""]
+    verb, arguments = (
+        (arguments[0], arguments[1:]) if module == "nurec_lite" and arguments else (module[11:], arguments)
+    )
+    flags = [a for a in arguments if a.startswith("-") and a not in _SEVERAL]
+    if not module.startswith("nurec_lite") or verb not in _DOES or flags or "compare" in arguments[:1]:
+        return None
+    given = {key.lstrip("+"): value for key, sign, value in (a.partition("=") for a in arguments) if sign}
+    several = any(flag in arguments for flag in _SEVERAL)
+    place = f"{given['out']}{', a folder each' if several else ''}" if given.get("out") else _PLACES.get(verb)
+    where = f"; results go to {place}" if place else ""
+    return f"{verb} {_DOES[verb]} {_read(given)}{where}"
+
+
+def _read(given: dict[str, str]) -> str:
+    """What the command line says is read."""
+    if given.get("checkpoint"):
+        return given["checkpoint"]
+    resume = given.get("train.resume", "null")
+    if resume not in ("null", "auto"):
+        return f"{resume}, to go on with it"
+    kind, root = given.get("data", "bundled"), given.get("data.root")
+    if kind == "bundled" and root is None:
+        return "the street that comes with nurec_lite"
+    return kind if root is None else f"{root} ({kind})"
