@@ -69,6 +69,10 @@ class DataConfig:
         None  # likewise; Argoverse 2, nuScenes, PandaSet, Waymo: name or place of the scene, if root holds several
     )
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
+    rate: float | None = (
+        None  # COLMAP: images a second of a camera whose names are numbers of frames; null: names are times, or 10
+    )
+    unit_metres: float = 1.0  # COLMAP: metres of a unit of the reconstruction
     poses: PosesChoice = field(default_factory=PosesChoice)  # KITTI raw: a 3x4 matrix a row; null: oxts
     tracks: TracksChoice = field(
         default_factory=TracksChoice

@@ -13,6 +13,7 @@ from nurec_lite.bounds import KINDS
 from nurec_lite.capture.argoverse2.read import read_argoverse2
 from nurec_lite.capture.check import check_capture, without_unseen_tracks
 from nurec_lite.capture.choice import chosen_sensors
+from nurec_lite.capture.colmap.read import read_colmap
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.nuscenes.read import read_nuscenes
@@ -97,6 +98,8 @@ def _read(config: DataConfig) -> Capture:
         return _limited(read_pack(Path(config.root), downscale=config.downscale), config)
     if config.kind == "kitti_raw":
         return _open_kitti(config)
+    if config.kind == "colmap":
+        return _limited(_open_colmap(config), config)
     if config.kind in _BY_DRIVE:
         return _limited(_open_by_drive(config), config)
     if config.kind == "rosbag":
@@ -173,6 +176,15 @@ def _open_rosbag(config: DataConfig) -> Capture:
         )
     mapping = Path(config.mapping) if config.mapping else None
     return read_rosbag(Path(config.root), mapping=mapping, downscale=config.downscale)
+
+
+def _open_colmap(config: DataConfig) -> Capture:
+    if config.root is None:
+        raise CaptureError("data.root is missing: name the folder that holds images and sparse, as in data.root=PATH")
+    return read_colmap(
+        Path(config.root), drive=config.drive, cameras=config.cameras or None, lidars=config.lidars or None, downscale=config.downscale,
+        rate=config.rate, unit=config.unit_metres,
+    )  # fmt: skip
 
 
 def _open_by_drive(config: DataConfig) -> Capture:

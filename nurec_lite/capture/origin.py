@@ -50,7 +50,8 @@ def _moved(capture: Capture, origin: Origin) -> Capture:
     tracks = replace(capture.tracks, translations=capture.tracks.translations - step)
     images = tuple(_moved_frame(frame, step) for frame in capture.images)
     sweeps = tuple(_moved_frame(frame, step) for frame in capture.sweeps)
-    return replace(capture, images=images, sweeps=sweeps, tracks=tracks, origin=origin)
+    points = None if capture.points is None else capture.points - step
+    return replace(capture, images=images, sweeps=sweeps, tracks=tracks, points=points, origin=origin)
 
 
 def _moved_frame(frame: AnyFrame, step: Tensor) -> AnyFrame:

@@ -177,6 +177,7 @@ class Capture:
     # kept; ESTIMATED from the sweeps
     poses_from: str = GIVEN
     measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars
+    points: Tensor | None = None  # [n, 3] metres, world: places of surfaces that somebody measured, where no lidar did
     part_labelled: bool = False  # tracks are only of what some of the sensors see
 
     def camera(self, name: str) -> Camera:

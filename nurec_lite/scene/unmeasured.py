@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Possible surfaces without a lidar: on rays of the images, at any distance."""
+"""Possible surfaces without a lidar: points that came with the images, and places at any distance on rays of the images."""
 
 import torch
 from torch import Tensor
@@ -16,6 +16,15 @@ def unmeasured_positions(
     far_metres: float,
     seed: int,
 ) -> Tensor:  # [n, 3] metres, world, float64
+    """Points that came with the capture, at most half of n, and guesses."""
+    if capture.points is None:
+        return _guesses(capture, n, far_metres, seed)
+    most = min(len(capture.points), n // 2)
+    chosen = torch.randperm(len(capture.points), generator=torch.Generator().manual_seed(seed))[:most]
+    return torch.cat([capture.points[chosen], _guesses(capture, n - most, far_metres, seed)])
+
+
+def _guesses(capture: Capture, n: int, far_metres: float, seed: int) -> Tensor:  # [n, 3] metres, world, float64
     """Through random pixels of the training images, equally many of each, evenly in inverse distance from 6 m to far_metres: so most lie
     near the vehicle, where images tell distances."""
     assert capture.split is not None
