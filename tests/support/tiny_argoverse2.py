@@ -99,7 +99,9 @@ def write_log(root: Path, name: str = LOG, annotated: bool = True) -> Path:
         for k in range(2 * SWEEPS):
             file = folder / f"sensors/cameras/{name}/{stamp(FIRST + 0.05 * k)}.jpg"
             file.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.random.default_rng(100 * len(name) + k).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8)).save(file)
+            Image.fromarray(
+                np.random.default_rng(100 * len(name) + k).integers(0, 256, (SIZE[1], SIZE[0], 3), dtype=np.uint8)
+            ).save(file)
     if annotated:
         write(folder / "annotations.feather", annotations())
     return folder
