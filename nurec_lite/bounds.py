@@ -83,6 +83,7 @@ KINDS = (
     "argoverse2",
     "colmap",
     "kitti_raw",
+    "ncore",
     "nuscenes",
     "pandaset",
     "rosbag",
@@ -131,7 +132,7 @@ BOUNDS: dict[str, Bound] = {
     "sensors": _TEXT, "times": _TIME, "fps": Between(0.01, 1000), "shift": Between(-1e6, 1e6), "remove": _TEXT,
     "move": _TEXT, "compare": _FLAG, "formats": OneOf(("png", "gif", "apng", "mp4", "npz", "ply")),
     "node": _TEXT, "time": _TIME,
-    "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,
+    "format": OneOf(("pack", "ncore")), "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,
     "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6),
     "kernels": _TEXT, "range": _TEXT, "csv": _TEXT, "runs": _TEXT,
     # of options: opt.NAME.PARAMETER

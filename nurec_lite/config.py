@@ -235,6 +235,7 @@ class ExportConfig(Config):
 class PackConfig(Config):
     """Writes a capture into one file."""
 
+    format: str = "pack"  # or ncore: NCore v4, NVIDIA's format
     out: str = "capture.pack"  # the file; if not given, it is called as data.name
     image_format: str = "jpeg"  # or png, which loses nothing
     quality: int = 95  # of JPEG, 1 to 100

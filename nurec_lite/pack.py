@@ -8,6 +8,8 @@ from nurec_lite.base.folders import check_file
 from nurec_lite.capture.checks.listed import listed
 from nurec_lite.capture.checks.run import all_verdicts
 from nurec_lite.capture.checks.sample import Sample
+from nurec_lite.capture.ncore.read import read_ncore
+from nurec_lite.capture.ncore.write import is_ncore, ncore_path, write_ncore
 from nurec_lite.capture.origin import in_users_world
 from nurec_lite.capture.pack import MemberBar, describe, is_pack, read_pack, write_pack
 from nurec_lite.capture.types import Capture
@@ -22,6 +24,7 @@ times and rings, poses, tracks, calibration and split. Train on it with data=pac
   python -m nurec_lite.pack data=kitti_raw data.root=FOLDER out=drive.pack            a KITTI drive
   python -m nurec_lite.pack data=kitti_raw data.root=FOLDER data.downscale=4 data.frames=[0,20] out=small.pack
   python -m nurec_lite.pack data=kitti_raw data.root=FOLDER image_format=png          images lose nothing
+  python -m nurec_lite.pack data=kitti_raw data.root=FOLDER format=ncore              NCore v4, a file NAME.ncore4.zarr.itar
   python -m nurec_lite.pack data=pack data.root=drive.pack show=true                  what is in a pack; writes nothing
 
 What data.* chooses (frames, cameras, downscale, poses, tracks) is what the pack holds. Every part of a pack has a checksum: one that
@@ -43,13 +46,15 @@ def work(arguments: list[str]) -> None:
 
 
 def _write(config: PackConfig, capture: Capture) -> None:
-    path = Path(config.out)
-    check_file(path, is_pack)
+    ncore = config.format == "ncore"
+    path = ncore_path(config.out) if ncore else Path(config.out)
+    check_file(path, is_ncore if ncore else is_pack)
     if config.data.root and path.exists() and path.samefile(config.data.root):
-        raise ConfigError(f"out={path} is the pack that is read; name another file")
+        raise ConfigError(f"out={path} is the file that is read; name another file")
+    write, read = (write_ncore, read_ncore) if ncore else (write_pack, read_pack)
     with MemberBar() as bar:
-        write_pack(capture, path, image_format=config.image_format, quality=config.quality, progress=bar)
-    print(f"{describe(read_pack(path))}\nresults in {path}: {path.stat().st_size / 1e6:.1f} MB")
+        write(capture, path, image_format=config.image_format, quality=config.quality, progress=bar)
+    print(f"{describe(read(path))}\nresults in {path}: {path.stat().st_size / 1e6:.1f} MB")
 
 
 if __name__ == "__main__":

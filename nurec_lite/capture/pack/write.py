@@ -32,7 +32,8 @@ from nurec_lite.capture.pack.check import (
     sweep_member,
 )
 from nurec_lite.capture.pack.sweep import as_sweep, encode_sweep
-from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame
+from nurec_lite.geometry.camera import Camera
 
 Progress = Callable[[int, int], None]  # members written, of how many
 Job = tuple[str, Callable[[], bytes]]  # a member's name, and what encodes it
@@ -120,16 +121,25 @@ def _jobs(capture: Capture, image_format: str, quality: int) -> Iterator[Job]:
     """Loads a frame whenever the next job is asked for."""
     for frame in capture.images:
         member, camera = image_member(frame.sensor, frame.index, image_format), capture.camera(frame.sensor)
-        image = as_image(frame.load())
-        if image.dtype != torch.uint8 or image.shape != (camera.height, camera.width, 3):
-            raise CaptureError(
-                f"{capture.name}: {member} would be {image.dtype} {list(image.shape)}, but the camera makes uint8 "
-                f"{[camera.height, camera.width, 3]}; correct it where the capture was made"
-            )
-        yield member, partial(_encode_image, image, image_format, quality)
+        image = image_of(frame, camera, f"{capture.name}: {member}")
+        yield member, partial(encoded_image, image, image_format, quality)
     for sweep in capture.sweeps:
         member, beams = sweep_member(sweep.sensor, sweep.index), len(capture.lidar(sweep.sensor).elevations)
         yield member, partial(encode_sweep, as_sweep(sweep.load()), f"{capture.name}: {member}", beams)
+
+
+def image_of(
+    frame: ImageFrame,
+    camera: Camera,
+    where: str,  # for the message
+) -> Tensor:  # [H, W, 3] uint8
+    image = as_image(frame.load())
+    if image.dtype != torch.uint8 or image.shape != (camera.height, camera.width, 3):
+        raise CaptureError(
+            f"{where} would be {image.dtype} {list(image.shape)}, but the camera makes uint8 "
+            f"{[camera.height, camera.width, 3]}; correct it where the capture was made"
+        )
+    return image
 
 
 def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
@@ -146,7 +156,7 @@ def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
             yield name, future.result()
 
 
-def _encode_image(image: Tensor, image_format: str, quality: int) -> bytes:
+def encoded_image(image: Tensor, image_format: str, quality: int) -> bytes:
     buffer = io.BytesIO()
     options: dict[str, Any] = {"quality": quality, "subsampling": 0} if image_format == "jpeg" else {"optimize": True}
     Image.fromarray(image.numpy()).save(buffer, format=image_format, **options)

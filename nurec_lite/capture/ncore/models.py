@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sensors and tracks of a capture as records of NCore's own library."""
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.ncore.cameras import SHUTTERS
+from nurec_lite.capture.ncore.clock import Clock
+from nurec_lite.capture.ncore.poses import WORLD
+from nurec_lite.capture.ncore.rays import rows_of
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar, wrap_angle
+from nurec_lite.geometry.se3 import quat_to_matrix
+from nurec_lite.geometry.tracks import Tracks, interpolate
+
+if TYPE_CHECKING:
+    from ncore.data import (
+        CuboidTrackObservation,
+        OpenCVPinholeCameraModelParameters,
+        RowOffsetStructuredSpinningLidarModelParameters,
+    )
+
+USUAL = 10.0  # revolutions a second, where a sweep has no duration
+
+
+def camera_model(camera: Camera) -> "OpenCVPinholeCameraModelParameters":
+    from ncore.data import OpenCVPinholeCameraModelParameters, ShutterType
+
+    k1, k2, p1, p2, k3 = camera.distortion or (0.0,) * 5
+    names = {ours: name for name, ours in SHUTTERS.items()}
+    return OpenCVPinholeCameraModelParameters(
+        resolution=np.array([camera.width, camera.height], np.uint64),
+        shutter_type=ShutterType[names[camera.shutter]],
+        principal_point=np.array([camera.cx, camera.cy], np.float32),
+        focal_length=np.array([camera.fx, camera.fy], np.float32),
+        radial_coeffs=np.array([k1, k2, k3, 0, 0, 0], np.float32),
+        tangential_coeffs=np.array([p1, p2], np.float32),
+        thin_prism_coeffs=np.zeros(4, np.float32),
+    )
+
+
+def lidar_model(
+    lidar: Lidar,
+    period: float,  # seconds of a revolution
+) -> "RowOffsetStructuredSpinningLidarModelParameters | None":
+    """Returns rows and columns; None where beams share an elevation, since rows of NCore fall strictly."""
+    from ncore.data import RowOffsetStructuredSpinningLidarModelParameters
+
+    rows = lidar.elevations.sort(descending=True).values.numpy().astype(np.float32)
+    if not (np.diff(rows) < 0).all() or lidar.azimuth_steps < 2:
+        return None
+    return RowOffsetStructuredSpinningLidarModelParameters(
+        spinning_frequency_hz=1 / period if period > 0 else USUAL, spinning_direction="cw" if lidar.clockwise else "ccw",
+        n_rows=len(rows), n_columns=lidar.azimuth_steps, row_elevations_rad=rows,
+        column_azimuths_rad=_columns(lidar).numpy().astype(np.float32), row_azimuth_offsets_rad=np.zeros(len(rows), np.float32),
+    )  # fmt: skip
+
+
+def _columns(lidar: Lidar) -> Tensor:  # [columns] radians, in the order of the turn
+    part = (torch.arange(lidar.azimuth_steps, dtype=torch.float64) + 0.5) / lidar.azimuth_steps
+    return wrap_angle(lidar.azimuth_start + part * (-2 * math.pi if lidar.clockwise else 2 * math.pi))
+
+
+def elements_of(
+    lidar: Lidar,
+    rings: Tensor,  # [n] beams
+    azimuth: Tensor,  # [n] radians
+) -> Tensor:  # [n, 2] row, and the nearest column
+    column = (lidar.spin_fraction(azimuth) * lidar.azimuth_steps).long().clamp(max=lidar.azimuth_steps - 1)
+    return torch.stack([rows_of(lidar.elevations)[rings], column], dim=1)
+
+
+# ---- tracks
+
+
+def observations(tracks: Tracks, clock: Clock) -> "list[CuboidTrackObservation]":
+    """Returns the keyframes of all tracks. Those outside of the sequence become one at its end, with the pose that the track has there."""
+    return [row for k in range(len(tracks)) for row in _observed(tracks.select([k]), clock)]
+
+
+def _observed(track: Tracks, clock: Clock) -> "list[CuboidTrackObservation]":
+    from ncore.data import BBox3, CuboidTrackObservation, LabelSource
+
+    stamps = clock.stamps(track.times).clamp(clock.first, clock.last).unique()
+    inside = clock.stamps(track.times)
+    at = torch.tensor([clock.seconds(t) for t in stamps.tolist()], dtype=torch.float64)
+    exact = {int(t): k for k, t in enumerate(inside.tolist())}
+    at = torch.stack([track.times[exact[t]] if t in exact else at[i] for i, t in enumerate(stamps.tolist())])
+    poses = interpolate(track.to("cpu", torch.float64), at)
+    angles = euler_of(quat_to_matrix(poses.quaternions[:, 0]))
+    size, rows = (
+        track.sizes[0].tolist(),
+        zip(stamps.tolist(), poses.translations[:, 0].tolist(), angles.tolist(), strict=True),
+    )
+    return [
+        CuboidTrackObservation(
+            track.ids[0],
+            track.classes[0],
+            t,
+            WORLD,
+            t,
+            BBox3(tuple(place), tuple(size), tuple(turn)),
+            LabelSource.EXTERNAL,
+        )
+        for t, place, turn in rows
+    ]
+
+
+def euler_of(
+    R: Tensor,  # [..., 3, 3]
+) -> Tensor:  # [..., 3] radians about the fixed axes x, then y, then z
+    """Returns angles with R = Rz Ry Rx. A box that stands upright has no singular angle."""
+    x = torch.atan2(R[..., 2, 1], R[..., 2, 2])
+    y = torch.atan2(-R[..., 2, 0], torch.hypot(R[..., 2, 1], R[..., 2, 2]))
+    return torch.stack([x, y, torch.atan2(R[..., 1, 0], R[..., 0, 0])], dim=-1)

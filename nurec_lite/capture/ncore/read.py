@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a sequence of NCore v4 as a capture: cameras, lidars that turn, moving objects, and the path of the rig.
+
+Seconds count from the start of the sequence.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from nurec_lite.base.names import name_flaw
+from nurec_lite.capture.downscale import downscaled
+from nurec_lite.capture.files import short
+from nurec_lite.capture.ncore.boxes import read_tracks
+from nurec_lite.capture.ncore.cameras import masks_of, read_camera, stored_image
+from nurec_lite.capture.ncore.fields import LATEST_US
+from nurec_lite.capture.ncore.poses import Poses, read_poses
+from nurec_lite.capture.ncore.rays import Model, read_lidar, stored_sweep
+from nurec_lite.capture.ncore.sequence import Part, Sequence, open_sequence, own_frame
+from nurec_lite.capture.ncore.store import REMEDY
+from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Frame, ImageFrame, SweepFrame
+from nurec_lite.geometry.camera import Camera
+
+BEYOND = 0.1  # seconds by which a frame may lie beyond the poses
+
+
+def read_ncore(
+    root: Path,  # a store, a JSON that lists the stores of a sequence, or a folder of stores
+    *,
+    drive: str | None = None,  # name of a sequence in the folder, or its place among them
+    cameras: tuple[str, ...] | None = None,  # None: all
+    downscale: int = 1,
+) -> Capture:
+    _check_installed(root)
+    sequence = open_sequence(Path(root), drive)
+    poses, parts = read_poses(sequence), sequence.parts("cameras")
+    lenses = {name: read_camera(sequence, poses, name) for name in _chosen(sequence, parts, cameras)}
+    lidars, sweeps, doubts = _lidars(sequence, poses)
+    images = tuple(
+        f for name, camera in lenses.items() for f in _images(sequence, poses, parts[name], camera, downscale)
+    )
+    own = sequence.own
+    return Capture(
+        name=own["name"] if own else f"ncore_{_named(sequence)}",
+        cameras=tuple(downscaled(camera, downscale) for camera in lenses.values()),
+        lidars=tuple(model.lidar for model in lidars),
+        images=images,
+        sweeps=tuple(sweeps),
+        tracks=read_tracks(sequence, poses),
+        doubts=(*(Doubt(**row) for row in (own or {}).get("doubts", ())), *doubts, *_masked(sequence, lenses)),
+        poses_from=(own and own["poses"]) or GIVEN,
+    )
+
+
+def _check_installed(root: Path) -> None:
+    try:
+        import numcodecs  # noqa: F401
+    except ImportError as error:
+        raise CaptureError(
+            f"{root} needs the package nvidia-ncore, which is not installed; run pip install nvidia-ncore"
+        ) from error
+
+
+def _named(sequence: Sequence) -> str:
+    plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in sequence.name)[:50].strip(".")
+    return plain if name_flaw(plain) is None else "sequence"
+
+
+def _chosen(sequence: Sequence, there: dict[str, Part], asked: tuple[str, ...] | None) -> tuple[str, ...]:
+    for name in asked or ():
+        if name not in there:
+            raise CaptureError(
+                f"data.cameras names '{name}', but {sequence.where} has {', '.join(map(short, there)) or 'none'}"
+            )
+    return tuple(dict.fromkeys(asked or there))
+
+
+def _stamps(part: Part) -> list[tuple[int, int]]:
+    rows = part.attributes("frames").get("frames_timestamps_us")
+    if not isinstance(rows, list) or not all(
+        isinstance(row, list) and len(row) == 2 and all(type(t) is int and 0 <= t < LATEST_US for t in row)
+        for row in rows
+    ):
+        raise CaptureError(f"{part}/frames: 'frames_timestamps_us' must be pairs of microseconds; {REMEDY}")
+    return [(first, last) for first, last in rows]
+
+
+def _frames(sequence: Sequence, poses: Poses, part: Part, still: bool) -> Iterator[tuple[int, Frame]]:
+    """Yields each frame and the microsecond that names it. Frames beyond the poses are left out.
+
+    A frame of a global shutter is seen at its start, as NCore has it.
+    """
+    for k, (first, last) in enumerate(_stamps(part)):
+        own = own_frame(part, last) or {"index": k, "start_us": first, "end_us": first if still else last}
+        times = sequence.seconds(own["start_us"]), sequence.seconds(own["end_us"])
+        low, high = poses.path.span
+        if low - BEYOND <= times[0] <= times[1] <= high + BEYOND:
+            T = poses.path.at(torch.tensor(times, dtype=torch.float64))
+            yield last, Frame(part.group.partition("/")[2], own["index"], *times, T[0], T[1])
+
+
+def _images(sequence: Sequence, poses: Poses, part: Part, camera: Camera, downscale: int) -> list[ImageFrame]:
+    found = [
+        ImageFrame(**vars(frame), load=stored_image(part, camera, end, downscale))
+        for end, frame in _frames(sequence, poses, part, camera.shutter == "global")
+    ]
+    if found:
+        stored_image(part, camera, _stamps(part)[0][1], downscale).check()
+    return found
+
+
+def _lidars(sequence: Sequence, poses: Poses) -> tuple[list[Model], list[SweepFrame], list[Doubt]]:
+    models, sweeps, doubts = list[Model](), list[SweepFrame](), list[Doubt]()
+    for name, part in sequence.parts("lidars").items():
+        model = read_lidar(sequence, poses, name)
+        frames = [] if model is None else _sweeps(sequence, poses, part, model)
+        if model is None or frames is None:
+            sentence = f"The lidar {name} has no rows and columns, so it is left out."
+            doubts.append(Doubt(name, False, sentence, "store a row-offset-spinning model and model_element in NCore"))
+        else:
+            models.append(model)
+            sweeps += frames
+    return models, sweeps, doubts
+
+
+def _sweeps(sequence: Sequence, poses: Poses, part: Part, model: Model) -> list[SweepFrame] | None:
+    found = []
+    for end, frame in _frames(sequence, poses, part, False):
+        load = stored_sweep(part, end, model, sequence.zero)
+        if load is None:
+            return None
+        found.append(SweepFrame(**vars(frame), load=load))
+    return found
+
+
+def _masked(sequence: Sequence, cameras: dict[str, Camera]) -> list[Doubt]:
+    masks = {name: masks_of(sequence, name) for name in cameras}
+    return [
+        Doubt(name, False, f"The camera {name} has masks ({short(', '.join(found))}), which are not used.")
+        for name, found in masks.items()
+        if found
+    ]

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a capture as NCore v4, by the format's own library, into one file: NAME.ncore4.zarr.itar.
+
+JPEG and PNG files of the source go in as they are. What NCore has no place for is noted in a record of ours (own.py).
+"""
+
+from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.base.files import written
+from nurec_lite.base.folders import check_file
+from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.images import check_header
+from nurec_lite.capture.ncore.clock import Clock, clock_of, ends_of, path_of
+from nurec_lite.capture.ncore.models import camera_model, elements_of, lidar_model, observations
+from nurec_lite.capture.ncore.own import KEY, SEQUENCE, VERSION
+from nurec_lite.capture.ncore.poses import RIG, WORLD
+from nurec_lite.capture.origin import recentred
+from nurec_lite.capture.pack.check import FormatError
+from nurec_lite.capture.pack.sweep import as_sweep
+from nurec_lite.capture.pack.write import Progress, encoded_image, image_of
+from nurec_lite.capture.types import CHOSEN, ESTIMATED, Capture, CaptureError, ImageFrame, SweepFrame
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
+
+if TYPE_CHECKING:
+    from ncore.data.v4 import SequenceComponentGroupsWriter
+
+ENDING = ".zarr.itar"
+_ANGLE = 1e-4  # by which the squared length of a direction may differ from 1
+
+
+def write_ncore(
+    capture: Capture,
+    path: Path,
+    *,
+    image_format: str = "jpeg",  # of images that are no file in the source: jpeg or png
+    quality: int = 95,  # of JPEG
+    progress: Progress | None = None,
+) -> None:
+    """Appears at `path` only when complete. `path` ends in .zarr.itar, which NCore's library asks for."""
+    check_installed()
+    check_capture(capture, capture.name)
+    if not path.parent.is_dir():
+        raise CaptureError(f"{path} cannot be written (no such folder); name a file in a folder that exists")
+    check_file(path, is_ncore)
+    capture = recentred(capture)
+    clock = clock_of(capture)
+    stamps, poses = path_of(capture, clock)
+    with written(path) as file:
+        writer = _writer(capture, clock, Path(file.name))
+        _write_world(writer, capture, clock, stamps, poses)
+        _write_sensors(writer, capture)
+        total = len(capture.images) + len(capture.sweeps)
+        for done, _ in enumerate(_frames(writer, capture, clock, image_format, quality), start=1):
+            if progress:
+                progress(done, total)
+        writer.finalize()
+
+
+def check_installed() -> None:
+    try:
+        import ncore.data.v4  # noqa: F401
+    except ImportError as error:
+        raise CaptureError(
+            "format=ncore needs the package nvidia-ncore, which is not installed; run pip install nvidia-ncore"
+        ) from error
+
+
+def ncore_path(out: str) -> Path:
+    """Returns the file that `out` names, with the ending that NCore's library asks for: drive.pack becomes drive.ncore4.zarr.itar."""
+    return Path(out if out.endswith(ENDING) else f"{out.removesuffix('.pack')}.ncore4{ENDING}")
+
+
+def is_ncore(
+    head: bytes,  # of a file
+) -> bool:
+    """Whether a file is a store that we wrote: its first entries are the metadata of the sequence."""
+    return head[257:262] == b"ustar" and f'"{KEY}"'.encode() in head
+
+
+class _Place:
+    """Stands for the folder of the store: the library asks it for the store's file, which has a temporary name until it is complete."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def mkdir(self, **_: Any) -> None:
+        pass
+
+    def __truediv__(self, name: str) -> Any:
+        from upath import UPath
+
+        return UPath(self.file)
+
+
+def _writer(capture: Capture, clock: Clock, file: Path) -> "SequenceComponentGroupsWriter":
+    from ncore.data.v4 import SequenceComponentGroupsWriter
+    from ncore.impl.common.transformations import HalfClosedInterval
+
+    span = HalfClosedInterval(clock.first, clock.last + 1)
+    place: Any = _Place(file)
+    return SequenceComponentGroupsWriter(place, "", capture.name, span, {KEY: _own(capture, clock)}, "itar")
+
+
+def _own(capture: Capture, clock: Clock) -> dict[str, Any]:
+    own = {
+        "version": VERSION, "name": capture.name, "zero_us": clock.zero, "origin": list(capture.origin),
+        "margin": float(capture.tracks.margin),
+        "cameras": [camera.name for camera in capture.cameras], "lidars": [_plain(lidar) for lidar in capture.lidars],
+        "doubts": [_plain(doubt) for doubt in capture.doubts],
+        "poses": CHOSEN if capture.poses_from in (CHOSEN, ESTIMATED) else None,
+    }  # fmt: skip
+    try:
+        SEQUENCE(own, KEY)  # so that whatever is written can be read
+    except FormatError as error:
+        raise CaptureError(f"{capture.name}: {error}; correct it where the capture was made") from error
+    return own
+
+
+def _plain(thing: Any) -> dict[str, Any]:
+    values = {f.name: getattr(thing, f.name) for f in fields(thing)}
+    return {k: v.tolist() if isinstance(v, Tensor) else v for k, v in values.items()}
+
+
+def _write_world(
+    writer: "SequenceComponentGroupsWriter", capture: Capture, clock: Clock, stamps: Tensor, poses: Tensor
+) -> None:
+    from ncore.data.v4 import CuboidsComponent, PosesComponent
+
+    world = writer.register_component_writer(PosesComponent.Writer, "default")
+    world.store_dynamic_pose(RIG, WORLD, poses.numpy(), stamps.numpy().astype(np.uint64))
+    mountings = {c.name: c.T_rig_cam for c in capture.cameras} | {s.name: s.T_rig_lidar for s in capture.lidars}
+    for name, pose in mountings.items():
+        world.store_static_pose(name, RIG, pose.double().numpy())
+    boxes = writer.register_component_writer(CuboidsComponent.Writer, "default")
+    boxes.store_observations(observations(capture.tracks, clock))
+
+
+def _write_sensors(writer: "SequenceComponentGroupsWriter", capture: Capture) -> None:
+    from ncore.data.v4 import IntrinsicsComponent, MasksComponent
+
+    lenses = writer.register_component_writer(IntrinsicsComponent.Writer, "default")
+    masks = writer.register_component_writer(MasksComponent.Writer, "default")
+    for camera in capture.cameras:
+        lenses.store_camera_intrinsics(camera.name, camera_model(camera))
+        masks.store_camera_masks(camera.name, {})
+    for lidar in capture.lidars:
+        lasting = [f.time_end - f.time_start for f in capture.sweeps if f.sensor == lidar.name]
+        model = lidar_model(lidar, float(np.median(lasting)) if lasting else 0.0)
+        if model is not None:
+            lenses.store_lidar_intrinsics(lidar.name, model)
+
+
+# ---- frames
+
+
+def _frames(
+    writer: "SequenceComponentGroupsWriter", capture: Capture, clock: Clock, image_format: str, quality: int
+) -> Iterator[None]:
+    """Writes a frame whenever the next one is asked for."""
+    from ncore.data.v4 import CameraSensorComponent, LidarSensorComponent
+
+    order = _Order(capture.name)
+    cameras = {c.name: writer.register_component_writer(CameraSensorComponent.Writer, c.name) for c in capture.cameras}
+    for frame in capture.images:
+        data, form = _encoded(capture, frame, image_format, quality)
+        first, last, own = _noted(capture, frame, clock)
+        cameras[frame.sensor].store_frame(data, form, order.pair(frame.sensor, first, last), {}, {KEY: own})
+        yield
+    lidars = {s.name: writer.register_component_writer(LidarSensorComponent.Writer, s.name) for s in capture.lidars}
+    for sweep in capture.sweeps:
+        rays = _rays(
+            capture.lidar(sweep.sensor),
+            as_sweep(sweep.load()),
+            clock,
+            f"{capture.name}: sweep {sweep.index} of {sweep.sensor}",
+        )
+        first, last, own = _noted(capture, sweep, clock)
+        stamps = rays["timestamp_us"].tolist() or [first]
+        pair = order.pair(sweep.sensor, min(first, *stamps), max(last, *stamps))
+        lidars[sweep.sensor].store_frame(
+            **rays, frame_timestamps_us=pair, generic_data={}, generic_meta_data={KEY: own}
+        )
+        yield
+
+
+def _noted(capture: Capture, frame: ImageFrame | SweepFrame, clock: Clock) -> tuple[int, int, dict[str, Any]]:
+    start, end, *_ = ends_of(capture, frame)
+    first, last = clock.stamp(start), clock.stamp(end)
+    return first, last, {"index": frame.index, "start_us": first, "end_us": last}
+
+
+class _Order:
+    """Sees to it that the frames of a sensor follow one another, at both ends."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.before = name, dict[str, tuple[int, int]]()
+
+    def pair(self, sensor: str, first: int, last: int) -> Any:  # uint64 [2]
+        before = self.before.get(sensor, (-1, -1))
+        if not (before[0] < first and before[1] < last):
+            raise CaptureError(
+                f"{self.name}: a frame of {sensor} begins or ends before the one that precedes it, which NCore does not hold; "
+                "leave it out by data.frames"
+            )
+        self.before[sensor] = first, last
+        return np.array([first, last], np.uint64)
+
+
+def _encoded(capture: Capture, frame: ImageFrame, image_format: str, quality: int) -> tuple[bytes, str]:
+    """Returns the file of an image and its format: the file of the source where there is one at full size."""
+    stored = frame.encoded()
+    if stored is not None and stored.downscale == 1:
+        check_header(stored)
+        return stored.data, "png" if stored.data.startswith(b"\x89PNG") else "jpeg"
+    image = image_of(frame, capture.camera(frame.sensor), f"{capture.name}: image {frame.index} of {frame.sensor}")
+    return encoded_image(image, image_format, quality), image_format
+
+
+def _rays(lidar: Lidar, sweep: Sweep, clock: Clock, name: str) -> dict[str, Any]:
+    lengths = sweep.directions.double().square().sum(dim=1)
+    if not bool(((lengths - 1).abs() < 0.5 * _ANGLE).all()):
+        raise CaptureError(
+            f"{name} has directions whose length is not 1; divide each by its length where the capture was made"
+        )
+    stamps = clock.stamps(sweep.times)
+    if len(stamps) and not clock.first <= int(stamps.min()) <= int(stamps.max()) <= clock.last:
+        raise CaptureError(
+            f"{name} has rays outside of the time of the capture; correct their times where the capture was made"
+        )
+    missing = ~sweep.returned
+    elements = elements_of(lidar, sweep.rings, azimuth_elevation(sweep.directions.double())[:, 0])
+    return {
+        "direction": sweep.directions.float().contiguous().numpy(),
+        "timestamp_us": stamps.numpy().astype(np.uint64),
+        "model_element": elements.numpy().astype(np.uint16),
+        "distance_m": sweep.ranges.float().masked_fill(missing, torch.nan)[None].numpy(),
+        "intensity": sweep.intensities.float().clamp(0, 1).masked_fill(missing, torch.nan)[None].numpy(),
+    }

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sequences of NCore v4 that other converters write become the drive that they were made from."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from ncore.impl.data.types import ShutterType
+from tiny_ncore import (
+    CAR,
+    COLUMNS,
+    ELEVATIONS,
+    FRAMES,
+    NAME,
+    OFFSETS,
+    ROWS,
+    SIZE,
+    SPEED,
+    START,
+    WALL,
+    front_pose,
+    ftheta,
+    image,
+    lens,
+    lidar_pose,
+    write_sequence,
+)
+
+from nurec_lite.capture.check import check_capture
+from nurec_lite.capture.deskew import world_points
+from nurec_lite.capture.images import decode_image
+from nurec_lite.capture.ncore.cameras import SHUTTERS
+from nurec_lite.capture.ncore.read import read_ncore
+from nurec_lite.capture.types import Capture, CaptureError, Encoded
+from nurec_lite.config import DataConfig, PosesChoice
+from nurec_lite.geometry.lidar import azimuth_elevation
+from nurec_lite.readers import read_capture
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("ncore")
+    write_sequence(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def capture(folder: Path) -> Capture:
+    return read_ncore(folder)
+
+
+def test_sensors_sit_where_they_do(capture: Capture) -> None:
+    check_capture(capture, "tiny")
+    assert (
+        capture.name == f"ncore_{NAME}" and len(capture.images) == len(capture.sweeps) == FRAMES and not capture.doubts
+    )
+    torch.testing.assert_close(capture.lidars[0].T_rig_lidar, lidar_pose(), atol=1e-9, rtol=0)
+    camera = capture.cameras[0]
+    torch.testing.assert_close(camera.T_rig_cam, front_pose(), atol=1e-9, rtol=0)
+    assert (camera.width, camera.height, camera.fx, camera.fy, camera.cx, camera.cy) == (*SIZE, 40, 41, 24, 16)
+    assert camera.distortion == pytest.approx((0.1, -0.02, 1e-3, 2e-3, 0.001)) and camera.shutter == "bottom_to_top"
+
+
+def test_frames_stand_where_the_rig_was(capture: Capture) -> None:
+    for frame in (*capture.images, *capture.sweeps):
+        for time, pose in ((frame.time_start, frame.T_world_rig_start), (frame.time_end, frame.T_world_rig_end)):
+            torch.testing.assert_close(pose[:3, 3], torch.tensor([SPEED * time, 0, 0]).double(), atol=1e-6, rtol=0)
+    assert [f.time_start for f in capture.images] == pytest.approx([0.04, 0.14, 0.24], abs=1e-9)
+    assert [f.time_end - f.time_start for f in capture.sweeps] == pytest.approx([0.1] * FRAMES)
+
+
+@pytest.mark.parametrize("turn", ["cw", "ccw"])
+def test_rays_hit_what_they_hit_and_those_that_are_missing_did_not_return(tmp_path: Path, turn: str) -> None:
+    write_sequence(tmp_path, turn=turn)
+    capture = read_ncore(tmp_path)
+    frame, lidar = capture.sweeps[1], capture.lidars[0]
+    sweep = frame.load()
+    assert len(sweep) == ROWS * COLUMNS and 0 < int(sweep.returned.sum()) < ROWS * COLUMNS
+    known = sweep.select(sweep.returned)
+    world = world_points(frame, known, lidar)
+    assert float(torch.minimum(world[:, 2].abs(), (world[:, 1].abs() - WALL).abs()).max()) < 1e-3
+    azimuth, elevation = azimuth_elevation(sweep.directions.double()).unbind(-1)
+    torch.testing.assert_close(elevation, ELEVATIONS[sweep.rings], atol=1e-6, rtol=0)
+    late = (
+        torch.remainder(
+            lidar.spin_fraction(azimuth - OFFSETS[sweep.rings]) - (sweep.times - frame.time_start) / 0.1 + 0.5, 1
+        )
+        - 0.5
+    )
+    assert float(late.abs().max()) < 1 / COLUMNS and lidar.clockwise == (turn == "cw")
+
+
+def test_a_car_that_drives_is_a_track_and_a_parked_one_is_not(capture: Capture) -> None:
+    tracks = capture.tracks
+    assert tracks.ids == ("track-0",) and tracks.classes == ("automobile",), f"{CAR} is no name of a file"
+    torch.testing.assert_close(tracks.sizes, torch.tensor([[4.4, 1.9, 1.5]]).double())
+    torch.testing.assert_close(tracks.times, 0.03 + 0.1 * torch.arange(FRAMES).double(), atol=1e-9, rtol=0)
+    torch.testing.assert_close(tracks.translations[:, 0], 5 + 12 * tracks.times, atol=1e-5, rtol=0)
+    assert float(tracks.quaternions[:, 1:].abs().max()) < 1e-6, "it looks along the street, as the lidar does not"
+
+
+def test_images_are_those_of_the_store(capture: Capture) -> None:
+    for k, frame in enumerate(capture.images):
+        assert torch.equal(frame.load(), decode_image(Encoded(image(k), "made", SIZE, 1)))
+
+
+@pytest.mark.parametrize("place", ["a folder of stores", "a store", "folders of files"])
+def test_a_sequence_by_its_files(folder: Path, tmp_path: Path, place: str) -> None:
+    if place == "a store":  # which lacks the sensors, that have stores of their own
+        alone = read_ncore(folder / f"{NAME}.ncore4.zarr.itar")
+        assert not alone.images and not alone.sweeps
+        return
+    if place == "folders of files":
+        write_sequence(tmp_path, store="directory")
+    config = DataConfig(
+        kind="ncore", root=str(folder if place == "a folder of stores" else tmp_path), downscale=2, frames=[1, 3],
+        cameras=["front"], poses=PosesChoice(source="capture"),
+    )  # fmt: skip
+    capture = read_capture(config)
+    assert capture.images[0].load().shape == (16, 24, 3) and len(capture.images) == len(capture.sweeps) == 2
+
+
+def test_a_sequence_by_its_name(folder: Path, tmp_path: Path) -> None:
+    for store in folder.iterdir():
+        (tmp_path / store.name).symlink_to(store)
+        (tmp_path / store.name.replace(NAME, "another")).symlink_to(store)
+    with pytest.raises(CaptureError, match=r"holds 2 sequences \(another, drive-7\); choose one by data.drive"):
+        read_ncore(tmp_path)
+    assert [len(read_ncore(tmp_path, drive=name).images) for name in (NAME, "0")] == [FRAMES, FRAMES]
+
+
+@pytest.mark.parametrize("name", SHUTTERS)
+def test_a_shutter_of_every_direction(tmp_path: Path, name: str) -> None:
+    write_sequence(tmp_path, camera=lens(shutter_type=ShutterType[name]))
+    capture = read_ncore(tmp_path)
+    frame = capture.images[0]
+    assert capture.cameras[0].shutter == SHUTTERS[name]
+    assert frame.time_end - frame.time_start == pytest.approx(0 if name == "GLOBAL" else 0.02)
+
+
+LENSES = {
+    "the lens model 'ftheta'": ftheta,
+    "a rational distortion": lambda: lens(radial_coeffs=torch.tensor([0.1, 0, 0, 0.2, 0, 0]).numpy()),
+    "a thin prism": lambda: lens(thin_prism_coeffs=torch.tensor([0.1, 0, 0, 0]).numpy()),
+}
+
+
+@pytest.mark.parametrize("what", LENSES)
+def test_a_lens_that_is_not_read_is_named(tmp_path: Path, what: str) -> None:
+    write_sequence(tmp_path, camera=LENSES[what]())
+    with pytest.raises(CaptureError, match=f"camera front has {what}.*; rectify its images"):
+        read_ncore(tmp_path)
+
+
+def test_masks_are_a_finding(tmp_path: Path) -> None:
+    write_sequence(tmp_path, masked=True)
+    assert read_ncore(tmp_path).doubts[0].sentence == "The camera front has masks (ego), which are not used."
+
+
+def test_a_lidar_without_rows_and_columns_is_left_out(tmp_path: Path) -> None:
+    write_sequence(tmp_path, elements=False)
+    capture = read_ncore(tmp_path)
+    assert (
+        not capture.sweeps
+        and not capture.lidars
+        and "The lidar top has no rows and columns" in capture.doubts[0].sentence
+    )
+
+
+def test_an_unknown_camera_is_refused(folder: Path) -> None:
+    with pytest.raises(CaptureError, match=r"data\.cameras names 'rear', but .* has front"):
+        read_ncore(folder, cameras=("rear",))
+
+
+def test_the_first_moment_is_the_start_of_the_sequence(capture: Capture) -> None:
+    sweep = capture.sweeps[0].load()
+    assert (
+        START > 0
+        and 0 <= float(sweep.times.min()) < 0.01
+        and math.isclose(capture.sweeps[0].time_start, 0, abs_tol=1e-9)
+    )
