@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from nurec_lite.base.names import name_flaw
+from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import short
 from nurec_lite.capture.ncore.boxes import read_tracks
@@ -22,6 +23,8 @@ from nurec_lite.capture.ncore.store import REMEDY
 from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 
+UNKNOWN = "has no rows and columns (row-offset-spinning, model_element)"
+REMODEL = "store a lidar model and model_element in NCore"
 BEYOND = 0.1  # seconds by which a frame may lie beyond the poses
 
 
@@ -30,13 +33,17 @@ def read_ncore(
     *,
     drive: str | None = None,  # name of a sequence in the folder, or its place among them
     cameras: tuple[str, ...] | None = None,  # None: all
+    lidars: tuple[str, ...] | None = None,  # None: all that have rows and columns
     downscale: int = 1,
 ) -> Capture:
     _check_installed(root)
     sequence = open_sequence(Path(root), drive)
     poses, parts = read_poses(sequence), sequence.parts("cameras")
-    lenses = {name: read_camera(sequence, poses, name) for name in _chosen(sequence, parts, cameras)}
-    lidars, sweeps, doubts = _lidars(sequence, poses)
+    lenses = {
+        name: read_camera(sequence, poses, name)
+        for name in chosen_sensors("data.cameras", cameras, parts, sequence.where)
+    }
+    models, sweeps, doubts = _lidars(sequence, poses, lidars)
     images = tuple(
         f for name, camera in lenses.items() for f in _images(sequence, poses, parts[name], camera, downscale)
     )
@@ -44,7 +51,7 @@ def read_ncore(
     return Capture(
         name=own["name"] if own else f"ncore_{_named(sequence)}",
         cameras=tuple(downscaled(camera, downscale) for camera in lenses.values()),
-        lidars=tuple(model.lidar for model in lidars),
+        lidars=tuple(model.lidar for model in models),
         images=images,
         sweeps=tuple(sweeps),
         tracks=read_tracks(sequence, poses),
@@ -65,15 +72,6 @@ def _check_installed(root: Path) -> None:
 def _named(sequence: Sequence) -> str:
     plain = "".join(c if c.isalnum() or c in "-_." else "_" for c in sequence.name)[:50].strip(".")
     return plain if name_flaw(plain) is None else "sequence"
-
-
-def _chosen(sequence: Sequence, there: dict[str, Part], asked: tuple[str, ...] | None) -> tuple[str, ...]:
-    for name in asked or ():
-        if name not in there:
-            raise CaptureError(
-                f"data.cameras names '{name}', but {sequence.where} has {', '.join(map(short, there)) or 'none'}"
-            )
-    return tuple(dict.fromkeys(asked or there))
 
 
 def _stamps(part: Part) -> list[tuple[int, int]]:
@@ -110,17 +108,21 @@ def _images(sequence: Sequence, poses: Poses, part: Part, camera: Camera, downsc
     return found
 
 
-def _lidars(sequence: Sequence, poses: Poses) -> tuple[list[Model], list[SweepFrame], list[Doubt]]:
+def _lidars(
+    sequence: Sequence, poses: Poses, asked: tuple[str, ...] | None
+) -> tuple[list[Model], list[SweepFrame], list[Doubt]]:
     models, sweeps, doubts = list[Model](), list[SweepFrame](), list[Doubt]()
-    for name, part in sequence.parts("lidars").items():
+    parts = sequence.parts("lidars")
+    for name in chosen_sensors("data.lidars", asked, parts, sequence.where):
         model = read_lidar(sequence, poses, name)
-        frames = [] if model is None else _sweeps(sequence, poses, part, model)
-        if model is None or frames is None:
-            sentence = f"The lidar {name} has no rows and columns, so it is left out."
-            doubts.append(Doubt(name, False, sentence, "store a row-offset-spinning model and model_element in NCore"))
-        else:
+        frames = None if model is None else _sweeps(sequence, poses, parts[name], model)
+        if model is not None and frames is not None:
             models.append(model)
             sweeps += frames
+        elif asked:
+            raise CaptureError(f"{sequence.where}: lidar {name} {UNKNOWN}; choose other lidars by data.lidars")
+        else:
+            doubts.append(Doubt(name, False, f"The lidar {name} {UNKNOWN}, so it is left out.", REMODEL))
     return models, sweeps, doubts
 
 

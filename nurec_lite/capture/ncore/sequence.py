@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nurec_lite.base.texts import parse_json
+from nurec_lite.capture.choice import chosen_drive
 from nurec_lite.capture.files import read_bytes, short
 from nurec_lite.capture.ncore.fields import field, stamp
 from nurec_lite.capture.ncore.own import FRAME, KEY, SEQUENCE
@@ -139,14 +140,9 @@ def _stores_of(root: Path, name: str | None) -> list[Path]:
     found = _grouped(sorted(path for folder in (root, *_folders(root)) for path in _entries(folder) if _is_store(path)))
     if not found:
         raise CaptureError(f"{root} holds no store of NCore v4, such as NAME.ncore4.zarr.itar; correct data.root")
-    if name is None and len(found) == 1:
-        return next(iter(found.values()))
-    if name in found:
-        return found[name]
-    if name is not None and name.isdecimal() and int(name) < len(found):
-        return list(found.values())[int(name)]
-    names = ", ".join(map(short, list(found)[:6])) + (", ..." if len(found) > 6 else "")
-    raise CaptureError(f"{root} holds {len(found)} sequences ({names}); choose one by data.drive")
+    first = {name: paths[0] for name, paths in found.items()}
+    chosen = chosen_drive(first, name, root, "sequences")
+    return next(paths for paths in found.values() if paths[0] == chosen)
 
 
 def _grouped(paths: Iterable[Path]) -> dict[str, list[Path]]:

@@ -166,6 +166,8 @@ def test_a_lidar_without_rows_and_columns_is_left_out(tmp_path: Path) -> None:
         and not capture.lidars
         and "The lidar top has no rows and columns" in capture.doubts[0].sentence
     )
+    with pytest.raises(CaptureError, match="lidar top has no rows and columns"):
+        read_ncore(tmp_path, lidars=("top",))
 
 
 def test_an_unknown_camera_is_refused(folder: Path) -> None:
