@@ -75,3 +75,13 @@ void map(int64_t n, double const* in, double* out) {
         nurec::testing::map<__VA_ARGS__>(n, in, out);                                                           \
     }                                                                                                           \
     }
+
+// The same of an expression: its name, the type of its result, its arguments in parentheses.
+#define NUREC_ROWS(name, Result, arguments, ...) \
+    NUREC_FN Result rows_of_##name arguments {   \
+        return __VA_ARGS__;                      \
+    }                                            \
+    NUREC_EXPORT(name, rows_of_##name)
+
+// The same of a function template of that name.
+#define NUREC_DOUBLE(name) NUREC_EXPORT(name, name<D>)
