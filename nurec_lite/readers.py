@@ -19,7 +19,7 @@ from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
 from nurec_lite.capture.ncore.read import read_ncore
 from nurec_lite.capture.nuscenes.read import read_nuscenes
 from nurec_lite.capture.odometry.choose import posed
-from nurec_lite.capture.origin import recentred
+from nurec_lite.capture.origin import in_users_world, recentred
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.pandaset.read import read_pandaset
 from nurec_lite.capture.plausible import plausible
@@ -60,9 +60,10 @@ def open_capture(
     origin: Origin | None = None,  # of the scene that it is opened for; None: its own, near its first pose
     known: Known = NOTHING_KNOWN,
     meanwhile: Callable[[], None] = nothing,
+    source: Capture | None = None,
 ) -> Capture:
     """The capture with its split; CaptureError with the remedy if it cannot be read."""
-    return read_capture(config, origin, known, meanwhile).with_split(config.split)
+    return read_capture(config, origin, known, meanwhile, source).with_split(config.split)
 
 
 def read_capture(
@@ -70,12 +71,13 @@ def read_capture(
     origin: Origin | None = None,
     known: Known = NOTHING_KNOWN,
     meanwhile: Callable[[], None] = nothing,  # what is done while poses are estimated and tracks are searched
+    source: Capture | None = None,  # made in Python; None: what the configuration names is read
 ) -> Capture:
     """The capture without a split."""
-    capture = _within(_read(config), config)
-    source = str(config.root or BUNDLED)
-    check_capture(capture, source)
-    with Aside(lambda: _completed(capture, config, source, origin, known)) as completed:
+    capture = _within(_read(config) if source is None else _chosen(source, config), config)
+    name = str(config.root or BUNDLED) if source is None else source.name
+    check_capture(capture, name)
+    with Aside(lambda: _completed(capture, config, name, origin, known)) as completed:
         meanwhile()
         return completed.result()
 
@@ -85,6 +87,16 @@ def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin
     if config.kind != "bundled":  # whose poses are those that it was simulated with
         capture = posed(capture, config.poses.source, known.path)
     return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
+
+
+def _chosen(capture: Capture, config: DataConfig) -> Capture:
+    """The part of a capture in memory that the configuration asks for."""
+    if config.downscale != 1:
+        raise CaptureError(
+            f"data.downscale is {config.downscale}, but {capture.name} is in memory and keeps the size of its images; leave it out, or "
+            "write a pack and train on that"
+        )
+    return _limited(in_users_world(capture), config)
 
 
 def _read(config: DataConfig) -> Capture:

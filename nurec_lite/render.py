@@ -5,7 +5,7 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 
 # isort: split
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,17 +27,14 @@ from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.config import RenderConfig, to_dict
 from nurec_lite.evaluation.measure import images_of
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
-from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.output.birds_eye import Above, birds_eye
 from nurec_lite.output.films import KINDS, animation
 from nurec_lite.output.plan import PICTURES, Plan, Shot, make_plan
 from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
+from nurec_lite.output.sweeps import rendered_sweeps
 from nurec_lite.peer.rasterize import IMAGES_ALONE
 from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.render import LidarReturns
-from nurec_lite.splat.views import LidarView, lidar_view
-from nurec_lite.training.batches import render_views_in_batches
 from nurec_lite.training.stages import Stages
 
 HELP = f"""
@@ -181,23 +178,6 @@ def _pictures(job: _Job, name: str) -> Iterator[Show]:
                 add(picture)
 
         yield show
-
-
-def rendered_sweeps(
-    stages: Stages, scene: Scene, capture: Capture, frames: Iterable[SweepFrame]
-) -> Iterator[RenderedSweep]:
-    """All rays of each frame, on the host."""
-    for (frame, rays), _, returns in render_views_in_batches(stages, scene, _sweep_views(scene, capture, frames)):
-        on_host = LidarReturns(*(getattr(returns, f).cpu() for f in LidarReturns.__dataclass_fields__))
-        yield RenderedSweep(frame, capture.lidar(frame.sensor), rays, on_host, capture.origin)
-
-
-def _sweep_views(
-    scene: Scene, capture: Capture, frames: Iterable[SweepFrame]
-) -> Iterator[tuple[tuple[SweepFrame, Sweep], LidarView]]:
-    for frame in frames:
-        rays = frame.load()
-        yield (frame, rays), lidar_view(capture, frame, rays, scene.sky.device)
 
 
 def _comparable(job: _Job, shot: Shot[SweepFrame]) -> bool:

@@ -76,7 +76,11 @@ log = logging.getLogger("nurec_lite")
 Given = Sequence[str] | None  # arguments of a command line; None: the configuration is meant as it is
 
 
-def run(config: Config, given: Given = None) -> dict[str, object]:
+def run(
+    config: Config,
+    given: Given = None,
+    source: Capture | None = None,  # a capture in memory, instead of the one that the configuration names
+) -> dict[str, object]:
     """The whole job, in a folder that is its own: read, initialise (or resume), train, save, measure, draw. Returns what metrics.json
     holds."""
     check_tensorboard(config)
@@ -84,7 +88,7 @@ def run(config: Config, given: Given = None) -> dict[str, object]:
     with locked(Path(config.out)):
         config, content = _start(config, given)
         check_budget(config)
-        return _fitted(config, content)
+        return _fitted(config, content, source)
 
 
 def _start(config: Config, given: Given) -> tuple[Config, dict[str, Any] | None]:
@@ -98,12 +102,12 @@ def _start(config: Config, given: Given) -> tuple[Config, dict[str, Any] | None]
     return resumed(config, path, content, given), content
 
 
-def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
+def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | None) -> dict[str, object]:
     """With less of everything, from the last checkpoint on, while there is not enough memory."""
     checkpoint = Path(config.out) / CHECKPOINT
     for _ in range(TRIES):
         try:
-            return _run(config, content)
+            return _run(config, content, source)
         except OutOfMemoryError as error:
             said, gaussians = str(error), error.gaussians
         content = None  # the scene of the run that failed is freed
@@ -120,12 +124,12 @@ def _fitted(config: Config, content: dict[str, Any] | None) -> dict[str, object]
     )
 
 
-def _run(config: Config, content: dict[str, Any] | None) -> dict[str, object]:
+def _run(config: Config, content: dict[str, Any] | None, source: Capture | None) -> dict[str, object]:
     out, device = Path(config.out), choose_device(config.device)
     with memory_for("the list of the capture's frames", "read fewer, as in data.frames=[0,20]"):
         known = Known() if content is None else known_of(content)
         begin = partial(begin_stages, config.ops, device, config.render, config.opt)
-        capture = open_capture(config.data, known=known, meanwhile=begin)
+        capture = open_capture(config.data, known=known, meanwhile=begin, source=source)
     digest = _same_capture(capture, config, content)
     checks = _checks(capture, config, content)
     with checks.first():

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
-from nurec_lite import train
 from nurec_lite.cli.command import command
+from nurec_lite.train import HELP, main
 
 
 @dataclass
@@ -101,7 +101,7 @@ def _become(arguments: list[str], output: int) -> None:
     atexit._clear()
     atexit.register(multiprocessing.util._exit_function)
     sys.argv = ["nurec_lite.train", *arguments]
-    os._exit(_ended(lambda: command("train", train.HELP, lambda given: train.main())))
+    os._exit(_ended(lambda: command("train", HELP, lambda given: main())))
 
 
 def _ended(work: Callable[[], None]) -> int:

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
@@ -69,14 +69,14 @@ def _raised_by_hydra(error: Exception) -> bool:
 
 
 @contextmanager
-def mended(verb: str) -> Iterator[None]:
-    """Ends the process with one sentence and code 2 for errors that a user can mend; anything else is a defect and shows its trace."""
+def in_our_words(verb: str) -> Iterator[None]:
+    """Raises ConfigError for what Hydra refuses."""
     try:
         yield
-    except UserError as error:
-        _fail(str(error))
+    except UserError:
+        raise
     except (HydraException, OmegaConfBaseException) as error:
-        _fail(_sentence(verb, error))
+        raise ConfigError(_sentence(verb, error)) from error
     except (
         ValueError,
         OSError,
@@ -85,7 +85,17 @@ def mended(verb: str) -> Iterator[None]:
     ) as error:  # as Hydra raises for `opt=5`, or for a name that is too long
         if not _raised_by_hydra(error):
             raise
-        _fail(_sentence(verb, error))
+        raise ConfigError(_sentence(verb, error)) from error
+
+
+@contextmanager
+def mended(verb: str) -> Iterator[None]:
+    """Ends the process with one sentence and code 2 for errors that a user can mend; anything else is a defect and shows its trace."""
+    try:
+        with in_our_words(verb):
+            yield
+    except UserError as error:
+        _fail(str(error))
     except KeyboardInterrupt:
         _fail("interrupted; files that were complete are kept, nothing half-written was left")
 
@@ -95,8 +105,17 @@ def composed(
     arguments: list[str],
     content: dict[str, Any] | None = None,  # of a checkpoint, whose configuration is what arguments change
 ) -> Any:  # of the verb's dataclass
-    """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
+    """The verb's configuration, and from now on the log on stdout."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
+    return configuration(verb, arguments, content)
+
+
+def configuration(
+    verb: str,
+    arguments: Sequence[str],
+    content: dict[str, Any] | None = None,  # of a checkpoint
+) -> Any:  # of the verb's dataclass
+    """The verb's configuration: its defaults, those of the checkpoint's run, and the arguments over them."""
     stored = {} if content is None else _stored(content["config"])
     if any(argument.startswith("data=") for argument in arguments):  # another capture: only what is chosen of it stays
         stored["data"] = {k: v for k, v in stored.get("data", {}).items() if k in CHOICE}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained scene with the capture that it was made from, as the verbs that come after training take it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,10 +39,24 @@ def open_reconstruction(verb: str, arguments: list[str]) -> Reconstruction:
     """Loads the scene that `checkpoint=FILE` and the other arguments of a verb name, on the device."""
     config, content = load_run(verb, arguments)
     check_files(Path(config.checkpoint), config.data, arguments)
+    return opened(config, content, arguments)
+
+
+def opened(
+    config: Any,  # of the verb
+    content: dict[str, Any],  # of the checkpoint
+    arguments: Sequence[str],  # that the configuration was composed from
+    source: Capture | None = None,  # a capture in memory, instead of the one that the configuration names
+) -> Reconstruction:
+    """The scene of a checkpoint on the device, with its capture and stages."""
     device = choose_device(config.device)
     scene = scene_to(scene_from_dict(content["scene"]), device)
     known = known_of(content)
-    capture = open_capture(config.data, scene.origin, known)
+    origin = scene.origin
+    if source is None:
+        capture = open_capture(config.data, origin, known)
+    else:
+        capture = open_capture(config.data, origin, known, source=source)
     check_known_capture(Path(config.checkpoint), content, capture, config.data)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     return Reconstruction(

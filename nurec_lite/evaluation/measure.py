@@ -214,7 +214,7 @@ def _measure_image(
     depths: DepthMetrics,
 ) -> tuple[FrameFigures, Tensor, Tensor]:  # and what was captured and rendered, [H, W, 3]
     frame = look.capture.images[index]
-    truth, rendered = frame.load(), _as_seen(look.scene, look.capture, frame, image)
+    truth, rendered = frame.load(), as_seen(look.scene, look.capture, frame, image.colour).cpu()
     decibel, structure = metrics.add(rendered, truth, look.capture, frame)
     error = look.left_out.tried("Lidar returns as depths of images", lambda: depths.add(image, view, index))
     figures = FrameFigures(frame.sensor, frame.index, decibel, structure, error)
@@ -278,22 +278,28 @@ def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[I
     scene = completed(scene, capture)
     views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
     for frame, _, image in render_views_in_batches(stages, scene, views):
-        yield _as_seen(scene, capture, frame, image)
+        yield as_seen(scene, capture, frame, image.colour).cpu()
 
 
 @torch.no_grad()
-def _as_seen(scene: Scene, capture: Capture, frame: ImageFrame, image: CameraImage) -> Tensor:
+def as_seen(
+    scene: Scene,
+    capture: Capture,
+    frame: ImageFrame,
+    colour: Tensor,  # [H, W, 3] before the camera's gain and offset
+) -> Tensor:  # [H, W, 3] 0 to 1
     """Image through its camera's exposure; through the mean of all others where nothing was learned about that
     camera."""
-    moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=image.colour.device)
-    own, known = capture.camera_index(frame.sensor), scene.calibration
-    eyes = [own] if known is None else known.eyes(own)
-    seen = []
+    moment = torch.tensor(frame.time_mid, dtype=torch.float64, device=colour.device)
+    own, known, seen = capture.camera_index(frame.sensor), scene.calibration, []
+    rows = range(len(scene.exposure))  # those of the cameras that the scene was learned from
+    like = [own] if own in rows else rows
+    eyes = like if known is None else sorted({eye for row in like for eye in known.eyes(row)})
     for eye in eyes:
         by = None if known is None else known.of(capture.cameras[eye], moment)
         drift, when = (None, moment) if by is None else (by.drift, by.moment)
-        seen.append(exposed(scene, eye, image.colour, exposure(scene, eye, drift), when))
-    return torch.stack(seen).mean(0).clamp(0, 1).cpu()
+        seen.append(exposed(scene, eye, colour, exposure(scene, eye, drift), when))
+    return torch.stack(seen).mean(0).clamp(0, 1)
 
 
 def _to_cpu(returns: LidarReturns) -> LidarReturns:

@@ -15,7 +15,7 @@ from nurec_lite.output.films import KINDS, video
 
 PICTURES = ("png", *KINDS)
 POINTS = ("npz", "ply")
-_EDGE_S = 1e-3  # seconds by which a time may lie outside the drive: errors print its span to the millisecond
+EDGE_S = 1e-3  # seconds by which a time may lie outside the drive: errors print its span to the millisecond
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _moments(config: RenderConfig, path: Trajectory) -> list[float] | None:  # s
     if len(config.times) not in (1, 2) or config.times != sorted(config.times):
         raise ConfigError(f"times is {config.times}, but takes one moment or the first and the last one; {span}")
     for time in config.times:
-        if not path.span[0] - _EDGE_S <= time <= path.span[1] + _EDGE_S:
+        if not path.span[0] - EDGE_S <= time <= path.span[1] + EDGE_S:
             raise ConfigError(f"times asks for {time:g} s, but {span}; choose times within it")
     first, last = config.times[0], config.times[-1]
     return [first + n / config.fps for n in range(math.floor((last - first) * config.fps + 1e-6) + 1)]

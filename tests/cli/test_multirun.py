@@ -16,13 +16,13 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from tiny_capture import tiny_capture
 
-from nurec_lite import train
 from nurec_lite.base import progress
 from nurec_lite.base.options import known_options
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.cli.command import command
 from nurec_lite.config import to_config
+from nurec_lite.train import HELP, work
 from nurec_lite.training.checkpoint import load_checkpoint
 
 FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",
@@ -43,7 +43,7 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sweep]:
         given = ["data=pack", f"data.root={tmp_path / 'tiny.pack'}", f"hydra.sweep.dir={tmp_path / 'sweep'}", *FAST]
         monkeypatch.setattr(sys, "argv", ["nurec_lite.train", "-m", *given, *arguments])
         try:
-            command("train", train.HELP, train.work)
+            command("train", HELP, work)
         except SystemExit as end:
             assert isinstance(end.code, int)
             return end.code

@@ -23,8 +23,8 @@ from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.evaluation.pictures import to_picture
 from nurec_lite.output.plan import Plan, make_plan
+from nurec_lite.output.sweeps import rendered_sweeps
 from nurec_lite.render import render as rendered
-from nurec_lite.render import rendered_sweeps
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import lidar_view

@@ -11,7 +11,6 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tiny_capture import tiny_capture, tiny_config
 
 import nurec_lite.report.tensorboard
-import nurec_lite.train
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import Config, DataConfig, TrainConfig
@@ -123,8 +122,12 @@ def test_a_run_writes_every_row_of_its_history(tmp_path: Path) -> None:
 def test_without_the_package_a_run_fails_before_anything_is_read(
     tmp_path: Path, without_the_package: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nurec_lite.train, "open_capture", lambda data: pytest.fail("the capture was read"))
-    monkeypatch.setattr(nurec_lite.train, "build_stages", lambda options: pytest.fail("options were applied"))
+    monkeypatch.setattr(
+        sys.modules["nurec_lite.train"], "open_capture", lambda data: pytest.fail("the capture was read")
+    )
+    monkeypatch.setattr(
+        sys.modules["nurec_lite.train"], "build_stages", lambda options: pytest.fail("options were applied")
+    )
     with pytest.raises(ConfigError, match=r"needs the package tensorboard; pip install tensorboard$"):
         run(config_of(tmp_path / "out"))
     assert not (tmp_path / "out").exists()

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from nurec_lite import compare, evaluate, export, inspect, pack, profile, render, train
+from nurec_lite import compare, evaluate, export, inspect, pack, profile, render
 from nurec_lite.cli.command import command
+from nurec_lite.train import HELP as TRAIN_HELP
+from nurec_lite.train import work as train_work
 
 VERBS = {
-    "train": (train.HELP, train.work),
+    "train": (TRAIN_HELP, train_work),
     "evaluate": (evaluate.HELP, evaluate.work),
     "render": (render.HELP, render.work),
     "export": (export.HELP, export.main),

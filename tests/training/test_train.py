@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 from PIL import Image
 from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_state
 
-import nurec_lite.train
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
@@ -264,7 +263,7 @@ def test_what_options_started_ends_when_a_run_fails(
 ) -> None:
     stages = interrupted_at(1)
     closed: list[bool] = []
-    monkeypatch.setattr(nurec_lite.train, "build_stages", lambda options, base: stages)
+    monkeypatch.setattr(sys.modules["nurec_lite.train"], "build_stages", lambda options, base: stages)
     monkeypatch.setattr(Stages, "close", lambda self: closed.append(True))
     with pytest.raises(PowerCutError):
         run(job(pack, tmp_path))

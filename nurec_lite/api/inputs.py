@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Poses and times as callers give them: arrays, tensors or lists, one or a batch. What is wrong with them is a sentence."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.errors import ConfigError
+
+_RIGID = 1e-3  # by which the rows of a rotation may miss unit length and right angles
+
+
+def poses_from(
+    given: Any,  # [4, 4] or [B, 4, 4]
+    name: str,  # of the argument
+) -> Tensor:  # as it is shaped, float64 on the host
+    """ConfigError unless all are rigid motions."""
+    pose = _numbers(given, name)
+    if pose.ndim not in (2, 3) or pose.shape[-2:] != (4, 4):
+        raise ConfigError(f"{name} has shape {list(pose.shape)}, but must be [4, 4], or [B, 4, 4] for a batch")
+    if not torch.equal(pose[..., 3, :], pose.new_tensor([0.0, 0, 0, 1]).expand(pose.shape[:-1])):
+        raise ConfigError(f"{name} must end with the row 0, 0, 0, 1; transpose it if that is its last column")
+    R = pose[..., :3, :3]
+    off = (R @ R.transpose(-1, -2) - torch.eye(3, dtype=torch.float64)).abs().max() if len(pose) else pose.new_zeros(())
+    if float(off) > _RIGID or bool((torch.linalg.det(R) < 0).any()):
+        raise ConfigError(f"{name} is no rigid motion: its upper left 3x3 part must be a rotation")
+    return pose
+
+
+def times_from(
+    given: Any,  # [] or [B]
+    span: tuple[float, float],  # seconds that the drive lasts from and to
+    edge: float,  # seconds by which a time may lie outside
+) -> Tensor:  # as it is shaped, float64 on the host
+    """ConfigError for a time outside of the drive."""
+    whole = f"the drive spans {span[0]:.3f} to {span[1]:.3f} s"
+    if given is None:
+        raise ConfigError(f"time is missing; {whole}")
+    times = _numbers(given, "time")
+    if times.ndim > 1:
+        raise ConfigError(f"time has shape {list(times.shape)}, but must be a number of seconds, or [B] for a batch")
+    outside = (times < span[0] - edge) | (times > span[1] + edge)
+    if bool(outside.any()):
+        raise ConfigError(f"time is {float(times[outside].reshape(-1)[0]):g} s, but {whole}; choose times within it")
+    return times
+
+
+def batch_of(
+    **given: Tensor | None,  # by the names of arguments; poses and times as above
+) -> int | None:
+    """The length of the batch; None: a single view. ConfigError where lengths differ."""
+    sizes = {name: len(v) for name, v in given.items() if v is not None and v.ndim in (1, 3)}
+    if len(set(sizes.values())) > 1:
+        raise ConfigError(f"{' and '.join(f'{n} has {b}' for n, b in sizes.items())} entries, but batches must agree")
+    if 0 in sizes.values():
+        raise ConfigError(f"{next(iter(sizes))} is empty; give at least one")
+    return next(iter(sizes.values()), None)
+
+
+def seconds_from(given: float | None, name: str) -> float | None:
+    """Refuses what is no duration."""
+    if given is not None and not 0 <= float(_numbers(given, name)) <= 1000:
+        raise ConfigError(f"{name} is {given}, but must lie between 0 and 1000 s")
+    return None if given is None else float(given)
+
+
+def _numbers(given: Any, name: str) -> Tensor:
+    try:
+        numbers = torch.as_tensor(given, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"{name} must hold numbers, as an array, a tensor or a list ({error})") from None
+    if not bool(numbers.isfinite().all()):
+        raise ConfigError(f"{name} holds a number that is not finite")
+    return numbers

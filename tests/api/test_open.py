@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`train`, `load` and `read`: what they do is what the commands do."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from shell import FAST, Shell
+
+import nurec_lite
+from nurec_lite.training.checkpoint import load_checkpoint
+
+KEYS: dict[str, Any] = {
+    "ops": "reference", "device": "cpu", "train": {"lidar_rays": 64, "evaluate": False},
+    "model": {"points": 300, "raised_points": 60, "far_points": 40},
+}  # fmt: skip
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """All that a checkpoint holds, in order."""
+    if isinstance(value, dict):
+        return [one for key in value for one in tensors(value[key])]
+    return [value] if isinstance(value, torch.Tensor) else []
+
+
+@pytest.fixture(scope="module")
+def trained(pack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two steps by Python."""
+    out = tmp_path_factory.mktemp("run") / "python"
+    nurec_lite.train(pack, out=out, steps=2, seed=3, **KEYS).close()
+    return out
+
+
+def test_python_trains_what_the_command_trains(
+    pack: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [a for a in FAST if not a.startswith("train.s")]
+    line = ["data=pack", f"data.root={pack}", f"out={tmp_path / 'command'}", "train.steps=2", "seed=3", *arguments]
+    assert Shell(monkeypatch, capsys)("train", *line).code == 0
+    here, there = (load_checkpoint(folder / "checkpoint.pt", "cpu") for folder in (trained, tmp_path / "command"))
+    assert here["config"] | {"out": ""} == there["config"] | {"out": ""}
+    for part in ("scene", "optimizer", "generator"):
+        mine, theirs = tensors({part: here[part]}), tensors({part: there[part]})
+        assert len(mine) == len(theirs) > 0 and all(map(torch.equal, mine, theirs)), part
+
+
+def test_a_run_is_loaded_from_its_folder_or_its_checkpoint(trained: Path) -> None:
+    by_folder, by_file = (
+        nurec_lite.load(trained, device="cpu"),
+        nurec_lite.load(trained / "checkpoint.pt", device="cpu"),
+    )
+    images = [scene.render("camera_0", time=0.5).colour for scene in (by_folder, by_file)]
+    assert torch.equal(*images) and by_folder.metrics["steps"] == 2
+    assert list(by_folder.cameras) == ["camera_0", "camera_1"] and repr(by_folder).startswith("<TrainedScene ")
+
+
+def test_a_capture_in_memory_trains_as_the_pack_that_it_came_from(pack: Path, trained: Path, tmp_path: Path) -> None:
+    capture = replace(nurec_lite.read("pack", pack))  # another object, which nobody knows the file of
+    scene = nurec_lite.train(capture, out=tmp_path / "memory", steps=2, seed=3, **KEYS)
+    here, there = (load_checkpoint(folder / "checkpoint.pt", "cpu") for folder in (tmp_path / "memory", trained))
+    assert all(map(torch.equal, tensors(here["scene"]), tensors(there["scene"])))
+    with pytest.raises(nurec_lite.UserError, match="was trained on a capture in memory; give it, as in load"):
+        nurec_lite.load(tmp_path / "memory")
+    assert nurec_lite.load(tmp_path / "memory", capture=capture, device="cpu").span == scene.span
+
+
+def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path) -> None:
+    capture = nurec_lite.read("pack", pack, frames=[0, 8], cameras=["camera_1"])
+    assert [camera.name for camera in capture.cameras] == ["camera_1"] and len(capture.images) == 8
+    scene = nurec_lite.train(capture, out=tmp_path / "run", steps=1, **KEYS)
+    stored = load_checkpoint(tmp_path / "run/checkpoint.pt", "cpu")["config"]["data"]
+    assert (stored["root"], stored["frames"], stored["cameras"]) == (str(pack), [0, 8], ["camera_1"])
+    assert list(scene.cameras) == ["camera_1"]
+
+
+@pytest.mark.parametrize(
+    "keys, sentence",
+    [
+        ({"stepz": 3}, "'stepz' not in 'Config'"),
+        ({"model": {"pionts": 3}}, "did you mean model.points?"),
+        ({"steps": -1}, "train.steps is -1, but must lie between"),
+        ({"model": {"points": [torch.ones(1)]}}, "model.points is a Tensor, but must be a number"),
+        ({"recipe": "quick"}, "recipe=quick: there is no 'quick'; there is best, realtime"),
+        ({"opt": "speed"}, "speed"),
+        ({"capture": 3}, "capture is a int, but must be a pack's path or a Capture"),
+        ({"capture": "."}, "is a folder; read it first, as in train\\(read\\('kitti_raw'"),
+        ({"train": {"resume": "auto"}}, "name its folder by out=FOLDER"),
+        ({"data": "kitty"}, "data=kitty: there is no 'kitty'"),
+    ],
+)
+def test_mistakes_are_sentences(keys: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(nurec_lite.UserError, match=sentence):
+        nurec_lite.train(**keys)
+
+
+def test_a_missing_run_and_an_unknown_kind_are_sentences(tmp_path: Path) -> None:
+    with pytest.raises(nurec_lite.UserError, match=r"checkpoint.pt does not exist"):
+        nurec_lite.load(tmp_path)
+    with pytest.raises(nurec_lite.UserError, match="data=kitty: there is no 'kitty'"):
+        nurec_lite.read("kitty")
+    with pytest.raises(nurec_lite.CaptureError, match=r"data\.root is missing"):
+        nurec_lite.read("pack")
+
+
+@pytest.mark.parametrize("options", ["all", ["fused_interp", "no_sync"], {"batch": {"images": 2}, "workers": None}])
+def test_options_are_written_as_a_command_line_does(options: Any) -> None:
+    from nurec_lite.api.keys import options as written
+
+    expected = {"all": "+opt=[all]", "fused_interp,no_sync": "+opt=[fused_interp,no_sync]"}
+    names = options if isinstance(options, str) else ",".join(options)
+    assert written(options) == (
+        [expected[names]] if names in expected else ["+opt=[batch,workers]", "opt.batch.images=2"]
+    )

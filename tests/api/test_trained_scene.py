@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`TrainedScene`: what it renders is what the verb render writes, and batches, arrays and poses of one's own mean what they say."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny_capture import tiny_capture, tiny_scene
+
+from nurec_lite import Camera, ConfigError, Lidar, TrainedScene
+from nurec_lite.capture.trajectory import frame_at, shifted, trajectory_of
+from nurec_lite.evaluation.measure import image_of
+from nurec_lite.output.sweeps import rendered_sweeps
+from nurec_lite.scene.edit import Move, with_moved_actors, without_actors
+from nurec_lite.training.baseline import reference_stages
+
+TIME = 0.43
+
+
+def camera_frame(camera: str, time: float = TIME) -> Any:
+    capture = tiny_capture()
+    return frame_at([f for f in capture.images if f.sensor == camera], trajectory_of(capture), time)
+
+
+# ---- cameras
+
+
+def test_a_camera_on_its_path_is_what_the_verb_renders_bitwise(scene: TrainedScene) -> None:
+    expected = image_of(reference_stages(), tiny_scene(), tiny_capture(), camera_frame("camera_1"))
+    assert torch.equal(scene.render("camera_1", time=TIME).colour, expected)
+
+
+def test_a_pose_of_one_s_own_is_that_of_the_sensor(scene: TrainedScene) -> None:
+    """Both ends of the readout, from a metre to the left."""
+    frame = shifted(camera_frame("camera_0"), (0.0, 1.0, 0.0))
+    start, end = (scene.pose("camera_0", t, shift=(0, 1, 0)) for t in (frame.time_start, frame.time_end))
+    found = scene.render("camera_0", start.numpy(), TIME, end_pose=end.tolist())
+    expected = image_of(reference_stages(), tiny_scene(), tiny_capture(), frame)
+    torch.testing.assert_close(found.colour, expected, rtol=0, atol=1e-5)
+
+
+def test_a_batch_is_its_views_one_by_one(scene: TrainedScene) -> None:
+    poses, times = scene.pose("camera_0", [0.2, 0.5]), np.array([0.5, 0.2])
+    batch = scene.render("camera_0", poses, times, outputs=["colour", "depth", "normals", "opacity", "classes"])
+    for k in range(2):
+        one = scene.render(
+            "camera_0", poses[k], float(times[k]), outputs=["colour", "depth", "normals", "opacity", "classes"]
+        )
+        for name, values in vars(one).items():
+            assert torch.equal(getattr(batch, name)[k], values), name
+
+
+def test_one_pose_serves_many_times(scene: TrainedScene) -> None:
+    found = scene.render("camera_0", scene.pose("camera_0", 0.3), [0.3, 0.6])
+    assert found.colour is not None and found.colour.shape == (2, 24, 40, 3)
+    assert found.normals is None and found.classes is None
+
+
+def test_a_camera_of_one_s_own_sees_the_same_with_twice_the_pixels(scene: TrainedScene) -> None:
+    """A pixel of the coarse image is the mean of four of the fine one, nearly; a new name exposes as the mean of all cameras."""
+    own = scene.cameras["camera_0"]
+    fine = replace(own, name="fine", width=80, height=48, fx=2 * own.fx, fy=2 * own.fy, cx=2 * own.cx, cy=2 * own.cy)
+    pose = scene.pose(own, TIME)
+    opacities = [scene.render(camera, pose, TIME).opacity for camera in (own, fine)]
+    coarse = torch.nn.functional.avg_pool2d(opacities[1][None], 2)[0]
+    assert float((coarse - opacities[0]).abs().mean()) < 0.02
+
+
+def test_poses_are_in_the_world_of_the_capture_s_files() -> None:
+    """Far from the origin, where float32 has steps of half a metre."""
+    far = (5_000_000.0, 400_000.0, 100.0)
+    near, moved = scene_about((0.0, 0.0, 0.0)), scene_about(far)
+    step = torch.tensor(far, dtype=torch.float64)
+    assert torch.equal(moved.pose("camera_0", TIME)[:3, 3], near.pose("camera_0", TIME)[:3, 3] + step)
+    images = [one.render("camera_0", one.pose("camera_0", TIME), TIME).colour for one in (near, moved)]
+    torch.testing.assert_close(images[1], images[0], rtol=0, atol=1e-4)
+    torch.testing.assert_close(moved.tracks.translations, near.tracks.translations + step, rtol=0, atol=1e-8)
+    points = [one.render_lidar("lidar", time=TIME) for one in (near, moved)]
+    torch.testing.assert_close(points[1].points - step, points[0].points, rtol=0, atol=1e-6, equal_nan=True)
+
+
+def scene_about(origin: tuple[float, float, float]) -> TrainedScene:
+    from pathlib import Path
+
+    from nurec_lite.cli.reconstruction import Reconstruction
+    from nurec_lite.config import RenderConfig
+
+    capture, scene = replace(tiny_capture(), origin=origin), replace(tiny_scene(), origin=origin)
+    run = Reconstruction(RenderConfig(), reference_stages(), scene, capture, torch.device("cpu"), {}, [])
+    return TrainedScene(run, Path("none"))
+
+
+# ---- lidars
+
+
+def test_a_lidar_on_its_path_is_what_the_verb_renders(scene: TrainedScene) -> None:
+    capture = tiny_capture()
+    frame = frame_at([f for f in capture.sweeps if f.sensor == "lidar"], trajectory_of(capture), TIME)
+    (expected,) = rendered_sweeps(reference_stages(), tiny_scene(), capture, [frame])
+    found = scene.render_lidar("lidar", time=TIME)
+    assert torch.equal(found.ranges, expected.sweep.ranges) and torch.equal(found.times, expected.rays.times)
+    assert torch.equal(found.points[found.returned], expected.points_world())
+    assert bool(found.points[~found.returned].isnan().all())
+
+
+def test_a_lidar_of_one_s_own_sends_its_pattern(scene: TrainedScene) -> None:
+    own = scene.lidars["lidar"]
+    few = Lidar("few", own.T_rig_lidar, own.elevations[:3], azimuth_steps=90, azimuth_start=0.0, clockwise=False)
+    found = scene.render_lidar(few, scene.pose(own, TIME), TIME, seconds=0.2)
+    assert found.ranges.shape == (270,) and found.rings[:4].tolist() == [0, 1, 2, 0]
+    assert float(found.times[0]) == pytest.approx(TIME - 0.1 + 0.1 / 90) and bool((found.times.diff() >= 0).all())
+    azimuths = torch.atan2(found.directions[::3, 1], found.directions[::3, 0])
+    assert torch.rad2deg(azimuths[:2]).tolist() == pytest.approx([2.0, 6.0], abs=1e-3)
+
+
+def test_a_batch_of_sweeps_is_filled_up(scene: TrainedScene) -> None:
+    shorter = replace(
+        tiny_capture(), sweeps=tuple(_halved(f) if k < 5 else f for k, f in enumerate(tiny_capture().sweeps))
+    )
+    other = TrainedScene(replace(scene._run, capture=shorter), scene._folder)
+    found = other.render_lidar("lidar", time=[0.1, 0.9])
+    half = found.ranges.shape[1] // 2
+    assert (
+        found.ranges.shape[0] == 2
+        and bool((found.rings[0, half:] == -1).all())
+        and not bool(found.returned[0, half:].any())
+    )
+    single = other.render_lidar("lidar", time=0.1)
+    assert torch.equal(found.ranges[0, :half], single.ranges)
+
+
+def _halved(frame: Any) -> Any:
+    from tiny_capture import Loaded
+
+    sweep = frame.load()
+    return replace(frame, load=Loaded(sweep.select(slice(0, len(sweep) // 2))))
+
+
+# ---- actors
+
+
+def test_actors_are_taken_away_and_moved(scene: TrainedScene) -> None:
+    run, other = tiny_scene(), without_actors(tiny_scene(), ["000"])
+    stages, capture, frame = reference_stages(), tiny_capture(), camera_frame("camera_0")
+    assert torch.equal(
+        scene.without("000").render("camera_0", time=TIME).colour, image_of(stages, other, capture, frame)
+    )
+    assert scene.without("000").tracks.ids == ("001", "002", "003") and scene.without("actors").tracks.ids == ()
+    moved = with_moved_actors(run, [("001", Move(1.0, 0.5, 0.0, 0.0))])
+    found = scene.moved("001", forward=1.0, left=0.5)
+    assert torch.equal(found.render("camera_0", time=TIME).colour, image_of(stages, moved, capture, frame))
+    assert scene.tracks.ids == ("000", "001", "002", "003"), "the scene itself stays"
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        ({"camera": "camera_7"}, "camera is 'camera_7', but the cameras are camera_0, camera_1"),
+        ({"camera": 3}, "camera is a int"),
+        ({"time": 7.0}, "time is 7 s, but the drive spans 0.000 to 1.000 s"),
+        ({"time": None}, "time is missing; the drive spans"),
+        ({"time": [[0.1]]}, r"time has shape \[1, 1\], but must be a number of seconds, or \[B\]"),
+        ({"time": float("nan")}, "time holds a number that is not finite"),
+        ({"time": []}, "time is empty"),
+        ({"pose": np.eye(3)}, r"pose has shape \[3, 3\], but must be \[4, 4\], or \[B, 4, 4\]"),
+        ({"pose": 2 * np.eye(4)}, "row 0, 0, 0, 1"),
+        ({"pose": np.diag([1, 1, -1, 1.0])}, "no rigid motion"),
+        ({"pose": np.stack([np.eye(4)] * 2), "time": [0.1, 0.2, 0.3]}, "pose has 2 and time has 3 entries"),
+        ({"pose": "here"}, "pose must hold numbers"),
+        ({"end_pose": np.eye(4)}, "end_pose is given without pose"),
+        ({"outputs": ["flow"]}, "outputs holds 'flow', but takes a list of some of colour, depth"),
+        ({"outputs": "depth"}, "outputs is 'depth', but takes a list"),
+        ({"seconds": -1.0}, "seconds is -1.0, but must lie between"),
+    ],
+)
+def test_mistakes_are_sentences(scene: TrainedScene, arguments: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        scene.render(**({"camera": "camera_0", "time": 0.3} | arguments))
+
+
+def test_mistakes_of_actors_and_lidars_are_sentences(scene: TrainedScene) -> None:
+    with pytest.raises(ConfigError, match=r"without\(\) names 'x', but the ids of the tracks are 000, 001"):
+        scene.without("x")
+    with pytest.raises(ConfigError, match="left is nan, but must be a finite number"):
+        scene.moved("000", left=float("nan"))
+    with pytest.raises(ConfigError, match="lidar is 'camera_0', but the lidars are lidar"):
+        scene.render_lidar("camera_0", time=0.3)
+    with pytest.raises(ConfigError, match="seconds is for a lidar of your own"):
+        scene.render_lidar("lidar", time=0.3, seconds=0.1)
+    with pytest.raises(ConfigError, match="lidar is a Camera"):
+        scene.render_lidar(scene.cameras["camera_0"], time=0.3)  # type: ignore[arg-type]
+    assert isinstance(scene.cameras["camera_0"], Camera)
