@@ -8,7 +8,7 @@ was measured, and else with the baseline. *As a rung* compares it with all that 
 import csv
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +34,7 @@ STEP = (  # lines of the table of a step: name, column of the file, form, factor
     ("copied, MB", "copied_bytes", "{:.1f}", 1e-6),
 )
 Row = dict[str, Any]
+Link = Callable[[str, Path], str]  # words and a file -> a link of a page
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,7 @@ class Launches:
     """The launches of a kernel in a profile, as one."""
 
     label: str
+    file: Path  # of the profile
     count: int
     ms: float
     registers: int
@@ -148,29 +150,28 @@ def launches(spec: str) -> Launches:
     if match is None:
         raise UserError(f"'{spec}' names no launches; write LABEL=PROFILE:KERNEL or LABEL=PROFILE:KERNEL@RANGE")
     label, profile, kernel, where = match.groups()
-    if "/" in profile:
-        known = [one["kernel"] for one in read(RESULTS / f"{profile}.json")["instances"]]
-    else:
-        known = read(RESULTS / f"profile_ncu_kitti_0009_large_{profile}/kernels.json")["kernels"]
+    file = RESULTS / (f"{profile}.json" if "/" in profile else f"profile_ncu_kitti_0009_large_{profile}/kernels.json")
+    told = read(file)
+    known = [one["kernel"] for one in told["instances"]] if "instances" in told else told["kernels"]
     found = [k for k in known if re.match(kernel, k["name"]) and re.match(where or "", k["range"] or "")]
     if not found:
         raise UserError(f"'{spec}': the profile has no such launch; name one that its kernels.csv lists")
     longest = max(found, key=lambda k: k["ms"])
     return Launches(
-        label, len(found), sum(k["ms"] for k in found), max(k["registers"] for k in found), longest["occupancy_achieved"],
+        label, file, len(found), sum(k["ms"] for k in found), max(k["registers"] for k in found), longest["occupancy_achieved"],
         sum(k["dram_read_bytes"] + k["dram_write_bytes"] for k in found), max(longest["sol_compute"], longest["sol_memory"]),
     )  # fmt: skip
 
 
-def ncu_table(specs: Sequence[str]) -> str:
-    """Returns Markdown: a line a kernel."""
+def ncu_table(specs: Sequence[str], link: Link) -> str:
+    """Returns Markdown: a line a kernel, which leads to its profile."""
     head = ("ncu", "launches", "µs", "registers", "occupancy", "DRAM, MB", "of peak")
-    return table(head, map(_cells, map(launches, specs)))
+    return table(head, (_cells(one, link) for one in map(launches, specs)))
 
 
-def _cells(one: Launches) -> tuple[object, ...]:
+def _cells(one: Launches, link: Link) -> tuple[object, ...]:
     figures = f"{one.ms * 1e3:,.0f}", f"{one.registers:.0f}", f"{one.occupancy:.0f} %", f"{one.bytes * 1e-6:.0f}"
-    return one.label, one.count, *figures, f"{one.share:.0f} %"
+    return link(one.label, one.file), one.count, *figures, f"{one.share:.0f} %"
 
 
 NSYS = (
@@ -182,9 +183,9 @@ NSYS = (
 )
 
 
-def nsys_table(specs: Sequence[str]) -> str:
+def nsys_table(specs: Sequence[str], link: Link) -> str:
     """Returns Markdown of profiles `LABEL=PROFILE` by nsys: a line a figure."""
     named = [spec.partition("=") for spec in specs]
-    read_in = [read(RESULTS / f"profile_nsys_kitti_0009_large_{profile}" / "summary.json") for _, _, profile in named]
-    head = ["nsys", *(label for label, _, _ in named)]
-    return table(head, ([label, *(form.format(one[of] * by) for one in read_in)] for label, of, form, by in NSYS))
+    files = [RESULTS / f"profile_nsys_kitti_0009_large_{profile}/summary.json" for _, _, profile in named]
+    head = ["nsys", *(link(label, file) for (label, _, _), file in zip(named, files, strict=True))]
+    return table(head, ([label, *(form.format(read(f)[of] * by) for f in files)] for label, of, form, by in NSYS))

@@ -19,7 +19,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from os.path import relpath
 from pathlib import Path
@@ -133,9 +133,13 @@ def _link(page: Path, target: Path) -> str:
     return relpath(target, page.parent)
 
 
+def _linked(page: Path, words: str, target: Path) -> str:
+    return f"[{words}]({_link(page, target)})"
+
+
 def _facts(page: Path, arguments: str) -> str:
     own, module = option_of(page.stem), import_module(f"nurec_lite.opt.{page.stem}")
-    needs = ", ".join(f"[`{name}`]({name}.md)" for name in module.REQUIRES) or "nothing"
+    needs = ", ".join(_linked(page, f"`{name}`", FOLDER / f"{name}.md") for name in module.REQUIRES) or "nothing"
     note = "\n\n\\* from the baseline: what it needs came with it." if own.alone.from_none else ""
     return (
         f"{table(('class', 'needs', 'alone', 'as a rung'), [(own.classed, needs, own.alone, own.rung or 'none')], 4)}{note}\n\n"
@@ -148,7 +152,7 @@ def _code(page: Path, arguments: str) -> str:
     for label, place in zip(("Before", "After"), _list(arguments), strict=True):
         file, _, name = place.partition("::")
         piece = excerpt(ROOT / file, name)
-        link = f"[{file}]({_link(page, ROOT / file)})"
+        link = _linked(page, file, ROOT / file)
         blocks.append(f"{label}: {link}\n\n```{piece.language}\n{piece.text}\n```")
     return "\n\n".join(blocks)
 
@@ -158,11 +162,11 @@ def _step(page: Path, arguments: str) -> str:
 
 
 def _nsys(page: Path, arguments: str) -> str:
-    return nsys_table(_list(arguments))
+    return nsys_table(_list(arguments), partial(_linked, page))
 
 
 def _ncu(page: Path, arguments: str) -> str:
-    return ncu_table(_list(arguments))
+    return ncu_table(_list(arguments), partial(_linked, page))
 
 
 def _list(arguments: str) -> list[str]:
@@ -177,7 +181,7 @@ def files_of(page: Path) -> list[Path]:
 
 def _files(page: Path, arguments: str) -> str:
     files = files_of(page)
-    links = ", ".join(f"[{file.name}]({_link(page, file)})" for file in files)
+    links = ", ".join(_linked(page, file.name, file) for file in files)
     kernels = [f"`{name}`" for file in files if file.suffix in CUDA for name in kernels_of(file)]
     own = f" Kernels: {', '.join(kernels)}." if kernels else ""
     return _wrapped(f"About {option_of(page.stem).lines:,} lines: {links}.{own}")
@@ -202,21 +206,28 @@ def _repeat(page: Path, arguments: str) -> str:
 def _shelf(page: Path, arguments: str) -> str:
     """Returns a line an option of a shelf."""
     rows = [
-        (_linked(page, own), own.idea, own.classed, own.alone, own.rung or "none", f"{own.lines:,}")
+        (
+            _linked(page, f"`{own.name}`", own.page),
+            own.idea,
+            own.classed,
+            own.alone,
+            own.rung or "none",
+            f"{own.lines:,}",
+        )
         for own in map(option_of, order())
         if own.shelf == arguments
     ]
     return table(("option", "idea", "class", "alone", "as a rung", "lines"), rows, 5)
 
 
-def _linked(page: Path, own: Option) -> str:
-    return f"[`{own.name}`]({_link(page, own.page)})"
-
-
 def _readme(page: Path, arguments: str) -> str:
     """Returns a line an option."""
     rows = [
-        (_linked(page, own), own.idea, "not in `all`" if own.shelf == "lab" else own.rung or own.alone)
+        (
+            _linked(page, f"`{own.name}`", own.page),
+            own.idea,
+            "not in `all`" if own.shelf == "lab" else own.rung or own.alone,
+        )
         for own in map(option_of, order())
     ]
     return table(("option", "idea", "as a rung"), rows, 3)

@@ -87,6 +87,11 @@ def test_the_post_is_linked_by_its_address() -> None:
     assert POST in (ROOT / "README.md").read_text() and POST in (ROOT / "docs/options.md").read_text()
 
 
+@pytest.mark.parametrize("story", sorted(path.name for path in (ROOT / "docs").glob("story-*.md")))
+def test_a_story_has_at_most_1500_words(story: str) -> None:
+    assert len((ROOT / "docs" / story).read_text().split()) <= 1500
+
+
 def test_a_class_is_said_on_the_page() -> None:
     for own in map(pages.option_of, OPTIONS):
         assert own.classed == import_module(f"nurec_lite.opt.{own.name}").CLASS
