@@ -66,7 +66,7 @@ class DataConfig:
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = (
-        None  # likewise; Argoverse 2, nuScenes, PandaSet, Waymo: name or place of the scene, if root holds several
+        None  # KITTI raw: found when there is one; Argoverse 2, nuScenes, PandaSet, Waymo: the scene's name or number
     )
     image_delay: float = 0.0075  # KITTI raw: seconds from exposure to time stamp
     rate: float | None = (
@@ -117,12 +117,12 @@ class LearningRates:
     track_quaternions: float = 2e-5  # rotations of actors
     exposure: float = 2e-3  # gain and offset of the cameras
     rig_rotations: float = 2e-5  # radians, of corrections of the rig's poses, if model.calibrate
-    rig_translations: float = 3e-4  # metres, likewise
-    camera_rotations: float = 2e-5  # radians, of corrections of the cameras' places on the rig, likewise
-    camera_translations: float = 3e-4  # metres, likewise
-    camera_offsets: float = 1e-4  # seconds, of the cameras' clocks, likewise
-    exposure_drift: float = 2e-3  # gain and offset from knot to knot, likewise
-    vignetting: float = 1e-3  # log gain towards the corners, likewise
+    rig_translations: float = 3e-4  # metres, of corrections of the rig's poses, if model.calibrate
+    camera_rotations: float = 2e-5  # radians, of corrections of the cameras' places on the rig, if model.calibrate
+    camera_translations: float = 3e-4  # metres, of corrections of the cameras' places on the rig, if model.calibrate
+    camera_offsets: float = 1e-4  # seconds, of the cameras' clocks, if model.calibrate
+    exposure_drift: float = 2e-3  # gain and offset from knot to knot, if model.calibrate
+    vignetting: float = 1e-3  # log gain towards the corners, if model.calibrate
     bilateral: float = 2e-3  # transforms of colour in the cells of model.bilateral_grid
     decay: float = 0.3  # of all rates but that of the means, over the whole run
 
@@ -157,7 +157,7 @@ class LossWeights:
     scale: float = 0.01  # a metre
     exposure: float = 0.01  # squares of log gain and offset
     calibration: float = 1.0  # squares of corrections of poses and clocks, in metres, if model.calibrate
-    drift: float = 0.01  # squares of the exposure's drift and of its changes, likewise
+    drift: float = 0.01  # squares of the exposure's drift and of its changes, if model.calibrate
     bilateral: float = 1.0  # squares of how cells of model.bilateral_grid differ from their neighbours
 
 
@@ -199,7 +199,7 @@ class Config:
 class EvaluateConfig(Config):
     """Measures a checkpoint."""
 
-    out: str = Config.out  # folder of the results; left as it is: evaluate-SPLIT-SUBSET-stepN beside the checkpoint
+    out: str = Config.out  # folder of the results; by default evaluate-SPLIT-SUBSET-stepN next to the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     subset: str = "test"  # frames of the split that are measured: test (held out), train or all
 
@@ -208,7 +208,7 @@ class EvaluateConfig(Config):
 class RenderConfig(Config):
     """Renders a checkpoint, where and when one likes. Metres, seconds of the capture, degrees."""
 
-    out: str = Config.out  # folder of the results; left as it is: render-stepN-... beside the checkpoint
+    out: str = Config.out  # folder of the results; by default render-stepN-... next to the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all
     subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
@@ -225,7 +225,7 @@ class RenderConfig(Config):
 class ExportConfig(Config):
     """Writes a checkpoint's Gaussians as PLY."""
 
-    out: str = ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply beside the checkpoint, or *-tTIME.ply
+    out: str = ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply next to the checkpoint, or *-tTIME.ply
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
     node: str = "all"  # all, background, or the id of a track
     time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame

@@ -36,7 +36,7 @@ intensity, ray drop and Chamfer distance.
   python -m nurec_lite.evaluate checkpoint=runs/mine/checkpoint.pt data.root=FOLDER   a capture that lies elsewhere now
 
 Leaves metrics.json, frames.csv (figures of each frame), report.html and pictures/ in the folder `out`, which is
-evaluate-SPLIT-SUBSET-stepN beside the checkpoint unless it is given; other arguments become part of the name. Which frames were
+evaluate-SPLIT-SUBSET-stepN next to the checkpoint unless given; other arguments become part of the name. Which frames were
 trained on is a matter of the split that training used: measuring another split mixes both, and says which frames were trained on.
 """
 _SAME = frozenset(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m nurec_lite.render: any camera or lidar of the capture at any time, beside its path, with actors removed or moved."""
+"""python -m nurec_lite.render: any camera or lidar of the capture at any time, on or off its path, with actors removed or moved."""
 
 import nurec_lite.base.threads  # noqa: F401  before torch
 
@@ -38,7 +38,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
 HELP = f"""
-Renders a checkpoint: any camera or lidar of its capture, at any time, from beside the path that was driven, actors removed or moved.
+Renders a checkpoint: any camera or lidar of its capture, at any time, on the driven path or off it, actors removed or moved.
 Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
 
   python -m nurec_lite.render checkpoint=FILE subset=test compare=true                held-out frames below what was captured
@@ -49,7 +49,7 @@ Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
   python -m nurec_lite.render checkpoint=FILE sensors=lidar formats=npz,ply           every sweep as points
   python -m nurec_lite.render checkpoint=FILE sensors=image_02,velodyne times=4,6     two seconds of a KITTI drive
 
-Results lie in the folder `out`, which is render-stepN beside the checkpoint unless it is given; what is asked, such as shift=0,1,0,
+Results lie in the folder `out`, which is render-stepN next to the checkpoint unless given; what is asked, such as shift=0,1,0,
 becomes part of its name. They are SENSOR_0012.png for frame 12 and SENSOR_t0001.230.png for 1.23 s, and SENSOR.mp4 (.gif, .apng) for
 all; of a lidar also SENSOR_above*, the sweep from above over the measured one, with the ids that remove and move take. Points of a
 lidar go to SENSOR_*.ply (world, metres, with intensity) and SENSOR_*.npz, which holds, for R rays:

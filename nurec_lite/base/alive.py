@@ -23,7 +23,7 @@ def alive(process: int, start: int) -> bool:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except OSError:  # somebody else's
+    except OSError:  # another user's
         pass
     found = _state(process)
     return found is None or (found[0] not in "ZX" and found[1] == start)

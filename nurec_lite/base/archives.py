@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zip archives, whoever wrote them."""
+"""Zip archives from any source."""
 
 import io
 import zipfile

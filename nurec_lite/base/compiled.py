@@ -14,10 +14,10 @@ BACKEND = "inductor"
 
 def compiled(
     function: Callable[P, T],
-    differentiated: bool = True,  # whether it is called for gradients; if so, it is called as it is by who asks for none
+    differentiated: bool = True,  # whether it is called for gradients; if so, calls without gradients run it uncompiled
 ) -> Callable[P, T]:
     """Compiled at the first call, whole (an operation that the compiler cannot take is an error), and once more when a size changes, for
-    all of its values. Who looks at a scene now and then, without gradients, does not wait for another compilation."""
+    all of its values. Occasional calls without gradients do not wait for another compilation."""
     by_compiler: Callable[P, T] = torch.compile(function, fullgraph=True, backend=BACKEND)
 
     @wraps(function)

@@ -9,12 +9,12 @@ import torch
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.version import UNKNOWN, answer, commit
 
-HOST_THREADS = 8  # of the host beside a GPU: decoding a batch gains little from more (benchmarks/LOG.md)
+HOST_THREADS = 8  # of the host with a GPU: decoding a batch gains little from more (benchmarks/LOG.md)
 
 
 def choose_device(name: str) -> torch.device:
-    """Beside a GPU the host decodes and copies, operators of some 100 000 numbers, each of which would wake a thread a core: it gets
-    HOST_THREADS at most, unless OMP_NUM_THREADS is set."""
+    """The device of that name. With a GPU the host only decodes and copies, in operators of some 100 000 numbers that would each wake a
+    thread a core: it gets HOST_THREADS at most, unless OMP_NUM_THREADS is set."""
     device = _device(name)
     if device.type == "cuda" and not os.environ.get("OMP_NUM_THREADS"):
         torch.set_num_threads(min(HOST_THREADS, torch.get_num_threads()))

@@ -20,9 +20,9 @@ log = logging.getLogger("nurec_lite")
 @contextmanager
 def written(
     path: Path,
-    stale: Sequence[Path] = (),  # files and folders of ours that must not stand beside the new file
+    stale: Sequence[Path] = (),  # files and folders of ours that must not exist next to the new file
 ) -> Iterator[BinaryIO]:
-    """A file that is written under a temporary name beside `path`, flushed to the disk and renamed when the block ends well.
+    """A file that is written under a temporary name next to `path`, flushed to the disk and renamed when the block ends well.
 
     Whatever happens before leaves what was at `path`, and nothing else. In a folder of results the file joins the list of what is ours.
     OutputError if the disk is full, a folder read-only, or what stands at `path` is not ours.

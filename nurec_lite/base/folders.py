@@ -117,7 +117,7 @@ def check_file(
     path: Path,
     ours: Callable[[bytes], bool],  # whether the first bytes of a file say that we wrote it
 ) -> None:
-    """OutputError if a file at `path` would replace what is not ours. Leftovers beside it are removed."""
+    """OutputError if a file at `path` would replace what is not ours. Leftovers next to it are removed."""
     if not path.name.strip():
         raise OutputError(f"'{path}' names no file; {ANOTHER_FILE}")
     remove_leftovers(path.parent)
@@ -182,7 +182,7 @@ def _read(folder: Path) -> tuple[str | None, set[str]]:  # the verb; None withou
 
 
 def _plain(name: str) -> bool:
-    """Whether it is the path of a file within the folder, whoever wrote the list."""
+    """Whether it is the path of a file within the folder; the list may come from anywhere."""
     parts = name.split("/")
     return bool(name) and len(parts) <= 2 and all(part not in ("", ".", "..") and "\0" not in part for part in parts)
 

@@ -28,7 +28,7 @@ def locked(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        (folder / LOCK).unlink(missing_ok=True)  # before it is free: who waits for it looks whether it is still there
+        (folder / LOCK).unlink(missing_ok=True)  # before it is free: a waiting process checks whether it still exists
         _held.discard(descriptor)
         os.close(descriptor)
         _remove_empty(made)

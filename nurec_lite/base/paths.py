@@ -13,6 +13,6 @@ def resource(
         if (root / name).exists():
             return root / name
     raise FileNotFoundError(
-        f"'{name}' is neither in {PACKAGE} nor beside it in {PACKAGE.parent}: "
+        f"'{name}' is neither in {PACKAGE} nor next to it in {PACKAGE.parent}: "
         "the installation is incomplete; install nurec_lite again or run from a whole checkout"
     )

@@ -84,8 +84,8 @@ def _in_order(pool: ThreadPoolExecutor, function: Callable[[T], R], items: Itera
 
 
 class Together(Generic[T, R]):
-    """Calls of several threads as one, for what does many at once better than one after another: who comes while a call is under way waits,
-    and what waited by its end makes up the next one, in the order in which it came."""
+    """Joins calls of several threads into one, for functions that are faster on many items. A call waits while another one runs; all
+    waiting calls become the next one, in their order."""
 
     def __init__(self, function: Callable[[Sequence[T]], Sequence[R]]) -> None:
         self._function = function
@@ -108,13 +108,13 @@ class Together(Generic[T, R]):
         try:
             for (_, future), result in zip(taken, self._function([item for item, _ in taken]), strict=True):
                 future.set_result(result)
-        except BaseException as error:  # who waits is told
+        except BaseException as error:  # waiting threads get the error
             for _, future in taken:
                 future.set_exception(error)
 
 
 class Begun(Generic[K, R]):
-    """The same, while the caller goes on: results are kept by their items, and who asks for one too early waits for it."""
+    """The same, while the caller goes on: results are kept by their items, and an early request waits."""
 
     def __init__(self, function: Callable[[K], R], items: Sequence[K]) -> None:
         self._results: dict[K, Future[R]] = {item: Future() for item in items}
@@ -140,6 +140,6 @@ class Begun(Generic[K, R]):
         try:
             for item, result in zip(self._results, in_threads(unless_closed, list(self._results)), strict=True):
                 self._results[item].set_result(result)
-        except BaseException as error:  # who asks is told
+        except BaseException as error:  # the request gets the error
             for future in (f for f in self._results.values() if not f.done()):
                 future.set_exception(error)

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Recorder(Protocol):
-    """Is told the begin and the end of every range, in the thread in which they happen."""
+    """Gets the begin and the end of every range, in the thread in which they happen."""
 
     def begin(self, path: str) -> Any: ...
 
@@ -61,7 +61,7 @@ _thread = _Thread()
 
 
 class _Span:
-    """An open range. What it told of its begin, it tells of its end, whatever `switch` does in between."""
+    """An open range. Recorders that got its begin get its end, even if `switch` changes them in between."""
 
     __slots__ = ("begun", "outer", "path", "recorder")
 

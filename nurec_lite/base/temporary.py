@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Temporary files: their names say which process made them, so that only files whose maker is gone are ever removed.
 
-A name is .FILE.nurec_lite-HOST-BOOT-NAMESPACE-PROCESS-START-RANDOM.tmp. Processes are told apart by their number, the namespace of that
+A name is .FILE.nurec_lite-HOST-BOOT-NAMESPACE-PROCESS-START-RANDOM.tmp. Processes differ by their number, the namespace of that
 number (two containers may both be process 1) and their start. The maker also holds a lock of the kernel on its file. Another container
 of the same machine sees that lock; another host may not, so its files are left alone.
 """
@@ -29,7 +29,7 @@ _NAME = re.compile(rf"\..*{_MARK}", re.DOTALL)
 
 @contextmanager
 def temporary_file(target: Path) -> Iterator[BinaryIO]:
-    """A new file beside `target`, open for writing and locked. Its `name` is its path; unless it is renamed, it goes with the block."""
+    """A new file next to `target`, open for writing and locked. Its `name` is its path; unless it is renamed, it goes with the block."""
     file = _created(target)
     try:
         with file:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Threads of a process on the CPU. Imported by entry points before torch, for what it sets: threads that wait for one another spin
-briefly, then sleep.
+"""Threads of a process on the CPU. Entry points import it before torch, because it sets that waiting threads spin briefly, then sleep.
 
 On two quiet cores sleeping at once costs 1.4 x, and on a busy machine spinning for long costs 10 x and more (benchmarks/LOG.md).
-A process starts as many threads as it finds cores, and several such processes at once wait more than they compute: whoever starts
-several gives each its share.
+A process starts as many threads as it finds cores, and several such processes at once wait more than they compute: give
+each of them its share.
 """
 
 import os

@@ -4,7 +4,7 @@
 On a GPU a range begins and ends with two CUDA events on the current stream, so its time is that between what came before it on the
 stream and its own last kernel, and nothing waits inside the step; on a CPU the host's clock tells. Ranges come from several threads.
 
-A step that is launched as a graph has no ranges inside the graph. Such steps and those that run plainly are told apart, each with the
+A step that is launched as a graph has no ranges inside the graph. Such steps and plain ones are counted separately, each with the
 ranges that it has; steps that record a graph are neither.
 """
 

@@ -24,8 +24,8 @@ def upload(
 
 
 class Arrival:
-    """Numbers on their way to the host. Who no longer wants them may drop it before they are there: what queued the writing has told torch
-    of the memory that is written."""
+    """Numbers on their way to the host. It may be dropped before they arrive: the code that queued the copy has recorded the memory with
+    torch."""
 
     def __init__(
         self,
@@ -45,8 +45,8 @@ class Arrival:
         return found
 
     def there(self) -> bool:
-        """Not yet, whoever asks while work of the GPU is recorded: to ask the device would end the recording, and what is recorded must not
-        depend on when an answer comes."""
+        """Whether the numbers are there; False while work of the GPU is recorded: a query of the device would end the recording, and
+        recorded work must not depend on the time of an answer."""
         return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 
     def numbers(self) -> list[float]:
@@ -62,7 +62,7 @@ def locked(like: Tensor) -> Tensor:
 
 
 def _mark(device: torch.device) -> torch.cuda.Event | None:
-    """Passed when what is queued on the device's present stream by now is done; None: it is done when it returns."""
+    """Event after the work that is queued on the device's present stream; None: the work is done on return."""
     if device.type != "cuda":
         return None
     event = torch.cuda.Event()
@@ -71,7 +71,7 @@ def _mark(device: torch.device) -> torch.cuda.Event | None:
 
 
 class SideStream:
-    """A stream beside the one on which the step computes; on a CPU, where copies are done when they return, there is none."""
+    """A stream next to the step's own; on a CPU, where copies are done on return, there is none."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class SideStream:
         self,
         tensors: Iterable[Tensor],  # made by the present stream, or by one that it has waited for
     ) -> None:
-        """Lets work that is queued there from now on use them; likewise."""
+        """Lets work that is queued there from now on use them, without waiting on the host."""
         if self._stream is None:
             return
         self._stream.wait_event(torch.cuda.current_stream(self._stream.device).record_event())
@@ -114,7 +114,7 @@ class SideStream:
         made: torch.cuda.Event | None,  # the mark behind them
     ) -> None:
         """Lets the present stream use them: it waits for the mark, and the allocator, which would give the memory of a freed tensor back
-        to the side stream at once, first waits for what the present stream has queued by then."""
+        to the side stream at once, first waits for the work that the present stream has queued until then."""
         if self._stream is None or made is None:
             return
         present = torch.cuda.current_stream(self._stream.device)

@@ -16,7 +16,7 @@ from torch import Tensor
 from nurec_lite.geometry.lidar import unit_directions
 
 FARTHEST = 60.0  # metres; where lidars themselves end lies beyond
-THIN = 0.07  # share of missing rays on surfaces near by, where lidars lose up to 1.3 %, and beside one dark car 5 %
+THIN = 0.07  # share of missing rays on surfaces near by, where lidars lose up to 1.3 %, and 5 % near one dark car
 NEAR = 20.0  # metres
 SECTOR = 5  # degrees; a narrower one may be a mast
 TOLERANCE = 0.1  # metres by which a ray may reach into what was cut away

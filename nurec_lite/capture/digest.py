@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The identity of a capture: its sensors, and of every frame the number, the times, the pose and the encoded content.
 
-Content is told by the size and a checksum of what is encoded. A pack has both in its directory. Of files of a drive, sizes are asked for
-and a few pieces of some files are read. `looks.py` has what stays the same when frames are encoded anew.
+The size and a checksum of the encoded frame identify its content. A pack has both in its directory. For files of a drive, sizes are read,
+and a few pieces of some files. `looks.py` holds the properties that survive a new encoding.
 """
 
 from collections.abc import Callable, Sequence

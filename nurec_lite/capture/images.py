@@ -46,7 +46,7 @@ def decode_image(image: Encoded) -> Tensor:  # [H // downscale, W // downscale, 
 
 
 def check_header(image: Encoded) -> None:
-    """Everything that can be told without decoding pixels, so that a file that claims a huge image takes no memory."""
+    """Everything that is known without decoding pixels, so that a file that claims a huge image takes no memory."""
     with _decoding(image.name):
         _checked(image).verify()  # checksums of a PNG: Pillow decodes damaged pixels without a word
 
@@ -140,7 +140,7 @@ class ImageFile:
         return decode_image(self.encoded())
 
     def check(self) -> None:
-        """Checks everything that can be told without decoding."""
+        """Checks everything that is known without decoding."""
         check_header(self.encoded())
 
     def glance(self) -> Glance:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rig's path through a capture, and frames of its sensors at any time, on the path or beside it."""
+"""The rig's path through a capture, and frames of its sensors at any time, on the path or off it."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
@@ -136,7 +136,7 @@ def shifted(
     frame: AnyFrame,
     shift: Sequence[float],  # metres forward, left and up in the rig's axes at each time
 ) -> AnyFrame:
-    """The frame of a rig that drives beside the captured one."""
+    """The frame of a rig that drives a constant offset from the captured one."""
     T_rig_shifted = torch.eye(4, dtype=torch.float64)
     T_rig_shifted[:3, 3] = torch.tensor(shift, dtype=torch.float64)
     start, end = (T.double() @ T_rig_shifted for T in (frame.T_world_rig_start, frame.T_world_rig_end))

@@ -91,7 +91,7 @@ class ImageFrame(Frame):
     load: Callable[[], Tensor]
 
     def encoded(self) -> Encoded | None:
-        """Not decoded, for who decodes elsewhere; None: it does not come from an encoded file."""
+        """The encoded image, for decoding elsewhere; None: it does not come from an encoded file."""
         return self.load.encoded() if isinstance(self.load, Stored) else None
 
 
@@ -170,10 +170,10 @@ class Capture:
     split: Split | None = None
     readings: tuple[Reading, ...] = ()  # of the poses, for the checks
     doubts: tuple[Doubt, ...] = ()  # of the reader, also of the one that read what a pack was made from
-    mountings: tuple[Mounting, ...] = ()  # likewise, of the calibration
-    labels: tuple[Labels, ...] = ()  # likewise, of the tracks
+    mountings: tuple[Mounting, ...] = ()  # other readings of the calibration
+    labels: tuple[Labels, ...] = ()  # other readings of the tracks
     origin: Origin = (0.0, 0.0, 0.0)  # where the origin of these poses lies in the world of the source, see origin.py
-    # GIVEN by somebody; POSITIONED by satellites or an inertial unit; UNKNOWN: all are the identity; CHOSEN: compared with the sweeps and
+    # GIVEN by the user; POSITIONED by satellites or an inertial unit; UNKNOWN: all are the identity; CHOSEN: compared with the sweeps and
     # kept; ESTIMATED from the sweeps
     poses_from: str = GIVEN
     measured: Measured | None = None  # of the rig's motion, by other sensors than cameras and lidars

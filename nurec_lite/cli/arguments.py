@@ -103,5 +103,5 @@ def with_budget(arguments: Sequence[str]) -> list[str]:
     budget = {key_of(argument): argument for argument in arguments if key_of(argument) in (_STEPS, _SECONDS)}
     if set(budget) != {_STEPS} or value_of(budget[_STEPS]) == "null":
         return list(arguments)
-    at = list(arguments).index(budget[_STEPS])  # beside it: flags may stand around what Hydra takes
+    at = list(arguments).index(budget[_STEPS])  # next to it: flags may surround Hydra's arguments
     return [*arguments[:at], f"{_SECONDS}=null", *arguments[at:]]

@@ -20,7 +20,7 @@ def result_folder(
     counters: Mapping[str, float],  # of the checkpoint
     arguments: Iterable[str] = (),  # that tell one result from another
 ) -> Path:
-    """`out` if it was given, else a folder beside the checkpoint. FolderError where files of others, or of a run, are."""
+    """`out` if it was given, else a folder next to the checkpoint. FolderError where files of others, or of a run, are."""
     own = Path(checkpoint).parent / "-".join([name, f"step{counters['step']:.0f}", *_part(sorted(arguments))])
     if config.out == Config.out:
         return take(own, name.partition("-")[0]).folder

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The text of `--help`: the verb's own text, and every key with its default and its meaning.
 
-The meanings are the comments beside the fields of `config.py`, so that each stands in one place; the defaults are composed, as by
+The meanings are the comments on the fields of `config.py`, so that each stands in one place; the defaults are composed, as by
 `--cfg job`.
 """
 

@@ -77,7 +77,7 @@ def _clocks_within(capture: Capture) -> float:
 
 def _known_within(capture: Capture, names: Sequence[str]) -> float:
     """Degrees to which edges of the drive's sweeps tell how these cameras are turned against one another, SIGMAS standard errors. A
-    correction that is smaller was not told by the drive. 0 where edges tell nothing, also without a lidar."""
+    smaller correction has no evidence in the drive. 0 where edges say nothing, also without a lidar."""
     sample = Sample(capture)
     close = [agreement(capture, camera, views_of(sample, camera)) for camera in capture.cameras if camera.name in names]
     return SIGMAS * math.sqrt(sum(found.degrees_error**2 for found in close if found is not None) / len(names) * 2)
@@ -91,7 +91,7 @@ def _lacking(capture: Capture, config: Config) -> Iterator[str]:
         yield "The lidar only says where Gaussians begin: no range is learned from it (train.lidar_rays=0)."
     yield from _tracks(capture, config)
     if len(seen) == 1:
-        yield f"One camera, {min(seen)}: little is known of how things look from beside its path."
+        yield f"One camera, {min(seen)}: views from off its path are uncertain."
     if len(moments) < FEW:
         yield f"Few moments, {len(moments)}: figures are means of few images, and nothing is known beyond a short way."
 

@@ -274,7 +274,7 @@ def image_of(stages: Stages, scene: Scene, capture: Capture, frame: ImageFrame) 
 
 
 def images_of(stages: Stages, scene: Scene, capture: Capture, frames: Iterable[ImageFrame]) -> Iterator[Tensor]:
-    """Likewise of each frame."""
+    """The same of each frame."""
     scene = completed(scene, capture)
     views = ((frame, camera_view(capture, frame, scene.sky.device)) for frame in frames)
     for frame, _, image in render_views_in_batches(stages, scene, views):

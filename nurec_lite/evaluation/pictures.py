@@ -212,7 +212,7 @@ def panel(
 def joined(
     panels: list[np.ndarray],  # [H, W, 3], of one size
     axis: int,
-) -> np.ndarray:  # one below (axis 0) or beside (axis 1) another
+) -> np.ndarray:  # one below (axis 0) or to the right of (axis 1) another
     shape = list(panels[0].shape)
     shape[axis] = _GAP // 2
     gap = np.full(shape, _DARK, np.uint8)

@@ -50,7 +50,7 @@ FIGURES = tuple(
         ("lidar_median_sq_m2", "Lidar error, median of squares", "m²", 4, "The same errors squared, as some papers state them"),
         ("lidar_opacity_half", "Rays that meet something", "", 3, "Share of returned rays with an opacity of 0.5 or more; 1 is best"),
         ("intensity_rmse", "Intensity error", "", 3, "Root mean square over the rays that returned, of values from 0 to 1"),
-        ("drop_accuracy", "Ray drop told rightly", "", 3, "Share of all rays rightly told to return or not; 1 is best"),
+        ("drop_accuracy", "Ray drop, accuracy", "", 3, "Share of all rays whose return was predicted correctly; 1 is best"),
         ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
         ("corrections", "Sensors corrected by", "", 0, "Cameras' places on the rig and clocks, and how far rig and exposures change"),
         ("gaussians", "Gaussians", "", 0, "Ellipsoids that the scene is made of"),

@@ -115,7 +115,7 @@ def pixel_fractions(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W]
-    """When each pixel is read, as `shutter_fraction` says; made once and kept, likewise."""
+    """When each pixel is read, as `shutter_fraction` says; made once and kept."""
     return shutter_fraction(camera, _pixel_centres(camera)).to(device=device, dtype=dtype)
 
 

@@ -24,7 +24,7 @@ class CapacityTracker:
     ) -> None:
         self.slack, self._near = slack, 1 + (slack - 1) / 4
         self._needed: dict[str, deque[int]] = {}  # entries by View.kind
-        self._rooms: dict[str, int] = {}  # likewise
+        self._rooms: dict[str, int] = {}  # entries by View.kind
 
     def of(self, view: CameraView | LidarView) -> int | None:
         """Entries; None: no view of its kind was rendered before."""

@@ -82,7 +82,7 @@ def blend(
     given = (
         [t.detach() for t in placed(gaussians)], *arrays_of(seen, pairs), row_of(view), pairs.rows_with(features)
     )  # fmt: skip
-    features = features.detach() if isinstance(view, LidarView) else features  # a lidar's are told
+    features = features.detach() if isinstance(view, LidarView) else features  # a lidar's gradients are deferred
     found: tuple[Tensor, ...] = _RenderSegmentsDeferred.apply(
         gaussians.grad_slot.claim(), features, given, moves(view), part
     )

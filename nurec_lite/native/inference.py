@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stage render_views: a scene from several views in one launch a stage, or from a few in one launch of all (kernels/raster_warps/views,
-nurec_lite/native/inference_graphs.py), for who looks at it without training it. On CUDA alone.
+nurec_lite/native/inference_graphs.py), for rendering without training. On CUDA alone.
 
 Letters: V views, N Gaussians, of which S stand still and A move; R rays of all views.
 """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Views of a sensor that come one at a time, or a few, as one CUDA graph: who drives through a scene asks for a view at a time, whose sixty
-kernels take the GPU less time than the host takes to launch them. On CUDA alone.
+"""One view or a few views of a sensor as one CUDA graph: a simulator asks for one view at a time, and the GPU runs its sixty kernels faster
+than the host launches them. On CUDA alone.
 
-A recording reads the scene where it is stored, so that it shows what a training has made of it since, and the view from places into which
-each view is copied. Sweeps of nearly as many rays share one: what is left of its places repeats rays, which nobody sees.
+A recording reads the scene in place, so that it follows later training, and the view from memory into which each view is copied. Sweeps of
+similar size share a recording; padding repeats rays, and their results are dropped.
 """
 
 import logging
@@ -55,7 +55,7 @@ class InferenceGraphs:
         self,
         views: Sequence[AnyView],  # of one sensor, alike
         reads: tuple[Any, ...],  # all that `queue` reads and that lies at its place until it is replaced
-        sizes: tuple[Any, ...],  # by which, beside those of the views, its launches may differ
+        sizes: tuple[Any, ...],  # of other things than views, by which its launches may differ
         queue: Queue,  # queues what views see, and does not wait
     ) -> Queued | None:
         """None: not recorded yet, or not at all."""

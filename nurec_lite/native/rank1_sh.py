@@ -54,14 +54,14 @@ class DeferredShGrad:
     def expect(
         self,
         *harmonics: Tensor,
-        update: Update | None = None,  # at once, of what is the whole gradient; None: who takes it does it
+        update: Update | None = None,  # at once, if this is the whole gradient; None: the caller of `take` updates
     ) -> Iterator[None]:
         """Expects the gradient of these two parameters during a step."""
         sh0, sh_rest = harmonics
         self._harmonics, self._update, self._uses, self._updated = (sh0, sh_rest), update, 0, False
         try:
             yield
-            assert self._left is None, "nobody took the gradient of harmonics"
+            assert self._left is None, "the gradient of harmonics was not taken"
         finally:
             self._harmonics = self._update = self._left = None
 

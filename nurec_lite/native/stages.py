@@ -240,7 +240,7 @@ def render_lidar(
     pairs: PairList,
     plan: RenderPlan = CPU_PLAN,
 ) -> LidarReturns:
-    """Likewise."""
+    """Returns as by nurec_lite.splat.render, which specifies them."""
     return render.render_lidar(gaussians, view, pairs, _planned(gaussians, plan))
 
 

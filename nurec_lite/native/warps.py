@@ -172,5 +172,5 @@ def render_lidar(
     plan: RenderPlan,
     kernels: Callable[[RenderPlan], Kernels] = kernels_of,
 ) -> LidarReturns:
-    """Likewise."""
+    """Returns as by nurec_lite.splat.render, which specifies them."""
     return render.render_lidar(gaussians, view, pairs, kernels(plan))

@@ -58,7 +58,7 @@ def table(
     rows: Iterable[tuple[str, ...]],  # html; the first of each is the row's head
     kind: str = "",  # class
 ) -> str:
-    """Cells carry the name of their column, which narrow screens show beside them."""
+    """Cells carry the name of their column; narrow screens show it next to them."""
     head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in heads)
     lines = []
     for first, *rest in rows:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sections with pictures and curves: images beside renders, sweeps, and the course of training."""
+"""The sections with pictures and curves: images with their renders, sweeps, and the course of training."""
 
 import math
 

@@ -37,7 +37,7 @@ class Correction(NamedTuple):
 
     turn: Tensor  # [3] radians, a rotation vector
     shift: Tensor  # [3] metres
-    drift: Tensor | None  # [2, 3] log gain and offset of a camera's exposure, beside those of the whole drive
+    drift: Tensor | None  # [2, 3] log gain and offset of a camera's exposure, added to those of the whole drive
     moment: Tensor  # [] float64 seconds, when that was on the rig's clock; without gradient
 
 
@@ -51,7 +51,7 @@ class Calibration:
     rig_translations: Tensor  # [K, 3]
     camera_rotations: Tensor  # [C, 3] in the camera's own axes
     camera_translations: Tensor  # [C, 3]
-    exposure_drift: Tensor  # [C, K, 2, 3] log gain and offset, beside those of the whole drive
+    exposure_drift: Tensor  # [C, K, 2, 3] log gain and offset, added to those of the whole drive
     vignetting: Tensor  # [C, 3] log gain at the corners: of the square, the fourth and the sixth power of the distance from the centre
     camera_offsets: Tensor  # [C] seconds by which the camera's clock is behind the rig's
     bilateral: Tensor | None = None  # [C, K, 12, Z, Y, X] as in nurec_lite.scene.bilateral; None: nothing local

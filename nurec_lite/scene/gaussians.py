@@ -85,8 +85,8 @@ class WorldGaussians:
 
 @dataclass(frozen=True)
 class PartedGaussians:
-    """World-space Gaussians of which the first S stand still, and are the store's own, and A follow that move; as WorldGaussians for
-    who must not copy the background. N = S + A."""
+    """World-space Gaussians: S static ones, the store's own, then A moving ones. It replaces WorldGaussians where the background must not
+    be copied. N = S + A."""
 
     still_means: Tensor  # [S, 3] metres
     still_quats: Tensor  # [S, 4] unit

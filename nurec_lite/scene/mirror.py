@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The far side of actors: what is built alike on its left and right shows both to who drives past one."""
+"""The far side of actors: a symmetric object shows both sides to a sensor that passes one."""
 
 from dataclasses import replace
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nearest points: a tree on a CPU; on a GPU grids of cells, where who finds too few around itself looks in cells twice as large."""
+"""Nearest points: a tree on a CPU; on a GPU grids of cells, where a point with too few neighbours looks in cells twice as large."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -109,7 +109,7 @@ def _pixel_of(picture: Picture, world: Tensor) -> tuple[Tensor, Tensor]:
     pixels, depth = project_world_points(camera, picture.frame, world)
     u, v = torch.floor(pixels).long().unbind(-1)
     seen = (depth > 0.1) & (u >= 0) & (v >= 0) & (u < camera.width) & (v < camera.height)
-    place = torch.where(seen, v * camera.width + u, 0)  # a mask waits for nothing, a list of who is seen would
+    place = torch.where(seen, v * camera.width + u, 0)  # a mask waits for nothing, a list of seen points would
     return torch.where(seen[:, None], picture.image.view(-1, 3)[place].float() / 255, 0), seen
 
 

@@ -58,7 +58,7 @@ def exposed_by(
 def exposure(
     scene: Scene,
     camera: int,
-    drift: Tensor | None,  # [2, 3] log gain and offset of that moment, beside those of the drive; None: these hold
+    drift: Tensor | None,  # [2, 3] log gain and offset of that moment, added to those of the drive; None: zero
 ) -> tuple[Tensor, Tensor]:  # [3] log gain, [3] offset
     """The mean log gain of all cameras is zero: otherwise the scene could trade brightness with it."""
     own = scene.exposure[camera] if drift is None else scene.exposure[camera] + drift

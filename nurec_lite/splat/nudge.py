@@ -54,7 +54,7 @@ class _Nudged(torch.autograd.Function):
 def felt_by_torch(
     centre: Tensor,  # [3]
     placed: list[Tensor],  # means [N, 3] and unit quaternions [N, 4], of one set of Gaussians or two
-    grads: list[Tensor],  # likewise
+    grads: list[Tensor],  # as above
 ) -> Tensor:  # [6] dL/dw, dL/dv
     """Pose gradient by the formulas above."""
     found = [_felt(centre, *placed[k : k + 2], *grads[k : k + 2]) for k in range(0, len(placed), 2)]

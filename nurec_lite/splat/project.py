@@ -31,11 +31,11 @@ class Projection:
     index: Tensor  # [V] int64, into the Gaussians that were projected
     low: Tensor  # [V, 2] pixels, or azimuth and elevation in radians
     high: Tensor  # [V, 2] azimuths are not wrapped: low >= -2 pi, high <= 2 pi
-    gaussians: AnyGaussians | None = None  # those that were projected, for who lists them by more than their bounds
+    gaussians: AnyGaussians | None = None  # the projected Gaussians, for lists that test more than bounds
     seen: Tensor | None = None  # [N] uint8, not 0 for the V, where that is known
-    # what exact lists of bundles go by: [N, 8] of a camera; [N, 16] of a lidar, which is what its rays read, too
+    # tests of exact lists of warp tiles: [N, 8] of a camera; [N, 16] of a lidar, whose rays read them, too
     shapes: Tensor | None = None
-    # for bundles, which read in place what is told of all N, row index[k] the k-th's: low and high, or of a lidar what it may meet
+    # for warp tiles, which read the values of all N in place, row index[k] for the k-th: low and high, or the part of a lidar's grid
     count: Tensor | None = None  # [1] int64, how many k
     bounds: Tensor | None = None  # [N, 4]
     candidates: tuple[Tensor, Tensor] | None = None  # [N, 8], and [N] how many they are

@@ -31,7 +31,7 @@ class CameraImage:
 
 @dataclass(frozen=True)
 class LidarReturns:
-    """R rendered lidar rays, as they were blended; what one sees of that is worked out by who asks."""
+    """R rendered lidar rays, as blended; properties compute the visible values."""
 
     distance: Tensor  # [R] metres, expected: sum of w t; of a view with targets, sum of w times what t misses them by
     median: Tensor  # [R] metres, t at which the transmittance crosses 0.5; 0 for rays that never cross

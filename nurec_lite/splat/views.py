@@ -41,8 +41,8 @@ class View:
     T_world_sensor_end: Tensor  # [4, 4]
     time_start: float  # seconds
     time_end: float  # seconds
-    # [62] float32, what kernels read of the view (nurec_lite/splat/view_row.py); None: it is made of the poses when it is needed, for
-    # which the host waits for the device. Whoever replaces poses or times replaces it, too.
+    # [62] float32, the view as kernels read it (nurec_lite/splat/view_row.py); None: it is made from the poses when needed, and the host
+    # then waits for the device. Replace it together with poses or times.
     row: Tensor | None = field(default=None, kw_only=True)
     middle: Tensor | None = field(default=None, kw_only=True)  # [] float64 seconds, `time_mid` on the poses' device
     # [6] float32 turning and motion of the sensor in its own axes, radians and metres a second, by which its clock's offset is learned;
@@ -50,7 +50,7 @@ class View:
     velocity: Tensor | None = field(default=None, kw_only=True)
     # [6] a rotation vector and a translation that the poses hold already, in the world's axes about the sensor; only its gradient counts
     nudge: Tensor | None = field(default=None, kw_only=True)
-    # [2, 3] log gain and offset of a camera's exposure at this moment, beside those of the whole drive; None: it keeps to these
+    # [2, 3] log gain and offset of a camera's exposure at this moment, added to those of the whole drive; None: zero
     drift: Tensor | None = field(default=None, kw_only=True)
 
     @property
@@ -177,7 +177,7 @@ class LidarView(View):
     directions: Tensor  # [R, 3] unit
     fractions: Tensor  # [R] 0 at time_start, 1 at time_end
     targets: Tensor | None = None  # [R, 2] as Rays has them
-    bundles: RayBundles | None = None  # whoever replaces directions replaces them, too; None: made when they are needed
+    bundles: RayBundles | None = None  # replace them together with directions; None: made when they are needed
 
     @property
     def sensor(self) -> Lidar:

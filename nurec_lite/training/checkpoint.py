@@ -41,12 +41,12 @@ def save_checkpoint(
     config: Config,
     counters: dict[str, float],  # step, seconds
     history: list[dict[str, float]],  # rows of `history.History`
-    beside: Mapping[Path, str] = MappingProxyType({}),  # texts that tell of this checkpoint
+    beside: Mapping[Path, str] = MappingProxyType({}),  # texts about this checkpoint
     stale: Sequence[Path] = (),  # what tells of another one
     digest: Digest | None = None,  # of the capture
 ) -> None:
-    """A crash or a full disk leaves the previous checkpoint. Nothing ever stands beside a checkpoint that tells of another one: texts
-    are on the disk before it is replaced, but get their names after it, and what was there is gone by then."""
+    """Saves a checkpoint with its texts; a crash or a full disk leaves the previous one. A folder never holds a checkpoint with texts of
+    another one: new texts are on the disk before it is replaced, and get their names after it; old texts are removed before."""
     content = {
         "format": FORMAT,
         "scene": scene_to_dict(scene),

@@ -2,8 +2,8 @@
 """Density control of 3DGS-MCMC (Kheradmand et al. 2024): dead Gaussians move to live ones, the number grows up to a cap, and noise
 lets transparent ones explore.
 
-Where the lidar has an opacity of its own, a Gaussian counts by the greater of both: it is dead where neither sensor sees it, and kept
-from noise by whoever sees it best. It is drawn by the camera's opacity, since images are what more Gaussians sharpen, and parted for both.
+Where the lidar has its own opacity, the greater of both counts: a Gaussian is dead where neither sensor sees it, and the sensor that sees
+it best keeps it from noise. The camera's opacity decides copying, since more Gaussians sharpen images; copies share both opacities.
 """
 
 import math

@@ -22,7 +22,7 @@ READ_STEPS = 8  # and steps: a run that turns wrong is stopped soon
 WORSE = (3.0, 5.0)  # factor and metres: range errors so far beyond those of the first steps, and the scene falls apart
 FIRST = 50  # steps, over which running means settle
 _MSE = "mse"  # not a term: rows have the PSNR that follows from it
-_FAILED = "failed"  # likewise: 1 if the step was in vain and is done again
+_FAILED = "failed"  # name of a figure: 1 if the step failed and is repeated
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Figures:
     def of(
         terms: dict[str, Tensor],  # [] each
         mse: Tensor | None,  # [] of the step's images; None without one
-        failed: Tensor | None = None,  # [] not 0: the step was in vain and is done again, so its figures do not count
+        failed: Tensor | None = None,  # [] not 0: the step failed and is repeated, so its figures do not count
     ) -> "Figures":
         named = terms | ({} if mse is None else {_MSE: mse})
         named |= {} if failed is None else {_FAILED: failed.float()}
@@ -72,7 +72,7 @@ class History:
     _read_at: float = -math.inf  # seconds
     _first: float = 0.0  # metres: largest range error of the first steps
     _trouble: tuple[int, str] | None = None
-    _forgiven: int = 0  # step up to which figures that are not finite are known to be of Gaussians that are dead by now
+    _forgiven: int = 0  # last step whose non-finite figures come from Gaussians that are dead now
     worse: bool = False  # range errors are far beyond those of the first steps
 
     def trouble(self) -> tuple[int, str] | None:

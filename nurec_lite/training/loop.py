@@ -83,7 +83,7 @@ def one_step(
 
 
 def settle(stages: Stages, state: TrainState) -> None:
-    """Before somebody looks at the state."""
+    """Waits for all steps, so that the state can be read."""
     state.whole = False
     stages.settle(stages, state)
     state.whole = True

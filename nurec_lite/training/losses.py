@@ -23,7 +23,7 @@ _WINDOW = 11  # pixels
 _SIGMA = 1.5  # pixels
 _C1, _C2 = 0.01**2, 0.03**2  # of Wang et al. 2004 for values in 0..1
 _PROBABILITY_EPS = 1e-6
-_METRES_A_RADIAN = 10.0  # what a rotation weighs beside a translation: how far it moves what stands so far away
+_METRES_A_RADIAN = 10.0  # weight of a rotation against a translation: its motion at this distance
 _METRES_A_SECOND = 1.0  # what a clock weighs: less than a rig drives, as clocks are known less well than places
 _ALIKE = (
     0.01  # opacities that differ by less are tied by the square: rounding must not choose the sign of a whole slope

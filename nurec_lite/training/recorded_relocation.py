@@ -21,9 +21,9 @@ log = logging.getLogger("nurec_lite")
 
 
 class RecordedRelocation:
-    """Stands around `rearrange`. While a store stays where it is and keeps its number, the first relocation runs as it is and is looked
-    at, or two are (Looks). The next is recorded, and it and all that follow are launched. The recorder is their own, so that what a
-    step's recording has left is not written over, whoever has read it by then."""
+    """Wraps `rearrange`. While the store keeps its place and its number of Gaussians, the first relocation runs plainly and is inspected,
+    or the first two (Looks). The next one is recorded; it and all later ones are launched. Relocations have their own recorder, so that
+    they never overwrite memory that a step's recording left."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class RecordedRelocation:
         assert self._recording is not None
         self.launched += 1
         self._recording.launch()
-        increment_version(state.scene.gaussians.node)  # who remembers where nodes begin looks for that
+        increment_version(state.scene.gaussians.node)  # caches of the nodes' first rows compare the version
 
     def _stand_aside(self, why: str) -> None:
         self._off = True

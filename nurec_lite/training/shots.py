@@ -56,8 +56,8 @@ class Shots:
         return *(shot.view for shot in self.images), *(shot.view for shot in self.sweeps)
 
     def light(self) -> "Shots":
-        """For another process: tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, half a millisecond
-        of who receives it, and the sender's help), sensors by their names. Of use to `of` alone."""
+        """Shots for another process: tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, half a
+        millisecond of the receiver, and the sender's help), sensors by their names. `of` turns them back."""
         shots: Any = self.copied(lambda t: t.numpy())
         images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
@@ -101,7 +101,7 @@ class ShotPlan:
     seed: int
     lidar_rays: int  # of each sweep, about; a multiple of what a sector holds
     images_a_step: int = field(default=1, kw_only=True)  # if there are as many; those of one moment first
-    sweeps_a_step: int = field(default=1, kw_only=True)  # likewise, if there are any
+    sweeps_a_step: int = field(default=1, kw_only=True)  # sweeps, if there are any
     sweeps_every: int = field(default=1, kw_only=True)  # steps from one with sweeps to the next
     sector: int | None = field(default=None, kw_only=True)  # columns of cells in a sector; None: as `columns` says
 
@@ -134,7 +134,7 @@ class ShotPlan:
 
     @cached_property
     def sweeps(self) -> Order:
-        """Likewise."""
+        """Order of the sweeps over all steps."""
         frames = self.split.train_sweeps
         moments = tuple(self.capture.moments.sweeps[i] for i in frames)
         return Order(frames, moments, self.seed + 1, self.sweeps_a_step)

@@ -45,7 +45,7 @@ class TrainState:
     # leaves it on the host, `learn` brings it to the device
     pace: Tensor | None = None
     whole: bool = True  # False while a step changes it: what is there then must not be saved
-    # [] not 0 since a list had not enough room: until somebody sets it back, optimizing and density control change nothing.
+    # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists have all the room that they need
     failed: Tensor | None = None
     digest: Digest | None = None  # of the capture, for checkpoints; None: they do not say what they were made from
@@ -60,7 +60,7 @@ class Gathered:
     """Inputs of a step that come from the scene."""
 
     gaussians: tuple[AnyGaussians, ...]  # of each view, at its time
-    activated: Mapping[str, Tensor] | None  # by the stage activate; None: who needs it calls that
+    activated: Mapping[str, Tensor] | None  # by the stage activate; None: callers activate themselves
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Listed:
     kind: str  # of the view
     room: int  # entries that they hold
     needed: Tensor | None  # [1] int64 entries that they would have to hold; None: they hold all
-    lacks: Tensor | None  # [] 1 if those are more than the room, else 0; None likewise
+    lacks: Tensor | None  # [] 1 if those exceed the capacity, else 0; None: no capacity was given
 
 
 def lacking(

@@ -2,7 +2,7 @@
 """The training step, written once with the stages of a record: feed, resize, schedule, learn, density.
 
     shots  = stages.feed(stages, state)             next_batch, then place
-    shots  = stages.resize(stages, state, shots)    to the resolution that is learned by now
+    shots  = stages.resize(stages, state, shots)    to the resolution of this part of the run
     stages.schedule(stages, state)                  rates of the step
     result = stages.learn(stages, state, shots)     correct, gather, branches (render, loss, backward), reduce, optimize, noise
     stages.density(stages, state)
@@ -155,7 +155,7 @@ def _seen(
     with span("render_camera" if isinstance(view, CameraView) else "render_lidar"):
         pairs = list_pairs(stages, gaussians, view, stages.room(view))
         room = len(pairs.gaussians)
-        # beside what follows, so that it is known before this is through
+        # on a stream of its own, so that the result is known early
         lacks = None if pairs.needed is None else stages.beside(LISTS, lacking, pairs.needed, room)
         if isinstance(view, CameraView):
             found = stages.render_camera(gaussians, view, pairs, scene.sky)
@@ -178,7 +178,7 @@ def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Roo
 
 
 def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
-    """One exposure, from the scene to the image; for who looks at a scene without training it."""
+    """One exposure, from the scene to the image, without training."""
     view = stages.correct(view, scene.calibration)
     with span("render_camera"):
         (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
@@ -186,7 +186,7 @@ def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
 
 
 def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
-    """The rays of one sweep, from the scene to the returns; likewise."""
+    """The rays of one sweep, from the scene to the returns, without training."""
     view = stages.correct(view, scene.calibration)
     with span("render_lidar"):
         (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
@@ -196,7 +196,7 @@ def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
 def failed(
     before: Tensor | None,  # [] not 0: an earlier step failed
     lacks: Sequence[Tensor | None],  # of the step's lists, as Listed has it
-) -> Tensor | None:  # [] likewise, with these lists; None where none was given a room
+) -> Tensor | None:  # [] the same with these lists; None if none has a capacity
     for short in lacks:
         if short is not None:
             before = short if before is None else torch.maximum(before, short)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what torch.save wrote, whoever wrote it: plain values and dense tensors, each as large as the bytes that stand for it.
+"""Reads files of torch.save from any source: plain values and dense tensors, each as large as the bytes that stand for it.
 
 torch.load(weights_only=True) executes nothing, but believes what a file says of sizes: a storage that claims more than its record
 is read beyond its end, strides of zero make gigabytes of four bytes, lists that hold one another twice take forever to walk.

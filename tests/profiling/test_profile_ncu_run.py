@@ -273,7 +273,7 @@ def test_long_lists_of_kernels_are_cut(tmp_path: Path, ncu: StandIn) -> None:
 def test_no_kernel_matched_and_no_list_either(tmp_path: Path, ncu: StandIn) -> None:
     ncu.write("profile.sh", NONE)
     ncu.write("list.csv", "")
-    assert "what there was is told by tool=nsys or tool=torch" in sentence(tmp_path, kernels="x")
+    assert "tool=nsys or tool=torch lists the kernels" in sentence(tmp_path, kernels="x")
 
 
 def test_a_window_without_kernels(tmp_path: Path, ncu: StandIn) -> None:

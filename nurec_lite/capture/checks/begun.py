@@ -35,8 +35,8 @@ class BegunChecks:
 
     @contextmanager
     def first(self) -> Iterator[None]:
-        """Work that goes on at the same time, unless the checks have failed by now. Where both fail, the error of the checks is raised: it
-        may explain the other."""
+        """Block that runs at the same time, unless the checks have failed already. If both fail, the error of the checks is raised: it may
+        explain the other."""
         if self._result.done():
             self._result.result()
         try:

@@ -99,8 +99,8 @@ def _guess(
 
 
 def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> Fit:
-    """The mounting that is off by some amount, where that fits clearly better. At a steady speed, a camera that sits farther ahead cannot
-    be told from one whose clock is off: then both are named."""
+    """The best fit, or a mounting that is off by some amount if that fits clearly better. At a steady speed a camera that sits farther
+    ahead looks like a camera with a wrong clock: then both are named."""
     other = elsewhere(views, camera, path)
     if _agrees(other) and other.contrast >= CLEARLY[0] * best.contrast and other.above(best) >= CLEARLY[1]:
         return other

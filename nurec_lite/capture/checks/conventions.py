@@ -257,7 +257,7 @@ def _of_lidar(motions: Motions) -> Iterator[Convention]:
         f"T_rig_lidar of {lidar.name} is inverted", f"invert it {MADE}", X @ rig @ invert(X),
         with_mounting(lidar.name, invert), 1.5 * PENALTY, lidar.name,
     )  # fmt: skip
-    for B in signed_permutations():  # rays d are B d in the lidar's axes: to who believes them, a motion T is B^-1 T B
+    for B in signed_permutations():  # rays d are B d in the lidar's axes: read as stored, a motion T is B^-1 T B
         yield Convention(
             f"the rays of {lidar.name} are in other axes", f"give their directions as {_rows(B)} {MADE}",
             four(B).T @ motions.posed @ four(B), with_rays(lidar.name, B), 4 * PENALTY + _changes(B), lidar.name,

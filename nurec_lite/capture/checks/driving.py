@@ -19,7 +19,7 @@ from nurec_lite.geometry.se3 import interpolate_trajectory
 NAME = "poses and driving"
 FEWEST = 5  # frames of a sensor that tell anything
 LEAST, ACCELERATION = 0.5, 4.0  # metres, and metres a second squared: a step may be so far from its neighbours'
-NOISE = 6.0  # times the median difference, likewise
+NOISE = 6.0  # times the median difference: a step may be so far from its neighbours'
 IMPOSSIBLE = 100.0  # metres a second squared, which no vehicle reaches
 SURE = 1.0  # metres: a smaller jump is likely at most
 MOVES, SLOW = 5.0, 1.0  # metres of the drive, and metres a second, from which on the direction of motion tells anything
@@ -98,7 +98,7 @@ def _jumps(sample: Sample, paths: Sequence[Path]) -> Iterator[Verdict]:
 
 
 def _in_step(path: Path, i: int, first: float, last: float) -> bool:
-    """Whether times reach into a step or into those beside it."""
+    """Whether times reach into a step or its neighbours."""
     n = len(path.times)
     return float(path.times[max(0, i - 1)]) <= last and first <= float(path.times[min(n - 1, i + 2)])
 

@@ -22,7 +22,7 @@ LATE = 0.012  # seconds, and
 WAY = (
     0.10  # metres of the vehicle's way by which a clock may be off without a word: places on the rig are known so well
 )
-COARSE = 2.0  # degrees between a lidar's rays: of such a one small turns are not told
+COARSE = 2.0  # degrees between a lidar's rays: a coarser lidar shows no small rotations
 
 
 def speed_of(capture: Capture, camera: Camera, frames: Sequence[ImageFrame]) -> float:  # metres a second, median

@@ -18,7 +18,7 @@ UP, ABOUT, MOST_DEGREES = (
     2.0,
     3.0,
     20.0,
-)  # likewise, of a camera that looks up, and of one that is turned about its view
+)  # the same for a camera that is pitched, and for one that is rolled
 ROUNDS = 2  # in each of which the step about the best one is halved
 
 

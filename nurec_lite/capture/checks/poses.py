@@ -15,7 +15,7 @@ from nurec_lite.geometry.lidar import Lidar
 
 NAME = "poses and sweeps"
 LIKELY, CERTAIN = 1.3, 2.0  # excess of the motions, in the mean
-NAMED, SUSPECT = 1.0, 0.5  # likewise, where a convention fits: certainly wrong, and likely
+NAMED, SUSPECT = 1.0, 0.5  # the same where a convention fits: certainly wrong, and likely
 FEWER, FEWEST = (
     0.85,
     0.6,

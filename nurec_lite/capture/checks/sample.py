@@ -20,7 +20,7 @@ from nurec_lite.geometry.lidar import Sweep
 
 T = TypeVar("T")
 IMAGES = 8  # of a camera, before training
-SWEEPS = 12  # of a lidar, likewise; pairs of neighbours, see Sample.sweep_pairs
+SWEEPS = 12  # of a lidar, before training; pairs of neighbours, see Sample.sweep_pairs
 MOTIONS = 3  # sweeps for each motion of a lidar that is measured
 SPAN = 1.0  # seconds that a motion lasts at most, about
 JUMP_AT, JUMP_END = (

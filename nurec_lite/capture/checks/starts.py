@@ -10,7 +10,7 @@ DEGREES, SECONDS = (
     0.08,
     0.006,
 )  # that edges are off by where nothing else is: on the bundled street by 0.03 degrees and 3.6 ms
-SIGMAS = 4.0  # standard errors, likewise
+SIGMAS = 4.0  # standard errors of an offset from edges, at least
 
 
 @dataclass(frozen=True)

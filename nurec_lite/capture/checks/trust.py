@@ -21,7 +21,7 @@ log = logging.getLogger("nurec_lite")
 
 
 def doubts_about(
-    sample: Capture | Sample,  # a capture, or frames of it that are kept for who asks later
+    sample: Capture | Sample,  # a capture, or some of its frames, kept for later
     source: str,  # file or folder, for the message
     trust: bool,  # the user's data.trust
 ) -> list[Verdict]:

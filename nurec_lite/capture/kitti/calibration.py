@@ -27,7 +27,7 @@ def read_calibration(
 ) -> dict[str, list[float]]:
     """`key: numbers` a line; lines that hold no numbers (calib_time) are left out."""
     entries: dict[str, list[float]] = {}
-    for line in read_lines(path, "put the calibration files of the drive's date beside the drive's folder"):
+    for line in read_lines(path, "put the calibration files of the drive's date next to the drive's folder"):
         key, _, values = line.partition(":")
         try:
             row = numbers(values)

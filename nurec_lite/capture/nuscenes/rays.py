@@ -26,7 +26,7 @@ FARTHEST = 105.0  # metres
 TURNING = Lidar(
     LIDAR, torch.eye(4, dtype=torch.float64), NOMINAL, FARTHEST, STEPS, azimuth_start=0.5 * math.pi
 )  # of the data sheet
-VEHICLE = (2.6, 1.3)  # metres ahead and beside of the lidar: nearer returns are the car's own
+VEHICLE = (2.6, 1.3)  # metres ahead of the lidar and to its sides: nearer returns are the car's own
 SURVEYED, LEAST = 6, 50  # sweeps that say where the beams lie, and points of a beam in them
 RECORD = 5  # numbers of a point: x, y, z, intensity, ring
 REMEDY = "copy the file again from its source"

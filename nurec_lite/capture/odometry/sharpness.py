@@ -27,7 +27,7 @@ class Sharpness:
     median: float  # metres from points to the surfaces of the sweep GAP before; REACH where none lies within
     ninth: float  # metres, at 90 %
     jitter: float  # metres: standard deviation of a pose along the axis of the rig in which it is largest
-    turn_jitter: float  # radians, likewise
+    turn_jitter: float  # radians, of single poses about an even motion
     met: float  # share of the points that lie within REACH of a surface
 
     @property

@@ -143,7 +143,7 @@ class PackImage:
 
 @dataclass(frozen=True)
 class PackSweep:
-    """Loads one sweep, likewise."""
+    """Loads one sweep; it can be pickled for a loader process."""
 
     member: Member
     beams: int

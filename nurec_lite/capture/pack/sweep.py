@@ -28,7 +28,7 @@ ANGLE_STEP = 2 * math.pi / 2**17  # radians
 TIME_STEP = 1e-6  # seconds
 INTENSITY_STEP = 1 / 255
 MAX_RAYS = 1 << 21  # of a sweep; 128 beams every 0.1 degrees, two returns each, are 0.9 million
-_LIMITS = {  # of the numbers of steps, whoever wrote them
+_LIMITS = {  # of the numbers of steps, for packs of any origin
     "azimuth": (-(2**16) - 1, 2**16 + 1),
     "elevation": (-(2**15) - 1, 2**15 + 1),
     "time": (-(2**30), 2**30),  # 18 minutes from what the azimuth says

@@ -25,7 +25,7 @@ FINE, NEAR = (
     (-6.2, 2.2),
     (13, 50),
 )  # degrees between which beams are 0.17 apart, else 0.9 and more; bins that belong to one beam
-LEAST_POINTS = 1000  # of the Pandar64 in a sweep, so that its beams can be told
+LEAST_POINTS = 1000  # of the Pandar64 in a sweep, so that its beams can be found
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def read_json_file(path: Path) -> Any:
 
 
 def _calibration(folder: Path) -> dict[str, Any]:
-    """From beside the sequence, or beside all of them."""
+    """Calibration from a file next to the sequence, or next to all sequences."""
     path = next(
         (
             place / CALIBRATION

@@ -72,7 +72,7 @@ _CALLS = {  # all that a table names, and what stands for it
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        """Modules of numpy 1 and 2, and of Python 2, go by one name; those of pandas moved too often to be told apart."""
+        """Modules of numpy 1 and 2, and of Python 2, go by one name; pandas moved its modules too often to distinguish."""
         place = "pandas" if module.startswith("pandas.") else module.replace("numpy._core.", "numpy.core.")
         found = _CALLS.get((place.replace("__builtin__", "builtins"), name))
         if found is None:

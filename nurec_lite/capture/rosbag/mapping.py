@@ -21,7 +21,7 @@ REMEDY = "python -m nurec_lite.inspect data=rosbag data.root=BAG writes one that
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 MODELS = ("plumb_bob", "rational_polynomial", "equidistant")
 STAMPS = ("start", "middle", "end")
-VEHICLE = (2.5, 1.6)  # metres before and beside the lidar, within which returns are the vehicle's own
+VEHICLE = (2.5, 1.6)  # metres ahead of the lidar and to its sides; nearer returns are the vehicle's own
 _RIGID = 1e-3  # by which a rotation may deviate
 _LATEST = 1e10  # seconds
 

@@ -40,7 +40,7 @@ class SweepLoad:
     start: float  # seconds of the capture
     end: float
     base: float  # seconds of the capture to which the points' own times are added
-    vehicle: tuple[float, ...]  # metres before and beside the lidar
+    vehicle: tuple[float, ...]  # metres ahead of the lidar and to its sides
     motion: Motion | None = None  # of compensated points
 
     def __call__(self) -> Sweep:

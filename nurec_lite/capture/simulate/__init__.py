@@ -65,7 +65,7 @@ class SimulatedImage:
 
 @dataclass(frozen=True)
 class SimulatedSweep:
-    """Loads one sweep, likewise."""
+    """Loads one sweep."""
 
     config: SimulationConfig
     device: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chains of groups that are one object, joined: parts of it beside each other, and its way before and after a time unseen."""
+"""Chains of groups that are one object, joined: its parts next to each other, and its ways before and after a time unseen."""
 
 from dataclasses import dataclass
 

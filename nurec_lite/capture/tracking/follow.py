@@ -16,7 +16,7 @@ from nurec_lite.capture.tracking.smooth import Doubles
 WINDOW = 0.5  # sweeps
 SOONEST = 0.4  # sweeps between two groups of one object
 FAST = 12.0  # metres a second: standard deviation of a velocity that nothing is known of
-ACCELERATION = 4.0  # metres a second squared, likewise of what a velocity does
+ACCELERATION = 4.0  # metres a second squared, standard deviation of a velocity's change
 NOISE = 0.3  # metres: standard deviation of the middle of a group, and
 NOISE_SIZE = 0.15  # of its extent
 GATE = 11.0  # squared distance in standard deviations

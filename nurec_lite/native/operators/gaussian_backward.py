@@ -16,7 +16,7 @@ class BackwardScene(NamedTuple):
     """Inputs of a scene's backward epilogue: S static and A moving Gaussians, N = S + A, at the times of V views."""
 
     means: Tensor  # [N, 3] metres, of which the first S are read
-    quats: Tensor  # [N, 4] unit, likewise
+    quats: Tensor  # [N, 4] unit, of which the first S are read
     scales: Tensor  # [N, 3]
     opacities: Tensor  # [N] for cameras
     lidar_opacities: Tensor  # [N] for lidars, or [0]: they have none of their own

@@ -19,9 +19,7 @@ class ActorArrays(NamedTuple):
     means: Tensor  # [A, 3] metres
     quats: Tensor  # [A, 4] unit
     starts: Tensor  # [K + 1] int64 rows of track k: starts[k] to starts[k + 1]
-    key_offsets: (
-        Tensor  # [K + 1] int64 keyframes of track k likewise; one that has none stands at the origin, not turned
-    )
+    key_offsets: Tensor  # [K + 1] int64 rows of keyframes, as above; a track without any is at the origin
     key_times: Tensor  # [M] float64 seconds, ascending in each track
     translations: Tensor  # [M, 3] metres
     quaternions: Tensor  # [M, 4] of any length

@@ -18,7 +18,7 @@ class BoundsInPlace(NamedTuple):
 
 
 class CandidatesInPlace(NamedTuple):
-    """The same of a lidar, whose bundles are told already."""
+    """The same for a lidar, whose warp tiles exist already."""
 
     indices: Tensor  # [V] int64
     there: Tensor  # [1] int64

@@ -123,7 +123,7 @@ def notes(a: Side, b: Side) -> list[str]:
     found = differing_overrides(a, b)
     found += [] if a.tool == b.tool else [f"A was taken by {a.tool}, B by {b.tool}; they do not count alike"]
     for key in dict.fromkeys([*a.environment, *b.environment]):
-        x, y = a.environment.get(key, "not told"), b.environment.get(key, "not told")
+        x, y = a.environment.get(key, "unknown"), b.environment.get(key, "unknown")
         found += [f"{key}: {x} in A, {y} in B"] if x != y else []
     return found
 
@@ -187,7 +187,7 @@ def _parser() -> _Parser:
         prog="python -m nurec_lite.profile compare", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     p.add_argument("a", metavar="A", type=Path, help="summary.json, kernels.json of ncu, or the folder of one")
-    p.add_argument("b", metavar="B", type=Path, help="likewise; what is judged")
+    p.add_argument("b", metavar="B", type=Path, help="the same; the one to judge")
     p.add_argument(
         "--gate", default="", metavar="NAME=RISE,...", help=f"{', '.join(NAMES)}; RISE is a number or a share, 3%%"
     )

@@ -33,7 +33,7 @@ class Side:
     whole: bool  # whether every kernel of a step is listed, so that one that is not listed was not launched
     totals: dict[str, Known] = field(default_factory=dict)  # counts and bytes, a step
     times: dict[str, Known] = field(default_factory=dict)  # ms, a step (ncu: a launch)
-    kernel_times: dict[str, Known] = field(default_factory=dict)  # likewise, of kernels
+    kernel_times: dict[str, Known] = field(default_factory=dict)  # the same of kernels
     kernels: dict[str, Resources] = field(default_factory=dict)
     samples: dict[str, tuple[float, ...]] = field(default_factory=dict)  # ms, of steps (ncu: of a kernel's launches)
     sum_ms: Known = None  # a step: all launches of all kernels that were recorded

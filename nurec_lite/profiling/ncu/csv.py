@@ -83,7 +83,7 @@ class Launch:
 
 def parse_unit(
     text: str,  # such as nsecond, Gbyte/second, register/thread, inst/cycle or %
-) -> tuple[float, str]:  # factor to the second, byte, cycle or 1 in which the dimension is told
+) -> tuple[float, str]:  # factor to the second, byte, cycle or 1, the units of the dimensions
     """KeyError if it is unknown. What is counted falls away: register/thread is a count, byte/block a byte, cycle/second not."""
     if text == "%":
         return 1.0, "%"

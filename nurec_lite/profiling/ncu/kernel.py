@@ -67,7 +67,7 @@ class Kernel:
     flop_per_s: float | None  # fp32
     intensity: float | None  # fp32 FLOP a byte of DRAM
     peak_flop_per_s: float | None  # fp32, at the clock of the launch
-    peak_bytes_per_s: float | None  # of DRAM, likewise
+    peak_bytes_per_s: float | None  # of DRAM
     verdict: str | None  # latency-bound, compute-bound, memory-bound or balanced
     occupancy_limits: dict[str, float] = field(
         default_factory=dict
@@ -163,7 +163,7 @@ def _roofline(
 
 
 def _chart_rate(launch: Launch) -> float | None:
-    """FLOP/s as ncu's chart has them: the same where it can be told, but rates are exported with two decimals only."""
+    """FLOP/s as ncu's chart has them: the same where both are known, but rates are exported with two decimals only."""
     rate, cycles = _flop(launch, "f", ".per_cycle_elapsed"), launch.number(CYCLES, "cycle/second")
     return None if rate is None or cycles is None else rate * cycles
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures kernels of the window by the GPU's counters, and writes what was found: ncu.csv (the raw page as ncu exports it),
-kernels.json (its keys are told in nurec_lite.profiling.ncu.report), kernels.csv, summary.md, roofline.png, stalls.png.
+kernels.json (nurec_lite.profiling.ncu.report lists its keys), kernels.csv, summary.md, roofline.png, stalls.png.
 
 ncu runs every kernel several times, with the same memory, until all counters are read. ncu.ncu-rep opens in the GUI of Nsight Compute.
 A range holds the launches of its own thread; backward formulas run in autograd's, so theirs are asked for as step/backward/NAME.
@@ -144,7 +144,7 @@ def _checked(config: ProfileConfig, out: Path, ncu: Path, ended: Ended) -> dict[
 
 
 def _launched(config: ProfileConfig, out: Path, ncu: Path) -> list[Kernel]:
-    """The window without a filter and with one counter; empty if that, too, told nothing."""
+    """The window without a filter and with one counter; empty if that, too, shows nothing."""
     if not (config.kernels or config.range):
         return []
     log.info("no kernel matched; once more, to see which there are")
@@ -170,7 +170,7 @@ def _unmatched(
             f"the {config.steps} steps of the window launched no kernel; use device=cuda and more steps"
         )
     names, ranges = (_shown([getattr(k, key) for k in there]) for key in ("name", "range"))
-    found = f"there were {names}" if names else "what there was is told by tool=nsys or tool=torch"
+    found = f"there were {names}" if names else "tool=nsys or tool=torch lists the kernels"
     unseen = nvtx.remedy() if names and not ranges else ""
     return ProfileError(
         f"no kernel matched {asked}; {found}{f', in the ranges {ranges}' if ranges else ''}; kernels is a regular expression "

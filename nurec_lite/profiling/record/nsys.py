@@ -23,7 +23,7 @@ FLAGS = (
 )  # fmt: skip
 _NO_IMPORTER = (
     "nsys recorded but cannot import what it recorded; install the whole of NVIDIA Nsight Systems, and what its program "
-    "QdstrmImporter needs (often the packages libdw1 and libelf1; nsys.import.log beside the results may name it), or use tool=torch"
+    "QdstrmImporter needs (often the packages libdw1 and libelf1; nsys.import.log in the folder of results may name it), or use tool=torch"
 )
 _KNOWN = {  # what nsys or the process says -> what it means and what to do
     "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS|already subscribed to CUPTI": "another profiler is attached to the process or the GPU; "

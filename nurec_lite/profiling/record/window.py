@@ -2,7 +2,7 @@
 """python -m nurec_lite.profiling.record.window CONFIG MODE: the process that is profiled. It trains as nurec_lite.train does and opens a
 window of a few steps, in which a tool records.
 
-Leaves window-MODE.json beside CONFIG: what the steps ran on, how long they took, memory; and window-MODE.began as soon as it runs.
+Leaves window-MODE.json next to CONFIG: what the steps ran on, how long they took, memory; and window-MODE.began as soon as it runs.
 Modes: nvtx (nsys or ncu stands around the process and records between cudaProfilerStart and cudaProfilerStop), torch (torch.profiler,
 trace.json), syncs (lines that wait).
 """
@@ -97,7 +97,7 @@ def _stepper(stages: Stages, state: TrainState) -> Callable[[], None]:
 
 def _marked(step: Callable[[], None], n: int, device: torch.device, out: Path) -> Result:
     """Ranges by NVTX; the tool around this process records between the two calls of the CUDA runtime. Their domain is made after
-    the first, so that a tool that is told of it only while it records knows its name."""
+    the first, so that a tool that learns names only while it records knows this one."""
     if device.type != "cuda":
         raise ProfileError(f"nsys and ncu record a GPU, but the steps run on {device}; use tool=torch, or device=cuda")
     torch.cuda.synchronize(device)

@@ -12,7 +12,7 @@ KERNELS = 30  # rows of the table
 
 def markdown(
     summary: Summary,
-    pictures: Sequence[str],  # names of files beside summary.md
+    pictures: Sequence[str],  # names of files next to summary.md
 ) -> str:
     parts = [
         f"# Where the time of a step goes, by {summary.tool} {summary.tool_version or ''}".rstrip(),

@@ -62,7 +62,7 @@ def _step_events(export: Export, strings: dict[int, str]) -> Rows:
         there = f"its ranges are {', '.join(names[:8])}" if names else "it holds no ranges"
         raise ProfileError(
             f"the capture {export.path} has no range '{STEP}' ({there}), so no training step was recorded; "
-            f"give a longer window (steps=N), and see nsys.log beside it{'' if names else nvtx.remedy()}"
+            f"give a longer window (steps=N), and see nsys.log next to it{'' if names else nvtx.remedy()}"
         )
     return found
 
