@@ -31,7 +31,7 @@ LONGEST = tuple(f"{file}.py" for file in (  # files that take 20 s and more, the
     "benchmarks/test_quality_gate", "native/test_math_outline", "cli/test_extremes", "benchmarks/test_bench_launch_bounds",
     "cli/test_multirun", "opt/test_batch", "evaluation/test_evaluate", "cli/test_words", "capture/simulate/test_simulate",
     "capture/kitti/test_kitti_mutations_frames", "cli/test_runs", "cli/test_outlived", "cli/test_errors", "project/test_faults",
-    "benchmarks/test_bench_fused_interp", "benchmarks/test_bench_options", "capture/pack/test_pack_mutations", "cli/test_broken",
+    "benchmarks/test_bench_options", "capture/pack/test_pack_mutations", "cli/test_broken",
     "cli/test_left_out", "training/test_gone", "capture/checks/test_cameras", "capture/checks/test_agreement",
     "capture/odometry/test_odometry", "capture/odometry/test_real_drives",
 ))  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks.ladder import ablation
-from benchmarks.ladder.ablation import CHOICES, HEAD, main, table
+from benchmarks.ladder.ablation import CHOICES, main
 from nurec_lite.base.errors import UserError
 from nurec_lite.cli.command import composed
 
@@ -46,23 +46,3 @@ def test_rows_have_every_seed(runs: list[list[str]], tmp_path: Path, capsys: pyt
     assert [row["name"] for row in report["rows"]] == ["all choices", "no lidar"]
     assert [run["psnr"] for run in report["rows"][0]["seeds"]] == [23.0, 24.0]
     assert "| no lidar | 23.50 | 23.00, 24.00 | 0.500 |  | 0.100 |" in capsys.readouterr().out
-
-
-def test_a_row_that_fails_stays_with_its_error(runs: list[list[str]], tmp_path: Path) -> None:
-    out, name = tmp_path / "rows.json", "one opacity for both sensors"
-    with pytest.raises(SystemExit) as ended:
-        main(["--only", "all choices", name, "--seeds", "0", "--out", str(out)])
-    assert ended.value.code == 1
-    rows = json.loads(out.read_text())["rows"]
-    assert rows[1]["seeds"] == [{"error": "it failed"}]
-    assert table(rows).splitlines()[-1] == f"| {name} | failed | | | | |"
-
-
-def test_an_unknown_choice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--only", "no such choice"])
-    assert ended.value.code == 2 and "no such choice" in capsys.readouterr().err
-
-
-def test_no_rows_are_a_heading() -> None:
-    assert table([]) == HEAD

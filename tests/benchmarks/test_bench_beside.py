@@ -15,7 +15,6 @@ from tiny_arguments import TINY
 from tiny_capture import tiny_capture, tiny_state
 from torch import Tensor
 
-from benchmarks.step import bench_beside
 from benchmarks.step.bench_beside import OURS, OWN, main
 from benchmarks.step.gsplat_loop import STEPS, GsplatLoop, parameters_of, shots_of
 from nurec_lite.geometry.se3 import transform
@@ -106,21 +105,3 @@ def test_it_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "no plain torch reference" in rows["rendered"]["status"] and "runs on CUDA only" in rows[OWN]["status"]
     assert report["environment"]["device"].startswith("cpu") and "gsplat" not in report["environment"]
     assert "baseline" in capsys.readouterr().out
-
-
-def test_who_fails_on_the_way_leaves_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    loop, left = tiny_loop(), []
-
-    def step() -> None:
-        loop()
-        if loop.step == STEPS // 2 + 3:
-            raise RuntimeError("out of memory\nand more")
-
-    contender = bench_beside.Contender(step, lambda: 1, close=lambda: left.append(1))
-    monkeypatch.setattr(bench_beside, "gsplats", lambda config: contender)
-    main([*TINY, *SHORT, "--only", "baseline", OWN, "--out", str(tmp_path / "beside.json")])
-    rows = json.loads((tmp_path / "beside.json").read_text())["rows"]
-    assert rows[OWN] == {"arguments": None, "status": "out of memory"} and left == [1]
-    assert len(rows["baseline"]["single_step_ms"]) == 4 and "out of memory" in capsys.readouterr().out

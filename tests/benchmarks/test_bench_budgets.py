@@ -6,13 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 
 from benchmarks.step import bench_budgets
-from benchmarks.step.bench_budgets import main, named
-from benchmarks.step.budget_picture import curves, points_of, table
+from benchmarks.step.bench_budgets import main
+from benchmarks.step.budget_picture import points_of
 
 
 def row(name: str, budget: int, seed: int, seconds: float, psnr: float, lidar: float | None = 0.05) -> dict[str, Any]:
@@ -30,18 +29,6 @@ def test_points_are_medians_over_seeds() -> None:
     assert points_of(ROWS, "a", "psnr") == [(5.0, 21.0), (9.0, 22.0)]
     assert points_of(ROWS, "a", "lidar_median_abs_m") == [(5.0, 0.05)]
     assert points_of(ROWS, "b", "psnr") == [(30.0, 23.0)]
-
-
-def test_the_table_names_what_failed() -> None:
-    lines = table(ROWS).splitlines()
-    assert lines[0].split() == ["a", "100", "steps,", "seed", "0:", "20.00", "dB,", "lidar", "0.050", "m,", "4.0", "s"]
-    assert lines[4].endswith("23.00 dB, 30.0 s") and lines[5].endswith("failed: error: no room")
-
-
-@pytest.mark.parametrize("rows", [ROWS, ROWS[-1:], ROWS[:1]], ids=["all", "none that ended", "one"])
-def test_the_picture_is_drawn_of_any_rows(rows: list[dict[str, Any]]) -> None:
-    picture = curves({"rows": rows, "environment": {"device": "x"}})
-    assert picture.dtype == np.uint8 and picture.shape == (860, 1920, 3) and int(picture.min()) < 120
 
 
 def ended(arguments: list[str]) -> Any:
@@ -80,21 +67,3 @@ def test_runs_take_turns_and_are_kept(
     (tmp_path / "made/curve.png").unlink()
     assert main(["--from", str(tmp_path / "made/curve.json")]) == 1
     assert (tmp_path / "made/curve.png").is_file()
-
-
-@pytest.mark.parametrize(("arguments", "words"), [
-    ([], "no set is given"),
-    (["--from", "nothing.json"], "nothing.json holds no figures of this benchmark"),
-])  # fmt: skip
-def test_what_is_missing_is_a_sentence(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    assert stopped.value.code not in (0, None)
-    captured = capsys.readouterr()
-    assert words in captured.err + str(stopped.value.code)
-
-
-def test_a_set_has_a_name() -> None:
-    assert named("real=+recipe=realtime '+opt=[a,b]'") == ("real", ["+recipe=realtime", "+opt=[a,b]"])
-    with pytest.raises(Exception, match="is no set such as"):
-        named("+recipe=realtime".replace("=", " "))

@@ -8,19 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
 
-from benchmarks.opt import interpolate_versions
-from benchmarks.opt.bench_fused_interp import disagreement, least_bytes, main, measure
+from benchmarks.opt.bench_fused_interp import disagreement, least_bytes, main
 from benchmarks.opt.interpolate_versions import (
     VERSIONS,
-    Moved,
     Version,
     differences,
-    per_node,
     unavailable,
     upstream_of,
-    vectorised,
     with_gradients,
 )
 from benchmarks.opt.interpolate_workload import Workload, invented, make_workload
@@ -43,7 +38,6 @@ SMALL += [
     "--scale",
     "0.02",
 ]
-STREET = ["data.downscale=8", "data.frames=[0,10]", "model.points=200", "model.raised_points=20", "model.far_points=20"]
 
 
 def ready(name: str, w: Workload) -> Version:
@@ -107,14 +101,6 @@ def test_versions_agree(name: str) -> None:
     assert truth["d_translations"].abs().sum() > 1 and truth["d_quaternions"].abs().sum() > 1
 
 
-def test_invented_workload_is_as_large_as_asked() -> None:
-    w = invented(tracks=64, keys=300, queries=3, actors=1000, background=70, seed=0, device=CPU)
-    assert sum(w.sizes) == len(w.means) == len(w.track) == 1000 and len(w.still_means) == 70
-    assert len(w.tracks) == 64 and len(w.tracks.times) == 19200 and len(set(w.sizes)) > 8
-    assert torch.equal(w.track.bincount(minlength=64), torch.tensor(w.sizes))
-    assert w.times.tolist() == pytest.approx([29.9 / 4, 29.9 / 2, 29.9 * 3 / 4])
-
-
 def test_least_bytes_by_hand() -> None:
     """A row is read with 7 floats, and written with 10 for each of 3 times."""
     assert least_bytes(10, 0, 3, "forward") == 10 * (28 + 3 * 40)
@@ -128,14 +114,6 @@ def test_differences_by_hand() -> None:
     found = {"means": torch.tensor([[[4.0], [1.0]]]), "d_means": torch.tensor([0.25, 0.5])}
     assert differences(found, truth) == {"means": 0.25, "d_means": 0.25}
     assert differences({"d_means": torch.tensor([math.nan, 0.5])}, truth) == {"d_means": math.inf}
-
-
-def test_rounds_take_turns_in_both_orders() -> None:
-    said: list[str] = []
-    calls = {(name, "forward"): (lambda name=name: said.append(name)) for name in "ab"}
-    taken = measure(calls, 1, 2, lambda: said.append("copy"), CPU)
-    assert [name for name in said if name != "copy"] == ["a", "b", "b", "a", "a", "b"]
-    assert said[:3] == ["copy", "copy", "a"] and [len(samples) for samples in taken.values()] == [2, 2]
 
 
 def test_the_file_of_a_run_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,38 +139,6 @@ def test_the_file_of_a_run_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "40 Gaussians on actors, 20 of the background, cpu" in shown and "scaled by 0.02" in shown
 
 
-def test_the_scene_of_a_capture(tmp_path: Path) -> None:
-    out = tmp_path / "street.json"
-    main(["--versions", "vectorised", *SMALL, "--out", str(out), "--capture", *STREET, "model.actor_points=20"])
-    report = json.loads(out.read_text())
-    w = report["workload"]
-    assert (w["queries"], w["scale"]) == (2, None) and "street" in w["name"]
-    assert 0 < w["actors"] <= 20 * w["tracks"] and w["background"] > 100
-    row = report["versions"]["vectorised"]
-    assert row["status"] is None and row["forward"]["times_fused"] is None
-
-
-def test_a_capture_without_actors_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main([*SMALL, "--capture", *STREET, "model.actor_points=0"])
-    assert left.value.code == 2 and "has no Gaussian on an actor" in capsys.readouterr().err
-
-
-def test_a_version_that_disagrees_is_not_timed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def wrong(w: Workload) -> Moved:
-        means, quats, velocities, rotations = per_node(w)
-        return means, quats, velocities + 0.01 * velocities.detach(), rotations
-
-    monkeypatch.setitem(VERSIONS, "per_node", Version(wrong, copies=True))
-    with pytest.raises(SystemExit) as left:
-        main([*SMALL, "--versions", "per_node", "vectorised"])
-    assert left.value.code == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("per_node") and "disagrees: velocities is off by 1.0e-02" in line for line in lines)
-
-
 def test_what_agrees() -> None:
     """Torch's sums over a keyframe's Gaussians may be off by more; ours not, and nothing else."""
     fine = {"d_means": 9e-6, "d_quaternions": 2e-5}
@@ -200,27 +146,6 @@ def test_what_agrees() -> None:
     assert disagreement("fused", fine) == "disagrees: d_quaternions is off by 2.0e-05"
     assert disagreement("vectorised", fine | {"d_means": 1.1e-5}) == "disagrees: d_means is off by 1.1e-05"
     assert disagreement("vectorised", fine | {"d_quaternions": 1.1e-4}) == "disagrees: d_quaternions is off by 1.1e-04"
-
-
-def test_where_nothing_compiles_the_row_says_why(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def no_compiler(graph: object, inputs: list[Tensor]) -> None:
-        raise RuntimeError("no C++ compiler here")
-
-    monkeypatch.setattr(interpolate_versions, "compiled", torch.compile(vectorised, backend=no_compiler))
-    main([*SMALL, "--versions", "compiled"])
-    assert "no C++ compiler here" in capsys.readouterr().out
-
-
-def test_compiled_agrees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The graph that torch traces, of both passes, without the C++ that it writes by default and compiles for a minute and a half."""
-    traced = torch.compile(vectorised, dynamic=False, fullgraph=True, backend="aot_eager")
-    monkeypatch.setattr(interpolate_versions, "compiled", traced)
-    monkeypatch.setitem(VERSIONS, "compiled", Version(traced, copies=False))
-    out = tmp_path / "compiled.json"
-    main([*SMALL, "--versions", "compiled", "--out", str(out)])
-    assert json.loads(out.read_text())["versions"]["compiled"]["status"] is None
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ from emulation import EMULATED
 from torch import Tensor
 
 from benchmarks.render import bench_gradients
-from benchmarks.render.bench_gradients import bench_view, compared, main, squares_of, worst
+from benchmarks.render.bench_gradients import bench_view, compared, main, squares_of
 from benchmarks.render.contenders import outputs_of, relative, stages_with, upstream_of
 from benchmarks.render.truth import PAIRS, Rendered, groups, problem_of, truth, undecided
 from benchmarks.render.workload import SENSORS, SIZES, Size, Workload, random, simulated
@@ -208,42 +208,7 @@ def test_a_wrong_gradient_is_seen(sensor: str, workloads: dict[str, Workload]) -
     assert view["rows"]["own"]["status"] == "too far from float64: d scales 1.0e-02 (limit 1.0e-03)"
 
 
-@pytest.mark.parametrize("options", ["", "fused_interp"])
-def test_the_worst_gaussian_is_described(options: str, workloads: dict[str, Workload]) -> None:
-    problem = problem_of(stages_with(options, CPU), workloads["random"], "camera")
-    exact = truth(problem)
-    gradients = {name: gradient.clone() for name, gradient in exact.gradients.items()}
-    gradients["scales"][7, 1] += 3
-    gradients["scales"][8] -= 1
-    means = "still_means" if options else "means"
-    gradients[means][11] += 1
-    found = worst(problem, Rendered({}, gradients), exact)
-    assert found.keys() == {"d scales", f"d {means}"}
-    assert found["d scales"]["gaussian"] == 7 and found[f"d {means}"]["gaussian"] == 11
-    assert found["d scales"]["share"] == pytest.approx(9 / 12) and found[f"d {means}"]["share"] == 1
-    assert found["d scales"]["error"] == pytest.approx(3) and found[f"d {means}"]["error"] == pytest.approx(3**0.5)
-    one, g = found["d scales"], workloads["random"].scene.gaussians
-    assert one["norm"] == pytest.approx(float(exact.gradients["scales"][7].norm()))
-    assert one["opacity"] == pytest.approx(float(torch.sigmoid(g.opacity_logits[7])))
-    assert one["scales"] == pytest.approx(g.log_scales[7].exp().tolist())
-    assert one["metres"] == pytest.approx(float(g.means[7].norm())) and len(one["colour"]) == 3
-
-
 # ---- the command
-
-
-def test_report(tmp_path: Path, small: None, capsys: pytest.CaptureFixture[str]) -> None:
-    found = report(tmp_path, "--pairs", "16384")
-    assert found["command"].endswith("--pairs 16384") and found["pairs_at_once"] == 16384
-    camera, lidar = found["views"]
-    assert list(camera["rows"]) == ["own"] and camera["gaussians"] == 300 and camera["groups"] > 2
-    assert camera["rows"]["own"]["distance"].keys() == camera["nudged"].keys() >= {"colour", "d means", "d sh"}
-    assert lidar["rows"]["own"]["distance"].keys() >= {"distance", "intensity", "drop", "d lidar", "d velocities"}
-    shown = capsys.readouterr().out
-    assert "random, camera (300 random Gaussians): 300 Gaussians, 0 hidden, image [64, 20], shutter global" in shown
-    for word in ("colour", "d means", "d quats", "nudged", "rounding", "worst share"):
-        assert word in shown
-    assert "d lidar" not in shown.split("random, lidar")[0]  # an image does not depend on it
 
 
 def test_too_far_is_exit_code_1(
@@ -255,21 +220,6 @@ def test_too_far_is_exit_code_1(
     assert ended.value.code == 1 and "own is too far from float64: d scales 1.0e-02" in capsys.readouterr().out
     assert (tmp_path / "out.json").exists()
     report(tmp_path, "--sensors", "camera", "--tolerance", "0.02")
-
-
-def test_an_unknown_option_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        report(tmp_path, "--opt", "nothing")
-    assert ended.value.code == 2 and "option 'nothing' is unknown" in capsys.readouterr().err
-
-
-def test_lists_of_two_kinds_are_refused(
-    tmp_path: Path, small: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(bench_gradients, "stages_with", lambda name, device: in_bundles(device) if name else plain())
-    with pytest.raises(SystemExit) as ended:
-        report(tmp_path, "--opt", "", "warp_cull")
-    assert ended.value.code == 2 and "'warp_cull' renders lists of bundles" in capsys.readouterr().err
 
 
 def plain() -> Stages:

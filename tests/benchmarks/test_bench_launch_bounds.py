@@ -2,7 +2,6 @@
 """The sweep of launch bounds: which variants there are, what the compiler says of one, which is picked, and that the libraries are called
 as they want to be, on a CPU by way of the emulation (tests/emulation)."""
 
-import csv
 import json
 import os
 from pathlib import Path
@@ -16,14 +15,12 @@ from parity import SHARED as SHARED_PLAN
 
 from benchmarks.opt import bench_launch_bounds
 from benchmarks.opt.bench_launch_bounds import checked, main, measure, rounding_of
-from benchmarks.opt.sweep_report import COLUMNS, choices, comma_separated, markdown, pick_of
+from benchmarks.opt.sweep_report import choices, pick_of
 from benchmarks.opt.sweep_variants import (
     SHARED,
     SOURCE,
     Library,
     Variant,
-    compile_all,
-    library_path,
     occupancy,
     problem_of,
     variants_of,
@@ -62,16 +59,6 @@ def test_variants_have_no_more_blocks_than_a_multiprocessor_takes() -> None:
     assert [v.ahead for v in variants_of("lidar", [64], [512], [1], [64], [1, 3, 4, 16])] == [1, 4, 16]
 
 
-def test_what_a_variant_is_compiled_with() -> None:
-    full = Variant("camera", 64, 10, 2, 256, 1)
-    assert set(full.defines(moving=False)) == {
-        f"-DSWEEP_{x}"
-        for x in ("LIDAR=0", "MOVING=0", "THREADS=64", "MIN_BLOCKS=10", "RAYS=2", "ROWS=256", "MEMBERS=1", "AHEAD=1")
-    }
-    assert {"-DSWEEP_LIDAR=1", "-DSWEEP_MEMBERS=0"} <= set(ONE.defines(moving=True))
-    assert full.name == "camera 64x10, 2 rays, 256 rows, 1 ahead"
-
-
 @pytest.mark.parametrize(
     ("usage", "threads", "architecture", "share"),
     [
@@ -108,20 +95,6 @@ def test_registers_without_a_gpu(nvcc: None, tmp_path: Path, capsys: pytest.Capt
     assert shown.strip() in (tmp_path / "out/sweep.md").read_text()
 
 
-def test_variants_become_libraries(nvcc: None, tmp_path: Path) -> None:
-    named = {"both sensors": SHARED, ONE.name: ONE.defines(moving=True)}
-    assert compile_all(named, ["90"], tmp_path, jobs=2)[ONE.name]["90"].registers <= 64
-    for name in named:
-        Library(library_path(tmp_path, name))
-
-
-def test_times_need_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--device", "cpu"])
-    assert ended.value.code == 2
-    assert "only be timed on a GPU; give --compile-only" in capsys.readouterr().err
-
-
 # ---- what is written
 
 
@@ -150,26 +123,6 @@ def test_the_fastest_of_those_that_agree_is_picked() -> None:
     assert pick_of(picked[0]) == (
         "random, lidar, sm_90: {128, 8, 1, 4} with 128 rows, 1.2500 ms, 64 registers, 0 bytes of spills"
     )
-
-
-def test_the_table_has_the_fastest_first_and_the_pick_in_bold() -> None:
-    lines = markdown(rows()).splitlines()
-    assert lines[0] == (
-        "| workload | sensor | architecture | threads | min_blocks | rays | rows | ahead | registers | spills | shared "
-        "| ms | difference | status |"
-    )
-    assert lines[2].startswith("| **random** | **camera** |")
-    assert lines[4] == (
-        "| **random** | **lidar** | **90** | **128** | **8** | **1** | **128** | **4** | **64** | **0** | **10240** | **1.2500** "
-        "| **2.0e-06** |  |"
-    )
-    assert "**" not in lines[5] and "| 1.5000 |" in lines[5] and lines[6].endswith("| both sensors |")
-
-
-def test_rows_as_csv() -> None:
-    table = list(csv.DictReader(comma_separated(rows()).splitlines()))
-    assert tuple(table[0]) == COLUMNS and len(table) == 5
-    assert table[1]["ms"] == "1.25" and table[3]["status"] == "disagrees: off by 5e-01" and table[3]["ms"] == ""
 
 
 def test_gradients_that_differ_are_named() -> None:

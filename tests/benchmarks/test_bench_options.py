@@ -36,11 +36,6 @@ def test_rows_are_the_baseline_each_alone_and_each_rung() -> None:
     assert options["fused_adam", True] == ("fused_interp", "no_sync", "fused_adam")
 
 
-def test_what_is_required_and_in_no_rung_comes_along() -> None:
-    (*_, row) = rows_of(["fused_interp"], ["launch_bounds"])
-    assert (row.name, row.options) == ("launch_bounds", ("split_backward", "launch_bounds"))
-
-
 def test_a_table_has_a_line_an_option() -> None:
     measured = {"gpu_ms": 4.5, "launches": 1234.0, "waits": 0.0, "copied_bytes": 2500, "peak_bytes": 2e9}
     rows = [
@@ -71,18 +66,3 @@ def test_it_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert all(row["wall_ms"] > 0 and row["launches"] is None for row in report["rows"])
     assert report["steps"] == 2 and report["environment"]["device"].startswith("cpu")
     assert "| `collect_once` |" in capsys.readouterr().out
-
-
-def test_what_failed_stays_and_ends_with_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "options.json"
-    with pytest.raises(SystemExit) as ended:
-        main([*TINY, *SHORT, "--only", "warp_cull", "--others", "warp_cull", "--out", str(out)])
-    assert ended.value.code == 1
-    assert [("error" in row) for row in json.loads(out.read_text())["rows"]] == [False, True]
-    assert "warp_cull, alone: option 'warp_cull' cannot run here" in capsys.readouterr().err
-
-
-def test_a_word_that_is_no_option_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main([*TINY, "--only", "fused_adm"])
-    assert "fused_adam" in capsys.readouterr().err

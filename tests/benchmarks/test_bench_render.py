@@ -13,11 +13,10 @@ from splat_scenes import in_frustum, make_camera_view, make_gaussians, to_float3
 
 from benchmarks.render import bench_render
 from benchmarks.render.bench_render import main, measure
-from benchmarks.render.contenders import Fill, Own, Recorder, difference, nudged, stages_with
+from benchmarks.render.contenders import Own, difference, nudged, stages_with
 from benchmarks.render.pair_counts import summed
 from benchmarks.render.peer import Gsplat, conic_counts, pair_list, standing
 from benchmarks.render.workload import SIZES, Size, random
-from nurec_lite.base.ranges import switch
 from nurec_lite.peer.rasterize import mid_exposure
 
 CPU = torch.device("cpu")
@@ -70,20 +69,6 @@ def test_report(tmp_path: Path, small: None, capsys: pytest.CaptureFixture[str])
     assert "gsplat left out: render=gsplat runs on CUDA only" in shown
 
 
-def test_one_sensor_alone(tmp_path: Path, small: None) -> None:
-    (view,) = report(tmp_path, "--sensors", "lidar", "--no-peer")["views"]
-    assert view["view"] == {"beams": 8, "azimuth_steps": 64}
-
-
-def test_every_phase_is_recorded_once_a_sample() -> None:
-    contender, recorder = own("", "camera"), Recorder(CPU)
-    for _ in range(2):
-        with switch(timing=recorder):
-            contender.sample(Fill(CPU))
-        assert set(recorder.read()) == {"project", "tile", "forward", "backward"}
-    assert recorder.read() == {}
-
-
 def test_rounds_take_all_in_turn_and_in_both_orders() -> None:
     order: list[str] = []
 
@@ -127,16 +112,6 @@ def test_one_that_disagrees_is_not_timed(
     assert ended.value.code == 1 and "own fused_interp disagrees: off by 5.0e-01" in capsys.readouterr().out
     rows = json.loads((tmp_path / "out.json").read_text())["views"][0]["rows"]
     assert "ms" in rows["own"] and "ms" not in rows["own fused_interp"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [(["--opt", "nothing"], "option 'nothing' is unknown"), (["--peer"], "runs on CUDA only")],
-)
-def test_sentences(arguments: list[str], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        report(tmp_path, *arguments)
-    assert ended.value.code == 2 and words in capsys.readouterr().err
 
 
 # ---- gsplat's kernels

@@ -12,8 +12,7 @@ from kernel_math import F64, call
 from parity import DEVICES
 
 from benchmarks.opt import bench_short_keys as bench
-from benchmarks.opt import radix_sort
-from benchmarks.opt.bench_short_keys import STEPS, Sorting, distances_of, keys_of, of_distances, of_lists
+from benchmarks.opt.bench_short_keys import STEPS, Sorting, distances_of, keys_of, of_lists
 
 CPU = torch.device("cpu")
 SMALL = ["--distances", "3000", "--rounds", "1", "--warmup", "0", "--copy-mib", "1"]
@@ -46,12 +45,6 @@ def test_both_ways_end_with_the_same_lists() -> None:
     assert packed.bits == 32 and fine.bits == 14 and fine.values is not None
 
 
-def test_shares_that_are_seen() -> None:
-    ways = of_distances(5000, [0.0, 0.2, 1.0], CPU)
-    sizes = [len(few[0].expected) for (version, _), few in ways.items() if version == "16 bits"]
-    assert sizes[0] == 0 and sizes[1] == pytest.approx(1000, rel=0.1) and sizes[2] == 5000
-
-
 def test_all_orders_are_right(device: torch.device, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main([*SMALL, "--device", device.type, "--out", str(tmp_path / "out.json")]) == 0
     report = json.loads((tmp_path / "out.json").read_text())
@@ -67,11 +60,3 @@ def test_a_wrong_order_is_told(device: torch.device) -> None:
     assert (
         replace(Sorting.of(torch.arange(5000, device=device), 32, wanted=some), expected=torch.arange(4)).wrong() == 1
     )
-
-
-def test_a_cpu_has_no_such_sort(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radix_sort, "is_there", lambda: False)
-    with pytest.raises(SystemExit) as ended:
-        bench.main([*SMALL, "--device", "cpu"])
-    assert ended.value.code == 2
-    assert "the radix sort is one of the GPU's kernels; use --device cuda" in capsys.readouterr().err

@@ -10,8 +10,8 @@ import torch
 from tiny_arguments import TINY
 from tiny_capture import tiny_config, tiny_state
 
-from benchmarks.step.bench_step import iteration, main, mark, milliseconds, spread, window
-from benchmarks.step.launches import MARK, figures, profiled
+from benchmarks.step.bench_step import iteration, main, spread, window
+from benchmarks.step.launches import MARK, figures
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.step import step
 
@@ -84,12 +84,6 @@ def test_a_trace_without_kernels_says_nothing() -> None:
     assert set(found.values()) == {None} and {"kernels", "syncs", "every_kernel"} <= found.keys()
 
 
-def test_the_profiler_runs_every_step_once() -> None:
-    ran: list[int] = []
-    found = profiled(lambda: ran.append(1), 3, cuda=False)
-    assert len(ran) == 3 and found["steps"] == 3 and found["kernels"] is None
-
-
 def test_spread() -> None:
     assert spread([4.0, 1.0, 2.0, 3.0, 5.0]) == {
         "median": 3.0,
@@ -98,11 +92,6 @@ def test_spread() -> None:
         "min": 1.0,
         "mean": 3.0,
     }
-
-
-def test_marks_of_the_host() -> None:
-    assert isinstance(mark(torch.device("cpu")), float)
-    assert milliseconds(1.0, 1.25) == 250.0
 
 
 def test_steps_are_those_of_training() -> None:
@@ -135,12 +124,6 @@ def test_the_file_of_a_run_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert report["peak_memory_bytes"] is None and report["profile"]["kernels"] is None
     shown = capsys.readouterr().out
     assert "street" in shown and "peak memory not measured" in shown and "saw no kernel" in shown
-
-
-def test_a_mistake_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        main(["model.pionts=3"])
-    assert left.value.code == 2 and "did you mean model.points" in capsys.readouterr().err
 
 
 @pytest.mark.gpu

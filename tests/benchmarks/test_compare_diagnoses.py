@@ -5,23 +5,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from benchmarks.render.compare_diagnoses import (
-    _AFTER,
-    _BEFORE,
-    _PANELS,
     COLOURS,
     Figures,
     main,
     pairs,
-    picture,
     read,
     table,
 )
-from nurec_lite.base.errors import UserError
-from nurec_lite.profiling.draw.canvas import SCALE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -59,13 +52,6 @@ def test_ratios_by_hand(before: Path, after: Path) -> None:
     assert camera.speedup == 0.8 and camera.factors == (1, 1, 1)
 
 
-def test_the_table(before: Path, after: Path) -> None:
-    head, _, lidar, camera = table(pairs(read(before), read(after))).splitlines()
-    assert head.startswith("|  | under ncu, ms | ratio | fewer instructions |")
-    assert lidar == "| lidar, captured | 8.00 -> 4.00 | 2.00 | 2.00 | 1.50 | 0.67 | 2.00 |"
-    assert camera == "| camera, random | 2.00 -> 2.50 | 0.80 | 1.00 | 1.00 | 1.00 | 1.00 |"
-
-
 def test_cycles_by_reason_add_up() -> None:
     parts = Figures(**kernel()).parts()
     assert list(parts) == list(COLOURS)
@@ -74,47 +60,10 @@ def test_cycles_by_reason_add_up() -> None:
     }  # fmt: skip
 
 
-def test_bars_are_as_long_as_what_they_show(before: Path, after: Path) -> None:
-    sheet = np.asarray(picture(pairs(read(before), read(after)), ("a", "b")).image)
-    (left, width), (stalls, span), (occupied, whole) = _PANELS
-
-    def lengths(x: float, colour: tuple[int, ...]) -> set[int]:
-        """Of the bars that begin at x, as parts of a thousand of the panel's width."""
-        rows = sheet[220 * SCALE // 2 :, round(x * SCALE) :]
-        ends = (~(rows == colour).all(axis=-1)).argmax(axis=1)
-        return set(ends.tolist()) - {0}
-
-    assert lengths(left, _BEFORE) == {SCALE * width, round(SCALE * width / 4)}  # 8 and 2 of 8 ms
-    assert lengths(left, _AFTER) == {SCALE * width // 2, round(SCALE * width * 2.5 / 8)}
-    assert lengths(occupied, _BEFORE) == lengths(occupied, _AFTER) == {round(SCALE * whole * 0.3)}
-    assert lengths(stalls, COLOURS["issuing"]) == {SCALE * span // 5}
-
-
 def test_the_command(before: Path, after: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(before), str(after), "--out", str(tmp_path / "both.png")])
     assert "| lidar, captured | 8.00 -> 4.00 |" in capsys.readouterr().out
     assert (tmp_path / "both.png").stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    "content", ["", "[]", "{}", '{"format": 2, "instances": []}', '{"format": 1, "instances": [{}]}']
-)
-def test_what_is_no_diagnosis(tmp_path: Path, content: str) -> None:
-    (tmp_path / "no.json").write_text(content)
-    with pytest.raises(UserError, match=r"no\.json is no diagnosis"):
-        read(tmp_path / "no.json")
-
-
-def test_what_cannot_be_compared(before: Path, tmp_path: Path) -> None:
-    absent = diagnosis(tmp_path / "absent.json", ("lidar_captured", kernel(sm_active=None)))
-    with pytest.raises(
-        UserError,
-        match=r"absent\.json: sm_active of lidar_captured was not measured; diagnose it again with all of ncu's counters$",
-    ):
-        read(absent)  # not that it is no diagnosis
-    other = diagnosis(tmp_path / "other.json", ("lidar_random", kernel()))
-    with pytest.raises(UserError, match="no instance in common"):
-        pairs(read(before), read(other))
 
 
 def test_the_story_has_the_table_of_the_results() -> None:

@@ -3,7 +3,6 @@
 
 import json
 import os
-import shlex
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from PIL import Image
 
 from benchmarks.render import diagnose_backward, diagnose_child
 from benchmarks.render.contenders import BACK, Own, stages_with
-from benchmarks.render.diagnose_backward import child_command, main, parser
+from benchmarks.render.diagnose_backward import main
 from benchmarks.render.diagnose_report import camera_over_lidar, compared_words, measured, table
 from benchmarks.render.workload import SIZES, Size, random
 from nurec_lite.base.ranges import switch
@@ -87,34 +86,6 @@ def test_lidar_beside_camera(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         assert Image.open(tmp_path / "out" / name).width == 2400
 
 
-def test_diagnosis_as_json(tmp_path: Path) -> None:
-    write_page(tmp_path / "ncu.csv", six())
-    (tmp_path / "instances.json").write_text(json.dumps(instances(NAMES)))
-    main(["--from", str(tmp_path / "ncu.csv"), "--out", str(tmp_path)])
-    found = json.loads((tmp_path / "diagnosis.json").read_text())
-    assert found["format"] == 1 and found["environment"] == {"device": "a GPU"}
-    assert [i["name"] for i in found["instances"]] == NAMES
-    assert found["camera_over_lidar"] == {
-        "registers": 1, "occupancy_achieved": 1, "shared_requests": 0.25, "shared_conflicts": 1, "sm_active": 1,
-        "requests_a_pair": 0.25,
-    }  # fmt: skip
-    first = found["instances"][0]
-    assert first["kernel"]["registers"] == 64 and first["about"]["counts"]["contributing"] == 500
-    shown = json.loads((tmp_path / "kernels.json").read_text())["kernels"]
-    assert shown[0]["name"] == "lidar captured: renderBackward<0>"
-
-
-def test_a_page_alone(tmp_path: Path) -> None:
-    """Nothing is known but what ncu counted: no pairs, no block lengths."""
-    write_page(tmp_path / "alone.csv", six())
-    main(["--from", str(tmp_path / "alone.csv"), "--out", str(tmp_path)])
-    text = (tmp_path / "diagnosis.md").read_text()
-    assert row(text, "shared-memory requests")[0] == "1 k"
-    assert row(text, "requests a contributing pair") == row(text, "longest over mean") == ["not measured"] * 6
-    assert "75 % fewer shared-memory requests; a contributing pair, not measured." in text
-    assert "surroundings unknown" in text and "version unknown" in text
-
-
 def test_without_ranges_the_order_of_the_instances_counts(tmp_path: Path) -> None:
     kernels = [kernel(row) for row in read_launches(write_page(tmp_path / "ncu.csv", six(names=False)))]
     order = [*NAMES[3:], *NAMES[:3]]
@@ -129,11 +100,6 @@ def test_what_was_not_measured_is_not_zero(tmp_path: Path) -> None:
     ratios = camera_over_lidar(found)
     assert ratios["registers"] is None and ratios["sm_active"] == 1
     assert "make not measured shared-memory requests" in compared_words(ratios)
-
-
-def test_more_requests_are_told_as_more() -> None:
-    ratios = dict.fromkeys(("shared_requests", "requests_a_pair"), 1.5)
-    assert "make 50 % more shared-memory requests; a contributing pair, 50 % more." in compared_words({**ratios})
 
 
 # ---- the process under ncu
@@ -154,23 +120,6 @@ def test_the_process_tells_its_instances(tmp_path: Path, monkeypatch: pytest.Mon
     for instance in found["instances"]:
         assert instance["counts"]["contributing"] > 0 and instance["counts"]["longest_to_mean_tile"] >= 1
     assert "cpu" in found["environment"]["device"]
-
-
-def test_the_process_tells_what_is_to_be_mended(tmp_path: Path) -> None:
-    file = tmp_path / "instances.json"
-    assert diagnose_child.main([str(file), "--size", "small", "--device", "cpu", "--opt", "nothing"]) == 2
-    assert "option 'nothing' is unknown" in json.loads(file.read_text())["error"]
-
-
-def test_the_process_gets_the_same_arguments(tmp_path: Path) -> None:
-    given = ["--checkpoint", "runs/a/checkpoint.pt", "--capture", "data.root=b", "--opt", "fused_interp", "--seed", "3"]
-    mine = parser().parse_args([*given, "--size", "full", "--sensors", "lidar", "--out", str(tmp_path)])
-    _, flag, module, *passed = child_command(mine)
-    assert (flag, module) == ("-m", "benchmarks.render.diagnose_child")
-    theirs = diagnose_child.parser().parse_args(passed)
-    assert theirs.file == tmp_path / "instances.json"
-    for name in ("checkpoint", "capture", "opt", "seed", "size", "sensors", "workloads", "train_steps", "gaussians"):
-        assert getattr(theirs, name) == getattr(mine, name)
 
 
 # ---- around a stand-in for ncu
@@ -218,37 +167,6 @@ def test_the_kernel_is_measured_by_ncu(ncu: Path, tmp_path: Path) -> None:
     main(["--from", str(out / "ncu.csv"), "--out", str(again)])
     first, second = (json.loads((folder / "diagnosis.json").read_text()) for folder in (out, again))
     assert first["instances"] == second["instances"] and second["tool_version"] == "2025.3.1.0"
-
-
-@pytest.mark.parametrize(
-    ("profile", "words"),
-    [
-        ('echo \'{"error": "no such capture; name one"}\' > "$told"; exit 2', "no such capture; name one"),
-        ('cp "$here/instances.json" "$told"; echo "==WARNING== No kernels were profiled."', "no kernel's name matches"),
-        ("echo '==ERROR== ERR_NVGPUCTRPERM - no'; exit 1", "the driver keeps the GPU's counters for administrators"),
-        ("echo Segmentation fault; exit 139", "the views were not rendered, or not measured (code 139)"),
-    ],
-)
-def test_failures(ncu: Path, tmp_path: Path, profile: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (ncu / "profile.sh").write_text(profile)
-    with pytest.raises(SystemExit) as ended:
-        main(["--size", "small", "--out", str(tmp_path / "out")])
-    error = capsys.readouterr().err
-    assert ended.value.code == 2 and words in error and error.count("\n") == 1
-
-
-def test_without_a_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--device", "cpu", "--out", str(tmp_path)])
-    assert ended.value.code == 2 and "use --from FILE.csv" in capsys.readouterr().err
-
-
-def test_arguments_with_spaces_are_quoted(tmp_path: Path) -> None:
-    folder = tmp_path / "two words"
-    folder.mkdir()
-    write_page(folder / "ncu.csv", six())
-    main(["--from", str(folder / "ncu.csv"), "--out", str(folder)])
-    assert shlex.quote(str(folder / "ncu.csv")) in (folder / "diagnosis.md").read_text()
 
 
 class Threads:

@@ -11,8 +11,6 @@ from tiny_capture import tiny_shots, tiny_state
 
 from benchmarks.common.feeding import block, check, main, same
 from benchmarks.opt.bench_collect_once import Variant
-from benchmarks.opt.bench_pinned import SETS as PINNED
-from benchmarks.opt.bench_prefetch import SETS as PREFETCH
 from benchmarks.opt.bench_resident import SETS as RESIDENT
 from nurec_lite.base.timing import Timing
 from nurec_lite.training.baseline import reference_stages
@@ -50,11 +48,6 @@ def test_only_the_counted_steps_count() -> None:
     times = block(own, 2, 3)
     assert own.state.step == 5 and len(times["feed_ms"]) == 3 and len(times["wall_ms"]) == 1
     assert 0 < sum(times["feed_ms"]) / 3 < times["wall_ms"][0]
-
-
-@pytest.mark.parametrize(("name", "sets"), [("resident", RESIDENT), ("pinned", PINNED), ("prefetch", PREFETCH)])
-def test_every_set_but_the_first_has_an_option(name: str, sets: tuple[tuple[str, ...], ...]) -> None:
-    assert sets[0] == () and all(sets[1:]) and (name,) in sets
 
 
 def test_the_file_of_a_run_on_a_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """benchmarks/ladder/ladder.py: its rungs, medians and speedups by hand, errors that stay in the table, the page, and a real run."""
 
-import csv
 import json
 import subprocess
 import sys
@@ -9,17 +8,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from PIL import Image
 from tiny_capture import tiny_capture, tiny_config
 
 from benchmarks.common.quiet import Others, busy_seconds, own_seconds
-from benchmarks.ladder.ladder import Rung, main, most_others, parsed, read, run_process, rungs_of, write
+from benchmarks.ladder.ladder import Rung, main, most_others, parsed, read, rungs_of, write
 from benchmarks.ladder.ladder import sample as take
-from benchmarks.ladder.ladder_child import host_times, measured
-from benchmarks.ladder.ladder_picture import ceiling, mantissa, waterfall
-from benchmarks.ladder.ladder_results import Row, fill, how, markers, rows_of, section, table, write_csv
+from benchmarks.ladder.ladder_child import measured
+from benchmarks.ladder.ladder_results import Row, fill, markers, rows_of, section, table
 from nurec_lite.base.errors import UserError
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DataConfig
@@ -74,18 +71,6 @@ def test_one_set_twice_is_a_mistake(names: list[str], cumulative: bool) -> None:
         rungs_of(names, cumulative)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        ["--rungs", "", "workers", "data=pack", "seed=3", "--repeat", "5"],
-        ["data=pack", "seed=3", "--repeat", "5", "--rungs", "", "workers"],
-    ],
-)
-def test_overrides_may_stand_before_and_after(line: list[str]) -> None:
-    args = parsed(line)
-    assert (args.rungs, args.overrides, args.repeat) == (["", "workers"], ["data=pack", "seed=3"], 5)
-
-
 # ---- figures
 
 
@@ -119,25 +104,6 @@ def test_the_table_holds_failed_rungs_and_quality_beside_speed() -> None:
     assert lines[3].endswith("| – | – |") and lines[4].count("–") == 4
 
 
-def test_the_csv_leaves_unknown_figures_empty(tmp_path: Path) -> None:
-    write_csv(tmp_path / "ladder.csv", rows_of(ladder()))
-    with (tmp_path / "ladder.csv").open() as file:
-        first, _, third = csv.DictReader(file)
-    assert (first["step_ms"], first["psnr"], first["error"]) == ("20.0", "", "")
-    assert (third["step_ms"], third["error"]) == ("", "option 'broken' cannot run | here")
-
-
-def test_the_conditions_are_told() -> None:
-    assert how(TOLD) == (
-        "street, 192x96, 36000 Gaussians, 2048 lidar rays; cpu, 2 threads, a processor, torch 2.13.0; commit abc; "
-        "3 rounds of fresh processes in turns, 3 steps each after 10; other programs kept up to 0.13 of 2 cores busy"
-    )
-    gpu = TOLD | {
-        "environment": {"device": "H200", "torch": "2.11.0", "cuda": "13.0", "driver": "580", "commit": "abc"},
-    }
-    assert "H200, driver 580, torch 2.11.0, CUDA 13.0; commit abc" in how(gpu)
-
-
 # ---- the page
 
 
@@ -152,11 +118,6 @@ def test_only_what_stands_between_the_markers_changes(tmp_path: Path) -> None:
     assert "](../benchmarks/results/mine/waterfall.png)" in once and str(tmp_path) not in once
 
 
-def test_a_kind_of_machine_has_its_own_markers() -> None:
-    assert markers(TOLD) == (BEGIN, END)
-    assert markers(TOLD | {"environment": {"cuda": "13.0"}})[0] == "<!-- ladder:cuda:begin -->"
-
-
 def test_a_ladder_is_read_again(tmp_path: Path) -> None:
     write(tmp_path, ladder(), rows_of(ladder()), TOLD)
     assert read(tmp_path) == (ladder(), json.loads(json.dumps(TOLD)))
@@ -165,97 +126,7 @@ def test_a_ladder_is_read_again(tmp_path: Path) -> None:
         read(tmp_path)
 
 
-@pytest.fixture
-def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "options.md").write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    monkeypatch.setattr("benchmarks.ladder.ladder.PAGE", tmp_path / "options.md")
-    return tmp_path / "options.md"
-
-
-def again(monkeypatch: pytest.MonkeyPatch, folder: Path, *arguments: str) -> int:
-    """The code that the program ends with for a ladder that was measured."""
-    monkeypatch.setattr(sys, "argv", ["ladder.py", "--from", str(folder), *arguments])
-    try:
-        main()
-    except SystemExit as end:
-        assert isinstance(end.code, int)
-        return end.code
-    return 0
-
-
-def test_the_page_is_written_where_it_is_asked_for(
-    tmp_path: Path, page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before, good = page.read_text(), ladder()[:2]
-    write(tmp_path / "out", good, rows_of(good), TOLD)
-    assert again(monkeypatch, tmp_path / "out", "--page") == 0
-    said = capsys.readouterr().out
-    assert BEGIN in said and "nothing is written; --write puts this into options.md" in said
-    assert page.read_text() == before
-    assert again(monkeypatch, tmp_path / "out", "--page", "--write") == 0
-    assert "| workers |" in page.read_text() and "old" not in page.read_text()
-
-
-def test_a_rung_that_failed_is_a_code_that_fails(
-    tmp_path: Path, page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write(tmp_path / "out", ladder(), rows_of(ladder()), TOLD)
-    assert again(monkeypatch, tmp_path / "out", "--page", "--write") == 1
-    assert "failed: option 'broken'" in capsys.readouterr().out and "failed: option 'broken'" in page.read_text()
-    assert again(monkeypatch, tmp_path / "out", "--write") == 2
-    assert "--write goes with --page" in capsys.readouterr().err
-
-
-def test_results_outside_the_checkout_are_not_linked(tmp_path: Path) -> None:
-    assert "waterfall" not in section(rows_of(ladder()), TOLD, tmp_path / "elsewhere", tmp_path / "checkout/docs")
-
-
-@pytest.mark.parametrize("text", ["nothing", BEGIN, END, f"{END}{BEGIN}"])
-def test_a_page_without_markers_is_refused(text: str) -> None:
-    with pytest.raises(UserError, match="lacks the markers"):
-        fill(text, "table", (BEGIN, END), "page")
-
-
-# ---- picture
-
-
-def test_bars_are_as_long_as_their_times_and_show_what_was_saved() -> None:
-    picture = waterfall(rows_of(ladder()), TOLD)
-    assert picture.dtype == np.uint8 and picture.shape[1:] == (1920, 3)
-
-    def length(k: int, colour: tuple[int, int, int]) -> int:
-        return int((picture[2 * (84 + 40 * k + 10)] == colour).all(-1).sum())
-
-    whole = 2 * (960 - 190 - 230)  # the axis ends at 40 ms
-    assert abs(length(0, (38, 99, 158)) - whole / 2) <= 2 and length(0, (176, 207, 232)) == 0
-    assert abs(length(1, (38, 99, 158)) - whole / 4) <= 2 and abs(length(1, (176, 207, 232)) - whole / 4) <= 2
-    assert length(2, (38, 99, 158)) == 0
-
-
-def test_a_ladder_of_failures_is_drawn_too() -> None:
-    assert waterfall([Row("baseline", "", error="a long sentence " * 40)], TOLD).shape[1] == 1920
-
-
-@pytest.mark.parametrize(
-    ("value", "end"), [(0, 1), (1, 1), (1.2, 1.5), (17, 20), (21, 25), (81, 100), (800, 800), (0.3, 0.3)]
-)
-def test_the_axis_ends_at_a_round_number(value: float, end: float) -> None:
-    assert ceiling(value) == pytest.approx(end)
-    assert mantissa(ceiling(value)) == pytest.approx(float(f"{end:e}".partition("e")[0]))
-
-
 # ---- processes
-
-
-def test_how_a_process_ended_is_one_sentence() -> None:
-    python = [sys.executable, "-c"]
-    assert run_process([*python, "print(1)"], 60) is None
-    told = "import sys; print('warning', file=sys.stderr); sys.exit({})"
-    assert run_process([*python, told.format("'error: no such option'")], 60) == "no such option"
-    assert run_process([*python, "raise MemoryError('too much')"], 60) == "MemoryError: too much"
-    assert run_process([*python, "import sys; sys.exit(7)"], 60) == "ended with code 7"
-    assert run_process([*python, "import os; os.kill(os.getpid(), 9)"], 60) == "ended by SIGKILL"
-    assert run_process([*python, "import time; time.sleep(9)"], 0.2) == "took longer than 0.2 s (--timeout)"
 
 
 def test_busy_cores_are_others_until_their_process_is_one_of_ours_that_ended() -> None:
@@ -284,11 +155,6 @@ def test_a_disturbed_sample_is_taken_again_and_then_given_up(monkeypatch: pytest
     assert (
         len(rung.samples) == 1 and rung.error == "other programs kept more than 0.2 cores busy in 10 tries (--others)"
     )
-
-
-def test_times_are_those_of_the_steps() -> None:
-    times = host_times(lambda: None, 5)
-    assert len(times) == 5 and all(0 <= ms < 1000 for ms in times)
 
 
 def test_a_sample_counts_the_steps_after_the_warm_up(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from benchmarks.ladder import option_quality
-from benchmarks.ladder.bench_options import main as bench_options
 from benchmarks.ladder.option_quality import main, rows_of
 from nurec_lite.base.errors import UserError
 from nurec_lite.base.options import known_options
@@ -64,38 +63,3 @@ def test_a_run_that_fails_stays_with_its_error(
         {"name": "fused_ssim", "options": ["fused_ssim"], "runs": 0, "error": "error: no memory"},
     ]
     assert "no memory" in capsys.readouterr().out
-
-
-def test_nothing_begins_after_the_limit(runs: list[list[str]], tmp_path: Path) -> None:
-    out = tmp_path / "quality.json"
-    with pytest.raises(SystemExit):
-        main(["--only", "all", "--limit", "-1", "--out", str(out), "device=cpu"])
-    rows = json.loads(out.read_text())["rows"]
-    assert not runs and all("was not begun" in row["error"] for row in rows)
-
-
-def test_a_word_that_is_no_option_names_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["--only", "fused_adm", "device=cpu"])
-    assert "fused_adam" in capsys.readouterr().err
-
-
-def test_the_table_of_options_takes_it_as_a_column(
-    runs: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    main(["--only", "fused_adam", "--repeat", "1", "--out", str(tmp_path / "quality.json"), "device=cpu"])
-    rows = [{"name": "", "rung": True, "ms": 50.0}, {"name": "pinned", "rung": False, "ms": 49.0}]
-    (tmp_path / "options.json").write_text(json.dumps({"rows": rows}))
-    capsys.readouterr()
-    bench_options(["--from", str(tmp_path / "options.json"), "--quality", str(tmp_path / "quality.json")])
-    head, rule, *lines = capsys.readouterr().out.splitlines()
-    assert head.endswith("| memory | PSNR, alone |") and rule.count("|") == head.count("|")
-    assert [line.split("|")[1].strip() for line in lines] == ["none", "`pinned`", "`fused_adam`"]
-    assert [line.split("|")[-2].strip() for line in lines] == ["20.12 dB", "", "20.25 dB"]
-
-
-def test_a_file_without_rows_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(SystemExit) as ended:
-        bench_options(["--from", str(tmp_path / "other.json")])
-    assert ended.value.code == 2 and "holds no rows of options" in capsys.readouterr().err

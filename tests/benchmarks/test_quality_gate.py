@@ -2,8 +2,6 @@
 """The quality gate: which runs it makes, and what it says of their metrics."""
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ from tiny_capture import tiny_capture
 
 from benchmarks.ladder import quality_gate
 from benchmarks.ladder.quality_gate import Run, runs_of, table, verdicts
-from nurec_lite.base.errors import UserError
 from nurec_lite.capture.pack import write_pack
 
 
@@ -59,61 +56,6 @@ def test_the_table() -> None:
     assert text.splitlines()[-1] == "| a,b | psnr | 22.000 | 20.000 | 0.500 | worse |"
 
 
-@pytest.fixture
-def surroundings(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
-    """The environment of each run, which ends at once; of ours, neither GPUs nor threads are set, and there are 64 cores."""
-    seen: list[dict[str, str]] = []
-
-    def run(command: list[str], env: dict[str, str], **rest: object) -> subprocess.CompletedProcess[str]:
-        seen.append(env)
-        folder = Path(next(part for part in command if part.startswith("out=")).removeprefix("out="))
-        folder.mkdir(parents=True)
-        (folder / "metrics.json").write_text('{"psnr": 20.0}')
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
-    monkeypatch.setattr(subprocess, "run", run)
-    monkeypatch.setattr(quality_gate, "environment", lambda device: {})
-    return seen
-
-
-@pytest.mark.parametrize(
-    ("gpus", "usable", "expected"),
-    [("1", None, {None}), ("2", None, {"0", "1"}), ("2", "5,3,4", {"5", "3"}), ("2", "7", {"7"})],
-)
-def test_runs_are_spread_over_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-    surroundings: list[dict[str, str]],
-    gpus: str,
-    usable: str | None,
-    expected: set[str | None],
-) -> None:
-    if usable:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", usable)
-    assert quality_gate.main(["--opt", "a", "--seeds", "0", "--repeat", "2", "--gpus", gpus]) == 0
-    seen = [env.get("CUDA_VISIBLE_DEVICES") for env in surroundings]
-    assert len(seen) == 3 and set(seen) == expected
-
-
-@pytest.mark.parametrize(
-    ("jobs", "given", "expected"),
-    [("1", None, "64"), ("2", None, "32"), ("6", None, "21"), ("2", "4", "4")],  # at most three run at once
-)
-def test_runs_share_the_cores(
-    monkeypatch: pytest.MonkeyPatch,
-    surroundings: list[dict[str, str]],
-    jobs: str,
-    given: str | None,
-    expected: str,
-) -> None:
-    if given:
-        monkeypatch.setenv("OMP_NUM_THREADS", given)
-    assert quality_gate.main(["--opt", "a", "--seeds", "0", "--repeat", "2", "--jobs", jobs]) == 0
-    assert [env["OMP_NUM_THREADS"] for env in surroundings] == [expected] * 3
-
-
 def test_whole_runs(tmp_path: Path) -> None:
     """Two steps of the tiny drive: on a CPU runs of one seed are the same."""
     write_pack(tiny_capture(), tmp_path / "tiny.pack")
@@ -145,8 +87,3 @@ def test_whole_runs(tmp_path: Path) -> None:
     assert (
         code == (0 if report["passed"] else 3) and "| collect_once | psnr |" in (tmp_path / "q/quality.md").read_text()
     )
-
-
-def test_a_run_that_fails_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="failed"):
-        quality_gate.train(Run("nothing_like_it", 0, 0), tmp_path, 1, ["device=cpu"], {})

@@ -2,7 +2,7 @@
 """The scenes and views of the benchmarks of rendering: what they hold, and that they are the same each time."""
 
 import argparse
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ import torch
 from tiny_capture import tiny_capture, tiny_config, tiny_state
 from torch import Tensor
 
-from benchmarks.render.workload import SIZES, Size, Workload, add_arguments, held_out_views, make_workloads, simulated
+from benchmarks.render.workload import SIZES, Size, Workload, add_arguments, make_workloads
 from nurec_lite.backends import base_stages
 from nurec_lite.base.errors import UserError
 from nurec_lite.capture.pack import write_pack
@@ -96,25 +96,6 @@ def test_an_enlarged_image_is_seen_from_the_same_place(checkpoint: Path) -> None
         workloads(*given, "--enlarge", "0")
 
 
-def test_the_capture_of_a_checkpoint_may_lie_elsewhere(checkpoint: Path, tmp_path: Path) -> None:
-    moved = tmp_path / "moved.pack"
-    moved.write_bytes((checkpoint.parent / "tiny.pack").read_bytes())
-    given = ["--checkpoint", str(checkpoint), "--capture", f"data.root={moved}"]
-    assert_same(*workloads("--workloads", "captured", "captured", *given))
-
-
-def test_an_initial_scene(checkpoint: Path) -> None:
-    keys = ["data=pack", f"data.root={checkpoint.parent / 'tiny.pack'}", "model.points=100", "model.actor_points=10"]
-    (found,) = workloads("--workloads", "captured", "--capture", *keys, "model.raised_points=10", "model.far_points=10")
-    assert found.described["scene"] == "initial" and 50 < len(found.scene.gaussians) < 200
-
-
-def test_a_capture_without_sweeps_is_told() -> None:
-    capture = replace(tiny_capture(), sweeps=(), split=None).with_split("interp")
-    with pytest.raises(UserError, match=r"capture street_0 has no sweep; name one with a lidar"):
-        held_out_views(capture, CPU)
-
-
 def test_the_simulated_street() -> None:
     (found,) = workloads("--workloads", "simulated")
     camera, lidar = found.views["camera"], found.views["lidar"]
@@ -124,14 +105,6 @@ def test_the_simulated_street() -> None:
     assert 0.4 < camera.time_mid < 0.5  # the fifth tenth of a second
     assert min(sees(found, "camera"), sees(found, "lidar")) > 0.3
     assert_same(found, workloads("--workloads", "simulated")[0])
-
-
-def test_training_on_the_simulated_street() -> None:
-    before = simulated(TINY, 0, 0, CPU).scene.gaussians.means
-    once, again = (simulated(TINY, 0, 3, CPU) for _ in range(2))
-    assert once.described["scene"] == "trained, 3 steps"
-    assert_same(once, again)
-    assert once.scene.gaussians.means.shape == before.shape and not torch.equal(once.scene.gaussians.means, before)
 
 
 def test_random_scenes() -> None:
