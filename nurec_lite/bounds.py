@@ -87,6 +87,7 @@ KINDS = (
     "nuscenes",
     "pandaset",
     "rosbag",
+    "waymo",
 )  # of captures, each with a reader
 POSE_CONVENTIONS = tuple(f"{of}{way}" for of in ("lidar", "camera", "rig") for way in ("", "_inverse", "_relative"))
 _COUNT, _SHARE = Between(0, 10**8), Between(0, 1)

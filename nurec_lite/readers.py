@@ -28,6 +28,7 @@ from nurec_lite.capture.rosbag.propose import Proposal, proposed
 from nurec_lite.capture.rosbag.read import read_rosbag
 from nurec_lite.capture.tracking.source import with_tracks
 from nurec_lite.capture.types import Capture, CaptureError, Origin
+from nurec_lite.capture.waymo.read import read_waymo
 from nurec_lite.config import DataConfig
 from nurec_lite.geometry.tracks import Tracks
 
@@ -37,6 +38,7 @@ _BY_DRIVE: dict[str, tuple[Callable[..., Capture], str]] = {
     "ncore": (read_ncore, "a store of NCore v4, or a folder of stores"),
     "nuscenes": (read_nuscenes, "the folder that holds samples and the tables"),
     "pandaset": (read_pandaset, "the folder of a sequence"),
+    "waymo": (read_waymo, "the folder that holds camera_image, lidar and so on"),
 }
 
 

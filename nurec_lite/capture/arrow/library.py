@@ -13,9 +13,24 @@ from nurec_lite.capture.files import short
 from nurec_lite.capture.types import CaptureError
 
 Table = dict[str, NDArray[Any]]  # columns by name, all of one length
-Kinds = dict[str, type]  # int, float or str, by the name of a column
+Kinds = dict[
+    str, type
+]  # of a column, by its name: int, float, str, object (int or str), or list (of numbers, equally many in each row)
 REMEDY = "copy the file again from its source"
-_KINDS = {int: "iu", float: "iuf", str: "O"}  # kinds of numpy's types that a column may have
+_KINDS = {
+    int: "iu",
+    float: "iuf",
+    str: "O",
+    object: "iuO",
+    list: "iuf",
+}  # kinds of numpy's types that a column may have
+_WANTED = {
+    int: "whole numbers",
+    float: "numbers",
+    str: "texts",
+    object: "names or their numbers",
+    list: "lists of numbers of one length",
+}
 
 
 def check_installed(path: Path) -> None:
@@ -53,27 +68,45 @@ def column(
     path: Path,  # for messages
     name: str,
     kind: type,
-) -> NDArray[Any]:  # [rows] int64, float64 or str
+) -> NDArray[Any]:  # [rows] int64, float64 or str; [rows, m] float64 of a list
     """Values of a column without gaps; numbers are finite."""
     if values.null_count:
         raise CaptureError(f"{path} has rows without '{name}'; {REMEDY}")
-    found = _plain(values)
+    found = _plain(values) if kind is not list else _matrix(values)
     if found is None or found.dtype.kind not in _KINDS[kind] or (kind is str and not _texts(values)):
-        wanted = {int: "whole numbers", float: "numbers", str: "texts"}[kind]
+        wanted = _WANTED[kind]
         raise CaptureError(f"{path}: '{name}' holds {short(values.type)}, but must hold {wanted}; {REMEDY}")
-    if kind is float:
+    if kind in (float, list):
         found = found.astype(np.float64)
         if not np.isfinite(found).all():
             raise CaptureError(f"{path}: '{name}' is not finite everywhere; {REMEDY}")
-    return found.astype(np.int64) if kind is int else found
+    return found.astype(np.int64) if found.dtype.kind in "iu" else found
 
 
 def _plain(values: Any) -> NDArray[Any] | None:
+    kind = values.type
+    plain = _number(kind) or _texts(values)
+    return np.asarray(values.to_numpy()) if plain else None
+
+
+def _matrix(values: Any) -> NDArray[Any] | None:  # [rows, m]; None: rows are no lists of one length
+    import pyarrow.compute as compute
     import pyarrow.types as of
 
     kind = values.type
-    plain = of.is_integer(kind) or of.is_floating(kind) or _texts(values)
-    return np.asarray(values.to_numpy()) if plain else None
+    if not (of.is_list(kind) or of.is_fixed_size_list(kind) or of.is_large_list(kind)):
+        return None
+    lengths = compute.list_value_length(values).to_numpy()
+    inner = compute.list_flatten(values)
+    if not len(lengths) or (lengths != lengths[0]).any() or inner.null_count or not _number(inner.type):
+        return None
+    return np.asarray(inner.to_numpy()).reshape(len(lengths), int(lengths[0]))
+
+
+def _number(kind: Any) -> bool:
+    import pyarrow.types as of
+
+    return bool(of.is_integer(kind) or of.is_floating(kind))
 
 
 def _texts(values: Any) -> bool:
