@@ -19,6 +19,8 @@
 # steps     of all options: an image and a sweep, without the lidar, with an eighth of its rays, and those of the recipe realtime; beside gsplat
 # bundles   bench_render with warp_cull, tile_cull and balanced_tiles, gsplat beside them, and how far from float64 they are on the drive
 # options   every option alone and as a rung, and the PSNR of every one, JOBS at once
+# chain     the rungs from the baseline to all, ROUNDS (3) times in one call each on one card, and ncu of one step of the baseline, of all options
+#           but the renderer's, and of all (no graph, no streams: ncu cannot look into a graph)
 # graph     nsys of all options, 500 steps with relocation after 400
 # cameras   steps of six simulated cameras and a lidar of 128 beams, with one image and with all six
 #
@@ -32,14 +34,14 @@ OPTIONS="${OPTIONS:-fused_interp,collect_once,no_sync}"
 BACKWARD="split_backward,launch_bounds,shared_memory"
 STEPS="${STEPS:-7000}"
 
-[ $# -ge 2 ] || { sed -n '3,28s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '3,30s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 out=$1; shift
 parts=() data=()
 while [ $# -gt 0 ]; do
     case "$1" in
         --) shift; data=("$@"); break ;;
-        scene | collect | timeline | quality | full | kernels | sweep | ladder | steps | bundles | options | graph | cameras) parts+=("$1"); shift ;;
-        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, full, kernels, sweep, ladder, steps, bundles, options, graph, cameras" >&2
+        scene | collect | timeline | quality | full | kernels | sweep | ladder | steps | bundles | options | chain | graph | cameras) parts+=("$1"); shift ;;
+        *) echo "error: '$1' is no part; take scene, collect, timeline, quality, full, kernels, sweep, ladder, steps, bundles, options, chain, graph, cameras" >&2
             exit 2 ;;
     esac
 done
@@ -170,6 +172,22 @@ options() {
     "$PYTHON" benchmarks/ladder/option_quality.py --steps 400 --jobs "${JOBS:-4}" --gpus "${GPUS:-1}" --out "$out/option_quality.json" \
         ${data[@]+"${data[@]}"} data.downscale=2 || status=1
     return $status
+}
+
+chain() {
+    local status=0 feed=resident,fused_interp,collect_once,no_sync,morton_order renderer=warp_cull,tile_cull,balanced_tiles
+    local fused=short_keys,fused_adam,fused_ssim,fused_sky,fused_colour,fused_activate,fused_range,fused_harmonics round
+    for round in $(seq "${ROUNDS:-3}"); do
+        "$PYTHON" benchmarks/ladder/bench_options.py "${resumed[@]}" --steps 100 --warmup 40 --profiled 2 --rungs --out "$out/chain_$round.json" || status=1
+    done
+    measured_by_ncu baseline || status=1
+    measured_by_ncu before_renderer "+opt=[$feed,$fused]" || status=1
+    measured_by_ncu all "+opt=[$feed,$renderer,$fused,fused_project]" || status=1
+    return $status
+}
+
+measured_by_ncu() {
+    "$PYTHON" -m nurec_lite.profile tool=ncu "${resumed[@]}" warmup=5 steps=1 "out=$out/ncu_$1" "${@:2}"
 }
 
 graph() {

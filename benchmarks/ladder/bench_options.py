@@ -4,6 +4,7 @@ it.
 
     python benchmarks/ladder/bench_options.py data=pack data.root=FILE +size=large train.resume=CHECKPOINT --out FILE.json
     python benchmarks/ladder/bench_options.py --only fused_adam cuda_graph
+    python benchmarks/ladder/bench_options.py --rungs                                    # the chain alone
     python benchmarks/ladder/bench_options.py --from FILE.json --quality QUALITY.json    # the table of both files, nothing is run
 
 Arguments are those of nurec_lite.train but for +opt. All rows run in one process, one after another, each as
@@ -117,7 +118,7 @@ def all_measured(args: argparse.Namespace) -> dict[str, Any]:
     report: dict[str, Any] = {"command": shlex.join(["python", "benchmarks/ladder/bench_options.py", *args.arguments])}
     report["rows"] = []
     for row in rows_of(order, others):
-        if args.only is None or row.name in ("", *args.only):
+        if is_asked(row, args.only, args.rungs):
             figures, conditions = measured(row, args)
             report = conditions | report
             report["rows"].append(figures)
@@ -125,6 +126,11 @@ def all_measured(args: argparse.Namespace) -> dict[str, Any]:
             if args.out:  # so that nothing is lost if a later one never ends
                 write_text(args.out, json.dumps(report, indent=1) + "\n")
     return report
+
+
+def is_asked(row: Row, only: Sequence[str] | None, rungs: bool) -> bool:
+    """Returns whether a row is measured: one of these options or the baseline, and with `rungs` only if it is in the chain."""
+    return (only is None or row.name in ("", *only)) and (row.rung or not rungs)
 
 
 def read(file: Path) -> dict[str, Any]:
@@ -145,6 +151,7 @@ def main(arguments: list[str]) -> None:
     p = parser()
     p.description = __doc__
     p.add_argument("--only", nargs="+", metavar="OPTION", help="these, beside the baseline (all)")
+    p.add_argument("--rungs", action="store_true", help="the chain from the baseline to `all` alone")
     p.add_argument("--others", nargs="+", default=[], metavar="OPTION", help="that no rung has, each alone")
     p.add_argument("--from", type=Path, dest="measured", metavar="FILE.json", help="of an earlier run: nothing is run")
     p.add_argument("--quality", type=Path, metavar="FILE.json", help="of option_quality.py")

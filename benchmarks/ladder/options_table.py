@@ -11,8 +11,8 @@ def table(
 ) -> str:
     """Markdown: an option a line, alone and as a rung. A step is what lies between its feed and its end on the device; what follows the
     rung's is the rung's, or of the option alone if no rung has it."""
-    head = "| option | a step, alone | GPU at work | a step, as a rung | GPU at work | launches | waits | copied | memory |"
-    lines = [head + (" PSNR, alone |" if quality else ""), f"|---|{(9 if quality else 8) * '---:|'}"]
+    head = "|option|a step, alone|GPU at work|a step, as a rung|GPU at work|launches|waits|copied|memory|"
+    lines = [head + ("PSNR, alone|" if quality else ""), f"|---|{(9 if quality else 8) * '---:|'}"]
     reached = {row["name"]: row for row in quality}
     alone = {row["name"]: row for row in rows if not row["rung"]}
     rungs = {row["name"]: row for row in rows if row["rung"]}
@@ -27,7 +27,7 @@ def table(
             _number(rung or first, "peak_bytes", "{:.2f} GB", 1e-9),
         ]
         cells += [_number(reached.get(name, {}), "psnr", "{:.2f} dB")] if quality else []
-        lines.append(f"| {' | '.join(cells)} |")
+        lines.append(f"|{'|'.join(cells)}|")
     return "\n".join(lines)
 
 

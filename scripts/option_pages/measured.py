@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks/results"
 OPTIONS = RESULTS / "options_kitti_0009_large_h200.json"
 LADDER = RESULTS / "ladder_kitti_0009_large_h200/ladder.csv"
+MISSING = "not measured"
 GAUGES = {  # by which figure of a row an option is judged
     "gpu": ("gpu_ms", "GPU"),
     "step": ("ms", "step"),
@@ -71,10 +72,15 @@ def rungs() -> list[Row]:
     return rows
 
 
-def alone(name: str) -> tuple[Row, Row, bool]:
-    """Returns the row without the option, the row with it, and whether the first is the baseline although the option requires others."""
+def alone(name: str) -> tuple[Row, Row, bool] | None:
+    """Returns the row without the option, the row with it, and whether the first is the baseline although the option requires others.
+
+    None where the option was not measured yet.
+    """
     rows = [row for row in read(OPTIONS)["rows"] if not row["rung"]]
-    after = next(row for row in rows if row["name"] == name)
+    after = next((row for row in rows if row["name"] == name), None)
+    if after is None:
+        return None
     needed = set(required(name)) - {name}
     fitting = [row for row in rows if set(row["options"]) == needed]
     return (fitting or rungs())[0], after, bool(needed) and not fitting
@@ -87,9 +93,11 @@ def rung(name: str) -> tuple[Row, Row] | None:
     return (chain[places[0] - 1], chain[places[0]]) if places else None
 
 
-def pair_alone(name: str, gauge: str) -> Pair:
+def pair_alone(name: str, gauge: str) -> Pair | None:
     column, what = GAUGES[gauge]
-    before, after, from_none = alone(name)
+    if (found := alone(name)) is None:
+        return None
+    before, after, from_none = found
     return Pair(before[column], after[column], what, from_none=from_none)
 
 
@@ -112,9 +120,10 @@ def ladder() -> dict[str, float]:
 
 def step_table(name: str) -> str:
     """Returns Markdown: a step by torch.profiler, without and with the option, alone and as a rung."""
-    before, after, _ = alone(name)
+    if (first := alone(name)) is None:
+        return MISSING
     found = rung(name)
-    rows = [before, after, *(found or ())]
+    rows = [*first[:2], *(found or ())]
     head = ["a step", "alone: before", "after", *(["rung: before", "after"] if found else [])]
     return table(head, ([label, *(form.format(row[of] * by) for row in rows)] for label, of, form, by in STEP))
 

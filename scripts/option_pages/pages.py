@@ -28,6 +28,7 @@ from nurec_lite.base.errors import UserError
 from scripts.option_pages import chart
 from scripts.option_pages.excerpts import excerpt, kernels_of, source
 from scripts.option_pages.measured import (
+    MISSING,
     OPTIONS,
     ROOT,
     Pair,
@@ -61,8 +62,8 @@ class Option:
     name: str
     idea: str  # in under 12 words
     shelf: str
-    alone: Pair
-    rung: Pair | None
+    alone: Pair | None  # None: not measured yet
+    rung: Pair | None  # None: it has none
     lines: int  # to two digits, so that pages do not change with every line
 
     @property
@@ -140,9 +141,9 @@ def _linked(page: Path, words: str, target: Path) -> str:
 def _facts(page: Path, arguments: str) -> str:
     own, module = option_of(page.stem), import_module(f"nurec_lite.opt.{page.stem}")
     needs = ", ".join(_linked(page, f"`{name}`", FOLDER / f"{name}.md") for name in module.REQUIRES) or "nothing"
-    note = "\n\n\\* from the baseline: what it needs came with it." if own.alone.from_none else ""
+    note = "\n\n\\* from the baseline: what it needs came with it." if own.alone and own.alone.from_none else ""
     return (
-        f"{table(('class', 'needs', 'alone', 'as a rung'), [(own.classed, needs, own.alone, own.rung or 'none')], 4)}{note}\n\n"
+        f"{table(('class', 'needs', 'alone', 'as a rung'), [(own.classed, needs, own.alone or MISSING, own.rung or 'none')], 4)}{note}\n\n"
         f"![Bars: before and after {own.name}]({_link(page, PICTURES / f'{own.name}.svg')})"
     )
 
@@ -210,7 +211,7 @@ def _shelf(page: Path, arguments: str) -> str:
             _linked(page, f"`{own.name}`", own.page),
             own.idea,
             own.classed,
-            own.alone,
+            own.alone or MISSING,
             own.rung or "none",
             f"{own.lines:,}",
         )
@@ -226,7 +227,7 @@ def _readme(page: Path, arguments: str) -> str:
         (
             _linked(page, f"`{own.name}`", own.page),
             own.idea,
-            "not in `all`" if own.shelf == "lab" else own.rung or own.alone,
+            "not in `all`" if own.shelf == "lab" else own.rung or own.alone or MISSING,
         )
         for own in map(option_of, order())
     ]
@@ -261,7 +262,7 @@ def pictures() -> dict[Path, str]:
 
 def _picture(name: str) -> str:
     own = option_of(name)
-    pairs = [("alone", own.alone), *([("as a rung", own.rung)] if own.rung else [])]
+    pairs = [(label, pair) for label, pair in (("alone", own.alone), ("as a rung", own.rung)) if pair]
     for region, arguments in ((r, a) for _, r, a, _ in REGION.findall(source(own.page))):
         if region == "ncu" and len(specs := _list(arguments)) == 2:
             first, second = (launches(spec).ms * 1e3 for spec in specs)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tiny_arguments import TINY
 
-from benchmarks.ladder.bench_options import main, required, rows_of
+from benchmarks.ladder.bench_options import Row, is_asked, main, required, rows_of
 from benchmarks.ladder.options_table import table
 from nurec_lite.base.options import known_options
 
@@ -45,9 +45,9 @@ def test_a_table_has_a_line_an_option() -> None:
         {"name": "pinned", "rung": False, "error": "it broke"},
     ]
     assert table(rows).splitlines()[2:] == [
-        "| none |  |  | 50.0 ms | 4.5 ms | 1,234 | 0.0 | 2 kB | 2.00 GB |",
-        "| `resident` | 34.1 ms | 4.5 ms | 20.0 ms |  | 1,234 | 0.0 | 2 kB | 2.00 GB |",
-        "| `pinned` | failed | failed |  |  | failed | failed | failed | failed |",
+        "|none|||50.0 ms|4.5 ms|1,234|0.0|2 kB|2.00 GB|",
+        "|`resident`|34.1 ms|4.5 ms|20.0 ms||1,234|0.0|2 kB|2.00 GB|",
+        "|`pinned`|failed|failed|||failed|failed|failed|failed|",
     ]
 
 
@@ -65,4 +65,13 @@ def test_it_runs_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ]
     assert all(row["wall_ms"] > 0 and row["launches"] is None for row in report["rows"])
     assert report["steps"] == 2 and report["environment"]["device"].startswith("cpu")
-    assert "| `collect_once` |" in capsys.readouterr().out
+    assert "|`collect_once`|" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("only", "rungs", "names"),
+    [(None, False, ["", "a", "b", "a", "b", "c"]), (None, True, ["", "a", "b"]), (["b"], True, ["", "b"])],
+)
+def test_what_is_asked_for_is_measured(only: list[str] | None, rungs: bool, names: list[str]) -> None:
+    rows = [Row("", True, ()), *(Row(name, True, ()) for name in "ab"), *(Row(name, False, ()) for name in "abc")]
+    assert [row.name for row in rows if is_asked(row, only, rungs)] == names

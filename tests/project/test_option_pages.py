@@ -60,7 +60,8 @@ def test_an_option_is_compared_with_what_it_requires() -> None:
     """tile_cull requires warp_cull, which was measured alone; cuda_graph requires three, which were not measured together."""
     rows = [row for row in measured.read(measured.OPTIONS)["rows"] if not row["rung"]]
     of = {row["name"]: row["gpu_ms"] for row in rows}
-    assert measured.pair_alone("tile_cull", "gpu").before == of["warp_cull"]
+    found = measured.pair_alone("tile_cull", "gpu")
+    assert found is not None and found.before == of["warp_cull"]
     assert measured.pair_alone("cuda_graph", "gpu") == measured.Pair(
         measured.rungs()[0]["gpu_ms"], of["cuda_graph"], "GPU", from_none=True
     )
@@ -76,3 +77,11 @@ def test_a_rung_is_compared_with_the_one_before() -> None:
 def test_launches_that_a_profile_lacks_are_an_error(spec: str) -> None:
     with pytest.raises(UserError, match=f"'{spec}'"):
         measured.launches(spec)
+
+
+def test_an_option_that_was_not_measured_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that somebody adds without a GPU."""
+    rows = {"rows": [row for row in measured.read(measured.OPTIONS)["rows"] if row["name"] != "tile_cull"]}
+    monkeypatch.setattr(measured, "read", lambda file: rows)
+    assert measured.pair_alone("tile_cull", "gpu") is None and measured.rung("tile_cull") is None
+    assert measured.step_table("tile_cull") == "not measured"
