@@ -82,6 +82,7 @@ KINDS = (
     "pack",
     "argoverse2",
     "colmap",
+    "kitti360",
     "kitti_raw",
     "ncore",
     "nuscenes",

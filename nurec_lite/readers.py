@@ -16,6 +16,7 @@ from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.colmap.read import read_colmap
 from nurec_lite.capture.digest import KnownPath
 from nurec_lite.capture.kitti.raw import ALL, read_kitti_raw
+from nurec_lite.capture.kitti360.read import read_kitti360
 from nurec_lite.capture.ncore.read import read_ncore
 from nurec_lite.capture.nuscenes.read import read_nuscenes
 from nurec_lite.capture.odometry.choose import posed
@@ -35,6 +36,7 @@ from nurec_lite.geometry.tracks import Tracks
 BUNDLED = "data/street.pack"
 _BY_DRIVE: dict[str, tuple[Callable[..., Capture], str]] = {
     "argoverse2": (read_argoverse2, "the folder of a log"),
+    "kitti360": (read_kitti360, "the folder that holds data_2d_raw and data_poses"),
     "ncore": (read_ncore, "a store of NCore v4, or a folder of stores"),
     "nuscenes": (read_nuscenes, "the folder that holds samples and the tables"),
     "pandaset": (read_pandaset, "the folder of a sequence"),

@@ -17,6 +17,7 @@ from nurec_lite.geometry.se3 import invert
 
 IMU_TO_VELO, VELO_TO_CAM = "calib_imu_to_velo.txt", "calib_velo_to_cam.txt"
 RESTORE = "use the calibration of the drive's date"
+PUT = "put the calibration files of the drive's date next to the drive's folder"
 MAX_LEVER = 100.0  # metres between two sensors of a vehicle
 MAX_PIXELS = 8192  # width and height of an image
 MAX_FOCAL = 1e6  # pixels
@@ -24,10 +25,11 @@ MAX_FOCAL = 1e6  # pixels
 
 def read_calibration(
     path: Path,
+    remedy: str = PUT,  # for a file that is missing
 ) -> dict[str, list[float]]:
     """`key: numbers` a line; lines that hold no numbers (calib_time) are left out."""
     entries: dict[str, list[float]] = {}
-    for line in read_lines(path, "put the calibration files of the drive's date next to the drive's folder"):
+    for line in read_lines(path, remedy):
         key, _, values = line.partition(":")
         try:
             row = numbers(values)

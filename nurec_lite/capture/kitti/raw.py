@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from nurec_lite.capture.downscale import downscaled
@@ -35,7 +34,7 @@ from nurec_lite.capture.kitti.poses import (
     sweep_times,
 )
 from nurec_lite.capture.kitti.scan import Scan
-from nurec_lite.capture.kitti.survey import survey
+from nurec_lite.capture.kitti.survey import spread, survey
 from nurec_lite.capture.kitti.sweeps import SweepFile
 from nurec_lite.capture.kitti.tracks import (
     ORDERS,
@@ -68,7 +67,6 @@ LIDAR = "velodyne"
 MAX_RANGE = 80.0  # metres; KITTI's files hold nothing beyond
 IMAGE_DELAY = 0.0075  # seconds, see read_kitti_raw
 ALL = range(sys.maxsize)  # frames
-N_SURVEY = 8  # sweeps, spread over the drive
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ def read_kitti_raw(
     file = None if poses_file is None else PosesFile(Path(poses_file), poses_convention)
     found = _open_drive(find_drive(Path(root), date, drive), cameras, frames, file, poses_needed)
     path, form = found.folder.parent / "calib_cam_to_cam.txt", LabelFormat(tracks_sizes, tracks_first_frame)
-    scan = survey(_spread(list(found.all_sweeps.values()))) if found.all_sweeps else None
+    scan = survey(spread(list(found.all_sweeps.values()))) if found.all_sweeps else None
     sensors = tuple(read_camera(path, name, found.T_rig_rect) for name in found.images)
     return Capture(
         name=found.folder.name.removesuffix("_sync"),
@@ -276,11 +274,6 @@ def _read_as(drive: Drive, file: PosesFile, times: Tensor) -> Tensor:  # [n] sec
     frames = set(drive.sweeps)
     path = read_trajectory(drive.folder, drive.clock, file, drive.T_rig_lidar, drive.T_rig_rect, frames)
     return path.at(times)
-
-
-def _spread(paths: list[Path]) -> list[Path]:
-    indices = torch.linspace(0, len(paths) - 1, min(N_SURVEY, len(paths))).long().tolist()
-    return [paths[i] for i in indices]
 
 
 def _labels(drive: Drive, tracks_file: Path, form: LabelFormat) -> Iterator[Labels]:

@@ -120,7 +120,7 @@ def read_tracklets(path: Path) -> list[Box]:
     """`tracklet_labels.xml`: an object's pose in the lidar frame for each frame from `first_frame`, at the bottom's centre."""
     text = read_text(path, OTHER_TRACKLETS)
     try:
-        _check_markup(text)
+        check_markup(text)
         tracklets = ElementTree.fromstring(text).find("tracklets")
         if tracklets is None:
             raise ValueError("it lacks the element 'tracklets'")
@@ -129,11 +129,15 @@ def read_tracklets(path: Path) -> list[Box]:
         raise CaptureError(f"{path} is not a KITTI tracklet file ({short(error)}); {OTHER_TRACKLETS}") from error
 
 
-def _check_markup(text: str) -> None:
+def check_markup(
+    text: str,
+    elements: int = MOST_ELEMENTS,
+    attributes: int = MOST_ATTRIBUTES,
+) -> None:
     """A document type of its own may define entities and attributes, which a few bytes multiply; elements take memory, too."""
     if _DEFINES.search(text):
         raise ValueError("it defines entities or a document type, which KITTI's files never do")
-    if text.count("<") > MOST_ELEMENTS or text.count("=") > MOST_ATTRIBUTES:
+    if text.count("<") > elements or text.count("=") > attributes:
         raise ValueError("it has more elements or attributes than any drive")
 
 
