@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a block of Gaussians reads of harmonics, and what it adds to the rotations of nodes, whose Gaussians are
+// Reads of a block of Gaussians from harmonics, and its sums of rotations of nodes; Gaussians of a node are
 // neighbours.
 #pragma once
 

@@ -20,7 +20,7 @@ struct Columns {
     static __device__ void copy(float& to, float const& from) { __pipeline_memcpy_async(&to, &from, sizeof(float)); }
     static __device__ void copy(float4& to, float4 const& from) { __pipeline_memcpy_async(&to, &from, sizeof(float4)); }
 
-    // Of `rows` rows that begin `stride` numbers apart, those for which wanted(row) holds.
+    // Reads those of `rows` rows, `stride` numbers apart, for which wanted(row) holds.
     template <class Wanted>
     __device__ void read(float const* from, int64_t stride, int rows, Wanted const& wanted) {
         bool const side_by_side = stride == COUNT && reinterpret_cast<uintptr_t>(from) % sizeof(float4) == 0;
@@ -38,7 +38,7 @@ struct Columns {
     }
 };
 
-// Of all coefficients the three numbers of the first, and the others.
+// Rows of all coefficients: the three numbers of the first, and the others.
 template <int S>
 struct Rows {
     static constexpr int REST = 3 * S - 3;
@@ -60,7 +60,7 @@ struct Rows {
         return int(left < GAUSSIANS ? left : GAUSSIANS);
     }
 
-    // Of the rows for which wanted(row) holds. All copies of a thread are on their way at once, and in no register.
+    // Reads the rows for which wanted(row) holds. All copies of a thread are under way at once, and in no register.
     template <class Wanted>
     __device__ void read(Coefficients<float const> const& sh, int64_t n, Wanted const& wanted) {
         int64_t const begin = blockIdx.x * int64_t(GAUSSIANS);

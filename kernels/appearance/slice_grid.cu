@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(THREADS) slice_image_backward_kernel(GridImage
     store3(d.image, i, sliced_backward(in.grid, in.shape, in.cell(i, colour), colour, load3(d.sliced, i)));
 }
 
-// A pixel of the tile, as those who add need it: 9 numbers, so that as many blocks as there are run at once.
+// A pixel of the tile with what the sums need: 9 numbers, so that as many blocks as there are run at once.
 struct TilePixel {
     Vec3<float> place;        // across, down and over luminance, in cells
     Vec3<float> colour, got;  // none beyond the image's border
@@ -59,7 +59,7 @@ __device__ float place_of(GridStep<float> const& step) {
     return float(step.low) + step.share;
 }
 
-// Of a cell along an axis. As a hat it asks for nothing, and loops over pixels may overlap.
+// Share of a cell along an axis. As a hat function it has no branches, and loops over pixels may overlap.
 __device__ float share_of(float place, int cell) {
     return fmaxf(1 - fabsf(place - float(cell)), 0.f);
 }

@@ -19,7 +19,7 @@ struct PlacementTensors {
     at::Tensor const &still_means, &means, &rotations, &node;
 };
 
-// As nurec_lite.native.operators.view_colour.PlacementArrays lists them.
+// The tensors of nurec_lite.native.operators.view_colour.PlacementArrays.
 PlacementTensors placements_of(at::TensorList t) {
     check_group(t, "placements", 4, "still_means, means, rotations, node");
     return {t[0], t[1], t[2], t[3]};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread a Gaussian, from its mean to its colour and back. The coefficients of those that nobody sees, or whose
-// colour has no gradient, are not read, which is most of what a Gaussian has. Gaussians of a node are neighbours, so
-// the lanes of a warp that share one add up what its rotation gets before anything goes to memory.
+// One thread a Gaussian, from its mean to its colour and back. Coefficients of unseen Gaussians, or of those without a
+// gradient of the colour, are not read; they are most of a Gaussian's data. Gaussians of a node are neighbours, so the
+// lanes of a warp that share one sum the gradient of its rotation before they write it.
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
 #include "colour_blocks.cuh"
@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(GAUSSIANS)
     rows.write(d_sh.sh, in.n);
 }
 
-// As above, but for the product: 24 bytes a Gaussian instead of 12 S.
+// The same for the rank-1 gradient: 24 bytes a Gaussian instead of 12 S.
 template <int S>
 __global__ void __launch_bounds__(GAUSSIANS)
     shade_gaussians_rank1_backward_kernel(Placements in, SeenHarmonics sh, PlacementGrads d, ShRank1 rank1) {

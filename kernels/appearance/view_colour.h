@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Colours of Gaussians as an eye sees them. Pointers are those of the driver's device. Letters: S Gaussians that stand
-// still, and behind them A that move, N = S + A; K nodes.
+// still, then A that move, N = S + A; K nodes.
 #pragma once
 
 #include "../math/view_direction.cuh"
@@ -26,7 +26,7 @@ struct PlacementGrads {
 struct SeenHarmonics {
     int64_t s;  // coefficients: 1, 4, 9 or 16
     Coefficients<float const> sh;
-    uint8_t const* seen;  // [N] 0: nobody asks for its colour, which is 0; null: all are asked for
+    uint8_t const* seen;  // [N] 0: its colour is not needed and stays 0; null: all are needed
 };
 
 struct SeenHarmonicsGrads {
@@ -41,7 +41,7 @@ struct ShRank1 {
     float* colours;         // [N, 3] d_colour, 0 where the colour was clamped
 };
 
-// Where a Gaussian is from the eye, and how its node is turned.
+// Offset of a Gaussian from the eye, and rotation of its node.
 struct EyeOffset {
     Vec3<float> r;
     Quat<float> q;  // of one that moves

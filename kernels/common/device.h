@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a CUDA driver queues its work and gets memory: what a binding hands it, without CUDA's headers.
+// Queue and memory of a CUDA driver, from the binding, without CUDA's headers.
 #pragma once
 
 #include <cstddef>

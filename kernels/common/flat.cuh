@@ -7,7 +7,7 @@
 
 namespace nurec::cuda {
 
-// Of the block's numbers, the k-th that this thread takes; ROW of them are a row.
+// Index, among the block's numbers, of the k-th number of this thread; ROW numbers are a row.
 __device__ inline unsigned number_in_block(int k) {
     return unsigned(k) * THREADS + threadIdx.x;
 }
@@ -16,7 +16,7 @@ __device__ inline int64_t first_row() {
     return blockIdx.x * int64_t(THREADS);
 }
 
-// This thread's numbers of n rows; 0 behind the last one.
+// This thread's numbers of n rows; 0 after the last one.
 template <int ROW>
 __device__ void load_flat(float const* from, int64_t n, float (&numbers)[ROW]) {
 #pragma unroll

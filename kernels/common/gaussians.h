@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Arrays of Gaussians in world space, as the drivers of either device take them: S that stand still, and behind them A
-// that move. Pointers are those of the driver's device.
+// Arrays of Gaussians in world space, as the drivers of either device take them: S that stand still, then A that move.
+// Pointers are those of the driver's device.
 //
 // Letters: S and A Gaussians, N = S + A.
 #pragma once

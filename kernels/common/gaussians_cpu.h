@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a Gaussian's numbers lie: with those that stand still, or with those that move.
+// Place of a Gaussian's numbers: among the static ones or the moving ones.
 #pragma once
 
 #include "gaussians.h"

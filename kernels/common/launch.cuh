@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every CUDA driver needs: launch sizes, and zeros.
+// Launch sizes and zeros for every CUDA driver.
 #pragma once
 
 #include <cuda_runtime.h>

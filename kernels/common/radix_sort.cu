@@ -2,7 +2,7 @@
 // Radix sort with one sweep a digit (Adinets and Merrill 2022, Onesweep: a faster least significant digit radix sort),
 // for the one to a few million pairs of a view. So few keep a GPU waiting more than moving: here tiles are short, each
 // looks back at several tiles at once, and all passes share one run of zeros. What CUB's has not: the number of pairs
-// stays on the device, and pairs that are not wanted are left out by the first pass, not sorted behind the others.
+// stays on the device, and the first pass leaves out unwanted pairs instead of sorting them to the end.
 #include <algorithm>
 
 #include "launch.cuh"
@@ -49,10 +49,10 @@ int64_t zeros_for(Passes const& passes, int64_t pairs) {
 struct Pass {
     Pairs pairs;
     Digits digits;
-    bool choose;             // leave out what is UNWANTED: in the first pass
+    bool choose;             // leave out UNWANTED pairs: in the first pass
     uint32_t const* totals;  // [DIGITS] keys of each digit
     uint32_t* states;        // [tiles, DIGITS] zeros at first
-    uint32_t* next;          // [1] likewise: the tile that nobody has
+    uint32_t* next;          // [1] zero at first: the next free tile
     int64_t* kept;           // [1]
 };
 
@@ -102,7 +102,7 @@ struct Shared {
     uint32_t keys[TILE], values[TILE];
 };
 
-// Of a tile, a warp has a run of ITEMS rows of 32: the lane's own in the first of them.
+// First key of this lane. A warp has a run of ITEMS rows of 32 of a tile.
 __device__ uint32_t first_of(uint32_t tile) {
     return TILE * tile + 32 * ITEMS * (threadIdx.x / 32) + threadIdx.x % 32;
 }
@@ -118,7 +118,7 @@ __device__ unsigned lanes_alike(uint32_t digit, bool take) {
     return same;
 }
 
-// How many keys of the warp with the same digit come before each of the lane's own.
+// For each of the lane's keys, the number of the warp's earlier keys with the same digit.
 __device__ void rank_keys(Digits const& digits, uint32_t const (&keys)[ITEMS], unsigned taken, uint16_t* counts,
                           uint32_t (&ranks)[ITEMS]) {
     unsigned const lower = (1u << (threadIdx.x % 32)) - 1;
@@ -135,7 +135,7 @@ __device__ void rank_keys(Digits const& digits, uint32_t const (&keys)[ITEMS], u
     }
 }
 
-// Of the thread's digit: the tile's keys; counts of warps become those of the warps before them.
+// Number of the tile's keys with the thread's digit; counts of warps become those of the warps before them.
 __device__ uint32_t add_warps(Shared& s) {
     uint32_t sum = 0;
 #pragma unroll
@@ -157,7 +157,7 @@ __device__ uint32_t read_state(uint32_t const* states, int tile) {
     return tile < 0 ? PREFIX : static_cast<uint32_t const volatile*>(states)[DIGITS * tile + threadIdx.x];
 }
 
-// For those who wait.
+// Publishes a state for waiting blocks.
 __device__ void tell(uint32_t* states, int tile, uint32_t state) {
     static_cast<uint32_t volatile*>(states)[DIGITS * tile + threadIdx.x] = state;
 }
@@ -212,8 +212,8 @@ __device__ void write_sorted(Pass const& p, Shared const& s, uint32_t n) {
     }
 }
 
-// Where the tile's keys go, once it is known how many there are of each digit in the tiles before: they are put in
-// their order within the tile first, so that neighbours are written together.
+// Writes the tile's keys to their places, once the counts of each digit in the tiles before are known. The keys are
+// put in order within the tile first, so that neighbours are written together.
 __device__ void place_keys(Pass const& p, Shared& s, unsigned taken, uint32_t const (&keys)[ITEMS],
                            uint32_t const (&values)[ITEMS], uint32_t const (&ranks)[ITEMS]) {
     int const warp = int(threadIdx.x) / 32;
@@ -230,8 +230,8 @@ constexpr bool EARLY_VALUES = false;  // they would spill there
 constexpr bool EARLY_VALUES = true;  // on their way while keys are ranked
 #endif
 
-// Tiles are handed out in their order, and a block that has one is running: so whoever waits for those before its own
-// waits for blocks that run.
+// It cannot deadlock: tiles are handed out in order, and a block with a tile is running, so a block that waits for
+// earlier tiles waits for running blocks.
 __global__ void __launch_bounds__(THREADS, 2) sort_digit_kernel(Pass p) {
     wait_then_launch_dependents();
     __shared__ Shared s;

@@ -8,12 +8,12 @@ namespace nurec::cuda {
 
 constexpr uint32_t UNWANTED = ~uint32_t(0);
 
-// By `bits` neighbouring bits of the keys; stable. Fewer than 2^30.
+// Pairs to sort by `bits` neighbouring bits of the keys; stable. Fewer than 2^30.
 struct Pairs {
     int64_t n;
     uint32_t const* keys;            // [n]
     uint32_t const* values;          // [n]; null: the numbers from 0 on
-    uint32_t* sorted_keys;           // [n]; null: nobody asks
+    uint32_t* sorted_keys;           // [n]; null: not needed
     uint32_t* sorted;                // [n] values; null: they go to `wide`
     int64_t const* there = nullptr;  // [1] so many of the n are sorted, from the first on; null: all
     int64_t* kept = nullptr;         // [1] pairs whose key is not UNWANTED: the others are left out; null: none is
@@ -23,7 +23,7 @@ struct Pairs {
 
 void sort_pairs(Pairs const& pairs, int bits, Queue const& queue);
 
-// With zeros that are there already, of which it takes so many words.
+// Sorts with zeros that exist already, and takes so many words of them.
 void sort_pairs(Pairs const& pairs, int bits, Zeros& zeros, Queue const& queue);
 int64_t words_to_sort(int64_t pairs, int bits);
 

@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-// As nurec_lite.native.operators.shared.Grid lists them.
+// The tensors of nurec_lite.native.operators.shared.Grid.
 inline Cells cells_of(at::TensorList grid, int64_t columns, at::Device device) {
     check_group(grid, "grid", 2, "directions, edges");
     at::Tensor const &directions = grid[0], &edges = grid[1];

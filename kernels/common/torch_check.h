@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sentences for operators that are called wrongly.
 //
-// What tensors hold is looked at, too, on the CPU: that is cheap beside rendering. On CUDA the host would have to wait
+// Values of tensors are checked, too, on the CPU, where that is cheap. On CUDA the host would have to wait
 // for the device in every call, so there it happens only if the environment has NUREC_LITE_CHECK=1.
 #pragma once
 
@@ -74,7 +74,7 @@ inline int64_t checked_needed(int64_t n) {
     return n;
 }
 
-// Where the values can be read; nothing where they are not to be.
+// The tensor if its values may be read on the host; nothing otherwise.
 inline std::optional<at::Tensor> values_of(at::Tensor const& t) {
     if (t.device().is_cpu()) return t;
     char const* const asked = std::getenv("NUREC_LITE_CHECK");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a CPU driver gives in vectors, since it alone knows how much there is, as a tensor.
+// Results of a CPU driver as a tensor; a driver that alone knows their size gives vectors.
 #pragma once
 
 #include <ATen/core/Tensor.h>

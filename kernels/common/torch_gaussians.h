@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Gaussians of a call: S that stand still, and behind them A that move; with the view that they are seen from.
+// The Gaussians of a call: S that stand still, then A that move; with their view.
 #pragma once
 
 #include "gaussians.h"
@@ -11,7 +11,7 @@ struct GaussianTensors {
     at::Tensor const &still_means, &still_quats, &means, &quats, &velocities, &scales, &opacities, &view;
 };
 
-// As nurec_lite.native.operators.shared.GaussianArrays lists them.
+// The tensors of nurec_lite.native.operators.shared.GaussianArrays.
 inline GaussianTensors gaussians_of(at::TensorList t, at::Tensor const& view) {
     check_group(t, "gaussians", 7, "still_means, still_quats, means, quats, velocities, scales, opacities");
     return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], view};
@@ -35,7 +35,7 @@ inline void check_gaussians(GaussianTensors const& g) {
     check_view(g.view, device);
 }
 
-// As the drivers take them.
+// Pointers for the drivers.
 inline Gaussians arrays_of(GaussianTensors const& g) {
     auto const array = [](at::Tensor const& t) { return t.const_data_ptr<float>(); };
     return {g.scales.size(0),   g.still_means.size(0),  array(g.still_means), array(g.still_quats),

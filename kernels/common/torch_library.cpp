@@ -8,42 +8,40 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "rays(Tensor view, Tensor directions, Tensor fractions, bool with_origins=True) -> (Tensor origins, Tensor "
         "world, Tensor delays)");
-    // `grid` and `columns` are not looked at for a camera. `all`: as many rows as Gaussians, the last of them with
-    // bounds that hold nothing and index 0: what depends on no number that only the device knows. seen [N]: not 0 for
-    // those that are not hidden. `depth_bits`: 32, or 24 or 16 of a coarser depth by which they are ordered. `shapes`:
-    // what exact lists of bundles go by, [N, 8] of an image and [N, 16] of a lidar, of those that are seen; or none. A
-    // lidar's hold `features` [N, 2], too, and are what render_segments takes for `rows`. `occupied`: of a lidar, what
-    // occupied_cells found of this grid, where that is known. `in_place`: for list_warp_tiles low [N, 4] has both
-    // bounds of each Gaussian, row index[k] the k-th's, and high none; count [1] says how many k there are, behind
-    // which, and of those that are hidden, nothing is written. `bands`: of a lidar's bundles, in place; then not low,
-    // but candidates [N, 8] and how many they are, counts [N], say where each Gaussian lies, and who has none is in no
-    // row.
+    // A camera ignores `grid` and `columns`. `all`: as many rows as Gaussians, the last ones with empty bounds and
+    // index 0, so that nothing depends on a number that only the device knows. seen [N]: not 0 for visible Gaussians.
+    // `depth_bits`: 32, or 24 or 16 for a coarser order by depth. `shapes`: tests of exact lists of warp tiles, [N, 8]
+    // for an image and [N, 16] for a lidar, of visible Gaussians; or none. A lidar's hold `features` [N, 2], too, and
+    // are the `rows` of render_segments. `occupied`: result of occupied_cells for this grid, if known. `in_place`: for
+    // list_warp_tiles low [N, 4] has both bounds of each Gaussian, row index[k] for the k-th, and high is empty; count
+    // [1] is the number of k; rows after them, and those of hidden Gaussians, are not written. `bands`: of a lidar's
+    // warp tiles, in place; then candidates [N, 8] and their numbers, counts [N], replace low, and a Gaussian without
+    // candidates is in no row.
     m.def(
         "project(Tensor[] gaussians, Tensor view, bool is_camera, Tensor[] grid, int columns, Tensor[] bands, "
         "bool all=False, int depth_bits=32, bool shapes=False, Tensor? occupied=None, bool in_place=False, "
         "Tensor? features=None) -> (Tensor index, Tensor low, Tensor high, Tensor seen, Tensor shapes, Tensor count, "
         "Tensor candidates, Tensor counts)");
-    // [bands + 1, 3 columns + 1] int32: which cells hold rays, summed up over three turns (project/params.h).
+    // [bands + 1, 3 columns + 1] int32: the cells that hold rays, summed up over three turns (project/project.h).
     m.def("occupied_cells(Tensor[] grid, int columns) -> Tensor");
-    // Lists of at most `capacity` entries, of which `needed` [1] says how many there are; -1: all, and `needed` is
-    // empty.
+    // Lists of at most `capacity` entries; `needed` [1] is the number that they need. -1: all, and `needed` is empty.
     m.def(
         "tile_camera(Tensor[] projection, int width, int height, int tile, int capacity=-1) "
         "-> (Tensor offsets, Tensor gaussians, Tensor needed)");
     m.def(
         "tile_lidar(Tensor[] projection, Tensor[] grid, int columns, int max_rays, int capacity=-1) "
         "-> (Tensor rays, Tensor offsets, Tensor gaussians, Tensor needed)");
-    // WarpTiles of 32 rays of a lidar, and lists of bundles (bundle/params.h). `size`: of an image and of a bundle, in
-    // pixels; empty of a lidar, and `grid` is not looked at for an image.
+    // Warp tiles of 32 lidar rays, and lists of warp tiles (project/warp_tiles.h). `size`: pixels of an image and of a
+    // warp tile; empty for a lidar. An image ignores `grid`.
     m.def("group_sweep_rays(Tensor[] grid) -> (Tensor rays, Tensor first, Tensor bins, Tensor heights)");
     m.def(
         "list_warp_tiles(Tensor[] gaussians, Tensor view, Tensor[] projection, Tensor shapes, Tensor[] rays, "
         "Tensor[] warp_tiles, Tensor[] grid, int[] size, bool exact, int capacity=-1) -> (Tensor offsets, Tensor "
         "gaussians, "
         "Tensor needed)");
-    // Lists of bundles, of which each ray has one, in parts of `length` entries at most; what is kept of them is for
-    // the backward pass. `rows`: what rays read of the Gaussians [N, 16 or 20], where somebody made it before; then the
-    // last one of what is kept is empty, and the backward pass wants them in its place.
+    // Blends lists of warp tiles, each ray in one list, in segments of at most `length` entries; `kept` values are for
+    // the backward pass. `rows`: the rows of Gaussians that rays read [N, 16 or 20], if they exist; then own_rows is
+    // empty, and the backward pass gets `rows` in its place.
     m.def(
         "render_segments(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
         "int length, Tensor? rows=None) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, "
@@ -53,39 +51,38 @@ TORCH_LIBRARY(nurec_lite, m) {
         "bool moving, int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, "
         "Tensor d_transmittance, bool ray_gradients) "
         "-> (Tensor[] d_gaussians, Tensor d_features, Tensor[] d_rays)");
-    // The backward pass of render_segments up to what rays tell of each Gaussian, 16 N numbers and behind them N bytes,
-    // 0 for those of whose numbers nothing may be read (gaussian_backward/params.h); and of a camera, if `of_features`,
-    // the gradient of features.
+    // The backward pass of render_segments up to moments: 16 N numbers and then N bytes, 0 for Gaussians without valid
+    // numbers (raster_warps/backward/gaussian_backward.h); for a camera with `of_features`, also the gradient of
+    // features.
     m.def(
         "render_backward_accumulate(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, "
         "bool moving, "
         "int length, Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, "
         "bool of_features) -> (Tensor grad_accum, Tensor d_features)");
-    // From what the rays of all views tell, and gradients that come from elsewhere, to those of activations, or of what
-    // is stored of Gaussians: then `scene` has stored_quats, and the last gradient `columns` logits. What is not
-    // `asked` for is empty; means and quats of Gaussians that move are not written. A given gradient of scales,
-    // opacities, lidar_opacities or lidar may be one number for all; `given_moved` are four of each view, of what
-    // moves.
+    // From moments of all views and upstream gradients to gradients of activations, or of stored parameters: then
+    // `scene` has stored_quats, and the last gradient `columns` logits. Gradients that are not `asked` for are empty;
+    // means and quats of moving Gaussians are not written. An upstream gradient of scales, opacities, lidar_opacities
+    // or lidar may be one number for all; `upstream_moved` are four for each view, of moving Gaussians.
     m.def(
         "gaussian_backward(Tensor[] scene, Tensor[] moved, Tensor[] views, Tensor?[] grad_accum, bool[] by_lidar, "
         "bool[] "
         "moving, "
         "bool[] wants_pose_grad, Tensor?[] upstream, Tensor?[] upstream_moved, bool[] asked, int columns) "
         "-> (Tensor[] found, Tensor[] d_moved, Tensor d_nudges)");
-    // Several views of one sensor at once, without gradients (views/params.h). `size` as list_warp_tiles has it;
-    // `part`: entries of a part of a list, 0: lists are not cut; `capacity`: for Gaussians that some view sees and for
-    // entries, -1: as many as there are. `directions` are in the world's axes; `needed` [2]: as `capacity`, what there
-    // is.
+    // Several views of one sensor in one launch, without gradients (raster_warps/views/views.h). `size` as in
+    // list_warp_tiles; `segment`: entries of a segment of a list, 0: lists are not split; `capacity`: for Gaussians
+    // that some view sees and for entries, -1: as many as there are. `directions` are in the world's axes; `needed`
+    // [2]: the numbers that `capacity` limits.
     m.def(
         "render_views(Tensor[] scene, Tensor views, Tensor[] rays, int[] size, int columns, bool moving, int segment, "
         "int[] capacity) -> (Tensor out, Tensor distance, Tensor transmittance, Tensor median, Tensor directions, "
         "Tensor needed)");
-    // The same for a training (views/learn.h), also of several cameras with images of one size, which bring their
-    // pixels each. `turned`: rotations of the nodes [V, K, 4], whose frames `scene` has, and which node is a
-    // Gaussian's; `targets` and `length` as render_segments has them; `nudges` [V, 6] get a gradient and say nothing
-    // else, or [0, 6]; `capacity`: for entries, -1: as many as there are; `depth_bits` as project has them. `needed`
-    // [V]: entries by view, whose sum is at least what all need. What comes behind is for the backward pass, whose
-    // `d_scene` is empty where `scene` says nothing to the sensor.
+    // The same for training (raster_warps/views/train.h), also for several cameras with images of one size, which
+    // bring their pixels each. `node_rotations`: rotations of the nodes [V, K, 4] of `scene`, and each Gaussian's
+    // node; `targets` and `length` as in render_segments; `nudges` [V, 6] only get a gradient, or [0, 6]; `capacity`:
+    // for entries, -1: as many as there are; `depth_bits` as in project. `needed` [V]: entries by view, with a sum of
+    // at least what all need. The outputs after it are for the backward pass; its `d_scene` is empty for parts of
+    // `scene` that the sensor does not use.
     m.def(
         "render_views_train(Tensor[] scene, Tensor[] node_rotations, Tensor views, Tensor nudges, Tensor[] rays, "
         "Tensor "
@@ -103,7 +100,7 @@ TORCH_LIBRARY(nurec_lite, m) {
         "Tensor[] kept, Tensor[] outputs, Tensor d_out, Tensor? d_distance, Tensor d_transmittance, bool "
         "wants_pose_grad) "
         "-> (Tensor[] d_scene, Tensor d_rotations, Tensor d_nudges)");
-    // The last three are the BackwardPlan of render/params.h.
+    // The last three are the BackwardPlan of raster_tiles/render.h.
     m.def(
         "render(Tensor[] gaussians, Tensor features, Tensor[] rays, Tensor[] lists, Tensor view, bool moving, "
         "bool split, bool launch_bounds, bool half_staging) "
@@ -122,12 +119,12 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "sh_colour_backward(Tensor sh, Tensor? rest, Tensor directions, Tensor d_colour) "
         "-> (Tensor d_sh, Tensor d_rest, Tensor d_directions)");
-    // The same of Gaussians where they stand, as an eye sees them; 0 of those for which `seen` [N] is 0.
+    // The same for Gaussians in world space, seen from an eye; 0 for those with `seen` [N] 0.
     m.def("view_colour(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor? seen) -> Tensor");
     m.def(
         "view_colour_backward(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor d_sh, Tensor d_rest)");
-    // The same without the product that the gradient of coefficients is: basis(directions) x colours.
+    // The same with a rank-1 gradient of coefficients: the product basis(directions) x colours is not formed.
     m.def(
         "view_colour_rank1(Tensor[] placements, Tensor sh, Tensor? rest, Tensor eye, Tensor d_colour) "
         "-> (Tensor d_still_means, Tensor d_means, Tensor d_rotations, Tensor directions, Tensor colours)");
@@ -135,8 +132,8 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "move_actors_backward(Tensor[] actors, Tensor[] d_moved) "
         "-> (Tensor d_means, Tensor d_quats, Tensor d_translations, Tensor d_quaternions)");
-    // At each time the opacities that belong to it, 0 of Gaussians behind the first `still` whose node is not there
-    // then: it is from `first` to `last` [K].
+    // For each time its opacities; after the first `still` Gaussians they are 0 while the node is absent, that is
+    // outside of `first` to `last` [K].
     m.def(
         "mask_absent_actors(Tensor[] opacities, Tensor[] times, Tensor node, int still, Tensor first, Tensor last) "
         "-> Tensor[]");
@@ -167,20 +164,20 @@ TORCH_LIBRARY(nurec_lite, m) {
     m.def(
         "over_sky_backward(Tensor transmittance, Tensor sky, Tensor directions, Tensor d_image) "
         "-> (Tensor d_transmittance, Tensor d_sky)");
-    // A view from where its sensor is believed to have been; `camera` -1: it is none of those that are corrected.
+    // A view with the corrected pose of its sensor; `camera` -1: a sensor without corrections.
     m.def(
         "correct_view(Tensor view, Tensor start, Tensor end, Tensor[] known, int camera) "
         "-> (Tensor row, Tensor ends, Tensor nudge, Tensor drift, Tensor moment)");
     m.def(
         "correct_view_backward(Tensor view, Tensor[] known, int camera, Tensor d_nudge, Tensor d_drift) "
         "-> Tensor[]");
-    // Of a sensor that turns about the centre and moves, from those of the means and quats of one set of Gaussians or
-    // two.
+    // Pose gradient of a sensor that rotates about the centre and moves, from the gradients of means and quats of one
+    // set of Gaussians or two.
     m.def("pose_gradient(Tensor centre, Tensor[] placed, Tensor[] grads) -> Tensor");
     // Pixels a metre [N] in the image that sees a Gaussian from nearest; 0: none sees it.
     m.def("footprints(Tensor[] seen, float nearest, float margin) -> Tensor");
-    // What is stored of Gaussians as sensors see it; `lidar_opacities` is empty without a third column of logits. The
-    // gradient of what nothing depends on is empty.
+    // Activations of stored parameters; `lidar_opacities` is empty without a third column of logits. A gradient
+    // without dependents is empty.
     m.def(
         "activate(Tensor quats, Tensor log_scales, Tensor opacity_logits, Tensor lidar_logits) "
         "-> (Tensor unit, Tensor scales, Tensor opacities, Tensor lidar, Tensor lidar_opacities)");
@@ -189,32 +186,32 @@ TORCH_LIBRARY(nurec_lite, m) {
         "int columns, Tensor? d_unit, Tensor? d_scales, Tensor? d_opacities, Tensor? d_lidar, "
         "Tensor? d_lidar_opacities) "
         "-> (Tensor d_quats, Tensor d_log_scales, Tensor d_opacity_logits, Tensor d_lidar_logits)");
-    // Means; `tie` is 0 without the lidar's opacities. Gradients that are the same for all are given once, as [1]: that
-    // of scales, and that of opacities without the lidar's.
+    // Means; `tie` is 0 without the lidar's opacities. Gradients that are equal for all are one number [1]: that of
+    // scales, and that of opacities without the lidar's.
     m.def(
         "regularisers(Tensor opacities, Tensor? lidar_opacities, Tensor scales) "
         "-> (Tensor opacity, Tensor scale, Tensor tie)");
     m.def(
         "regularisers_backward(Tensor opacities, Tensor? lidar_opacities, Tensor scales, Tensor? d_opacity, "
         "Tensor? d_scale, Tensor? d_tie) -> (Tensor d_opacities, Tensor d_lidar_opacities, Tensor d_scales)");
-    // Moves means in place, by normal numbers that follow from row, step and seed, and keeps log scales above `least`.
-    // `failed` not 0: nothing moves.
+    // Moves means in place, by normal numbers from row, step and seed, and keeps log scales above `least`. `failed`
+    // not 0: nothing moves.
     m.def(
         "sgld_noise(Tensor(a!) means, Tensor(b!) log_scales, Tensor quats, Tensor opacity_logits, Tensor lidar_logits, "
         "Tensor step, int seed, Tensor amount, Tensor? failed, float least) -> ()");
-    // Opacities, before the sigmoid, and the factor of scales [N] of the copies that stand in a Gaussian's place;
-    // logits [N, S] of S sensors, 1 or 2.
+    // Opacities, before the sigmoid, and the factor of scales [N] of a Gaussian's copies; logits [N, S] of S sensors,
+    // 1 or 2.
     m.def("mcmc_split(Tensor logits, Tensor copies) -> (Tensor parted, Tensor factor)");
-    // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; of a tensor that is
-    // `touched_only`, values whose gradient is exactly 0 stay, and so do their moments. With directions and colours,
-    // as view_colour_rank1 gives them, two gradients are None: of the first coefficients, and of the rest. Moments of
-    // a tensor may be bfloat16 both, which are rounded by chance. `places` [n]: of more rates, those of these tensors.
+    // One step of Adam, in place. `rates` [n] of n tensors; `failed` not 0: nothing changes; in a `touched_only`
+    // tensor, values with a gradient of exactly 0 stay, and so do their moments. With directions and colours from
+    // view_colour_rank1, two gradients are None: of the first coefficients, and of the rest. Both moments of a tensor
+    // may be bfloat16, rounded stochastically. `places` [n]: indices of these tensors' rates among more rates.
     m.def(
         "adam(Tensor(a!)[] parameters, Tensor?[] gradients, Tensor(b!)[] first, Tensor(c!)[] second, "
         "Tensor(d!)[] steps, Tensor rates, Tensor? failed, bool[] touched_only, float beta_1, float beta_2, "
         "float epsilon, Tensor? directions=None, Tensor? colours=None, int[]? places=None) -> ()");
-    // The bytes of each of `values` into `into`, which on CUDA may lie in page-locked memory of the host, too, and
-    // `numbers`, 64 at most, as they are now, into `numbers_at`.
+    // Copies the bytes of each of `values` into `into`, which on CUDA may be in page-locked memory of the host, and
+    // the present `numbers`, 64 at most, into `numbers_at`.
     m.def(
         "multi_tensor_copy(Tensor(a!)[] into, Tensor[] values, Tensor(b!)? numbers_at=None, float[] numbers=[]) -> ()");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a CUDA operator runs: its device, the present stream, and working memory from torch's caching allocator, which
+// Place of a CUDA operator: its device, the present stream, and working memory from torch's caching allocator, which
 // is safe to free on return, because it is reused in stream order.
 #pragma once
 

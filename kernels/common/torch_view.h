@@ -12,7 +12,7 @@ inline void check_view(at::Tensor const& view, at::Device device) {
     check_finite(view, "view");
 }
 
-// The host is told the sensor besides, since it must not wait for the row.
+// The sensor is a plain argument, since the host must not wait for the row.
 inline void check_sensor(at::Tensor const& view, bool is_camera) {
     auto const host = values_of(view);
     if (!host) return;

@@ -23,7 +23,7 @@ __device__ float warp_max(float a) {
     return a;
 }
 
-// Likewise, of a number that is the same in all lanes of a group.
+// Largest of a number that is the same in all lanes of a group.
 template <int LANES>
 __device__ int max_over_groups(int a) {
 #pragma unroll
@@ -34,7 +34,7 @@ __device__ int max_over_groups(int a) {
     return a;
 }
 
-// Of the lanes of the own group, those for which it holds, the group's first one as the lowest bit.
+// Lanes of the own group for which it holds, the group's first lane as the lowest bit.
 template <int LANES>
 __device__ unsigned ballot_of_group(bool holds) {
     unsigned const all = __ballot_sync(ALL_LANES, holds);
@@ -53,7 +53,7 @@ __device__ inline uint32_t transposed(uint32_t bits) {
     return bits;
 }
 
-// How many were counted before this lane: of all lanes of a block that call it, those with `mine` count themselves.
+// Number of lanes with `mine` before this one, among all lanes of a block that call it.
 __device__ inline int counted(bool mine, int* count) {
     int const lane = int(threadIdx.x) % 32;
     unsigned const all = __ballot_sync(ALL_LANES, mine);
@@ -65,7 +65,7 @@ struct Sums {
     uint64_t before, all;
 };
 
-// Over the threads of a block of WARPS warps, all of which call it.
+// Sums before each thread of a block of WARPS warps; all of them call it.
 template <int WARPS>
 __device__ Sums sums_before(uint64_t mine, uint64_t (&warps)[WARPS]) {
     int const lane = int(threadIdx.x) % 32, warp = int(threadIdx.x) / 32;
@@ -116,8 +116,8 @@ __device__ __forceinline__ int summed_value(int lane) {
     }
 }
 
-// Over a block of WARPS warps, all of which call it: thread k returns the sum of value k, those behind N zero. `values`
-// are used up; `of_warps` may serve call after call.
+// Sums over a block of WARPS warps; all of them call it. Thread k returns the sum of value k, and zero for k >= N.
+// `values` are used up; `of_warps` may serve call after call.
 template <int N, int WARPS>
 __device__ __forceinline__ float sums_of_block(float (&values)[N], float (&of_warps)[N][WARPS]) {
     int const lane = int(threadIdx.x) % 32, value = summed_value<N>(lane);

@@ -84,7 +84,7 @@ struct Column {
     }
 };
 
-// Of two images a and b, as they come: a + b and a - b.
+// Turns two images a and b, as they come, into a + b and a - b.
 __device__ inline void sums_and_differences(float (&coming)[2][2]) {
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
@@ -117,7 +117,7 @@ __device__ inline float along_row(float const (&here)[STRIP]) {
     return sum;
 }
 
-// Of the threads of a block, for thread 0.
+// Sum over the threads of a block, for thread 0.
 __device__ float block_sum(float value, float (&of_warps)[WARPS]) {
     float const sum = warp_sum(value);
     if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = sum;

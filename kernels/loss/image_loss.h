@@ -14,7 +14,7 @@ constexpr int CHANNELS = 3;
 constexpr int REACH = CHANNELS * SSIM_HALF;  // numbers of a row on either side that a window sees
 
 constexpr int MOMENTS = 4;  // of math/ssim.cuh
-constexpr int SLOPES = 3;   // likewise
+constexpr int SLOPES = 3;   // of math/ssim.cuh, kept for the backward pass
 
 struct ImagePair {
     int64_t height, row;    // H, J

@@ -12,7 +12,7 @@ namespace {
 
 using Row = std::vector<float>;
 
-// With as many zeros before and behind as a window sees.
+// Copies a row, with as many zeros before and after it as a window sees.
 void pad(float const* from, int64_t n, Row& to) {
     to.assign(std::size_t(n) + 2 * REACH, 0.f);
     std::copy_n(from, n, to.begin() + REACH);

@@ -8,7 +8,7 @@
 
 namespace nurec {
 
-// As it was rendered, and as it was measured.
+// Rays as rendered and as measured.
 struct LidarRays {
     int64_t n;                   // R
     float const* distance;       // [R] metres; of rays that are aimed, what they miss the range by
@@ -64,7 +64,7 @@ NUREC_FN void means_of(double const (&sums)[SUMS], LidarTerms const& out) {
     out.counts[0] = float(returned), out.counts[1] = float(counted);
 }
 
-// Of one ray of `n`.
+// Gradient of one ray of `n`.
 NUREC_FN float of_each(float const* gradient, float n) {
     return gradient ? *gradient / n : 0.f;
 }

@@ -28,7 +28,7 @@ struct TermGrads {
     float* d_scales;                     // [1], that of each number
 };
 
-// Of opacities, added up over the sensors, and of the tie.
+// Adds a Gaussian's opacities, over the sensors, and its tie.
 NUREC_FN void add_opacities(RegularisedGaussians const& in, int64_t i, float& opacity, float& tie) {
     float const seen = in.opacities[i];
     opacity += seen;
@@ -37,7 +37,7 @@ NUREC_FN void add_opacities(RegularisedGaussians const& in, int64_t i, float& op
     opacity += by_lidar, tie += tie_of(seen, by_lidar);
 }
 
-// Of one number of a mean over `n`: divided as torch divides, so that equal weights cancel exactly.
+// Gradient of one number of a mean over `n`: divided as torch divides, so that equal weights cancel exactly.
 NUREC_FN float share(float const* gradient, int64_t n) {
     return gradient ? *gradient / float(n) : 0.f;
 }

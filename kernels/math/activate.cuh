@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a stored number of a Gaussian means, and what is asked of all Gaussians alike: their regularisers, and how far
-// transparent ones wander. nurec_lite/scene/gaussians.py, nurec_lite/training/losses.py and density.py are the
-// specification; of unit quaternions, se3.cuh.
+// Activations of stored parameters, and work on all Gaussians alike: regularisers, and noise of transparent ones.
+// nurec_lite/scene/gaussians.py, nurec_lite/training/losses.py and density.py are the specification; for unit
+// quaternions, se3.cuh.
 #pragma once
 
 #include "se3.cuh"
@@ -13,7 +13,7 @@ NUREC_FN T sigmoid(T a) {
     return 1 / (1 + exp(-a));
 }
 
-// By the sigmoid's value.
+// Gradient of the sigmoid, from its value.
 template <class T>
 NUREC_FN T sigmoid_backward(T value, T d) {
     return d * ((1 - value) * value);

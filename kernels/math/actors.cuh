@@ -22,7 +22,7 @@ NUREC_FN bool begins_by(int64_t start, int64_t track, int64_t block, int64_t siz
     return start < (block - track + 1) * size;
 }
 
-// Of a track's blocks, those that have rows; they are its first ones.
+// Number of a track's blocks with rows; they are its first ones.
 NUREC_FN int64_t blocks_with_rows(int64_t begin, int64_t end, int64_t size) {
     return begin < end ? (end - 1) / size - begin / size + 1 : 0;
 }
@@ -44,7 +44,7 @@ struct Keys {
     double rate;      // one by the seconds between them; 0 where the pose stands still
 };
 
-// Of a track with the keyframes begin to end, `passed` of which are not later than the time.
+// Keyframes around a time, for a track with the keyframes begin to end; `passed` of them are not later than the time.
 NUREC_FN Keys keys_around(double const* key_times, int64_t begin, int64_t end, int64_t passed, double time) {
     int64_t const last = end - 1, before = begin + larger<int64_t>(smaller(passed - 1, last - 1 - begin), 0);
     int64_t const after = smaller(before + 1, last);
@@ -72,7 +72,7 @@ NUREC_FN MovingPose<T> operator+(MovingPose<T> const& a, MovingPose<T> const& b)
     return {a.q + b.q, a.t + b.t, a.velocity + b.velocity, a.spin + b.spin};
 }
 
-// Between keyframes whose quaternions have any length: lerp and slerp at constant speed.
+// Pose between keyframes with quaternions of any length: lerp and slerp at constant speed.
 template <class T>
 NUREC_FN MovingPose<T> pose_at(Pose<T> a, Pose<T> b, T fraction, T rate) {
     Quat<T> const q = normalized(a.q);

@@ -27,7 +27,7 @@ struct AdamFactors {
     T root;  // 1 / sqrt(1 - beta_2^t)
 };
 
-// Of step t = 1, 2, ...
+// Factors of step t = 1, 2, ...
 template <class T>
 NUREC_FN AdamFactors<T> adam_factors(double rate, double t, double first, double second) {
     return {T(rate / (1 - std::pow(first, t))), T(1 / std::sqrt(1 - std::pow(second, t)))};

@@ -120,8 +120,8 @@ NUREC_FN Vec3<T> closest_point(Vec2<T> g, Vec3<T> e, T inverse) {
     return {e.y * c + g.x * z, g.y * z - e.x * c, t * e.z};
 }
 
-// As ray_moments gives it of a Frame, with p, and so w, in the turned one's units. `d_peak` is dL/d(peak) peak, and
-// the gradient of the opacity is what that adds up to by the opacity.
+// The result of ray_moments for a Frame, with p, and so w, in units of the aligned frame. `d_peak` is dL/d(peak) peak;
+// the gradient of the opacity is the sum of these divided by the opacity.
 template <bool MOVING, bool DISTANCE, class T>
 NUREC_FN RayMoments<T> aligned_ray_moments(Vec2<T> g, Vec3<T> e, T inverse, T unit, T d_peak, T d_t) {
     Vec3<T> const p = closest_point<MOVING>(g, e, inverse), hp = (T(-2 * LN2) * d_peak) * p;

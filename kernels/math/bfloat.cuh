@@ -45,7 +45,7 @@ NUREC_FN uint32_t mixed(uint32_t x) {
     return (word >> 22) ^ word;
 }
 
-// Where the draws of a tensor's step begin: that of its value i is mixed(start + i).
+// Start of the draws of a tensor's step: value i draws mixed(start + i).
 NUREC_FN uint32_t start_of_draws(uint32_t step, uint32_t tensor) {
     return mixed(mixed(step) + tensor);
 }

@@ -34,7 +34,7 @@ NUREC_FN GridStep<T> grid_step(T place, int cells) {
     return {low, cells > 1 ? 1 : 0, kept - T(low), inside};
 }
 
-// Of a pixel of n along an axis; of a single one, the middle.
+// Place of pixel `pixel` of n along an axis; the middle if n is 1.
 template <class T>
 NUREC_FN T grid_place(int pixel, int n, int cells) {
     return n > 1 ? T(pixel) / T(n - 1) * T(cells - 1) : T(0.5) * T(cells - 1);

@@ -34,8 +34,7 @@ NUREC_FN T blend_backward(T alpha, T weight, T T_before, T s, T& behind) {
     return T_before * s - behind / (1 - alpha);
 }
 
-// Where a ray is known to end, and what a Gaussian that misses that counts at most. By default distances are
-// themselves.
+// Target of a ray's range, and the largest residual that counts. By default distances are themselves.
 template <class T>
 struct RangeTarget {
     T distance, max_residual;  // metres
@@ -44,7 +43,7 @@ struct RangeTarget {
 constexpr float NO_LIMIT = 3.4e38f;
 constexpr RangeTarget<float> NO_RANGE_TARGET = {0, NO_LIMIT};
 
-// What a distance t adds to the sum along its ray: min(|t - target|, most), which is t without a target, since t > 0.
+// Term of a distance t in the sum along its ray: min(|t - target|, most), which is t without a target, since t > 0.
 template <class T>
 NUREC_FN T range_residual(T t, RangeTarget<T> target) {
     T const off = t - target.distance;

@@ -15,7 +15,8 @@ struct Conic {
     T ahead, ahead_x, ahead_y;  // what lies behind the camera has ahead + ahead_x x + ahead_y y < 0
 };
 
-// What moves with v does so past a sensor, whose turning is left out: over the view, in the sensor's frame.
+// Motion, over the view in the sensor's frame, of a point with velocity v past a sensor; the sensor's rotation is left
+// out.
 template <class T>
 NUREC_FN Vec3<T> moves_past(Motion<T> const& motion, Vec3<T> v, T fraction) {
     Vec3<T> const way = transposed_times(motion.R0, motion.t0) - transposed_times(motion.R1, motion.t1);
@@ -58,7 +59,7 @@ NUREC_FN Conic<T> conic_of(View<T> const& view, Vec3<T> mean, Quat<T> q, Vec3<T>
             -dot(g, ey)};
 }
 
-// Where a x^2 + 2 b x + c is 0; none: high < low.
+// Interval between the roots of a x^2 + 2 b x + c; none: high < low.
 template <class T>
 NUREC_FN Interval<T> roots(T a, T b, T c) {
     T const square = b * b - a * c;
@@ -92,7 +93,7 @@ NUREC_FN Interval<T> least_within(Conic<T> const& q, T y0, T y1) {
     return at >= low && at <= high ? Interval<T>{-far, far} : Interval<T>{1, -1};
 }
 
-// Where it is an ellipse or the like, whose rows are intervals: those of the first row and the last, and what reaches
+// Columns of a conic with bounded rows, such as an ellipse: those of the first row and the last, and what reaches
 // farther between them.
 template <class T>
 NUREC_FN Interval<T> inside(Conic<T> const& q, Interval<T> first, Interval<T> last, T y0, T y1) {
@@ -105,7 +106,7 @@ NUREC_FN Interval<T> inside(Conic<T> const& q, Interval<T> first, Interval<T> la
     return all;
 }
 
-// Where its rows reach without end to both sides, what none of them reaches, or some of that.
+// Columns that no row reaches, or some of them, for a conic whose rows are unbounded on both sides.
 template <class T>
 NUREC_FN Interval<T> gap_of(Conic<T> const& q, Interval<T> first, Interval<T> last, T y0, T y1) {
     if (first.low > first.high || last.low > last.high) return {1, 0};
@@ -122,7 +123,7 @@ NUREC_FN Interval<T> gap_of(Conic<T> const& q, Interval<T> first, Interval<T> la
     return left ? Interval<T>{gap.low, there.low} : Interval<T>{there.high, gap.high};
 }
 
-// Of the rows from y0 to y1: the columns it may lie in, of all those from 0 to `end`.
+// Columns that the conic may reach in the rows from y0 to y1, of all columns from 0 to `end`.
 template <class T>
 NUREC_FN Interval<T> columns_within(Conic<T> const& q, T y0, T y1, T end) {
     auto const on_row = [&](T y) { return roots(q.xx, q.xy * y + q.x, (q.yy * y + 2 * q.y) * y + q.one); };

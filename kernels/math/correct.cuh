@@ -7,7 +7,7 @@
 
 namespace nurec {
 
-// Where a moment lies among knots that are evenly spaced: weight of knot k + 1, of which knot k has the rest.
+// Place of a moment among evenly spaced knots: knot k + 1 has the weight, knot k the rest.
 template <class T>
 struct Between {
     int k;
@@ -107,8 +107,8 @@ NUREC_FN void correct_row(ViewRow<T>& row, Correction<T> c) {
     row.centre = row.centre + middle;
 }
 
-// What a sensor's turn w about the view's centre and its translation v get of a Gaussian at r from there: to move the
-// sensor is to move all Gaussians the other way, mu' = mu - w x r - v and q' = (1, -w / 2) q.
+// Gradient of a sensor's rotation w about the view's centre and of its translation v, from a Gaussian at r from there:
+// moving the sensor moves all Gaussians the other way, mu' = mu - w x r - v and q' = (1, -w / 2) q.
 template <class T>
 NUREC_FN Correction<T> pose_vjp(Vec3<T> r, Quat<T> q, Vec3<T> d_mean, Quat<T> d_quat) {
     Vec3<T> const u = {q.x, q.y, q.z}, du = {d_quat.x, d_quat.y, d_quat.z};

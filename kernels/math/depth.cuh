@@ -19,9 +19,9 @@ NUREC_FN uint32_t depth_key(float a) {
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-// Of 2^bits keys, from 16 octaves, 1/16 m to 4096 m: those have as many exponents, and the rest is the first bits of
-// the mantissa. With 24 bits a key's distances differ by less than 2^-20 of themselves, with 16 by 2^-12. What is
-// nearer, or behind the sensor, has the first key, what is farther the last.
+// One of 2^bits keys over 16 octaves, 1/16 m to 4096 m: first the exponent, then the first bits of the mantissa. With
+// 24 bits the distances of a key differ by less than 2^-20 of themselves, with 16 by 2^-12. Anything nearer, or behind
+// the sensor, has the first key, anything farther the last.
 NUREC_FN uint32_t short_depth_key(float a, int bits) {
     constexpr int ONE = 127 << 23, FIRST = ONE - (4 << 23), LAST = ONE + (12 << 23) - 1, KNOWN = 27;  // as floats' bits
     int number;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a camera's exposure and vignetting make of a colour channel; nurec_lite/scene/scene.py is the specification.
+// Exposure and vignetting of a colour channel; nurec_lite/scene/scene.py is the specification.
 //
 //     seen = value exp(log_gain + radial . vignetting) + offset
 #pragma once
@@ -8,7 +8,7 @@
 
 namespace nurec {
 
-// Of one colour channel; vignetting is that of all.
+// Exposure of one colour channel; vignetting is that of all.
 template <class T>
 struct Exposure {
     T log_gain, offset;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large things appear in an image; nurec_lite/scene/footprint.py is the specification.
+// Size of objects in an image; nurec_lite/scene/footprint.py is the specification.
 #pragma once
 
 #include "se3.cuh"

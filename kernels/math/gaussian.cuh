@@ -16,7 +16,7 @@ constexpr float NEAR = 0.2f;  // metres
 constexpr float ALPHA_MIN = 1.f / 255.f;
 constexpr float ALPHA_MAX = 0.99f;
 
-// What rays need of a Gaussian. Positions are relative to the centre that ray origins are relative to.
+// Values of a Gaussian that rays need. Positions are relative to the centre of the ray origins.
 template <class T>
 struct Frame {
     Mat3<T> M;      // u S^-1 R^T
@@ -71,8 +71,7 @@ struct Response {
     T t;  // metres
 };
 
-// How a ray passes: all but what the opacity has to do with, which is 0. MOVING: rays have origins or delays of their
-// own.
+// Response of a Gaussian to a ray without the opacity, which is 0. MOVING: rays have origins or delays of their own.
 template <bool MOVING, class T>
 NUREC_FN Response<T> approach(Frame<T> const& f, Ray<T> const& ray) {
     Vec3<T> const shift = MOVING ? f.M * ray.r + ray.dt * f.drift : Vec3<T>{0, 0, 0};

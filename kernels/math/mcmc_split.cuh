@@ -16,12 +16,12 @@ constexpr int first_factor(int n) {
     return n * (n - 1) / 2;
 }
 
-// Of n copies the numbers C(n, k + 1) (-1)^k / sqrt(k + 1), k < n, from first_factor(n) on.
+// The numbers C(n, k + 1) (-1)^k / sqrt(k + 1), k < n, for n copies, from first_factor(n) on.
 struct SplitFactors {
     double of[first_factor(MAX_COPIES + 1)];
 };
 
-// By Newton's rule: the library's sqrt is no constant expression.
+// Square root by Newton's rule: the library's sqrt is no constant expression.
 constexpr double root_of(int a) {
     double root = a;
     for (int i = 0; i < 12; ++i) root = (root + a / root) / 2;
@@ -56,7 +56,7 @@ NUREC_FN void alternating_sums(int n, double const (&x)[S], double (&sums)[S]) {
         for (int s = 0; s < S; ++s) sums[s] = sums[s] * x[s] + factors[k];
 }
 
-// What is no number stays that.
+// Clamps a number; NaN stays NaN.
 template <class T>
 NUREC_FN T clamped(T a, T least, T most) {
     return a < least ? least : a > most ? most : a;
@@ -75,7 +75,7 @@ struct SplitLogits {
     T factor;     // of its scales: the least over the sensors
 };
 
-// Of a Gaussian that S sensors see, and n copies, 1 to MAX_COPIES.
+// Logits of each copy for a Gaussian that S sensors see, and n copies, 1 to MAX_COPIES.
 template <class T, int S>
 NUREC_FN SplitLogits<T, S> split_logits(T const (&logits)[S], int n) {
     T seen[S], greatest = 0;

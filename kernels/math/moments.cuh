@@ -20,7 +20,7 @@ struct Moments {
     T opacity;
 };
 
-// Of one ray.
+// Moments of one ray.
 template <class T>
 struct RayMoments {
     Vec3<T> p;  // where the ray passes the mean, in units of the scales, times u

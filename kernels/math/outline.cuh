@@ -31,7 +31,7 @@ struct alignas(16) Outline {
     T known;           // 0: it is no ellipse, or moves too much to tell
 };
 
-// Of the rows from `top` to `bottom`: the columns it may lie in.
+// Columns that the outline may reach in the rows from `top` to `bottom`.
 template <class T>
 NUREC_FN Interval<T> columns_within(Outline<T> const& o, T top, T bottom) {
     T const a = larger(top - o.margin - o.v, -o.half), b = smaller(bottom + o.margin - o.v, o.half);
@@ -105,7 +105,7 @@ NUREC_FN ProjectedEllipse<T> project_ellipse(GaussianInSensor<T> const& in_senso
         {mean.x + m.x, mean.y + m.y}, speed, S, in_sensor.c.z - sqrt(zz), in_sensor.c.z > 0 && zz < T(0.8) * square};
 }
 
-// How fast a lens's stretching changes, at most, so far from its axis or nearer.
+// Largest rate of change of a lens's magnification up to this distance from its axis.
 template <class T>
 NUREC_FN T bending(CameraModel<T> const& camera, T r) {
     T const rr = r * r;
@@ -128,7 +128,8 @@ NUREC_FN ProjectedEllipse<T> in_pixels(CameraModel<T> const& camera, ProjectedEl
             ellipse.known};
 }
 
-// As rows are read, of what is at `at` when the view is at `fraction`: row x sees it at `at` + speed (f(x) - fraction).
+// Ellipse of a rolling shutter for a Gaussian at `at` when the view is at `fraction`: row x sees it at `at` + speed
+// (f(x) - fraction).
 template <class T>
 struct RollingShutterEllipse {
     ProjectedEllipse<T> ellipse;
@@ -158,7 +159,8 @@ NUREC_FN Outline<T> upright(ProjectedEllipse<T> const& a, T margin, bool known) 
     return {a.at.x, a.at.y, sqrt(vv), a.S.xy / side, slope, width, margin, T(known)};
 }
 
-// Of the rays that see `reach` standard deviations of it or fewer, also where |g x e| is rounded (gaussian.cuh).
+// Outline of the rays that see `reach` standard deviations of the Gaussian or fewer, also where |g x e| is rounded
+// (gaussian.cuh).
 template <class T>
 NUREC_FN Outline<T> outline_of(View<T> const& view, Vec3<T> mean, Quat<T> q, Vec3<T> s, Vec3<T> v, T reach) {
     CameraModel<T> const& camera = view.camera;

@@ -54,7 +54,7 @@ NUREC_FN Logarithm<T> logarithm(T u2, T w) {
     return {value, -(w * by_w + value) / (2 * u2), by_w};
 }
 
-// Of length at most pi; q and -q give the same (the shorter) rotation vector.
+// Rotation vector of length at most pi; q and -q give the same (the shorter) one.
 template <class T>
 NUREC_FN Vec3<T> quat_to_rotvec(Quat<T> q) {
     T const sign = q.w < 0 ? T(-1) : T(1);

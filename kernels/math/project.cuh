@@ -85,8 +85,8 @@ NUREC_FN Bounds<T> camera_bounds(CameraModel<T> const& camera, Motion<T> const& 
     return any_nearer(at, T(NEAR)) || !finite(b) ? Bounds<T>{0, 0, camera.width, camera.height} : b;
 }
 
-// Where a sweep begins it also ends: what moves across that azimuth is seen twice, from either pose, so it gets both
-// places. middle: the mean where the lidar sees it, at `at`.
+// Bounds over a sweep's seam: the sweep ends at the azimuth at which it begins, so a moving Gaussian there is seen
+// twice, from either pose, and gets both places. middle: the mean where the lidar sees it, at `at`.
 template <class T>
 NUREC_FN Bounds<T> over_the_seam(LidarModel<T> const& lidar, Moving<T> const& mean, Vec3<T> middle, Place<T> at,
                                  Bounds<T> b) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers that a kernel draws by itself: Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as
-// 1, 2, 3" (2011), section 3.3. Numbers follow from a counter and a key alone, so that nothing is kept between draws,
-// and whoever counts on draws anew. Normal ones by Box and Muller, "A Note on the Generation of Random Normal Deviates"
-// (1958).
+// Random numbers drawn inside a kernel: Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3"
+// (2011), section 3.3. Numbers follow from a counter and a key alone, so nothing is stored between draws; each new
+// count gives a new draw. Normal ones by Box and Muller, "A Note on the Generation of Random Normal Deviates" (1958).
 #pragma once
 
 #include <cstdint>
@@ -15,13 +14,13 @@ struct Words {
     uint32_t a, b, c, d;
 };
 
-// Of the paper's S-P network: two products, whose lower halves trade places and whose upper ones take the key.
+// A round of the paper's S-P network: two products; the lower halves trade places, and the upper halves take the key.
 NUREC_FN Words philox_round(Words w, uint32_t key_0, uint32_t key_1) {
     uint64_t const left = uint64_t(0xD2511F53u) * w.a, right = uint64_t(0xCD9E8D57u) * w.c;
     return {uint32_t(right >> 32) ^ w.b ^ key_0, uint32_t(right), uint32_t(left >> 32) ^ w.d ^ key_1, uint32_t(left)};
 }
 
-// Between rounds keys go on by the golden ratio and by the root of 3 less 1.
+// Between rounds keys advance by the golden ratio and by the root of 3 less 1.
 NUREC_FN Words philox(Words counter, uint32_t key_0, uint32_t key_1) {
     for (uint32_t k = 0; k < 10; ++k) counter = philox_round(counter, key_0 + k * 0x9E3779B9u, key_1 + k * 0xBB67AE85u);
     return counter;

@@ -65,7 +65,7 @@ struct Moving {
 
     NUREC_FN Vec3<T> at(T fraction) const { return place.at(fraction) + (fraction - T(0.5)) * drift.at(fraction); }
 
-    // What `at` changes by with the fraction.
+    // Derivative of `at` by the fraction.
     NUREC_FN Vec3<T> rate(T fraction) const {
         return place.change + drift.at(fraction) + (fraction - T(0.5)) * drift.change;
     }
@@ -84,7 +84,7 @@ struct CameraModel {
     T k1, k2, p1, p2, k3;  // OpenCV's distortion, all zero without
     T shutter;             // of `Shutter`, as a number
 
-    // Of x / z and y / z: radial factor 1 + k1 r2 + k2 r4 + k3 r6 and tangential p1, p2 (OpenCV).
+    // Distortion of x / z and y / z: radial factor 1 + k1 r2 + k2 r4 + k3 r6 and tangential p1, p2 (OpenCV).
     NUREC_FN Vec2<T> distort(Vec2<T> a) const {
         T const x = a.x, y = a.y, r2 = x * x + y * y;
         T const radial = 1 + r2 * (k1 + r2 * (k2 + r2 * k3));
@@ -131,7 +131,7 @@ struct CameraModel {
         return reads_on() ? f : 1 - f;
     }
 
-    // What that changes by from pixel to pixel.
+    // Derivative of that from pixel to pixel.
     NUREC_FN Vec2<T> reading() const {
         if (shutter == GLOBAL) return {0, 0};
         T const each = (reads_on() ? 1 : -1) / steps();

@@ -68,7 +68,7 @@ NUREC_FN Vec3<T> sh_sum(Numbers const& sh, T const (&b)[S]) {
     return c;
 }
 
-// At least 0 (3DGS, Kerbl et al. 2023).
+// Colour of at least 0 (3DGS, Kerbl et al. 2023).
 template <int S, class T, class Numbers>
 NUREC_FN Vec3<T> sh_colour(Numbers const& sh, Vec3<T> d) {
     T b[S];
@@ -96,7 +96,7 @@ NUREC_FN Vec3<T> sh_colour_backward(Numbers const& sh, Vec3<T> d, Vec3<T> d_colo
     return sh_basis_backward(d, g);
 }
 
-// What sh_colour_backward gives, before the product: dL/d(sh) [S, 3] = basis(direction) x colour.
+// The factors of sh_colour_backward's result: dL/d(sh) [S, 3] = basis(direction) x colour.
 template <class T>
 struct ShRank1Grad {
     Vec3<T> direction;  // dL/d(direction)

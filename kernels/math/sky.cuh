@@ -11,8 +11,8 @@ namespace nurec {
 
 constexpr double SKY_PI = 3.141592653589793;
 
-// Where a direction lies between four texels, which `texel` and `weight` number 0 to 3: the next column by the first
-// bit, the next row by the second one. `first` says which four they are.
+// Place of a direction between four texels; `texel` and `weight` number them 0 to 3: the next column by the first bit,
+// the next row by the second one. `first` says which four they are.
 template <class T>
 struct SkyPlace {
     int first;         // texel of a channel, the one above and to the left
@@ -50,7 +50,7 @@ NUREC_FN T sky_logit(T const* channel, SkyPlace<T> const& at) {
     return above + at.down * (under - above);
 }
 
-// Of a map [3, texels].
+// Colour of a map [3, texels].
 template <class T>
 NUREC_FN Vec3<T> sky_colour(T const* sky, int texels, SkyPlace<T> const& at) {
     return {sigmoid(sky_logit(sky, at)), sigmoid(sky_logit(sky + texels, at)),
@@ -63,7 +63,7 @@ struct SkyGrad {
     Vec3<T> logits;  // where the map was sampled
 };
 
-// Of features + transmittance colour, from the gradient of that sum, which is the one of the features.
+// Gradient of features + transmittance colour, from the gradient of that sum; the features' gradient is the same.
 template <class T>
 NUREC_FN SkyGrad<T> sky_backward(Vec3<T> colour, T transmittance, Vec3<T> d_image) {
     Vec3<T> const slope = {colour.x * (1 - colour.x), colour.y * (1 - colour.y), colour.z * (1 - colour.z)};

@@ -8,7 +8,7 @@ namespace nurec {
 
 constexpr double MIN_EYE_DISTANCE = 1e-12;  // metres: what is nearer is divided by this
 
-// Of unit length, from the eye to a mean that is `r` from it.
+// Unit vector from the eye to a mean at `r` from it.
 template <class T>
 NUREC_FN Vec3<T> view_direction(Vec3<T> r) {
     return (1 / larger(sqrt(dot(r, r)), T(MIN_EYE_DISTANCE))) * r;

@@ -21,11 +21,11 @@ struct ProjectParams {
     bool is_camera;                           // the view's sensor, which the host must know
     Cells cells;                              // of a lidar
     Trajectory<float> const* path = nullptr;  // of a lidar whose shapes are asked for
-    float const* features = nullptr;          // [N, 2] likewise
+    float const* features = nullptr;          // [N, 2] of a lidar whose shapes are asked for
     WarpTiles warp_tiles = {};                // of a lidar whose candidates are asked for; their rays do not matter
 };
 
-// Of an Outline (math/outline.cuh), or of what a lidar's rays read (render_segments/part_rows.cuh).
+// Size of an Outline (math/outline.cuh), or of a row of a lidar's rays (../raster_warps/blend).
 constexpr int64_t shape_floats(bool is_camera) {
     return is_camera ? 8 : 16;
 }
@@ -45,13 +45,14 @@ Projection project(ProjectParams const& p, int bits);
 namespace cuda {
 
 struct Visibility {
-    uint8_t* visible;                  // [N]
-    uint32_t* keys;                    // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
-    Bounds<float>* bounds;             // [N]; null where candidates are asked for
-    int bits;                          // of a key
-    float* shapes;                     // [N, shape_floats] what lists go by; null: nobody asks
-    Candidates* candidates = nullptr;  // [N] of a lidar's warp tiles; null: nobody asks. Who has none is UNWANTED
-    int* counts = nullptr;             // [N] how many they are
+    uint8_t* visible;       // [N]
+    uint32_t* keys;         // [N] of depth (math/depth.cuh); UNWANTED (common/sort.h) of what is hidden
+    Bounds<float>* bounds;  // [N]; null where candidates are asked for
+    int bits;               // of a key
+    float* shapes;          // [N, shape_floats] tests of exact lists; null: not needed
+    Candidates* candidates =
+        nullptr;            // [N] of a lidar's warp tiles; null: not needed. A Gaussian without any is UNWANTED
+    int* counts = nullptr;  // [N] how many they are
 };
 
 // Summed-area tables [n, bands + 1, 3 columns + 1] of the cells that hold rays, over three turns.
@@ -61,12 +62,12 @@ int const* count_occupied(Sweeps const& sweeps, Queue const& queue);
 // `occupied`: of a lidar.
 void look(ProjectParams const& p, int const* occupied, Visibility const& out, Queue const& queue);
 
-// Numbers of the visible Gaussians, nearest first, equal keys by index; how many there are goes to `count` [1]. They go
-// to `index` [n] if it is not null: behind them nothing is written.
+// Numbers of the visible Gaussians, nearest first, equal keys by index, and their count in `count` [1]. They go to
+// `index` [n] if it is not null; the rest of it is not written.
 uint32_t* sort_by_depth(int64_t n, Visibility const& visibility, int64_t* count, int64_t* index, Queue const& queue);
 
 struct Sorted {
-    int64_t v;       // those that are seen, or more: behind them follow zeros with bounds of nothing
+    int64_t v;       // visible Gaussians, or more: the others are zeros with empty bounds
     int64_t* index;  // [V]
     float* low;      // [V, 2]
     float* high;     // [V, 2]

@@ -9,9 +9,8 @@
 
 namespace nurec::cuda {
 
-// What a kernel is for. PATCHES: a warp takes 8x4 of a tile's 16x16 pixels, or 8x8, which fewer Gaussians reach than
-// 16x2.
-// MOVING: rays have origins and delays. DISTANCE: the distance has a gradient. RAYS: rays get gradients.
+// Variants of a kernel. PATCHES: a warp takes 8x4 of a tile's 16x16 pixels, or 8x8, so fewer Gaussians reach it than
+// 16x2. MOVING: rays have origins and delays. DISTANCE: the distance has a gradient. RAYS: rays get gradients.
 template <int FEATURES_, bool PATCHES_, bool MOVING_, bool DISTANCE_, bool RAYS_>
 struct Needs {
     static constexpr int FEATURES = FEATURES_, SUMS = (MOVING_ ? 13 : 10) + FEATURES_;

@@ -47,7 +47,7 @@ Tensor occupied_cells(at::TensorList grid, int64_t columns) {
     return table;
 }
 
-// Of a lidar, as it is given or as its rays say.
+// Occupied cells of a lidar, given or from its rays.
 int const* occupied_by(ProjectParams const& p, std::optional<Tensor> const& given, Site& site) {
     if (p.is_camera) return nullptr;
     if (!given) return cuda::count_occupied({p.cells, 1, nullptr}, site.queue());
@@ -55,7 +55,7 @@ int const* occupied_by(ProjectParams const& p, std::optional<Tensor> const& give
     return given->const_data_ptr<int>();
 }
 
-// As nurec_lite.native.operators.warp_tiles.BandTiles lists them; none: candidates are not asked for.
+// The tensors of nurec_lite.native.operators.warp_tiles.BandTiles; none: candidates are not asked for.
 void add_bands(at::TensorList t, ProjectParams& p) {
     if (t.empty()) return;
     TORCH_CHECK_VALUE(!p.is_camera, "bands are given, but an image has none: leave them out");
@@ -63,7 +63,7 @@ void add_bands(at::TensorList t, ProjectParams& p) {
     p.warp_tiles = sweep_tiles_of(t[0], t[1], t[2], {t[3], t[4]});
 }
 
-// What lists of warp tiles go by, and where Gaussians lie: their bounds, or of a lidar's warp tiles their candidates.
+// Inputs of the lists of warp tiles: tests, and places of Gaussians: their bounds, or for a lidar their candidates.
 struct Places {
     Tensor shapes, bounds, candidates, counts;
 };

@@ -96,7 +96,7 @@ inline RenderParams params_of(RenderTensors const& in, bool moving) {
 
 using Blended = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // out, distance, transmittance, median
 
-// Of rays that no tile holds: the drivers write the others.
+// Outputs of rays that no tile holds: the drivers write the others.
 inline Blended empty_outputs(RenderTensors const& in) {
     auto const r = in.directions.size(0);
     auto const options = in.features.options();
@@ -104,7 +104,7 @@ inline Blended empty_outputs(RenderTensors const& in) {
             at::zeros({r}, options)};
 }
 
-// Where each ray is in a list, so that the drivers write them all.
+// Outputs without values, if each ray is in a list: the drivers write them all.
 inline Blended unwritten_outputs(int64_t rays, int64_t features, at::TensorOptions const& options) {
     auto const floats = [&](at::IntArrayRef shape) { return at::empty(shape, options); };
     return {floats({rays, features}), floats({rays}), floats({rays}), floats({rays})};
@@ -118,7 +118,7 @@ inline RenderOutputs written(Blended const& t) {
 
 // ---- gradients
 
-// What the forward pass gave, and the gradients of it.
+// Outputs of the forward pass, and their gradients.
 struct OutputTensors {
     at::Tensor const &out, &distance, &transmittance, &d_out;
     std::optional<at::Tensor> const& d_distance;  // nothing: nothing depends on the distance
@@ -151,8 +151,8 @@ inline RenderOutputs outputs_of(OutputTensors const& o) {
 
 using Gradients = std::tuple<std::vector<at::Tensor>, at::Tensor, std::vector<at::Tensor>>;
 
-// Of the Gaussians and of the features, in the order of the inputs, and of origins and directions of rays, which are
-// none if nobody asks for them.
+// Gradients of the Gaussians and of the features, in the order of the inputs, and of ray origins and directions; these
+// are none unless asked for.
 struct GradientTensors {
     at::Tensor still_means, still_quats, means, quats, velocities, scales, opacities, features;
     std::optional<std::pair<at::Tensor, at::Tensor>> rays;

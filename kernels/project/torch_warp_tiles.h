@@ -21,7 +21,8 @@ inline int checked_depth_bits(int64_t bits) {
     return int(bits);
 }
 
-// Of a lidar: first, bins and heights, and the grid of its bands. Their number and rays are the caller's to fill in.
+// Warp tiles of a lidar: first, bins and heights, and the grid of its bands. The caller fills in their number and
+// rays.
 inline WarpTiles sweep_tiles_of(at::Tensor const& first, at::Tensor const& bins, at::Tensor const& heights,
                                 at::TensorList grid) {
     auto const device = first.device();

@@ -46,7 +46,7 @@ __device__ inline void store_outline(View<float> const& view, Vec3<float> mean, 
     *reinterpret_cast<Outline<float>*>(outline) = outline_of(view, mean, q, s, v, reach);
 }
 
-// What rays of a lidar read, which its lists go by, too.
+// Stores the row that a lidar's rays read, and its lists test.
 __device__ inline void store_row(ProjectParams const& p, int64_t i, Frame<float> const& frame, float opacity,
                                  float* row) {
     float const features[] = {p.features[2 * i], p.features[2 * i + 1]};

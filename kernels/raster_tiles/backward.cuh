@@ -6,13 +6,13 @@
 
 namespace nurec::cuda {
 
-// By one kernel for both sensors.
+// Backward pass with one kernel for both sensors.
 void shared_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, cudaStream_t stream);
 
 // From moments to the gradients of the Gaussians' parameters.
 void finish_moments(Staged const& p, GradSums const& d, cudaStream_t stream);
 
-// By a kernel a sensor.
+// Backward pass with a kernel for each sensor.
 void split_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, BackwardPlan plan,
                     cudaStream_t stream);
 void camera_backward(Staged const& p, RenderOutputs const& out, GradSums const& d, BackwardPlan plan,

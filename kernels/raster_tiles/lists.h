@@ -13,7 +13,7 @@ struct Written {
     int64_t const* n;     // [1] so many are written, or would be if there was room for them
 };
 
-// With room for so many, of which the device will know how many there are.
+// Entries with a capacity; the device will know their number.
 Written entries_with_capacity(int64_t entries, int64_t const* n, Queue const& queue);
 
 struct Entries {

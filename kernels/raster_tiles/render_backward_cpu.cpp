@@ -38,7 +38,7 @@ void load_grads(RenderOutputs const& out, RenderGrads const& d, Rays const& rays
     }
 }
 
-// What a Gaussian weighs in each ray, and dL/d(alpha); whether any ray is open after it.
+// Weight of a Gaussian in each ray, and dL/d(alpha); whether any ray is open after it.
 struct Weights {
     float w[LANES], d_alpha[LANES];
     int open, used;

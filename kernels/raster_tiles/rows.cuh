@@ -22,7 +22,7 @@ struct alignas(16) Row {  // what rays need of a Gaussian, or the gradient of it
 };
 static_assert(sizeof(Row) == 80);
 
-// Where numbers lie in rows that are read as arrays: all of them floats, side by side.
+// Place of a number in a row that is read as an array of floats, side by side.
 template <class R>
 constexpr int place(std::size_t bytes) {
     static_assert(sizeof(R) % sizeof(float) == 0 && alignof(R) == 16);

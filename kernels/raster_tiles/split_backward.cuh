@@ -45,7 +45,7 @@ __device__ void stage(Row const* rows, int64_t const* list, int n, Batch<L>& bat
     }
 }
 
-// What one Gaussian gets from one ray that it has been blended into with weight w.
+// Adds the gradient of one Gaussian from one ray that blended it with weight w.
 template <class N>
 __device__ void add_gradient(Row const& g, Response<float> const& at, float w, float before, OneRay<N>& one,
                              MomentRow& sum) {
@@ -64,7 +64,7 @@ __device__ void add_gradient(Row const& g, Response<float> const& at, float w, f
     one.d_origin = one.d_origin + transposed_times(g.frame.M, a.w);
 }
 
-// Where the k-th sum lies in a MomentRow: all of it, less the drift of what does not move.
+// Place of the k-th sum in a MomentRow: the whole row, without the drift of static Gaussians.
 template <class N>
 __device__ int place_of(int k) {
     return N::MOVING || k < MOMENT_DRIFT ? k : k + 3;
@@ -113,8 +113,7 @@ __device__ bool blend_one(Batch<L> const& batch, int64_t const* list, int k, One
 }
 
 // Which of the next AHEAD Gaussians of n reach a ray of the warp, a bit each. On a captured sweep a warp passes five of
-// six by: looked at together, they do not wait for one another. Rows behind the n-th are whatever lies there, not
-// counted.
+// six by: tested together, they do not wait for one another. Rows after the n-th are undefined and not counted.
 template <class N, class L>
 __device__ unsigned reaching(Batch<L> const& batch, int k, int n, OneRay<N> const (&rays)[L::RAYS]) {
     static_assert(L::ROWS % L::AHEAD == 0 && L::AHEAD <= 32);

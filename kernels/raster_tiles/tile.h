@@ -25,7 +25,7 @@ struct TileParams {
     constexpr int64_t nx() const { return (width + tile - 1) / tile; }
     constexpr int64_t ny() const { return (height + tile - 1) / tile; }
     constexpr int64_t n_cells() const { return cells.bands * cells.columns; }
-    // As many tiles as the rays can fill, whatever their cells: all full ones, and one more a cell.
+    // As many tiles as the rays can fill, for any distribution over cells: all full ones, and one more for each cell.
     constexpr int64_t most_tiles() const {
         return cells.n_rays / max_rays + (n_cells() < cells.n_rays ? n_cells() : cells.n_rays);
     }
@@ -46,7 +46,7 @@ TileLists tile(TileParams const& p);
 
 namespace cuda {
 
-// Of a lidar: each ray's cell [R] and the first tile of each [bands * columns + 1]; then `rays` [A, max_rays].
+// Tiles of a lidar: each ray's cell [R] and the first tile of each [bands * columns + 1]; then `rays` [A, max_rays].
 struct CellTiles {
     int* cell;
     int64_t* first;

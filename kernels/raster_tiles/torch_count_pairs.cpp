@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nurec_lite::count_pairs gives on either device: [A, W, 4], the fields of PairCounts of every warp of every tile.
+// nurec_lite::count_pairs on either device: [A, W, 4], the fields of PairCounts of every warp of every tile.
 #include <ATen/ops/empty.h>
 #include <torch/library.h>
 

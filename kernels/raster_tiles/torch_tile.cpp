@@ -20,7 +20,7 @@ namespace {
 using CameraLists = std::tuple<at::Tensor, at::Tensor, at::Tensor>;             // offsets, gaussians, needed
 using LidarLists = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor>;  // rays, and these
 
-// As nurec_lite.native.operators.tile.Bounds lists them.
+// The tensors of nurec_lite.native.operators.tile.Bounds.
 TileParams projection_of(at::TensorList t) {
     check_group(t, "projection", 3, "indices, low, high");
     at::Tensor const &index = t[0], &low = t[1], &high = t[2];

@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(THREADS) activate_gaussians_kernel(StoredGauss
     }
 }
 
-// Where nothing is given, nothing is read or written.
+// A missing gradient is neither read nor written.
 template <int C>
 __global__ void __launch_bounds__(THREADS) activate_gaussians_backward_kernel(ActivationGrads in, StoredGrads out) {
     int64_t const i = first_row() + threadIdx.x;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From what is stored of N Gaussians to what sensors see, and back. Pointers are those of the driver's device, quats
-// and their gradients begin at a multiple of 16 bytes. C columns of lidar logits: intensity, ray drop, and the lidar's
-// own opacity if there are three.
+// From the stored parameters of N Gaussians to the values that sensors see, and back. Pointers are those of the
+// driver's device; quats and their gradients begin at a multiple of 16 bytes. C columns of lidar logits: intensity,
+// ray drop, and the lidar's own opacity if there are three.
 #pragma once
 
 #include "../common/device.h"
@@ -45,7 +45,7 @@ struct StoredGrads {
     float* lidar_logits;
 };
 
-// Of the lidar's number in column `c`.
+// Activates the lidar's number in column `c`.
 NUREC_FN void activate_lidar(Activations const& out, int64_t i, int c, float logit) {
     float const value = sigmoid(logit);
     if (c < LIDAR_VALUES)

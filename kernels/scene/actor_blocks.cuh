@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What moving Gaussians with their tracks takes, forward and backward: the block of rows that is of one track, its
-// poses, and rows of three numbers.
+// Parts of moving Gaussians with their tracks, forward and backward: the block of rows of one track, its poses, and
+// rows of three numbers.
 //
 // A block has up to `size` Gaussians of one track, one a thread at a time. Its warps find the poses first, one query
 // time a warp, into shared memory. That is a chain of loads, each waiting for the one before: where there are many
@@ -38,8 +38,8 @@ __device__ inline int warp() {
     return int(threadIdx.x) / WARP;
 }
 
-// How many of n numbers are `before`: the first ones. Found by a whole warp, which looks at PROBES for each lane at a
-// time, so that up to 32 PROBES wait for memory once.
+// Number of the first of n numbers that are `before`. A whole warp searches, with PROBES a lane at a time, so that up
+// to 32 PROBES wait for memory once.
 template <int PROBES, class Before>
 __device__ int count_before(int n, Before before) {
     int begin = 0, end = n;
@@ -137,7 +137,7 @@ __device__ inline MovingPose<float> find_pose(Actors const& in, int64_t track, i
 
 constexpr int64_t SECTOR_BYTES = 32;  // bytes that come from memory at once
 
-// By all threads of the launch together.
+// Fetches n numbers by all threads of the launch together.
 template <class T>
 __device__ void fetch(T const* from, int64_t n) {
 #ifdef __CUDA_ARCH__

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How large Gaussians appear in the image that sees them from nearest. Pointers are those of the driver's device.
+// Size of Gaussians in the image that sees them from nearest. Pointers are those of the driver's device.
 //
 // Letters: N Gaussians, F images, K tracks.
 #pragma once
@@ -20,7 +20,7 @@ struct Watched {
     float nearest, margin;          // metres, pixels
 };
 
-// Of Gaussian i at `p` in the frame of its node.
+// Pixels a metre for Gaussian i at `p` in the frame of its node.
 NUREC_FN float most_pixels_a_metre(Watched const& in, Vec3<float> p, int64_t node) {
     float most = 0;
     for (int64_t f = 0; f < in.images; ++f) {

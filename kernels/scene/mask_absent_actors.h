@@ -15,7 +15,7 @@ struct Presence {
     double const* last;   // [K] seconds, until when
 };
 
-// Of one time. Several may read the same opacities.
+// Opacities at one time. Several times may read the same opacities.
 struct OpacitiesAt {
     double const* time;  // one, seconds
     float const* from;   // [N]

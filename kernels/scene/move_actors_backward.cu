@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What poses get is added up over a warp by shuffles, over a block in shared memory, and over a track's blocks by a
-// second kernel, which takes it on to the keyframes: no atomics, and the same sums in every run.
+// Gradients of poses are summed over a warp by shuffles, over a block in shared memory, and over a track's blocks by a
+// second kernel, which takes them on to the keyframes: no atomics, and the same sums in every run.
 #include "actor_blocks.cuh"
 
 namespace nurec::cuda {
@@ -35,7 +35,7 @@ __device__ Moved<float> load_slope(Actors const& in, ActorGrads const& d, int64_
     return {load3(d.d_means, at), load4(d.d_quats, at), load3(d.d_velocities, at)};
 }
 
-// What a lane's row gets; `again`: it has got something already.
+// Adds to a lane's row; `again`: it has got something already.
 __device__ void add_row(ActorGrads const& d, float* stage, int64_t first, WarpRows const& rows, Local sum, bool again) {
     int64_t const i = first + rows.first + lane();
     if (rows.mine()) {

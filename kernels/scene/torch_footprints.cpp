@@ -17,7 +17,7 @@ struct SeenTensors {
     at::Tensor const &means, &node, &lookouts, &valid, &quaternions, &translations;
 };
 
-// As nurec_lite.native.operators.footprints.FootprintArgs lists them.
+// The tensors of nurec_lite.native.operators.footprints.FootprintArgs.
 SeenTensors seen_of(at::TensorList t) {
     check_group(t, "seen", 6, "means, node, lookouts, valid, quaternions, translations");
     return {t[0], t[1], t[2], t[3], t[4], t[5]};

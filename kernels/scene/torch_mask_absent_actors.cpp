@@ -42,7 +42,7 @@ std::vector<OpacitiesAt> checked_opacities(at::TensorList opacities, at::TensorL
     return found;
 }
 
-// By the device's driver.
+// Calls the device's driver.
 template <class Driver>
 Tensors present_opacities_by(Driver const& driver, at::TensorList opacities, at::TensorList times,
                              at::Tensor const& node, int64_t still, at::Tensor const& first, at::Tensor const& last) {

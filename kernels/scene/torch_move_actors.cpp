@@ -53,7 +53,7 @@ struct ActorTensors {
     at::Tensor const &means, &quats, &starts, &key_offsets, &key_times, &translations, &quaternions, &times;
 };
 
-// As nurec_lite.native.operators.move_actors.ActorArrays lists them.
+// The tensors of nurec_lite.native.operators.move_actors.ActorArrays.
 ActorTensors actors_of(at::TensorList t) {
     check_group(t, "actors", 8, "means, quats, starts, key_offsets, key_times, translations, quaternions, times");
     return {t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7]};
@@ -103,7 +103,7 @@ Actors arrays_of(ActorTensors const& a) {
             a.times.const_data_ptr<double>()};
 }
 
-// What was moved, or gradients of it.
+// Moved Gaussians, or gradients of them.
 struct MovedTensors {
     at::Tensor means, quats, velocities, rotations;
 };
@@ -119,7 +119,7 @@ MovedActors written(MovedTensors const& t) {
             t.velocities.mutable_data_ptr<float>(), t.rotations.mutable_data_ptr<float>()};
 }
 
-// As nurec_lite.native.operators.move_actors.MovedGrads lists them.
+// The tensors of nurec_lite.native.operators.move_actors.MovedGrads.
 MovedTensors moved_grads_of(at::TensorList t, ActorTensors const& a) {
     check_group(t, "d_moved", 4, "d_means, d_quats, d_velocities, d_rotations");
     auto const n = a.means.size(0), k = a.starts.size(0) - 1, q = a.times.size(0);

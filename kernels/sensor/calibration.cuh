@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the drivers of either device do alike: from arrays to a view's correction, and from its gradient to theirs.
+// Shared code of both devices' drivers: from arrays to a view's correction, and from its gradient to theirs.
 #pragma once
 
 #include "correct_view.h"
@@ -75,7 +75,7 @@ NUREC_FN float share_of(Between<float> place, int64_t knot) {
     return knot == place.k ? 1 - place.weight : knot == place.k + 1 ? place.weight : 0.f;
 }
 
-// Of number i of all K (rig), C (cameras) and C K (drift) rows.
+// Writes the gradient of row i of all K (rig), C (cameras) and C K (drift) rows.
 NUREC_FN void write_rig(Corrections<float> const& grads, Between<float> place, Correction<float> rig, int64_t knot) {
     float const share = share_of(place, knot);
     set3(grads.rig_rotations + 3 * knot, share * rig.turn), set3(grads.rig_translations + 3 * knot, share * rig.shift);

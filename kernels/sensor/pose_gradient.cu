@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two kernels: blocks go through the Gaussians with a stride and leave six sums each, and one block adds these up, so
-// that nothing depends on who comes first. A Gaussian without a gradient, as most have that a view does not see, costs
-// the reading of its gradient.
+// Two kernels: blocks go through the Gaussians with a stride and leave six sums each, and one block adds these up in a
+// fixed order. A Gaussian without a gradient, such as most that a view does not see, costs reading that gradient.
 #include "../common/gaussians.cuh"
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
@@ -24,7 +23,7 @@ __device__ void add(NudgedSet const& g, Vec3<float> centre, float (&sums)[POSE_D
     }
 }
 
-// Of the block, to `row` of six.
+// Adds up the block's sums into `row` of six.
 __device__ void add_up(float (&sums)[POSE_DELTA_FLOATS], float* row) {
     __shared__ float of_warps[POSE_DELTA_FLOATS][WARPS];
     float const sum = sums_of_block(sums, of_warps);

@@ -13,7 +13,7 @@ struct RayParams {
     Trajectory<float> const* path;  // of the sensor
     float const* directions;        // [R, 3] unit, sensor frame
     float const* fractions;         // [R] 0 at the start of the view, 1 at its end
-    float* origins;                 // [R, 3] metres, relative to the centre of the view; null: nobody asks
+    float* origins;                 // [R, 3] metres, relative to the centre of the view; null: not needed
     float* world;                   // [R, 3] unit, world axes
     float* delays;                  // [R] seconds after the middle of the view
 };

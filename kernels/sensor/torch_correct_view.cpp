@@ -24,7 +24,7 @@ struct KnownTensors {
     at::Tensor const& camera_offsets;
 };
 
-// As nurec_lite.native.operators.correct_view.CalibrationArgs lists them.
+// The tensors of nurec_lite.native.operators.correct_view.CalibrationArgs.
 KnownTensors known_of(at::TensorList t) {
     check_group(t, "known", 10,
                 "times, moment, mount, velocity, rig_rotations, rig_translations, camera_rotations, "

@@ -42,7 +42,8 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t j = i; j < end; ++j) step_one<M>(t, j, t.gradient[j], p.betas, by, draws);
 }
 
-// Of tensors with moments of the other type none, and of harmonics without a gradient none: another kernel takes those.
+// Blocks for a tensor: none for moments of the other type and for harmonics without a gradient, which another kernel
+// takes.
 template <class M>
 int64_t blocks_of(AdamTensor const& t) {
     return t.gradient && t.narrow == NARROW<M> ? (t.n + BLOCK_VALUES - 1) / BLOCK_VALUES : 0;

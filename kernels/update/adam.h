@@ -25,7 +25,7 @@ struct AdamTensor {
 template <class M>
 constexpr bool NARROW = sizeof(M) < sizeof(float);
 
-// Where the draws of this step begin, once it is counted, for moments M of the k-th tensor: of floats there are none.
+// Start of this step's draws, once it is counted, for moments M of the k-th tensor: none for floats.
 template <class M>
 NUREC_FN uint32_t draws_of(AdamTensor const& t, int k) {
     return NARROW<M> ? start_of_draws(uint32_t(*t.step), uint32_t(k)) : 0;
@@ -39,7 +39,7 @@ NUREC_FN void keep(BFloat& to, float x, uint32_t draw) {
     to = rounded(x, draw);
 }
 
-// Coefficients of N Gaussians whose gradient nobody has written: basis(directions) x colours.
+// Coefficients of N Gaussians without a stored gradient: basis(directions) x colours.
 struct AdamHarmonics {
     int64_t n, s;  // s: 1, 4, 9 or 16; n 0: there are none
     int sh, rest;  // of the tensors those with the first coefficients [N, 1, 3], and the others [N, S - 1, 3]

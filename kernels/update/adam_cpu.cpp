@@ -13,7 +13,7 @@ constexpr int64_t SLICE = 64;          // Gaussians whose gradients stay in the 
 
 using Factors = AdamFactors<float>;
 
-// What it takes to go through the values of tensor k, whose moments are M.
+// Inputs of a pass over the values of tensor k, with moments M.
 template <class M>
 struct Pass {
     float* value;

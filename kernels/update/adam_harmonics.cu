@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Harmonics whose gradient nobody has written. A block makes the basis of its Gaussians' directions once, a Gaussian a
-// thread, and leaves it with the colours' gradients in shared memory; then it goes through their coefficients in the
-// order in which these lie in memory, and multiplies on the way.
+// Update of harmonics without a stored gradient. A block computes the basis of its Gaussians' directions once, a
+// Gaussian a thread, and keeps it with the colours' gradients in shared memory. Then it goes through the coefficients
+// in the order of memory and multiplies on the way.
 #include "../common/launch.cuh"
 #include "../common/triples.cuh"
 #include "../math/sh.cuh"
@@ -10,7 +10,8 @@
 namespace nurec::cuda {
 namespace {
 
-// Of a block: with them every thread takes three vectors at any degree, and a block's coefficients begin at a vector.
+// Gaussians of a block: with these every thread takes three vectors at any degree, and a block's coefficients begin at
+// a vector.
 template <int S>
 constexpr int GAUSSIANS = 1024 / S / VALUES_PER_THREAD * VALUES_PER_THREAD;
 
@@ -29,7 +30,7 @@ struct OuterRows {
         }
     }
 
-    // Of the k-th number of rows of COUNT columns, which begin at column FROM of 3 S.
+    // Gradient of the k-th number of rows of COUNT columns, which begin at column FROM of 3 S.
     template <unsigned FROM, unsigned COUNT>
     __device__ float gradient(unsigned k) const {
         unsigned const row = k / COUNT, column = FROM + k % COUNT;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the kernels of Adam share: one value's step, and that of four which are read at once.
+// Shared code of Adam's kernels: the step of one value, and of four that are read together.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -102,8 +102,8 @@ inline bool in_vectors(AdamTensor const& t) {
            starts_a_vector(t.second, moments);
 }
 
-// Of the tensors without a gradient; `vectors` has bits of those of which four values can be read at once, `factors`
-// are those of all tensors.
+// Updates the tensors without a gradient; `vectors` has bits of those with four values to read at once, `factors` are
+// those of all tensors.
 void adam_harmonics(AdamParams const& p, unsigned vectors, AdamFactors<float> const* factors, Queue const& queue);
 
 }  // namespace nurec::cuda

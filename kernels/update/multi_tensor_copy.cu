@@ -10,12 +10,12 @@ namespace {
 constexpr int64_t BLOCK_BYTES = 8192;  // bytes: two vectors a thread
 
 struct Places {
-    unsigned begin[MAX_COPIES_PER_LAUNCH];  // first block of a copy, in ascending order; behind the last copy none
+    unsigned begin[MAX_COPIES_PER_LAUNCH];  // first block of a copy, in ascending order; none after the last copy
                                             // comes so far
     unsigned blocks;                        // of all copies
 };
 
-// Two at a time, so that the second need not wait for the first. What is left behind the last whole unit is bytes.
+// Two at a time, so that the second need not wait for the first. The rest after the last whole unit is copied as bytes.
 template <class Unit>
 __device__ void copy_units(char* into, char const* values, unsigned bytes) {
     Unit* const to = reinterpret_cast<Unit*>(into);

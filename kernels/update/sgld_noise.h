@@ -42,7 +42,7 @@ NUREC_FN Vec3<float> eta_of(ExploringGaussians const& in, int64_t i) {
     return drawn<float>(uint32_t(i), uint32_t(*in.step), in.seed, NOISE);
 }
 
-// What is no number stays that.
+// The larger number; NaN stays NaN.
 NUREC_FN float at_least(float a, float least) {
     return a < least ? least : a;
 }

@@ -30,7 +30,7 @@ at::Device device_of(CopyArguments const& a) {
     return a.numbers_at ? a.numbers_at->device() : at::Device(at::kCPU);
 }
 
-// Of a device that is not the host: whether its kernels can write there nevertheless.
+// Whether kernels can write to a tensor that is not on the device.
 bool lies_in_locked_memory(at::Tensor const& t) {
     return t.device().is_cpu() && t.is_pinned();
 }
@@ -86,8 +86,8 @@ void copy_all_by(CopyArguments const& a, Launch const& launch) {
 
 #ifdef NUREC_CUDA
 
-// torch gives page-locked memory out again as soon as no tensor has it, unless it knows of work that uses it: of its
-// own copies it does, of our kernels it must be told.
+// torch reuses page-locked memory as soon as no tensor holds it, unless it knows of work on it. It knows its own
+// copies; this records our kernels.
 void hold_locked_memory(CopyArguments const& a, at::Device device) {
     for (at::Tensor const& t : a.into) {
         if (t.device() == device || !t.nbytes()) continue;

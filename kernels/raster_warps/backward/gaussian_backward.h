@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The epilogue of the backward pass of a step's views, in one pass over the Gaussians: from the moments that the views
-// accumulated (../render_parts) to the gradients of the stored parameters. All pointers are the device's.
+// accumulated (../blend) to the gradients of the stored parameters. All pointers are the device's.
 //
 // Letters: N Gaussians, S of them static, followed by A dynamic ones, N = S + A; V views, each at its own time; K
 // nodes.
@@ -37,7 +37,7 @@ struct BackwardViews {
 struct BackwardScene {
     int64_t n, still, nodes;       // N, S, K
     float const* means;            // [N, 3] metres, of which the first S are read
-    float const* quats;            // [N, 4] unit, likewise
+    float const* quats;            // [N, 4] unit, of which the first S are read
     float const* moved_means;      // [V, A, 3] world
     float const* moved_quats;      // [V, A, 4]
     float const* velocities;       // [V, A, 3]

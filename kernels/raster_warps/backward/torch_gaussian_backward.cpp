@@ -34,7 +34,7 @@ void check_floats_of(Tensor const& t, char const* name, std::initializer_list<in
     check_finite(t, name);
 }
 
-// As nurec_lite.native.operators.gaussian_backward.BackwardScene and .MovedArrays list them.
+// The tensors of nurec_lite.native.operators.gaussian_backward.BackwardScene and .MovedArrays.
 cuda::BackwardScene backward_scene(at::TensorList t, at::TensorList moved, int64_t views) {
     check_group(t, "scene", 7, "means, quats, scales, opacities, lidar_opacities, lidar, stored_quats");
     check_group(moved, "moved", 4, "means, quats, velocities, rotations");
@@ -117,7 +117,7 @@ cuda::UpstreamValues upstream_values(UpstreamTensors const& given, std::size_t k
     return {floats_in(*t), one};
 }
 
-// As nurec_lite.native.operators.gaussian_backward.MovedArrays lists them, one view after another.
+// The tensors of nurec_lite.native.operators.gaussian_backward.MovedArrays, one view after another.
 void set_upstream_moved(cuda::UpstreamGrads& given, UpstreamTensors const& t, cuda::BackwardScene const& scene,
                         int64_t views, at::Device device) {
     TORCH_CHECK_VALUE(int64_t(t.size()) == 4 * views, "upstream_moved has ", t.size(),
@@ -130,7 +130,7 @@ void set_upstream_moved(cuda::UpstreamGrads& given, UpstreamTensors const& t, cu
                          upstream_array(t, 4 * v + 3, "upstream rotations", {scene.nodes, 4}, device)};
 }
 
-// As nurec_lite.native.operators.gaussian_backward.UpstreamGrads lists them.
+// The tensors of nurec_lite.native.operators.gaussian_backward.UpstreamGrads.
 cuda::UpstreamGrads upstream_grads(UpstreamTensors const& t, cuda::BackwardScene const& scene, at::Device device) {
     TORCH_CHECK_VALUE(t.size() == 6, "upstream has ", t.size(), " tensors, but must have 6");
     int64_t const n = scene.n, s = scene.still;
@@ -190,8 +190,8 @@ GradTensors gaussian_backward(at::TensorList arrays, at::TensorList moved, at::T
     return {found, d_moved, pose_grads};
 }
 
-// As render_segments_backward takes them; but Gaussians' gradients are not found, and of features those of a camera's,
-// if they are asked for.
+// Takes the arguments of render_segments_backward, and returns moments of Gaussians instead of their gradients, and
+// gradients of features for a camera, if asked for.
 std::tuple<Tensor, Tensor> render_backward_accumulate(at::TensorList gaussians, Tensor const& features,
                                                       at::TensorList rays, at::TensorList lists, Tensor const& view,
                                                       bool moving, int64_t length, at::TensorList kept,

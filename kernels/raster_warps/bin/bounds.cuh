@@ -5,7 +5,7 @@
 
 namespace nurec::cuda {
 
-// Of a lidar: fills bounds and slabs.
+// Fills bounds and slabs of a lidar.
 void bound_warp_tiles(BinParams const& p, BinWork const& work, Queue const& queue);
 
 }  // namespace nurec::cuda

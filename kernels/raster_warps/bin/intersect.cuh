@@ -26,8 +26,8 @@ constexpr int INTERSECT_BLOCKS_PER_SM = 10;
 
 struct Compaction {
     uint64_t* states;    // [tiles] zeros at first
-    unsigned int* next;  // [1] likewise: the tile that nobody has
-    Counts* counts;      // [1] likewise
+    unsigned int* next;  // [1] zero at first: the next free tile
+    Counts* counts;      // [1] zero at first
 };
 
 // Returns the number of candidates that have batches.

@@ -27,7 +27,7 @@ struct Intersection<true> {
         columns[SUPER_TILE_SIDE];  // of warp tiles that each row meets, from the first super-tile's first on
 };
 
-// Pyramids are stored as arrays of 16-byte vectors, and slabs likewise, since most lanes read neighbouring warp tiles.
+// Pyramids and slabs are stored as arrays of 16-byte vectors, since most lanes read neighbouring warp tiles.
 __device__ inline RayPyramid<float> pyramid_at(float4 const* bounds, uint32_t n, uint32_t k) {
     RayPyramid<float> warp_tile;
 #pragma unroll

@@ -75,7 +75,7 @@ __device__ inline Candidate find_candidate_in_memory(BinWork const& work, int64_
     return {uint32_t(low), int(number - work.begins[low])};
 }
 
-// Where Gaussians begin at the same place, only the last has candidates.
+// If several Gaussians begin at the same place, only the last has candidates.
 __device__ inline void gaussians_of(BinWork const& work, CandidateBatches const& batches,
                                     BatchGaussians const (&batch_first_gaussian)[WARP_BATCHES], int begins,
                                     Candidate (&found)[WARP_BATCHES]) {

@@ -25,7 +25,7 @@ struct SortedChunks {
 // The entries of a lane: one of each row of the chunk.
 struct LaneEntries {
     int first;                   // the lane's first entry
-    uint32_t super_tiles[ROWS];  // NO_SUPER_TILE behind the last entry
+    uint32_t super_tiles[ROWS];  // NO_SUPER_TILE after the last entry
     uint32_t lists[ROWS];
 };
 

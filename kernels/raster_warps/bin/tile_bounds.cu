@@ -102,8 +102,8 @@ __device__ void store_pyramid(BinWork const& work, int64_t n, int64_t k, Pyramid
     if (place < SLABS_OF_HALF) work.slabs[n * (SLABS_OF_HALF * (lane / HALF) + place) + k] = found.slab;
 }
 
-// It reads nothing that the kernel before writes, and writes what nobody read before. So it waits only at its end, and
-// its blocks start while that kernel's last blocks still run.
+// It reads nothing that the previous kernel writes, and overwrites nothing that an earlier kernel reads. So it waits
+// only at its end, and its blocks start while that kernel's last blocks still run.
 __global__ void bound_warp_tiles_kernel(BinParams p, BinWork work) {
     launch_dependents();
     int64_t const k = (blockIdx.x * int64_t(blockDim.x) + threadIdx.x) / 32;

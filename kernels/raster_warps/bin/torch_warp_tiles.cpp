@@ -33,8 +33,8 @@ Four group_sweep_rays(at::TensorList grid) {
     return {rays, first, bins, heights};
 }
 
-// As nurec_lite.native.operators.warp_tiles.WarpTiles lists them; `size`: pixels of an image and of a warp tile, empty
-// of a lidar.
+// The tensors of nurec_lite.native.operators.warp_tiles.WarpTiles; `size`: pixels of an image and of a warp tile,
+// empty for a lidar.
 WarpTiles warp_tiles_of(at::TensorList t, at::TensorList grid, at::IntArrayRef size) {
     check_group(t, "warp_tiles", 4, "rays, first, bins, heights");
     check_tensor(t[0], "warp_tiles.rays", at::kLong, {-1, WARP_TILE_RAYS}, t[0].device());
@@ -58,7 +58,8 @@ float const* checked_shapes(Tensor const& t, int64_t n, bool is_camera, at::Devi
     return t.const_data_ptr<float>();
 }
 
-// As nurec_lite.native.operators.warp_tiles.BoundsInPlace lists them of an image, and CandidatesInPlace of a lidar.
+// The tensors of nurec_lite.native.operators.warp_tiles.BoundsInPlace for an image, and of CandidatesInPlace for a
+// lidar.
 void add_places(at::TensorList t, int64_t n, BinParams& p) {
     bool const is_camera = p.warp_tiles.is_camera;
     check_group(t, "projection", is_camera ? 3 : 4,

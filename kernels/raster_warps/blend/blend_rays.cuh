@@ -41,7 +41,7 @@ struct RowBatches {
 
 // Calls function(row, response) for each entry of a segment, while going() holds for a lane of the warp. It evaluates
 // AHEAD responses together, because they do not depend on one another. If another group of the warp has a longer
-// segment, it also evaluates rows that nobody wrote; their responses are not used.
+// segment, it also evaluates unwritten rows; their responses are not used.
 template <int AHEAD, bool MOVING, int C, class Going, class Function>
 __device__ void for_rows(RowBatches<MOVING, C>& batches, float const* rows, SegmentRange const& w, LaneRay const& ray,
                          Going const& going, Function const& function) {

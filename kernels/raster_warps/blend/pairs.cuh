@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the first phase of the backward pass (parts_backward.cu) stores of each (ray, Gaussian) pair, and how the second
-// phase sums it over rays; then a lane is a Gaussian of the group.
+// Values that the first phase of the backward pass (segments_backward.cu) stores for each (ray, Gaussian) pair, and
+// their sums over rays in the second phase; there a lane is a Gaussian of the group.
 #pragma once
 
 #include "../../project/moment_row.cuh"

@@ -73,7 +73,7 @@ __device__ bool blend_pair(RowFor<N> const& g, AlignedResponse<float> const& at,
 
 // The first phase of a batch, n Gaussians of the group. Returns whether any ray of the warp meets any of them. It
 // evaluates AHEAD responses together, because they do not depend on one another. If another group of the warp has more
-// Gaussians, it also evaluates rows that nobody wrote; their responses are not used.
+// Gaussians, it also evaluates unwritten rows; their responses are not used.
 template <class N>
 __device__ bool blend_batch(Batch<N>& batch, int n, OneRay<N>& one, float start) {
     constexpr int P = LANES<N::FEATURES>;

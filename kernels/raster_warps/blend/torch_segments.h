@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators of segments take, and what is kept of them.
+// Arguments of the operators of segments, and their kept values.
 #pragma once
 
 #include <tuple>

@@ -19,7 +19,7 @@ using TrainedViews = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, 
                                 Tensor, Tensor, Tensor, Tensor>;
 using SceneGradients = std::tuple<std::vector<Tensor>, Tensor, Tensor>;
 
-// As nurec_lite.native.operators.render_views.SavedViews lists them.
+// The tensors of nurec_lite.native.operators.render_views.SavedViews.
 struct SavedViews {
     Tensor directions, delays, table, offsets, gaussians, row_index, first, list_index, fields, rows;
 };
@@ -124,7 +124,7 @@ RenderParams blended_again(SavedViews const& k, int64_t features, bool moving) {
     return r;
 }
 
-// Of the outputs, and what is told of them. A camera's kernels do without the distance where nothing depends on it.
+// Outputs and their gradients. A camera's kernels do without the distance if nothing depends on it.
 struct UpstreamOutputs {
     RenderOutputs out;
     RenderGrads grads;
@@ -152,7 +152,7 @@ UpstreamOutputs upstream_outputs(at::TensorList outputs, Tensor const& d_out, st
     return told;
 }
 
-// In the order of SceneArrays, those of frames being none, and those of rotations and nudges behind them.
+// Gradients in the order of SceneArrays, none for frames; then those of rotations and nudges.
 struct SceneGradTensors {
     std::vector<Tensor> scene;
     Tensor rotations, pose_grads;

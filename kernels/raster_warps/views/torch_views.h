@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What operators of several views share: their checks, and the lists of all views.
+// Shared checks of the operators of several views, and the lists of all views.
 #pragma once
 
 #include "../../common/sort.h"
@@ -24,7 +24,7 @@ inline void check_floats(at::Tensor const& t, char const* name, std::initializer
     check_finite(t, name);
 }
 
-// As nurec_lite.native.operators.render_views.SceneArrays lists them.
+// The tensors of nurec_lite.native.operators.render_views.SceneArrays.
 inline ViewedScene scene_of(at::TensorList t, at::Tensor const& views) {
     check_group(t, "scene", 12,
                 "still_means, still_quats, means, quats, velocities, scales, opacities, moving_opacities, frames, sh0, "
@@ -59,7 +59,7 @@ inline ViewedScene scene_of(at::TensorList t, at::Tensor const& views) {
     return {g, array(t[7]), array(t[8]), {array(t[9]), array(t[10]), 3, 3 * (c - 1)}, c, array(t[11]), rows, v};
 }
 
-// As nurec_lite.native.operators.render_views.SensorRays lists them.
+// The tensors of nurec_lite.native.operators.render_views.SensorRays.
 inline ViewedRays rays_of(at::TensorList t, at::IntArrayRef size, int64_t columns, bool moving,
                           at::Tensor const& views) {
     check_group(t, "rays", 4, "directions, fractions, edges, begins");

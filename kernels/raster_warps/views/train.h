@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What training keeps of several views (params.h), and the gradients that follow from it. All pointers are the
-// device's. A Gaussian has a row in the lists of each view that may see it. ../render_parts accumulates the gradients
-// of rows; the functions here sum them over the views of a Gaussian.
+// Values that training keeps of several views (views.h), and the gradients that follow. All pointers are the device's.
+// A Gaussian has a row in the lists of each view that may see it. ../blend accumulates the gradients of rows; the
+// functions here sum them over the views of a Gaussian.
 //
 // Letters: as in params.h; H rows, K nodes.
 #pragma once

@@ -35,7 +35,7 @@ __global__ void fill_image_tiles_kernel(ViewedRays in, WarpTiles b, int64_t* ray
     rays[i] = x < in.width && y < in.height ? view * in.pixels() + int64_t(y) * in.width + x : -1;
 }
 
-// Of an image.
+// Grid of an image.
 WarpTiles grid_of(ViewedRays const& in) {
     WarpTiles b = {};
     b.width = in.tile_width, b.height = in.tile_height;
