@@ -21,6 +21,7 @@ _HOMES = {  # of the public names
     "nurec_lite.geometry.camera": ("Camera",),
     "nurec_lite.geometry.lidar": ("Lidar",),
     "nurec_lite.geometry.tracks": ("Tracks",),
+    "nurec_lite.output.sensors": ("NovelSensor",),
     "nurec_lite.base.errors": ("UserError", "ConfigError"),
 }
 _PUBLIC = {name: home for home, names in _HOMES.items() for name in names}

@@ -12,5 +12,6 @@ from nurec_lite.capture.types import CaptureError as CaptureError
 from nurec_lite.geometry.camera import Camera as Camera
 from nurec_lite.geometry.lidar import Lidar as Lidar
 from nurec_lite.geometry.tracks import Tracks as Tracks
+from nurec_lite.output.sensors import NovelSensor as NovelSensor
 
 __version__: str

@@ -131,7 +131,7 @@ BOUNDS: dict[str, Bound] = {
     "loss.calibration": _WEIGHT, "loss.drift": _WEIGHT, "loss.bilateral": _WEIGHT,
     # of the other verbs
     "checkpoint": _TEXT, "subset": OneOf(("test", "train", "all")),
-    "sensors": _TEXT, "times": _TIME, "fps": Between(0.01, 1000), "shift": Between(-1e6, 1e6), "remove": _TEXT,
+    "sensors": _TEXT, "sensor": _TEXT, "times": _TIME, "fps": Between(0.01, 1000), "shift": Between(-1e6, 1e6), "remove": _TEXT,
     "move": _TEXT, "compare": _FLAG, "formats": OneOf(("png", "gif", "apng", "mp4", "npz", "ply")),
     "node": _TEXT, "time": _TIME,
     "format": OneOf(("pack", "ncore")), "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,

@@ -210,7 +210,8 @@ class RenderConfig(Config):
 
     out: str = Config.out  # folder of the results; by default render-stepN-... next to the checkpoint
     checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
-    sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all
+    sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all, or those of `sensor` alone
+    sensor: list[str] = field(default_factory=list)  # YAML files of cameras and lidars of one's own (docs/sensors.md)
     subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
     times: list[float] | None = None  # T: one moment; FIRST,LAST: fps moments a second between; null: the frames' own
     fps: float = 10.0  # moments a second between the first and the last; pictures a second in an animation

@@ -31,6 +31,8 @@ from nurec_lite.output.birds_eye import Above, birds_eye
 from nurec_lite.output.films import KINDS, animation
 from nurec_lite.output.plan import PICTURES, Plan, Shot, make_plan
 from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
+from nurec_lite.output.sensor_file import read_sensor
+from nurec_lite.output.sensors import NovelSensor, with_sensor
 from nurec_lite.output.sweeps import rendered_sweeps
 from nurec_lite.peer.rasterize import IMAGES_ALONE
 from nurec_lite.scene.edit import parse_move, removed_tracks, with_moved_actors, without_actors
@@ -48,6 +50,7 @@ Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
                                                                                       an actor 3 m back, 2 m left, turned by 20 degrees
   python -m nurec_lite.render checkpoint=FILE sensors=lidar formats=npz,ply           every sweep as points
   python -m nurec_lite.render checkpoint=FILE sensors=image_02,velodyne times=4,6     two seconds of a KITTI drive
+  python -m nurec_lite.render checkpoint=FILE sensor=beams32.yaml formats=png,npz     a lidar that the drive did not have
 
 Results lie in the folder `out`, which is render-stepN next to the checkpoint unless given; what is asked, such as shift=0,1,0,
 becomes part of its name. They are SENSOR_0012.png for frame 12 and SENSOR_t0001.230.png for 1.23 s, and SENSOR.mp4 (.gif, .apng) for
@@ -96,19 +99,30 @@ class _Job:
 def render(run: Reconstruction, left_out: LeftOut) -> tuple[Plan, Path]:
     """Everything that the configuration asks for; returns what was rendered and the folder in which it lies."""
     config: RenderConfig = run.config
-    plan = _possible(make_plan(config, run.capture), run)
+    own = [read_sensor(Path(file).expanduser(), run.capture) for file in config.sensor]
+    capture = _with_all(run.capture, own)
+    plan = _possible(make_plan(config, run.capture, own), run)
     scene = with_moved_actors(without_actors(run.scene, config.remove), map(parse_move, config.move))
     out = result_folder(config, config.checkpoint, "render", run.counters, told_apart(run.arguments, _SAME))
     if config.compare and config.times is not None:
         log.info("nothing was captured at the times given: images stand alone in spite of compare=true")
     write_text(out / "config.yaml", OmegaConf.to_yaml(OmegaConf.create(to_dict(config))))
     with Meter(len(plan), "frames", "rendering") as meter:
-        job = _Job(config, run.stages, scene, run.capture, out, meter.advance, left_out)
+        job = _Job(config, run.stages, scene, capture, out, meter.advance, left_out)
         for name, images in plan.images.items():
             _render_camera(job, name, images)
         for name, sweeps in plan.sweeps.items():
             _render_lidar(job, name, sweeps)
     return plan, out
+
+
+def _with_all(capture: Capture, own: list[NovelSensor]) -> Capture:
+    """The capture with sensors of one's own; ConfigError where two have one name."""
+    for k, one in enumerate(own):
+        if one.sensor.name in [other.sensor.name for other in own[:k]]:
+            raise ConfigError(f"sensor names two files whose name is '{one.sensor.name}'; rename one")
+        capture = with_sensor(capture, one.sensor)
+    return capture
 
 
 def _possible(plan: Plan, run: Reconstruction) -> Plan:
@@ -193,7 +207,7 @@ def _ranges(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep, far: flo
 
 def _from_above(job: _Job, shot: Shot[SweepFrame], rendered: RenderedSweep) -> np.ndarray:
     sweep, time = shot.captured.load(), shot.frame.time_mid
-    measured = world_points(shot.captured, sweep, rendered.lidar)[sweep.returned]
+    measured = world_points(shot.captured, sweep, job.capture.lidar(shot.captured.sensor))[sweep.returned]
     middle = poses_at(shot.frame, torch.tensor(0.5))
     tracks, hidden = job.scene.learned_tracks().to("cpu"), removed_tracks(job.scene.tracks, job.config.remove)
     above = Above(rendered.points_world(), measured, middle, tracks, frozenset(hidden), time)

@@ -3,21 +3,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NoReturn
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
-from nurec_lite.capture.trajectory import AnyFrame, frame_at, nearest, trajectory_of
+from nurec_lite.capture.trajectory import frame_at, nearest, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.se3 import invert
-from nurec_lite.output.sensors import Pattern, with_sensor
+from nurec_lite.output.sensors import REVOLUTION_S, NovelSensor, sensors_of, with_sensor
 
-REVOLUTION_S = 0.1  # seconds, of a lidar of the caller's own
 Sensor = Camera | Lidar
+S = TypeVar("S", Camera, Lidar)
 
 
 class Frames:
@@ -27,24 +27,29 @@ class Frames:
         self.capture, self.path = capture, trajectory_of(capture)
         self._with: dict[int, tuple[Sensor, Capture]] = {}  # by the identity of a sensor, which is kept
 
-    def known(self, sensor: str | Sensor) -> Sensor:
+    def known(self, sensor: str | Sensor | NovelSensor) -> Sensor:
         """The sensor of that name, or the sensor itself."""
-        sensors: tuple[Sensor, ...] = (*self.capture.cameras, *self.capture.lidars)
-        names = {one.name: one for one in sensors}
+        if isinstance(sensor, NovelSensor):
+            return sensor.sensor
+        names = {one.name: one for one in sensors_of(self.capture)}
         return _of(sensor, names, (Camera, Lidar), "sensor")
 
-    def camera(self, camera: str | Camera) -> Camera:
-        found = _of(camera, {one.name: one for one in self.capture.cameras}, (Camera,), "camera")
-        assert isinstance(found, Camera)
+    def camera(self, camera: str | Camera | NovelSensor) -> NovelSensor | Camera:
+        return self._found(camera, {one.name: one for one in self.capture.cameras}, Camera, "camera")
+
+    def lidar(self, lidar: str | Lidar | NovelSensor) -> NovelSensor | Lidar:
+        return self._found(lidar, {one.name: one for one in self.capture.lidars}, Lidar, "lidar")
+
+    def _found(self, given: object, known: Mapping[str, S], kind: type[S], what: str) -> NovelSensor | S:
+        if isinstance(given, NovelSensor) and isinstance(given.sensor, kind):
+            return given
+        found = _of(given, known, (kind,), what)
+        assert isinstance(found, kind)
         return found
 
-    def lidar(self, lidar: str | Lidar) -> Lidar:
-        found = _of(lidar, {one.name: one for one in self.capture.lidars}, (Lidar,), "lidar")
-        assert isinstance(found, Lidar)
-        return found
-
-    def capture_with(self, sensor: Sensor) -> Capture:
+    def capture_with(self, given: Sensor | NovelSensor) -> Capture:
         """The capture that has the sensor. Always the same one, since views keep what they work out for a capture."""
+        sensor = given.sensor if isinstance(given, NovelSensor) else given
         if self._owns(sensor):
             return self.capture
         if id(sensor) not in self._with:
@@ -57,36 +62,57 @@ class Frames:
         return _translation(self.capture.origin) @ T
 
     def images(
-        self, camera: Camera, start: Tensor | None, end: Tensor | None, times: Tensor, seconds: float | None
+        self,
+        camera: Camera | NovelSensor,
+        start: Tensor | None,  # [B, 4, 4] T_world_sensor; None: on the path
+        end: Tensor | None,
+        times: Tensor,  # [B] seconds
+        seconds: float | None,  # of the readout; None: as long as it takes
     ) -> Iterable[ImageFrame]:
-        captured = [frame for frame in self.capture.images if frame.sensor == camera.name]
+        """A frame of each time."""
+        own = camera if isinstance(camera, NovelSensor) else None
+        sensor = camera.sensor if isinstance(camera, NovelSensor) else camera
+        captured = [] if own else [frame for frame in self.capture.images if frame.sensor == sensor.name]
         for k, time in enumerate(times.tolist()):
-            last = _lasts(captured, time, 0.0) if seconds is None else seconds
+            last = (own.seconds if own else _lasts(captured, time)) if seconds is None else seconds
             if start is None and captured and seconds is None:
                 yield frame_at(captured, self.path, time)
             else:
-                ends = self._ends(camera, start, end, k, time, last)
-                yield ImageFrame(camera.name, 0, time - 0.5 * last, time + 0.5 * last, *ends, _not_captured)
+                frame = NovelSensor(sensor, last).frame(time, *self._ends(sensor, start, end, k, time, last))
+                assert isinstance(frame, ImageFrame)
+                yield frame
 
     def sweeps(
-        self, lidar: Lidar, start: Tensor | None, end: Tensor | None, times: Tensor, seconds: float | None
+        self,
+        lidar: Lidar | NovelSensor,
+        start: Tensor | None,
+        end: Tensor | None,
+        times: Tensor,
+        seconds: float | None,  # of a revolution, of a lidar of the caller's own
     ) -> Iterable[SweepFrame]:
-        captured = [frame for frame in self.capture.sweeps if frame.sensor == lidar.name and self._owns(lidar)]
+        """A frame of each time: the rays of the nearest sweep, or those of the lidar's own pattern."""
+        own = lidar if isinstance(lidar, NovelSensor) else NovelSensor(lidar, REVOLUTION_S)
+        captured = [frame for frame in self.capture.sweeps if frame.sensor == own.sensor.name and self._owns(lidar)]
         if captured and seconds is not None:
-            raise ConfigError(f"seconds is for a lidar of your own; {lidar.name} turns as it did when it was recorded")
+            raise ConfigError(
+                f"seconds is for a lidar of your own; {own.sensor.name} turns as it did when it was recorded"
+            )
+        own = own if seconds is None else replace(own, seconds=seconds)
         for k, time in enumerate(times.tolist()):
-            last = _lasts(captured, time, REVOLUTION_S) if seconds is None else seconds
-            if captured:
-                frame = frame_at(captured, self.path, time)
+            frame = frame_at(captured, self.path, time) if captured else None
+            last = own.seconds if frame is None else frame.time_end - frame.time_start
+            ends = self._ends(own.sensor, start, end, k, time, last)
+            if frame is not None and start is None:
+                yield frame
+            elif frame is not None:
+                yield replace(frame, T_world_rig_start=ends[0], T_world_rig_end=ends[1])
             else:
-                load = Pattern(lidar, time - 0.5 * last, last)
-                ends = self._ends(lidar, None, None, k, time, last)
-                frame = SweepFrame(lidar.name, 0, time - 0.5 * last, time + 0.5 * last, *ends, load)
-            poses = None if start is None else self._ends(lidar, start, end, k, time, last)
-            yield frame if poses is None else replace(frame, T_world_rig_start=poses[0], T_world_rig_end=poses[1])
+                made = own.frame(time, *ends)
+                assert isinstance(made, SweepFrame)
+                yield made
 
-    def _owns(self, sensor: Sensor) -> bool:
-        return any(sensor is known for known in (*self.capture.cameras, *self.capture.lidars))
+    def _owns(self, sensor: Sensor | NovelSensor) -> bool:
+        return any(sensor is known for known in sensors_of(self.capture))
 
     def _ends(
         self, sensor: Sensor, start: Tensor | None, end: Tensor | None, k: int, time: float, last: float
@@ -111,9 +137,9 @@ def _of(given: object, known: Mapping[str, Sensor], kinds: tuple[type, ...], wha
     )
 
 
-def _lasts(captured: Sequence[AnyFrame], time: float, otherwise: float) -> float:
+def _lasts(captured: Sequence[ImageFrame], time: float) -> float:
     if not captured:
-        return otherwise
+        return 0.0
     frame = nearest(captured, time)
     return frame.time_end - frame.time_start
 
@@ -126,7 +152,3 @@ def _translation(metres: Sequence[float]) -> Tensor:
     T = torch.eye(4, dtype=torch.float64)
     T[:3, 3] = torch.tensor([float(one) for one in metres], dtype=torch.float64)
     return T
-
-
-def _not_captured() -> NoReturn:
-    raise AssertionError("nothing was captured here")

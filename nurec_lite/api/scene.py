@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +25,8 @@ from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.output.maps import OUTPUTS, class_names, maps_of
 from nurec_lite.output.plan import EDGE_S
+from nurec_lite.output.sensor_file import read_sensor
+from nurec_lite.output.sensors import NovelSensor
 from nurec_lite.output.sweeps import rendered_sweeps
 from nurec_lite.peer.rasterize import IMAGES_ALONE
 from nurec_lite.scene.edit import Move, track_number, with_moved_actors, without_actors
@@ -94,7 +97,9 @@ class TrainedScene:
         found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
         return found
 
-    def pose(self, sensor: str | Camera | Lidar, time: Any, shift: Sequence[float] = (0.0, 0.0, 0.0)) -> Tensor:
+    def pose(
+        self, sensor: str | Camera | Lidar | NovelSensor, time: Any, shift: Sequence[float] = (0.0, 0.0, 0.0)
+    ) -> Tensor:
         """T_world_sensor [4, 4] on the path that was driven, float64; [B, 4, 4] for B times. `shift` is metres forward, left and up in
         the vehicle's axes."""
         known = self._frames.known(sensor)
@@ -102,11 +107,15 @@ class TrainedScene:
             raise ConfigError(f"shift has {len(shift)} numbers, but takes metres forward, left and up")
         return self._frames.pose(known, times_from(time, self.span, EDGE_S), shift)
 
+    def sensor(self, file: str | PathLike[str]) -> NovelSensor:
+        """A camera or lidar of your own from a YAML file (docs/sensors.md), for `render`, `render_lidar` and `pose`."""
+        return read_sensor(Path(file).expanduser(), self.capture)
+
     # ---- what it shows
 
     def render(
         self,
-        camera: str | Camera,
+        camera: str | Camera | NovelSensor,
         pose: Any = None,
         time: Any = None,
         *,
@@ -116,7 +125,8 @@ class TrainedScene:
     ) -> CameraRender:
         """The image of a camera.
 
-        camera: a name of `cameras`, or a `Camera` of your own. One of a known name exposes as that camera does, others as the mean.
+        camera: a name of `cameras`, a `Camera` of your own, or what `sensor` read. One of a known name exposes as that camera, others
+            as the mean.
         pose: T_world_camera, [4, 4] or [B, 4, 4]; None: where the camera was at that time.
         time: of the middle of the exposure, a number or [B].
         end_pose: the pose at the end of the readout; `pose` is then that at its start. None: the camera stands still.
@@ -133,7 +143,7 @@ class TrainedScene:
 
     def render_lidar(
         self,
-        lidar: str | Lidar,
+        lidar: str | Lidar | NovelSensor,
         pose: Any = None,
         time: Any = None,
         *,
@@ -142,7 +152,8 @@ class TrainedScene:
     ) -> LidarRender:
         """The revolution of a lidar.
 
-        lidar: a name of `lidars` sends the rays of the sweep that is nearest in time; a `Lidar` of your own sends every beam at every step.
+        lidar: a name of `lidars` sends the rays of the sweep that is nearest in time; a `Lidar` of your own sends every beam at every step,
+               and so does what `sensor` read.
         pose: T_world_lidar, [4, 4] or [B, 4, 4]; None: where the lidar was at that time.
         time: of the middle of the revolution, a number or [B].
         end_pose: the pose at the end of the revolution; `pose` is then that at its start. None: the lidar stands still.

@@ -4,14 +4,17 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Any, Generic
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.trajectory import AnyFrame, Trajectory, frame_at, nearest, shifted, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import frames_of
+from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.output.films import KINDS, video
+from nurec_lite.output.sensors import NovelSensor
 
 PICTURES = ("png", *KINDS)
 POINTS = ("npz", "ply")
@@ -23,7 +26,7 @@ class Shot(Generic[AnyFrame]):
     """One frame to render."""
 
     frame: AnyFrame  # with the poses and times that are wanted
-    captured: AnyFrame  # of the same sensor: the very frame before the shift, or else the nearest in time
+    captured: AnyFrame  # of the same sensor: the very frame before the shift, or else the nearest in time; of one's own, of another sensor
     own: bool  # the times are those of the captured frame
     label: str  # of its files
 
@@ -39,22 +42,35 @@ class Plan:
         return sum(map(len, self.images.values())) + sum(map(len, self.sweeps.values()))
 
 
-def make_plan(config: RenderConfig, capture: Capture) -> Plan:
+def make_plan(config: RenderConfig, capture: Capture, own: Sequence[NovelSensor] = ()) -> Plan:
     """ConfigError where something is asked that the capture cannot give."""
     _check_numbers(config)
-    names = _sensors(config, capture)
+    names = [] if own and config.sensors is None else _sensors(config, capture)
     cameras = [camera.name for camera in capture.cameras if camera.name in names]
     lidars = [lidar.name for lidar in capture.lidars if lidar.name in names]
-    _check_formats(config, cameras, lidars)
+    eyes, scanners = ([one for one in own if isinstance(one.sensor, kind)] for kind in (Camera, Lidar))
+    _check_formats(config, [*cameras, *map(_name, eyes)], [*lidars, *map(_name, scanners)], bool(own))
     path = trajectory_of(capture)
     times, chosen = _moments(config, path), frames_of(capture, config.subset)
-    drawn = cameras if set(config.formats) & set(PICTURES) else []
-    own_images, own_sweeps = [capture.images[i] for i in chosen.images], [capture.sweeps[i] for i in chosen.sweeps]
+    pictures = bool(set(config.formats) & set(PICTURES))
+    images, sweeps = [capture.images[i] for i in chosen.images], [capture.sweeps[i] for i in chosen.sweeps]
     plan = Plan(
-        {name: _shots(config, _of(capture.images, name), _of(own_images, name), path, times) for name in drawn},
-        {name: _shots(config, _of(capture.sweeps, name), _of(own_sweeps, name), path, times) for name in lidars},
+        {
+            name: _shots(config, _of(capture.images, name), _of(images, name), path, times)
+            for name in cameras
+            if pictures
+        },
+        {name: _shots(config, _of(capture.sweeps, name), _of(sweeps, name), path, times) for name in lidars},
     )
+    for one in eyes if pictures else []:
+        plan.images[_name(one)] = _own_shots(config, one, capture.images, images, path, times)
+    for one in scanners:
+        plan.sweeps[_name(one)] = _own_shots(config, one, capture.sweeps, sweeps, path, times)
     return _without_empty(config, capture, plan)
+
+
+def _name(own: NovelSensor) -> str:
+    return own.sensor.name
 
 
 def _check_numbers(config: RenderConfig) -> None:
@@ -75,7 +91,7 @@ def _sensors(config: RenderConfig, capture: Capture) -> list[str]:
     return list(names)
 
 
-def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str]) -> None:
+def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], own: bool) -> None:
     unknown = [name for name in config.formats if name not in PICTURES + POINTS]
     if unknown or not config.formats:
         what = f"holds '{unknown[0]}'" if unknown else "is empty"
@@ -85,9 +101,9 @@ def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str]) 
     points = [name for name in config.formats if name in POINTS]
     if points and not lidars:
         raise ConfigError(f"formats asks for {points[0]}, which holds points of a lidar, but none is among the sensors")
-    if points == config.formats and cameras and config.sensors is not None:
+    if points == config.formats and cameras and (own or config.sensors is not None):
         raise ConfigError(
-            f"sensors names '{cameras[0]}', but formats asks for points of lidars alone; add png to formats"
+            f"'{cameras[0]}' is a camera, but formats asks for points of lidars alone; add png to formats"
         )
     if "mp4" in config.formats:
         video()
@@ -124,6 +140,29 @@ def _shots(
     return [
         Shot(shifted(frame_at(frames, path, t), config.shift), nearest(frames, t), False, f"t{t:08.3f}") for t in times
     ]
+
+
+def _own_shots(
+    config: RenderConfig,
+    own: NovelSensor,
+    frames: Sequence[AnyFrame],  # of all sensors of its kind
+    chosen: Sequence[AnyFrame],
+    path: Trajectory,
+    times: list[float] | None,
+) -> list[Shot[AnyFrame]]:
+    """Shots at the moments of a captured sensor of the same kind."""
+    if not frames:
+        raise ConfigError(
+            f"sensor {_name(own)} is a lidar, but no sweep was captured from which to learn what one sees"
+        )
+    like = _of(frames, (chosen or frames)[0].sensor)
+    own_times = [(f.time_mid, f"{f.index:04d}") for f in _of(chosen, like[0].sensor)]
+    shots = []
+    for time, label in own_times if times is None else [(t, f"t{t:08.3f}") for t in times]:
+        half = 0.5 * own.seconds
+        frame: Any = own.frame(time, path.at(time - half), path.at(time + half))
+        shots.append(Shot(shifted(frame, config.shift), nearest(like, time), False, label))
+    return shots
 
 
 def _without_empty(config: RenderConfig, capture: Capture, plan: Plan) -> Plan:

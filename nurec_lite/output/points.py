@@ -21,7 +21,7 @@ from nurec_lite.splat.render import LidarReturns
 NPZ_ARRAYS = """
   points_lidar [n,3], points_world [n,3]   metres, of the n rays that returned: in the lidar's frame at each ray's own time, and in
                                            the world (each ray at its own time: motion is taken out)
-  returned [R]                             which of the R rays returned: drop <= 0.5, and the transmittance falls to 0.5
+  returned [R]                             which of the R rays returned: drop <= 0.5, and the transmittance falls to 0.5 in range
   ranges [R]                               metres to where it does; 0 where it never does
   directions [R,3], times [R], rings [R]   unit vectors in the lidar's frame, seconds, index of the beam
   intensities [R], drop [R], opacity [R]   0 to 1; drop is the probability that nothing returns
@@ -51,7 +51,8 @@ class RenderedSweep:
     @cached_property
     def sweep(self) -> Sweep:
         """Sweep as a lidar reports it; ranges are 0 where nothing returned."""
-        returned = (self.returns.drop <= 0.5) & (self.returns.median > 0)
+        within = self.returns.median <= self.lidar.max_range
+        returned = (self.returns.drop <= 0.5) & (self.returns.median > 0) & within
         zero = torch.zeros(())
         return replace(
             self.rays,

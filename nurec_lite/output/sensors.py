@@ -1,17 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sensors that a capture need not have: the capture with one of them, and the rays of a lidar's own pattern."""
+"""Sensors that a capture need not have: their frames and rays, and the capture with one of them."""
 
+import math
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import torch
 from torch import Tensor
 
-from nurec_lite.capture.types import Capture
+from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar, Sweep, unit_directions
 
 S = TypeVar("S", Camera, Lidar)
+REVOLUTION_S = 0.1  # seconds, of a lidar whose rate is not known
+WHOLE = (-math.pi, math.pi)
+
+
+@dataclass(frozen=True)
+class NovelSensor:
+    """A camera or lidar of one's own, and what neither says of itself."""
+
+    sensor: Camera | Lidar
+    seconds: float  # of the readout, or of a revolution
+    azimuths: tuple[float, float] = WHOLE  # radians, to the left, between which a lidar sends rays
+
+    def frame(
+        self,
+        time: float,  # seconds, of the middle
+        T_world_rig_start: Tensor,  # [4, 4]
+        T_world_rig_end: Tensor,
+        index: int = 0,
+    ) -> ImageFrame | SweepFrame:
+        """An exposure or a revolution that nobody captured."""
+        start, end = time - 0.5 * self.seconds, time + 0.5 * self.seconds
+        given = self.sensor.name, index, start, end, T_world_rig_start, T_world_rig_end
+        if isinstance(self.sensor, Camera):
+            return ImageFrame(*given, _not_captured)
+        return SweepFrame(*given, Pattern(self.sensor, start, self.seconds, self.azimuths))
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Makes the rays of one revolution: every beam at every step of azimuth, one step after another."""
+
+    lidar: Lidar
+    start: float  # seconds
+    seconds: float  # that the revolution takes
+    azimuths: tuple[float, float] = WHOLE  # radians
+
+    def __call__(self) -> Sweep:
+        lidar, beams, (first, last) = self.lidar, len(self.lidar.elevations), self.azimuths
+        steps = (torch.arange(lidar.azimuth_steps, dtype=torch.float64) + 0.5) / lidar.azimuth_steps
+        azimuths = lidar.azimuth_start + steps / lidar.spin_rate
+        seen = (
+            torch.remainder(azimuths - first, 2 * math.pi) < last - first if last - first < 2 * math.pi else steps > 0
+        )
+        steps, azimuths = (values[seen].repeat_interleave(beams) for values in (steps, azimuths))
+        turns = int(seen.sum())
+        angles = torch.stack([azimuths, lidar.elevations.double().repeat(turns)], dim=-1)
+        zero, nothing = torch.zeros(len(steps)), torch.zeros(len(steps), dtype=torch.bool)
+        times, rings = self.start + steps * self.seconds, torch.arange(beams).repeat(turns)
+        return Sweep(unit_directions(angles).float(), zero, zero, times, rings, nothing)
+
+
+def sensors_of(capture: Capture) -> tuple[Camera | Lidar, ...]:
+    return (*capture.cameras, *capture.lidars)
 
 
 def with_sensor(capture: Capture, sensor: Camera | Lidar) -> Capture:
@@ -27,29 +81,5 @@ def _with(sensors: tuple[S, ...], sensor: S) -> tuple[S, ...]:
     return sensors[:k] + own + sensors[k + 1 :]
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """Makes the rays of one revolution: every beam at every step of azimuth, one step after another."""
-
-    lidar: Lidar
-    start: float  # seconds
-    seconds: float  # that the revolution takes
-
-    def __call__(self) -> Sweep:
-        lidar, beams = self.lidar, len(self.lidar.elevations)
-        steps = torch.arange(lidar.azimuth_steps, dtype=torch.float64) + 0.5
-        fractions = (steps / lidar.azimuth_steps).repeat_interleave(beams)
-        azimuths = lidar.azimuth_start + fractions / lidar.spin_rate
-        angles = torch.stack([azimuths, lidar.elevations.double().repeat(lidar.azimuth_steps)], dim=-1)
-        rings = torch.arange(beams).repeat(lidar.azimuth_steps)
-        return unmeasured(unit_directions(angles).float(), self.start + fractions * self.seconds, rings)
-
-
-def unmeasured(
-    directions: Tensor,  # [R, 3]
-    times: Tensor,  # [R]
-    rings: Tensor,  # [R]
-) -> Sweep:
-    """Rays of which nothing is known."""
-    zero = torch.zeros(len(rings))
-    return Sweep(directions, zero, zero, times, rings, torch.zeros(len(rings), dtype=torch.bool))
+def _not_captured() -> NoReturn:
+    raise AssertionError("nothing was captured here")

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`TrainedScene`: what it renders is what the verb render writes, and batches, arrays and poses of one's own mean what they say."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,8 +84,6 @@ def test_poses_are_in_the_world_of_the_capture_s_files() -> None:
 
 
 def scene_about(origin: tuple[float, float, float]) -> TrainedScene:
-    from pathlib import Path
-
     from nurec_lite.cli.reconstruction import Reconstruction
     from nurec_lite.config import RenderConfig
 
@@ -113,6 +113,28 @@ def test_a_lidar_of_one_s_own_sends_its_pattern(scene: TrainedScene) -> None:
     assert float(found.times[0]) == pytest.approx(TIME - 0.1 + 0.1 / 90) and bool((found.times.diff() >= 0).all())
     azimuths = torch.atan2(found.directions[::3, 1], found.directions[::3, 0])
     assert torch.rad2deg(azimuths[:2]).tolist() == pytest.approx([2.0, 6.0], abs=1e-3)
+
+
+def test_sensors_from_files_have_their_pattern_mounting_and_readout(scene: TrainedScene, tmp_path: Path) -> None:
+    """A camera that says what camera_0 is sees what a still camera_0 sees."""
+    own = scene.cameras["camera_0"]
+    lens = {key: getattr(own, key) for key in ("width", "height", "fx", "fy", "cx", "cy")}
+    mount = {"mounting": {"relative_to": "camera_0"}}
+    (tmp_path / "c.yaml").write_text(json.dumps({"kind": "camera", "name": "twin"} | lens | mount))
+    twin = scene.sensor(tmp_path / "c.yaml")
+    pose = scene.pose("camera_0", TIME)
+    torch.testing.assert_close(scene.pose(twin, TIME), pose)
+    global_shutter = replace(own, name="still", shutter="global")
+    images = [scene.render(camera, pose, TIME).depth for camera in (twin, global_shutter)]
+    torch.testing.assert_close(images[0], images[1], rtol=0, atol=1e-5)
+    few = {"beams": 4, "elevation_deg": [-20, 5], "azimuth_steps": 40, "azimuth_deg": [-90, 90], "rate_hz": 5}
+    (tmp_path / "l.yaml").write_text(json.dumps({"kind": "lidar", "name": "few"} | few | mount))
+    found = scene.render_lidar(scene.sensor(tmp_path / "l.yaml"), time=[TIME, 0.6])
+    assert found.ranges.shape == (2, 80) and float(found.times[0].max() - found.times[0].min()) == pytest.approx(
+        0.1 * 19 / 20, abs=1e-3
+    )
+    with pytest.raises(ConfigError, match="lidar is a NovelSensor, but the lidars are lidar"):
+        scene.render_lidar(twin, time=TIME)
 
 
 def test_a_batch_of_sweeps_is_filled_up(scene: TrainedScene) -> None:

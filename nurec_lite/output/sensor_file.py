@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A camera or lidar from a YAML file, mounted on the vehicle or relative to a sensor of the capture (docs/sensors.md)."""
+
+import difflib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nurec_lite.base.errors import ConfigError
+from nurec_lite.base.names import name_flaw
+from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text
+from nurec_lite.capture.rosbag.texts import read_yaml
+from nurec_lite.capture.types import Capture
+from nurec_lite.geometry.camera import SHUTTERS, Camera, distort, undistort
+from nurec_lite.geometry.lidar import Lidar
+from nurec_lite.output.mounting import RIG, mounting
+from nurec_lite.output.sensors import REVOLUTION_S, WHOLE, NovelSensor, sensors_of
+
+REMEDY = "docs/sensors.md has examples"
+MODELS = ("pinhole",)
+_MOST_PIXELS, _MOST_RAYS = 100_000_000, 20_000_000
+_ANGLE, _NAMED = Between(-360, 360), Text()
+_CAMERA: dict[str, Bound] = {
+    "model": OneOf(MODELS), "width": Between(1, 1 << 16), "height": Between(1, 1 << 16),
+    "fx": Between(1e-3, 1e6), "fy": Between(1e-3, 1e6), "cx": Between(-1e6, 1e6), "cy": Between(-1e6, 1e6),
+    "horizontal_fov_deg": Between(0, 180, above=True, below=True), "distortion": Between(-1000, 1000),
+    "shutter": OneOf(SHUTTERS), "readout_s": Between(0, 10),
+}  # fmt: skip
+_LIDAR: dict[str, Bound] = {
+    "beams": Between(1, 4096), "elevation_deg": Between(-90, 90, above=True, below=True),
+    "elevations_deg": Between(-90, 90, above=True, below=True), "azimuth_steps": Between(1, 1_000_000), "azimuth_deg": _ANGLE,
+    "first_azimuth_deg": _ANGLE, "clockwise": Flag(), "rate_hz": Between(0.01, 1000), "max_range_m": Between(0, 1e5, above=True),
+}  # fmt: skip
+_MOUNTING: dict[str, Bound] = {
+    "relative_to": _NAMED, "forward_m": Between(-1000, 1000), "left_m": Between(-1000, 1000), "up_m": Between(-1000, 1000),
+    "yaw_deg": _ANGLE, "pitch_deg": _ANGLE, "roll_deg": _ANGLE,
+}  # fmt: skip
+_WHOLE = ("width", "height", "beams", "azimuth_steps")  # keys of whole numbers
+_LISTS = {"distortion": (4, 5), "elevation_deg": (2,), "elevations_deg": range(1, 4097), "azimuth_deg": (2,)}
+KINDS: dict[str, dict[str, Bound]] = {"camera": _CAMERA, "lidar": _LIDAR}
+
+
+def read_sensor(path: Path, capture: Capture) -> NovelSensor:
+    """The sensor of a file; ConfigError with one sentence for what is wrong with it."""
+    value = read_yaml(path, REMEDY)
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path} must hold keys and values; {REMEDY}")
+    kind = _checked(path, "", {"kind": value.get("kind")}, {"kind": OneOf(tuple(KINDS))})["kind"]
+    known = {"kind": OneOf(tuple(KINDS)), "name": _NAMED, **KINDS[kind]}
+    if value.get("model") == "fisheye":
+        raise ConfigError(f"{path}: model is 'fisheye', which is not rendered; use one of {', '.join(MODELS)}")
+    given = _checked(path, "", {key: one for key, one in value.items() if key != "mounting"}, known, ("mounting",))
+    name = _name(path, given, capture)
+    mount = _mount(path, value.get("mounting"), capture, camera=kind == "camera")
+    return (_camera if kind == "camera" else _lidar)(path, name, given, mount)
+
+
+# ---- checks
+
+
+def _checked(
+    path: Path,
+    prefix: str,
+    given: Mapping[Any, Any],
+    known: Mapping[str, Bound],
+    others: tuple[str, ...] = (),  # keys that are known, too
+) -> dict[str, Any]:
+    """The values, each of its kind and within its range."""
+    for key, value in given.items():
+        if key not in known:
+            near = difflib.get_close_matches(str(key), [*known, *others], 1)
+            asked = f"did you mean {prefix}{near[0]}?" if near else f"the keys are {', '.join([*known, *others])}"
+            raise ConfigError(f"{path}: key {prefix}{key} is unknown; {asked}")
+        _check(path, f"{prefix}{key}", key, value, known[key])
+    return dict(given)
+
+
+def _check(path: Path, name: str, key: str, value: Any, bound: Bound) -> None:
+    if value is None:
+        raise ConfigError(f"{path}: {name} is missing; it must {bound}")
+    if (key in _LISTS) != isinstance(value, list) or (key in _LISTS and len(value) not in _LISTS[key]):
+        counts = _LISTS.get(key)
+        what = "one value" if counts is None else f"a list of {_counted(counts)} numbers"
+        raise ConfigError(f"{path}: {name} must be {what}; {REMEDY}")
+    for one in value if isinstance(value, list) else [value]:
+        if not bound.holds(one) or (key in _WHOLE and not isinstance(one, int)):
+            whole = "be a whole number and " if key in _WHOLE else ""
+            raise ConfigError(f"{path}: {name} is {one!r:.80}, but must {whole}{bound}")
+
+
+def _counted(counts: Any) -> str:
+    return f"{counts[0]} to {counts[-1]}" if isinstance(counts, range) else " or ".join(map(str, counts))
+
+
+def _needed(path: Path, given: Mapping[str, Any], *keys: str) -> list[Any]:
+    missing = [key for key in keys if key not in given]
+    if missing:
+        raise ConfigError(f"{path}: {missing[0]} is missing; {REMEDY}")
+    return [given[key] for key in keys]
+
+
+def _either(path: Path, given: Mapping[str, Any], one: str, others: tuple[str, ...]) -> bool:
+    """Whether the first key is given; ConfigError if one of the others is, too."""
+    both = [key for key in others if key in given] if one in given else []
+    if both:
+        raise ConfigError(f"{path} gives both {one} and {both[0]}; leave one of them out")
+    return one in given
+
+
+def _name(path: Path, given: Mapping[str, Any], capture: Capture) -> str:
+    (name,) = _needed(path, given, "name")
+    flaw = name_flaw(name)
+    if flaw:
+        raise ConfigError(f"{path}: name '{name:.80}' {flaw}; choose another")
+    if name.casefold() in [one.name.casefold() for one in sensors_of(capture)]:
+        raise ConfigError(f"{path}: name is '{name}', which is a sensor of {capture.name}; choose another")
+    return str(name)
+
+
+def _mount(path: Path, value: Any, capture: Capture, camera: bool) -> Tensor:  # [4, 4] T_rig_sensor
+    if value is None:
+        raise ConfigError(
+            f"{path}: mounting is missing; for the vehicle's own axes write mounting: {{relative_to: {RIG}}}"
+        )
+    if not isinstance(value, dict):
+        raise ConfigError(f"{path}: mounting must hold keys such as forward_m and yaw_deg; {REMEDY}")
+    given = _checked(path, "mounting.", value, _MOUNTING)
+    return mounting(path, given, capture, camera)
+
+
+# ---- sensors
+
+
+def _camera(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> NovelSensor:
+    width, height = _needed(path, given, "width", "height")
+    if width * height > _MOST_PIXELS:
+        raise ConfigError(f"{path}: {width} x {height} pixels are more than {_MOST_PIXELS}; make the image smaller")
+    if _either(path, given, "horizontal_fov_deg", ("fx", "fy")):
+        fx = fy = 0.5 * width / math.tan(0.5 * math.radians(given["horizontal_fov_deg"]))
+    else:
+        (fx,) = _needed(path, given, "fx")
+        fy = given.get("fy", fx)
+    cx, cy = given.get("cx", 0.5 * width), given.get("cy", 0.5 * height)
+    lens = tuple(float(k) for k in given.get("distortion", ()))
+    distortion = lens + (0.0,) * (-len(lens) % 5 if lens else 0)
+    shutter, readout = given.get("shutter", "global"), float(given.get("readout_s", 0.0))
+    if (shutter == "global") != (readout == 0):
+        raise ConfigError(
+            f"{path}: shutter is {shutter} and readout_s is {readout:g}; a shutter that is not global takes time"
+        )
+    camera = Camera(name, width, height, float(fx), float(fy), float(cx), float(cy), mount, distortion, shutter)
+    _check_lens(path, camera)
+    return NovelSensor(camera, readout)
+
+
+def _check_lens(path: Path, camera: Camera) -> None:
+    """Refuses a distortion that has no inverse at some pixel of the edge."""
+    u = torch.linspace(0, camera.width, 65, dtype=torch.float64)
+    v = torch.linspace(0, camera.height, 65, dtype=torch.float64)
+    edge = torch.cat(
+        [torch.stack(torch.meshgrid(a, b, indexing="xy"), dim=-1).view(-1, 2) for a, b in ((u, v[::64]), (u[::64], v))]
+    )
+    scale = edge.new_tensor([camera.fx, camera.fy])
+    xy = (edge - edge.new_tensor([camera.cx, camera.cy])) / scale
+    back = undistort(camera, xy)
+    off = ((distort(camera, back) - xy) * scale).abs().amax(1)
+    if not bool((off < 0.01).all()):
+        raise ConfigError(
+            f"{path}: distortion folds the image, so that pixels at its edge have no direction; correct it"
+        )
+
+
+def _lidar(path: Path, name: str, given: Mapping[str, Any], mount: Tensor) -> NovelSensor:
+    if _either(path, given, "elevations_deg", ("elevation_deg", "beams")):
+        elevations = torch.tensor(given["elevations_deg"], dtype=torch.float64)
+    else:
+        beams, (low, high) = _needed(path, given, "beams", "elevation_deg")
+        if not low < high:
+            raise ConfigError(f"{path}: elevation_deg is {[low, high]}, but the first must be the lower one")
+        elevations = torch.linspace(low, high, beams, dtype=torch.float64)
+    (steps,) = _needed(path, given, "azimuth_steps")
+    if steps * len(elevations) > _MOST_RAYS:
+        raise ConfigError(
+            f"{path}: {len(elevations)} beams of {steps} steps are more than {_MOST_RAYS} rays; send fewer"
+        )
+    lidar = Lidar(
+        name, mount, torch.deg2rad(elevations), float(given.get("max_range_m", 120.0)), steps,
+        math.radians(given.get("first_azimuth_deg", 180.0)), given.get("clockwise", True),
+    )  # fmt: skip
+    sensor = NovelSensor(lidar, 1 / given.get("rate_hz", 1 / REVOLUTION_S), _azimuths(path, given))
+    frame = sensor.frame(0.0, torch.eye(4), torch.eye(4))
+    if len(frame.load()) == 0:
+        raise ConfigError(
+            f"{path}: azimuth_deg is {given['azimuth_deg']}, between which no step falls; widen it, or raise azimuth_steps"
+        )
+    return sensor
+
+
+def _azimuths(path: Path, given: Mapping[str, Any]) -> tuple[float, float]:  # radians
+    if "azimuth_deg" not in given:
+        return WHOLE
+    first, last = given["azimuth_deg"]
+    if not 0 < last - first <= 360:
+        raise ConfigError(
+            f"{path}: azimuth_deg is {[first, last]}, but must name the right edge of the field and then the left one, up to 360 "
+            "degrees further"
+        )
+    return math.radians(first), math.radians(last)
