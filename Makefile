@@ -41,7 +41,7 @@ format: $(STAMP)  ## let ruff and clang-format rewrite what they can
 	@$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(SOURCES)
 
-figures: $(STAMP)  ## write the figures of README.md and docs/ from benchmarks/results
+figures: $(STAMP)  ## write benchmarks/figures.csv and the figures of README.md and docs/ from benchmarks/results
 	@$(BIN)/python scripts/figures.py
 
 clean:  ## remove built files and caches (not .venv, not runs/)

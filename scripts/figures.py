@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the figures that README.md and docs/ quote, each from the file it links to: make figures
+"""Writes the figures that README.md and docs/ quote, and the table that they come from: make figures
 
-A figure is a link, [150 s][street-time], and at the end of its page stands where it comes from:
+A figure is a link with its id, [150 s](benchmarks/figures.csv#street-seconds). Its row in that table names the report in
+benchmarks/results and the place in it (scripts/figure_table.py). The number of the link keeps its digits, and the words around it stay.
+For a new figure, write a row with id, unit, file and where, and in the page [0.00 dB](../benchmarks/figures.csv#ID).
 
-    [street-time]: benchmarks/results/train_street_cpu_2_threads.json "seconds_train: {:.0f} s"
-
-The path within the file has slashes; in a list, or where there is no such name, a number counts from 0; a row of a CSV file goes by its
-first column. A factor may follow: "peak_memory_bytes*1e-9: {:.2f} GB". Where the file is not there yet, the page says so. After a
-comment `printed: FILE` stands what training prints for that file of metrics, its first lines. Tables of ladders stand between the
+After a comment `printed: FILE` stands what training prints for that file of metrics, its first lines. Tables of ladders stand between the
 markers that benchmarks/ladder/ladder.py fills; after a comment `options: FILE QUALITY` that of benchmarks/ladder/bench_options.py, with
 a column of benchmarks/ladder/option_quality.py once the second file is there; after `ablation: FILE` that of benchmarks/ladder/ablation.py.
 The pages of options, docs/options/X.md, their pictures and the tables that lead to them are those of scripts/option_pages/pages.py.
@@ -16,13 +14,11 @@ python scripts/figures.py            writes the pages, and names those that chan
 python scripts/figures.py --check    changes nothing; exit status 2 if a page would change
 """
 
-import csv
-import json
 import re
 import sys
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -34,10 +30,12 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser, told
 from nurec_lite.evaluation.results import table
+from scripts.figure_table import TABLE as TABLE_OF_FIGURES
+from scripts.figure_table import Row, content, derived, rows_of, shown, text_of
 from scripts.option_pages import pages as option_pages
 
 ROOT = Path(__file__).resolve().parents[1]
-DEFINITION = re.compile(r'^\[([\w-]+)\]: (\S+) "([^":]+): ([^"]+)"$', re.MULTILINE)
+QUOTED = re.compile(r"\[([^\]\[]+)\]\(((?:\.\./)*benchmarks/figures\.csv)#([\w-]+)\)")
 PRINTED = re.compile(r"(<!-- printed: (\S+) -->\n```text\n).*?```", re.DOTALL)
 TABLES = {  # by the comment before them
     "options": options_table,
@@ -45,7 +43,6 @@ TABLES = {  # by the comment before them
 }
 TABLE = re.compile(r"(<!-- (options|ablation): (\S+(?: \S+)*) -->\n\n)(?:\|.*\n)*")
 SHOWN = 4  # lines
-MISSING = "not measured yet"
 
 
 def pages() -> list[Path]:
@@ -53,44 +50,28 @@ def pages() -> list[Path]:
 
 
 @lru_cache
-def content(file: Path) -> Any:
-    """A CSV file as rows by their first column."""
-    if file.suffix == ".csv":
-        with file.open(newline="") as lines:
-            return {next(iter(row.values())): row for row in csv.DictReader(lines)}
-    return json.loads(file.read_text())
+def table_of_figures() -> dict[str, Row]:
+    """Returns the rows of the table as their reports have them."""
+    return {name: derived(row) for name, row in rows_of(TABLE_OF_FIGURES).items()}
 
 
-def value(tree: Any, where: str) -> float | str:
-    """LookupError where there is nothing."""
-    path, _, factor = where.partition("*")
-    for name in path.split("/"):
-        inside = tree if isinstance(tree, list) else list(tree.values())
-        tree = tree[name] if isinstance(tree, dict) and name in tree else inside[int(name)]
-    try:
-        return float(tree) * float(factor or 1)
-    except ValueError:
-        return str(tree)
+def filled(page: Path, text: str, rows: dict[str, Row]) -> str:
+    """Returns the text of a page with its figures."""
+
+    def link(found: re.Match[str]) -> str:
+        if found[3] not in rows:
+            raise UserError(
+                f"{page.name} quotes the figure {found[3]}, which {found[2]} lacks; add a row, or mend the id"
+            )
+        return f"[{shown(rows[found[3]], found[1])}]({found[2]}#{found[3]})"
+
+    return QUOTED.sub(link, text)
 
 
-def figure(page: Path, target: str, where: str, form: str) -> str:
-    file = page.parent / target
-    if not file.is_file():
-        return MISSING
-    try:
-        return form.format(value(content(file), where))
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
-        raise UserError(f'{page.name} quotes "{where}: {form}", which {target} does not hold ({error})') from error
-
-
-def filled(page: Path, text: str) -> str:
-    """The text of a page with its figures; UserError where a definition is used nowhere."""
-    for label, target, where, form in DEFINITION.findall(text):
-        written = f"[{figure(page, target, where, form)}][{label}]"
-        text, uses = re.subn(rf"\[[^\]\[]*\]\[{label}\]", written.replace("\\", r"\\"), text)
-        if not uses:
-            raise UserError(f"{page.name} defines the figure {label} and uses it nowhere; remove its line")
-    return text
+def idle(rows: dict[str, Row], texts: Iterable[str]) -> list[str]:
+    """Returns the ids that no page quotes."""
+    used = {name for text in texts for _, _, name in QUOTED.findall(text)}
+    return [name for name in rows if name not in used]
 
 
 def printed(page: Path, text: str) -> str:
@@ -124,7 +105,7 @@ def ladders(text: str) -> str:
 def new(page: Path) -> str:
     text = page.read_text()
     text = tables(page, printed(page, ladders(text) if page == LADDERS else text))
-    return filled(page, option_pages.filled(page, text))
+    return filled(page, option_pages.filled(page, text), table_of_figures())
 
 
 def main() -> None:
@@ -132,7 +113,12 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="changes nothing")
     check = parser.parse_args().check
     with told():
-        made = {page: new(page) for page in pages()} | option_pages.pictures()
+        made = {page: new(page) for page in pages()}
+        if names := idle(table_of_figures(), made.values()):
+            raise UserError(
+                f"no page quotes the figures {', '.join(names)}; remove their rows from {TABLE_OF_FIGURES.name}"
+            )
+        made |= option_pages.pictures() | {TABLE_OF_FIGURES: text_of(table_of_figures())}
         changed = {page: text for page, text in made.items() if not page.is_file() or text != page.read_text()}
         names = ", ".join(page.name for page in changed)
         if check and changed:
