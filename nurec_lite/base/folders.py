@@ -21,7 +21,7 @@ from nurec_lite.base.texts import printable
 
 MARKER, LOCK = ".nurec_lite", ".nurec_lite.lock"
 PICTURES = "pictures"  # a folder within
-RUN = "train"  # the verb whose folder no other verb writes into
+RUN = "train"  # no other command writes into a folder of this one
 ANOTHER, ANOTHER_FILE = "give another folder by out=FOLDER", "name another file by out=FILE"
 _FIRST = re.compile(r"nurec_lite 1 ([a-z]+)")
 _LARGEST = 1 << 24  # bytes of a marker

@@ -13,7 +13,7 @@ _GONE = (errno.EPIPE, errno.EIO, errno.EBADF)  # the reader ended, the terminal 
 
 
 class Enduring:
-    """A text stream whose failures are nobody's business: once its reader is gone, what is written goes nowhere. Characters that a
+    """A text stream that ignores failures: once its reader is gone, output is dropped. Characters that a
     terminal obeys, as names of files may hold them, are written as text."""
 
     def __init__(self, stream: TextIO) -> None:

@@ -111,7 +111,7 @@ class SideStream:
     def hand_over(
         self,
         tensors: Iterable[Tensor],  # made there
-        made: torch.cuda.Event | None,  # the mark behind them
+        made: torch.cuda.Event | None,  # the event after them
     ) -> None:
         """Lets the present stream use them: it waits for the mark, and the allocator, which would give the memory of a freed tensor back
         to the side stream at once, first waits for the work that the present stream has queued until then."""

@@ -20,7 +20,7 @@ from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 
-THOROUGH = 16  # frames of a sensor of whose files pieces are read, at most
+THOROUGH = 16  # files of a sensor with pieces read, at most
 UNKNOWN = -1
 
 

@@ -54,7 +54,7 @@ class Trajectory:
         self,
         times: Tensor | float,  # [...] seconds
     ) -> Tensor:  # [..., 4, 4]
-        """Lerp of the translation, slerp of the rotation; beyond the ends the outermost velocity goes on."""
+        """Lerp of the translation, slerp of the rotation; beyond the ends the outermost velocity continues."""
         return interpolate_trajectory(self.times, self.poses, torch.as_tensor(times, dtype=self.times.dtype))
 
 

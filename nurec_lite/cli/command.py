@@ -103,7 +103,7 @@ def mended(verb: str) -> Iterator[None]:
 def composed(
     verb: str,
     arguments: list[str],
-    content: dict[str, Any] | None = None,  # of a checkpoint, whose configuration is what arguments change
+    content: dict[str, Any] | None = None,  # of a checkpoint; arguments change its configuration
 ) -> Any:  # of the verb's dataclass
     """The verb's configuration, and from now on the log on stdout."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)

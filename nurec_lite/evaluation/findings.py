@@ -27,7 +27,7 @@ from nurec_lite.scene.scene import Scene
 
 FEW = 20  # moments
 DARK = 0.15  # mean of the images, 0 to 1
-TURNED = 0.1  # degrees, beyond what cameras whose places are right are corrected by
+TURNED = 0.1  # degrees, more than the corrections of correctly mounted cameras
 SIGMAS = 3.0  # standard errors of what edges tell: a smaller correction may be anything
 LATE = 9.0  # milliseconds, and as much as the vehicle takes for WAY: clocks of right drives were corrected by up to 9 ms (PandaSet)
 SHORT = 0.4  # of the way that a run's rates allow: what came farther was still on its way

@@ -53,7 +53,7 @@ def sh_colour(
 def rotate_sh(
     sh: Tensor,  # [N, S, 3]
     quaternions: Tensor,  # [N, 4] unit
-) -> Tensor:  # [N, S, 3] of the turned function, whose value in direction d is that of the given one in R^T d
+) -> Tensor:  # [N, S, 3] of the rotated function: its value in direction d is that of the given one in R^T d
     """Each band is solved from its values in fixed directions (Lessig, de Witt and Fiume, "Efficient and accurate rotation of finite
     spherical harmonics expansions", J. Comput. Phys. 231(2), 2012). A band turns into itself, so this is exact up to rounding, and
     the basis alone decides order and signs. Inside in double precision.

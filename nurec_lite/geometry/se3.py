@@ -153,7 +153,7 @@ def interpolate_trajectory(
     key_poses: Tensor,  # [n, 4, 4]
     times: Tensor,  # [...] seconds
 ) -> Tensor:  # [..., 4, 4]
-    """Pose of a trajectory at any time; before the first and after the last key the outermost velocity goes on."""
+    """Pose of a trajectory at any time; before the first and after the last key the outermost velocity continues."""
     if len(key_times) == 1:
         return key_poses[0].expand(*times.shape, 4, 4)
     i = (torch.searchsorted(key_times, times.contiguous(), right=True) - 1).clamp(0, len(key_times) - 2)

@@ -26,7 +26,7 @@ from nurec_lite.splat.tiles import PairList, RayRows
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles, Rays
 
 WIDTH, HEIGHT = 8, 4  # pixels of an image's bundle
-SIDE = 4  # bundles of an image's cluster, whose lists are made together
+SIDE = 4  # warp tiles along a super-tile of an image
 RESIDENT = 32  # warps of a multiprocessor
 OF_A_SWEEP = 3  # a part has so many times fewer entries than an image's: a warp takes two side by side, and waits for the longer one
 LEAST = 64  # entries of a part, below which its beginning costs more than it saves
@@ -51,7 +51,7 @@ def tile(
         placed(projection.gaussians), row_of(view), places(projection), projection.shapes,
         (seen.directions, seen.delays), made, grid, size, plan.exact, most,
     )  # fmt: skip
-    shared = None if learned(view) else seen  # whose gradients these rays have not
+    shared = None if learned(view) else seen  # these rays have no gradients of it
     is_camera = isinstance(view, CameraView)
     rays_of_lists = made.rays.view(-1, WARP if is_camera else WARP // LISTS)
     read = None if is_camera or not plan.exact else RayRows(projection.shapes, projection.gaussians.lidar)
@@ -118,7 +118,7 @@ def blend(
     view: CameraView | LidarView,
     plan: RenderPlan,
 ) -> Blend:
-    """Blends the Gaussians of each bundle's list over its rays. Of an image, whose medians nobody asks for, these are zeros."""
+    """Blends the Gaussians of each warp tile's list over its rays. Medians of an image are not needed and are zeros."""
     part = part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
     out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_segments(
         placed(gaussians), features, *arrays_of(seen, pairs), row_of(view), moves(view), part,

@@ -4,7 +4,7 @@
 A return, placed in the world at its own ray's time, is projected into the images of the same moment; the expected depth of the
 pixel it falls on is compared with its own. What an actor moves between both times is neglected, and a point that the lidar sees past
 what hides it from the camera counts like any other: weaknesses of this kind of supervision, which its users accept.
-Letters: R lidar rays, M of which ended inside an image.
+Letters: R lidar rays; M of them ended inside an image.
 """
 
 import math

@@ -15,7 +15,7 @@ def outside_boxes(
     scene: Scene,
     factor: float,  # by which boxes are enlarged about their centres
 ) -> Tensor:  # [N] bool; the background's are outside of none
-    """Mask of the Gaussians whose mean has left its actor's box."""
+    """Mask of the Gaussians with a mean outside of their actor's box."""
     g = scene.gaussians
     half = F.pad(0.5 * factor * scene.tracks.sizes.to(g.means.dtype), (0, 0, 1, 0), value=math.inf)
     return (g.means.abs() > half[g.node]).any(-1)

@@ -39,7 +39,7 @@ class Projection:
     count: Tensor | None = None  # [1] int64, how many k
     bounds: Tensor | None = None  # [N, 4]
     candidates: tuple[Tensor, Tensor] | None = None  # [N, 8], and [N] how many they are
-    bundles: tuple[Any, Any] | None = None  # of which, as nurec_lite.native has them
+    bundles: tuple[Any, Any] | None = None  # warp tiles of nurec_lite.native
 
 
 @torch.no_grad()

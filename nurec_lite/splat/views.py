@@ -160,7 +160,7 @@ class RayBundles:
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [bands + 1] int32 bundle of each band of elevation
-    bins: Tensor  # [bands, bins of azimuth, 2] int32 first bundle that reaches beyond the begin of a bin, and first behind its end
+    bins: Tensor  # [bands, bins of azimuth, 2] int32 first warp tile beyond the begin of a bin, and first after its end
     heights: Tensor  # [bands, 2] radians of elevation between which a band's rays lie
     occupied: Tensor  # [bands + 1, 3 columns + 1] int32, cells of the lidar that hold rays, summed up over three turns
 

@@ -62,7 +62,7 @@ def relocate(
     weights: Tensor | None = None,  # [N] positive; None: all equal
     jitter: float = 0.0,  # standard deviations by which copies move apart
     lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
-    order: Order | None = None,  # None: the old ones where they were, new ones behind
+    order: Order | None = None,  # None: the old ones stay, new ones follow
     part: Part | None = None,  # None: parted
 ) -> Relocation | None:  # None when all are dead
     """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
@@ -84,7 +84,7 @@ def relocate_masked(
     weights: Tensor | None = None,  # [N] positive; None: all equal
     jitter: float = 0.0,  # standard deviations by which copies move apart
     lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
-    order: Order | None = None,  # None: the old ones where they were, new ones behind
+    order: Order | None = None,  # None: the old ones stay, new ones follow
     part: Part | None = None,  # None: parted
 ) -> Relocation:
     """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The folder of a run: what lies there, and what of it tells of which checkpoint."""
+"""The folder of a run: its files, and the checkpoint that each belongs to."""
 
 import csv
 import os

@@ -17,7 +17,7 @@ from nurec_lite.training.schema import FARTHEST, FINITE, largest_value
 
 FAR = (10.0, 1000.0)  # factor and metres: beyond the farthest coordinate at the start, so far out is no scene
 # Of all Gaussians: if more are gone at once, learning diverges. A right run loses ten of a million in 700 steps; of the tiny drive in the
-# tests 77 % are gone after 16 steps whose rate is 1 km.
+# tests 77 % are gone after 16 steps with a rate of 1 km.
 SHARE = 0.05
 KEPT = 0.95  # of all Gaussians: those of a checkpoint without an edge that are surely within it
 UNTURNED = (1.0, 0.0, 0.0, 0.0)

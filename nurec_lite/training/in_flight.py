@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that the host has started and of which it does not know yet how they ended; and the way back to before one of them.
+"""Steps that the host has started and that are not known to have ended well; and the way back to before one of them.
 
 A step that failed has changed nothing on the device, and neither have those after it. What the host has replaced meanwhile, such as
 the tensors of a relocation that adds Gaussians, is kept by reference: tensors are only written into by the optimizer, by noise and by

@@ -136,5 +136,5 @@ def _place(origin: Origin) -> str:
 
 
 def fresh_digest(capture: Capture) -> Digest:
-    """For a run that begins, whose scene was made: the sampled frames were decoded then."""
+    """The digest for a new run with its scene made: the sampled frames were decoded then."""
     return digest_of(capture, looks_of(capture))

@@ -7,7 +7,7 @@
     result = stages.learn(stages, state, shots)     correct, gather, branches (render, loss, backward), reduce, optimize, noise
     stages.density(stages, state)
 
-Options swap or wrap what stands behind these names (`nurec_lite.training.stages`).
+Options swap or wrap the stages of these names (`nurec_lite.training.stages`).
 """
 
 from collections.abc import Sequence

@@ -31,7 +31,7 @@ _DTYPES = {
 _REBUILD, _ORDERED = (
     "torch._utils _rebuild_tensor_v2",
     "collections OrderedDict",
-)  # the latter holds hooks, of which there are none
+)  # the latter holds hooks, and there are none
 _BESIDE = (
     "data.pkl",
     "byteorder",

@@ -16,7 +16,7 @@ from nurec_lite.base.transfer import Arrival
 from nurec_lite.training.schema import FINITE, largest_value
 
 EVERY = 16  # steps between two looks: one reads every parameter once, 1 ms of a CPU for 34 000 Gaussians whose step takes 99 ms
-MOMENT = " (Adam)"  # behind the name of a parameter: its second moment
+MOMENT = " (Adam)"  # after the name of a parameter: its second moment
 
 
 @dataclass(frozen=True)

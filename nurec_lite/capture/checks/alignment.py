@@ -125,7 +125,7 @@ class Views:
     """Views of one camera, in one tensor each."""
 
     frames: tuple[ImageFrame, ...]
-    points: Tensor  # [V, P, 3] metres, world, float64; NaN behind the last of a view
+    points: Tensor  # [V, P, 3] metres, world, float64; NaN after the last of a view
     ranks: Tensor  # [V, h, w]
 
     def __len__(self) -> int:

@@ -18,7 +18,7 @@ from nurec_lite.geometry.tracks import Tracks
 NAME = "boxes and sweeps"
 BOXES, TRACKS = 10, 3  # at least, that tell anything
 BETTER, SURELY = (0.1, 2.5), (0.15, 3.5)  # mean difference of shares, and standard errors: another reading fits
-ALIKE = 0.1  # of shares: readings that fit alike, of which the first is taken that holds about the most returns
+ALIKE = 0.1  # of shares: readings that differ less fit alike, and the first with about the most returns is taken
 MANY = 0.9  # of the most returns
 SAFE = 0.62  # share of boxes that no other reading of their places and sizes would fit better
 GOOD = 0.35  # share that a reading that fits has at least

@@ -19,7 +19,7 @@ UP, ABOUT, MOST_DEGREES = (
     3.0,
     20.0,
 )  # the same for a camera that is pitched, and for one that is rolled
-ROUNDS = 2  # in each of which the step about the best one is halved
+ROUNDS = 2  # each halves the step about the best one
 
 
 @dataclass(frozen=True)

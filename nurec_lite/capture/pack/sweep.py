@@ -129,7 +129,7 @@ def _decode(data: bytes, beams: int) -> Sweep:
 
 def _check_header(n: int, n_returned: int, time: float, rate: float) -> None:
     if not 0 <= n_returned <= n <= MAX_RAYS:
-        raise ValueError(f"{n} rays of which {n_returned} returned, where at most {MAX_RAYS} are possible")
+        raise ValueError(f"{n} rays with {n_returned} returns, but at most {MAX_RAYS} rays are possible")
     if not (abs(time) <= LATEST and abs(rate) <= LATEST):
         raise ValueError(f"a time of {time:g} s and {rate:g} s a radian")
 

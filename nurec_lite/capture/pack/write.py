@@ -143,7 +143,7 @@ def image_of(
 
 
 def _encoded(jobs: Iterator[Job]) -> Iterator[tuple[str, bytes]]:
-    """In the order of the jobs, of which only a few are held at a time."""
+    """Results in the order of the jobs; only a few are held at a time."""
     threads = min(os.cpu_count() or 1, MAX_THREADS)
     waiting: deque[tuple[str, Future[bytes]]] = deque()
     with ThreadPoolExecutor(threads) as pool:

@@ -213,7 +213,7 @@ class McapFile:
 
 
 def _check_profile(path: Path) -> None:
-    """MCAP holds messages of any system; its first record says of which one."""
+    """MCAP holds messages of any system; its first record names it."""
     with open(path, "rb") as file:
         head = file.read(21 + 64)  # magic, kind and length of the record, length of the text, and the text
     (length,) = struct.unpack("<I", head[17:21].ljust(4, b"\0"))

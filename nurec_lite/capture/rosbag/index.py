@@ -125,10 +125,10 @@ def _check_topic(bag: Bag, mapping: Mapping, name: str, place: str, kinds: tuple
     if topic is None or not topic.count:
         fit = sorted(t.name for t in bag.topics.values() if t.kind in kinds and t.count)
         have = f"topics that fit: {', '.join(fit[:12])}" if fit else f"no topic of {' or '.join(kinds)} is there"
-        raise CaptureError(f"{mapping.source}: {place} is {name}, of which {bag.path} holds no message; {have}")
+        raise CaptureError(f"{mapping.source}: {place} is {name}, but {bag.path} holds no message of it; {have}")
     if topic.kind not in kinds:
         raise CaptureError(
-            f"{mapping.source}: {place} is {name}, whose messages are {topic.kind}, but must be {' or '.join(kinds)}; name "
+            f"{mapping.source}: {place} is {name}, but its messages are {topic.kind} and must be {' or '.join(kinds)}; name "
             "another topic"
         )
     check_definition(bag, topic)

@@ -42,7 +42,7 @@ class Sweep:
 def decode_livox(data: bytes, ros1: bool) -> Sweep:
     """ValueError or struct.error where the message is cut off."""
     order, stride = "<", _BYTES
-    if not ros1:  # CDR begins with four bytes of which the second says the order; what follows is aligned from there
+    if not ros1:  # CDR begins with four bytes; the second gives the byte order, and the rest is aligned from there
         order, stride, data = ("<" if data[1] & 1 else ">"), _BYTES + 1, data[4:]
     at = 4 if ros1 else 0  # ROS 1 counts headers
     sec, nanosec, length = struct.unpack_from(f"{order}III", data, at)

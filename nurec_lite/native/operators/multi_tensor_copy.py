@@ -27,7 +27,7 @@ def filled(
     values: Tensor,  # [N, ...] of no more rows
     rest: Tensor,  # [at least M - N, ...]
 ) -> Iterator[Pair]:
-    """The values, and behind them the first rows of the rest."""
+    """The values, then the first rows of the rest."""
     n = len(values)
     yield place[:n], values
     yield place[n:], rest[: len(place) - n]

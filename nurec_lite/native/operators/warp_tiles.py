@@ -41,5 +41,5 @@ class WarpTiles(NamedTuple):
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [B + 1] int32 first bundle of a band
-    bins: Tensor  # [B, 2048, 2] int32 first bundle that reaches beyond the begin of a bin of azimuth, and first behind its end
+    bins: Tensor  # [B, 2048, 2] int32 first warp tile beyond the begin of a bin of azimuth, and first after its end
     heights: Tensor  # [B, 2] radians of elevation between which a band's rays lie

@@ -18,7 +18,7 @@ HOST, GPU = (120, 130, 145), (38, 110, 176)
 class Line:
     label: str
     bars: tuple[tuple[float, Colour], ...]  # milliseconds, one below another
-    right: str  # what is written behind them
+    right: str  # text after the bars
 
 
 def draw_ranges(path: Path, summary: Summary) -> None:

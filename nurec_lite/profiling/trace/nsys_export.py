@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of an SQLite file that nsys exported, by names that hold for several versions of it.
 
-nsys leaves out a table of which nothing was recorded, renames columns now and then, and appends _V2 to a table whose columns changed.
+nsys leaves out empty tables, sometimes renames columns, and appends _V2 to a table with changed columns.
 """
 
 import re

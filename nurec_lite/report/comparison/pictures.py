@@ -37,7 +37,7 @@ class Frames:
 
 
 def frames_of(runs: Sequence[Run]) -> Frames:
-    """Frames of which two runs or more have a picture, evenly over the drive."""
+    """Frames with a picture from two runs or more, evenly over the drive."""
     found = Frames()
     found.images = _shown(runs, [list(run.psnrs) for run in runs], IMAGES, found.notes)
     found.sweeps = _shown(runs, [run.sweeps for run in runs], SWEEPS, found.notes)

@@ -69,9 +69,9 @@ def test_what_is_wrong_in_a_mapping_is_named(text: str, sentence: str, tmp_path:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        (GOOD.replace("/odom", "/odometry"), r"poses\.topic is /odometry, of which .* holds no message; topics that fit: /odom"),
-        (GOOD.replace("/odom", "/points"), r"poses\.topic is /points, whose messages are sensor_msgs/msg/PointCloud2, but must be"),
-        (GOOD.replace("/camera_0/camera_info", "/odom"), r"cameras\.a\.info is /odom, whose messages are"),
+        (GOOD.replace("/odom", "/odometry"), r"poses\.topic is /odometry, but .* holds no message of it; topics that fit: /odom"),
+        (GOOD.replace("/odom", "/points"), r"poses\.topic is /points, but its messages are sensor_msgs/msg/PointCloud2 and must be"),
+        (GOOD.replace("/camera_0/camera_info", "/odom"), r"cameras\.a\.info is /odom, but its messages are"),
         (GOOD + "lidars: {l: {points: /points, ring: beam_id}}\n", r"has the fields x, y, z, .*, but lidars\.l\.ring is 'beam_id'"),
         (GOOD + "lidars: {l: {points: /points, unit: ms}}\n", r"span 9\.\d+e-05 s by their field of time, but sweeps follow .* 0\.1 s"),
         (GOOD + "lidars: {l: {points: /points, time: intensity}}\n", r"name the field by time and its unit by unit|The times"),
