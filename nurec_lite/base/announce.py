@@ -47,7 +47,7 @@ def first_line(words: Sequence[str]) -> str | None:
 
 
 def _read(given: dict[str, str]) -> str:
-    """What the command line says is read."""
+    """The data that the command line names."""
     if given.get("checkpoint"):
         return given["checkpoint"]
     resume = given.get("train.resume", "null")

@@ -31,7 +31,7 @@ def memory_for(what: str, remedy: str) -> Iterator[None]:
 
 
 def peak_bytes(device: torch.device) -> int | None:
-    """What torch held at most on a GPU; on a CPU what the process held, None where the system does not say."""
+    """Largest memory of torch on a GPU; on a CPU that of the process, None if the system does not say."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far something is, on stderr: a bar of at most 80 columns on a terminal, a line for each tenth in a file."""
+"""Progress on stderr: a bar of at most 80 columns on a terminal, a line for each tenth in a file."""
 
 import shutil
 import sys

@@ -51,7 +51,7 @@ def read_columns(
 
 
 def _check_size(path: Path, file: Any, columns: tuple[str, ...], most: int, rows: bool) -> None:
-    """Of what the file says about its columns, before any of it is decompressed."""
+    """Checks the column sizes that the file states, before any of it is decompressed."""
     for group in range(file.metadata.num_row_groups):
         described = file.metadata.row_group(group)
         for place in range(described.num_columns):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What names of images say: the camera, and the time or the number of a frame."""
+"""Camera, and time or number of a frame, from names of images."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -30,7 +30,7 @@ FEW = 2.0  # images of a camera, below which each image has a camera of its own
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What a reconstruction holds, its poses in metres in its own world."""
+    """Contents of a reconstruction, its poses in metres in its own world."""
 
     folder: Path
     images: Path  # folder

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a capture has and NCore has no place for: a record of ours among the metadata, which `pack format=ncore` writes and the reader
-looks for. Other programs leave it alone."""
+"""Parts of a capture without a place in NCore: a record of ours among the metadata, which `pack format=ncore` writes
+and the reader looks for. Other programs leave it alone."""
 
 from nurec_lite.capture.ncore.fields import LATEST_US
 from nurec_lite.capture.pack.check import DOUBT, LIDAR, MOST_FRAMES, array, many, name, number, one_of, record, whole

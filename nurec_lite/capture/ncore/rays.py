@@ -31,7 +31,7 @@ RANGE = 200.0  # metres that a lidar sees whose model does not say it
 
 @dataclass(frozen=True)
 class Elements:
-    """Where the rays of a model look."""
+    """Directions of a model's rays."""
 
     elevations: Tensor  # [rows] radians
     azimuths: Tensor  # [columns] radians

@@ -77,7 +77,7 @@ def read_cameras(segment: Segment) -> dict[str, Camera]:
 
 
 def _shutter(direction: object) -> str:
-    """Of a number, or of its name."""
+    """Shutter of a number, or of its name."""
     known = {name.upper(): name for name in SHUTTERS.values()} | {str(k): name for k, name in SHUTTERS.items()}
     return known.get(str(direction), "global")
 

@@ -126,7 +126,8 @@ def clock_of(
     times: Tensor,  # [n] seconds
     places: Tensor,  # [n, 3] metres, world: where the vehicle was a constant time later
 ) -> float:  # seconds
-    """How much later: where the path passes the places. 0 where the vehicle hardly moves."""
+    """Seconds by which the clock is late, from the time at which the path passes the places. 0 where the vehicle hardly
+    moves."""
     if not len(times) or float((places - places[0]).norm(dim=1).max()) < DRIVEN:
         return 0.0
     steps = torch.arange(-LATEST, LATEST + STEP, STEP, dtype=torch.float64)
