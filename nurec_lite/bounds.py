@@ -135,7 +135,7 @@ BOUNDS: dict[str, Bound] = {
     "move": _TEXT, "compare": _FLAG, "formats": OneOf(("png", "gif", "apng", "mp4", "npz", "ply")),
     "node": _TEXT, "time": _TIME,
     "format": OneOf(("pack", "ncore")), "image_format": OneOf(("jpeg", "png")), "quality": Between(1, 100), "show": _FLAG,
-    "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6),
+    "tool": OneOf(("nsys", "ncu", "torch")), "warmup": Between(0, 10**6), "steps": Between(1, 10**6), "launches": Between(1, 10**6),
     "kernels": _TEXT, "range": _TEXT, "csv": _TEXT, "runs": _TEXT,
     # of options: opt.NAME.PARAMETER
     "opt.workers.count": Between(0, 256), "opt.workers.ahead": Between(1, 1024),

@@ -268,6 +268,7 @@ class ProfileConfig(Config):
     steps: int = 10  # that are recorded
     kernels: str | None = None  # ncu: regular expression of kernels' names; null: all
     range: str | None = None  # ncu: only kernels that this range starts, such as step/render_camera
+    launches: int = 200  # ncu: how many launches are measured at most, the first ones; a step of the baseline has 1 400
 
 
 VERBS: dict[str, type[Config]] = {

@@ -176,18 +176,18 @@ options() {
 
 chain() {
     local status=0 feed=resident,fused_interp,collect_once,no_sync,morton_order renderer=warp_cull,tile_cull,balanced_tiles
-    local fused=short_keys,fused_adam,fused_ssim,fused_sky,fused_colour,fused_activate,fused_range,fused_harmonics round
+    local fused=fused_adam,fused_ssim,fused_sky,fused_colour,fused_activate,fused_range,fused_harmonics round
     for round in $(seq "${ROUNDS:-3}"); do
         "$PYTHON" benchmarks/ladder/bench_options.py "${resumed[@]}" --steps 100 --warmup 40 --profiled 2 --rungs --out "$out/chain_$round.json" || status=1
     done
     measured_by_ncu baseline || status=1
-    measured_by_ncu before_renderer "+opt=[$feed,$fused]" || status=1
-    measured_by_ncu all "+opt=[$feed,$renderer,$fused,fused_project]" || status=1
+    measured_by_ncu before_renderer "+opt=[$feed,split_backward,launch_bounds,$fused]" || status=1
+    measured_by_ncu all "+opt=[$feed,$renderer,short_keys,$fused,fused_project]" || status=1
     return $status
 }
 
 measured_by_ncu() {
-    "$PYTHON" -m nurec_lite.profile tool=ncu "${resumed[@]}" warmup=5 steps=1 "out=$out/ncu_$1" "${@:2}"
+    "$PYTHON" -m nurec_lite.profile tool=ncu "${resumed[@]}" warmup=5 steps=1 launches=2000 "out=$out/ncu_$1" "${@:2}"
 }
 
 graph() {

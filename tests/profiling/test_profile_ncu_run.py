@@ -15,7 +15,7 @@ from nurec_lite.base.folders import take
 from nurec_lite.base.nvtx import DOMAIN, PACKAGE, SETTING, TORCH
 from nurec_lite.config import ProfileConfig
 from nurec_lite.profiling.errors import ProfileError
-from nurec_lite.profiling.record.ncu import ALL, CHOSEN, filters, run_ncu
+from nurec_lite.profiling.record.ncu import filters, run_ncu
 
 STAND_IN = """#!/bin/sh
 here=$(dirname "$0")
@@ -101,11 +101,11 @@ def test_files_and_what_they_say(tmp_path: Path, ncu: StandIn, capsys: pytest.Ca
 
 
 def test_flags_of_the_profile_and_of_the_export(tmp_path: Path, ncu: StandIn) -> None:
-    run(tmp_path, kernels="blend|tile", range="step/render camera")
+    run(tmp_path, kernels="blend|tile", range="step/render camera", launches=7)
     (call,) = ncu.calls()
     for flags in (
         "--profile-from-start off", "--clock-control none", "--target-processes all", "--nvtx ", "--kernel-name regex:blend|tile",
-        f"--launch-count {CHOSEN}", r"--nvtx-include nurec_lite@step\/render camera/ ", "--section SpeedOfLight_RooflineChart",
+        "--launch-count 7", r"--nvtx-include nurec_lite@step\/render camera/ ", "--section SpeedOfLight_RooflineChart",
         f"{FADD},", f"{tmp_path}/out/config.yaml nvtx", "-m nurec_lite.profiling.record.window",
     ):  # fmt: skip
         assert flags in call
@@ -119,7 +119,7 @@ def test_flags_of_the_profile_and_of_the_export(tmp_path: Path, ncu: StandIn) ->
 def test_filters(monkeypatch: pytest.MonkeyPatch, binding: str, domain: str) -> None:
     monkeypatch.setenv(SETTING, binding)
     monkeypatch.setattr(nvtx, "installed", lambda: True)
-    assert filters(ProfileConfig()) == ["--launch-count", str(ALL)]
+    assert filters(ProfileConfig()) == ["--launch-count", "200"]
     escaped = filters(ProfileConfig(range="step/a[0]@b,c*+"))
     assert escaped[-2:] == ["--nvtx-include", domain + r"step\/a\[0\]\@b\,c\*\+/"]
 
@@ -152,9 +152,12 @@ def test_where_ncu_saw_no_range_at_all_the_other_binding_is_named(
 
 
 def test_a_cut_list_of_launches_is_told(tmp_path: Path, ncu: StandIn) -> None:
-    ncu.write("page.csv", page(*({"ID": str(k)} for k in range(CHOSEN))))
-    out = run(tmp_path, kernels="blend")
-    assert f"- Only the first {CHOSEN} launches that matched were measured." in (out / "summary.md").read_text()
+    ncu.write("page.csv", page(*({"ID": str(k)} for k in range(20))))
+    out = run(tmp_path, kernels="blend", launches=20)
+    assert (
+        "- Only the first 20 launches that matched were measured; launches=40 measures more."
+        in (out / "summary.md").read_text()
+    )
 
 
 def test_results_of_an_earlier_profile_do_not_stand_in_for_a_failed_one(tmp_path: Path, ncu: StandIn) -> None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A performance engineer's walk through the documents: from README.md to an option's page, and on to its kernels; three links at most."""
 
+import json
 import re
 from importlib import import_module
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nurec_lite.base.options import known_options, parameters_of
+from nurec_lite.config import ProfileConfig
 from scripts.option_pages import pages
 from scripts.option_pages.excerpts import kernels_of
 
@@ -75,6 +77,11 @@ def test_the_printed_filter_of_ncu_finds_every_kernel() -> None:
     for page in (ROOT / "docs/options.md", *pages.FOLDER.glob("*.md")):
         printed |= set(re.findall(r"'kernels=\"([^\"]*)\"'", page.read_text()))
     assert printed == {pages.FILTER}
+    options = re.search(r"tool=ncu .*'\+opt=\[(.*)\]'", (ROOT / "docs/options.md").read_text())
+    assert options is not None  # those of `all` but for loading and for graphs, into which ncu cannot look
+    assert set(parameters_of("all")["cuda"]) - set(options[1].split(",")) == {"workers", "side_streams", "cuda_graph"}
+    step = json.loads((ROOT / "benchmarks/results/profile_ncu_kitti_0009_large_all_h200/kernels.json").read_text())
+    assert len(step["kernels"]) <= ProfileConfig.launches  # so that the printed command measures all of a step
     named = [name for path in SOURCES for name in kernels_of(path)]
     assert len(named) == sum(path.read_text().count("__global__") for path in SOURCES)
     assert not [name for name in named if not re.fullmatch(pages.FILTER, name)]

@@ -28,7 +28,6 @@ from nurec_lite.profiling.record.child import Ended, began, run_logged, said, to
 from nurec_lite.profiling.record.tools import check_version, find_tool, version_text
 from nurec_lite.profiling.record.window import window_command
 
-CHOSEN, ALL = 20, 200  # launches that are measured at most: of the kernels that were asked for, or of all
 FLAGS = (
     "--config-file", "off", "--target-processes", "all", "--profile-from-start", "off", "--clock-control", "none",
     "--force-overwrite", "--nvtx",
@@ -92,7 +91,7 @@ def _flags() -> list[str]:
 def filters(config: ProfileConfig) -> list[str]:
     """Flags that choose the launches. Ranges carry their whole path, in which ncu wants its own signs escaped: DOMAIN@PATH/, in the
     default domain PATH/, where the slash at the end says that ranges are pushed and popped."""
-    chosen = ["--launch-count", str(_limit(config))]
+    chosen = ["--launch-count", str(config.launches)]
     if config.kernels:
         try:
             re.compile(config.kernels)
@@ -185,10 +184,6 @@ def _shown(names: list[str | None]) -> str:
     return ", ".join(known[:_SHOWN]) + more
 
 
-def _limit(config: ProfileConfig) -> int:
-    return CHOSEN if config.kernels or config.range else ALL
-
-
 def _notes(config: ProfileConfig, kernels: tuple[Kernel, ...]) -> tuple[str, ...]:
-    cut = f"Only the first {_limit(config)} launches that matched were measured."
-    return (_NOTE, cut) if len(kernels) >= _limit(config) else (_NOTE,)
+    cut = f"Only the first {config.launches} launches that matched were measured; launches={2 * config.launches} measures more."
+    return (_NOTE, cut) if len(kernels) >= config.launches else (_NOTE,)
