@@ -9,11 +9,12 @@ import random
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import fuzz_drives
 import torch
 from kitti_drive import DRIVE, TRACKLETS, write_drive
 from mutations import BINARY, TEXT, applied, overwrite, steps_of
@@ -369,6 +370,7 @@ TARGETS = (
     Target("checkpoint records", 14, draw_record, run_record),
     Target("checkpoint values", 8, lambda rng: [rng.getrandbits(62) for _ in range(rng.randint(1, 2))], run_value),
     Target("KITTI files", 8, draw_kitti, run_kitti),
+    *(Target(f"{name} files", 1, fuzz_drives.draw, partial(fuzz_drives.run, name)) for name in fuzz_drives.DRIVES),
     Target("keys", 1, draw_key, run_keys),
     Target("configurations", 7, draw_value, run_config),
     Target("names", 5, draw_names, run_names),
