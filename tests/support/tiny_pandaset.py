@@ -35,6 +35,7 @@ CAMERAS = {
     "left_camera": 0.5 * math.pi,
 }  # where they look, about the rig's z
 CAR, PARKED = "9f1c-car", "77aa-parked"
+T_RIG_GT = torch.tensor([[0, 1, 0, 0.6], [-1, 0, 0, 0.02], [0, 0, 1, 0.3], [0, 0, 0, 1]], dtype=torch.float64)
 
 
 # ---- tables
@@ -155,12 +156,19 @@ def write_table(path: Path, columns: dict[str, Any], late: bool = False, packed:
 
 
 def _sweep(end: float) -> dict[str, Any]:
-    """The last row is of the PandarGT."""
+    """The last third is of the PandarGT, which sees some of the same places."""
     world, times = points(end)
-    x, y, z = torch.cat([world, world[:1] + 3]).T.numpy()
-    n = len(x)
-    other = np.array([0] * (n - 1) + [1])
-    return {"x": x, "y": y, "z": z, "i": np.full(n, 51.0), "t": np.append(times.numpy(), end) + START, "d": other}
+    seen = slice(0, None, 2)
+    x, y, z = torch.cat([world, world[seen]]).T.numpy()
+    n, other = len(x), np.arange(len(x)) >= len(world)
+    return {
+        "x": x,
+        "y": y,
+        "z": z,
+        "i": np.full(n, 51.0),
+        "t": torch.cat([times, times[seen]]).numpy() + START,
+        "d": other.astype(float),
+    }
 
 
 def _cuboids(time: float) -> dict[str, Any]:
@@ -192,8 +200,9 @@ def mounting(camera: str) -> Tensor:  # [4, 4] T_rig_cam
 def _write_calibration(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     entries = []
-    for camera in CAMERAS:
-        turn, place = _quat_place(invert(mounting(camera)) @ invert(T_PANDAR_RIG))
+    for camera in (*CAMERAS, "front_gt"):
+        T_rig_sensor = T_RIG_GT if camera == "front_gt" else mounting(camera)
+        turn, place = _quat_place(invert(T_rig_sensor) @ invert(T_PANDAR_RIG))
         rows = "\n".join(f"        {k}: {v!r}" for k, v in zip("wxyz", turn, strict=True))
         more = "\n".join(f"        {k}: {v!r}" for k, v in zip("xyz", place, strict=True))
         entries.append(

@@ -30,7 +30,7 @@ LEAST_POINTS = 1000  # of the Pandar64 in a sweep, so that its beams can be foun
 
 @dataclass(frozen=True)
 class Points:
-    """Returns of the Pandar64 in one sweep, in the rig's axes at each point's own time."""
+    """Returns of one lidar in one sweep, in its axes at each point's own time."""
 
     angles: Tensor  # [n, 2] azimuth, elevation; radians
     ranges: Tensor  # [n] metres
@@ -65,14 +65,21 @@ class SweepTable:
         return mark_of_file(self.path, thorough)
 
 
-def points_of(path: Path, start: float, trajectory: Trajectory) -> Points:
+def points_of(
+    path: Path,
+    start: float,  # Unix seconds of the capture's time 0
+    trajectory: Trajectory,
+    number: int = 0,  # of the lidar in column `d`: 0 is the Pandar64, 1 the PandarGT
+    T_rig_lidar: Tensor | None = None,  # [4, 4]; None: the rig is the lidar
+) -> Points:
     table = read_table(path, ("x", "y", "z", "i", "t"))
     values = torch.from_numpy(numbers(table, path, ("x", "y", "z", "i", "t", *(("d",) if "d" in table else ()))))
-    values = values[values[:, 5] == 0] if values.shape[1] == 6 else values  # 1 is the PandarGT
+    values = values[values[:, 5] == number] if values.shape[1] == 6 else values[: 0 if number else None]
     if not len(values):
-        raise CaptureError(f"{path} holds no point of the Pandar64; {REMEDY}")
+        raise CaptureError(f"{path} holds no point of the {'PandarGT' if number else 'Pandar64'}; {REMEDY}")
     times = values[:, 4] - start
-    T = invert(trajectory.at(times))
+    poses = trajectory.at(times)
+    T = invert(poses if T_rig_lidar is None else poses @ T_rig_lidar)
     local = (T[:, :3, :3] @ values[:, :3, None])[..., 0] + T[:, :3, 3]
     ranges = local.norm(dim=1)
     if not 0.05 < float(ranges.median()) < FARTHEST:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads a sequence of PandaSet (https://pandaset.org) as a capture: cameras, the Pandar64 and the moving objects.
 
-Seconds count from the begin of the first revolution. The PandarGT is left out: its rays lie in no rows. Images are used as they are:
-`intrinsics.json` holds no distortion, and edges of the lidar fall onto those of the images without one.
+Seconds count from the begin of the first revolution. The PandarGT is read where it is asked for: its rays lie in no rows.
+Images are used as they are: `intrinsics.json` holds no distortion, and edges of the lidar fall onto those of the images without one.
 """
 
 import re
@@ -13,9 +13,11 @@ from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import numbered_files
 from nurec_lite.capture.images import ImageFile
+from nurec_lite.capture.pandaset import front
 from nurec_lite.capture.pandaset.boxes import read_tracks
-from nurec_lite.capture.pandaset.rays import elevations_of, lidar_of, sweep_frames
+from nurec_lite.capture.pandaset.rays import LIDAR, elevations_of, lidar_of, sweep_frames
 from nurec_lite.capture.pandaset.sequence import (
+    GT,
     Sequence,
     cameras_of,
     find_sequence,
@@ -23,8 +25,9 @@ from nurec_lite.capture.pandaset.sequence import (
     read_json_file,
     stamps_of,
 )
-from nurec_lite.capture.types import Capture, CaptureError, ImageFrame
+from nurec_lite.capture.types import Capture, CaptureError, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
 
 WIDTH, HEIGHT = 1920, 1080
 SHUTTER = (-0.03, 0.01)  # seconds from an image's stamp to its first and last row (NeuRAD, arXiv:2311.15260)
@@ -44,21 +47,30 @@ def read_pandaset(
     there = cameras_of(folder)
     in_order = [*(name for name in ORDER if name in there), *(name for name in there if name not in ORDER)]
     names = chosen_sensors("data.cameras", cameras, in_order, folder)
-    sequence = open_sequence(folder, names)
+    scanning = chosen_sensors("data.lidars", lidars, (LIDAR, front.LIDAR), folder) if lidars else (LIDAR,)
+    sequence = open_sequence(folder, (*names, *((GT,) if front.LIDAR in scanning else ())))
     tables = _tables(folder / "lidar")
     _check_numbers(tables, len(sequence.ends), folder / "lidar/timestamps.json")
     lidar = lidar_of(elevations_of(tables, sequence.start, sequence.path))
     cuboids = folder / "annotations/cuboids"
     boxes = {k: path for k, path in _tables(cuboids).items() if k < len(sequence.ends)} if cuboids.is_dir() else {}
+    scans = [_scan(sequence, tables, name, lidar) for name in scanning]
     sensors = {name: _camera(sequence, name) for name in names}
     return Capture(
         name=f"pandaset_{folder.name}",
         cameras=tuple(downscaled(camera, downscale) for camera in sensors.values()),
-        lidars=(lidar,),
+        lidars=tuple(sensor for sensor, _ in scans),
         images=tuple(frame for name in names for frame in _images(sequence, name, downscale)),
-        sweeps=tuple(sweep_frames(sequence, tables, lidar)),
+        sweeps=tuple(frame for _, frames in scans for frame in frames),
         tracks=read_tracks(sequence, boxes, lidar),
     )
+
+
+def _scan(sequence: Sequence, tables: dict[int, Path], name: str, upper: Lidar) -> tuple[Lidar, list[SweepFrame]]:
+    if name == LIDAR:
+        return upper, sweep_frames(sequence, tables, upper)
+    lidar = front.front_lidar(sequence, tables)
+    return lidar, front.front_frames(sequence, tables, lidar)
 
 
 def _tables(folder: Path) -> dict[int, Path]:

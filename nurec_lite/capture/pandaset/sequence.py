@@ -21,7 +21,7 @@ from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.se3 import invert, pose_matrix
 
 CALIBRATION = "static_extrinsic_calibration.yaml"
-FRONT = "front_camera"
+FRONT, GT = "front_camera", "front_gt"  # the latter is the PandarGT
 TURN = 0.1  # seconds of a revolution
 FARTHEST_STAMP = 3600.0  # seconds between the first and the last stamp of a sequence; PandaSet's last 8
 RESTORE = "restore the file"
@@ -35,7 +35,7 @@ class Sequence:
     start: float  # Unix seconds at which the first revolution begins
     path: Trajectory  # of the rig, seconds since the start
     ends: Tensor  # [n] seconds at which the revolutions end
-    mountings: dict[str, Tensor]  # T_rig_cam [4, 4] of each camera
+    mountings: dict[str, Tensor]  # T_rig_sensor [4, 4]
 
 
 def find_sequence(
@@ -80,10 +80,10 @@ def cameras_of(folder: Path) -> list[str]:
 
 def open_sequence(
     folder: Path,
-    cameras: tuple[str, ...],  # whose mountings are needed
+    sensors: tuple[str, ...],  # whose mountings are needed, besides the front camera's
 ) -> Sequence:
     known = _calibration(folder)
-    mountings = {name: _mounting(known, name) for name in {FRONT, *cameras}}
+    mountings = {name: _mounting(known, name) for name in {FRONT, *sensors}}
     ends = stamps_of(folder / "lidar/timestamps.json")
     start = float(ends[0]) - TURN
     front = folder / "camera" / FRONT

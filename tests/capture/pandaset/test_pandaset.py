@@ -8,7 +8,19 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_pandaset import CAMERAS, CAR, ELEVATIONS, FRAMES, SIZE, SPEED, car_at, mounting, rig_at, write_sequence
+from tiny_pandaset import (
+    CAMERAS,
+    CAR,
+    ELEVATIONS,
+    FRAMES,
+    SIZE,
+    SPEED,
+    T_RIG_GT,
+    car_at,
+    mounting,
+    rig_at,
+    write_sequence,
+)
 
 from nurec_lite.base.paths import resource
 from nurec_lite.capture.check import check_capture
@@ -58,6 +70,18 @@ def test_points_lie_where_they_were_and_rays_that_are_missing_are_filled(folder:
     assert float((known.intensities - 0.2).abs().max()) < 1e-6
     torch.testing.assert_close(lidar.elevations, ELEVATIONS, atol=2e-4, rtol=0)
     assert 100 < int((~sweep.returned).sum()) < len(known), "above the walls nothing returns"
+
+
+def test_the_lidar_ahead_is_read_where_it_is_asked_for(folder: Path) -> None:
+    capture = read_pandaset(folder, lidars=["pandargt", "pandar64"])
+    assert [lidar.name for lidar in capture.lidars] == ["pandargt", "pandar64"]
+    frame, lidar = capture.sweeps[1], capture.lidars[0]
+    sweep = frame.load()
+    torch.testing.assert_close(lidar.T_rig_lidar[:3, 3], T_RIG_GT[:3, 3], atol=1e-9, rtol=0)
+    world = world_points(frame, sweep, lidar)
+    ground, wall = (world[:, 2] - 10.2).abs() < 0.02, ((world[:, 0] - 500).abs() - 12).abs() < 0.02
+    assert bool((ground | wall).all()) and bool(sweep.returned.all()), "nothing tells its rays that did not return"
+    assert sweep.rings.unique().numel() > 8
 
 
 def test_a_car_that_drives_is_a_track_and_others_are_not(folder: Path) -> None:
