@@ -87,7 +87,7 @@ def read_capture(
 
 
 def _completed(capture: Capture, config: DataConfig, source: str, origin: Origin | None, known: Known) -> Capture:
-    """With the poses and the tracks that it is used with."""
+    """The capture with the poses and the tracks of its use."""
     if config.kind != "bundled":  # whose poses are those that it was simulated with
         capture = posed(capture, config.poses.source, known.path)
     return with_tracks(recentred(plausible(capture, source), origin), config.tracks.source, known.tracks)
@@ -137,7 +137,7 @@ def proposal_of(config: DataConfig) -> Proposal | None:
 
 
 def _limited(capture: Capture, config: DataConfig) -> Capture:
-    """Only the moments and cameras that the configuration asks for, cameras in its order."""
+    """The capture with the moments and cameras of the configuration, cameras in its order."""
     asked, moments = frame_range(config.frames), capture.moments
     names = list(dict.fromkeys(config.cameras or [camera.name for camera in capture.cameras]))
     unknown = [name for name in names if name not in {camera.name for camera in capture.cameras}]
@@ -157,7 +157,7 @@ def _limited(capture: Capture, config: DataConfig) -> Capture:
 
 
 def _within(capture: Capture, config: DataConfig) -> Capture:
-    """Only the lidars and the seconds that the configuration asks for."""
+    """The capture with the lidars and the seconds of the configuration."""
     names = chosen_sensors("data.lidars", config.lidars, [lidar.name for lidar in capture.lidars], capture.name)
     first, last = config.seconds or (-math.inf, math.inf)
     chosen = replace(

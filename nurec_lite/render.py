@@ -126,7 +126,8 @@ def _with_all(capture: Capture, own: list[NovelSensor]) -> Capture:
 
 
 def _possible(plan: Plan, run: Reconstruction) -> Plan:
-    """Without lidars where the renderer draws images alone; ConfigError if they were named, or nothing else is left."""
+    """The plan without lidars if the renderer draws images alone; ConfigError if they were named, or nothing else is
+    left."""
     if run.stages.renders_lidar or not plan.sweeps:
         return plan
     if run.config.sensors is not None or not plan.images:

@@ -103,7 +103,7 @@ def _start(config: Config, given: Given) -> tuple[Config, dict[str, Any] | None]
 
 
 def _fitted(config: Config, content: dict[str, Any] | None, source: Capture | None) -> dict[str, object]:
-    """With less of everything, from the last checkpoint on, while there is not enough memory."""
+    """Trains with less of everything, from the last checkpoint on, while there is not enough memory."""
     checkpoint = Path(config.out) / CHECKPOINT
     for _ in range(TRIES):
         try:

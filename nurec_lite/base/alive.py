@@ -12,7 +12,7 @@ LOOK = 0.5  # seconds between two looks at it
 
 
 def started(process: int) -> int | None:
-    """When it began, in ticks since the machine did; None if the system does not say."""
+    """Start of the process, in ticks since the machine's start; None if the system does not say."""
     found = _state(process)
     return None if found is None else found[1]
 
@@ -43,7 +43,7 @@ def as_parent() -> dict[str, str]:
 
 
 def end_with_parent() -> None:
-    """From now on this process is killed soon after the one that the environment names has ended."""
+    """Kills this process soon after the process that the environment names has ended."""
     process, _, start = os.environ.get(PARENT, "").partition(" ")
     if process.isdecimal() and start.isdecimal():
         threading.Thread(target=_watch, args=(int(process), int(start)), daemon=True).start()

@@ -15,12 +15,12 @@ def end_quietly() -> None:
 
 
 def begun() -> None:
-    """From now on Ctrl-C raises KeyboardInterrupt again."""
+    """Lets Ctrl-C raise KeyboardInterrupt again."""
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """At once: an error raised within an import may be taken for a module that is not there."""
+    """Ends at once: an error raised within an import may be taken for a missing module."""
     print("error: interrupted while it started; nothing was written", file=sys.stderr, flush=True)
     os._exit(130)

@@ -153,7 +153,7 @@ def discard(paths: Iterable[Path]) -> None:
 
 
 def make_way(path: Path) -> None:
-    """For a file of results that another program writes: it joins the list, and what an earlier program wrote there is removed."""
+    """Makes way for a file of results that another program writes: it joins the list, and an earlier one is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if owner := owner_of(path):
         owner.record(path)
@@ -226,7 +226,7 @@ def _check_kind(folder: Path) -> None:
 
 
 def _check_empty(folder: Path) -> None:
-    """But for what a process leaves that has not written a result yet."""
+    """Checks that the folder is empty, except for files of a process that has not written a result yet."""
     try:
         entries = sorted(entry.name for entry in os.scandir(folder)) if os.path.lexists(folder) else []
     except OSError as error:

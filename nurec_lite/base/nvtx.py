@@ -124,7 +124,7 @@ def _instead() -> str:
 
 
 def domain() -> str | None:
-    """In which ranges are recorded; None: the default one."""
+    """Domain of recorded ranges; None: the default one."""
     return DOMAIN if chosen() == PACKAGE else None
 
 
@@ -134,7 +134,7 @@ def surroundings() -> dict[str, str]:
 
 
 def remedy() -> str:
-    """For a tool that saw no range at all; empty if it would not help."""
+    """Remedy for a tool that saw no range at all; empty if it would not help."""
     if chosen() == TORCH:
         return ""
     return f"; should this version of the tool drop the ranges of the package nvtx, set {SETTING}={TORCH}"

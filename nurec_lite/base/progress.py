@@ -66,8 +66,8 @@ class Bar:
 
 
 class StopWish:
-    """Within the block, the first Ctrl-C (or SIGTERM, or SIGHUP) sets `asked`, so that a loop ends between two steps; a second one
-    interrupts at once. Only the main thread can listen; elsewhere `asked` stays False."""
+    """Block in which the first Ctrl-C (or SIGTERM, or SIGHUP) sets `asked`, so that a loop ends between two steps; a
+    second one interrupts at once. Only the main thread can listen; elsewhere `asked` stays False."""
 
     def __init__(self) -> None:
         self.asked = False

@@ -105,7 +105,7 @@ def switch(
     torch: bool = False,  # for torch.profiler, which does not see NVTX
     timing: Recorder | None = None,  # a `nurec_lite.base.timing.Timing`
 ) -> Iterator[None]:
-    """Within the block, all ranges of the process are recorded there. ConfigError if NUREC_LITE_NVTX cannot be had."""
+    """Records all ranges of the process there, within the block. ConfigError if NUREC_LITE_NVTX cannot be had."""
     global _recorder
     before = _recorder
     chosen = (nvtx_recorder() if nvtx else None, _RecordFunction() if torch else None, timing)

@@ -55,8 +55,8 @@ class Enduring:
 
 
 def endure() -> None:
-    """From now on nothing fails because of stdout or stderr; those that are closed are opened on nothing, so that no file of ours gets
-    their number and what libraries print."""
+    """Keeps everything from failing because of stdout or stderr; closed ones are opened on nothing, so that no file of
+    ours gets their number and the output of libraries."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

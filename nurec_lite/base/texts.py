@@ -67,7 +67,8 @@ def excerpt(value: object, length: int = 40) -> str:
 
 
 def printable(text: str) -> str:
-    """On one line; what a terminal would obey or hide stands as Python writes it, such as \\x1b."""
+    """The text on one line; characters that a terminal would obey or hide appear as Python writes them, such as
+    \x1b."""
     return text if text.isprintable() else "".join(map(_shown, text))
 
 

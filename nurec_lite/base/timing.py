@@ -163,7 +163,7 @@ def _and_outer(path: str) -> list[str]:
 
 
 def table(latencies: list[Latency]) -> str:
-    """For people; inner ranges stand under the outer one, indented."""
+    """Table for people; inner ranges are below the outer one, indented."""
     head = f"{'range':26} {'calls':>6} {'mean ms':>9} {'median':>9} {'95 %':>9} {'share':>7}"
     return "\n".join([head, *(_line(latency) for latency in latencies)])
 

@@ -203,7 +203,7 @@ def _track_shape_flaws(tracks: Tracks) -> Iterator[str]:
 
 
 def without_unseen_tracks(capture: Capture) -> Capture:
-    """For a capture that lost frames: without the tracks that lie wholly outside the time of those that are left."""
+    """The capture without tracks outside of the time of its frames, for a capture that lost frames."""
     tracks, (first, last) = capture.tracks, _span(capture)
     times, ends = tracks.times.tolist(), list(pairwise(tracks.offsets))
     kept = [k for k, (i, j) in enumerate(ends) if times[j - 1] >= first and times[i] <= last]

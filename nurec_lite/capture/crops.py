@@ -83,7 +83,8 @@ def _is_abrupt(
     axis: int,
     wide: int,  # directions that must show it
 ) -> bool:
-    """At two of three depths, as a wall is a peak at one of them. Roofs of one height are few points."""
+    """Whether it is abrupt at two of three depths, as a wall is a peak at one of them. Roofs of one height are few
+    points."""
     right = 0
     for few, least in _EDGES:
         number = few * max(n_sweeps, _FEWEST)

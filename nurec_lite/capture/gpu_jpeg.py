@@ -64,7 +64,7 @@ _LIBRARIES = {
 
 
 def libraries() -> list[str]:
-    """Those that can be imported, in the order in which they are chosen."""
+    """Libraries that can be imported, in the order of choice."""
     # or nvImageCodec would tell of all formats that it lacks a library for
     os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")
     return [name for name, (module, _) in _LIBRARIES.items() if _importable(module)]
@@ -129,5 +129,5 @@ class GpuJpeg:
 
 
 def _reduced(pixels: Tensor, downscale: int) -> Tensor:
-    """In memory of torch's own."""
+    """The reduced image in memory of torch's own."""
     return block_mean(pixels, downscale).clone(memory_format=torch.contiguous_format)

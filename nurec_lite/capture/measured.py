@@ -8,7 +8,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Measured:
-    """At n times. Every field but the times may be missing. At least two times, in strictly rising order."""
+    """Measurements at n times. Every field but the times may be missing. At least two times, in strictly rising
+    order."""
 
     times: Tensor  # [n] seconds on the capture's clock, float64
     velocities: Tensor | None = None  # [n, 3] metres a second in the rig's own axes: forward, left, up

@@ -91,7 +91,7 @@ def _unit(frame: Frame) -> str:
 
 
 def _jumps(frames: list[Frame], kind: str) -> Iterator[str]:
-    """Between both ends of each frame, and from one to the next."""
+    """Yields jumps between both ends of each frame, and from one to the next."""
     times = torch.tensor([t for f in frames for t in (f.time_start, f.time_end)], dtype=torch.float64)
     places = torch.stack([T[:3, 3].double() for f in frames for T in (f.T_world_rig_start, f.T_world_rig_end)])
     ways, spans = places.diff(dim=0).norm(dim=1), times.diff().clamp(min=0)

@@ -40,7 +40,7 @@ class Trajectory:
         self,
         half: float = HALF_SECONDS,  # of the interval about each time, where it does not reach beyond the ends
     ) -> Tensor:  # [n, 6] turning and motion in the rig's own axes, radians and metres a second
-        """At each of the times, by the difference of the poses about it; zeros if there is one pose alone."""
+        """Velocities at the times, by the difference of the poses about each; zeros for a single pose."""
         if len(self.times) == 1:
             return self.poses.new_zeros(1, 6)
         first, last = ((self.times + d).clamp(self.times[0], self.times[-1]) for d in (-half, half))
@@ -71,7 +71,7 @@ class _Retimed:
 
 
 def trajectory_of(capture: Capture) -> Trajectory:
-    """Through every pose that the frames know: both ends of each, of all sensors."""
+    """Trajectory through every pose that the frames know: both ends of each, of all sensors."""
     frames = (*capture.images, *capture.sweeps)
     times = torch.tensor([t for f in frames for t in (f.time_start, f.time_end)], dtype=torch.float64)
     poses = torch.stack([T.double() for f in frames for T in (f.T_world_rig_start, f.T_world_rig_end)])

@@ -71,7 +71,7 @@ def _kept(stored: dict[str, Any], given: Sequence[str]) -> dict[str, Any]:
 
 
 def _composed(given: list[str]) -> Config:
-    """Within nurec_lite.train Hydra is set up already."""
+    """Configuration of the arguments; within nurec_lite.train Hydra is set up already."""
     if GlobalHydra.instance().is_initialized():
         return to_config(compose("resume", overrides=given))
     with initialize_config_dir(str(resource("conf")), version_base="1.3"):
@@ -79,7 +79,7 @@ def _composed(given: list[str]) -> Config:
 
 
 def changes(was: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """In words, key by key."""
+    """Changes in words, key by key."""
     before, after = _flat(was), _flat(now)
     keys = [key for key in after if key not in _OF_A_RUN and key in before and before[key] != after[key]]
     return [printable(f"{key} {_text(before[key])} -> {_text(after[key])}") for key in keys]

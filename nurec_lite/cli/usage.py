@@ -62,7 +62,7 @@ def _groups(verb: str) -> str:
 
 
 def _composed_keys(verb: str) -> list[Key]:
-    """With the defaults that the files under conf/ give the verb where no argument says otherwise."""
+    """Keys with the defaults that the files under conf/ give the command."""
     ConfigStore.instance().store(name="stored", node={})
     with initialize_config_dir(str(resource("conf")), version_base="1.3", job_name=verb):
         given = OmegaConf.to_container(compose(verb), resolve=False)

@@ -159,7 +159,7 @@ def _measured_sweeps(
 
 
 def completed(scene: Scene, capture: Capture) -> Scene:
-    """With what is believed of cameras that nothing was learned of."""
+    """The scene with assumed corrections for cameras without training images."""
     known = scene.calibration
     return scene if known is None else replace(scene, calibration=known.completed(capture.cameras))
 

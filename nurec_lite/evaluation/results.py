@@ -76,13 +76,13 @@ def pace(
     laps: Sequence[float],  # seconds from step to step
     peak: int | None,  # bytes
 ) -> dict[str, float]:
-    """For metrics.json; without what is not known."""
+    """Figures for metrics.json, without unknown ones."""
     found = {"step_ms": 1000 * median(laps)} if laps else {}
     return found | ({} if peak is None else {"peak_memory_bytes": peak})
 
 
 def left_scene(gone: int) -> dict[str, int]:
-    """For metrics.json; empty if no Gaussian did."""
+    """Figures for metrics.json; empty if no Gaussian left the scene."""
     return {GONE: gone} if gone else {}
 
 
@@ -91,7 +91,7 @@ def measured(value: Any) -> bool:
 
 
 def known_figures(metrics: dict[str, Any]) -> list[Figure]:
-    """Those that the metrics have, in their order."""
+    """Figures that the metrics have, in their order."""
     return [figure for figure in FIGURES if figure.key in metrics]
 
 

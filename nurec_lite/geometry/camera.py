@@ -115,7 +115,7 @@ def pixel_fractions(
     dtype: torch.dtype = torch.float32,
     device: torch.device | str = "cpu",
 ) -> Tensor:  # [H, W]
-    """When each pixel is read, as `shutter_fraction` says; made once and kept."""
+    """Time of each pixel as `shutter_fraction` gives it; made once and kept."""
     return shutter_fraction(camera, _pixel_centres(camera)).to(device=device, dtype=dtype)
 
 
@@ -134,7 +134,7 @@ def shutter_fraction(
 ) -> (
     Tensor
 ):  # [...] 0 at the first row's (or column's) centre, 1 at the last one's; 0.5 throughout for a global shutter
-    """When a pixel is read, as a fraction of the readout; not clamped, so that points outside the image move on steadily."""
+    """Time of a pixel as a fraction of the readout; not clamped, so that points outside the image move on steadily."""
     u, v = pixels.unbind(-1)
     if camera.shutter == "global":
         return torch.full_like(u, 0.5)

@@ -45,7 +45,7 @@ class Tracks:
         return len(self.ids)
 
     def to(self, device: torch.device | str, dtype: torch.dtype = torch.float32) -> "Tracks":
-        """On another device; poses and sizes in `dtype`, times always in double precision."""
+        """The tracks on another device; poses and sizes in `dtype`, times always in double precision."""
         moved = {n: getattr(self, n).to(device, dtype) for n in ("sizes", "translations", "quaternions")}
         return replace(self, times=self.times.to(device, torch.float64), **moved)
 
@@ -53,7 +53,7 @@ class Tracks:
         self,
         numbers: Sequence[int],
     ) -> "Tracks":
-        """Only these tracks, in this order."""
+        """The named tracks alone, in this order."""
         rows = [row for k in numbers for row in range(self.offsets[k], self.offsets[k + 1])]
         return replace(
             self,

@@ -56,7 +56,7 @@ def in_world(
     nodes: Sequence[int],  # of `nodes_at`
     time: float,  # seconds
 ) -> PlainGaussians:
-    """Also the harmonics of actors are turned into the axes of the world."""
+    """Gaussians in the world; the harmonics of actors are rotated, too."""
     g = _rows(scene.gaussians, nodes)
     world = collect_gaussian_parameters(replace(scene, gaussians=g), time)
     assert len(world) == len(g), "a node does not exist at this time"
@@ -66,7 +66,7 @@ def in_world(
 
 
 def without_broken(g: PlainGaussians) -> PlainGaussians:
-    """Those whose values are all finite in single precision and whose quaternion has a direction."""
+    """Gaussians with values that are finite in single precision and a quaternion with a direction."""
     values = torch.cat([g.means, g.quats, g.log_scales, g.opacity_logits[:, None], g.sh.flatten(1)], dim=1).float()
     whole = values.isfinite().all(1) & (g.quats.norm(dim=-1) > 0.5)
     return PlainGaussians(**{f.name: getattr(g, f.name)[whole] for f in fields(g)})

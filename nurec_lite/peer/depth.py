@@ -122,7 +122,7 @@ def project_returns(
     sweep: Sweep,  # the same rays
     view: CameraView,
 ) -> ImagedReturns:
-    """From the pose in the middle of the exposure, from which the peer draws the whole image."""
+    """Returns in an image, from the pose in the middle of the exposure: the peer draws the whole image from it."""
     camera, rays = view.camera, lidar.rays()
     ranges, returned = sweep.ranges.to(rays.origins), sweep.returned.to(rays.origins.device)
     points = rays.origins + ranges[:, None] * rays.directions + (lidar.centre() - view.centre())

@@ -12,7 +12,7 @@ _CASTS = re.compile(r"\((?:bool|int|long|unsigned int|unsigned long|unsigned lon
 def short_name(
     name: str,  # such as void blend<3>(Params, int)
 ) -> str:  # blend<3>
-    """Without result, arguments, our own and anonymous namespaces; template arguments stay."""
+    """Name without result, arguments, our own and anonymous namespaces; template arguments stay."""
     plain = _OWN.sub("", _ANONYMOUS.sub("", name.strip()))
     depth, end = 0, len(plain)
     for k, letter in enumerate(plain):
@@ -27,6 +27,6 @@ def readable(
     name: str,
     longest: int = 80,  # letters
 ) -> str:
-    """Also without the namespaces that most kernels share and the types of constants, cut where it gets too long to read."""
+    """Name also without common namespaces and the types of constants, cut if it is too long."""
     text = _CASTS.sub("", _SPACES.sub("", short_name(name)))
     return text if len(text) <= longest else text[: longest - 1] + "…"

@@ -51,7 +51,7 @@ def nice_ticks(
 
 
 def tick_texts(ticks: list[float]) -> list[str]:
-    """With as many decimals as the step between them needs; powers of ten where that is long."""
+    """Texts with as many decimals as the step between them needs; powers of ten for long numbers."""
     largest, step = max(map(abs, ticks)), ticks[1] - ticks[0]
     if not 1e-3 <= largest < 1e6:
         return [_scientific(t) for t in ticks]

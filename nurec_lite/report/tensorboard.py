@@ -40,8 +40,8 @@ def tensorboard(
     config: Config,
     history: History,  # of a run that begins or goes on
 ) -> Iterator[Callable[[int, dict[str, Any]], None]]:
-    """Within the block every new row of the history becomes scalars in OUT/tensorboard; what it yields takes the step and the
-    held-out metrics. Does nothing unless `train.tensorboard`."""
+    """Turns every new row of the history into scalars in OUT/tensorboard, within the block; it yields a function of the
+    step and the held-out metrics. Does nothing unless `train.tensorboard`."""
     if not config.train.tensorboard:
         yield lambda step, metrics: None
         return

@@ -41,7 +41,7 @@ def collect_at(
 
 
 def _at(local: Mapping[str, Tensor], node: Tensor, poses: TrackPoses, query: int) -> WorldGaussians:
-    """Without the actors that do not exist at that time."""
+    """Gaussians without the actors that do not exist at that time."""
     if not poses.valid[query].all():
         present = torch.cat([poses.valid.new_ones(1), poses.valid[query]]).index_select(0, node)
         kept = torch.nonzero(present).squeeze(-1)  # once: a mask would count anew, and wait, for every tensor

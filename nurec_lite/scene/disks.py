@@ -27,7 +27,7 @@ def disks(
     opacities: Sequence[float],  # of each part, 0 to 1
     config: ModelConfig,
 ) -> Gaussians:
-    """In the order of the parts. Their thin axis is the least principal axis of the neighbours."""
+    """Disks in the order of the parts. Their thin axis is the least principal axis of the neighbours."""
     with span("neighbours"):
         offsets, apart = (torch.cat(values) for values in zip(*map(_neighbourhood, parts), strict=True))
     with span("axes"):
@@ -76,7 +76,7 @@ def principal_axes(
 
 
 def _rotate(scatter: dict[tuple[int, int], Tensor], axes: list[Tensor], i: int, j: int) -> None:
-    """In the plane of two axes, such that the element at (i, j) becomes zero."""
+    """Rotates in the plane of two axes, such that the element at (i, j) becomes zero."""
     a, b, c = scatter[i, i], scatter[j, j], scatter[i, j]
     none = c == 0
     slope = (b - a) / (2 * torch.where(none, 1.0, c))

@@ -22,7 +22,7 @@ MARGIN = 10.0  # pixels beyond the border that still count as seen
 
 @dataclass(frozen=True, eq=False)  # the very same: what is made of it once is found again by it
 class Lookouts:
-    """From where F images look, and when."""
+    """Places and times of F images."""
 
     cameras: tuple[Camera, ...]
     to_camera: Tensor  # [F, 4, 4] camera from world, in the scene's precision, on its device

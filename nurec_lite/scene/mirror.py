@@ -21,7 +21,8 @@ def symmetric_nodes(tracks: Tracks) -> frozenset[int]:
 def with_mirrored(
     points: Points,  # of one actor, in its box's frame: x ahead, y to the left
 ) -> Points:
-    """And their mirror images about the plane y = 0, where nothing was measured; they have the colours of their originals."""
+    """Points and their mirror images about the plane y = 0 where nothing was measured, with the colours of their
+    originals."""
     if len(points) == 0:
         return points
     image = replace(points, xyz=_reflected(points.xyz))

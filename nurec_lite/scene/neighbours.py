@@ -112,7 +112,7 @@ class Around:
 
 
 def _in_cells(queries: Tensor, points: Tensor, k: int, size: float, beyond: float) -> Found:
-    """Those farther than `beyond` in the 27 cells around; infinitely far where they are fewer than k."""
+    """Neighbours farther than `beyond` in the 27 cells around; infinitely far if there are fewer than k."""
     around = _around(queries, points, size)
     distances = points.new_empty(len(queries), k)
     numbers = torch.empty(len(queries), k, dtype=torch.int64, device=points.device)

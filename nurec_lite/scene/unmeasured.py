@@ -25,8 +25,8 @@ def unmeasured_positions(
 
 
 def _guesses(capture: Capture, n: int, far_metres: float, seed: int) -> Tensor:  # [n, 3] metres, world, float64
-    """Through random pixels of the training images, equally many of each, evenly in inverse distance from 6 m to far_metres: so most lie
-    near the vehicle, where images tell distances."""
+    """Points on random pixels of the training images, equally many of each, evenly in inverse distance from 6 m to
+    far_metres: most lie near the vehicle, where images show distances."""
     assert capture.split is not None
     generator, images = torch.Generator().manual_seed(seed), [capture.images[i] for i in capture.split.train_images]
     bounds = [n * k // len(images) for k in range(len(images) + 1)]
@@ -44,7 +44,7 @@ def _on_rays(
     place: Tensor,  # [m] which pixel, 0 to 1 in reading order
     distance: Tensor,  # [m] metres
 ) -> Tensor:  # [m, 3] metres, world
-    """From the pose at the start of the image, which is near enough for a guess."""
+    """Points on rays from the pose at the start of the image, which is near enough for a guess."""
     directions = pixel_directions(camera).view(-1, 3)
     chosen = directions[(place * len(directions)).long()].double() * distance[:, None]
     pose = frame.T_world_rig_start @ camera.T_rig_cam

@@ -103,7 +103,8 @@ class View:
         points: Tensor,  # [..., 3] world, relative to centre()
         fractions: Tensor,  # [...]
     ) -> Tensor:  # [..., 3] sensor frame at the given fractions
-        """Between the sensor frames at start and end, linearly: off by angle^2 / 8 of the distance, enough for bounds."""
+        """Transform between the sensor frames at start and end, linear: off by angle^2 / 8 of the distance, enough for
+        bounds."""
         starts, ends = (transform(T, points.flatten(0, -2)).view_as(points) for T in self.to_sensor_ends())
         return starts + fractions[..., None] * (ends - starts)
 

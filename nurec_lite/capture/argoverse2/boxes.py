@@ -28,7 +28,7 @@ def read_tracks(
     log: Log,
     patterns: Sequence[Pattern],  # of the lidars that are read
 ) -> Tracks:
-    """Without annotations, as in the test set, there are none."""
+    """Tracks of the annotations; none without annotations, as in the test set."""
     path = log.folder / "annotations.feather"
     if not path.is_file():
         return Tracks.empty()

@@ -123,7 +123,7 @@ def find_pattern(
     name: str,  # of the lidar
     T_rig_sensor: Tensor,  # [4, 4] as calibrated
 ) -> Pattern:
-    """From a few files spread over the log."""
+    """Scan pattern, from a few files spread over the log."""
     T_rig_lidar = T_rig_sensor if float(T_rig_sensor[2, 2]) > 0 else T_rig_sensor @ UPSIDE_DOWN
     some = [file.points(name, T_rig_lidar) for file in files[:: -(-len(files) // SURVEYED)]]
     angles = [azimuth_elevation(points.local) for points in some]

@@ -62,7 +62,7 @@ class Fit:
 
     @property
     def images(self) -> int:
-        """With enough points to tell."""
+        """Number of images with enough points."""
         return int((~self.contrasts.isnan()).sum())
 
     @property
@@ -133,7 +133,7 @@ class Views:
 
 
 def together(views: list[View]) -> Views:
-    """At least one view, with as many points as are looked at where a guess is fitted."""
+    """Views, at least one, with as many points as the fit of a guess reads."""
     points = pad_sequence([thinned(view.points, ALL) for view in views], batch_first=True, padding_value=math.nan)
     return Views(tuple(view.frame for view in views), points, torch.stack([view.ranks for view in views]))
 

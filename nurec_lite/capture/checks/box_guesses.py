@@ -91,7 +91,7 @@ def _placed(tracks: Tracks, poses: Tensor, times: Tensor) -> Tracks:
 
 
 def _mirrored(tracks: Tracks, path: Trajectory, T_rig_lidar: Tensor) -> Tracks:
-    """On the other side of the lidar, with the same direction."""
+    """Tracks on the other side of the lidar, with the same direction."""
     T_world_lidar = _poses(path, tracks.times) @ T_rig_lidar
     on_lidar = invert(T_world_lidar) @ pose_matrix(tracks.quaternions, tracks.translations)
     on_lidar[:, 1, 3] *= -1

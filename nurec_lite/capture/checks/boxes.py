@@ -52,7 +52,7 @@ def check_boxes(sample: Sample) -> Iterator[Verdict]:
 
 
 def labelled(capture: Capture) -> Capture:
-    """Without the tracks that were found in the sweeps, which always agree with them."""
+    """The capture without tracks from its sweeps, since these always agree with them."""
     kept = [k for k, name in enumerate(capture.tracks.ids) if not name.startswith(FOUND)]
     return replace(capture, tracks=capture.tracks.select(kept))
 

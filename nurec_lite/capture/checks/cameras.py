@@ -114,7 +114,7 @@ def _or_elsewhere(views: Views, camera: Camera, path: Trajectory, best: Fit) -> 
 
 
 def _promising(views: Views, guesses: list[Guess], path: Trajectory) -> list[Fit]:
-    """Those of many guesses with the highest contrasts."""
+    """Guesses with the highest contrasts."""
     quick = [fit(views, guess, path, quick=True).contrast for guess in guesses]
     order = sorted(range(len(guesses)), key=lambda k: -quick[k])
     return [fit(views, guesses[k], path) for k in sorted(order[:PROMISING])]
@@ -184,7 +184,7 @@ def _guessed(camera: Camera, said: Fit, best: Fit, holds: bool) -> Found:
 
 
 def _plain(text: str) -> str:
-    """For str.format: names of cameras may hold braces."""
+    """Text for str.format: names of cameras may hold braces."""
     return text.replace("{", "{{").replace("}", "}}")
 
 

@@ -40,13 +40,13 @@ def known_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
 
 
 def more_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
-    """Twice as many, where the poses are in doubt."""
+    """Twice as many motions, for doubtful poses."""
     twice = Sample(sample.capture, sample.images, None if sample.sweeps is None else 2 * sample.sweeps, sample.found)
     return sample.kept(("more motions", lidar.name), lambda: undisturbed(twice, lidar))
 
 
 def undisturbed(sample: Sample, lidar: Lidar) -> list[Motion]:
-    """Those of known_motions in which no jump of the poses was found, so that a jump is not said twice."""
+    """Those motions of known_motions that have no jump of the poses, so that a jump is reported once."""
     jumps = sample.jumps()
     if not jumps:
         return known_motions(sample, lidar)
@@ -68,14 +68,14 @@ def _motions_of(sample: Sample, lidar: Lidar) -> list[Motion]:
 
 
 def motion_from(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
-    """That begins at sweep k of a lidar; None: there are too few points."""
+    """Motion that begins at sweep k of a lidar; None: there are too few points."""
     frames = sample.of_lidar(lidar.name)
     poses = sample.kept(("poses", lidar.name), lambda: middle_poses(frames) @ lidar.T_rig_lidar.double())
     return sample.kept(("motion", lidar.name, k), lambda: _motion(sample, lidar, frames, poses, k))
 
 
 def motion_to_the_next(sample: Sample, lidar: Lidar, k: int) -> Motion | None:
-    """From sweep k of a lidar; None: there are too few points."""
+    """Motion from sweep k of a lidar to the next; None: there are too few points."""
     frames = [frame for frame in sample.capture.sweeps if frame.sensor == lidar.name]
     poses = middle_poses(frames[: k + 2]) @ lidar.T_rig_lidar.double()
     return _near(_Clouds(sample, frames), lidar, invert(poses[k]) @ poses, k)
@@ -98,8 +98,8 @@ def _motion(
     poses: Tensor,  # [n, 4, 4] T_world_lidar
     k: int,
 ) -> Motion | None:
-    """From sweep k to one about SPAN or WAY later. The motion to the next sweep, found without poses, says where to look for it; where
-    the poses say otherwise, the way is doubled again and again."""
+    """Motion from sweep k to one about SPAN or WAY later. The motion to the next sweep, found without poses, says where
+    to look for it; where the poses disagree, the way is doubled again and again."""
     posed = invert(poses[k]) @ poses
     clouds = _Clouds(sample, frames)
     near = _near(clouds, lidar, posed, k)
@@ -135,7 +135,7 @@ class _Clouds:
 
 
 def _near(clouds: _Clouds, lidar: Lidar, posed: Tensor, k: int) -> Motion | None:
-    """To the next sweep; None: there are too few points."""
+    """Motion to the next sweep; None: there are too few points."""
     seconds, T = clouds.seconds(k, k + 1), posed[k + 1]
     pair = _pair(clouds, k, k + 1, velocity_of(T, seconds))
     if not pair.enough:
@@ -149,7 +149,7 @@ def _near(clouds: _Clouds, lidar: Lidar, posed: Tensor, k: int) -> Motion | None
 
 
 def _farther(clouds: _Clouds, near: Motion, posed: Tensor, j: int, right: bool) -> Motion:
-    """From the first sweep of a motion to a later one than its second."""
+    """Motion from the first sweep of a motion to a later one than its second."""
     i, seconds = near.frames[0], clouds.seconds(near.frames[0], j)
     velocity = velocity_of(near.posed if right else near.fit.T_a_b, near.seconds)
     pair = near.pair.to(clouds(j).still(velocity)) if right else _pair(clouds, i, j, velocity)

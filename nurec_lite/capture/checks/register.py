@@ -52,7 +52,7 @@ class Cloud:
 
 
 def cloud_of(frame: SweepFrame, sweep: Sweep) -> Cloud:
-    """At most one point in each cube of CELL."""
+    """Cloud with at most one point in each cube of CELL."""
     usable = (sweep.returned & (sweep.ranges > NEAREST) & (sweep.ranges < FARTHEST)).nonzero()[:, 0]
     some = usable[torch.randperm(len(usable), generator=torch.Generator().manual_seed(0))[:MOST_POINTS]]
     points = (sweep.directions[some] * sweep.ranges[some, None]).double()

@@ -98,7 +98,7 @@ def _call(job: Callable[[], Found]) -> Found:
 
 
 def _done(work: Work) -> Found:
-    """Nothing. The check that needs the work meets its error again and reports it."""
+    """Returns no finding. The check that needs the work meets its error again and reports it."""
     with suppress(Exception):
         work()
     return {}

@@ -155,7 +155,7 @@ def frames_in(frames: Sequence[SweepFrame], seconds: float) -> int:
 
 
 def spread(items: Sequence[T], most: int | None) -> list[T]:
-    """At most so many items, evenly spaced, the first and the last among them."""
+    """A number of items at most, evenly spaced, the first and the last among them."""
     if most is None or len(items) <= most:
         return list(items)
     return [items[round(i * (len(items) - 1) / max(1, most - 1))] for i in range(most)]

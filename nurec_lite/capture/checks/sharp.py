@@ -17,7 +17,8 @@ FEWEST = 3  # sweeps
 
 
 def sharpness_lines(capture: Capture) -> Iterator[str]:
-    """Nothing for a lidar with too little to tell, or with a sweep that cannot be read: a check reports that."""
+    """Yields no line for a lidar with too little evidence, or with a sweep that cannot be read: a check reports
+    that."""
     for lidar in capture.lidars:
         try:
             gap, found = sharpness_of(capture, lidar)

@@ -68,7 +68,7 @@ def write_doubts(path: Path, doubts: Iterable[Verdict]) -> None:
 
 
 def read_doubts(path: Path) -> list[Verdict]:
-    """Those of a run that goes on; none where the file is missing or cannot be read."""
+    """Verdicts of a continued run; none if the file is missing or cannot be read."""
     try:
         return [Verdict(**row | {"level": Level[row["level"]]}) for row in read_json(path)]
     except (OSError, ValueError, KeyError, TypeError):

@@ -37,6 +37,6 @@ class Verdict:
         return self.sentence if self.remedy is None else f"{self.sentence.removesuffix('.')}; {self.remedy}."
 
     def plain(self) -> dict[str, object]:
-        """For JSON: all fields but the corrected capture."""
+        """Fields for JSON: all but the corrected capture."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "corrected"}
         return kept | {"level": self.level.name}

@@ -17,7 +17,7 @@ _FINEST = TURN / 8192  # radians between rays; at 5 turns a second a beam sends 
 
 @dataclass(frozen=True)
 class Steps:
-    """From each point of a sweep to the next one of its ring; the last one's next is the first."""
+    """Steps from each point of a sweep to the next one of its ring; the first point follows the last."""
 
     after: Tensor  # [n] int64, index of the next point
     gap: Tensor  # [n] radians of azimuth, forward

@@ -89,7 +89,8 @@ def _layout(data: bytes) -> str | None:
 def _fits(
     points: np.ndarray,  # [n, columns]
 ) -> bool:
-    """Without a reflectance, neighbours of a file tell: they lie near each other, and values of other columns do not."""
+    """Whether a layout fits; without a reflectance, neighbours in the file decide: they are near each other, and values
+    of other columns are not."""
     with np.errstate(invalid="ignore", over="ignore"):
         points = points.astype("f8")
         if not np.median(np.abs(points[:, :3]).max(axis=1)) > _NEAREST:

@@ -147,7 +147,7 @@ def find_drive(root: Path, date: str | None, drive: str | int | None) -> Path:
 
 
 def _date(date: str | None) -> str:  # a pattern
-    """Also without its underscores: the command line takes 2011_09_26 for a number."""
+    """The date, also if given without underscores: the command line takes 2011_09_26 for a number."""
     if date is None:
         return "*"
     found = re.fullmatch("([0-9]{4})_?([0-9]{2})_?([0-9]{2})", date)

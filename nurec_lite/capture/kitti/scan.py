@@ -32,7 +32,7 @@ class Scan:
 
     @property
     def forward_fraction(self) -> float:
-        """When the lidar faces forward, as a fraction of the turn."""
+        """Fraction of the turn at which the lidar faces forward."""
         return (self.start if self.clockwise else -self.start) / TURN % 1
 
     def turned(

@@ -151,7 +151,8 @@ def _azimuth_steps(nominal: float) -> int:
 
 
 def _seen(scan: Scan, sweeps: list[Arranged], step: float) -> Tensor:  # [B, 360] bool: something returned
-    """From outside the vehicle. Between rays more than a degree apart, their returns count for the degrees between."""
+    """Points seen from outside the vehicle. Between rays more than a degree apart, their returns count for the degrees
+    between."""
     seen = torch.zeros(len(scan.elevations), 360, dtype=torch.bool)
     for points, angles, rings in sweeps:
         outside = ~on_vehicle(points)

@@ -68,7 +68,7 @@ def turned(
 
 
 def _track(name: str, boxes: list[Box], number: int, sequence: Sequence) -> Tracks:
-    """Under its own name and class where files and tables can have them."""
+    """Track under its own name and class if files and tables can have them."""
     times = torch.from_numpy(np.array([sequence.seconds(box.stamp) for box in boxes], dtype=np.float64))
     label = boxes[0].label
     return single_track(

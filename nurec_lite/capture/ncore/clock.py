@@ -17,7 +17,7 @@ SAME = 1e-3  # metres by which two poses of one microsecond may differ
 
 @dataclass(frozen=True)
 class Clock:
-    """From seconds of the capture to microseconds of NCore."""
+    """Converts seconds of the capture to microseconds of NCore."""
 
     zero: int  # microseconds at the capture's time 0
     first: int  # microseconds: the sequence
@@ -34,7 +34,7 @@ class Clock:
 
 
 def clock_of(capture: Capture) -> Clock:
-    """From before the first frame to after the last one, by as much as rays may lie outside of their sweep."""
+    """Clock that covers all frames, and the times by which rays may lie outside of their sweep."""
     frames = (*capture.images, *capture.sweeps)
     if not frames:
         raise CaptureError(f"{capture.name} has no frames; choose some by data.frames")

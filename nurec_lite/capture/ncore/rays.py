@@ -93,7 +93,7 @@ def _first(values: NDArray[Any]) -> NDArray[Any]:  # [returns, N] -> [N]
 
 
 def _filled(sweep: Sweep, elements: Tensor, model: Elements, rings: Tensor) -> Sweep:
-    """With the elements that no ray has, as rays that did not return, at the times of their columns."""
+    """Sweep with the elements that no ray has, as rays without return, at the times of their columns."""
     rows, columns = len(model.elevations), len(model.azimuths)
     there = torch.zeros(rows, columns, dtype=torch.bool)
     there[elements[:, 0], elements[:, 1]] = True

@@ -29,7 +29,7 @@ class Box:
 
 
 def read_tracks(scene: Scene, lidar: Lidar | None) -> Tracks:
-    """Without annotations, as in the test set, there are none."""
+    """Tracks of the annotations; none without annotations, as in the test set."""
     if not (scene.tables / "sample_annotation.json").is_file():
         return Tracks.empty()
     found: dict[str, list[Box]] = {}

@@ -88,7 +88,8 @@ def posed(
 
 
 def _posed_as(capture: Capture, source: str, known: KnownPath) -> Capture:
-    """With the poses of the scene. Frames that it was not trained with get estimated poses, moved onto those."""
+    """The capture with the poses of the scene. Frames that training did not have get estimated poses, moved onto
+    those."""
     if not replaces(known, capture):
         return replace(capture, poses_from=known.poses_from)
     path = about(known, capture)
@@ -97,7 +98,7 @@ def _posed_as(capture: Capture, source: str, known: KnownPath) -> Capture:
 
 
 def _drive_of(capture: Capture) -> Drive | None:
-    """With the lidar that has most beams; None: no lidar has enough sweeps."""
+    """Drive of the lidar with most beams; None: no lidar has enough sweeps."""
     found = [Drive(capture, lidar, [f for f in capture.sweeps if f.sensor == lidar.name]) for lidar in capture.lidars]
     enough = [drive for drive in found if len(drive.frames) >= FEWEST]
     return max(enough, key=lambda drive: len(drive.lidar.elevations), default=None)
@@ -172,7 +173,7 @@ def _contradict(drive: Drive, estimate: Estimate) -> bool:
 
 
 def _in_world(drive: Drive, estimate: Estimate) -> Poses:
-    """In the world of the capture, where both begin with one pose."""
+    """Poses in the world of the capture; both begin with one pose."""
     first = drive.middles[:1]
     T = drive.said(first) @ invert(estimate.path.at(first))
     return lambda times: T[0] @ estimate.path.at(times)

@@ -57,8 +57,8 @@ def _between(twists: Twists, times: Tensor) -> Tensor:  # [n] seconds -> [n, 6] 
 
 
 def _velocities(said: Tensor | None, last: Tensor | None, seconds: float) -> list[Tensor]:  # [6] each
-    """Those that the rig may have between two sweeps. The last one is tried, too, where what twists say differs from it by more than
-    driving does."""
+    """Possible velocities of the rig between two sweeps. The last one is tried, too, where the twists differ from it by
+    more than driving does."""
     if said is None:
         if last is None:
             return [_ahead(speed) for speed in SPEEDS]
@@ -72,7 +72,7 @@ def _velocities(said: Tensor | None, last: Tensor | None, seconds: float) -> lis
 def _best(
     world: "small_gicp.GaussianVoxelMap", source: "small_gicp.PointCloud", guesses: Sequence[Tensor]
 ) -> "small_gicp.RegistrationResult":
-    """From the guess after which most points lie on the map, and lie there best."""
+    """Registration from the guess that puts most points onto the map, and puts them there best."""
     import small_gicp
 
     found = [small_gicp.align(world, source, guess.numpy(), REACH, max_iterations=ROUNDS) for guess in guesses]

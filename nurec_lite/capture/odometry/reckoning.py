@@ -42,7 +42,8 @@ class Twists:
 
 
 def measured_twists(measured: Measured) -> Twists | None:
-    """From velocities, and from rates or attitudes; what is missing counts as zero. None: neither motion nor turn was measured."""
+    """Twists from velocities, and from rates or attitudes; missing ones count as zero. None: neither motion nor
+    rotation was measured."""
     n, times = len(measured.times), measured.times
     turns = _turns(measured)
     if turns is None and measured.velocities is None:
@@ -53,7 +54,8 @@ def measured_twists(measured: Measured) -> Twists | None:
 
 
 def _turns(measured: Measured) -> Tensor | None:  # [n, 3]
-    """Those of the attitudes, as the mean of the steps before and after each; without attitudes the rates."""
+    """Rotation rates of the attitudes, as the mean of the steps before and after each; without attitudes the measured
+    rates."""
     if measured.attitudes is None:
         return measured.rates
     q = measured.attitudes

@@ -45,7 +45,7 @@ def sweep_member(sensor: str, index: int) -> str:
 
 
 def shown(value: Any) -> str:
-    """For messages: short, and as JSON has it."""
+    """Text for messages: short, and in JSON."""
     if isinstance(value, (list, dict)):
         return "a list" if isinstance(value, list) else "an object"
     return json.dumps(value)[:40]

@@ -67,7 +67,7 @@ class Member:
         return data
 
     def ends(self, first: int, last: int) -> tuple[bytes, bytes]:
-        """So many bytes at its start and at its end; `read` finds out whether they are damaged."""
+        """Bytes at its start and at its end; `read` finds out whether they are damaged."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.offset)

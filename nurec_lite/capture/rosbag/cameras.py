@@ -50,7 +50,7 @@ def intrinsics_of(info: Any, entry: CameraEntry, where: str) -> Intrinsics:
 
 
 def lens_of(known: Intrinsics, where: str) -> Intrinsics:
-    """With all coefficients of its model. A rational polynomial without a denominator is plumb_bob."""
+    """Intrinsics with all coefficients of the model. A rational polynomial without a denominator is plumb_bob."""
     D = known.distortion
     if known.model != "equidistant":
         if any(D[8:]):

@@ -55,7 +55,7 @@ class Cloud:
 
 
 def find_fields(message: Any, kind: str, entry: LidarEntry, where: str) -> Fields:
-    """Those that the mapping names, else those of usual drivers that the message has."""
+    """Fields that the mapping names, else those of usual drivers in the message."""
     names = table(message, kind, where).dtype.names or ()
     wanted = {"ring": entry.ring, "time": entry.time, "intensity": entry.intensity}
     for key, name in wanted.items():

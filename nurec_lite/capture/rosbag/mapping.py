@@ -108,7 +108,7 @@ class Mapping:
 
     @property
     def topics(self) -> list[str]:
-        """Those that it names."""
+        """Topics that it names."""
         found: list[str | None] = [*(s.topic for s in self.sensors), *(c.info for c in self.cameras)]
         found += [self.poses.topic, self.poses.fix, self.poses.imu]
         return [topic for topic in found if topic]

@@ -129,7 +129,8 @@ def _of_fixes(index: Index, rig: str) -> tuple[Tensor, Tensor]:  # as of _of_top
 def local_metres(
     places: Tensor,  # [n, 3] latitude and longitude in degrees, altitude in metres
 ) -> Tensor:  # [n, 3] metres east, north and up of the first
-    """On the plane that touches the ellipsoid of WGS 84 there: right within a millimetre over a kilometre of level ground."""
+    """Places on the plane that touches the ellipsoid of WGS 84 there: right within a millimetre over a kilometre of
+    level ground."""
     latitude, longitude = torch.deg2rad(places[:, 0]), torch.deg2rad(places[:, 1])
     e2 = _FLATTENING * (2 - _FLATTENING)
     root = (1 - e2 * latitude.sin() ** 2).sqrt()
@@ -180,7 +181,7 @@ def _headings(times: Tensor, places: Tensor) -> Tensor:  # [n, 3, 3]
 
 
 def _upright(index: Index, poses: Tensor) -> Tensor:  # [n, 4, 4]
-    """In a world whose z is the vehicle's up: visual odometry often has the axes of a camera."""
+    """Poses in a world whose z is the vehicle's up: visual odometry often has the axes of a camera."""
     if float(poses[0, 2, 2]) > _TILTED:
         return poses
     tilt = math.degrees(math.acos(max(-1.0, min(1.0, float(poses[0, 2, 2])))))

@@ -24,7 +24,7 @@ _drive = lru_cache(maxsize=4)(Drive)
 
 
 def simulate(config: SimulationConfig, device: str = "cpu") -> Capture:
-    """Nothing is cast yet: every frame's `load` does that, on the device, and returns tensors on the CPU."""
+    """The simulated capture. Every frame's `load` casts it on the device and returns tensors on the CPU."""
     drive = _drive(config, device)
     images = [
         ImageFrame(camera.name, i, *frame_span(config, i, config.readout_s), load=SimulatedImage(config, device, c, i))

@@ -195,7 +195,8 @@ def _meet(
 ) -> tuple[
     Tensor, Tensor, Tensor
 ]:  # the bundles that have candidates, and of their nearest: distance [., r], row [., r]
-    """In rounds: a bundle takes part until its list is at its end; the fewer take part, the more solids in a round."""
+    """Meets rays with solids in rounds: a bundle takes part until its list ends; the fewer take part, the more solids
+    in a round."""
     counts, bundles = candidates.sum(1).sort(descending=True, stable=True)
     longest = int(counts[0])
     n_left = (counts[None, :] > torch.arange(longest, device=counts.device)[:, None]).sum(1).tolist()

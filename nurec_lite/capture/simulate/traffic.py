@@ -26,7 +26,7 @@ def ego_pose(
     config: SimulationConfig,
     times: Tensor,  # [T] seconds
 ) -> tuple[Tensor, Tensor]:  # position [T, 3] of the point on the road below the rig, roll, pitch, yaw [T, 3]
-    """In the right lane at constant speed, swaying a little; the suspension rocks."""
+    """Pose in the right lane at constant speed, swaying a little; the suspension rocks."""
     x = config.speed * times
     across = -LANE + 0.12 * (1 - torch.cos(0.9 * times))
     heading = torch.atan(0.12 * 0.9 * torch.sin(0.9 * times) / config.speed)
@@ -49,7 +49,7 @@ def _lead(config: SimulationConfig, number: int, times: Tensor) -> tuple[Tensor,
 
 
 def _turning_time(config: SimulationConfig, number: int) -> float:
-    """When the n-th turning car enters its side street: the ego car is 14 m from it."""
+    """Time at which the n-th turning car enters its side street: the ego car is 14 m from it."""
     return (FIRST_CROSSING + CROSSING_EVERY * number - 14.0) / config.speed
 
 

@@ -46,7 +46,7 @@ def _own(path: Path, cloud: Cloud) -> bool:
 
 
 def _possible(capture: Capture, tracks: Tracks) -> Tracks:
-    """Without those that the capture's checks would refuse."""
+    """Tracks without those that the capture's checks would refuse."""
     wrong = {verdict.subject for verdict in impossible_tracks(replace(capture, tracks=tracks))}
     return tracks.select([k for k, name in enumerate(tracks.ids) if name not in wrong])
 
@@ -70,7 +70,7 @@ def _tracks(paths: list[Path], sweeps: Sweeps, ground: Ground) -> Tracks:
 
 
 def _centres(path: Path, ground: Ground) -> Doubles:  # [n, 3] metres
-    """On the ground, whose map has steps."""
+    """Centres above the ground; its map has steps."""
     height = smooth(path.times, _ground_under(path, ground)[:, None], np.full(len(path.times), ERROR), BUMPS)
     return np.column_stack([path.places, height[:, 0] + 0.5 * path.kind.size[2]])
 

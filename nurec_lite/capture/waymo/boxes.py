@@ -30,7 +30,7 @@ def read_tracks(
     segment: Segment,
     late: float,  # seconds from a stamp to the begin of the upper lidar's turn
 ) -> Tracks:
-    """Without boxes there are none."""
+    """Tracks of the boxes; none without boxes."""
     path = segment.file("lidar_box")
     if not path.is_file():
         return Tracks.empty()

@@ -104,7 +104,7 @@ def _overrides(command: object) -> tuple[str, ...]:
 
 
 def _range_times(ranges: Iterable[RangeTime]) -> dict[str, Known]:
-    """On the GPU, where there is one, and on the host, under names that keep them apart."""
+    """Times on the GPU, if there is one, and on the host, under different names."""
     times: dict[str, Known] = {}
     for r in ranges:
         times |= {} if r.gpu_ms is None else {r.name: r.gpu_ms}

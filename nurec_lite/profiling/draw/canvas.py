@@ -58,7 +58,7 @@ class Canvas:
         return shown
 
     def box(self, x0: float, y0: float, x1: float, y1: float, colour: Colour) -> None:
-        """At least one pixel of the file wide, so that nothing vanishes."""
+        """Draws a box at least one pixel wide, so that nothing vanishes."""
         left, right = round(x0 * SCALE), round(x1 * SCALE) - 1
         self.draw.rectangle((left, round(y0 * SCALE), max(left, right), round(y1 * SCALE) - 1), colour)
 

@@ -107,7 +107,7 @@ def _simple(
 
 
 def read_launches(path: Path) -> list[Launch]:
-    """In the order of the file. ProfileError if it is no raw page, or has no launch."""
+    """Launches in the order of the file. ProfileError if it is no raw page, or has no launch."""
     try:
         text = path.read_text(encoding="utf-8-sig", errors="replace")
     except OSError as error:

@@ -40,7 +40,7 @@ def digits(value: float) -> str:
 
 
 def scaled(value: float | None, unit: str) -> str:
-    """With three digits and a decimal prefix."""
+    """Number with three digits and a decimal prefix."""
     if value is None:
         return ABSENT
     factor, prefix = next(((f, p) for f, p in _FACTORS if abs(value) >= f), (1.0, ""))

@@ -82,7 +82,7 @@ def told(
 
 
 def run_window(config: ProfileConfig, out: Path, mode: str) -> dict[str, Any]:
-    """Without a tool around it; returns what it said."""
+    """Runs the window without a tool around it; returns its report."""
     ended = run_logged(window_command(config, out, mode), out / f"{mode}.log")
     return told(out, mode, ended)
 

@@ -111,7 +111,7 @@ def export(
     path: Path,  # of the CSV
     *flags: str,
 ) -> None:
-    """Under LC_ALL=C: ncu writes numbers as the locale has them."""
+    """Exports under LC_ALL=C: ncu writes numbers as the locale has them."""
     command = [str(ncu), "--import", str(report), *_RAW, *flags]
     make_way(path)
     with path.open("wb") as file:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a trace, and what the profiled process said of itself, to a summary."""
+"""Summary of a trace and of the profiled process's report."""
 
 from dataclasses import dataclass, replace
 from typing import Any

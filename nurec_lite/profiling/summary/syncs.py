@@ -21,7 +21,7 @@ _SAYS = "called a synchronizing"  # how torch's warning begins
 
 @contextmanager
 def waiting_lines(cuda: bool) -> Iterator[Counter[str]]:
-    """Within the block, counts FILE:LINE at every warning."""
+    """Counts FILE:LINE at every warning, within the block."""
     lines: Counter[str] = Counter()
 
     def note(message: Warning | str, category: type[Warning], filename: str, number: int, *rest: object) -> None:

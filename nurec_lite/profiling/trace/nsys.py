@@ -154,7 +154,7 @@ def _memory_kinds(export: Export) -> dict[int, str]:
 
 
 def _copy_name(row: dict[str, Any], kinds: dict[int, str]) -> str:
-    """With the kind of memory on the side of the host, if one of them is."""
+    """Name of a copy with the kind of the host's memory, if the host takes part."""
     name = _COPIES.get(row["copyKind"], f"copy of kind {row['copyKind']}")
     side = "srcKind" if name.startswith("host") else "dstKind"
     memory = kinds.get(row[side]) if "host" in name else None

@@ -61,7 +61,8 @@ class Trace:
 
     @property
     def window(self) -> tuple[int, int]:
-        """From the begin of the first step to the end of the last one, or of the GPU's last work if that is later."""
+        """Times from the begin of the first step to the end of the last one, or of the GPU's last work if that is
+        later."""
         steps = self.steps
         return steps[0].start, max([max(s.end for s in steps), *(work.end for work in self.works)])
 
@@ -81,7 +82,7 @@ class Nest:
             open_.append(i)
 
     def around(self, time: int) -> list[Range]:
-        """Those that are open at that time, the innermost first."""
+        """Ranges that are open at that time, the innermost first."""
         at, found = bisect_right(self.starts, time) - 1, []
         while at >= 0:
             if self.ranges[at].end > time:
@@ -91,7 +92,7 @@ class Nest:
 
 
 class Owners:
-    """To which ranges a call belongs.
+    """Ranges to which a call belongs.
 
     Those that are open on its own thread. Of the thread that makes the steps also those around them by name, since autograd runs
     step/backward/... on a thread of its own; a call outside any range of its thread belongs to what the step is doing then.

@@ -71,7 +71,7 @@ def _box(capture: Capture, one: HeldBy) -> str:
 
 
 def corrections(inspection: Inspection) -> str:
-    """For each verdict that knows what would fit: the middle of the map and an image, as the drive says and corrected."""
+    """Pictures for each verdict with a remedy: the middle of the map and an image, as the drive says and corrected."""
     known = [v for v in worst_first(inspection.verdicts) if v.corrected is not None][:MOST_CORRECTIONS]
     return "".join(guarded(f"The correction of {v.subject}", partial(_correction, inspection, v)) for v in known)
 

@@ -59,7 +59,7 @@ def _camera(inspection: Inspection, name: str, each: int, width: int) -> str:
 
 
 def _told_most(capture: Capture, name: str, each: int) -> list[ImageFrame]:
-    """For each part of the drive the image with most boxes in view; without boxes the image in the middle of the
+    """Images with most boxes in view, one for each part of the drive; without boxes the image in the middle of the
     part."""
     frames = [f for f in capture.images if f.sensor == name]
     bounds = [round(k * len(frames) / each) for k in range(each + 1)]
