@@ -25,10 +25,11 @@ from nurec_lite.cli.command import command
 from nurec_lite.cli.reconstruction import Reconstruction, open_reconstruction
 from nurec_lite.cli.results import result_folder, told_apart
 from nurec_lite.config import RenderConfig, to_dict
-from nurec_lite.evaluation.measure import images_of
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
 from nurec_lite.output.birds_eye import Above, birds_eye
 from nurec_lite.output.films import KINDS, animation
+from nurec_lite.output.map_files import CAMERA_ARRAYS, save_class_names, save_map_png, save_maps_npz
+from nurec_lite.output.maps import CameraMaps, class_names, maps_of
 from nurec_lite.output.plan import PICTURES, Plan, Shot, make_plan
 from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
 from nurec_lite.output.sensor_file import read_sensor
@@ -51,6 +52,7 @@ Below, FILE is what train wrote, such as runs/mine/checkpoint.pt.
   python -m nurec_lite.render checkpoint=FILE sensors=lidar formats=npz,ply           every sweep as points
   python -m nurec_lite.render checkpoint=FILE sensors=image_02,velodyne times=4,6     two seconds of a KITTI drive
   python -m nurec_lite.render checkpoint=FILE sensor=beams32.yaml formats=png,npz     a lidar that the drive did not have
+  python -m nurec_lite.render checkpoint=FILE sensors=camera_0 outputs=colour,depth,normals,classes formats=png,npz
 
 Results lie in the folder `out`, which is render-stepN next to the checkpoint unless given; what is asked, such as shift=0,1,0,
 becomes part of its name. They are SENSOR_0012.png for frame 12 and SENSOR_t0001.230.png for 1.23 s, and SENSOR.mp4 (.gif, .apng) for
@@ -58,6 +60,12 @@ all; of a lidar also SENSOR_above*, the sweep from above over the measured one, 
 lidar go to SENSOR_*.ply (world, metres, with intensity) and SENSOR_*.npz, which holds, for R rays:
 
 {NPZ_ARRAYS}
+
+`outputs` adds files of cameras: SENSOR_0012_depth.png (16 bits, 1/256 m a step, 0: no depth), SENSOR_0012_normals.png ((n + 1) / 2 as
+red, green, blue), SENSOR_0012_opacity.png and SENSOR_0012_classes.png (numbers of classes.json). With formats=npz it adds
+SENSOR_0012.npz, which holds what was asked for of
+
+{CAMERA_ARRAYS}
 
 A moment between the frames is the middle of an exposure on the interpolated path; a lidar then sends the rays of the nearest sweep.
 """
@@ -137,11 +145,28 @@ def _possible(plan: Plan, run: Reconstruction) -> Plan:
 
 
 def _render_camera(job: _Job, name: str, shots: list[Shot[ImageFrame]]) -> None:
+    outputs = job.config.outputs or ["colour"]
     with _pictures(job, name) as show:
-        images = images_of(job.stages, job.scene, job.capture, (shot.frame for shot in shots))
-        for shot, image in zip(shots, images, strict=True):
-            show(shot.label, _picture(job, shot, image))
+        seen = maps_of(job.stages, job.scene, job.capture, (shot.frame for shot in shots), outputs)
+        for shot, maps in zip(shots, seen, strict=True):
+            if "colour" in outputs:
+                show(shot.label, _picture(job, shot, maps.colour))
+            _save_maps(job, shot, maps, outputs)
             job.advance()
+
+
+def _save_maps(job: _Job, shot: Shot[ImageFrame], maps: CameraMaps, outputs: list[str]) -> None:
+    """Files of everything but the picture of the colour."""
+    stem, names = f"{shot.frame.sensor}_{shot.label}", class_names(job.scene)
+    if "png" in job.config.formats:
+        for name in outputs:
+            if name != "colour":
+                save_map_png(job.out / f"{stem}_{name}.png", name, maps)
+        if "classes" in outputs:
+            save_class_names(job.out, names)
+    if "npz" in job.config.formats and job.config.outputs is not None:
+        camera = job.capture.camera(shot.frame.sensor)
+        save_maps_npz(job.out / f"{stem}.npz", maps, outputs, camera, shot.frame, names, job.capture.origin)
 
 
 def _picture(job: _Job, shot: Shot[ImageFrame], image: torch.Tensor) -> np.ndarray:

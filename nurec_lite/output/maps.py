@@ -36,7 +36,6 @@ OUTPUTS = ("colour", "depth", "normals", "opacity", "classes")
 SKY, STATIC = "sky", "static"  # the first two classes
 SOLID = 0.5  # opacity from which a pixel has a depth, a normal and a class
 _BLACK = -100.0  # logit of a sky without light
-_MOST = 16  # views that are kept at once
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,8 @@ def maps_of(
 ) -> Iterator[CameraMaps]:
     """The maps of each frame, in their order."""
     scene, coming = completed(scene, capture), iter(frames)
-    while some := list(islice(coming, _MOST)):
+    at_once = 1 if stages.plan is None else stages.plan.views
+    while some := list(islice(coming, at_once)):
         views = [camera_view(capture, frame, scene.sky.device) for frame in some]
         images = _rendered(stages, scene, views)
         classes = _classes(stages, scene, views, images) if "classes" in outputs else [None] * len(some)

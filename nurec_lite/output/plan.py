@@ -14,6 +14,7 @@ from nurec_lite.evaluation.measure import frames_of
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.output.films import KINDS, video
+from nurec_lite.output.maps import OUTPUTS
 from nurec_lite.output.sensors import NovelSensor
 
 PICTURES = ("png", *KINDS)
@@ -52,7 +53,7 @@ def make_plan(config: RenderConfig, capture: Capture, own: Sequence[NovelSensor]
     _check_formats(config, [*cameras, *map(_name, eyes)], [*lidars, *map(_name, scanners)], bool(own))
     path = trajectory_of(capture)
     times, chosen = _moments(config, path), frames_of(capture, config.subset)
-    pictures = bool(set(config.formats) & set(PICTURES))
+    pictures = bool(set(config.formats) & _of_cameras(config))
     images, sweeps = [capture.images[i] for i in chosen.images], [capture.sweeps[i] for i in chosen.sweeps]
     plan = Plan(
         {
@@ -91,6 +92,24 @@ def _sensors(config: RenderConfig, capture: Capture) -> list[str]:
     return list(names)
 
 
+def _of_cameras(config: RenderConfig) -> set[str]:
+    """Formats in which cameras are written: NPZ only where outputs are named, since other renders want it of lidars alone."""
+    return {*PICTURES} if config.outputs is None else {*PICTURES, "npz"}
+
+
+def _check_outputs(config: RenderConfig, cameras: list[str]) -> None:
+    unknown = [name for name in config.outputs or () if name not in OUTPUTS]
+    if unknown or config.outputs == []:
+        what = f"holds '{unknown[0]}'" if unknown else "is empty"
+        raise ConfigError(f"outputs {what}, but takes some of {', '.join(OUTPUTS)}")
+    films = set(config.formats) & set(KINDS)
+    if cameras and films == set(config.formats) and config.outputs is not None and "colour" not in config.outputs:
+        raise ConfigError(
+            f"formats asks for {min(films)} alone, which shows the colour that outputs leaves out; add colour to outputs, or png or npz "
+            "to formats"
+        )
+
+
 def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], own: bool) -> None:
     unknown = [name for name in config.formats if name not in PICTURES + POINTS]
     if unknown or not config.formats:
@@ -98,7 +117,8 @@ def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], 
         raise ConfigError(
             f"formats {what}, but takes some of {', '.join(PICTURES)}; of lidars also {', '.join(POINTS)}"
         )
-    points = [name for name in config.formats if name in POINTS]
+    _check_outputs(config, cameras)
+    points = [name for name in config.formats if name not in _of_cameras(config) or (not cameras and name in POINTS)]
     if points and not lidars:
         raise ConfigError(f"formats asks for {points[0]}, which holds points of a lidar, but none is among the sensors")
     if points == config.formats and cameras and (own or config.sensors is not None):
