@@ -178,6 +178,13 @@ class TrainConfig:
 
 
 @dataclass
+class MeasureConfig:
+    """Figures beyond those of every held-out frame."""
+
+    seconds: float = 20.0  # that FLIP, LPIPS and figures from beside the path may take; 0 turns them off
+
+
+@dataclass
 class Config:
     """Configuration of a run; those of the other verbs extend it."""
 
@@ -192,6 +199,7 @@ class Config:
     lr: LearningRates = field(default_factory=LearningRates)
     density: DensityConfig = field(default_factory=DensityConfig)
     loss: LossWeights = field(default_factory=LossWeights)
+    measure: MeasureConfig = field(default_factory=MeasureConfig)
     opt: dict[str, Any] = field(default_factory=dict)  # option name -> its parameters, in the order of the command line
 
 

@@ -50,7 +50,8 @@ def measure(run: Reconstruction, out: Path, left_out: LeftOut) -> tuple[dict[str
     frames = frames_of(run.capture, config.subset)
     trained = left_out.tried("The search for frames that were trained on", partial(_trained_on, run, frames)) or {}
     pictures = out / "pictures"
-    evaluation = evaluate(run.stages, run.scene, run.capture, frames, pictures, progress=True, left_out=left_out)
+    seconds = config.measure.seconds
+    evaluation = evaluate(run.stages, run.scene, run.capture, frames, pictures, True, left_out, seconds)
     counters = {
         "gaussians": len(run.scene.gaussians),
         "steps": int(run.counters["step"]),

@@ -250,7 +250,8 @@ def _measured(stages: Stages, state: TrainState, left_out: LeftOut) -> tuple["Ev
     log.info("measuring the held-out frames")
     capture = state.plan.capture
     try:
-        return evaluate(stages, state.scene, capture, held_out(capture), progress=True, left_out=left_out), None
+        seconds = state.config.measure.seconds
+        return evaluate(stages, state.scene, capture, held_out(capture), None, True, left_out, seconds), None
     except UserError as error:
         return None, error
     except Exception as error:

@@ -14,8 +14,10 @@ from torch import Tensor
 from nurec_lite.base.left_out import LeftOut
 from nurec_lite.base.meter import Meter
 from nurec_lite.capture.types import Capture, Frame, ImageFrame, SweepFrame
+from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside
 from nurec_lite.evaluation.each_frame import EachFrame, measuring
-from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics
+from nurec_lite.evaluation.metrics import NEVER_CROSSED_M, ImageMetrics, LidarMetrics, as_unit
+from nurec_lite.evaluation.perceptual import Perceptual
 from nurec_lite.evaluation.pictures import comparison, range_picture, save_png, to_picture
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.peer.depth import DepthMetrics
@@ -70,6 +72,7 @@ class Evaluation:
     frames: tuple[FrameFigures, ...]  # images, then sweeps
     images: tuple[DrawnImage, ...]  # those that are drawn
     sweeps: tuple[DrawnSweep, ...]
+    beside: DrawnBeside | None = None  # views from beside the path
 
 
 def held_out(capture: Capture) -> Frames:
@@ -101,6 +104,7 @@ def evaluate(
     pictures: Path | None = None,  # folder for PNGs of what is drawn; None: no files
     progress: bool = False,  # shows a bar
     left_out: LeftOut | None = None,  # gets what fails
+    seconds: float = 0.0,  # that FLIP, LPIPS and figures from beside the path may take; 0: they are left out
 ) -> Evaluation:
     """All metrics of the frames, figures of each, and some of them to look at. Frames that cannot be measured are left out; if none can,
     the first one's error is raised."""
@@ -109,24 +113,30 @@ def evaluate(
     rendered, compared = (frames.sweeps, ()) if stages.renders_lidar else ((), frames.sweeps)
     image_metrics, lidar_metrics = ImageMetrics(left_out), LidarMetrics(left_out)
     depth_metrics = DepthMetrics(capture, compared)
+    perceptual = Perceptual(seconds / 2, len(frames.images), scene.sky.device, left_out)
     with Meter(len(frames.images) + len(rendered), "frames", "measuring", shown=progress) as meter:
         look = EachFrame(stages, scene, capture, left_out, meter.advance)
-        figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics)
+        figures, images = _measured_images(look, frames.images, image_metrics, depth_metrics, perceptual)
         of_sweeps, sweeps = _measured_sweeps(look, rendered, lidar_metrics)
     chosen = [*(capture.images[i] for i in frames.images), *(capture.sweeps[i] for i in rendered)]
     if chosen and not (figures or of_sweeps):
         raise left_out.errors[measuring(chosen[0])]
     metrics: dict[str, object] = {}
-    for summary in (image_metrics.summary, lidar_metrics.summary, depth_metrics.summary, partial(corrections, learned)):
+    summaries = (image_metrics.summary, lidar_metrics.summary, depth_metrics.summary, perceptual.summary)
+    for summary in (*summaries, partial(corrections, learned)):
         metrics |= left_out.tried("A summary of the figures", summary) or {}
-    evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps))
+    as_seen = partial(_as_seen, scene, capture)
+    work = partial(measure_beside, stages, scene, capture, frames.images, seconds / 2, as_seen)
+    beside, drawn = left_out.tried("Measuring from beside the path", work) or ({}, None)
+    metrics |= beside | ({"notes": perceptual.notes} if perceptual.notes else {})
+    evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)
     if pictures is not None:
         save_pictures(pictures, evaluation, left_out)
     return evaluation
 
 
 def _measured_images(
-    look: EachFrame, chosen: tuple[int, ...], metrics: ImageMetrics, depths: DepthMetrics
+    look: EachFrame, chosen: tuple[int, ...], metrics: ImageMetrics, depths: DepthMetrics, perceptual: Perceptual
 ) -> tuple[list[FrameFigures], list[DrawnImage]]:
     capture, figures, images = look.capture, list[FrameFigures](), list[DrawnImage]()
     choice = partial(_drawn, capture.images, capture.moments.images, chosen, PICTURES)
@@ -136,6 +146,7 @@ def _measured_images(
         found = look.left_out.tried(measuring(capture.images[i]), work)
         if found is not None:
             figures.append(found[0])
+            perceptual.add(as_unit(found[2]), as_unit(found[1]))
             image = look.left_out.tried("A picture of an image", partial(_drawn_image, *found)) if i in drawn else None
             images += [] if image is None else [image]
         look.advance()

@@ -13,6 +13,7 @@ from typing import Any
 
 from nurec_lite.base.files import write_text
 from nurec_lite.base.texts import printable
+from nurec_lite.evaluation.beside import DISTANCES
 from nurec_lite.evaluation.measure import FrameFigures
 from nurec_lite.evaluation.metrics import to_json
 
@@ -37,39 +38,49 @@ class Figure:
         return printable(str(value))
 
 
+def _beside(key: str, label: str, unit: str, meaning: str) -> list[tuple[Any, ...]]:
+    """Rows of a figure that is measured at several distances from the path."""
+    return [
+        (key.format(d), label.format(d) if d else label.partition(",")[0] + ", on the path", unit, 3, meaning)
+        for d in DISTANCES
+    ]
+
+
 GONE = "gaussians_left_scene"
-FIGURES = tuple(
-    Figure(*row)
-    for row in (
-        ("psnr", "PSNR", "dB", 2, "Peak signal-to-noise ratio, mean over images; higher is better"),
-        ("ssim", "SSIM", "", 3, "Structural similarity, mean over images; 1 is equal"),
-        ("psnr_actors", "PSNR of moving actors", "dB", 2, "Inside the projected boxes of moving objects, mean over them"),
-        ("lidar_median_abs_m", "Lidar error, median", "m", 3, "Rendered against measured range over the rays that returned"),
-        ("lidar_mean_abs_m", "Lidar error, mean", "m", 3, "The same as a mean; rays that meet nothing count as 80 m"),
-        ("lidar_errors", "Lidar errors are of", "", 0, "z of pixels where returns fall, 0 if nothing is drawn: render=gsplat has no lidar"),
-        ("lidar_median_sq_m2", "Lidar error, median of squares", "m²", 4, "The same errors squared, as some papers state them"),
-        ("lidar_opacity_half", "Rays that meet something", "", 3, "Share of returned rays with an opacity of 0.5 or more; 1 is best"),
-        ("intensity_rmse", "Intensity error", "", 3, "Root mean square over the rays that returned, of values from 0 to 1"),
-        ("drop_accuracy", "Ray drop, accuracy", "", 3, "Share of all rays whose return was predicted correctly; 1 is best"),
-        ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
-        ("corrections", "Sensors corrected by", "", 0, "Cameras' places on the rig and clocks, and how far rig and exposures change"),
-        ("gaussians", "Gaussians", "", 0, "Ellipsoids that the scene is made of"),
-        (GONE, "Left the scene", "", 0, "Gaussians that flew far beyond the capture or were not finite, and were put elsewhere"),
-        ("steps", "Steps", "", 0, "Updates of all parameters; each renders an image and lidar rays"),
-        ("seconds_train", "Training", "s", 1, "Time spent in steps"),
-        ("step_ms", "A step", "ms", 2, "Median time from one step to the next, on the host's clock"),
-        ("peak_memory_bytes", "Memory, at most", "MiB", 0, "Held by torch on the GPU; on a CPU by the whole process", 2.0**-20),
-        ("seconds_total", "Start to checkpoint", "s", 1, "With reading and initialisation, without measuring"),
-        ("device", "Device", "", 0, "What it ran on"),
-        ("commit", "Commit", "", 0, "Version of the code; + marks changes"),
-        ("split", "Split", "", 0, "What is held out: interp every fifth moment, half every second one, side one camera"),
-        ("subset", "Frames", "", 0, "Which of them were measured: test (held out), train or all"),
-        ("trained_split", "Split of training", "", 0, "Another one than what was measured, so that both mix"),
-        ("trained_on", "Trained on", "", 0, "Of the frames measured, which are not all held out"),
-        ("trained_frames", "Trained on frames", "", 0, "Which of them these are, by sensor"),
-        ("checkpoint", "Checkpoint", "", 0, "The file that was measured"),
-    )
+_ROWS: tuple[tuple[Any, ...], ...] = (
+    ("psnr", "PSNR", "dB", 2, "Peak signal-to-noise ratio, mean over images; higher is better"),
+    ("ssim", "SSIM", "", 3, "Structural similarity, mean over images; 1: identical"),
+    ("flip", "FLIP", "", 3, "Difference that a person sees who alternates between both images; 0: identical"),
+    ("lpips", "LPIPS", "", 3, "Difference of a network's features (AlexNet); 0: identical"),
+    ("psnr_actors", "PSNR of moving actors", "dB", 2, "Inside the projected boxes of moving objects, mean over them"),
+    ("lidar_median_abs_m", "Lidar error, median", "m", 3, "Rendered against measured range over the rays that returned"),
+    ("lidar_mean_abs_m", "Lidar error, mean", "m", 3, "The same as a mean; rays that meet nothing count as 80 m"),
+    ("lidar_errors", "Lidar errors are of", "", 0, "z of pixels where returns fall, 0 if nothing is drawn: render=gsplat has no lidar"),
+    ("lidar_median_sq_m2", "Lidar error, median of squares", "m²", 4, "The same errors squared, as some papers state them"),
+    ("lidar_opacity_half", "Rays that meet something", "", 3, "Share of returned rays with an opacity of 0.5 or more; 1 is best"),
+    ("intensity_rmse", "Intensity error", "", 3, "Root mean square over the rays that returned, of values from 0 to 1"),
+    ("drop_accuracy", "Ray drop, accuracy", "", 3, "Share of all rays whose return was predicted correctly; 1 is best"),
+    ("chamfer_m", "Chamfer distance", "m", 3, "Rendered points to measured ones and back, sum of both means"),
+    *_beside("lidar_beside_{}m", "Lidar error, {} m to the side", "m", "Median, towards measured points that are seen from there"),
+    *_beside("boxes_beside_{}m", "Boxes found, {} m to the side", "", "Share of actors' boxes that hold the rendered depth; 1 is best"),
+    ("corrections", "Sensors corrected by", "", 0, "Cameras' places on the rig and clocks, and how far rig and exposures change"),
+    ("gaussians", "Gaussians", "", 0, "Ellipsoids that the scene is made of"),
+    (GONE, "Left the scene", "", 0, "Gaussians that flew far beyond the capture or were not finite, and were put elsewhere"),
+    ("steps", "Steps", "", 0, "Updates of all parameters; each renders an image and lidar rays"),
+    ("seconds_train", "Training", "s", 1, "Time spent in steps"),
+    ("step_ms", "A step", "ms", 2, "Median time from one step to the next, on the host's clock"),
+    ("peak_memory_bytes", "Memory, at most", "MiB", 0, "Held by torch on the GPU; on a CPU by the whole process", 2.0**-20),
+    ("seconds_total", "Start to checkpoint", "s", 1, "With reading and initialisation, without measuring"),
+    ("device", "Device", "", 0, "What it ran on"),
+    ("commit", "Commit", "", 0, "Version of the code; + marks changes"),
+    ("split", "Split", "", 0, "What is held out: interp every fifth moment, half every second one, side one camera"),
+    ("subset", "Frames", "", 0, "Which of them were measured: test (held out), train or all"),
+    ("trained_split", "Split of training", "", 0, "Another one than what was measured, so that both mix"),
+    ("trained_on", "Trained on", "", 0, "Of the frames measured, which are not all held out"),
+    ("trained_frames", "Trained on frames", "", 0, "Which of them these are, by sensor"),
+    ("checkpoint", "Checkpoint", "", 0, "The file that was measured"),
 )  # fmt: skip
+FIGURES = tuple(Figure(*row) for row in _ROWS)
 
 
 def pace(

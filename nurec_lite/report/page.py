@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nurec_lite.base.files import all_tried, write_text
 from nurec_lite.evaluation.results import write_frames, write_metrics
+from nurec_lite.report.beside import beside
 from nurec_lite.report.content import Report
 from nurec_lite.report.document import document
 from nurec_lite.report.parts import escaped
@@ -14,7 +15,7 @@ from nurec_lite.report.sections import configuration, frames, header, odd, prove
 from nurec_lite.report.views import curves, images, sweeps
 
 _SECTIONS: dict[str, Callable[[Report], str]] = {  # by what a sentence calls them if they fail
-    "summary": summary, "images": images, "sweeps": sweeps, "training": curves, "frames": frames,
+    "summary": summary, "images": images, "sweeps": sweeps, "beside": beside, "training": curves, "frames": frames,
     "configuration": configuration, "provenance": provenance,
 }  # fmt: skip
 

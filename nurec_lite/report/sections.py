@@ -65,7 +65,9 @@ def summary(report: Report) -> str:
         )
         for f in known_figures(report.metrics)
     ]
-    return section("summary", "Summary", table(("figure", "value", "meaning"), rows, "figures") + _actors(report))
+    notes = "".join(f'<p class="note">{escaped(sentence)}</p>' for sentence in report.metrics.get("notes", ()))
+    body = table(("figure", "value", "meaning"), rows, "figures") + notes + _actors(report)
+    return section("summary", "Summary", body)
 
 
 def _value(figure: Figure, value: Any) -> str:

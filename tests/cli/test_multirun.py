@@ -26,6 +26,7 @@ from nurec_lite.train import HELP, work
 from nurec_lite.training.checkpoint import load_checkpoint
 
 FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",
+        "measure.seconds=0",
         "model.points=300", "model.raised_points=60", "model.far_points=40"]  # fmt: skip
 Sweep = Callable[..., int]  # arguments -> code
 needs_submitit = pytest.mark.skipif(

@@ -18,6 +18,7 @@ from tiny_capture import tiny_capture, tiny_config, tiny_scene
 
 from nurec_lite.cli.command import composed
 from nurec_lite.config import DataConfig, EvaluateConfig, TrainConfig
+from nurec_lite.evaluation.beside_path import DrawnBeside
 from nurec_lite.evaluation.measure import Evaluation, FrameFigures, evaluate, held_out
 from nurec_lite.evaluation.pictures import range_picture
 from nurec_lite.evaluation.results import FIGURES, table
@@ -80,6 +81,22 @@ def test_the_page_is_valid_and_whole() -> None:
         "summary", "images", "lidar", "training", "frames", "configuration", "commands", "environment",
     ]  # fmt: skip
     assert {a["href"] for a in parsed.all("a")} == {f"#{a['id']}" for a in parsed.all("section")}
+
+
+def test_views_from_beside_the_path_have_their_figures() -> None:
+    drawn = DrawnBeside("camera_0", 4, "left", {d: np.full((6, 8, 3), 50 * d, np.uint8) for d in range(4)})
+    metrics = report().metrics | {
+        "lidar_beside_0m": 0.0351,
+        "lidar_beside_3m": 0.25,
+        "notes": ["LPIPS is left out: <why>."],
+    }
+    text = page(report(evaluation=replace(measured(), beside=drawn), metrics=metrics))
+    parsed = assert_whole(text)
+    assert [a["alt"] for a in parsed.all("img") if "to the left" in (a["alt"] or "")] == [
+        f"camera_0, frame 4, {d} m to the left" for d in (1, 2, 3)
+    ]  # fmt: skip
+    assert "From beside the path" in parsed.texts and "LPIPS is left out: <why>." in parsed.texts
+    assert "0.035" in parsed.texts and "boxes found again" not in parsed.texts
 
 
 def test_every_metric_stands_in_the_summary() -> None:

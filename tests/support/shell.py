@@ -28,6 +28,7 @@ VERBS = {
     "compare": (compare.HELP, compare.work),
 }
 FAST = ["ops=reference", "device=cpu", "train.steps=1", "train.seconds=null", "train.lidar_rays=64", "train.evaluate=false",
+        "measure.seconds=0",
         "model.points=300", "model.raised_points=60", "model.far_points=40"]  # fmt: skip
 
 

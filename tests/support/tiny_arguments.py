@@ -9,4 +9,10 @@ TINY = [
     "train.lidar_rays=64",
     "model.points=200",
 ]
-TINY += ["model.raised_points=20", "model.far_points=20", "model.actor_points=20", "density.cap=100"]
+TINY += [
+    "model.raised_points=20",
+    "model.far_points=20",
+    "model.actor_points=20",
+    "density.cap=100",
+    "measure.seconds=0",
+]

@@ -11,7 +11,7 @@ import torch
 from nurec_lite.capture.simulate import simulate
 from nurec_lite.capture.simulate.world import SimulationConfig
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
-from nurec_lite.config import Config, DensityConfig, ModelConfig, TrainConfig
+from nurec_lite.config import Config, DensityConfig, MeasureConfig, ModelConfig, TrainConfig
 from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.gaussians import LIDAR_VALUES
 from nurec_lite.scene.init import make_scene
@@ -51,6 +51,7 @@ def tiny_config(steps: int | None = 12, **changes: Any) -> Config:
     """About 500 Gaussians, and relocation at every fourth step."""
     parts = {
         "device": "cpu",
+        "measure": MeasureConfig(seconds=0),
         "model": ModelConfig(points=300, actor_points=40, raised_points=100, far_points=80, sky_height=8),
         "train": TrainConfig(steps=steps, lidar_rays=128, checkpoint_seconds=1e9),
         "density": DensityConfig(every=4, start=0.0, stop=1.0, cap=560, growth=1.05),

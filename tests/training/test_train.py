@@ -22,7 +22,7 @@ from tiny_capture import ROOT, TINY, tiny_capture, tiny_config, tiny_state
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.folders import MARKER
 from nurec_lite.capture.pack import write_pack
-from nurec_lite.config import Config, DataConfig, DensityConfig, TrainConfig
+from nurec_lite.config import Config, DataConfig, DensityConfig, MeasureConfig, TrainConfig
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.train import choose_device, run
 from nurec_lite.training import loop
@@ -37,12 +37,13 @@ from nurec_lite.training.state import StepResult, TrainState
 
 CPU = torch.device("cpu")
 SMALL = ["model.points=2500", "model.actor_points=50", "model.raised_points=300", "model.far_points=200",
-         "train.lidar_rays=512", "train.seconds=null", "device=cpu"]  # fmt: skip
+         "train.lidar_rays=512", "train.seconds=null", "device=cpu", "measure.seconds=0"]  # fmt: skip
 KEYS = {
     "psnr", "ssim", "psnr_actors", "psnr_per_actor", "lidar_median_abs_m", "lidar_mean_abs_m", "lidar_median_sq_m2",
     "lidar_opacity_half", "intensity_rmse", "drop_accuracy", "chamfer_m", "seconds_total", "seconds_train", "steps",
     "gaussians", "device", "commit", "findings", "step_ms", "peak_memory_bytes",
 }  # fmt: skip
+BOXES = {f"boxes_beside_{d}m" for d in range(4)}  # where images are large enough
 
 
 # Resuming
@@ -231,7 +232,7 @@ def job(pack: Path, out: Path, **changes: Any) -> Config:
 
 
 def test_a_run_leaves_everything_in_its_folder(pack: Path, tmp_path: Path) -> None:
-    metrics = run(job(pack, tmp_path / "deep" / "out"))
+    metrics = run(job(pack, tmp_path / "deep" / "out", measure=MeasureConfig(seconds=60)))
     names = {str(p.relative_to(tmp_path / "deep/out")) for p in (tmp_path / "deep/out").rglob("*") if p.is_file()}
     moments = [f"pictures/{sensor}_{i:04d}.png" for sensor in ("camera_0", "camera_1", "lidar") for i in (4, 9)]
     assert names == {
@@ -245,7 +246,8 @@ def test_a_run_leaves_everything_in_its_folder(pack: Path, tmp_path: Path) -> No
         *moments,
     }
     stored = json.loads((tmp_path / "deep/out/metrics.json").read_text())
-    assert set(stored) == set(metrics) == KEYS
+    beside = {f"lidar_beside_{d}m" for d in range(4)}
+    assert set(stored) == set(metrics) == KEYS | beside | {"flip", "notes"} | (BOXES & set(stored))
     assert stored["steps"] == 2 and stored["gaussians"] > 300 and stored["device"].startswith("cpu")
     assert 5 < stored["psnr"] < 50 and 0 < stored["ssim"] < 1 and 0 < stored["lidar_median_abs_m"] < 80
     assert 0 < stored["seconds_train"] < stored["seconds_total"]

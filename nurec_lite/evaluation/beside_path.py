@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Renders some held-out moments from beside the path, measures what is seen there, and keeps the pictures of one of them."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nurec_lite.capture.trajectory import shifted
+from nurec_lite.capture.types import Capture, ImageFrame
+from nurec_lite.evaluation.beside import DISTANCES, Beside, Measured, boxes_found, range_errors, rays_beside, summary
+from nurec_lite.evaluation.pictures import to_picture
+from nurec_lite.geometry.lidar import Sweep
+from nurec_lite.scene.scene import Scene
+from nurec_lite.splat.render import CameraImage
+from nurec_lite.splat.views import LidarView, camera_view, lidar_view
+from nurec_lite.training.batches import render_views_in_batches
+from nurec_lite.training.stages import Stages
+
+FRAMES = 8  # images that are rendered from beside the path at most
+_GOLDEN = 0.6180339887498949  # its multiples spread over the drive, however many there are
+AsSeen = Callable[[ImageFrame, CameraImage], Tensor]  # [H, W, 3] by the frame's camera
+
+
+@dataclass(frozen=True)
+class DrawnBeside:
+    """One image from several distances."""
+
+    sensor: str
+    index: int
+    side: str  # left or right
+    pictures: dict[int, np.ndarray]  # metres to that side -> [H, W, 3] uint8
+
+
+@torch.no_grad()
+def measure_beside(
+    stages: Stages,
+    scene: Scene,
+    capture: Capture,
+    images: tuple[int, ...],  # indices of images that may be chosen
+    seconds: float,  # after which no further image is begun
+    as_seen: AsSeen,
+) -> tuple[dict[str, float], DrawnBeside | None]:
+    """Metrics as `beside.summary` names them, and the pictures of the first image; nothing without images or time."""
+    found, drawn = {distance: Beside() for distance in DISTANCES}, None
+    begin = time.monotonic()
+    for number, i in enumerate(spread(images, FRAMES)):
+        if time.monotonic() - begin >= seconds:
+            break
+        look = _Moment(stages, scene, capture, i, 1 if number % 2 == 0 else -1)
+        seen = {distance: image for distance, image in look.images(found)}
+        if stages.renders_lidar:
+            look.sweeps(found)
+        if drawn is None:
+            frame = capture.images[i]
+            pictures = {distance: to_picture(as_seen(frame, image)) for distance, image in seen.items()}
+            drawn = DrawnBeside(frame.sensor, frame.index, "left" if look.sign > 0 else "right", pictures)
+    return summary(found), drawn
+
+
+def spread(indices: tuple[int, ...], most: int) -> list[int]:
+    """Some of them in an order of which every beginning spreads over all."""
+    places = (int(len(indices) * ((0.5 + k * _GOLDEN) % 1)) for k in range(4 * most if indices else 0))
+    return [indices[place] for place in dict.fromkeys(places)][:most]
+
+
+class _Moment:
+    """One image and the sweeps of its moment, as a rig further left or right would see them."""
+
+    def __init__(self, stages: Stages, scene: Scene, capture: Capture, image: int, sign: int) -> None:
+        self.stages, self.scene, self.capture, self.sign = stages, scene, capture, sign
+        self.frame, moments = capture.images[image], capture.moments
+        of = [i for i, moment in enumerate(moments.sweeps) if moment == moments.images[image]]
+        self.measured = {i: Measured.of(capture, i) for i in of}
+        self.device = scene.sky.device
+
+    def images(self, found: dict[int, Beside]) -> Iterator[tuple[int, CameraImage]]:
+        """The image from each distance. Adds the boxes that are found again."""
+        moved = {d: shifted(self.frame, (0.0, self.sign * d, 0.0)) for d in DISTANCES}
+        shots = ((d, camera_view(self.capture, frame, self.device)) for d, frame in moved.items())
+        for d, view, image in render_views_in_batches(self.stages, self.scene, shots):
+            for measured in self.measured.values():
+                found[d].boxes += boxes_found(self.capture, moved[d], view, image, measured)
+            yield d, image
+
+    def sweeps(self, found: dict[int, Beside]) -> None:
+        """Adds the errors of ranges."""
+        shots = ((d, i) for i in self.measured for d in DISTANCES)
+        for (d, rays), _, returns in render_views_in_batches(self.stages, self.scene, map(self._aimed, shots)):
+            found[d].errors.append(range_errors(rays, returns))
+
+    def _aimed(self, shot: tuple[int, int]) -> tuple[tuple[int, Sweep], LidarView]:
+        d, i = shot
+        frame = shifted(self.capture.sweeps[i], (0.0, self.sign * d, 0.0))
+        rays = rays_beside(frame, self.capture.lidar(frame.sensor), self.measured[i])
+        return (d, rays), lidar_view(self.capture, frame, rays, self.device)
