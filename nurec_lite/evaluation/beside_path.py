@@ -22,7 +22,7 @@ from nurec_lite.training.stages import Stages
 
 FRAMES = 8  # images that are rendered from beside the path at most
 _GOLDEN = 0.6180339887498949  # its multiples spread over the drive, however many there are
-AsSeen = Callable[[ImageFrame, CameraImage], Tensor]  # [H, W, 3] by the frame's camera
+AsSeen = Callable[[ImageFrame, Tensor], Tensor]  # [H, W, 3] of a rendered colour, as the frame's camera sees it
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def measure_beside(
             look.sweeps(found)
         if drawn is None:
             frame = capture.images[i]
-            pictures = {distance: to_picture(as_seen(frame, image)) for distance, image in seen.items()}
+            pictures = {distance: to_picture(as_seen(frame, image.colour)) for distance, image in seen.items()}
             drawn = DrawnBeside(frame.sensor, frame.index, "left" if look.sign > 0 else "right", pictures)
     return summary(found), drawn
 

@@ -125,8 +125,8 @@ def evaluate(
     summaries = (image_metrics.summary, lidar_metrics.summary, depth_metrics.summary, perceptual.summary)
     for summary in (*summaries, partial(corrections, learned)):
         metrics |= left_out.tried("A summary of the figures", summary) or {}
-    as_seen = partial(_as_seen, scene, capture)
-    work = partial(measure_beside, stages, scene, capture, frames.images, seconds / 2, as_seen)
+    by_camera = partial(as_seen, scene, capture)
+    work = partial(measure_beside, stages, scene, capture, frames.images, seconds / 2, by_camera)
     beside, drawn = left_out.tried("Measuring from beside the path", work) or ({}, None)
     metrics |= beside | ({"notes": perceptual.notes} if perceptual.notes else {})
     evaluation = Evaluation(metrics, (*figures, *of_sweeps), tuple(images), tuple(sweeps), drawn)

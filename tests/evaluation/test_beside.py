@@ -14,7 +14,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.config import ModelConfig
 from nurec_lite.evaluation.beside import DISTANCES, Measured, aimed, rays_beside, unhidden
 from nurec_lite.evaluation.beside_path import DrawnBeside, measure_beside, spread
-from nurec_lite.evaluation.measure import _as_seen, held_out
+from nurec_lite.evaluation.measure import as_seen, held_out
 from nurec_lite.scene.edit import without_actors
 from nurec_lite.scene.init import make_scene
 from nurec_lite.scene.scene import Scene
@@ -34,8 +34,8 @@ def scene(capture: Capture) -> Scene:
 
 
 def beside(capture: Capture, scene: Scene, seconds: float) -> tuple[dict[str, float], DrawnBeside | None]:
-    chosen, as_seen = held_out(capture).images[:1], partial(_as_seen, scene, capture)
-    return measure_beside(reference_stages(), scene, capture, chosen, seconds, as_seen)
+    chosen, by_camera = held_out(capture).images[:1], partial(as_seen, scene, capture)
+    return measure_beside(reference_stages(), scene, capture, chosen, seconds, by_camera)
 
 
 @pytest.mark.parametrize("left", [0.0, 3.0, -3.0])
