@@ -67,7 +67,7 @@ def excerpt(value: object, length: int = 40) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line; characters that a terminal would obey or hide appear as Python writes them, such as
+    r"""The text on one line; characters that a terminal would obey or hide appear as Python writes them, such as
     \x1b."""
     return text if text.isprintable() else "".join(map(_shown, text))
 

@@ -46,7 +46,7 @@ def more_motions(sample: Sample, lidar: Lidar) -> list[Motion]:
 
 
 def undisturbed(sample: Sample, lidar: Lidar) -> list[Motion]:
-    """Those motions of known_motions that have no jump of the poses, so that a jump is reported once."""
+    """Motions of known_motions without a jump of the poses, so that a jump is reported once."""
     jumps = sample.jumps()
     if not jumps:
         return known_motions(sample, lidar)
