@@ -3,7 +3,6 @@
 
 import inspect
 import logging
-from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -40,8 +39,7 @@ def base_stages(
     from nurec_lite.native.bind import native_plan, native_stages  # compile kernels; the reference does without
 
     plan = native_plan(device)
-    compiled: dict[str, Any] = native_stages(plan)
-    return replace(stages, **compiled, plan=plan, bind=native_stages)
+    return stages.compiled(plan, native_stages)
 
 
 def begin_stages(

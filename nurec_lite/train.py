@@ -187,7 +187,7 @@ def _made(
     starts: Callable[[], dict[str, Start]],
 ) -> TrainState:
     try:
-        return make_state(config, capture, device, content, stages.frames, digest, starts)
+        return make_state(config, capture, device, content, stages.feed.frames, digest, starts)
     except (MemoryError, RuntimeError) as error:
         if out_of_memory(error):
             raise OutOfMemoryError(0, None) from error

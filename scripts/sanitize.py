@@ -143,7 +143,7 @@ def _same(overrides: str, cameras: str) -> tuple[str, ...]:
 
 def _state(config: Any, capture: Capture, device: torch.device, stages: Stages) -> TrainState:
     """From a scene made on the host: of torch's topk alone initcheck has a million things to tell."""
-    host = make_state(config, capture, torch.device("cpu"), frames=stages.frames)
+    host = make_state(config, capture, torch.device("cpu"), frames=stages.feed.frames)
     scene = scene_to(host.scene, device)
     generator = torch.Generator(device).manual_seed(config.seed)
     return TrainState(host.plan, config, scene, make_optimizer(scene, config.lr), generator, device)
@@ -180,7 +180,7 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
 
 def _stand(stages: Stages, state: TrainState) -> None:
     """Shots at fixed places, as cuda_graph brings them there: it cannot record where every tensor is an allocation of its own."""
-    shots = stages.feed(stages, state)
+    shots = stages.feed.fetch(stages, state)
     standing = StaticInputs(shots, [len(shot.sweep) + 5 for shot in shots.sweeps])
     multi_tensor_copy(standing.pairs(shots), torch.empty(2, device=state.device), (1.0, 2.0))
 
@@ -194,7 +194,7 @@ def _look(stages: Stages, state: TrainState) -> None:
     sweeps = [lidar_view(capture, frame, frame.load(), state.device) for frame in capture.sweeps[:2]]
     for inference.FEW in (-1, few):
         for _ in range(2):  # the second time with a room
-            stages.render_views(stages, state.scene, [*images, *sweeps])
+            stages.render.render_views(stages, state.scene, [*images, *sweeps])
 
 
 def those_with(only: str) -> Sequence[tuple[str, str]]:

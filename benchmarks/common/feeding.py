@@ -35,7 +35,7 @@ def check(sets: Sequence[Variant], steps: int) -> None:
     for variant in sets:
         for number in range(steps):
             variant.state.step = number
-            found = variant.stages.feed(variant.stages, variant.state)
+            found = variant.stages.feed.fetch(variant.stages, variant.state)
             assert same(found, sets[0].state.plan.load(number)), f"{variant.name} gives other shots at step {number}"
         variant.state.step = 0
 
@@ -62,13 +62,13 @@ def block(variant: Variant, uncounted: int, counted: int) -> Times:
             idle(state.device)
             begin = time.perf_counter()
         start = time.perf_counter()
-        shots = stages.feed(stages, state)
+        shots = stages.feed.fetch(stages, state)
         if n >= uncounted:
             times["feed_ms"].append(1e3 * (time.perf_counter() - start))
-        result = stages.attempt(stages, state, shots)
+        result = stages.update.try_step(stages, state, shots)
         state.step += 1
         state.history.add(state.step, time.monotonic() - variant.begin, 0, result.figures)
-    stages.settle(stages, state)
+    stages.update.synchronize(stages, state)
     idle(state.device)
     times["wall_ms"].append(1e3 * (time.perf_counter() - begin) / counted)
     return times

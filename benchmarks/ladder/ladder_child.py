@@ -43,7 +43,7 @@ def measured(
     try:
         total = config.train.steps or warmup + steps
         config.train = replace(config.train, steps=total, seconds=None)  # progress by steps: the same in every sample
-        state = make_state(config, capture, device, frames=stages.frames)
+        state = make_state(config, capture, device, frames=stages.feed.frames)
         step = stepper(stages, state, total)
         for _ in range(warmup):
             step()

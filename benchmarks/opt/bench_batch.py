@@ -75,14 +75,14 @@ def kinds(images: list[int], names: list[str]) -> list[Kind]:
 def begun(config: Config, capture: Capture) -> tuple[Stages, TrainState]:
     device = choose_device(config.device)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
-    return stages, make_state(config, capture, device, frames=stages.frames)
+    return stages, make_state(config, capture, device, frames=stages.feed.frames)
 
 
 def check(config: Config, capture: Capture) -> None:
     """Fails where the loss of a step is not the mean of its images'."""
     stages, state = begun(config, capture)
     try:
-        shots = stages.feed(stages, state)
+        shots = stages.feed.fetch(stages, state)
         each = [replace(shots, images=(shot,)) for shot in shots.images]
         found, *single = (float(_image_term(stages, state, one)) for one in (shots, *each))
     finally:
@@ -92,7 +92,7 @@ def check(config: Config, capture: Capture) -> None:
 
 def _image_term(stages: Stages, state: TrainState, shots: Shots) -> torch.Tensor:
     with torch.no_grad():
-        return stages.loss(stages, state, shots, render(stages, state.scene, shots))["image"]
+        return stages.loss.terms(stages, state, shots, render(stages, state.scene, shots))["image"]
 
 
 def run(config: Config, capture: Capture, images: int) -> Report:

@@ -67,7 +67,7 @@ def variants(config: Config, sets: Sequence[tuple[str, ...]] = SETS, scale: floa
             {n: parameters_of(n) for n in names} | config.opt, base_stages(config.ops, device, config.render)
         )
         state = deepcopy(first)
-        state.plan = stages.frames(first.plan)
+        state.plan = stages.feed.frames(first.plan)
         state.optimizer = make_optimizer(state.scene, config.lr)
         state.optimizer.load_state_dict(first.optimizer.state_dict())
         found.append(Variant(" + ".join(names) or "baseline", stages, state, Timing(device, warm_up=0)))

@@ -50,7 +50,7 @@ def losses(variant: Variant, steps: int) -> Row:
     last: Row | None = None
     for _ in range(steps):
         last = one_step(variant.stages, variant.state, variant.begin) or last
-    variant.stages.settle(variant.stages, variant.state)
+    variant.stages.update.synchronize(variant.stages, variant.state)
     last = variant.state.history.read() or last
     assert last is not None and last["step"] == variant.state.step
     return last
@@ -64,7 +64,7 @@ def largest_difference(one: Row, other: Row) -> float:
 
 def figures(variant: Variant, rounds: list[dict[str, float]]) -> dict[str, Any]:
     found: dict[str, Any] = {name: median(r[name] for r in rounds) for name in ("wall_ms", "host_ms")}
-    option = variant.stages.learn
+    option = variant.stages.update.learn
     counts = {name: getattr(option, name, 0) for name in ("launched", "recorded")}
     return found | counts | {"rounds": rounds}
 

@@ -30,7 +30,7 @@ from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.opt import fused_activate
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians, activate
-from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, Part, explored, parted
+from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, McmcSplit, explored, mcmc_split
 from nurec_lite.training.losses import regularisers
 
 SIZES = ("100000x3", "1000000x2", "1000000x3")
@@ -60,12 +60,12 @@ class Version:
     activate: Callable[[Gaussians], dict[str, Tensor]]
     regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]
     noise: Callable[[Gaussians, Tensor | None, Tensor, Tensor, Tensor], None]
-    part: Part
+    mcmc_split: McmcSplit
 
 
 VERSIONS = {
-    "plain": Version(activate, regularisers, plain_noise, parted),
-    "fused": Version(fused_activate.activate, fused_activate.regularisers, fused_noise, fused_activate.part),
+    "plain": Version(activate, regularisers, plain_noise, mcmc_split),
+    "fused": Version(fused_activate.activate, fused_activate.regularisers, fused_noise, fused_activate.mcmc_split),
 }
 Problem = tuple[
     Gaussians, dict[str, Tensor], Tensor, Tensor
@@ -146,7 +146,7 @@ def moved(version: Version, g: Gaussians, eta: Tensor) -> Tensor:
 
 def opacities_of_copies(version: Version, g: Gaussians, copies: Tensor) -> list[Tensor]:
     """And the factors of their scales."""
-    logits, factor = version.part(g.all_opacity_logits().clamp(max=TELLING), copies, MAX_COPIES)
+    logits, factor = version.mcmc_split(g.all_opacity_logits().clamp(max=TELLING), copies, MAX_COPIES)
     return [torch.sigmoid(logits.double()), factor]
 
 
@@ -185,7 +185,7 @@ def calls_of(version: str, g: Gaussians, given: dict[str, Tensor], eta: Tensor, 
         "and backward": lambda: differentiated(v, g, given),
         "regularisers": lambda: regularised(v, *seen),
         "noise": lambda: v.noise(own, None, *numbers),
-        "part": lambda: v.part(logits, copies, MAX_COPIES),
+        "part": lambda: v.mcmc_split(logits, copies, MAX_COPIES),
     }
 
 

@@ -128,8 +128,10 @@ def rounding_of(
 def contributing_pairs(workload: Workload, sensor: str, device: torch.device) -> int:
     stages, view = base_stages("native", device), workload.views[sensor]
     with torch.no_grad():
-        (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
-        return count_pairs(gaussians, view, stages.tile(stages.project(gaussians, view), view)).contributing
+        (gaussians,) = stages.render.gather(stages, workload.scene, (view,)).gaussians
+        return count_pairs(
+            gaussians, view, stages.render.tile(stages.render.project(gaussians, view), view)
+        ).contributing
 
 
 def measure(

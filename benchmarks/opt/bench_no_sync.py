@@ -61,7 +61,7 @@ def waits(variant: Variant, steps: int) -> dict[str, Any]:
 
 def figures(variant: Variant, rounds: list[dict[str, float]], steps: int) -> dict[str, Any]:
     found: dict[str, Any] = {name: median(r[name] for r in rounds) for name in ("wall_ms", "host_ms")}
-    option = getattr(variant.stages.settle, "__self__", None)  # of no_sync
+    option = getattr(variant.stages.update.synchronize, "__self__", None)  # of no_sync
     return found | waits(variant, steps) | {"redone": getattr(option, "redone", 0), "rounds": rounds}
 
 

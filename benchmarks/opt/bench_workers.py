@@ -71,9 +71,9 @@ def block(variant: Variant, uncounted: int, counted: int) -> None:
     stages, state = variant.stages, variant.state
     for n in range(uncounted + counted):
         start = time.perf_counter()
-        shots = stages.next_batch(state.plan, state.step)
+        shots = stages.feed.next_batch(state.plan, state.step)
         middle = time.perf_counter()
-        result = stages.attempt(stages, state, stages.place(stages, state, shots))
+        result = stages.update.try_step(stages, state, stages.feed.place(stages, state, shots))
         float(result.mse)  # the progress bar reads it: this waits for the device
         end = time.perf_counter()
         state.step += 1
@@ -121,7 +121,7 @@ def conditions(config: Config, pair: list[Variant], args: argparse.Namespace) ->
         "cores": len(os.sched_getaffinity(0)), "threads": torch.get_num_threads(), "device": device_name(state.device),
         "capture": state.plan.capture.name, "image": [camera.width, camera.height], "downscale": config.data.downscale,
         "gaussians": len(state.scene.gaussians), "lidar_rays": config.train.lidar_rays,
-        "workers": vars(pair[1].stages.next_batch)["count"], "ahead": vars(pair[1].stages.next_batch)["ahead"],
+        "workers": vars(pair[1].stages.feed.next_batch)["count"], "ahead": vars(pair[1].stages.feed.next_batch)["ahead"],
         "rounds": args.rounds, "counted_steps_a_round": args.steps, "uncounted_steps_a_round": args.uncounted,
     }  # fmt: skip
 

@@ -76,7 +76,9 @@ def check(runs: dict[str, Run]) -> None:
     terms = []
     for run in runs.values():
         stages, state = run.stages, run.state
-        result = stages.attempt(stages, state, stages.resize(stages, state, stages.feed(stages, state)))
+        result = stages.update.try_step(
+            stages, state, stages.feed.resize(stages, state, stages.feed.fetch(stages, state))
+        )
         terms.append({name: float(value) for name, value in result.terms.items()})
         state.step += 1
         settle(stages, state)

@@ -195,9 +195,9 @@ def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int 
     """With random gradients of what a training step compares: not of the distances in an image. With a seed: means are `nudged`."""
     view, stages = workload.views[sensor], base_stages("native", device)
     with torch.no_grad():
-        (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
+        (gaussians,) = stages.render.gather(stages, workload.scene, (view,)).gaussians
         gaussians = gaussians if seed is None else nudged(gaussians, seed)
-        pairs = stages.tile(stages.project(gaussians, view), view)
+        pairs = stages.render.tile(stages.render.project(gaussians, view), view)
         features = gaussians.lidar
         if isinstance(view, CameraView):
             features = native.colour(gaussians, local_directions(gaussians, view.eye()))

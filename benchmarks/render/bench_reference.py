@@ -48,17 +48,17 @@ def timed(
         wait()
         marks.append(time.perf_counter())
 
-    (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
+    (gaussians,) = stages.render.gather(stages, scene, (view,)).gaussians
     mark()
-    projection = stages.project(gaussians, view)
+    projection = stages.render.project(gaussians, view)
     mark()
-    pairs = stages.tile(projection, view)
+    pairs = stages.render.tile(projection, view)
     mark()
     camera = isinstance(view, CameraView)
     rendered = (
-        stages.render_camera(gaussians, view, pairs, scene.sky).colour
+        stages.render.render_camera(gaussians, view, pairs, scene.sky).colour
         if camera
-        else stages.render_lidar(gaussians, view, pairs).distance
+        else stages.render.render_lidar(gaussians, view, pairs).distance
     )
     mark()
     rendered.mean().backward()

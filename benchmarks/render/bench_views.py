@@ -151,7 +151,7 @@ def bench_view(
     scene: Scene, view: View, n: int, stages: Stages, peer: ModuleType | None, args: argparse.Namespace
 ) -> dict[str, Any]:
     views = beside(view, n, args.step)
-    together = BatchedRenderer() if stages.plan is not None and stages.plan.views > 1 else stages.render_views
+    together = BatchedRenderer() if stages.plan is not None and stages.plan.views > 1 else stages.render.render_views
     calls: dict[str, Call] = {
         "together": lambda: together(stages, scene, views),
         "one by one": lambda: render_views(stages, scene, views),
@@ -190,7 +190,7 @@ def difference(found: Sequence[CameraImage | LidarReturns], expected: Sequence[C
 
 def rasterized(gsplat: ModuleType, stages: Stages, scene: Scene, views: Sequence[CameraView]) -> Call:
     """Rasterizes the Gaussians at the time of the first view; they are at hand, so only gsplat's own work is timed."""
-    (gathered,) = stages.gather(stages, scene, views[:1]).gaussians
+    (gathered,) = stages.render.gather(stages, scene, views[:1]).gaussians
     g: WorldGaussians = gathered.whole()
     centre, camera = views[0].centre(), views[0].camera
     K = intrinsics(camera, g.means.device).to(g.means)

@@ -91,10 +91,12 @@ class Own:
     def __init__(self, stages: Stages, workload: Workload, sensor: str, seed: int | None = None) -> None:
         """With a seed: of Gaussians whose means are `nudged`."""
         view = workload.views[sensor]
-        self.view = stages.bundle(view) if isinstance(view, LidarView) else view  # as a sweep that stays on the device
+        self.view = (
+            stages.feed.group_rays(view) if isinstance(view, LidarView) else view
+        )  # as a sweep that stays on the device
         self.stages, self._sky = stages, workload.scene.sky.detach()
         with torch.no_grad():
-            (gaussians,) = stages.gather(stages, workload.scene, (self.view,)).gaussians
+            (gaussians,) = stages.render.gather(stages, workload.scene, (self.view,)).gaussians
         self.gaussians = as_leaves(gaussians if seed is None else nudged(gaussians, seed))
         self._upstream: list[Tensor] | None = None
         self._room: int | None = None  # entries, as a step that waits for nothing has it (no_sync)
@@ -105,9 +107,9 @@ class Own:
         fill()
         with torch.no_grad():
             with span("project"):
-                projection = self.stages.project(self.gaussians, self.view, self._room)
+                projection = self.stages.render.project(self.gaussians, self.view, self._room)
             with span("tile"):
-                pairs = self.stages.tile(projection, self.view, self._room)
+                pairs = self.stages.render.tile(projection, self.view, self._room)
         fill()
         outputs = self.render(pairs)
         fill()
@@ -115,7 +117,7 @@ class Own:
 
     @torch.no_grad()
     def pairs(self) -> PairList:
-        return self.stages.tile(self.stages.project(self.gaussians, self.view), self.view)
+        return self.stages.render.tile(self.stages.render.project(self.gaussians, self.view), self.view)
 
     def render(self, pairs: PairList) -> list[Tensor]:
         """Outputs that have gradients in training."""
@@ -141,7 +143,7 @@ class Own:
     def image(self) -> Tensor:  # [H, W, 3] before a black sky, for comparison with other renderers
         assert isinstance(self.view, CameraView)
         black = torch.full_like(self._sky, -100.0)  # logits
-        return self.stages.render_camera(self.gaussians, self.view, self.pairs(), black).colour
+        return self.stages.render.render_camera(self.gaussians, self.view, self.pairs(), black).colour
 
 
 def _warps(
@@ -159,8 +161,8 @@ def outputs_of(
     sky: Tensor,  # [3, H, W] logits, of a camera's background
 ) -> list[Tensor]:  # an image's colour; a sweep's range, intensity and ray drop
     if isinstance(view, CameraView):
-        return [stages.render_camera(gaussians, view, pairs, sky).colour]
-    returns = stages.render_lidar(gaussians, view, pairs)
+        return [stages.render.render_camera(gaussians, view, pairs, sky).colour]
+    returns = stages.render.render_lidar(gaussians, view, pairs)
     return [returns.distance, *returns.values()]
 
 

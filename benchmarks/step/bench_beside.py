@@ -72,13 +72,15 @@ def ours(config: Config, progress: float) -> Contender:
     device = choose_device(config.device)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     try:
-        state = make_state(config, open_capture(config.data), device, frames=stages.frames)
+        state = make_state(config, open_capture(config.data), device, frames=stages.feed.frames)
     except BaseException:
         stages.close()
         raise
     state.progress = progress
     step = partial(_step, stages, state, time.monotonic())
-    return Contender(step, lambda: len(state.scene.gaussians), lambda: stages.settle(stages, state), stages.close)
+    return Contender(
+        step, lambda: len(state.scene.gaussians), lambda: stages.update.synchronize(stages, state), stages.close
+    )
 
 
 def _step(stages: Stages, state: TrainState, begin: float) -> None:

@@ -105,7 +105,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     device = choose_device(config.device)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     try:
-        state, counting = make_state(config, open_capture(config.data), device, frames=stages.frames), Counting()
+        state, counting = make_state(config, open_capture(config.data), device, frames=stages.feed.frames), Counting()
         steps_ms(stages, state, args.warmup)
         with switch(timing=counting):
             steps_ms(stages, state, args.counted)

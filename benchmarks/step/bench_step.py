@@ -51,7 +51,7 @@ def bench(config: Config, args: argparse.Namespace) -> dict[str, Any]:
     device, load = choose_device(config.device), os.getloadavg()
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     try:
-        state = make_state(config, open_capture(config.data), device, frames=stages.frames)
+        state = make_state(config, open_capture(config.data), device, frames=stages.feed.frames)
         state.progress = args.progress
         for _ in range(args.warmup):
             iteration(stages, state)
@@ -107,10 +107,10 @@ def timed_iteration(
     host: dict[str, list[float]],  # milliseconds, to which those of the three parts are added
 ) -> tuple[tuple[Mark, Mark], int]:  # around what the device does, and the rays of the step
     times = [time.perf_counter()]
-    shots = stages.feed(stages, state)
+    shots = stages.feed.fetch(stages, state)
     times.append(time.perf_counter())
     first = mark(state.device)
-    result = stages.attempt(stages, state, shots)
+    result = stages.update.try_step(stages, state, shots)
     last = mark(state.device)
     times.append(time.perf_counter())
     finish(state, result)

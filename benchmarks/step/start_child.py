@@ -71,7 +71,7 @@ def started(arguments: list[str]) -> dict[str, Any]:
     mark("kernels")
     try:
         with switch(timing=clock), span("scene"):
-            state = make_state(config, capture, device, frames=stages.frames)
+            state = make_state(config, capture, device, frames=stages.feed.frames)
         mark("scene")
         for name in ("first step", "second step"):
             one_step(stages, state, time.monotonic())

@@ -41,7 +41,7 @@ def bench(config: Config, args: argparse.Namespace) -> Report:
         capture = open_capture(own.data)
         stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
         try:
-            state = make_state(own, capture, device, frames=stages.frames)
+            state = make_state(own, capture, device, frames=stages.feed.frames)
             train(stages, state, args.folder / f"{source}.pt")
             scene: Scene = state.scene
             metrics = evaluate(stages, scene, truth, held_out(truth)).metrics

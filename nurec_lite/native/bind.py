@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which compiled stages a plan gets."""
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -22,7 +20,7 @@ def native_plan(device: torch.device) -> RenderPlan:
 
 def native_stages(
     plan: RenderPlan,
-) -> dict[str, Callable[..., Any]]:  # by the names of nurec_lite.training.stages.Stages
+) -> dict[str, object]:  # by the names of nurec_lite.training.stages.Stages
     """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
     ops.load()
     renderer = warps if plan.bundles else stages
@@ -30,8 +28,8 @@ def native_stages(
     planned = {f.__name__: partial(f, plan=plan) for f in (stages.project, renderer.tile)}
     renderers = {f.__name__: partial(f, plan=plan, **kernels) for f in (renderer.render_camera, renderer.render_lidar)}
     together = {"render_views": BatchedRenderer()} if plan.views > 1 else {}
-    grouped = {"bundle": warps.bundled} if plan.bundles else {}
-    alone: dict[str, Callable[..., Any]] = {
+    grouped = {"group_rays": warps.bundled} if plan.bundles else {}
+    alone = {
         "correct": stages.correct,
         "expose": expose,
         "slice_grid": slice_grid,

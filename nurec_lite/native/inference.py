@@ -57,7 +57,7 @@ class BatchedRenderer:
     def __call__(self, stages: Any, scene: Scene, views: Sequence[AnyView]) -> tuple[Looked, ...]:
         """The render of each view, in their order. UserError where there is no memory for even one."""
         found: dict[int, Looked] = {}
-        corrected = [stages.correct(view, scene.calibration) for view in views]
+        corrected = [stages.render.correct(view, scene.calibration) for view in views]
         for group in _by_sensor(corrected):
             with span("render_views"):
                 rendered = self._fitting(scene, [corrected[k] for k in group])

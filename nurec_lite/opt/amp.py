@@ -54,7 +54,7 @@ def shorten(optimizer: torch.optim.Adam) -> None:
 
 
 def apply(stages: Stages) -> Stages:
-    update = stages.optimize
+    update = stages.update.optimize
     if not isinstance(update, FusedAdam):
         raise OptionError("option 'amp' changes the update of 'fused_adam'; name 'fused_adam' first")
     return stages.wrap(optimize=lambda _: ShortMoments(**vars(update)))

@@ -23,7 +23,7 @@ scale_rates=false leaves rates and betas as they are. Class quality.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
@@ -33,19 +33,15 @@ from nurec_lite.base.ranges import span
 from nurec_lite.native.batched_views import batch_key, render_batch, unsupported_reason
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView
 from nurec_lite.training.optim import scaled_rates, set_memory
 from nurec_lite.training.shots import ShotPlan
-from nurec_lite.training.stages import AnyView, Stages
+from nurec_lite.training.stages import AnyView, OnState, RenderAll, Seen, Stages
 from nurec_lite.training.state import Listed, TrainState, lacking
 
 CLASS = "quality"
 REQUIRES: tuple[str, ...] = ()
 RENDERING = ("project", "tile", "render_camera", "render_lidar")  # stages that one launch does without
-Schedule = Callable[[Stages, TrainState], None]
-Seen = tuple[CameraImage | LidarReturns, Listed]
-Render = Callable[[Stages, Scene, Sequence[AnyView], Sequence[AnyGaussians]], tuple[Seen, ...]]
 log = logging.getLogger("nurec_lite")
 
 
@@ -64,7 +60,7 @@ class Frames:
         return replace(plan, images_a_step=self.images, sweeps_a_step=self.sweeps)
 
 
-def scaled(inner: Schedule) -> Schedule:
+def scaled(inner: OnState) -> OnState:
     """Stands around `schedule`: rates and betas for as many images as a step of the plan has."""
 
     def schedule(stages: Stages, state: TrainState) -> None:
@@ -81,7 +77,7 @@ def scaled(inner: Schedule) -> Schedule:
 class OneLaunch:
     """Stands around `render_all`."""
 
-    def __init__(self, inner: Render) -> None:
+    def __init__(self, inner: RenderAll) -> None:
         self._inner = inner
         self._told: set[str] = set()  # why not, once each
 
@@ -122,7 +118,7 @@ def _hindrance(stages: Stages) -> str | None:
     """Why these stages cannot render views in one launch."""
     if stages.plan is None or not stages.plan.bundles:
         return "it needs the option warp_cull"
-    other = [name for name in RENDERING if name in stages.claims or name in stages.wrapped]
+    other = [name for name in RENDERING if name in stages.changes.claims or name in stages.changes.wrapped]
     return f"another option changes the stage '{other[0]}'" if other else None
 
 
@@ -130,7 +126,7 @@ def _launched(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians:
     """Room for all lists is that of all views. Each view says what it needs, so that rooms are learned as without a launch for all, and
     a step fails where one of them needs more than its own."""
     assert stages.plan is not None
-    rooms = [stages.room(view) for view in views]
+    rooms = [stages.render.capacity(view) for view in views]
     known = [room for room in rooms if room is not None]
     room = sum(known) if len(known) == len(rooms) else None
     with span("render_camera" if isinstance(views[0], CameraView) else "render_lidar"):

@@ -29,7 +29,7 @@ def unavailable(stages: Stages) -> str | None:
 def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
     """All views together."""
     with span("activate"):
-        activated = stages.activate(scene.gaussians)
+        activated = stages.render.activate(scene.gaussians)
     return Gathered(collected(stages, scene, views, activated), activated)
 
 

@@ -16,14 +16,14 @@ alone take 1.5 ms. Class exact: the same formulas, rounded in another order.
 import importlib.util
 import logging
 import time
-from collections.abc import Callable
-from functools import partial, wraps
-from typing import Any
+from functools import partial
 
 from nurec_lite.base.compiled import compiled
 from nurec_lite.training import baseline
 from nurec_lite.training.density import explored
-from nurec_lite.training.stages import Stages, uncompiled
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stages import Learn, Stages, uncompiled
+from nurec_lite.training.state import StepResult, TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
@@ -36,24 +36,26 @@ def unavailable(stages: Stages) -> str | None:
     return uncompiled(stages)
 
 
-def told(attempt: Callable[..., Any]) -> Callable[..., Any]:
-    """Around an attempt: says how long the first one took, in which everything is compiled."""
+def timed(inner: Learn) -> Learn:
+    """Wraps `try_step`: logs the time of the first step, in which everything is compiled."""
     first = [True]
 
-    @wraps(attempt)
-    def timed(*args: Any) -> Any:
+    def try_step(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         begin = time.perf_counter()
-        result = attempt(*args)
+        result = inner(stages, state, shots)
         if first:
             first.clear()
             log.info("compile: the first step took %.1f s, nearly all of it to compile", time.perf_counter() - begin)
         return result
 
-    return timed
+    return try_step
 
 
 def apply(stages: Stages) -> Stages:
     noise = partial(baseline.noise, shift=compiled(explored, differentiated=False))
-    own: dict[str, Callable[..., Any]] = {"noise": noise, "activate": compiled(stages.activate)}
-    left = {name: stage for name, stage in own.items() if name not in stages.claims}  # to torch
-    return stages.planned("compile", compiled=True).swap("compile", **left).wrap(attempt=told)
+    planned = stages.planned("compile", compiled=True)
+    if "noise" not in stages.changes.claims:
+        planned = planned.swap("compile", noise=noise)
+    if "activate" not in stages.changes.claims:
+        planned = planned.swap("compile", activate=compiled(stages.render.activate))
+    return planned.wrap(try_step=timed)

@@ -23,7 +23,7 @@ exact: the same kernels, whose sums have some more zeros.
 """
 
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,7 +40,7 @@ from nurec_lite.training.history import Figures
 from nurec_lite.training.optim import stored
 from nurec_lite.training.recorded_relocation import RecordedRelocation
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stages import Learn, Stages
 from nurec_lite.training.state import StepResult, TrainState
 from nurec_lite.training.static_inputs import StaticInputs, room_for_rays
 
@@ -49,7 +49,6 @@ REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
 MOST = 16  # recordings that are kept
 TOLD = 20  # with train.timing=true one step of so many runs without the graph
 log = logging.getLogger("nurec_lite")
-Learn = Callable[[Stages, TrainState, Shots], StepResult]
 # sensors, rooms for rays, knowledge of the host, rooms for lists
 Key = tuple[Hashable, tuple[int, ...], Hashable, Hashable]
 
@@ -131,8 +130,8 @@ class CudaGraph:
         if len(store) != len(self._store) or any(a is not b for a, b in zip(store, self._store, strict=True)):
             self._records.clear()
             self._store = store
-        known = tuple(knows(state.scene) for knows in stages.knowledge)
-        rooms = tuple(stages.room(view) for view in shots.views)
+        known = tuple(stage.graph_key(state.scene) for stage in stages.changes.capturable)
+        rooms = tuple(stages.render.capacity(view) for view in shots.views)
         if state.failed is None or state.pace is None or None in known or None in rooms:
             return None
         images = tuple((shot.camera, tuple(shot.image.shape)) for shot in shots.images)

@@ -83,16 +83,18 @@ def noise(state: TrainState) -> None:
         g.clamp_min_scale_()
 
 
-def part(
+def mcmc_split(
     logits: Tensor,  # [N, S] opacities that S sensors see, of the Gaussian that is copied
     copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
     most: int | None = None,  # of them, which nobody need know here
 ) -> tuple[Tensor, Tensor]:  # opacities of each copy before the sigmoid [N, S], factor of its scales [N]
-    """Logits and scales as by nurec_lite.training.density.parted."""
-    parted, factor = torch.ops.nurec_lite.mcmc_split(logits, copies)
-    return parted, factor
+    """Logits and scales as by nurec_lite.training.density.mcmc_split."""
+    split, factor = torch.ops.nurec_lite.mcmc_split(logits, copies)
+    return split, factor
 
 
 def apply(stages: Stages) -> Stages:
     ops.load()
-    return stages.swap("fused_activate", activate=activate, regularisers=regularisers, noise=noise, part=part)
+    return stages.swap(
+        "fused_activate", activate=activate, regularisers=regularisers, noise=noise, mcmc_split=mcmc_split
+    )

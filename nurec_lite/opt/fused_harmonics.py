@@ -17,7 +17,6 @@ only those that some tile looks at. Class exact: the same numbers, up to roundin
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -25,13 +24,12 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.native.rank1_sh import DeferredShGrad, Update
 from nurec_lite.opt.fused_adam import FusedAdam
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.stages import IMAGES, Stages, uncompiled
+from nurec_lite.training.stages import IMAGES, Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_adam", "fused_colour")
 log = logging.getLogger("nurec_lite")
-Learn = Callable[[Stages, TrainState, Shots], StepResult]
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -53,17 +51,17 @@ def handing_over(inner: Learn, handover: DeferredShGrad) -> Learn:
 
 def at_once(stages: Stages, state: TrainState) -> Update | None:
     """The update, beside all but the images; None: not of those that can be made before others."""
-    update = stages.optimize
+    update = stages.update.optimize
     if not isinstance(update, FusedAdam):
         return None
-    return lambda outer: stages.beside(IMAGES, partial(update.early, state), outer, state.failed)
+    return lambda outer: stages.streams.run(IMAGES, partial(update.early, state), outer, state.failed)
 
 
 def apply(stages: Stages) -> Stages:
-    if (by := stages.claims.get("reduce")) is not None:
+    if (by := stages.changes.claims.get("reduce")) is not None:
         log.warning("fused_harmonics stands aside: option '%s' needs the gradients that it would not write", by)
         return stages
-    update, handover = stages.optimize, DeferredShGrad()
+    update, handover = stages.update.optimize, DeferredShGrad()
     if not isinstance(update, FusedAdam):
         raise OptionError("option 'fused_harmonics' changes the update of 'fused_adam'; name 'fused_adam' first")
     return stages.planned("fused_harmonics", outer=handover).wrap(

@@ -135,14 +135,14 @@ class FusedCollect:
         each = zip(views, present, placed.moved, strict=True)
         return tuple(self._parted(view | {"opacities": own}, placed, moved) for view, own, moved in each)
 
-    def known(self, scene: Scene) -> int | None:
-        """Rows that stay where they are, by which sizes of what it makes follow; None while their number is coming."""
+    def graph_key(self, scene: Scene) -> int | None:
+        """Returns the number of rows that stay where they are, which sizes of its results follow; None while it is on its way."""
         self._remember(scene)
         return self._still
 
-    def veto(self, scene: Scene, node: Tensor) -> Tensor:
-        """Whether one of the rows that stay where they are would be an actor's; then fewer will stay after the next steps. Recorded, it
-        counts anew at each launch."""
+    def forbids_inplace_relocation(self, scene: Scene, node: Tensor) -> Tensor:
+        """Returns whether one of the rows that stay where they are would be an actor's; then fewer stay after the next steps. In a graph
+        it counts at each launch."""
         self._counted.copy_(counted(node))
         s = self._still or 0
         return node[s - 1] != BACKGROUND if s else torch.zeros((), dtype=torch.bool, device=node.device)

@@ -17,7 +17,7 @@ themselves. Class exact: the same formulas; sums are taken in another order.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,14 +31,12 @@ from nurec_lite.opt.fused_interp import FusedCollect, Placed
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.stages import AnyView, Stages, without_gpu
+from nurec_lite.training.stages import AnyView, Gather, Learn, Stages, without_gpu
 from nurec_lite.training.state import Gathered, StepResult, TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("warp_cull", "fused_interp", "collect_once")
 log = logging.getLogger("nurec_lite")
-Learn = Callable[[Stages, TrainState, Shots], StepResult]
-Gather = Callable[[Stages, Scene, Sequence[AnyView]], Gathered]
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -100,7 +98,7 @@ class OnePass:
 
 
 def _activated(stages: Stages, scene: Scene) -> backward_epilogue.Values:
-    known = stages.activate(scene.gaussians)
+    known = stages.render.activate(scene.gaussians)
     own = known["lidar_opacities"] if known["lidar_opacities"] is not known["opacities"] else None
     return backward_epilogue.Values(
         known["means"], known["quats"], known["scales"], known["opacities"], own, known["lidar"]
@@ -116,11 +114,11 @@ def _by_name(shared: backward_epilogue.Shared) -> dict[str, Any]:
 
 
 def apply(stages: Stages) -> Stages:
-    collect = stages.collect
-    if not isinstance(collect, FusedCollect) or stages.claims.get("gather") != "collect_once":
+    collect = stages.render.collect
+    if not isinstance(collect, FusedCollect) or stages.changes.claims.get("gather") != "collect_once":
         raise OptionError(
             "option 'fused_project' goes on from what 'fused_interp' and 'collect_once' gather; name these first"
         )
     ops.load()
-    one = OnePass(collect, stored=stages.claims.get("activate") == "fused_activate")
+    one = OnePass(collect, stored=stages.changes.claims.get("activate") == "fused_activate")
     return stages.planned("fused_project", told=True).wrap(learn=one.learn, gather=one.gather)

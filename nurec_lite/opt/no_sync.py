@@ -18,7 +18,6 @@ Class exact: the same numbers, but for relocation, which draws others from the s
 
 import logging
 from collections import deque
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -29,15 +28,14 @@ from nurec_lite.native.capacity import CapacityTracker
 from nurec_lite.training.density import relocate_masked
 from nurec_lite.training.in_flight import Flight, Moment
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.stages import AnyView, Room, Stages, uncompiled
+from nurec_lite.training.stages import AnyView, Capacity, Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
-from nurec_lite.training.step import attempt
+from nurec_lite.training.step import try_step
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_interp",)
 AHEAD = 24  # steps under way at most: the GPU goes on while the host records one anew. Without graphs its own queue is full before
 log = logging.getLogger("nurec_lite")
-Attempt = Callable[[Stages, TrainState, Shots], StepResult]
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -45,23 +43,23 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class NoSync:
-    """The stage around an attempt: steps are under way until it is known how they ended."""
+    """Wraps `try_step`: steps are under way until it is known how they ended."""
 
     def __init__(self, slack: float) -> None:
         self.rooms = CapacityTracker(slack)
         self.redone = 0  # steps
-        self._attempt: Attempt = attempt  # the baseline's, until `around` is told another
+        self._try_step: Learn = try_step  # the baseline's, until `around` sets another
         self._flights: deque[Flight] = deque()  # under way, the oldest first
         self._training = False  # within an attempt: who looks at a scene without training it has all the room it needs
 
-    def room(self, view: AnyView) -> Room:
+    def capacity(self, view: AnyView) -> Capacity:
         return self.rooms.of(view) if self._training else None
 
-    def around(self, inner: Attempt) -> Attempt:
-        self._attempt = inner
+    def around(self, inner: Learn) -> Learn:
+        self._try_step = inner
         return self._land_and_start
 
-    def settle(self, stages: Stages, state: TrainState) -> None:
+    def synchronize(self, stages: Stages, state: TrainState) -> None:
         """Waits until all steps have ended well."""
         self._land(stages, state, wait=True)
 
@@ -74,7 +72,7 @@ class NoSync:
             state.failed = torch.zeros((), device=state.device)
         before, self._training = Moment.of(state), True
         try:
-            result = self._attempt(stages, state, shots)
+            result = self._try_step(stages, state, shots)
         finally:
             self._training = False
         self._note(result)
@@ -120,5 +118,7 @@ def apply(stages: Stages, *, slack: float) -> Stages:
     if slack < 1:
         raise OptionError(f"option 'no_sync': slack is {slack}, but must be at least 1")
     own = NoSync(slack)
-    swapped = stages.swap("no_sync", room=own.room, upload=upload, relocate=relocate_masked, settle=own.settle)
-    return swapped.wrap(attempt=own.around)
+    swapped = stages.swap(
+        "no_sync", capacity=own.capacity, upload=upload, relocate=relocate_masked, synchronize=own.synchronize
+    )
+    return swapped.wrap(try_step=own.around)

@@ -11,7 +11,6 @@ memory (pinned or no_sync) the thread, not the step, waits for the copies. Pytho
 itself is taken from the step. Class exact: shots depend on (seed, step) alone.
 """
 
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,12 +21,11 @@ from torch import Tensor
 from nurec_lite.base.ranges import STEP, span
 from nurec_lite.base.transfer import SideStream
 from nurec_lite.training.shots import ShotPlan, Shots
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stages import Fetch, Stages
 from nurec_lite.training.state import TrainState
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
-Feed = Callable[[Stages, TrainState], Shots]
 Fetched = tuple[Shots, torch.cuda.Event | None]  # the event is passed when they are there
 
 
@@ -44,16 +42,16 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class Prefetch:
-    """Stands around `feed`. Only one thread at a time is within: the step's own where nothing was fetched ahead, such as at the first
+    """Wraps `fetch`. Only one thread at a time is within: the step's own where nothing was fetched ahead, such as at the first
     step, in which loader processes start."""
 
     def __init__(self) -> None:
-        self._inner: Feed | None = None
+        self._inner: Fetch | None = None
         self._side: SideStream | None = None
         self._thread: ThreadPoolExecutor | None = None
         self._coming: Coming | None = None
 
-    def around(self, inner: Feed) -> "Prefetch":
+    def around(self, inner: Fetch) -> "Prefetch":
         self._inner = inner
         return self
 
@@ -104,4 +102,4 @@ class Prefetch:
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.wrap(feed=Prefetch().around)
+    return stages.wrap(fetch=Prefetch().around)

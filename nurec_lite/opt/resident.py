@@ -36,9 +36,9 @@ from nurec_lite.capture.gpu_jpeg import GpuJpeg, libraries
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
-from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import ImageShot, ShotPlan, Shots, SweepShot, count_sectors, drawn_sectors, sectors_of
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stage_protocols import GroupRays
+from nurec_lite.training.stages import Fetch, MoveShots, Stages
 from nurec_lite.training.state import TrainState
 
 CLASS = "exact"
@@ -47,9 +47,6 @@ JPEG = ("host", "gpu")
 RAY_BYTES = 41  # of all tensors of a sweep and of its view,
 BUNDLED_BYTES = 12  # and of the bundles of its rays, about
 log = logging.getLogger("nurec_lite")
-Feed = Callable[[Stages, TrainState], Shots]
-Place = Callable[[Stages, TrainState, Shots], Shots]
-Bundle = Callable[[LidarView], LidarView]
 Decode = Callable[[ImageFrame], Tensor]
 Join = Callable[[Sequence[Sequence[Tensor]]], list[Tensor]]
 Frame = tuple[str, int]  # image or sweep, index into Capture.images or Capture.sweeps
@@ -84,8 +81,8 @@ class KeptSweep:
 class Store:
     """The training frames of a plan on a device, those that steps need first before the others."""
 
-    def __init__(self, plan: ShotPlan, device: torch.device, first: int, bundle: Bundle, decode: Decode) -> None:
-        self.device, self._plan, self._side, self._bundle = device, plan, SideStream(device), bundle
+    def __init__(self, plan: ShotPlan, device: torch.device, first: int, group_rays: GroupRays, decode: Decode) -> None:
+        self.device, self._plan, self._side, self._group_rays = device, plan, SideStream(device), group_rays
         self._decode = decode
         self._frames: Begun[Frame, Any] = Begun(self._load, frames_from(plan, first))
 
@@ -115,7 +112,7 @@ class Store:
         with self._side.inside():
             placed = shots.copied(lambda tensor: tensor.to(self.device))
             if grouped:
-                placed = replace(placed, sweeps=tuple(replace(s, view=self._bundle(s.view)) for s in placed.sweeps))
+                placed = replace(placed, sweeps=tuple(replace(s, view=self._group_rays(s.view)) for s in placed.sweeps))
         self._side.finish()
         return placed
 
@@ -202,15 +199,15 @@ def size_of(plan: ShotPlan) -> int:
 
 
 class Resident:
-    """Stands around `feed`, and gives what is within a plan that decodes nothing, if the capture fits."""
+    """Wraps `fetch`, and gives what is within a plan that decodes nothing, if the capture fits."""
 
     def __init__(self, share: float, jpeg: str) -> None:
         self.share, self.jpeg = share, jpeg
         self.store: Store | None = None
         self._plans: tuple[ShotPlan, ShotPlan] | None = None  # the plan of the run, and the one that feeds it
-        self._inner: Feed | None = None
+        self._inner: Fetch | None = None
 
-    def around(self, inner: Feed) -> "Resident":
+    def around(self, inner: Fetch) -> "Resident":
         self._inner = inner
         return self
 
@@ -232,7 +229,7 @@ class Resident:
             return plan
         log.info("resident: %s", said)
         decode = GpuJpeg(state.device, libraries()[0]) if self.jpeg == "gpu" else by_host
-        self.store = Store(plan, state.device, state.step, stages.bundle, decode)
+        self.store = Store(plan, state.device, state.step, stages.feed.group_rays, decode)
         join = one_by_one if stages.plan is None else at_once
         return KeptPlan(**{f.name: getattr(plan, f.name) for f in fields(ShotPlan)}, store=self.store, join=join)
 
@@ -247,7 +244,7 @@ def by_host(frame: ImageFrame) -> Tensor:  # [H, W, 3] uint8
     return frame.load()
 
 
-def already_there(inner: Place) -> Place:
+def already_there(inner: MoveShots) -> MoveShots:
     """Stands around `place`: what such a plan gives is on the device."""
 
     def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
@@ -263,7 +260,7 @@ def apply(stages: Stages, *, share: float, jpeg: str) -> Stages:
     flaw = flaw_of(jpeg, stages.device)
     if flaw is not None:
         raise OptionError(f"option 'resident': jpeg is {jpeg}, but {flaw}")
-    return stages.wrap(feed=Resident(share, jpeg).around, place=already_there)
+    return stages.wrap(fetch=Resident(share, jpeg).around, place=already_there)
 
 
 def flaw_of(jpeg: str, device: str) -> str | None:

@@ -22,14 +22,15 @@ nothing is side by side. Class exact: the same kernels, and sums in the same ord
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Unpack
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import set_warn_on_accumulate_grad_stream_mismatch
 
 from nurec_lite.base.transfer import SideStream, tensors_of
-from nurec_lite.training.stages import IMAGES, LISTS, Stages
+from nurec_lite.training.stages import Stages
+from nurec_lite.training.streams import IMAGES, LISTS, Inputs, T
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
@@ -37,7 +38,6 @@ REQUIRES: tuple[str, ...] = ()
 # stream of copies (0) or of the recorder (-1) would wait for itself, or record what is none of the step.
 FIRST, LATER = -3, -2
 PRIORITIES = {IMAGES: FIRST, LISTS: FIRST}
-T = TypeVar("T")
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -45,7 +45,7 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class SideStreams:
-    """Stands in for `branches`, `beside` and `join`."""
+    """Streams of the GPU: one a branch."""
 
     def __init__(self) -> None:
         self._streams: dict[tuple[torch.device, str], SideStream] = {}  # kept: by device and branch
@@ -53,7 +53,7 @@ class SideStreams:
         self._made: dict[SideStream, list[Tensor]] = {}  # by all branches of this step, since the last join
 
     @contextmanager
-    def branches(self, device: torch.device) -> Iterator[None]:
+    def fork(self, device: torch.device) -> Iterator[None]:
         self._device = device
         try:
             yield
@@ -61,15 +61,17 @@ class SideStreams:
         finally:  # after an error nothing can be said of them: a recording that fails ends with all its streams
             self._device, self._made = None, {}
 
-    def beside(self, branch: str, work: Callable[..., T], *given: object) -> T:
+    def run(self, branch: str, work: Callable[[Unpack[Inputs]], T], *inputs: *Inputs) -> T:
         if self._device is None:
-            return work(*given)
-        side, read = self._stream(self._device, branch), list(tensors_of(given))
+            return work(*inputs)
+        side, read = self._stream(self._device, branch), list(tensors_of(inputs))
         side.take(read)
         with side.inside():
             self._await(side, {id(tensor) for tensor in read})
-            made = work(*given)
-        known = {id(tensor) for others in self._made.values() for tensor in others}  # made beside this work, within it
+            made = work(*inputs)
+        known = {
+            id(tensor) for others in self._made.values() for tensor in others
+        }  # by work that this work has started
         self._made.setdefault(side, []).extend(tensor for tensor in tensors_of(made) if id(tensor) not in known)
         return made
 
@@ -92,5 +94,4 @@ class SideStreams:
 
 
 def apply(stages: Stages) -> Stages:
-    own = SideStreams()
-    return stages.swap("side_streams", branches=own.branches, beside=own.beside, join=own.join)
+    return stages.swap("side_streams", streams=SideStreams())

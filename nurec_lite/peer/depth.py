@@ -52,7 +52,7 @@ def stages_of(base: Stages, peer: rasterize.Peer) -> Stages:
         tile=rasterize.tile,
         render_camera=partial(rasterize.render_camera, peer=peer),
         render_lidar=rasterize.render_lidar,
-        loss=DepthLoss(),
+        terms=DepthLoss(),
     )
 
 
@@ -75,8 +75,8 @@ class DepthLoss:
         self._kept: dict[tuple[int, str], ImagedReturns | None] = {}  # by the image's index and the kind of its view
 
     def __call__(self, stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
-        terms = baseline.loss(stages, state, shots, rendered)
-        stages.join()
+        terms = baseline.terms(stages, state, shots, rendered)
+        stages.streams.join()
         pairs = zip(shots.images, rendered.images, strict=True)
         errors = [error for shot, image in pairs if (error := self._error(state, shot, image)) is not None]
         if errors:

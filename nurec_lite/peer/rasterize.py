@@ -63,7 +63,7 @@ def load_peer(device: torch.device) -> Peer:
 def project(
     gaussians: AnyGaussians,
     view: CameraView | LidarView,
-    room: int | None = None,  # not used
+    capacity: int | None = None,  # not used
 ) -> Projection:
     """No bounds: gsplat finds its own."""
     none = gaussians.means[:0]
@@ -73,7 +73,7 @@ def project(
 def tile(
     projection: Projection,
     view: CameraView | LidarView,
-    room: int | None = None,  # not used
+    capacity: int | None = None,  # not used
 ) -> PairList:
     """No tiles: gsplat lists its own."""
     return PairList(projection.index[:, None], projection.index.new_zeros(1), projection.index)

@@ -2,9 +2,7 @@
 """The readable stages, in plain torch: what a good PyTorch programmer writes first, and what every option is measured against."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
-from typing import TypeVar
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -24,7 +22,7 @@ from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.batches import render_views
 from nurec_lite.training.coarse import resize
-from nurec_lite.training.density import Relocation, add_noise, by_node, explored, parted, relocate
+from nurec_lite.training.density import Relocation, add_noise, by_node, explored, mcmc_split, relocate
 from nurec_lite.training.losses import (
     calibration_terms,
     exposure_regulariser,
@@ -33,12 +31,12 @@ from nurec_lite.training.losses import (
     regularisers,
 )
 from nurec_lite.training.optim import means_rate, overwrite_gaussians, replace_gaussians, set_rates
-from nurec_lite.training.shots import ShotPlan, Shots
-from nurec_lite.training.stages import IMAGES, SWEEPS, AnyView, Room, Stages
+from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
+from nurec_lite.training.stages import AnyView, Capacity, FeedStages, LossStages, RenderStages, Stages, UpdateStages
 from nurec_lite.training.state import Gathered, Rendered, TrainState
-from nurec_lite.training.step import attempt, feed, learn, mean, render_all
+from nurec_lite.training.step import fetch, learn, mean, render_all, try_step
+from nurec_lite.training.streams import IMAGES, SWEEPS, InOrder
 
-T = TypeVar("T")
 PIXELS = (0.1, 400.0)  # limits of a Gaussian's weight when relocation draws it
 
 
@@ -53,21 +51,7 @@ def upload(tensor: Tensor, device: torch.device) -> Tensor:
 
 def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
     """One tensor after another."""
-    return shots.copied(lambda tensor: stages.upload(tensor, state.device))
-
-
-def branches(device: torch.device) -> AbstractContextManager[None]:
-    """All in one row."""
-    return nullcontext()
-
-
-def beside(branch: str, work: Callable[..., T], *given: object) -> T:
-    """Now."""
-    return work(*given)
-
-
-def join() -> None:
-    """All is done when its turn has come."""
+    return shots.copied(lambda tensor: stages.feed.upload(tensor, state.device))
 
 
 def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
@@ -85,34 +69,35 @@ def collected(
     times = torch.stack([view.moment() for view in views])
     by_lidar = [isinstance(view, LidarView) for view in views]
     with span("collect"):
-        return stages.collect(scene, times, in_span("interpolate", stages.interpolate), activated, by_lidar)
+        return stages.render.collect(
+            scene, times, in_span("interpolate", stages.render.interpolate), activated, by_lidar
+        )
 
 
-def room(view: AnyView) -> Room:
+def capacity(view: AnyView) -> Capacity:
     """None: lists are as long as they need."""
     return None
 
 
-def loss(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
+def terms(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
     """All terms; several images or sweeps count by their mean."""
-    weights = state.config.loss
-    image, sweep = partial(stages.beside, IMAGES, stages.image_loss), partial(stages.beside, SWEEPS, stages.lidar_loss)
+    weights, run, by = state.config.loss, stages.streams.run, stages.loss.terms
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
-    images = [image(seen, target, weights.ssim) for seen, target in pairs]
-    rays = zip(rendered.returns, shots.sweeps, strict=True)
-    sweeps = [sweep(returns, shot.sweep, shot.counted, weights.reach > 0) for returns, shot in rays]
+    images = [run(IMAGES, by.image_loss, seen, target, weights.ssim) for seen, target in pairs]
+    rays, aimed = zip(rendered.returns, shots.sweeps, strict=True), weights.reach > 0
+    sweeps = [run(SWEEPS, by.lidar_loss, returns, shot.sweep, shot.counted, aimed) for returns, shot in rays]
     of_scene = _scene_terms(stages, state.scene, rendered.activated)
     if max(len(images), len(sweeps)) > 1:
-        stages.join()
-    terms = {"image": mean(images)} if images else {}
-    terms |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
-    return terms | of_scene
+        stages.streams.join()
+    found = {"image": mean(images)} if images else {}
+    found |= {name: mean([sweep[name] for sweep in sweeps]) for name in (sweeps[0] if sweeps else ())}
+    return found | of_scene
 
 
 def _scene_terms(stages: Stages, scene: Scene, activated: Mapping[str, Tensor] | None) -> dict[str, Tensor]:
     """Loss terms that need no sensor."""
-    known = stages.activate(scene.gaussians) if activated is None else activated
-    terms = stages.regularisers(*(known[name] for name in ("opacities", "lidar_opacities", "scales")))
+    known = stages.render.activate(scene.gaussians) if activated is None else activated
+    terms = stages.loss.regularisers(*(known[name] for name in ("opacities", "lidar_opacities", "scales")))
     return terms | {"exposure": exposure_regulariser(scene.exposure)} | calibration_terms(scene.calibration)
 
 
@@ -165,7 +150,7 @@ def density(stages: Stages, state: TrainState) -> None:
     config, g = state.config.density, state.scene.gaussians
     due = (state.step + 1) % config.every == 0
     if due and config.start <= state.progress <= config.stop:
-        stages.rearrange(stages, state, max(0, min(config.cap, int(len(g) * config.growth)) - len(g)))
+        stages.update.rearrange(stages, state, max(0, min(config.cap, int(len(g) * config.growth)) - len(g)))
 
 
 def rearrange(
@@ -177,8 +162,8 @@ def rearrange(
     config = state.config.density
     weights = _pixels(stages, state) if config.footprint else None
     lost = None if config.box is None else outside_boxes(state.scene, config.box)
-    g, how = state.scene.gaussians, (config.jitter, lost, stages.order, stages.part)
-    moved = stages.relocate(g, n_new, state.generator, weights, *how)
+    g, how = state.scene.gaussians, (config.jitter, lost, stages.update.order, stages.update.mcmc_split)
+    moved = stages.update.relocate(g, n_new, state.generator, weights, *how)
     if moved is not None:
         _store(stages, state, moved)
 
@@ -188,7 +173,7 @@ def _store(stages: Stages, state: TrainState, moved: Relocation) -> None:
     if len(moved.node) != len(state.scene.gaussians):
         replace_gaussians(state.scene, state.optimizer, moved)
         return
-    against = [veto(state.scene, moved.node) for veto in stages.vetoes]
+    against = [stage.forbids_inplace_relocation(state.scene, moved.node) for stage in stages.changes.capturable]
     if state.failed is not None:
         against.append(state.failed != 0)
     void = torch.stack(against).any() if against else None
@@ -199,25 +184,27 @@ def _pixels(stages: Stages, state: TrainState) -> Tensor:
     """[N] that each Gaussian covers; unseen ones keep a tenth of one, and what fills the view counts as a patch of it."""
     capture = state.plan.capture
     assert capture.split is not None
-    pixels = stages.footprints(state.scene, capture, capture.split.train_images)
+    pixels = stages.update.footprints(state.scene, capture, capture.split.train_images)
     return pixels.clamp(*PIXELS).nan_to_num_(nan=0.0)  # of a mean that is no number: nobody becomes its copy
 
 
-def settle(stages: Stages, state: TrainState) -> None:
-    """Every step is done when it returns."""
+def synchronize(stages: Stages, state: TrainState) -> None:
+    """Returns at once: every step is complete when it returns."""
 
 
 def reference_stages(device: str = "cpu") -> Stages:
-    """All of these, in plain torch."""
+    """Returns all of these stages, in plain torch."""
     return Stages(
-        next_batch=next_batch, upload=upload, place=place, feed=feed, resize=resize, schedule=schedule,
-        correct=corrected, expose=exposed_by, slice_grid=sliced,
-        branches=branches, beside=beside, join=join,
-        activate=activate, interpolate=interpolate, collect=collect_at, gather=gather,
-        room=room, project=project, tile=tile, render_camera=render_camera, render_lidar=render_lidar,
-        render_all=render_all, render_views=render_views,
-        image_loss=image_loss, lidar_loss=lidar_loss, regularisers=regularisers,
-        loss=loss, reduce=reduce, optimize=optimize, noise=noise, learn=learn,
-        footprints=footprints, relocate=relocate, order=by_node, part=parted, rearrange=rearrange,
-        density=density, attempt=attempt, settle=settle, device=device,
+        FeedStages(as_planned, next_batch, upload, place, fetch, resize, group_rays=as_it_is, schedule=schedule),
+        RenderStages(
+            corrected, activate, interpolate, collect=collect_at, gather=gather, capacity=capacity, project=project, tile=tile,
+            render_camera=render_camera, render_lidar=render_lidar, render_all=render_all, render_views=render_views,
+        ),
+        LossStages(exposed_by, sliced, image_loss, lidar_loss, regularisers, terms),
+        UpdateStages(
+            reduce, optimize, noise, learn, footprints, relocate, order=by_node, mcmc_split=mcmc_split, rearrange=rearrange,
+            density=density, try_step=try_step, synchronize=synchronize,
+        ),
+        InOrder(),
+        device,
     )  # fmt: skip

@@ -46,5 +46,5 @@ def render_views_in_batches(
     at_once = 1 if stages.plan is None else stages.plan.views
     while some := list(islice(coming, at_once)):
         with torch.no_grad():
-            found = stages.render_views(stages, scene, [view for _, view in some])
+            found = stages.render.render_views(stages, scene, [view for _, view in some])
         yield from ((shot, view, one) for (shot, view), one in zip(some, found, strict=True))

@@ -23,7 +23,7 @@ def resize(stages: Stages, state: TrainState, shots: Shots) -> Shots:
         return shots
     with span("resize"):
         images = tuple(_reduced(state.plan.capture, shot) for shot in shots.images)
-        return stages.place(stages, state, replace(shots, images=images))
+        return stages.feed.place(stages, state, replace(shots, images=images))
 
 
 def _reduced(capture: Capture, shot: ImageShot) -> ImageShot:

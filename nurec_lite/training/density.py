@@ -51,7 +51,7 @@ class Relocation:
 
 
 Order = Callable[[Relocation], Tensor]  # [M] in which Gaussians are to lie
-Part = Callable[[Tensor, Tensor, int | None], tuple[Tensor, Tensor]]  # as `parted`
+McmcSplit = Callable[[Tensor, Tensor, int | None], tuple[Tensor, Tensor]]  # as `mcmc_split`
 
 
 @torch.no_grad()
@@ -63,7 +63,7 @@ def relocate(
     jitter: float = 0.0,  # standard deviations by which copies move apart
     lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
     order: Order | None = None,  # None: the old ones stay, new ones follow
-    part: Part | None = None,  # None: parted
+    split: McmcSplit | None = None,  # None: mcmc_split
 ) -> Relocation | None:  # None when all are dead
     """Dead Gaussians, and the new ones, become copies of live ones drawn by opacity (section 4 of the paper) times weights."""
     dead = _dead(g, lost)
@@ -73,7 +73,7 @@ def relocate(
     source = torch.arange(len(g) + n_new, device=dead.device)
     source[rows] = _draw(_likely(g, dead, weights), len(rows), generator)
     copies = torch.bincount(source, minlength=len(g))[source].clamp(max=MAX_COPIES)
-    return _ordered(_continued(g, source, copies, None, jitter, generator, part or parted), order)
+    return _ordered(_continued(g, source, copies, None, jitter, generator, split or mcmc_split), order)
 
 
 @torch.no_grad()
@@ -85,7 +85,7 @@ def relocate_masked(
     jitter: float = 0.0,  # standard deviations by which copies move apart
     lost: Tensor | None = None,  # [N] which count as dead whatever their opacity; None: none does
     order: Order | None = None,  # None: the old ones stay, new ones follow
-    part: Part | None = None,  # None: parted
+    split: McmcSplit | None = None,  # None: mcmc_split
 ) -> Relocation:
     """`relocate` without a number that only the device knows: all draw, and the living stay what they are. Takes more random numbers,
     so that with the same generator other Gaussians are drawn. When all are dead, they stay, and the new ones copy the last."""
@@ -95,7 +95,7 @@ def relocate_masked(
     source = torch.where(empty, drawn, torch.arange(len(empty), device=dead.device))
     counts = torch.zeros_like(source[: len(g)]).scatter_add_(0, source, torch.ones_like(source))
     copies = counts[source].clamp(max=MAX_COPIES)
-    return _ordered(_continued(g, source, copies, MAX_COPIES, jitter, generator, part or parted), order)
+    return _ordered(_continued(g, source, copies, MAX_COPIES, jitter, generator, split or mcmc_split), order)
 
 
 def _dead(g: Gaussians, lost: Tensor | None) -> Tensor:
@@ -116,11 +116,11 @@ def _continued(
     most: int | None,  # of these, or more; as split_opacity takes it
     jitter: float,  # standard deviations
     generator: torch.Generator,
-    part: Part,
+    split: McmcSplit,
 ) -> Relocation:
-    """The new store: what has several copies is parted among them."""
+    """The new store: a Gaussian with several copies is split among them."""
     several = copies > 1
-    logits, shrink = part(g.all_opacity_logits()[source], copies, most)
+    logits, shrink = split(g.all_opacity_logits()[source], copies, most)
     log_scales, lidar = g.log_scales.detach()[source], rows_of(g.lidar_logits.detach(), source)
     own = lidar[:, LIDAR_VALUES:]
     own.copy_(torch.where(several[:, None], logits[:, 1:], own))
@@ -168,7 +168,7 @@ def split_opacity(
     return shared.to(opacity.dtype), (o / (total * shared)).to(opacity.dtype)
 
 
-def parted(
+def mcmc_split(
     logits: Tensor,  # [N, S] opacities that S sensors see, of the Gaussian that is copied
     copies: Tensor,  # [N] int64, how many stand in its place, 1 to MAX_COPIES
     most: int | None = None,  # as split_opacity takes it

@@ -85,7 +85,7 @@ def one_step(
 def settle(stages: Stages, state: TrainState) -> None:
     """Waits for all steps, so that the state can be read."""
     state.whole = False
-    stages.settle(stages, state)
+    stages.update.synchronize(stages, state)
     state.whole = True
 
 

@@ -12,10 +12,9 @@ from torch.autograd.graph import increment_version
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.base.recordable import Looks, looked_at
 from nurec_lite.training.optim import stored
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stages import Rearrange, Stages
 from nurec_lite.training.state import TrainState
 
-Rearrange = Callable[[Stages, TrainState, int], None]
 RELOCATION = "relocation"  # the one kind of work that is looked at here
 log = logging.getLogger("nurec_lite")
 
@@ -40,7 +39,7 @@ class RecordedRelocation:
         self._recording: Recording[None] | None = None
 
     def __call__(self, stages: Stages, state: TrainState, n_new: int) -> None:
-        known = tuple(knows(state.scene) for knows in stages.knowledge)
+        known = tuple(stage.graph_key(state.scene) for stage in stages.changes.capturable)
         if n_new:
             self._forget()  # the store will be another
         if n_new or self._off or None in known or not self._wanted():

@@ -1,180 +1,304 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seams of the trainer: a frozen record of the callables that a step is made of (nurec_lite/training/step.py says how).
+"""The stages of a training step: four frozen records of functions, and the streams they run on (nurec_lite/training/step.py calls them).
 
-`nurec_lite.backends` fills it. An option takes the record and returns another one: it swaps a stage, wraps one, or sets a field of
-the plan that compiled stages carry. Nothing inside the step asks which options are on.
+`nurec_lite.backends` fills the records. An option takes the stages and returns others: it swaps a stage, wraps one, or sets a field of
+the plan of the compiled stages. Nothing inside the step asks which options are on.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Protocol, TypedDict, Unpack
 
-import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
-from nurec_lite.capture.types import Capture
-from nurec_lite.geometry.tracks import TrackPoses, Tracks
 from nurec_lite.native.plan import RenderPlan
-from nurec_lite.scene.calibration import Calibration
-from nurec_lite.scene.gaussians import AnyGaussians, Gaussians
+from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.scene.scene import Scene
-from nurec_lite.splat.project import Projection
 from nurec_lite.splat.render import CameraImage, LidarReturns
-from nurec_lite.splat.tiles import PairList
-from nurec_lite.splat.views import CameraView, LidarView
-from nurec_lite.training.density import Part, Relocation
-from nurec_lite.training.shots import ShotPlan, Shots, as_it_is, as_planned
+from nurec_lite.training import stage_protocols as p
+from nurec_lite.training.density import McmcSplit, Order
+from nurec_lite.training.shots import Shots
+from nurec_lite.training.stage_protocols import AnyView, Capacity
 from nurec_lite.training.state import Gathered, Listed, Rendered, StepResult, TrainState
+from nurec_lite.training.streams import FIGURES, IMAGES, LISTS, SWEEPS, Streams
 
-PEER = "render=gsplat"  # under which name the peer claims stages
-IMAGES, SWEEPS, LISTS, FIGURES = "images", "sweeps", "lists", "figures"  # branches of a step
-AnyView = CameraView | LidarView
-Room = int | None  # entries that a view's lists may have; None: as many as they need, which the host waits to know
+__all__ = ["FIGURES", "IMAGES", "LISTS", "PEER", "SWEEPS", "AnyView", "Capacity", "Stages"]
+PEER = "render=gsplat"  # the name under which the peer claims stages
+Seen = tuple[CameraImage | LidarReturns, Listed]  # the render of a view, and the length of its lists
+
+
+class Fetch(Protocol):
+    def __call__(self, stages: "Stages", state: TrainState, /) -> Shots:
+        """Returns the images and sweeps of a step, on the device."""
+
+
+class MoveShots(Protocol):
+    def __call__(self, stages: "Stages", state: TrainState, shots: Shots, /) -> Shots:
+        """Returns the shots on the device."""
+
+
+class Gather(Protocol):
+    def __call__(self, stages: "Stages", scene: Scene, views: Sequence[AnyView], /) -> Gathered:
+        """Collects the Gaussians for all views of a step."""
+
+
+class RenderAll(Protocol):
+    def __call__(
+        self, stages: "Stages", scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians], /
+    ) -> tuple[Seen, ...]:
+        """Renders the views of a branch, each with its Gaussians."""
+
+
+class RenderViews(Protocol):
+    def __call__(
+        self, stages: "Stages", scene: Scene, views: Sequence[AnyView], /
+    ) -> tuple[CameraImage | LidarReturns, ...]:
+        """Renders views without gradients."""
+
+
+class Terms(Protocol):
+    def __call__(self, stages: "Stages", state: TrainState, shots: Shots, rendered: Rendered, /) -> dict[str, Tensor]:
+        """Returns all terms [] of the loss by name."""
+
+
+class Learn(Protocol):
+    def __call__(self, stages: "Stages", state: TrainState, shots: Shots, /) -> StepResult:
+        """Updates the state from the shots."""
+
+
+class OnState(Protocol):
+    def __call__(self, stages: "Stages", state: TrainState, /) -> None:
+        """Changes the state."""
+
+
+class Rearrange(Protocol):
+    def __call__(self, stages: "Stages", state: TrainState, n_new: int, /) -> None:
+        """Relocates Gaussians in the store, and adds so many."""
+
+
+@dataclass(frozen=True)
+class FeedStages:
+    """From the capture to the shots of a step on the device."""
+
+    frames: p.Frames
+    next_batch: p.NextBatch
+    upload: p.Upload
+    place: MoveShots  # what was decoded, to the device
+    fetch: Fetch  # next_batch, then place
+    resize: MoveShots  # on the device, to the resolution that is learned at this time
+    group_rays: p.GroupRays
+    schedule: OnState  # sets the rates of the step, on the host
+
+
+@dataclass(frozen=True)
+class RenderStages:
+    """From the scene to images and lidar returns."""
+
+    correct: p.Correct
+    activate: p.Activate
+    interpolate: p.Interpolate
+    collect: p.Collect
+    gather: Gather
+    capacity: p.ListCapacity
+    project: p.Project
+    tile: p.Tile
+    render_camera: p.RenderCamera
+    render_lidar: p.RenderLidar
+    render_all: RenderAll  # by the five stages above
+    render_views: RenderViews
+
+
+@dataclass(frozen=True)
+class LossStages:
+    """From renders to the terms of the loss."""
+
+    expose: p.Expose
+    slice_grid: p.SliceGrid
+    image_loss: p.ImageLoss
+    lidar_loss: p.LidarLoss
+    regularisers: p.Regularisers
+    terms: Terms  # by the stages above
+
+
+@dataclass(frozen=True)
+class UpdateStages:
+    """From gradients to the next state, and the step around all of it."""
+
+    reduce: p.UpdateState  # gradients and `failed`, over the processes that train together
+    optimize: p.UpdateState
+    noise: p.UpdateState  # after an update: scales keep a minimum, transparent Gaussians explore
+    learn: Learn  # render, loss, backward, and the three stages above
+    footprints: p.Footprints
+    relocate: p.Relocate
+    order: Order  # [M] rows of a relocation, those of a node consecutive
+    mcmc_split: McmcSplit
+    rearrange: Rearrange  # by the four stages above
+    density: OnState  # rearranges, in some steps
+    try_step: Learn  # schedule, learn, density: the part of a step that can be repeated
+    synchronize: OnState  # completes all steps; the loop calls it before it reads, saves or measures the state
+
+
+class Replacements(TypedDict, total=False):
+    """Every stage by its name, with its type."""
+
+    frames: p.Frames
+    next_batch: p.NextBatch
+    upload: p.Upload
+    place: MoveShots
+    fetch: Fetch
+    resize: MoveShots
+    group_rays: p.GroupRays
+    schedule: OnState
+    correct: p.Correct
+    activate: p.Activate
+    interpolate: p.Interpolate
+    collect: p.Collect
+    gather: Gather
+    capacity: p.ListCapacity
+    project: p.Project
+    tile: p.Tile
+    render_camera: p.RenderCamera
+    render_lidar: p.RenderLidar
+    render_all: RenderAll
+    render_views: RenderViews
+    expose: p.Expose
+    slice_grid: p.SliceGrid
+    image_loss: p.ImageLoss
+    lidar_loss: p.LidarLoss
+    regularisers: p.Regularisers
+    terms: Terms
+    reduce: p.UpdateState
+    optimize: p.UpdateState
+    noise: p.UpdateState
+    learn: Learn
+    footprints: p.Footprints
+    relocate: p.Relocate
+    order: Order
+    mcmc_split: McmcSplit
+    rearrange: Rearrange
+    density: OnState
+    try_step: Learn
+    synchronize: OnState
+    streams: Streams
+
+
+RECORDS = {"feed": FeedStages, "render": RenderStages, "loss": LossStages, "update": UpdateStages}
+RECORD_OF = {f.name: record for record, kind in RECORDS.items() for f in fields(kind)}  # by the stage's name
+STREAMS = "streams"  # can be replaced and wrapped as a stage can
+Bind = Callable[[RenderPlan], Mapping[str, object]]  # returns the compiled stages of a plan
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What options have changed, and what the stages that they brought need."""
+
+    claims: Mapping[str, str] = field(default_factory=dict)  # stage, or plan.FIELD -> the option that changed it
+    wrapped: frozenset[str] = frozenset()  # stages that have a wrapper
+    capturable: tuple[p.Capturable, ...] = ()
+    closeable: tuple[p.Closeable, ...] = ()
 
 
 @dataclass(frozen=True)
 class Stages:
-    """The callables that a step is made of, none of which has a default: `nurec_lite.training.baseline` lists the readable ones."""
+    """The functions of a step. `nurec_lite.training.baseline` lists the readable ones."""
 
-    # feed: what the step learns from
-    next_batch: Callable[[ShotPlan, int], Shots]  # decodes a step's images and sweeps, on the host
-    upload: Callable[[Tensor, torch.device], Tensor]  # one tensor, from the host to the device
-    place: Callable[["Stages", TrainState, Shots], Shots]  # what was decoded, to the device
-    feed: Callable[["Stages", TrainState], Shots]  # the two together
-    resize: Callable[
-        ["Stages", TrainState, Shots], Shots
-    ]  # on the device, to the resolution at which images are learned by now
-    schedule: Callable[["Stages", TrainState], None]  # sets the rates of the step, on the host
-    # learn: from the scene to its update
-    branches: Callable[[torch.device], AbstractContextManager[None]]  # around all work of a step that has branches
-    # (branch, work, all that it reads and others made) -> what it makes. Works of a branch come one after another, behind those of other
-    # branches that made what they read; else there is no order between branches, and none beside what the step does itself until `join`,
-    # or the end of `branches`: only then the step looks at what they made
-    beside: Callable[..., Any]
-    join: Callable[[], None]
-    correct: Callable[[Any, Calibration | None], Any]  # a view, to where its sensor is believed to have been
-    expose: Callable[..., Tensor]  # (image, log gain, offset, vignetting | None) -> the image as it is exposed
-    slice_grid: Callable[[Tensor, Tensor], Tensor]  # (bilateral grid, image) -> the image as it maps tones
-    activate: Callable[[Gaussians], Mapping[str, Tensor]]  # by the names of WorldGaussians, and lidar_opacities
-    interpolate: Callable[[Tracks, Tensor], TrackPoses]
-    collect: Callable[
-        ..., tuple[AnyGaussians, ...]
-    ]  # (scene, times [Q], interpolate, activated | None, [Q] whether a lidar looks) -> Q
-    gather: Callable[["Stages", Scene, Sequence[AnyView]], Gathered]  # collects for all views of a step
-    room: Callable[[AnyView], Room]  # of the view's lists
-    project: Callable[[AnyGaussians, AnyView, Room], Projection]
-    tile: Callable[[Projection, AnyView, Room], PairList]
-    render_camera: Callable[[AnyGaussians, CameraView, PairList, Tensor], CameraImage]
-    render_lidar: Callable[[AnyGaussians, LidarView, PairList], LidarReturns]
-    render_all: Callable[
-        ["Stages", Scene, Sequence[AnyView], Sequence[AnyGaussians]],
-        tuple[tuple[CameraImage | LidarReturns, Listed], ...],
-    ]  # by the six above: what each view of a step sees, and how long its lists are
-    image_loss: Callable[[Tensor, Tensor, float], Tensor]  # (rendered, target, share of SSIM) -> []
-    lidar_loss: Callable[
-        ..., dict[str, Tensor]
-    ]  # (returns, sweep, which rays count | None, whether it was aimed) -> [] each
-    regularisers: Callable[[Tensor, Tensor, Tensor], dict[str, Tensor]]  # (opacities, the lidar's, scales) -> [] each
-    loss: Callable[["Stages", TrainState, Shots, Rendered], dict[str, Tensor]]  # [] of all terms
-    reduce: Callable[[TrainState], None]  # gradients and `failed`, over the processes that train together
-    optimize: Callable[[TrainState], None]
-    noise: Callable[[TrainState], None]  # behind an update: disks keep their thickness, transparent ones explore
-    learn: Callable[["Stages", TrainState, Shots], StepResult]  # all of these
-    # density
-    footprints: Callable[[Scene, Capture, Sequence[int]], Tensor]  # of Gaussians, in images of these numbers
-    relocate: Callable[..., Relocation | None]  # (gaussians, new ones, generator, weights, jitter, lost, order, part)
-    order: Callable[[Relocation], Tensor]  # [M] in which it leaves Gaussians, those of a node one behind another
-    part: Part  # (opacity logits [N, S], copies [N], most of them | None) -> logits of each copy [N, S], factor of its scales [N]
-    rearrange: Callable[["Stages", TrainState, int], None]  # by these four, what is stored, with so many new ones
-    density: Callable[["Stages", TrainState], None]  # that, now and then
-    # around them
-    attempt: Callable[["Stages", TrainState, Shots], StepResult]  # schedule, learn, density: what can be done again
-    settle: Callable[
-        ["Stages", TrainState], None
-    ]  # the loop calls it before it looks at the state, saves or measures it
-    # looking without learning
-    render_views: Callable[
-        ["Stages", Scene, Sequence[AnyView]], tuple[CameraImage | LidarReturns, ...]
-    ]  # what each view sees, without gradients
-    # what they are for
-    frames: Callable[[ShotPlan], ShotPlan] = as_planned  # once: how many images and sweeps a step gets
-    bundle: Callable[[LidarView], LidarView] = as_it_is  # on the device, once a sweep that stays there: groups its rays
+    feed: FeedStages
+    render: RenderStages
+    loss: LossStages
+    update: UpdateStages
+    streams: Streams
     device: str = "cpu"  # or cuda: the kind of machine
-    plan: RenderPlan | None = None  # how compiled stages cut their work; None: they are not compiled
-    bind: Callable[[RenderPlan], Mapping[str, Callable]] | None = None  # the compiled stages of a plan
-    claims: Mapping[str, str] = field(default_factory=dict)  # stage, or plan.FIELD -> the option that changed it
-    wrapped: frozenset[str] = frozenset()  # stages that something stands around
-    # what of the host's knowledge decides what stages launch, beside sizes; None: it is still changing
-    knowledge: tuple[Callable[[Scene], Hashable | None], ...] = ()
-    # whether a relocation that keeps the number of Gaussians, with these nodes [N], must be left out: [] bool, on the device. May be
-    # recorded, so it leaves what it finds on the device as well
-    vetoes: tuple[Callable[[Scene, Tensor], Tensor], ...] = ()
-    closers: tuple[Callable[[], None], ...] = ()  # end what stages have started, such as loader processes
+    plan: RenderPlan | None = None  # of the compiled stages; None: none is compiled
+    bind: Bind | None = None
+    changes: Changes = Changes()
 
-    def swap(self, option: str, **stages: Callable) -> "Stages":
+    def stage(self, name: str) -> Any:
+        """Returns a stage, or the streams, by name; TypeError where there is none."""
+        if name == STREAMS:
+            return self.streams
+        if name not in RECORD_OF:
+            raise TypeError(f"there is no stage '{name}'; the stages are {', '.join(RECORD_OF)}")
+        return getattr(getattr(self, RECORD_OF[name]), name)
+
+    def compiled(self, plan: RenderPlan, bind: Bind) -> "Stages":
+        """Returns the stages with the compiled ones of a plan."""
+        return replace(self._with(bind(plan)), plan=plan, bind=bind)
+
+    def replaced(self, **stages: Unpack[Replacements]) -> "Stages":
+        """Returns a copy with other stages that no option claims, such as those of a test or a benchmark."""
+        return self._with(stages)
+
+    def swap(self, option: str, **stages: Unpack[Replacements]) -> "Stages":
         """Replaces stages; two options that claim the same stage are an error that names both."""
+        claims = self.changes.claims
         for name in stages:
-            if name in self.claims:
+            if name in claims:
                 raise OptionError(
-                    f"options '{self.claims[name]}' and '{option}' both replace the stage '{name}'; use one of them"
+                    f"options '{claims[name]}' and '{option}' both replace the stage '{name}'; use one of them"
                 )
         self._refuse_wrapped(option, stages)
-        new: dict[str, Any] = {**stages, "claims": {**self.claims, **dict.fromkeys(stages, option)}}
-        knowledge = self.knowledge + tuple(stage.known for stage in stages.values() if hasattr(stage, "known"))
-        vetoes = self.vetoes + tuple(stage.veto for stage in stages.values() if hasattr(stage, "veto"))
-        return replace(self, knowledge=knowledge, vetoes=vetoes, closers=self.closers + _closers(stages), **new)
+        return self._with(stages, claims={**claims, **dict.fromkeys(stages, option)})
 
-    def planned(self, option: str, **fields: Any) -> "Stages":
-        """Sets fields of the plan that compiled stages carry; two options that claim the same field are an error that names both."""
+    def planned(self, option: str, **values: Any) -> "Stages":
+        """Sets fields of the plan of the compiled stages; two options that claim the same field are an error that names both."""
+        claims = self.changes.claims
         if self.plan is None or self.bind is None:
             raise OptionError(f"option '{option}' cannot run here: {uncompiled(self)}")
-        for name in fields:
-            if (by := self.claims.get(f"plan.{name}")) is not None:
+        for name in values:
+            if (by := claims.get(f"plan.{name}")) is not None:
                 raise OptionError(f"options '{by}' and '{option}' both set '{name}' of the plan; use one of them")
-        plan = replace(self.plan, **fields)
-        bound = {name: stage for name, stage in self.bind(plan).items() if name not in self.claims}
+        plan = replace(self.plan, **values)
+        bound = {name: stage for name, stage in self.bind(plan).items() if name not in claims}
         self._refuse_wrapped(option, bound)
-        claims = {**self.claims, **{f"plan.{name}": option for name in fields}}
-        new: dict[str, Any] = {**bound, "plan": plan, "claims": claims}
-        return replace(self, **new)
+        claims = {**claims, **{f"plan.{name}": option for name in values}}
+        return replace(self._with(bound, claims=claims), plan=plan)
 
-    def _refuse_wrapped(self, option: str, stages: Iterable[str]) -> None:
-        for name in stages:
-            if name in self.wrapped:  # the wrapper would be lost in silence
-                raise OptionError(
-                    f"option '{option}' replaces the stage '{name}', which another option wraps; name '{option}' first"
-                )
+    def wrap(self, **wrappers: Callable[[Any], object]) -> "Stages":
+        """Puts a wrapper around the present stage of each name."""
+        outer = {name: wrapper(self.stage(name)) for name, wrapper in wrappers.items()}
+        return self._with(outer, wrapped=self.changes.wrapped | wrappers.keys())
+
+    def close(self) -> None:
+        """Ends what stages have started, the outermost first: it may still call the stage inside."""
+        for stage in reversed(self.changes.closeable):
+            stage.close()
 
     @property
     def renders_lidar(self) -> bool:
         """Whether there are sweeps at all; the peer draws images alone."""
-        return self.claims.get("render_lidar") != PEER
+        return self.changes.claims.get("render_lidar") != PEER
 
-    def wrap(self, **wrappers: Callable[[Callable], Callable]) -> "Stages":
-        """Puts something around stages, whatever they are by then."""
-        outer: dict[str, Any] = {name: wrapper(getattr(self, name)) for name, wrapper in wrappers.items()}
-        closers = self.closers + _closers(outer)
-        return replace(self, wrapped=self.wrapped | wrappers.keys(), closers=closers, **outer)
+    def _refuse_wrapped(self, option: str, stages: Iterable[str]) -> None:
+        for name in stages:
+            if name in self.changes.wrapped:  # the wrapper would be lost without a message
+                raise OptionError(
+                    f"option '{option}' replaces the stage '{name}', which another option wraps; name '{option}' first"
+                )
 
-    def close(self) -> None:
-        """Ends what stages have started, the outermost first: it may be calling what it stands around."""
-        for closer in reversed(self.closers):
-            closer()
-
-
-def _closers(stages: Mapping[str, Callable]) -> tuple[Callable[[], None], ...]:
-    return tuple(stage.close for stage in stages.values() if hasattr(stage, "close"))
+    def _with(self, stages: Mapping[str, object], **changes: Any) -> "Stages":
+        """Returns a copy with these stages in their records, and with changes."""
+        capturable = self.changes.capturable + tuple(s for s in stages.values() if isinstance(s, p.Capturable))
+        closeable = self.changes.closeable + tuple(s for s in stages.values() if isinstance(s, p.Closeable))
+        parts: dict[str, Any] = {}
+        for name, stage in stages.items():
+            self.stage(name)  # refuses an unknown name
+            record = RECORD_OF.get(name, STREAMS)
+            parts[record] = (
+                stage if record == STREAMS else replace(parts.get(record, getattr(self, record)), **{name: stage})
+            )
+        return replace(
+            self, **parts, changes=replace(self.changes, capturable=capturable, closeable=closeable, **changes)
+        )
 
 
 def uncompiled(stages: Stages) -> str | None:
-    """Why an option of compiled kernels cannot run on these stages, or None."""
+    """Returns the reason why an option of compiled kernels cannot run on these stages, or None."""
     return None if stages.plan else "it changes compiled kernels; use ops=native and render=own"
 
 
 def without_gpu(stages: Stages) -> str | None:
-    """Why an option of the GPU's compiled kernels cannot do anything on these stages, or None."""
+    """Returns the reason why an option of the GPU's compiled kernels has no effect on these stages, or None."""
     return uncompiled(stages) or (
         None if stages.device == "cuda" else "it changes kernels of the GPU alone; use device=cuda"
     )

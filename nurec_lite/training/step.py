@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training step, written once with the stages of a record: feed, resize, schedule, learn, density.
 
-    shots  = stages.feed(stages, state)             next_batch, then place
-    shots  = stages.resize(stages, state, shots)    to the resolution of this part of the run
-    stages.schedule(stages, state)                  rates of the step
-    result = stages.learn(stages, state, shots)     correct, gather, branches (render, loss, backward), reduce, optimize, noise
-    stages.density(stages, state)
+    shots  = stages.feed.fetch(stages, state)            next_batch, then place
+    shots  = stages.feed.resize(stages, state, shots)    to the resolution of this part of the run
+    stages.feed.schedule(stages, state)                  rates of the step
+    result = stages.update.learn(stages, state, shots)   correct, gather, branches (render, loss, backward), reduce, optimize, noise
+    stages.update.density(stages, state)
 
 Options swap or wrap the stages of these names (`nurec_lite.training.stages`).
 """
@@ -28,53 +28,53 @@ from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import aim, backward
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
-from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Room, Stages
+from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
 from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState, lacking
 
 
 def step(stages: Stages, state: TrainState) -> StepResult:
     """One step: shots from the capture, an update of the scene."""
-    shots = stages.resize(stages, state, stages.feed(stages, state))
+    shots = stages.feed.resize(stages, state, stages.feed.fetch(stages, state))
     state.whole = False
-    result = stages.attempt(stages, state, shots)
+    result = stages.update.try_step(stages, state, shots)
     state.whole = True
     return result
 
 
-def attempt(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-    """Does the part of a step that can be done again with the same shots."""
-    stages.schedule(stages, state)
-    result = stages.learn(stages, state, shots)
+def try_step(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+    """Does the part of a step that can be repeated with the same shots."""
+    stages.feed.schedule(stages, state)
+    result = stages.update.learn(stages, state, shots)
     with span("density"):
-        stages.density(stages, state)
+        stages.update.density(stages, state)
     return result
 
 
-def feed(stages: Stages, state: TrainState) -> Shots:
+def fetch(stages: Stages, state: TrainState) -> Shots:
     """The step's images and sweeps with their views, on the device."""
     with span("next_batch"):
-        shots = stages.next_batch(state.plan, state.step)
+        shots = stages.feed.next_batch(state.plan, state.step)
     with span("place"):
-        return stages.place(stages, state, shots)
+        return stages.feed.place(stages, state, shots)
 
 
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
     assert state.pace is not None
-    state.pace = stages.upload(state.pace, state.device)
-    with stages.branches(state.device):
+    state.pace = stages.feed.upload(state.pace, state.device)
+    with stages.streams.fork(state.device):
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):
-            terms = stages.loss(stages, state, shots, rendered)
-        state.failed = stages.beside(LISTS, failed, state.failed, [listed.lacks for listed in rendered.lists])
-        errors = stages.beside(FIGURES, _errors, rendered.exposed, rendered.targets)
+            terms = stages.loss.terms(stages, state, shots, rendered)
+        state.failed = stages.streams.run(LISTS, failed, state.failed, [listed.lacks for listed in rendered.lists])
+        errors = stages.streams.run(FIGURES, _errors, rendered.exposed, rendered.targets)
         with span("backward"):
             backward(terms, state.config.loss)
-    stages.reduce(state)
+    stages.update.reduce(state)
     with span("optimize"):
-        stages.optimize(state)
+        stages.update.optimize(state)
     with span("noise"):
-        stages.noise(state)
+        stages.update.noise(state)
     figures = Figures.of(terms, mean(errors) if errors else None, state.failed)
     return StepResult(figures, rendered.lists, _report(rendered.lists, state.failed))
 
@@ -93,14 +93,13 @@ def render(
 ) -> Rendered:
     """Every view of the shots, from the scene to its sensor; images and sweeps are branches."""
     shots = _corrected(stages, shots, scene)
-    gathered = stages.gather(stages, scene, shots.views)
+    gathered = stages.render.gather(stages, scene, shots.views)
     n = len(shots.images)
-    image = partial(stages.beside, IMAGES, partial(_images, stages), scene)
-    sweep = partial(stages.beside, SWEEPS, partial(_sweeps, stages, scene, reach))
     # here, so that gradients of exposures are found on the step's stream, while images go on to those of Gaussians
     exposures = tuple(exposure(scene, shot.camera, shot.view.drift) for shot in shots.images)
-    images = image(shots.images, gathered.gaussians[:n], exposures) if n else ()
-    sweeps = sweep(shots.sweeps, gathered.gaussians[n:]) if shots.sweeps else ()
+    of_images, of_sweeps, run = gathered.gaussians[:n], gathered.gaussians[n:], stages.streams.run
+    images = run(IMAGES, partial(_images, stages), scene, shots.images, of_images, exposures) if n else []
+    sweeps = run(SWEEPS, partial(_sweeps, stages, scene, reach), shots.sweeps, of_sweeps) if shots.sweeps else ()
     return Rendered(
         images=tuple(image for image, *_ in images),
         exposed=tuple(seen for _, seen, *_ in images),
@@ -120,8 +119,8 @@ def render_all(
 
 def _corrected(stages: Stages, shots: Shots, scene: Scene) -> Shots:
     known = scene.calibration
-    images = tuple(replace(shot, view=stages.correct(shot.view, known)) for shot in shots.images)
-    sweeps = tuple(replace(shot, view=stages.correct(shot.view, known)) for shot in shots.sweeps)
+    images = tuple(replace(shot, view=stages.render.correct(shot.view, known)) for shot in shots.images)
+    sweeps = tuple(replace(shot, view=stages.render.correct(shot.view, known)) for shot in shots.sweeps)
     return replace(shots, images=images, sweeps=sweeps)
 
 
@@ -133,7 +132,7 @@ def _images(
     exposures: Sequence[tuple[Tensor, Tensor]],
 ) -> list[tuple[CameraImage, Tensor, Tensor, Listed]]:
     """Each image, as its camera sees it, and what that saw."""
-    found: Any = stages.render_all(stages, scene, [shot.view for shot in shots], gaussians)
+    found: Any = stages.render.render_all(stages, scene, [shot.view for shot in shots], gaussians)
     return [
         (image, _exposed(stages, scene, shot, image, gains), shot.image / 255, listed)  # uint8 to float32
         for shot, (image, listed), gains in zip(shots, found, exposures, strict=True)
@@ -144,7 +143,9 @@ def _sweeps(
     stages: Stages, scene: Scene, reach: float, shots: Sequence[SweepShot], gaussians: Sequence[AnyGaussians]
 ) -> tuple[tuple[LidarReturns, Listed], ...]:
     """Renders sweeps; the lidar needs nothing of the scene but the Gaussians."""
-    found: Any = stages.render_all(stages, scene, [aim(shot.view, shot.sweep, reach) for shot in shots], gaussians)
+    found: Any = stages.render.render_all(
+        stages, scene, [aim(shot.view, shot.sweep, reach) for shot in shots], gaussians
+    )
     return tuple(found)
 
 
@@ -153,44 +154,44 @@ def _seen(
 ) -> tuple[CameraImage | LidarReturns, Listed]:
     found: CameraImage | LidarReturns
     with span("render_camera" if isinstance(view, CameraView) else "render_lidar"):
-        pairs = list_pairs(stages, gaussians, view, stages.room(view))
+        pairs = list_pairs(stages, gaussians, view, stages.render.capacity(view))
         room = len(pairs.gaussians)
         # on a stream of its own, so that the result is known early
-        lacks = None if pairs.needed is None else stages.beside(LISTS, lacking, pairs.needed, room)
+        lacks = None if pairs.needed is None else stages.streams.run(LISTS, lacking, pairs.needed, room)
         if isinstance(view, CameraView):
-            found = stages.render_camera(gaussians, view, pairs, scene.sky)
+            found = stages.render.render_camera(gaussians, view, pairs, scene.sky)
         else:
-            found = stages.render_lidar(gaussians, view, pairs)
+            found = stages.render.render_lidar(gaussians, view, pairs)
     return found, Listed(view.kind, room, pairs.needed, lacks)
 
 
 def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, gains: tuple[Tensor, Tensor]) -> Tensor:
-    by = stages.expose, stages.slice_grid
+    by = stages.loss.expose, stages.loss.slice_grid
     return exposed(scene, shot.camera, image.colour, gains, shot.view.moment(), *by)
 
 
-def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, room: Room = None) -> PairList:
+def list_pairs(stages: Stages, gaussians: AnyGaussians, view: AnyView, capacity: Capacity = None) -> PairList:
     """Which Gaussians each of the view's tiles looks at."""
     with span("project"):
-        projection = stages.project(gaussians, view, room)
+        projection = stages.render.project(gaussians, view, capacity)
     with span("tile"):
-        return stages.tile(projection, view, room)
+        return stages.render.tile(projection, view, capacity)
 
 
 def render_frame(stages: Stages, scene: Scene, view: CameraView) -> CameraImage:
     """One exposure, from the scene to the image, without training."""
-    view = stages.correct(view, scene.calibration)
+    view = stages.render.correct(view, scene.calibration)
     with span("render_camera"):
-        (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
-        return stages.render_camera(gaussians, view, list_pairs(stages, gaussians, view), scene.sky)
+        (gaussians,) = stages.render.gather(stages, scene, (view,)).gaussians
+        return stages.render.render_camera(gaussians, view, list_pairs(stages, gaussians, view), scene.sky)
 
 
 def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
     """The rays of one sweep, from the scene to the returns, without training."""
-    view = stages.correct(view, scene.calibration)
+    view = stages.render.correct(view, scene.calibration)
     with span("render_lidar"):
-        (gaussians,) = stages.gather(stages, scene, (view,)).gaussians
-        return stages.render_lidar(gaussians, view, list_pairs(stages, gaussians, view))
+        (gaussians,) = stages.render.gather(stages, scene, (view,)).gaussians
+        return stages.render.render_lidar(gaussians, view, list_pairs(stages, gaussians, view))
 
 
 def failed(

@@ -153,7 +153,7 @@ def test_a_stage_that_an_option_swaps_or_wraps_keeps_its_range(native: Stages) -
     def around(inner: Callable) -> Callable:
         return lambda *args: inner(*args)
 
-    changed = native.swap("mine", interpolate=around(native.interpolate)).wrap(tile=around, render_lidar=around)
+    changed = native.swap("mine", interpolate=around(native.render.interpolate)).wrap(tile=around, render_lidar=around)
     assert Counter(recorded(changed)) == CALLS
 
 

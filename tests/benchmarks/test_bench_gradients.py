@@ -67,12 +67,12 @@ def spoiled(stages: Stages) -> Stages:
         return replace(g, scales=_TooLong.apply(g.scales))
 
     def camera(g: AnyGaussians, *rest: Any) -> Any:
-        return stages.render_camera(wrong(g), *rest)
+        return stages.render.render_camera(wrong(g), *rest)
 
     def lidar(g: AnyGaussians, *rest: Any) -> Any:
-        return stages.render_lidar(wrong(g), *rest)
+        return stages.render.render_lidar(wrong(g), *rest)
 
-    return replace(stages, render_camera=camera, render_lidar=lidar)
+    return stages.replaced(render_camera=camera, render_lidar=lidar)
 
 
 # ---- the truth
@@ -229,8 +229,7 @@ def plain() -> Stages:
 def in_bundles(device: torch.device) -> Stages:
     """The drivers of a GPU, as `+opt=all` has them."""
     plan = replace(CUDA_PLAN, bundles=True, exact=True, part=8)
-    compiled: dict[str, Any] = native_stages(plan)
-    return replace(stages_with("", device), plan=plan, **compiled)
+    return stages_with("", device).compiled(plan, native_stages)
 
 
 @pytest.mark.skipif(not EMULATED, reason="runs the CUDA drivers: set NUREC_LITE_EMULATE_CUDA=1")

@@ -62,11 +62,11 @@ def sees(workload: Workload, sensor: str) -> float:
     """The largest opacity of any ray."""
     stages, view = base_stages("native", CPU), workload.views[sensor]
     with torch.no_grad():
-        (gaussians,) = stages.gather(stages, workload.scene, (view,)).gaussians
-        pairs = stages.tile(stages.project(gaussians, view), view)
+        (gaussians,) = stages.render.gather(stages, workload.scene, (view,)).gaussians
+        pairs = stages.render.tile(stages.render.project(gaussians, view), view)
         if isinstance(view, CameraView):
-            return float(stages.render_camera(gaussians, view, pairs, workload.scene.sky).opacity.max())
-        return float(stages.render_lidar(gaussians, view, pairs).opacity.max())
+            return float(stages.render.render_camera(gaussians, view, pairs, workload.scene.sky).opacity.max())
+        return float(stages.render.render_lidar(gaussians, view, pairs).opacity.max())
 
 
 def test_a_checkpoint_with_its_capture(checkpoint: Path) -> None:

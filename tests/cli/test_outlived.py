@@ -34,7 +34,7 @@ def before_step(monkeypatch: pytest.MonkeyPatch, what: Callable[[TrainState], No
     def around(attempt: Callable) -> Callable:
         return lambda stages, state, shots: (what(state), attempt(stages, state, shots))[1]
 
-    monkeypatch.setattr(loop, "one_step", lambda stages, *rest: inner(stages.wrap(attempt=around), *rest))
+    monkeypatch.setattr(loop, "one_step", lambda stages, *rest: inner(stages.wrap(try_step=around), *rest))
 
 
 def step_of(out: Path) -> int:

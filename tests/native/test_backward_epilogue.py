@@ -74,7 +74,7 @@ def with_activation(stages: Stages, stored: bool) -> Stages:
 def by_one_pass(stages: Stages, stored: bool, scene: Scene, views: list[View], *weights: Any, **how: Any) -> Learned:
     """`stored`: behind fused_activate."""
     stages = with_activation(stages, stored)
-    one = OnePass(stages.collect, stored)  # type: ignore[arg-type]
+    one = OnePass(stages.render.collect, stored)  # type: ignore[arg-type]
     with one.learning():
         own = stages.planned("fused_project", told=True).wrap(gather=one.gather)
         return learn(LOOP, own, scene, views, *weights, **how)
@@ -167,7 +167,7 @@ def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
 
     scene, stages = scene_of(views, VIEWS["image and sweep"], 150, device), stages_for(device)
     expected = learn(LOOP, stages, scene, views)
-    one = OnePass(stages.collect, False)  # type: ignore[arg-type]
+    one = OnePass(stages.render.collect, False)  # type: ignore[arg-type]
     with one.learning():
         own = stages.planned("fused_project", told=True).wrap(gather=one.gather)
         assert_learned_alike(learn(twice, own, scene, views), expected)
@@ -208,10 +208,10 @@ def test_the_reference_in_double_precision(sensors: str, stored: bool, device: t
 
 def test_outside_of_a_step_gradients_are_written_as_ever(device: torch.device) -> None:
     views, base = views_of("lidar", 2, device), stages_for(device)
-    one = OnePass(base.collect, False)  # type: ignore[arg-type]
+    one = OnePass(base.render.collect, False)  # type: ignore[arg-type]
     stages = base.planned("fused_project", told=True).wrap(gather=one.gather)
     scene = scene_for(views[0], 50, device)
-    gathered = stages.gather(stages, scene, views)
+    gathered = stages.render.gather(stages, scene, views)
     assert not any(isinstance(g, DeferredGaussians) for g in gathered.gaussians)
     assert_learned_alike(learn(LOOP, stages, scene, views), learn(LOOP, base, scene, views))
 

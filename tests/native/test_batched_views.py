@@ -201,7 +201,7 @@ def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.devic
     assert [listed.needed for listed in found.lists] == [None] * 3
     lengths = [listed.room for listed in expected.lists]
     assert [listed.room for listed in found.lists] == lengths and min(lengths) > 0
-    roomy = replace(stages, room=lambda view: max(lengths) + 100)
+    roomy = stages.replaced(capacity=lambda view: max(lengths) + 100)
     again = learn(one_launch, roomy, scene, views)
     assert_learned_alike(again, expected)
     assert [int(listed.needed) for listed in again.lists] == lengths
@@ -218,7 +218,7 @@ def test_lists_without_room_say_so(sensor: str, room: int, device: torch.device)
     rooms = dict.fromkeys(range(3), room)
     for _ in range(8):
         by_view = iter(rooms.values())
-        tight = replace(stages, room=lambda view, each=by_view: next(each))
+        tight = stages.replaced(capacity=lambda view, each=by_view: next(each))
         found = learn(one_launch, tight, scene, views)
         needed = [int(listed.needed) for listed in found.lists]
         if all(n <= r for n, r in zip(needed, rooms.values(), strict=True)):
@@ -298,9 +298,9 @@ def moved(scene: Scene, device: torch.device) -> Scene:
 def test_what_hinders(device: torch.device) -> None:
     views = views_of("moving camera", 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
-    gaussians = stages.gather(stages, scene, views).gaussians
+    gaussians = stages.render.gather(stages, scene, views).gaussians
     assert batched_views.unsupported_reason(views, gaussians) is None
-    alone = [stages.gather(stages, scene, [view]).gaussians[0] for view in views]
+    alone = [stages.render.gather(stages, scene, [view]).gaussians[0] for view in views]
     assert "fused_interp and collect_once" in str(batched_views.unsupported_reason(views, alone))
     assert "fused_interp and collect_once" in str(
         batched_views.unsupported_reason(views, [g.whole() for g in gaussians])
@@ -314,7 +314,7 @@ def test_what_hinders(device: torch.device) -> None:
 def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     views = views_of("lidar", 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
-    gaussians = stages.gather(stages, scene, views).gaussians
+    gaussians = stages.render.gather(stages, scene, views).gaussians
     assert batched_views.unsupported_reason(views, gaussians) is None
     monkeypatch.setattr(batched_views, "MOST_BANDS", 2)
     assert "bands of elevation, more than 2" in str(batched_views.unsupported_reason(views, gaussians))
@@ -324,7 +324,7 @@ def test_sweeps_of_too_many_bands(device: torch.device, monkeypatch: pytest.Monk
 def test_views_of_too_many_lists(sensor: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     views = views_of(sensor, 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
-    gaussians = stages.gather(stages, scene, views).gaussians
+    gaussians = stages.render.gather(stages, scene, views).gaussians
     monkeypatch.setattr(batched_views, "MOST_LISTS", 3)
     assert "more than 3 lists" in str(batched_views.unsupported_reason(views, gaussians))
 
@@ -344,7 +344,7 @@ def test_second_derivatives_are_refused(device: torch.device) -> None:
     views = views_of("still camera", 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
     scene.gaussians.means.requires_grad_()
-    found: Any = one_launch(stages, scene, views, stages.gather(stages, scene, views).gaussians)
+    found: Any = one_launch(stages, scene, views, stages.render.gather(stages, scene, views).gaussians)
     first: Tensor = torch.autograd.grad(found[0][0].colour.sum(), scene.gaussians.means, create_graph=True)[0]
     with pytest.raises(RuntimeError, match="no second derivatives"):
         first.sum().backward()

@@ -63,9 +63,9 @@ def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def one_by_one(device: torch.device) -> Stages:
     """As a training renders, of the same activated numbers."""
-    stages = replace(base_stages("native", device), device="cuda", plan=PLAN, **native_stages(PLAN))
+    stages = replace(base_stages("native", device).compiled(PLAN, native_stages), device="cuda")
     options: dict[str, dict[str, Any]] = {"fused_interp": {}, "collect_once": {}, "fused_activate": {}}
-    return replace(build_stages(options, stages), render_views=render_views)
+    return build_stages(options, stages).replaced(render_views=render_views)
 
 
 def assert_same(found: Any, expected: Any, view: View) -> None:
@@ -87,7 +87,7 @@ def assert_same(found: Any, expected: Any, view: View) -> None:
 def compare(scene: Scene, views: list[View], device: torch.device, seen: bool = True) -> None:
     stages, own = one_by_one(device), BatchedRenderer()
     with torch.no_grad():
-        expected = stages.render_views(stages, scene, views)
+        expected = stages.render.render_views(stages, scene, views)
     for _ in range(2):  # the second launch has a room
         for one, two, view in zip(own(stages, scene, views), expected, views, strict=True):
             assert_same(one, two, view)
@@ -121,7 +121,7 @@ def test_few_rays(rays: int, cut: str, device: torch.device) -> None:
     scene = ordered(make_gaussians(around(60, 4, 9, (-0.7, 0.7)), scales=(0.3, 0.9)), device)
     stages = one_by_one(device)
     with torch.no_grad():
-        expected = stages.render_views(stages, scene, views)
+        expected = stages.render.render_views(stages, scene, views)
     for one, two, view in zip(BatchedRenderer()(stages, scene, views), expected, views, strict=True):
         assert len(one.median) == len(view.directions)  # type: ignore[union-attr]
         assert_same(one, two, view)
@@ -189,7 +189,7 @@ def test_an_evaluation_is_the_same(device: torch.device) -> None:
     """Frames of two cameras in turns, of which several go into a launch, and their sweeps."""
     capture, scene, stages = tiny_capture(), scene_to(tiny_state().scene, device), one_by_one(device)
     frames = frames_of(capture, "all")
-    together = replace(stages, plan=replace(PLAN, views=5), render_views=BatchedRenderer())
+    together = replace(stages.replaced(render_views=BatchedRenderer()), plan=replace(PLAN, views=5))
     found, expected = (evaluate(s, scene, capture, frames) for s in (together, stages))
     assert [(f.sensor, f.index) for f in found.frames] == [(f.sensor, f.index) for f in expected.frames]
     for one, two in zip(found.frames, expected.frames, strict=True):

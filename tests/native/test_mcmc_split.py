@@ -8,7 +8,7 @@ from operators import check_schema
 from torch import Tensor
 
 from nurec_lite.native import ops
-from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, parted
+from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, mcmc_split
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 UNIT = 2.0**-22  # of an opacity: two last bits of those near 1
@@ -51,7 +51,7 @@ def test_as_the_readable_one_has_them(n: int, sensors: int, device: str) -> None
     logits, copies = problem(n, sensors)
     found, factor = part(logits, copies, device)
     assert found.shape == logits.shape and factor.shape == (n,)
-    agree(logits, copies, (found, factor), parted(logits, copies))
+    agree(logits, copies, (found, factor), mcmc_split(logits, copies))
 
 
 @pytest.mark.parametrize("device", DEVICES)

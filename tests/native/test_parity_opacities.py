@@ -73,7 +73,7 @@ def test_a_step_of_both_sensors_is_the_reference_s() -> None:
             generator = torch.Generator().manual_seed(3)
             logits = state.scene.gaussians.lidar_logits
             logits[:, LIDAR_VALUES] = 2 * torch.randn(len(logits), generator=generator)
-        found.append(step(replace(stages, optimize=lambda state: None), state).terms)
+        found.append(step(stages.replaced(optimize=lambda state: None), state).terms)
     for terms in found[1:]:
         assert terms.keys() == found[0].keys()
         for name, term in found[0].items():
@@ -88,6 +88,6 @@ def test_lists_of_the_lidar_are_those_of_its_own_opacity() -> None:
         if fill is not None:
             with torch.no_grad():
                 state.scene.gaussians.lidar_logits[:, LIDAR_VALUES] = fill
-        shots = stages.feed(stages, state)
+        shots = stages.feed.fetch(stages, state)
         lengths.append([listed.room for listed in render(stages, state.scene, shots).lists])
     assert lengths[0][0] == lengths[1][0] > 0 and lengths[0][1] > 0 == lengths[1][1]

@@ -40,7 +40,7 @@ def call_of(sensor: str, device: torch.device, n: int = 20, cameras: int = 1) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batched_views.torch.ops.nurec_lite, "render_views_train", called)
         for _ in range(2):  # once more, as then it is known which Gaussians stand still
-            gaussians = stages.gather(stages, scene, views).gaussians
+            gaussians = stages.render.gather(stages, scene, views).gaussians
         with pytest.raises(StopIteration):
             one_launch(stages, scene, views, gaussians)
     return {k: v.detach() if isinstance(v, Tensor) else v for k, v in kept.items()}

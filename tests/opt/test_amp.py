@@ -69,7 +69,7 @@ def assert_short(state: TrainState) -> None:
 
 
 def test_it_needs_others_before_it() -> None:
-    assert isinstance(own_of().optimize, FusedAdam) and own_of().optimize.handover is not None
+    assert isinstance(own_of().update.optimize, FusedAdam) and own_of().update.optimize.handover is not None
     with pytest.raises(OptionError, match="requires 'fused_harmonics'"):
         stages_of("fused_interp", "fused_adam", "fused_colour", "amp")
     with pytest.raises(OptionError, match="name 'fused_adam' first"):
@@ -133,16 +133,16 @@ def test_any_degree(degree: int) -> None:
 def test_steps_of_another_number_of_images(images: tuple[int, ...]) -> None:
     """Whose gradients are written, or are none."""
     state, stages = tiny_state(), own_of()
-    stages.learn(stages, state, tiny_shots((0,), (0,)))
+    stages.update.learn(stages, state, tiny_shots((0,), (0,)))
     before = state.scene.gaussians.sh_rest.detach().clone()
-    stages.learn(stages, state, tiny_shots(images, (0,)))
+    stages.update.learn(stages, state, tiny_shots(images, (0,)))
     assert_short(state)
     assert torch.equal(before, state.scene.gaussians.sh_rest) == (not images)
 
 
 def test_it_goes_with_batch() -> None:
     state, stages = tiny_state(), own_of("batch", batch={"images": 2})
-    state.plan = stages.frames(state.plan)
+    state.plan = stages.feed.frames(state.plan)
     steps(stages, state, 2)
     assert_short(state)
 
@@ -157,7 +157,7 @@ def test_where_fused_harmonics_stands_aside() -> None:
 def test_a_step_that_failed_changes_nothing_and_is_done_again() -> None:
     stages, state = own_of("no_sync"), tiny_state()
     state.failed = torch.ones(())
-    stages.learn(stages, state, stages.feed(stages, state))
+    stages.update.learn(stages, state, stages.feed.fetch(stages, state))
     for name in amp.SHORT:
         assert torch.equal(getattr(state.scene.gaussians, name), getattr(tiny_state().scene.gaussians, name))
     plain, overflown = tiny_state(), tiny_state()
@@ -173,7 +173,7 @@ def test_it_goes_with_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     below = ("collect_once", "no_sync", "fused_ssim", "fused_sky", "fused_activate")
     state, stages = tiny_state(), own_of(*below, "cuda_graph")
     steps(stages, state, 30)
-    assert stages.learn.launched >= 6  # type: ignore[attr-defined]
+    assert stages.update.learn.launched >= 6  # type: ignore[attr-defined]
     assert_short(state)
 
 

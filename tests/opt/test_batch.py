@@ -46,13 +46,13 @@ def own(images: int = 2, sweeps: int = 1, scale_rates: bool = True, one_launch: 
 
 
 def planned(images: int, sweeps: int = 1, plan: ShotPlan = PLAN) -> ShotPlan:
-    return build_stages(own(images, sweeps)).frames(plan)
+    return build_stages(own(images, sweeps)).feed.frames(plan)
 
 
 def state_of(stages: Stages, rays: int = 128, density: DensityConfig = PLAIN) -> TrainState:
     config = tiny_config(density=density)
     state = tiny_state(replace(config, train=replace(config.train, lidar_rays=rays)))
-    state.plan = stages.frames(state.plan)
+    state.plan = stages.feed.frames(state.plan)
     return state
 
 
@@ -65,8 +65,8 @@ def moments(capture: Capture, images: tuple[int, ...]) -> list[int]:
 
 def test_it_swaps_one_field_and_stands_around_the_rates() -> None:
     stages = build_stages(own())
-    assert stages.claims == {"frames": "batch"} and stages.wrapped == {"schedule"}
-    assert build_stages(own(scale_rates=False)).schedule is reference_stages().schedule
+    assert stages.changes.claims == {"frames": "batch"} and stages.changes.wrapped == {"schedule"}
+    assert build_stages(own(scale_rates=False)).feed.schedule is reference_stages().feed.schedule
 
 
 def test_one_image_and_one_sweep_are_the_baseline_s() -> None:
@@ -144,8 +144,8 @@ def gradients(stages: Stages, shots: Shots) -> dict[str, Tensor]:
     def optimize(state: TrainState) -> None:
         found.update({name: p.grad.clone() for name, p in state.scene.parameters().items() if p.grad is not None})
 
-    replaced = replace(stages, optimize=optimize)
-    replaced.learn(replaced, state, shots)
+    replaced = stages.replaced(optimize=optimize)
+    replaced.update.learn(replaced, state, shots)
     return found
 
 
@@ -171,7 +171,7 @@ def test_what_needs_no_view_is_done_once() -> None:
 
         return around
 
-    once = ("activate", "collect", "interpolate", "regularisers", "loss", "optimize", "noise", "schedule")
+    once = ("activate", "collect", "interpolate", "regularisers", "terms", "optimize", "noise", "schedule")
     each = ("project", "tile", "render_camera", "image_loss")
     stages = build_stages({"collect_once": {}} | own(3), base_stages("native", CPU))
     stages = stages.wrap(**{name: counted(name) for name in (*once, *each)})
@@ -188,8 +188,8 @@ def test_rates_rise_by_the_root_and_memory_is_as_many_images(images: int) -> Non
     state, other = state_of(stages), state_of(plain)
     for state.progress in (0.0, 0.5, 0.5, 1.0):
         other.progress = state.progress
-        stages.schedule(stages, state)
-        plain.schedule(plain, other)
+        stages.feed.schedule(stages, state)
+        plain.feed.schedule(plain, other)
         assert state.pace is not None and other.pace is not None
         for mine, theirs in zip(state.optimizer.param_groups, other.optimizer.param_groups, strict=True):
             assert mine["lr"] == pytest.approx(sqrt(images) * theirs["lr"], rel=1e-9)
@@ -202,7 +202,7 @@ def test_rates_rise_by_the_root_and_memory_is_as_many_images(images: int) -> Non
 def test_rates_are_for_the_images_that_there_are() -> None:
     stages = build_stages(own(1000))
     state = state_of(stages)
-    stages.schedule(stages, state)
+    stages.feed.schedule(stages, state)
     first = state.optimizer.param_groups[0]
     assert first["lr"] == pytest.approx(4 * state.config.lr.means)  # of 16 images
 
@@ -210,7 +210,7 @@ def test_rates_are_for_the_images_that_there_are() -> None:
 def test_rates_may_stay_what_they_are() -> None:
     stages = build_stages(own(4, scale_rates=False))
     state = state_of(stages)
-    stages.schedule(stages, state)
+    stages.feed.schedule(stages, state)
     assert state.optimizer.param_groups[0]["lr"] == state.config.lr.means
     assert state.optimizer.param_groups[0]["betas"] == (0.9, 0.999)
 
@@ -225,8 +225,8 @@ def test_a_run_that_goes_on_is_bitwise_a_whole_one(tmp_path: Path, at: int) -> N
 
         config = tiny_config(steps=9)
         config.train = replace(config.train, resume=resume and str(resume))
-        stages = build_stages(own(3)).wrap(feed=stopping)
-        state = make_state(config, tiny_capture(), CPU, frames=stages.frames)
+        stages = build_stages(own(3)).wrap(fetch=stopping)
+        state = make_state(config, tiny_capture(), CPU, frames=stages.feed.frames)
         train(stages, state, tmp_path / name)
         return state
 
@@ -307,10 +307,10 @@ def trained(names: tuple[str, ...]) -> tuple[TrainState, list[dict[str, float]]]
     state = state_of(stages)
     try:
         for _ in range(4):
-            result = stages.attempt(stages, state, stages.feed(stages, state))
+            result = stages.update.try_step(stages, state, stages.feed.fetch(stages, state))
             terms.append({name: float(term) for name, term in result.terms.items()})
             state.step += 1
-        stages.settle(stages, state)
+        stages.update.synchronize(stages, state)
     finally:
         stages.close()
     return state, terms
@@ -322,7 +322,7 @@ def test_loader_processes_and_the_store_get_the_same_shots(tmp_path: Path) -> No
     for names in (("workers", "batch"), ("batch", "resident")):
         stages = stages_with(names)
         for step in (*range(12), 100, 7):
-            shots = stages.feed(stages, replace(tiny_state(), plan=plan, step=step))
+            shots = stages.feed.fetch(stages, replace(tiny_state(), plan=plan, step=step))
             assert_same(shots, plan.load(step))
         stages.close()
 
@@ -346,7 +346,11 @@ def test_a_graph_is_recorded_once_for_both_cameras_of_any_moment(monkeypatch: py
     steps(stages_with(below, 2, 1), plain, 10)
     stages = stages_with((*below, "cuda_graph"), 2, 1)
     steps(stages, graphed, 10)
-    assert isinstance(stages.learn, CudaGraph) and stages.learn.recorded <= 2 and stages.learn.launched >= 5
+    assert (
+        isinstance(stages.update.learn, CudaGraph)
+        and stages.update.learn.recorded <= 2
+        and stages.update.learn.launched >= 5
+    )
     assert_close(plain, graphed)
 
 
@@ -363,9 +367,9 @@ def test_on_a_gpu_with_all_others(images: int) -> None:
     stages = build_stages(values, base_stages("native", device))
     config = replace(tiny_config(), device="cuda")
     try:
-        state = make_state(config, tiny_capture(), device, frames=stages.frames)
+        state = make_state(config, tiny_capture(), device, frames=stages.feed.frames)
         steps(stages, state, 24)
-        assert isinstance(stages.learn, CudaGraph) and stages.learn.launched
+        assert isinstance(stages.update.learn, CudaGraph) and stages.update.learn.launched
         assert all(value.isfinite().all() for value in state.scene.parameters().values())
     finally:
         stages.close()

@@ -82,7 +82,7 @@ def test_a_cpu_renders_one_view_after_another() -> None:
     stages = import_module("nurec_lite.opt.batch").apply(
         base_stages("native", torch.device("cpu")), **parameters_of("batch")
     )
-    assert "render_all" not in stages.wrapped
+    assert "render_all" not in stages.changes.wrapped
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,12 @@ def test_images_of_two_sizes(images: int, alone: int, device: torch.device) -> N
 def test_images_of_two_sizes_come_back_in_their_order(device: torch.device) -> None:
     stages = stages_with(device, NEEDED, images=4)
     state = planned_state(stages, device, uneven)
-    views = stages.feed(stages, state).views
-    found: Any = stages.render_all(stages, state.scene, views, stages.gather(stages, state.scene, views).gaussians)
+    views = stages.feed.fetch(stages, state).views
+    found: Any = stages.render.render_all(
+        stages, state.scene, views, stages.render.gather(stages, state.scene, views).gaussians
+    )
     widths = [view.camera.width for view in views if hasattr(view, "camera")]
-    assert isinstance(stages.render_all, OneLaunch) and len(set(widths)) == 2
+    assert isinstance(stages.render.render_all, OneLaunch) and len(set(widths)) == 2
     assert [image.colour.shape[1] for image, _ in found[:4]] == widths
 
 
@@ -151,7 +153,11 @@ def test_a_graph_is_recorded_of_it(
         for stages, state in zip((loop, graphed), states, strict=True):
             monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: ROOM)
             steps(stages, state, 12)
-        assert isinstance(graphed.learn, CudaGraph) and graphed.learn.launched >= 4 and not graphed.learn._off
+        assert (
+            isinstance(graphed.update.learn, CudaGraph)
+            and graphed.update.learn.launched >= 4
+            and not graphed.update.learn._off
+        )
     finally:
         graphed.close()
     assert no_sync_of(graphed).redone == 0
@@ -169,7 +175,11 @@ def test_of_corrected_sensors_too(
     state = state_for(stages, device, calibrate=True, rays=0)
     try:
         steps(stages, state, 12)
-        assert isinstance(stages.learn, CudaGraph) and stages.learn.launched >= 5 and not stages.learn._off
+        assert (
+            isinstance(stages.update.learn, CudaGraph)
+            and stages.update.learn.launched >= 5
+            and not stages.update.learn._off
+        )
         assert all(value.isfinite().all() for value in state.scene.parameters().values())
     finally:
         stages.close()

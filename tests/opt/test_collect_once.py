@@ -41,15 +41,15 @@ def gradients(
         state.optimizer.zero_grad(set_to_none=True)
 
     state.plan = replace(state.plan, lidar_rays=lidar_rays)
-    stages = replace(stages, optimize=keep)
+    stages = stages.replaced(optimize=keep)
     if shots is None:
         state.step = 3
-        shots = stages.feed(stages, state)
-    return stages.learn(stages, state, shots).terms, found
+        shots = stages.feed.fetch(stages, state)
+    return stages.update.learn(stages, state, shots).terms, found
 
 
 def test_the_option_swaps_gather() -> None:
-    assert build_stages(ONCE).claims == {"gather": "collect_once"}
+    assert build_stages(ONCE).changes.claims == {"gather": "collect_once"}
 
 
 @pytest.mark.parametrize("lidar_rays", [128, 0])
@@ -73,7 +73,7 @@ def test_gathering_once_and_one_by_one_is_the_same() -> None:
     """But for rounding: the same formulas on more rows. The baseline leaves the activation to who needs it, the option hands on its own."""
     scene, views = tiny_state().scene, tiny_shots((0, 1), (2,)).views
     one_by_one, once = reference_stages(), build_stages(ONCE)
-    expected, found = one_by_one.gather(one_by_one, scene, views), once.gather(once, scene, views)
+    expected, found = one_by_one.render.gather(one_by_one, scene, views), once.render.gather(once, scene, views)
     assert len(found.gaussians) == len(expected.gaussians) == len(views)
     for world, other in zip(found.gaussians, expected.gaussians, strict=True):
         for name in FIELDS:
@@ -93,7 +93,7 @@ def test_collect_is_called_once_for_all_views() -> None:
     scene, views = tiny_state().scene, tiny_shots((0, 1), (2,)).views
     for stages in (reference_stages(), build_stages(ONCE)):
         stages = stages.swap("mine", collect=noted)
-        stages.gather(stages, scene, views)
+        stages.render.gather(stages, scene, views)
     assert asked == [1, 1, 1, 3]
 
 
@@ -125,10 +125,10 @@ def test_one_interpolation_and_one_activation(monkeypatch: pytest.MonkeyPatch) -
         return activate(*arguments)
 
     monkeypatch.setattr(collect, "activate", counted)
-    gradients(replace(reference_stages(), interpolate=recorded, activate=counted), tiny_state())
+    gradients(reference_stages().replaced(interpolate=recorded, activate=counted), tiny_state())
     assert (queries, sum(activations)) == ([1, 1], 3)
     queries.clear(), activations.clear()
-    gradients(replace(build_stages(ONCE), interpolate=recorded, activate=counted), tiny_state())
+    gradients(build_stages(ONCE).replaced(interpolate=recorded, activate=counted), tiny_state())
     assert (queries, sum(activations)) == ([2], 1)
 
 

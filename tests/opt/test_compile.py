@@ -72,7 +72,7 @@ def test_other_sizes_compile_nothing_again() -> None:
 def test_who_only_looks_compiles_nothing() -> None:
     state, stages = tiny_state(), stages_of(("compile",))
     with torch.no_grad():
-        stages.activate(state.scene.gaussians)
+        stages.render.activate(state.scene.gaussians)
     assert not torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
@@ -97,7 +97,9 @@ def test_the_compiler_s_own_back_end_gives_the_same() -> None:
     torch._dynamo.reset()
     state = tiny_state()
     with config.patch(cpp_cache_precompile_headers=False):  # they pay from several compilations on
-        plain, found = (f(state.scene.gaussians) for f in (stages_of(()).activate, compiled(stages_of(()).activate)))
+        plain, found = (
+            f(state.scene.gaussians) for f in (stages_of(()).render.activate, compiled(stages_of(()).render.activate))
+        )
     for name, value in plain.items():
         torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-6)
 
@@ -111,7 +113,7 @@ def test_the_time_to_compile_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_what_it_changes() -> None:
     stages = stages_of(("compile",))
-    swapped = {stage for stage, by in stages.claims.items() if by == "compile"}
+    swapped = {stage for stage, by in stages.changes.claims.items() if by == "compile"}
     assert swapped == {"activate", "noise", "plan.compiled"}
 
 
@@ -137,5 +139,5 @@ def test_on_a_gpu_it_goes_with_a_graph() -> None:
     density = DensityConfig(every=1000, start=0.0, stop=1.0)
     state = make_state(tiny_config(device="cuda", density=density), tiny_capture(), device)
     steps(stages, state, 40)
-    assert stages.learn.launched > 5  # type: ignore[attr-defined]
+    assert stages.update.learn.launched > 5  # type: ignore[attr-defined]
     assert all(value.isfinite().all() for value in state.scene.parameters().values())

@@ -141,8 +141,8 @@ def test_what_cannot_be_recorded_is_listed_and_steps_go_on(
     monkeypatch.setattr(cuda_graph, "Recorder", StandIn)
     monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)
     state, stages = tiny_state(), stages_of("cuda_graph")
-    waiting = replace(stages, loss=lambda *args: {name: t * float(t > 0) for name, t in inner(*args).items()})
-    inner = stages.loss
+    waiting = stages.replaced(terms=lambda *args: {name: t * float(t > 0) for name, t in inner(*args).items()})
+    inner = stages.loss.terms
     with caplog.at_level("WARNING"):
         steps(waiting, state, 6)
     assert own(stages).launched == 0
@@ -290,8 +290,8 @@ def test_steps_without_a_sweep_are_recorded_in_a_run_that_goes_on(monkeypatch: p
 @pytest.mark.gpu
 def test_a_wait_in_a_step_is_listed(caplog: pytest.LogCaptureFixture) -> None:
     stages, state = stages_of("cuda_graph", device=torch.device("cuda")), gpu_state()
-    inner = stages.loss
-    waiting = replace(stages, loss=lambda *args: {name: t * float(t > 0) for name, t in inner(*args).items()})
+    inner = stages.loss.terms
+    waiting = stages.replaced(terms=lambda *args: {name: t * float(t > 0) for name, t in inner(*args).items()})
     with caplog.at_level("WARNING"):
         steps(waiting, state, 8)
     assert own(stages).launched == 0 and "the host reads a number" in caplog.text

@@ -230,18 +230,19 @@ def stages_of(options: dict[str, dict], device: str = "cpu") -> Stages:
 
 def test_it_takes_four_stages() -> None:
     stages = stages_of({"fused_activate": {}})
-    assert {name for name, by in stages.claims.items() if by == "fused_activate"} == {
+    assert {name for name, by in stages.changes.claims.items() if by == "fused_activate"} == {
         "activate",
         "regularisers",
         "noise",
-        "part",
+        "mcmc_split",
     }
     build_stages({"fused_activate": {}}, base_stages("reference", torch.device("cpu")))  # with kernels of its own
 
 
 def test_compile_leaves_its_stages_alone() -> None:
     both, alone = stages_of({"fused_activate": {}, "compile": {}}), stages_of({"fused_activate": {}})
-    assert (both.activate, both.noise) == (alone.activate, alone.noise) and both.claims["plan.compiled"] == "compile"
+    assert (both.render.activate, both.update.noise) == (alone.render.activate, alone.update.noise)
+    assert both.changes.claims["plan.compiled"] == "compile"
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -262,7 +263,7 @@ def test_a_step_is_that_without_it(opacity: bool, device: str) -> None:
                 grads[name] = torch.zeros_like(p) if p.grad is None else p.grad.clone()
 
         drawn = {} if options is OPTIONS else {"noise": plain_noise}  # as the option draws
-        result = step(replace(stages, optimize=keep, density=lambda stages, state: None, **drawn), state)
+        result = step(stages.replaced(optimize=keep, density=lambda stages, state: None, **drawn), state)
         found.append((result.terms, grads, state.scene.gaussians.means.detach()))
     assert list(found[0][0]) == list(found[1][0]) and ("tie" in found[0][0]) == opacity
     for name, term in found[1][0].items():

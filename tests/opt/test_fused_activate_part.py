@@ -2,7 +2,6 @@
 """Relocation with the option `fused_activate`: that without it, but for the rounding of what copies are."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ def moved(chosen: Callable[..., Relocation | None], g: Gaussians, n_new: int, **
 
 
 def assert_alike(found: Relocation, wanted: Relocation) -> None:
-    """Opacities and scales of those that begin anew come from `part`; all else does not."""
+    """Opacities and scales of those that begin anew come from `mcmc_split`; all else does not."""
     assert torch.equal(found.node, wanted.node) and torch.equal(found.source, wanted.source)
     assert torch.equal(found.anew, wanted.anew) and found.changed.keys() == wanted.changed.keys()
     for name, value in wanted.changed.items():
@@ -63,7 +62,7 @@ def test_a_relocation_is_that_without_it(
 ) -> None:
     """Of few copies each, of some ten, and of more than one may have."""
     g = store(n, columns, living, device)
-    found = moved(chosen, g, n_new, part=fused_activate.part)
+    found = moved(chosen, g, n_new, split=fused_activate.mcmc_split)
     assert_alike(found, moved(chosen, g, n_new))
     assert living > 1 or n < MAX_COPIES or int(found.source.bincount().max()) > MAX_COPIES
 
@@ -74,7 +73,7 @@ def test_the_step_s_relocation_is_by_the_option_s_stage() -> None:
         stages = build_stages(given, base_stages("native", torch.device("cpu")))
         with torch.no_grad():
             state.scene.gaussians.opacity_logits[::5] = state.scene.gaussians.lidar_logits[::5, LIDAR_VALUES:] = -9
-        stages.rearrange(replace(stages, relocate=relocate_masked), state, 11)
+        stages.update.rearrange(stages.replaced(relocate=relocate_masked), state, 11)
     found, wanted = (state.scene.parameters() for state in states)
     for name, value in wanted.items():
         torch.testing.assert_close(found[name], value, **ROUNDING)
@@ -88,9 +87,9 @@ def test_the_baseline_s_relocation_asks_the_stage() -> None:
 
     def part(*given: Any) -> Any:
         told.append(given[-1])
-        return fused_activate.part(*given)
+        return fused_activate.mcmc_split(*given)
 
-    stages = replace(base_stages("native", torch.device("cpu")), part=part)
+    stages = base_stages("native", torch.device("cpu")).replaced(mcmc_split=part)
     for chosen in (relocate, relocate_masked):
-        stages.rearrange(replace(stages, relocate=chosen), tiny_state(), 3)
+        stages.update.rearrange(stages.replaced(relocate=chosen), tiny_state(), 3)
     assert told == [None, MAX_COPIES]

@@ -223,8 +223,8 @@ def test_touched_only_is_of_the_gaussians() -> None:
             {"fused_adam": {"touched_only": touched_only}}, base_stages("native", torch.device("cpu"))
         )
         for state.step in range(3):
-            shots = stages.feed(stages, state)
-            stages.learn(stages, state, shots)
+            shots = stages.feed.fetch(stages, state)
+            stages.update.learn(stages, state, shots)
         found.append({name: kept for name, kept in moments_of(state).items()})
     assert (found[0]["means"] != found[1]["means"]).any()
     assert all(float(kept) == 3 for name, kept in found[1].items() if name.endswith("step"))
@@ -242,7 +242,7 @@ def moments_of(state: TrainState) -> dict[str, Tensor]:
 
 
 def test_the_option_swaps_the_update() -> None:
-    assert build_stages(OPTIONS).claims == {"optimize": "fused_adam"}
+    assert build_stages(OPTIONS).changes.claims == {"optimize": "fused_adam"}
 
 
 def both(state: TrainState) -> tuple[TrainState, TrainState]:
@@ -330,7 +330,7 @@ def test_a_list_without_room_skips_the_update() -> None:
     state.failed = torch.ones(())
     before = {name: value.detach().clone() for name, value in state.scene.parameters().items()}
     stages = build_stages(OPTIONS, base_stages("native", torch.device("cpu")))
-    stages.learn(stages, state, stages.feed(stages, state))
+    stages.update.learn(stages, state, stages.feed.fetch(stages, state))
     assert all(torch.equal(before[name], value) for name, value in state.scene.parameters().items())
     assert set(Gaussians.trained()) < set(before)
 

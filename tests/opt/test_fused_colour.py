@@ -172,7 +172,7 @@ def test_a_step_is_that_without_it(device: str) -> None:
                 p = group["params"][0]
                 grads[group["name"]] = torch.zeros_like(p) if p.grad is None else p.grad.clone()
 
-        result = step(replace(stages, optimize=keep), state)
+        result = step(stages.replaced(optimize=keep), state)
         found.append((result.terms, grads))
     for name, term in found[1][0].items():
         torch.testing.assert_close(found[0][0][name], term, rtol=1e-5, atol=1e-6)

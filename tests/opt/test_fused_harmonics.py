@@ -181,20 +181,20 @@ def own_of(*above: str, **parameters: dict[str, Any]) -> Stages:
 def gradients_of(stages: Stages, state: TrainState) -> dict[str, Tensor | None]:
     """Of one step."""
     found: dict[str, Tensor | None] = {}
-    optimize = stages.optimize
+    optimize = stages.update.optimize
 
     def look(state: TrainState) -> None:
         found.update({group["name"]: group["params"][0].grad for group in state.optimizer.param_groups})
         optimize(state)
 
-    step(replace(stages, optimize=look), state)
+    step(stages.replaced(optimize=look), state)
     return found
 
 
 def test_it_needs_two_others_before_it() -> None:
     stages = own_of()
     assert stages.plan is not None and stages.plan.outer is not None
-    assert stages.optimize.handover is stages.plan.outer  # type: ignore[attr-defined]
+    assert stages.update.optimize.handover is stages.plan.outer  # type: ignore[attr-defined]
     with pytest.raises(OptionError, match="requires 'fused_adam'"):
         stages_of("fused_interp", "fused_colour", "fused_harmonics")
     with pytest.raises(OptionError, match="name 'fused_adam' first"):
@@ -235,8 +235,8 @@ def test_updates_behind_a_relocation_find_the_new_tensors() -> None:
     for number in range(3):
         for state, own in ((ours, stages["ours"]), (plain, stages["plain"])):
             shots = own.feed(own, state)
-            own.schedule(own, state)
-            own.learn(own, state, shots)
+            own.feed.schedule(own, state)
+            own.update.learn(own, state, shots)
         if number == 1:
             moved = relocate(plain.scene.gaussians, 7, torch.Generator().manual_seed(0))
             assert moved is not None
@@ -250,8 +250,8 @@ def test_a_step_that_failed_changes_nothing_and_is_done_again() -> None:
     stages = own_of("no_sync")
     state, before = tiny_state(), tiny_state()
     state.failed = torch.ones(())
-    shots = stages.feed(stages, state)
-    stages.learn(stages, state, shots)
+    shots = stages.feed.fetch(stages, state)
+    stages.update.learn(stages, state, shots)
     for name in ("sh0", "sh_rest"):
         assert torch.equal(getattr(state.scene.gaussians, name), getattr(before.scene.gaussians, name))
     plain, overflown = tiny_state(), tiny_state()
@@ -271,7 +271,7 @@ def test_it_goes_with_recorded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     steps(stages, graphed, 5)
     assert_close(graphed, plain, 1e-4, 1e-6)
     steps(stages, graphed, 25)
-    assert stages.learn.launched >= 6  # type: ignore[attr-defined]
+    assert stages.update.learn.launched >= 6  # type: ignore[attr-defined]
     assert all(value.isfinite().all() for value in everything(graphed).values())
 
 
@@ -313,13 +313,13 @@ def test_a_step_of_another_number_of_images_writes(images: tuple[int, ...]) -> N
     """The same numbers, but for the Gaussians that no tile looks at, which the renderer gathers no more."""
     ours, plain = tiny_state(), tiny_state()
     for state, stages in ((ours, own_of()), (plain, stages_of(*BELOW))):
-        stages.learn(stages, state, tiny_shots(images, (0,)))
+        stages.update.learn(stages, state, tiny_shots(images, (0,)))
     assert_close(ours, plain, 1e-5, 1e-6)
 
 
 def test_it_goes_with_batch() -> None:
     state, stages = tiny_state(), own_of("batch", batch={"images": 2})
-    state.plan = stages.frames(state.plan)
+    state.plan = stages.feed.frames(state.plan)
     found = gradients_of(stages, state)
     assert found["sh0"] is not None and found["sh_rest"] is not None
 

@@ -62,8 +62,8 @@ def assert_close(a: Tensor, b: Tensor) -> None:
 
 
 def test_the_option_swaps_collect() -> None:
-    assert build_stages(FUSED).claims == {"collect": "fused_interp"}
-    assert build_stages(BOTH).claims == {"collect": "fused_interp", "gather": "collect_once"}
+    assert build_stages(FUSED).changes.claims == {"collect": "fused_interp"}
+    assert build_stages(BOTH).changes.claims == {"collect": "fused_interp", "gather": "collect_once"}
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -180,8 +180,8 @@ def one_step(options: dict[str, dict], state: TrainState) -> tuple[dict[str, Ten
         state.optimizer.zero_grad(set_to_none=True)
 
     stages = build_stages(options, base_stages("native", torch.device("cpu")))
-    stages, state.step = replace(stages, optimize=keep), 3
-    return stages.learn(stages, state, stages.feed(stages, state)).terms, found
+    stages, state.step = stages.replaced(optimize=keep), 3
+    return stages.update.learn(stages, state, stages.feed.fetch(stages, state)).terms, found
 
 
 @pytest.mark.parametrize("options", [FUSED, BOTH])
@@ -222,13 +222,13 @@ def test_rows_of_tracks_follow_a_store_that_is_written_into(device: str) -> None
     scene, collect = scene_on(device), FusedCollect()
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)
-    still, starts = collect.known(scene), collect.moving(scene, time).tracks[0].data_ptr()
+    still, starts = collect.graph_key(scene), collect.moving(scene, time).tracks[0].data_ptr()
     assert still == int((node == 0).sum()) - len(node) // SPARE
     for changed in (taken_from_the_background(node, 2), node.clone()):
-        assert not bool(collect.veto(scene, changed))
+        assert not bool(collect.forbids_inplace_relocation(scene, changed))
         node.copy_(changed)
         (parted,) = collect(scene, time)
-        assert collect.known(scene) == still == len(parted.still_means)
+        assert collect.graph_key(scene) == still == len(parted.still_means)
         assert collect.moving(scene, time).tracks[0].data_ptr() == starts
         expected, world = collect_gaussian_parameters(scene, middle(scene)), parted.whole()
         for name in FIELDS:
@@ -240,13 +240,13 @@ def test_a_store_that_would_take_rows_which_stay_is_refused_until_fewer_do(devic
     scene, collect = scene_on(device), FusedCollect()
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)
-    still, changed = collect.known(scene), taken_from_the_background(node, len(node) // SPARE + 1)
-    assert bool(collect.veto(scene, changed))
+    still, changed = collect.graph_key(scene), taken_from_the_background(node, len(node) // SPARE + 1)
+    assert bool(collect.forbids_inplace_relocation(scene, changed))
     node.copy_(node.clone())  # what a relocation that is refused writes
     collect(scene, time)
-    fewer = collect.known(scene)
+    fewer = collect.graph_key(scene)
     assert still is not None and fewer is not None and fewer < still
-    assert not bool(collect.veto(scene, changed))
+    assert not bool(collect.forbids_inplace_relocation(scene, changed))
 
 
 def test_more_rows_stay_only_once_more_are_the_background_s() -> None:
@@ -254,14 +254,14 @@ def test_more_rows_stay_only_once_more_are_the_background_s() -> None:
     scene, collect = scene_on("cpu"), FusedCollect()
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)
-    still, all_still = collect.known(scene), torch.zeros_like(node)
-    assert not bool(collect.veto(scene, all_still))
+    still, all_still = collect.graph_key(scene), torch.zeros_like(node)
+    assert not bool(collect.forbids_inplace_relocation(scene, all_still))
     collect(scene, time)
-    assert collect.known(scene) == still
+    assert collect.graph_key(scene) == still
     node.copy_(all_still)
-    assert not bool(collect.veto(scene, all_still))
+    assert not bool(collect.forbids_inplace_relocation(scene, all_still))
     collect(scene, time)
-    assert collect.known(scene) == len(node) - len(node) // SPARE
+    assert collect.graph_key(scene) == len(node) - len(node) // SPARE
 
 
 def test_without_tracks_and_without_actors() -> None:

@@ -43,9 +43,9 @@ FORMS = {"": NEEDED, "activated": (*NEEDED, "fused_activate"), "all": ALL}
 
 def stages_with(device: torch.device, names: tuple[str, ...], **own: dict[str, Any]) -> Stages:
     """As on a machine with a GPU."""
-    base = replace(base_stages("native", device), device="cuda", plan=PLAN_OF_A_GPU, bind=native_stages)
+    base = replace(base_stages("native", device).compiled(PLAN_OF_A_GPU, native_stages), device="cuda")
     given = {name: parameters_of(name) | own.get(name, {}) for name in names}
-    return build_stages(given, replace(base, **native_stages(PLAN_OF_A_GPU)))
+    return build_stages(given, base)
 
 
 PLAN_OF_A_GPU = replace(PLAN, bundles=False, exact=False)
@@ -75,8 +75,8 @@ def test_steps_of_other_views(
     names, found = tuple(name for name in FORMS[form] if name != "fused_harmonics"), []
     for more in (("fused_project",), ()):
         stages, state = stages_with(device, (*names, *more)), tiny_state()
-        stages = replace(stages, optimize=lambda state: None, noise=lambda state: None)
-        stages.learn(stages, state, tiny_shots(images, sweeps))
+        stages = stages.replaced(optimize=lambda state: None, noise=lambda state: None)
+        stages.update.learn(stages, state, tiny_shots(images, sweeps))
         found.append(state.scene.parameters())
     for name, plain in found[1].items():
         own, expected = found[0][name].grad, plain.grad
@@ -109,7 +109,7 @@ def test_it_goes_with_recorded_steps(device: torch.device, monkeypatch: pytest.M
         state = state_for(stages, device)
         steps(stages, state, 8)
         runs.append(state)
-    assert stages.learn.launched >= 1  # type: ignore[attr-defined]
+    assert stages.update.learn.launched >= 1  # type: ignore[attr-defined]
     assert_ended_alike(runs[1], runs[0])
 
 

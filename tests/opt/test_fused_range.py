@@ -214,7 +214,7 @@ def test_what_does_not_fit_is_refused(changed: dict[str, Tensor], error: type[Ex
 
 
 def test_the_option_swaps_the_loss() -> None:
-    assert build_stages(OPTIONS).claims == {"lidar_loss": "fused_range"}
+    assert build_stages(OPTIONS).changes.claims == {"lidar_loss": "fused_range"}
 
 
 @pytest.mark.parametrize("reach", [0.0, 2.0])
@@ -227,7 +227,7 @@ def test_steps_are_those_without_it(others: tuple[str, ...], reach: float) -> No
     for options in (below | OPTIONS, below):
         stages = build_stages(options, base_stages("native", torch.device("cpu")))
         state = tiny_state(tiny_config(loss=LossWeights(reach=reach)))
-        state.plan = stages.frames(state.plan)
+        state.plan = stages.feed.frames(state.plan)
         for state.step in range(3):
             terms = step(stages, state).terms
         found.append(({name: float(terms[name]) for name in TERMS}, state.scene.parameters()))

@@ -267,7 +267,7 @@ def stages_with(options: dict[str, Any]) -> Stages:
 
 def test_the_option_sets_the_plan() -> None:
     found = stages_with(OPTIONS)
-    assert found.claims == {"plan.sky": "fused_sky"} and found.plan == replace(CPU_PLAN, sky=True)
+    assert found.changes.claims == {"plan.sky": "fused_sky"} and found.plan == replace(CPU_PLAN, sky=True)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -292,8 +292,8 @@ def rendered(options: dict[str, Any], learned: bool) -> tuple[Tensor, list[Tenso
     view, stages = view_float32(view), stages_with(options)
     pose = view.T_world_sensor_start.clone().requires_grad_(learned)
     view = replace(view, T_world_sensor_start=pose)
-    pairs = stages.tile(stages.project(gaussians, view), view)
-    image = stages.render_camera(gaussians, view, pairs, sky).colour
+    pairs = stages.render.tile(stages.render.project(gaussians, view), view)
+    image = stages.render.render_camera(gaussians, view, pairs, sky).colour
     weights = torch.linspace(-1, 1, image.numel()).view_as(image)
     wanted = (sky, pose) if learned else (sky,)
     return image.detach(), list(torch.autograd.grad((weights * image).sum(), wanted))

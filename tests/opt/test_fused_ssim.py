@@ -151,7 +151,7 @@ def test_what_does_not_fit_is_refused(rendered: Tensor, target: Tensor, error: t
 
 
 def test_the_option_swaps_the_loss() -> None:
-    assert build_stages(OPTIONS).claims == {"image_loss": "fused_ssim"}
+    assert build_stages(OPTIONS).changes.claims == {"image_loss": "fused_ssim"}
 
 
 def test_steps_are_those_without_it() -> None:

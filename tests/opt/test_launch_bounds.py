@@ -19,7 +19,7 @@ REGISTERS = {"Camera": 128, "Lidar": 64}  # at most, as the post has them
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages(BOTH, replace(base_stages("native", torch.device("cpu")), device="cuda"))
-    assert stages.claims == {f"plan.{name}": name for name in BOTH}
+    assert stages.changes.claims == {f"plan.{name}": name for name in BOTH}
     assert stages.plan is not None and stages.plan.backward == (True, True, False)
 
 

@@ -94,6 +94,6 @@ def test_it_goes_with_steps_that_are_done_again_and_recorded_ones(monkeypatch: p
     install(monkeypatch)
     stages, graphed = stages_of(*names, "cuda_graph"), tiny_state()
     steps(stages, graphed, 25)
-    assert stages.learn.launched >= 6  # type: ignore[attr-defined]
+    assert stages.update.learn.launched >= 6  # type: ignore[attr-defined]
     for one in (state, graphed):
         assert all(value.isfinite().all() for value in everything(one).values())

@@ -68,9 +68,9 @@ def late(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_stages_that_it_swaps() -> None:
     stages = stages_of(OPTIONS)
-    swapped = {stage for stage, option in stages.claims.items() if option == "no_sync"}
-    assert swapped == {"room", "upload", "relocate", "settle"}
-    assert stages.wrapped == {"attempt"}
+    swapped = {stage for stage, option in stages.changes.claims.items() if option == "no_sync"}
+    assert swapped == {"capacity", "upload", "relocate", "synchronize"}
+    assert stages.changes.wrapped == {"try_step"}
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_slack_below_one_would_never_end() -> None:
 def test_shots_and_views_are_the_baseline_s(rays: int) -> None:
     state = tiny_state()
     state.plan, state.step = replace(state.plan, lidar_rays=rays), 3
-    mine, other = (stages.feed(stages, state) for stages in (stages_of(OPTIONS), stages_of({})))
+    mine, other = (stages.feed.fetch(stages, state) for stages in (stages_of(OPTIONS), stages_of({})))
     assert mine.step == other.step
     for a, b in zip(records(mine), records(other), strict=True):
         assert type(a) is type(b)
@@ -164,7 +164,7 @@ def test_a_failed_step_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = {name: value.clone() for name, value in everything(state).items() if name != "rng"}
     monkeypatch.setattr(transfer.Arrival, "there", lambda arrival: False)
     cramped(stages, {2})
-    result = stages.attempt(stages, state, state.plan.load(2))
+    result = stages.update.try_step(stages, state, state.plan.load(2))
     assert result.report is not None and bool(result.report[-1]) and bool(state.failed)
     for name, value in before.items():
         assert torch.equal(everything(state)[name], value), name
@@ -240,7 +240,7 @@ def test_nothing_in_a_step_asks_for_a_number(calibrate: bool, grid: list[int] | 
     with _Asks():
         for step in range(1, 9):
             state.step = step
-            stages.attempt(stages, state, stages.place(stages, state, loaded[step]))
+            stages.update.try_step(stages, state, stages.feed.place(stages, state, loaded[step]))
 
 
 @pytest.mark.usefixtures("as_on_a_gpu")
@@ -250,7 +250,7 @@ def test_without_it_a_step_asks() -> None:
     shots = state.plan.load(3)
     with _Asks(), pytest.raises(AssertionError, match="would wait for a GPU"):
         state.step = 3
-        stages.attempt(stages, state, stages.place(stages, state, shots))
+        stages.update.try_step(stages, state, stages.feed.place(stages, state, shots))
 
 
 @pytest.mark.gpu
@@ -269,7 +269,7 @@ def test_no_step_synchronises(names: tuple[str, ...]) -> None:
             one_step(stages, state, 0.0)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    stages.settle(stages, state)
+    stages.update.synchronize(stages, state)
     assert no_sync_of(stages).redone <= 50
     assert all(bool(value.isfinite().all()) for value in state.scene.parameters().values())
 
@@ -301,9 +301,9 @@ def test_any_number_of_images_and_sweeps(images: tuple[int, ...], sweeps: tuple[
     for state, narrow in zip(states, (set(), {2}), strict=True):
         stages = cramped(stages_of(OPTIONS), narrow)
         for state.step in range(4):
-            stages.attempt(stages, state, shots)
+            stages.update.try_step(stages, state, shots)
         state.step = 4
-        stages.settle(stages, state)
+        stages.update.synchronize(stages, state)
         redone.append(no_sync_of(stages).redone)
         assert set(no_sync_of(stages).rooms._needed) == {view.kind for view in shots.views}
     assert redone[0] == 0 and redone[1] >= 1

@@ -90,7 +90,7 @@ def test_options_are_applied_in_the_order_given(add: Add, applied: list) -> None
     add("two", swaps=("learn",))
     stages = build_stages({"two": {}, "one": {}})
     assert [name for name, _ in applied] == ["two", "one"]
-    assert stages.claims == {"learn": "two", "tile": "one"}
+    assert stages.changes.claims == {"learn": "two", "tile": "one"}
 
 
 def test_options_that_claim_one_stage_are_an_error_that_names_both(add: Add) -> None:
@@ -215,7 +215,7 @@ def test_all_on_the_command_line_is_its_list_and_others_may_stand_beside_it() ->
     config = composed("+opt=[all,batch]", "opt.batch.images=3")
     assert list(config.opt) == ["all", "batch"]
     stages = build_stages(config.opt)
-    assert stages.claims["frames"] == "batch" and stages.claims["collect"] == "fused_interp"
+    assert stages.changes.claims["frames"] == "batch" and stages.changes.claims["collect"] == "fused_interp"
     stages.close()
 
 
@@ -233,5 +233,5 @@ def test_all_leaves_out_what_needs_compiled_kernels(
     listed = {"all": {"cpu": ["collect_once", "fused_interp", "no_sync", "split_backward", "launch_bounds"]}}
     caplog.set_level("INFO")
     stages = build_stages(listed, reference_stages())
-    assert set(stages.claims.values()) == {"collect_once", "fused_interp"}
+    assert set(stages.changes.claims.values()) == {"collect_once", "fused_interp"}
     assert "+opt=all leaves out split_backward: it changes compiled kernels" in caplog.text

@@ -28,7 +28,7 @@ def test_it_needs_a_gpu() -> None:
 
 def test_the_option_swaps_one_stage() -> None:
     stages = build_stages({"pinned": parameters_of("pinned")}, reference_stages("cuda"))
-    assert stages.claims == {"place": "pinned"} and stages.place is place
+    assert stages.changes.claims == {"place": "pinned"} and stages.feed.place is place
 
 
 @pytest.mark.parametrize("rays", RAYS)
@@ -89,7 +89,7 @@ def test_on_a_gpu_shots_are_bitwise_the_same_and_buffers_are_not_written_too_ear
         busy = busy @ busy / 4096
     found: list[Shots] = []
     for number in range(200):
-        found.append(stages.feed(stages, replace(state, step=number)))
+        found.append(stages.feed.fetch(stages, replace(state, step=number)))
     for number, shots in enumerate(found):
         assert_same(shots.copied(lambda tensor: tensor.cpu()), state.plan.load(number))
     stages.close()

@@ -52,14 +52,14 @@ def loading() -> Loading:
 
 @pytest.fixture
 def stages(loading: Loading) -> Iterator[Stages]:
-    made = apply(replace(reference_stages(), next_batch=loading))
+    made = apply(reference_stages().replaced(next_batch=loading))
     yield made
     loading.go.set()
     made.close()
 
 
 def fed(stages: Stages, step: int, plan: ShotPlan = PLAN, device: str = "cpu") -> Shots:
-    return stages.feed(stages, replace(tiny_state(), plan=plan, step=step, device=torch.device(device)))
+    return stages.feed.fetch(stages, replace(tiny_state(), plan=plan, step=step, device=torch.device(device)))
 
 
 def test_it_needs_a_gpu() -> None:
@@ -108,7 +108,7 @@ def test_never_two_threads_at_once(stages: Stages, loading: Loading) -> None:
         inside[0] -= 1
         return shots
 
-    jumping = apply(replace(reference_stages(), next_batch=counted))
+    jumping = apply(reference_stages().replaced(next_batch=counted))
     for step in (0, 5, 6, 2, 9, 10):
         fed(jumping, step)
     jumping.close()
@@ -121,7 +121,7 @@ def test_an_error_of_the_thread_is_that_of_the_step_that_needs_it() -> None:
             raise UserError("frame 2 is damaged; copy it again")
         return next_batch(plan, step)
 
-    stages = apply(replace(reference_stages(), next_batch=broken))
+    stages = apply(reference_stages().replaced(next_batch=broken))
     assert_same(fed(stages, 0), PLAN.load(0))
     assert_same(fed(stages, 1), PLAN.load(1))
     with pytest.raises(UserError, match="frame 2 is damaged"):
@@ -132,7 +132,7 @@ def test_an_error_of_the_thread_is_that_of_the_step_that_needs_it() -> None:
 
 def test_no_thread_is_left(loading: Loading) -> None:
     before = set(threading.enumerate())
-    stages = apply(replace(reference_stages(), next_batch=loading))
+    stages = apply(reference_stages().replaced(next_batch=loading))
     fed(stages, 0)
     stages.close()
     stages.close()
@@ -196,7 +196,7 @@ def test_training_with_others_is_bitwise_the_same(tmp_path: Path, order: str, ra
 
 def test_named_before_resident_it_fetches_nothing(loading: Loading) -> None:
     main = threading.current_thread().name.partition("_")[0]
-    stages = resident.apply(apply(replace(reference_stages(), next_batch=loading)), share=0.5, jpeg="host")
+    stages = resident.apply(apply(reference_stages().replaced(next_batch=loading)), share=0.5, jpeg="host")
     for step in range(20):
         assert_same(fed(stages, step), PLAN.load(step))
     assert loading.asked == [(step, main) for step in range(20)]
@@ -214,7 +214,7 @@ def test_on_a_gpu_shots_are_bitwise_the_same_however_long_they_wait(names: str) 
     stages = build_stages({n: parameters_of(n) for n in names.split()}, base_stages("native", device))
     state: TrainState = replace(tiny_state(), device=device)
     for number in range(60):
-        shots = stages.feed(stages, replace(state, step=number))
+        shots = stages.feed.fetch(stages, replace(state, step=number))
         for _ in range(10):
             busy = busy @ busy / 2048
         read = shots.copied(lambda tensor: tensor.clone())  # behind the work, in the step's stream

@@ -26,7 +26,7 @@ from nurec_lite.splat.views import LidarView, RayBundles
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan, Shots, SweepShot
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stages import RECORD_OF, Stages
 from nurec_lite.training.state import TrainState
 
 EVERY_RAY = 10**9
@@ -67,7 +67,7 @@ def tiny_capture_shot() -> SweepShot:
 
 
 def fed(stages: Stages, plan: ShotPlan, step: int) -> Shots:
-    return stages.feed(stages, state_of(plan, step))
+    return stages.feed.fetch(stages, state_of(plan, step))
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["whole images", "downscaled"])
@@ -83,7 +83,7 @@ def test_shots_of_the_street_are_bitwise_those_of_the_baseline(stages: Stages, s
     plan = ShotPlan(street, seed=3, lidar_rays=rays)
     for step in (0, 1, 2, 3, 50, 51, 400, 7):
         assert_same(fed(stages, plan, step), plan.load(step))
-    assert isinstance(stages.feed, Resident) and stages.feed.store is not None
+    assert isinstance(stages.feed.fetch, Resident) and stages.feed.fetch.store is not None
 
 
 def test_wide_sectors_are_those_of_the_baseline(stages: Stages, street: Capture) -> None:
@@ -115,7 +115,7 @@ def test_stretches_on_a_gpu(sector: int | None) -> None:
     stages = build_stages({"resident": {"share": 1.0, "jpeg": "host"}}, base_stages("native", device))
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=300, sector=sector)
     for step in range(10):
-        found = stages.feed(stages, replace(state_of(plan, step), device=device))
+        found = stages.feed.fetch(stages, replace(state_of(plan, step), device=device))
         assert found.sweeps[0].sweep.ranges.is_cuda
         assert_same(found.copied(lambda t: t.cpu()), plan.load(step))
     stages.close()
@@ -136,8 +136,8 @@ def test_one_stretch_is_not_copied(stages: Stages) -> None:
     places = set()
     for step in range(4 * len(plan.split.train_sweeps)):
         (shot,) = fed(stages, plan, step).sweeps
-        assert isinstance(stages.feed, Resident) and stages.feed.store is not None
-        whole = stages.feed.store.sweep(shot.index).shot.sweep
+        assert isinstance(stages.feed.fetch, Resident) and stages.feed.fetch.store is not None
+        whole = stages.feed.fetch.store.sweep(shot.index).shot.sweep
         for f in fields(whole):
             mine, kept = getattr(shot.sweep, f.name), getattr(whole, f.name)
             assert mine.untyped_storage().data_ptr() == kept.untyped_storage().data_ptr()
@@ -276,7 +276,7 @@ def test_sweeps_that_steps_take_whole_are_bundled_once(lidar_rays: int, times: i
         return replace(view, bundles=RayBundles(*(torch.empty(0) for _ in range(5))))
 
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=lidar_rays)
-    stages = replace(build_stages({"resident": parameters_of("resident")}), bundle=bundle)
+    stages = build_stages({"resident": parameters_of("resident")}).replaced(group_rays=bundle)
     for step in range(40):
         (shot,) = fed(stages, plan, step).sweeps
         assert (shot.view.bundles is not None) == bool(times)
@@ -310,14 +310,14 @@ def test_it_stands_aside_and_says_so_when_the_capture_does_not_fit(
     stages = build_stages({"resident": {"share": 0.5, "jpeg": "host"}})
     caplog.set_level(logging.WARNING)
     assert_same(fed(stages, plan, 0), plan.load(0))
-    assert isinstance(stages.feed, Resident) and stages.feed.store is None
+    assert isinstance(stages.feed.fetch, Resident) and stages.feed.fetch.store is None
     assert "resident stands aside" in caplog.text and "raise opt.resident.share" in caplog.text
     fed(stages, plan, 1)
     assert caplog.text.count("resident stands aside") == 1
     monkeypatch.setattr(resident, "free_memory", lambda device: 2 * size_of(plan))
     other = replace(plan)
     assert_same(fed(stages, other, 0), plan.load(0))
-    assert stages.feed.store is not None
+    assert stages.feed.fetch.store is not None
     stages.close()
 
 
@@ -332,14 +332,14 @@ def test_a_share_is_one(share: float) -> None:
 
 def test_the_option_stands_around_two_stages() -> None:
     stages = build_stages({"resident": parameters_of("resident")})
-    assert stages.wrapped == {"feed", "place"} and stages.claims == {}
-    others = {f.name for f in fields(Stages)} - {"feed", "place", "wrapped", "closers", "claims"}
-    assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in others)
+    assert stages.changes.wrapped == {"fetch", "place"} and stages.changes.claims == {}
+    others = RECORD_OF.keys() - {"fetch", "place"}
+    assert all(stages.stage(name) is reference_stages().stage(name) for name in others)
 
 
 def test_what_is_there_is_not_placed_again() -> None:
     uploads: list[torch.Tensor] = []
-    base = replace(reference_stages(), upload=lambda tensor, device: uploads.append(tensor) or tensor)  # type: ignore[func-returns-value]
+    base = reference_stages().replaced(upload=lambda tensor, device: uploads.append(tensor) or tensor)  # type: ignore[func-returns-value]
     stages = resident.apply(base, share=1.0, jpeg="host")
     fed(stages, ShotPlan(tiny_capture(), seed=3, lidar_rays=128), 0)
     assert uploads == []
@@ -363,7 +363,7 @@ def test_loader_processes_start_only_if_the_capture_does_not_fit(monkeypatch: py
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=128)
     for step in range(3):
         assert_same(fed(stages, plan, step), plan.load(step))
-    assert (stages.next_batch.batches is None) == fits  # type: ignore[attr-defined]
+    assert (stages.feed.next_batch.batches is None) == fits  # type: ignore[attr-defined]
     stages.close()
 
 
@@ -378,7 +378,7 @@ def test_on_a_gpu_shots_are_there_and_bitwise_the_same(rays: int, others: tuple[
     stages = build_stages({name: parameters_of(name) for name in names}, base_stages("native", device))
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=rays)
     for step in range(25):
-        shots = stages.feed(stages, replace(tiny_state(), plan=plan, step=step, device=device))
+        shots = stages.feed.fetch(stages, replace(tiny_state(), plan=plan, step=step, device=device))
         assert all(view.row is not None and view.row.is_cuda for view in shots.views)
         assert shots.images[0].image.is_cuda and shots.sweeps[0].sweep.ranges.is_cuda
         assert_same(shots.copied(lambda tensor: tensor.cpu()), plan.load(step))

@@ -47,7 +47,7 @@ def stages() -> Iterator[Stages]:
 
 
 def fed(stages: Stages, plan: ShotPlan, step: int) -> Shots:
-    return stages.feed(stages, replace(tiny_state(), plan=plan, step=step))
+    return stages.feed.fetch(stages, replace(tiny_state(), plan=plan, step=step))
 
 
 @pytest.mark.parametrize("library", MODULES)
@@ -147,10 +147,10 @@ def apart(capture: Capture, device: torch.device) -> Iterator[torch.Tensor]:
     stages = build_stages(GPU, base_stages("native", device))
     plan = ShotPlan(capture, seed=3, lidar_rays=128)
     for step in range(25):
-        shots = stages.feed(stages, replace(tiny_state(), plan=plan, step=step, device=device))
+        shots = stages.feed.fetch(stages, replace(tiny_state(), plan=plan, step=step, device=device))
         assert shots.images[0].image.is_cuda
         yield (shots.images[0].image.cpu().int() - plan.load(step).images[0].image.int()).abs().float()
-    assert isinstance(stages.feed, Resident) and stages.feed.store is not None
+    assert isinstance(stages.feed.fetch, Resident) and stages.feed.fetch.store is not None
     stages.close()
 
 

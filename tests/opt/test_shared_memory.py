@@ -30,7 +30,7 @@ def staged(rows: int) -> list[int]:
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages(BOTH, replace(base_stages("native", torch.device("cpu")), device="cuda"))
-    assert stages.claims == {
+    assert stages.changes.claims == {
         f"plan.{f}": o for f, o in (("split_backward", "split_backward"), ("half_staging", "shared_memory"))
     }
     assert stages.plan is not None and stages.plan.backward == (True, False, True)

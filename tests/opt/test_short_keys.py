@@ -50,9 +50,9 @@ def for_a_gpu() -> Stages:
 @pytest.mark.parametrize("bits", BITS)
 def test_the_option_sets_a_field_of_the_plan(bits: int) -> None:
     stages = build_stages({"short_keys": {"bits": bits}}, for_a_gpu())
-    assert stages.claims == {"plan.depth_bits": "short_keys"}
+    assert stages.changes.claims == {"plan.depth_bits": "short_keys"}
     assert stages.plan == replace(for_a_gpu().plan, depth_bits=bits)  # type: ignore[type-var]
-    assert stages.project.keywords == {"plan": stages.plan}  # type: ignore[attr-defined]
+    assert stages.render.project.keywords == {"plan": stages.plan}  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("bits", [0, 8, 17, 32])

@@ -26,6 +26,7 @@ from nurec_lite.training.shots import as_planned
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
+from nurec_lite.training.streams import Streams
 
 CPU = torch.device("cpu")
 BELOW = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_range")
@@ -76,8 +77,8 @@ def test_it_is_for_a_gpu() -> None:
 
 def test_a_branch_waits_for_the_step_and_the_step_for_branches(notes: list[str]) -> None:
     own, one, two = SideStreams(), noted(1, notes), noted(2, notes)
-    with own.branches(CPU):
-        assert own.beside("images", lambda given, _: [two], {"a": one}, "b") == [two]
+    with own.fork(CPU):
+        assert own.run("images", lambda given, _: [two], {"a": one}, "b") == [two]
         own.join()
         notes.append("backward")
     forked = ["step records", "side waits for event of step", "1 is used on side", "into side", "out of side"]
@@ -87,9 +88,9 @@ def test_a_branch_waits_for_the_step_and_the_step_for_branches(notes: list[str])
 
 def test_works_of_a_branch_share_a_stream_and_branches_do_not(notes: list[str]) -> None:
     own = SideStreams()
-    with own.branches(CPU):
+    with own.fork(CPU):
         for branch in ("images", "sweeps", "images"):
-            own.beside(branch, lambda: None)
+            own.run(branch, lambda: None)
         notes.clear()
         own.join()
     waits = ["step waits for event of side", "step waits for event of side 2"]
@@ -98,13 +99,13 @@ def test_works_of_a_branch_share_a_stream_and_branches_do_not(notes: list[str]) 
 
 def test_a_branch_waits_for_others_that_made_what_it_reads(notes: list[str]) -> None:
     own, two = SideStreams(), noted(2, notes)
-    with own.branches(CPU):
+    with own.fork(CPU):
         for branch in ("images", "sweeps"):
-            own.beside(branch, lambda made: made, torch.zeros(()))
-        own.beside("images", lambda: {"a": two})
+            own.run(branch, lambda made: made, torch.zeros(()))
+        own.run("images", lambda: {"a": two})
         notes.clear()
-        own.beside("figures", lambda given: None, ([two],))
-        own.beside("images", lambda given: None, two)
+        own.run("figures", lambda given: None, ([two],))
+        own.run("images", lambda given: None, two)
     forked = ["step records", "side 3 waits for event of step", "2 is used on side 3", "into side 3"]
     waits = ["side records", "side 3 waits for event of side", "out of side 3"]
     assert notes[:7] == forked + waits
@@ -116,26 +117,26 @@ def test_streams_stay_and_those_of_another_step_are_not_waited_for(notes: list[s
     own = SideStreams()
     for branches in (["images", "sweeps"], ["images"]):
         notes.clear()
-        with own.branches(CPU):
+        with own.fork(CPU):
             for branch in branches:
-                own.beside(branch, lambda: None)
+                own.run(branch, lambda: None)
     assert not [note for note in notes if "side 2" in note or "side 3" in note] and "into side" in notes
 
 
 def test_after_an_error_nothing_is_waited_for(notes: list[str]) -> None:
     own = SideStreams()
-    with pytest.raises(ZeroDivisionError), own.branches(CPU):
-        own.beside("images", lambda: 1 // 0)
+    with pytest.raises(ZeroDivisionError), own.fork(CPU):
+        own.run("images", lambda: 1 // 0)
     assert notes[-2:] == ["side waits for event of step", "into side"]
     notes.clear()
-    with own.branches(CPU):
+    with own.fork(CPU):
         own.join()
     assert not notes
 
 
 def test_outside_of_a_step_all_is_in_one_row(notes: list[str]) -> None:
     own = SideStreams()
-    assert own.beside("images", lambda a: a + 1, 2) == 3
+    assert own.run("images", lambda a: a + 1, 2) == 3
     own.join()
     assert not notes
 
@@ -149,7 +150,7 @@ def test_outside_of_a_step_all_is_in_one_row(notes: list[str]) -> None:
 def test_a_step_has_a_branch_for_what_it_has(notes: list[str], sweeps: tuple[int, ...], begun: list[str]) -> None:
     """Rendered, compared, what lists tell, and the figures' own."""
     stages = stages_of("side_streams")
-    stages.learn(stages, tiny_state(), tiny_shots((0,), sweeps))
+    stages.update.learn(stages, tiny_state(), tiny_shots((0,), sweeps))
     assert [note.removeprefix("into ") for note in notes if note.startswith("into")] == begun
     assert notes[-1] == f"step waits for event of side {len(set(begun))}"
 
@@ -159,8 +160,8 @@ def test_harmonics_are_updated_beside_the_backward_pass_behind_what_lists_tell(n
     """On the stream of the images, which are the first branch; lists are the third."""
     stages, state = stages_of(*BELOW, *FUSED, "side_streams"), tiny_state()
     state.failed = torch.zeros(())
-    stages.schedule(stages, state)
-    stages.learn(stages, state, tiny_shots((0,), (0,)))
+    stages.feed.schedule(stages, state)
+    stages.update.learn(stages, state, tiny_shots((0,), (0,)))
     last = len(notes) - notes[::-1].index("into side") - 1
     assert last > notes.index("into side 4") and notes[last + 1 : last + 3] == [
         "side 3 records",
@@ -171,16 +172,16 @@ def test_harmonics_are_updated_beside_the_backward_pass_behind_what_lists_tell(n
 @pytest.mark.usefixtures("anywhere")
 @pytest.mark.parametrize("names", [(), (*BELOW, *FUSED), (*BELOW, *FUSED, "batch")], ids=len)
 def test_steps_are_those_without_it(names: tuple[str, ...]) -> None:
-    plain, beside = tiny_state(), tiny_state()
+    plain, concurrent = tiny_state(), tiny_state()
     steps(stages_of(*names), plain, 6)
-    steps(stages_of(*names, "side_streams"), beside, 6)
-    assert_close(beside, plain)
+    steps(stages_of(*names, "side_streams"), concurrent, 6)
+    assert_close(concurrent, plain)
 
 
 @pytest.mark.usefixtures("anywhere")
 def test_it_may_be_named_behind_others() -> None:
     stages = stages_of(*BELOW, *FUSED, "side_streams")
-    assert stages.claims["beside"] == stages.claims["join"] == stages.claims["branches"] == "side_streams"
+    assert stages.changes.claims["streams"] == "side_streams"
 
 
 def test_the_benchmark_compares_what_is_recorded() -> None:
@@ -213,7 +214,7 @@ def sleep(*_: Any) -> None:
 
 def lag(stages: Stages, who: str) -> Stages:
     """Before its works, forward and backward, a branch sleeps; or the step itself does, before it gathers and when it has begun one."""
-    lagged = stages.wrap(beside=lagging(who))
+    lagged = stages.wrap(streams=lambda inner: Lagging(inner, who))
     return lagged.wrap(gather=late) if who == "step" else lagged
 
 
@@ -237,17 +238,18 @@ def slowed(work: Callable[..., Any]) -> Callable[..., Any]:
     return slow
 
 
-def lagging(who: str) -> Callable[[Callable], Callable]:
-    def wrapper(inner: Callable) -> Callable:
-        def beside(branch: str, work: Callable[..., Any], *given: Any) -> Any:
-            made = inner(branch, slowed(work) if branch == who else work, *given)
-            if who == "step":
-                sleep()
-            return made
+class Lagging:
+    """Streams whose branch or step sleeps."""
 
-        return beside
+    def __init__(self, inner: Streams, who: str) -> None:
+        self._inner, self._who = inner, who
+        self.fork, self.join = inner.fork, inner.join
 
-    return wrapper
+    def run(self, branch: str, work: Callable[..., Any], *given: Any) -> Any:
+        made = self._inner.run(branch, slowed(work) if branch == self._who else work, *given)
+        if self._who == "step":
+            sleep()
+        return made
 
 
 def gpu_state(
@@ -279,11 +281,11 @@ def learnt(stages: Stages, state: TrainState, n: int = 3) -> list[dict[str, Tens
 
     def still(state: TrainState) -> None: ...
 
-    stages = replace(stages, optimize=keep, noise=still)
-    shots, terms = stages.feed(stages, state), []
+    stages = stages.replaced(optimize=keep, noise=still)
+    shots, terms = stages.feed.fetch(stages, state), []
     for _ in range(n):
-        terms.append(stages.attempt(stages, state, shots).terms)
-        stages.settle(stages, state)
+        terms.append(stages.update.try_step(stages, state, shots).terms)
+        stages.update.synchronize(stages, state)
     return [*terms, found]
 
 
@@ -304,9 +306,9 @@ def assert_same(found: dict[str, Tensor], plain: dict[str, Tensor], again: dict[
 )
 def test_losses_and_gradients_are_those_without_it(names: tuple[str, ...], grid: list[int] | None, who: str) -> None:
     with opened(*names) as without, opened(*names, "side_streams") as stages:
-        plain, again = (learnt(without, gpu_state(grid=grid, frames=without.frames)) for _ in range(2))
+        plain, again = (learnt(without, gpu_state(grid=grid, frames=without.feed.frames)) for _ in range(2))
         with Overwriting():
-            found = learnt(lag(stages, who), gpu_state(grid=grid, frames=stages.frames))
+            found = learnt(lag(stages, who), gpu_state(grid=grid, frames=stages.feed.frames))
     for of_one in zip(found, plain, again, strict=True):
         assert_same(*of_one)
 
@@ -327,11 +329,11 @@ def test_steps_on_a_gpu_are_those_without_it(graph: tuple[str, ...], grid: list[
     for state, more in zip(states, ((), (), ("side_streams", *graph)), strict=True):
         with opened(*names, *more) as stages:
             steps(stages, state, 16)
-    plain, again, beside = states
+    plain, again, concurrent = states
     if graph:
-        assert stages.learn.launched >= 4  # type: ignore[attr-defined]
+        assert stages.update.learn.launched >= 4  # type: ignore[attr-defined]
     for name in plain.scene.parameters():
-        assert far_apart(beside, plain, name) < 0.02 + 2 * far_apart(again, plain, name), name
+        assert far_apart(concurrent, plain, name) < 0.02 + 2 * far_apart(again, plain, name), name
 
 
 @pytest.mark.gpu
@@ -344,7 +346,7 @@ def test_many_steps_with_relocation(graph: tuple[str, ...], who: str) -> None:
     with opened(*BELOW, *FUSED, *BUNDLES, "side_streams", *graph) as stages:
         with Overwriting():
             steps(lag(stages, who), state, 40)
-        assert not graph or (stages.learn.launched >= 1 and not stages.learn._off)  # type: ignore[attr-defined]
+        assert not graph or (stages.update.learn.launched >= 1 and not stages.update.learn._off)  # type: ignore[attr-defined]
     state.history.read()
     assert state.history.rows and state.history.trouble() is None
     assert all(value.isfinite().all() for value in state.scene.parameters().values())
@@ -356,7 +358,7 @@ def test_named_behind_the_graph_it_is_recorded_as_well() -> None:
     state = gpu_state()
     with opened(*BELOW, "cuda_graph", "side_streams") as stages:
         steps(stages, state, 16)
-        assert stages.learn.launched >= 4  # type: ignore[attr-defined]
-        own = stages.branches.__self__  # type: ignore[attr-defined]
+        assert stages.update.learn.launched >= 4  # type: ignore[attr-defined]
+        own = stages.streams.fork.__self__  # type: ignore[attr-defined]
     assert {branch for _, branch in own._streams} == {"images", "sweeps", "lists", "figures"}
     assert all(value.isfinite().all() for value in state.scene.parameters().values())

@@ -128,9 +128,11 @@ def assert_same(found: list[Tensor], expected: list[Tensor], device: torch.devic
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages(SPLIT, replace(base_stages("native", torch.device("cpu")), device="cuda"))
-    assert stages.claims == {"plan.split_backward": "split_backward"}
+    assert stages.changes.claims == {"plan.split_backward": "split_backward"}
     assert stages.plan is not None and stages.plan.split_backward and stages.plan.backward == SPLIT_PLAN
-    assert {f.keywords["plan"] for f in (stages.tile, stages.render_camera, stages.render_lidar)} == {stages.plan}  # type: ignore[attr-defined]
+    assert {
+        f.keywords["plan"] for f in (stages.render.tile, stages.render.render_camera, stages.render.render_lidar)
+    } == {stages.plan}  # type: ignore[attr-defined]
     assert CPU_PLAN.backward == CUDA_PLAN.backward == SHARED
 
 

@@ -16,9 +16,11 @@ BOTH: dict[str, dict] = {"warp_cull": {}, "tile_cull": {}}
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages(BOTH, replace(base_stages("native", torch.device("cpu")), device="cuda"))
-    assert stages.claims == {"plan.bundles": "warp_cull", "plan.exact": "tile_cull"}
+    assert stages.changes.claims == {"plan.bundles": "warp_cull", "plan.exact": "tile_cull"}
     assert stages.plan is not None and stages.plan.bundles and stages.plan.exact
-    assert {f.keywords["plan"] for f in (stages.tile, stages.render_camera, stages.render_lidar)} == {stages.plan}  # type: ignore[attr-defined]
+    assert {
+        f.keywords["plan"] for f in (stages.render.tile, stages.render.render_camera, stages.render.render_lidar)
+    } == {stages.plan}  # type: ignore[attr-defined]
 
 
 def test_it_stands_on_bundles() -> None:

@@ -31,9 +31,9 @@ def for_a_gpu() -> Stages:
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages({"warp_cull": {}}, for_a_gpu())
-    assert stages.claims == {"plan.bundles": "warp_cull"}
+    assert stages.changes.claims == {"plan.bundles": "warp_cull"}
     assert stages.plan is not None and stages.plan.bundles and not stages.plan.exact and stages.plan.part == 1 << 30
-    for stage in (stages.tile, stages.render_camera, stages.render_lidar):
+    for stage in (stages.render.tile, stages.render.render_camera, stages.render.render_lidar):
         assert stage.func is getattr(warps, stage.func.__name__)  # type: ignore[attr-defined]
         assert stage.keywords["plan"] == stages.plan  # type: ignore[attr-defined]
 
@@ -69,7 +69,7 @@ def test_the_order_of_the_three_does_not_matter(order: tuple[str, ...]) -> None:
 
 def trained(device: torch.device, coarse: float, **options: dict[str, int]) -> list[StepResult]:
     """Two steps on the drivers of a GPU; the first is of a reduced image if it is coarse."""
-    stages = replace(base_stages("native", device), device="cuda", plan=CUDA_PLAN, **native_stages(CUDA_PLAN))
+    stages = replace(base_stages("native", device).compiled(CUDA_PLAN, native_stages), device="cuda")
     config = tiny_config()
     state = tiny_state(replace(config, train=replace(config.train, coarse=coarse)))
     stages, found = build_stages(options, stages), []

@@ -50,7 +50,7 @@ def processes(loader: LoaderProcesses) -> list[BaseProcess]:
 
 def test_the_option_swaps_one_stage() -> None:
     stages = build_stages({"workers": parameters_of("workers")})
-    assert stages.claims == {"next_batch": "workers"}
+    assert stages.changes.claims == {"next_batch": "workers"}
     others = {f.name for f in fields(Stages)} - {"next_batch", "claims", "closers"}
     assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in others)
     stages.close()
@@ -61,7 +61,7 @@ def test_how_many_processes(given: int, cores: int, started: int, monkeypatch: p
     """Unless it is told, as many as cores are left beside the training, but not so many that memory counts."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     stages = apply(reference_stages(), count=given, ahead=2)
-    assert isinstance(stages.next_batch, LoaderProcesses) and stages.next_batch.count == started
+    assert isinstance(stages.feed.next_batch, LoaderProcesses) and stages.feed.next_batch.count == started
 
 
 def test_batches_are_bitwise_those_of_the_baseline(plan: ShotPlan, loader: LoaderProcesses) -> None:

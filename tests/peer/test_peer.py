@@ -173,12 +173,12 @@ def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
 
 
 def test_an_option_for_a_stage_of_the_peer_is_an_error_that_names_both() -> None:
-    for stage in ("project", "tile", "render_camera", "render_lidar", "loss"):
+    for stage in ("project", "tile", "render_camera", "render_lidar", "terms"):
         with pytest.raises(OptionError, match=rf"'render=gsplat' and 'other' both replace the stage '{stage}'"):
             peer_stages().swap("other", **{stage: print})
-    free = ("image_loss", "gather", "collect", "optimize", "density", "attempt", "place")
-    assert peer_stages().swap("other", **dict.fromkeys(free, print)).optimize is print
-    assert build_stages({"workers": {"count": 1, "ahead": 1}}, peer_stages()).claims["next_batch"] == "workers"
+    free = ("image_loss", "gather", "collect", "optimize", "density", "try_step", "place")
+    assert peer_stages().swap("other", **dict.fromkeys(free, print)).update.optimize is print
+    assert build_stages({"workers": {"count": 1, "ahead": 1}}, peer_stages()).changes.claims["next_batch"] == "workers"
 
 
 def test_our_stages_have_lidar_whatever_claims_them() -> None:

@@ -86,14 +86,14 @@ def own_code(name: str) -> list[str]:
     """What the option puts into the record of stages and is made of code of its own: fields of the plan, which choose the instance of a
     kernel, and stages that are written in its module, in the place of others or around them."""
     without, with_it = applied(name)
-    around = (stage for stage in with_it.wrapped if getattr(with_it, stage) is not getattr(without, stage))
-    found = [stage for stage in around if home_of(getattr(with_it, stage)) == f"nurec_lite.opt.{name}"]
-    for claimed in (what for what, option in with_it.claims.items() if option == name):
+    around = (stage for stage in with_it.changes.wrapped if with_it.stage(stage) is not without.stage(stage))
+    found = [stage for stage in around if home_of(with_it.stage(stage)) == f"nurec_lite.opt.{name}"]
+    for claimed in (what for what, option in with_it.changes.claims.items() if option == name):
         if claimed.startswith("plan."):
             field = claimed.removeprefix("plan.")
             chosen = getattr(with_it.plan, field) != getattr(without.plan, field)
         else:
-            chosen = home_of(getattr(with_it, claimed)) == f"nurec_lite.opt.{name}"
+            chosen = home_of(with_it.stage(claimed)) == f"nurec_lite.opt.{name}"
         found += [claimed] if chosen else []
     return found
 

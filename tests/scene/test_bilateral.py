@@ -259,7 +259,7 @@ def test_the_moment_of_a_view_chooses_the_grid(name: str) -> None:
     known, grids = known_of(state.scene)
     with torch.no_grad():
         grids.copy_(drawn(*grids.shape, low=-0.2, high=0.2))
-    shots = stages.place(stages, state, state.plan.load(1))
+    shots = stages.feed.place(stages, state, state.plan.load(1))
     rendered = render(stages, state.scene, shots)
     (image,), (seen,), camera = rendered.images, rendered.exposed, shots.images[0].camera
     grid = known.grid(camera, shots.images[0].view.moment())

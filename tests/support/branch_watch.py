@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks whether branches of a step keep to what `beside` and `join` say of them: on a CPU, where all is done in one row, every operation on
+"""Looks whether branches of a step keep to what `Streams` says of them: on a CPU, where all is done in one row, every operation on
 tensors is asked whose tensors it reads. What it reads of another branch and was not told of is a race on a GPU."""
 
 from collections import defaultdict
@@ -30,14 +30,14 @@ class Watch(TorchDispatchMode):
         self._kept: list[Any] = []  # so that no memory is used twice
 
     def around(self, stages: Stages) -> Stages:
-        return stages.swap("watch", branches=self._branches, beside=self._beside, join=self._join)
+        return stages.swap("watch", streams=self)
 
     @contextmanager
-    def _branches(self, device: torch.device) -> Iterator[None]:
+    def fork(self, device: torch.device) -> Iterator[None]:
         yield
-        self._join()
+        self.join()
 
-    def _beside(self, branch: str, work: Callable[..., Any], *given: Any) -> Any:
+    def run(self, branch: str, work: Callable[..., Any], *given: Any) -> Any:
         self._told[branch] |= memory_of(given)
         self._branch, before = branch, self._branch
         self.begun.append(branch)
@@ -48,7 +48,7 @@ class Watch(TorchDispatchMode):
         self._made |= memory_of(made)
         return made
 
-    def _join(self) -> None:
+    def join(self) -> None:
         self._told[STEP] |= self._made
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:

@@ -22,8 +22,8 @@ def stages_of(*names: str, device: torch.device = CPU) -> Stages:
 
 
 def own(stages: Stages) -> CudaGraph:
-    assert isinstance(stages.learn, CudaGraph)
-    return stages.learn
+    assert isinstance(stages.update.learn, CudaGraph)
+    return stages.update.learn
 
 
 def gpu_state(rays: int = 128, every: int = 4, calibrate: bool = False, grid: list[int] | None = None) -> TrainState:

@@ -28,8 +28,7 @@ WITHOUT_WAITING = ("fused_interp", "collect_once", "no_sync", "warp_cull", "tile
 
 def stages_with(device: torch.device, names: tuple[str, ...], **own: Any) -> Stages:
     """In this order, the option last, as on a machine with a GPU; parts are short, and keys tell apart what is near."""
-    base = replace(base_stages("native", device), device="cuda", plan=CUDA_PLAN, bind=native_stages)
-    stages = replace(base, **native_stages(CUDA_PLAN))
+    stages = replace(base_stages("native", device).compiled(CUDA_PLAN, native_stages), device="cuda")
     for name in (*names, "batch"):
         values = parameters_of(name) | (own if name == "batch" else {})
         values |= {"balanced_tiles": {"part": 64}, "short_keys": {"bits": 24}}.get(name, {})
@@ -45,12 +44,12 @@ def state_for(
     config.model.calibrate, config.model.lidar_opacity = calibrate, own_opacities
     config = replace(config, train=replace(config.train, lidar_rays=rays))
     state = tiny_state(config)
-    state.plan = stages.frames(state.plan)
+    state.plan = stages.feed.frames(state.plan)
     if device.type == "cpu":
         return state
     scene, generator = scene_to(state.scene, device), torch.Generator(device).manual_seed(config.seed)
     there = TrainState(state.plan, config, scene, make_optimizer(scene, config.lr), generator, device)
-    base_stages("native", device).schedule(stages, there)
+    base_stages("native", device).feed.schedule(stages, there)
     return there
 
 
@@ -61,9 +60,9 @@ def learned(stages: Stages, state: TrainState, number: int = 3) -> tuple[dict[st
     def optimize(state: TrainState) -> None:
         found.update({name: p.grad.clone() for name, p in state.scene.parameters().items() if p.grad is not None})
 
-    stages = replace(stages, optimize=optimize)
+    stages = stages.replaced(optimize=optimize)
     state.step = number
-    result = stages.learn(stages, state, stages.feed(stages, state))
+    result = stages.update.learn(stages, state, stages.feed.fetch(stages, state))
     return {name: float(term) for name, term in result.terms.items()}, found
 
 
@@ -91,5 +90,5 @@ def counted(stages: Stages, *names: str) -> tuple[Stages, Counter[str]]:
     def around(name: str) -> Callable[[Callable], Callable]:
         return lambda inner: lambda *args: (calls.update([name]), inner(*args))[1]
 
-    replaced = {name: around(name)(getattr(stages, name)) for name in names}
-    return replace(stages, **replaced), calls
+    replaced = {name: around(name)(stages.stage(name)) for name in names}
+    return stages.replaced(**replaced), calls

@@ -16,7 +16,7 @@ def steps(stages: Stages, state: TrainState, n: int) -> None:
     for _ in range(n):
         state.progress = state.step / 20
         one_step(stages, state, 0.0)
-    stages.settle(stages, state)
+    stages.update.synchronize(stages, state)
 
 
 def everything(state: TrainState) -> dict[str, Tensor]:
@@ -41,7 +41,7 @@ def assert_close(a: TrainState, b: TrainState, rtol: float = 0, atol: float = 0)
 
 def no_sync_of(stages: Stages) -> NoSync:
     """The object behind the stages."""
-    found = stages.settle.__self__  # type: ignore[attr-defined]
+    found = stages.update.synchronize.__self__  # type: ignore[attr-defined]
     assert isinstance(found, NoSync)
     return found
 

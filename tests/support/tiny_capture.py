@@ -86,7 +86,7 @@ def tiny_state(config: Config | None = None) -> TrainState:
     generator = torch.Generator().manual_seed(config.seed)
     state = TrainState(plan, config, scene, make_optimizer(scene, config.lr), generator, torch.device("cpu"))
     stages = reference_stages()
-    stages.schedule(stages, state)
+    stages.feed.schedule(stages, state)
     return state
 
 

@@ -38,7 +38,7 @@ def one_launch(*given: Any) -> Any:
 def stages_for(device: torch.device, part: int = 8, **more: Any) -> Stages:
     """With bundles, whose lists are cut into parts, and with Gaussians that views share."""
     plan = replace(PLAN, part=part, **more)
-    native = replace(base_stages("native", device), device="cuda", plan=plan, bind=native_stages, **native_stages(plan))
+    native = replace(base_stages("native", device).compiled(plan, native_stages), device="cuda")
     return build_stages({"fused_interp": {}, "collect_once": {}}, native)
 
 
@@ -72,7 +72,7 @@ def learn(
         views = [replace(view, nudge=nudge) for view, nudge in zip(views, nudges, strict=True)]
         leaves |= {f"nudge {k}": nudge for k, nudge in enumerate(nudges)}
     for _ in range(2):  # once more, as then it is known which Gaussians stand still
-        gathered = stages.gather(stages, scene, views)
+        gathered = stages.render.gather(stages, scene, views)
     found = render(stages, scene, views, gathered.gaussians)
     values = [
         {name: getattr(seen, name) for name in OUTPUTS[type(v)]} for (seen, _), v in zip(found, views, strict=True)

@@ -56,7 +56,7 @@ def watched(stages: Stages, state: TrainState, shots: Shots) -> Watch:
     stages = watch.around(stages)
     forget()
     with watch:
-        stages.attempt(stages, state, shots)
+        stages.update.try_step(stages, state, shots)
     return watch
 
 
@@ -100,7 +100,7 @@ def test_nor_with_the_options_of_a_gpu(grid: list[int] | None) -> None:
     stages, state = stages_of("native", (*MOST, *BUNDLES), device), make_state(config, tiny_capture(), device)
     told = 0  # lists: those of a camera that comes for the first time have all the room that they need
     for state.step in range(4):
-        watch = watched(stages, state, stages.feed(stages, state))
+        watch = watched(stages, state, stages.feed.fetch(stages, state))
         own = [branch for branch in watch.begun if branch != "lists"]
         assert not watch.found and own == ["images", "sweeps", "images", "sweeps", "figures", "images"]
         told += watch.begun.count("lists") - 1
@@ -135,9 +135,10 @@ def test_what_was_not_given_is_seen() -> None:
 
 def test_what_is_not_joined_is_seen() -> None:
     watch = Watch()
-    stages = replace(watch.around(base_stages("native", CPU)), join=lambda: None)
+    watch.join = lambda: None  # type: ignore[method-assign]
+    stages = watch.around(base_stages("native", CPU))
     with watch:
-        stages.learn(stages, tiny_state(), tiny_shots((0, 1), (0, 1)))  # whose terms are means
+        stages.update.learn(stages, tiny_state(), tiny_shots((0, 1), (0, 1)))  # whose terms are means
     assert {
         f"aten.stack.default: step reads what {branch} made" for branch in ("images", "sweeps")
     } <= watch.found.keys()

@@ -235,7 +235,7 @@ def test_whatever_feeds_a_run_changes_at_the_same_step_and_learns_bitwise_the_sa
 def test_zero_is_the_run_without_it(tmp_path: Path) -> None:
     """And reducing changes what is learned."""
     never, absent, some = (tiny_state(coarse_config(coarse)) for coarse in (0.0, 0.0, 0.3))
-    without = replace(reference_stages(), resize=lambda stages, state, shots: shots)
+    without = reference_stages().replaced(resize=lambda stages, state, shots: shots)
     assert trained(reference_stages(), never, tmp_path) == [(24,)] * 10 == trained(without, absent, tmp_path)
     trained(reference_stages(), some, tmp_path)
     assert_close(never, absent)
@@ -260,7 +260,7 @@ def test_the_bundled_street_trains(tmp_path: Path, optioned: bool) -> None:
         stages = stages_of("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim", "fused_sky")
         stages = batch.apply(stages, images=2, sweeps=1, scale_rates=True, one_launch=True)
         stages = prefetch.apply(workers.apply(stages, count=1, ahead=2))
-        state.plan = stages.frames(state.plan)
+        state.plan = stages.feed.frames(state.plan)
     height, images = state.plan.capture.cameras[0].height, 2 if optioned else 1
     seen = trained(stages, state, tmp_path)
     assert seen == [(height // 2,) * images] * 3 + [(height,) * images] * 7
@@ -292,7 +292,7 @@ def test_a_graph_is_recorded_anew_and_every_launch_sees_the_image_and_the_view_o
         for name in expected:
             assert float(found[name]) == pytest.approx(float(expected[name]), rel=1e-3, abs=1e-5), (number, name)
         plain.step = graphed.step = number + 1
-    own = stages.learn
+    own = stages.update.learn
     assert isinstance(own, CudaGraph)
     sizes = [tuple(shape for _, shape in images) for (images, _), *_ in own._records]  # type: ignore[misc, attr-defined]
     assert set(sizes) == {((12, 20, 3),), ((24, 40, 3),)}

@@ -78,8 +78,8 @@ def values(moved_: Relocation, g: Gaussians) -> dict[str, Tensor]:
 
 def adapt(state: TrainState) -> None:
     """Density control with either relocation."""
-    stages = replace(reference_stages(), relocate=chosen)
-    stages.density(stages, state)
+    stages = reference_stages().replaced(relocate=chosen)
+    stages.update.density(stages, state)
 
 
 # Splitting
@@ -434,8 +434,8 @@ def test_noise_works_on_a_parameter_and_fades_with_the_rate_of_the_means() -> No
             state.scene.gaussians.lidar_logits[:, LIDAR_VALUES] = -12.0
         before = state.scene.gaussians.means.detach().clone()
         stages = reference_stages()
-        stages.schedule(stages, state)
-        stages.noise(state)
+        stages.feed.schedule(stages, state)
+        stages.update.noise(state)
         steps.append((state.scene.gaussians.means.detach() - before).norm())
     assert steps[1] / steps[0] == pytest.approx(state.config.lr.means_decay, rel=0.01)
 
@@ -443,7 +443,7 @@ def test_noise_works_on_a_parameter_and_fades_with_the_rate_of_the_means() -> No
 def test_without_noise_nothing_moves() -> None:
     state = trained_a_bit(noise=0.0, start=2.0)
     before = state.scene.gaussians.means.detach().clone()
-    reference_stages().noise(state)
+    reference_stages().update.noise(state)
     assert torch.equal(before, state.scene.gaussians.means)
 
 

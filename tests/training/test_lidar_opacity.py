@@ -2,7 +2,6 @@
 """A lidar with an opacity of its own: who is dead, copied and shaken, and how a run without one goes on with one."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from nurec_lite.training.density import (
     DEAD_OPACITY,
     MAX_COPIES,
     add_noise,
-    parted,
+    mcmc_split,
     relocate,
     relocate_masked,
     split_opacity,
@@ -100,7 +99,7 @@ def test_scales_shrink_the_more_the_more_opaque() -> None:
 def test_the_integral_across_is_kept_for_who_sees_most(sensor: int, low: float, high: float) -> None:
     """Of the other sensor some is lost, never won: one factor cannot suit both."""
     o, n = torch.tensor([[0.9, 0.3]], dtype=torch.float64), 4
-    logits, factor = parted(torch.logit(o), torch.tensor([n]))
+    logits, factor = mcmc_split(torch.logit(o), torch.tensor([n]))
     x = torch.linspace(-30, 30, 200_001, dtype=torch.float64)
     alone = torch.trapezoid(o[0, sensor] * torch.exp(-0.5 * x * x), x)
     shared = torch.sigmoid(logits)[0, sensor]
@@ -110,7 +109,7 @@ def test_the_integral_across_is_kept_for_who_sees_most(sensor: int, low: float, 
 
 def test_copies_of_what_one_sensor_does_not_see_stay_unseen_by_it() -> None:
     """The floor that keeps copies from being dead is for the greater opacity alone."""
-    logits, _ = parted(torch.logit(torch.tensor([[0.9, 0.004], [1e-5, 0.02]])), torch.tensor([10, 51]))
+    logits, _ = mcmc_split(torch.logit(torch.tensor([[0.9, 0.004], [1e-5, 0.02]])), torch.tensor([10, 51]))
     found = torch.sigmoid(logits)
     assert float(found[0, 1]) == pytest.approx(0.0004, rel=0.01) and float(found[1, 0]) < 2e-6
     assert float(found[1, 1]) == pytest.approx(DEAD_OPACITY, rel=1e-4)
@@ -118,7 +117,7 @@ def test_copies_of_what_one_sensor_does_not_see_stay_unseen_by_it() -> None:
 
 def test_one_opacity_is_parted_as_split_opacity_says() -> None:
     o, n = torch.tensor([0.3, 0.9, 0.006]), torch.tensor([2, 7, 5])
-    logits, factor = parted(torch.logit(o)[:, None], n)
+    logits, factor = mcmc_split(torch.logit(o)[:, None], n)
     shared, expected = split_opacity(torch.sigmoid(torch.logit(o)), n)
     assert torch.equal(logits[:, 0], torch.logit(shared.clamp(min=DEAD_OPACITY, max=1 - 1e-6)))
     assert torch.equal(factor, expected)
@@ -234,7 +233,7 @@ def test_without_one_of_its_own_a_step_has_the_terms_and_gradients_of_one_opacit
         def keep(state: TrainState, told: dict[str, Tensor] = told) -> None:
             told.update({n: p.grad.clone() for n, p in state.scene.parameters().items() if p.grad is not None})
 
-        stages = replace(reference_stages(), optimize=keep, density=lambda stages, state: None)
+        stages = reference_stages().replaced(optimize=keep, density=lambda stages, state: None)
         found.append((step(stages, state).terms, told))
     (terms, one), (more, two) = found
     assert "tie" not in terms and float(more["tie"]) == 0

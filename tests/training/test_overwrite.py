@@ -2,6 +2,7 @@
 """Relocations that keep the number of Gaussians: they write into the store, and leave it alone where they must not happen."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from nurec_lite.config import DensityConfig
 from nurec_lite.training.baseline import optimize, reference_stages
 from nurec_lite.training.density import Relocation, by_node, relocate_masked
 from nurec_lite.training.optim import MOMENTS, overwrite_gaussians, replace_gaussians
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stages import Changes, Stages
 from nurec_lite.training.state import TrainState
 
 
@@ -74,16 +75,21 @@ def test_parameters_without_moments_have_none_after() -> None:
 def controlled(state: TrainState, stages: Stages) -> bool:
     """Whether density control changed the store."""
     before = state.scene.gaussians.means.detach().clone()
-    stages.density(stages, state)
+    stages.update.density(stages, state)
     return not torch.equal(before, state.scene.gaussians.means)
+
+
+def forbidding(vetoed: bool) -> Stages:
+    """Stages, one of which forbids a relocation in place, or does not."""
+    stage = SimpleNamespace(graph_key=None, forbids_inplace_relocation=lambda scene, node: torch.tensor(vetoed))
+    return replace(reference_stages().replaced(relocate=relocate_masked), changes=Changes(capturable=(stage,)))
 
 
 @pytest.mark.parametrize(("failed", "vetoed"), [(None, False), (0.0, False), (1.0, False), (0.0, True), (None, True)])
 def test_density_control_asks_whether_it_may(failed: float | None, vetoed: bool) -> None:
     state = trained_a_bit()
     state.failed = None if failed is None else torch.tensor(failed)
-    veto = (lambda scene, node: torch.tensor(vetoed),)
-    stages = replace(reference_stages(), relocate=relocate_masked, vetoes=veto)
+    stages = forbidding(vetoed)
     assert controlled(state, stages) == (not failed and not vetoed)
 
 
@@ -91,6 +97,6 @@ def test_what_grows_gets_new_tensors_whatever_anybody_says() -> None:
     state = trained_a_bit()
     state.config = replace(state.config, density=replace(state.config.density, cap=10_000))
     n, node = len(state.scene.gaussians), state.scene.gaussians.node
-    stages = replace(reference_stages(), vetoes=(lambda scene, node: torch.tensor(True),))
-    stages.density(stages, state)
+    stages = replace(forbidding(True), update=reference_stages().update)
+    stages.update.density(stages, state)
     assert len(state.scene.gaussians) > n and state.scene.gaussians.node is not node

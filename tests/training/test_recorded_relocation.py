@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def stages_for(
     device: torch.device, inner: Any = relocate_masked, wanted: Callable[[], bool] = lambda: True
 ) -> tuple[Stages, RecordedRelocation]:
     own = RecordedRelocation(rearrange, wanted)
-    return replace(base_stages("native", device), relocate=inner, rearrange=own), own
+    return base_stages("native", device).replaced(relocate=inner, rearrange=own), own
 
 
 def moved(stages: Stages, state: TrainState, times: int, failed: tuple[int, ...] = ()) -> list[Tensor]:
@@ -64,7 +65,7 @@ def moved(stages: Stages, state: TrainState, times: int, failed: tuple[int, ...]
     means = []
     for k in range(times):
         state.failed = torch.full((), float(k in failed), device=state.device)
-        stages.rearrange(stages, state, 0)
+        stages.update.rearrange(stages, state, 0)
         means.append(state.scene.gaussians.means.detach().clone())
         with torch.no_grad():
             state.scene.gaussians.opacity_logits[k::7] = state.scene.gaussians.lidar_logits[k::7, 2:] = -9
@@ -74,7 +75,7 @@ def moved(stages: Stages, state: TrainState, times: int, failed: tuple[int, ...]
 @pytest.mark.usefixtures("safe")
 def test_they_are_those_without_a_recording(device: torch.device) -> None:
     own, plain, (stages, recorded) = store(device), store(device), stages_for(device)
-    found, wanted = moved(stages, own, 8, (5,)), moved(replace(stages, rearrange=rearrange), plain, 8, (5,))
+    found, wanted = moved(stages, own, 8, (5,)), moved(stages.replaced(rearrange=rearrange), plain, 8, (5,))
     assert recorded.launched >= 5
     for one, other in zip(found, wanted, strict=True):
         assert torch.equal(one, other)
@@ -100,7 +101,7 @@ def test_growth_runs_as_it_is_and_another_store_begins_anew(device: torch.device
     one, other, (stages, recorded) = store(device), store(device), stages_for(device)
     moved(stages, one, 4)
     before, n = recorded.launched, len(one.scene.gaussians)
-    stages.rearrange(stages, one, 5)
+    stages.update.rearrange(stages, one, 5)
     assert len(one.scene.gaussians) == n + 5 and recorded.launched == before
     assert not recorded._store  # which keeps no tensors that are replaced
     moved(stages, one, 4)
@@ -118,7 +119,8 @@ def test_growth_runs_as_it_is_and_another_store_begins_anew(device: torch.device
 def test_what_stages_know_of_the_store_is_part_of_it(device: torch.device) -> None:
     state, (stages, recorded) = store(device), stages_for(device)
     known: list[int | None] = [3]
-    stages = replace(stages, knowledge=(lambda scene: known[0],))
+    own = SimpleNamespace(graph_key=lambda scene: known[0], forbids_inplace_relocation=lambda scene, node: node[0] < -1)
+    stages = replace(stages, changes=replace(stages.changes, capturable=(own,)))
     moved(stages, state, 4)
     before = recorded.launched
     for known[0] in (None, 4):
@@ -162,10 +164,10 @@ def test_with_all_that_a_gpu_runs_nothing_forbids_it() -> None:
     """What images see of Gaussians, boxes, vetoes and the order of morton_order are part of it."""
     device, names = torch.device("cuda"), ("fused_interp", "collect_once", "no_sync", "morton_order")
     stages = build_stages({name: parameters_of(name) for name in names}, base_stages("native", device))
-    own = RecordedRelocation(stages.rearrange, lambda: True)
-    stages, state = replace(stages, rearrange=own), store(device)
-    for known in stages.knowledge:
-        known(state.scene)
+    own = RecordedRelocation(stages.update.rearrange, lambda: True)
+    stages, state = stages.replaced(rearrange=own), store(device)
+    for stage in stages.changes.capturable:
+        stage.graph_key(state.scene)
     torch.cuda.synchronize()
     moved(stages, state, 8)
     assert own.launched >= 4 and not own._off

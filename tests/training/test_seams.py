@@ -94,7 +94,7 @@ def prefetch(record: Stages, calls: Calls) -> Stages:
 
         return counting("prefetch", calls, feed)
 
-    return record.wrap(feed=wrapper)
+    return record.wrap(fetch=wrapper)
 
 
 def amp(record: Stages, calls: Calls) -> Stages:
@@ -149,13 +149,13 @@ def trained(
 ) -> tuple[dict[str, torch.Tensor], Calls]:
     state, calls = tiny_state(tiny_config(steps=STEPS)), Calls()
     stages = together(calls, *names, feeding=feeding, without=without)
-    state.plan = stages.frames(state.plan)
+    state.plan = stages.feed.frames(state.plan)
     try:
         while state.step < STEPS:
             state.progress = state.step / STEPS
             step(stages, state)
             state.step += 1
-        stages.settle(stages, state)
+        stages.update.synchronize(stages, state)
     finally:
         stages.close()
     return {name: p.detach() for name, p in state.scene.parameters().items()}, calls

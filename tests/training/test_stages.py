@@ -14,21 +14,22 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.config import TrainConfig
 from nurec_lite.training.baseline import reference_stages
-from nurec_lite.training.stages import Stages
+from nurec_lite.training.stages import RECORD_OF, RECORDS, Replacements, Stages
 from nurec_lite.training.step import step
 
-NAMES = tuple(f.name for f in fields(Stages) if f.default is MISSING and f.default_factory is MISSING)
+NAMES = tuple(RECORD_OF)
 # For the camera and for the lidar.
-TWICE = ("correct", "interpolate", "collect", "room", "project", "tile", "render_all")
+TWICE = ("correct", "interpolate", "collect", "capacity", "project", "tile", "render_all")
 APART = (
+    "frames",
+    "group_rays",
     "slice_grid",
-    "join",
     "footprints",
     "relocate",
     "order",
-    "part",
+    "mcmc_split",
     "rearrange",
-    "settle",
+    "synchronize",
     "render_views",
 )  # not in every step
 
@@ -57,35 +58,38 @@ def one_step(stages: Stages, lidar_rays: int = 128) -> dict[str, torch.Tensor]:
 def test_the_stages_are_those_of_the_design() -> None:
     """None has a default: who makes the record names every one."""
     design = (
-        "next_batch upload place feed resize schedule branches beside join correct expose slice_grid activate interpolate collect gather "
-        "room project tile render_camera render_lidar render_all image_loss lidar_loss regularisers loss reduce optimize noise learn "
-        "footprints relocate order part rearrange density attempt settle render_views"
+        "frames next_batch upload place fetch resize group_rays schedule "
+        "correct activate interpolate collect gather capacity project tile render_camera render_lidar render_all render_views "
+        "expose slice_grid image_loss lidar_loss regularisers terms "
+        "reduce optimize noise learn footprints relocate order mcmc_split rearrange density try_step synchronize"
     )
     assert design.split() == list(NAMES)
-    with pytest.raises(TypeError, match="missing 39 required positional arguments"):
-        Stages()  # type: ignore[call-arg]
+    assert [*NAMES, "streams"] == list(Replacements.__annotations__)
+    assert all(
+        f.default is MISSING and f.default_factory is MISSING for record in RECORDS.values() for f in fields(record)
+    )
 
 
 def test_a_swap_replaces_one_stage_and_records_who_did_it() -> None:
     def other(*args: Any) -> Any: ...
 
     stages = reference_stages().swap("mine", tile=other)
-    assert stages.tile is other
-    assert stages.claims == {"tile": "mine"}
-    assert all(getattr(stages, name) is getattr(reference_stages(), name) for name in NAMES if name != "tile")
-    assert reference_stages().claims == {}
+    assert stages.render.tile is other
+    assert stages.changes.claims == {"tile": "mine"}
+    assert all(stages.stage(name) is reference_stages().stage(name) for name in NAMES if name != "tile")
+    assert reference_stages().changes.claims == {}
 
 
 def test_two_options_that_claim_one_stage_are_an_error_that_names_both_and_the_stage() -> None:
     stages = reference_stages().swap("first", tile=print, project=print)
     with pytest.raises(OptionError, match=r"'first' and 'second' .* stage 'project'"):
         stages.swap("second", interpolate=print, project=len)
-    assert set(stages.swap("second", interpolate=print).claims) == {"tile", "project", "interpolate"}
+    assert set(stages.swap("second", interpolate=print).changes.claims) == {"tile", "project", "interpolate"}
 
 
 def test_an_unknown_stage_cannot_be_swapped() -> None:
     with pytest.raises(TypeError, match="nonsense"):
-        reference_stages().swap("mine", nonsense=print)
+        reference_stages().swap("mine", nonsense=print)  # type: ignore[call-arg]
 
 
 def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap() -> None:
@@ -105,25 +109,25 @@ def test_wrappers_stand_around_each_other_in_the_order_given_and_around_a_swap()
 
     stages = reference_stages().swap("option", density=lambda stages, state: order.append("swapped"))
     stages = stages.wrap(density=named("first")).wrap(density=named("second"))
-    stages.density(stages, None)  # type: ignore[arg-type]
+    stages.update.density(stages, None)  # type: ignore[arg-type]
     assert order == ["second in", "first in", "swapped", "first out", "second out"]
-    assert stages.claims == {"density": "option"}
+    assert stages.changes.claims == {"density": "option"}
 
 
 def test_a_swap_cannot_lose_a_wrapper() -> None:
     stages = reference_stages().wrap(learn=lambda inner: inner)
     with pytest.raises(OptionError, match=r"'late' replaces the stage 'learn', which another option wraps"):
         stages.swap("late", learn=print)
-    assert stages.swap("late", tile=print).wrapped == {"learn"}
+    assert stages.swap("late", tile=print).changes.wrapped == {"learn"}
 
 
 def test_fields_of_the_plan_reach_the_compiled_stages() -> None:
     native = base_stages("native", torch.device("cpu"))
     stages = native.planned("first", tile=8).planned("second", cell_rays=16)
-    assert stages.claims == {"plan.tile": "first", "plan.cell_rays": "second"} and native.claims == {}
+    assert stages.changes.claims == {"plan.tile": "first", "plan.cell_rays": "second"} and native.changes.claims == {}
     assert native.plan is not None and stages.plan == replace(native.plan, tile=8, cell_rays=16)
     for name in ("tile", "render_camera", "render_lidar"):
-        assert getattr(stages, name).keywords == {"plan": stages.plan}, name
+        assert stages.stage(name).keywords == {"plan": stages.plan}, name
 
 
 def test_two_options_that_set_one_field_are_an_error_that_names_both_and_the_field() -> None:
@@ -135,7 +139,9 @@ def test_two_options_that_set_one_field_are_an_error_that_names_both_and_the_fie
 def test_a_plan_leaves_swapped_stages_and_refuses_wrapped_ones() -> None:
     native = base_stages("native", torch.device("cpu"))
     stages = native.swap("mine", tile=print).planned("other", cell_rays=16)
-    assert stages.tile is print and getattr(stages.render_lidar, "keywords", None) == {"plan": stages.plan}
+    assert stages.render.tile is print and getattr(stages.render.render_lidar, "keywords", None) == {
+        "plan": stages.plan
+    }
     with pytest.raises(OptionError, match=r"'late' replaces the stage 'render_camera', which another option wraps"):
         native.wrap(render_camera=lambda inner: inner).planned("late", cell_rays=16)
 
@@ -175,7 +181,7 @@ def test_what_stands_outside_is_closed_before_what_it_calls() -> None:
             closed.append(self.name)
 
     stages = reference_stages().swap("mine", next_batch=Closing("inner"))
-    stages.wrap(feed=lambda feed: Closing("outer"), learn=lambda learn: learn).close()
+    stages.wrap(fetch=lambda feed: Closing("outer"), learn=lambda learn: learn).close()
     assert closed == ["outer", "inner"]
 
 
@@ -183,18 +189,14 @@ def test_a_step_calls_every_stage_once_a_sensor() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls))
     assert calls.pop("upload") == 7 + 11  # those of a sweep whose directions are the view's, too
-    assert calls.pop("beside") == 2 * 2 + 2  # each is rendered and compared; what lists tell, and figures
-    assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", "beside", *APART)}
+    assert calls == {name: 2 if name in TWICE else 1 for name in NAMES if name not in ("upload", *APART)}
 
 
 def test_a_step_without_rays_renders_the_camera_alone() -> None:
     calls: Counter[str] = Counter()
     one_step(all_counted(calls), lidar_rays=0)
     assert calls.pop("upload") == 7  # image, poses at start and end, time, velocity, row; rates
-    assert calls.pop("beside") == 2 + 2
-    assert calls == {
-        name: 1 for name in NAMES if name not in ("upload", "beside", "render_lidar", "lidar_loss", *APART)
-    }
+    assert calls == {name: 1 for name in NAMES if name not in ("upload", "render_lidar", "lidar_loss", *APART)}
 
 
 def test_relocation_is_a_stage_that_density_calls_when_it_is_due() -> None:

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The step: what its parts hand to one another, any number of images and sweeps, and a step that failed."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,26 +29,26 @@ def learnt(shots: Shots) -> tuple[StepResult, dict[str, Tensor]]:
     def keep(state: TrainState) -> None:
         found.update({n: p.grad for n, p in state.scene.parameters().items() if p.grad is not None})
 
-    stages = replace(reference_stages(), optimize=keep)
-    return stages.learn(stages, tiny_state(), shots), found
+    stages = reference_stages().replaced(optimize=keep)
+    return stages.update.learn(stages, tiny_state(), shots), found
 
 
 def test_rates_come_to_the_device_with_what_is_learned() -> None:
     """Not before: until then somebody may have another way there for them."""
     brought: list[Tensor] = []
-    stages = replace(reference_stages(), upload=lambda t, device: brought.append(t) or t.clone())  # type: ignore[func-returns-value]
+    stages = reference_stages().replaced(upload=lambda t, device: brought.append(t) or t.clone())  # type: ignore[func-returns-value]
     state = tiny_state()
-    stages.schedule(stages, state)
+    stages.feed.schedule(stages, state)
     scheduled = state.pace
     assert not brought
-    stages.learn(stages, state, tiny_shots((0,), ()))
+    stages.update.learn(stages, state, tiny_shots((0,), ()))
     assert [id(t) for t in brought] == [id(scheduled)] and state.pace is not scheduled
 
 
 def changed(stages: Stages, state: TrainState, shots: Shots) -> set[str]:
     """Names of the parameters that learning and density control write into."""
     before = {name: value.detach().clone() for name, value in state.scene.parameters().items()}
-    stages.attempt(stages, state, shots)
+    stages.update.try_step(stages, state, shots)
     return {name for name, value in state.scene.parameters().items() if not torch.equal(value, before[name])}
 
 
@@ -62,7 +61,7 @@ def test_a_step_feeds_then_learns_then_adapts() -> None:
     def noted(name: str) -> Any:
         return lambda inner: lambda *given: (order.append(name), inner(*given))[1]
 
-    names = ("next_batch", "place", "gather", "loss", "reduce", "optimize", "density")
+    names = ("next_batch", "place", "gather", "terms", "reduce", "optimize", "density")
     step_stages = reference_stages().wrap(**{name: noted(name) for name in names})
     step(step_stages, tiny_state())
     assert tuple(order) == names
@@ -71,7 +70,7 @@ def test_a_step_feeds_then_learns_then_adapts() -> None:
 def test_what_is_fed_are_the_plan_s_shots_of_the_state_s_step() -> None:
     stages, state = reference_stages(), tiny_state()
     state.step = 5
-    fed, loaded = stages.feed(stages, state), state.plan.load(5)
+    fed, loaded = stages.feed.fetch(stages, state), state.plan.load(5)
     assert fed.step == 5 and [s.index for s in fed.images] == [s.index for s in loaded.images]
     assert torch.equal(fed.images[0].image, loaded.images[0].image)
     assert torch.equal(fed.sweeps[0].sweep.directions, loaded.sweeps[0].sweep.directions)
@@ -86,7 +85,7 @@ def test_gradients_are_reduced_between_backward_and_the_update() -> None:
         assert gradient is not None and gradient.abs().max() > 0
         gradient.fill_(7.0)
 
-    stages = replace(reference_stages(), reduce=reduce, optimize=lambda s: seen.append(float(s.scene.sky.grad.mean())))
+    stages = reference_stages().replaced(reduce=reduce, optimize=lambda s: seen.append(float(s.scene.sky.grad.mean())))
     step(stages, tiny_state())
     assert seen == [7.0]
 
@@ -170,7 +169,7 @@ def test_steps_without_images_are_rows_of_the_history_without_psnr() -> None:
 def test_compiled_kernels_take_any_number_too() -> None:
     stages, state = base_stages("native", torch.device("cpu")), tiny_state()
     for images, sweeps in (((0, 1), (2, 3)), ((0,), ()), ((), (1,))):
-        result = stages.attempt(stages, state, tiny_shots(images, sweeps))
+        result = stages.update.try_step(stages, state, tiny_shots(images, sweeps))
         assert all(bool(term.isfinite()) for term in result.terms.values())
         assert len(result.lists) == len(images) + len(sweeps)
 
@@ -196,10 +195,10 @@ def test_a_step_failed_if_a_list_needs_more_than_its_room_of_ten(
 def test_lists_without_enough_room_are_noted_in_the_state_and_nothing_changes() -> None:
     """Compiled lists with room for three entries: no parameter moves, neither in this step nor in those after it."""
     state, shots = tiny_state(tiny_config(density=DensityConfig(every=1000))), tiny_shots((0,), (0,))
-    stages = replace(base_stages("native", torch.device("cpu")), room=lambda view: 3)
+    stages = base_stages("native", torch.device("cpu")).replaced(capacity=lambda view: 3)
     assert changed(stages, state, shots) == set()
     assert state.failed is not None and bool(state.failed)
-    roomy = replace(stages, room=lambda view: 1 << 20)
+    roomy = stages.replaced(capacity=lambda view: 1 << 20)
     assert changed(roomy, state, shots) == set() and bool(state.failed)
     state.failed = None
     assert changed(roomy, state, shots) == set(state.scene.parameters())
@@ -223,7 +222,7 @@ def test_a_flag_that_is_not_set_is_as_none() -> None:
     states[1].failed = torch.zeros(())
     for state in states:
         stages = reference_stages()
-        stages.attempt(stages, state, shots)
+        stages.update.try_step(stages, state, shots)
     for name, value in states[0].scene.parameters().items():
         assert torch.equal(value, states[1].scene.parameters()[name]), name
     assert torch.equal(states[0].generator.get_state(), states[1].generator.get_state())

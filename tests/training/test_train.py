@@ -138,7 +138,7 @@ def idle(clock: SimpleNamespace, seconds: float, seen: list[float]) -> Stages:
         seen.append(state.progress)
         return StepResult(Figures.of({}, torch.tensor(0.1)))
 
-    return reference_stages().swap("test", attempt=attempt, feed=lambda stages, state: None)
+    return reference_stages().swap("test", try_step=attempt, fetch=lambda stages, state: None)
 
 
 @pytest.mark.parametrize(
@@ -182,10 +182,10 @@ def test_a_budget_of_seconds_ends_on_time(tmp_path: Path) -> None:
 
     def attempt(stages: Stages, state: TrainState, shots: Any) -> StepResult:
         spent.append(state.seconds)
-        return reference_stages().attempt(stages, state, shots)
+        return reference_stages().update.try_step(stages, state, shots)
 
     begin = time.monotonic()
-    train(stages.swap("test", attempt=attempt), state, tmp_path / "checkpoint.pt")
+    train(stages.swap("test", try_step=attempt), state, tmp_path / "checkpoint.pt")
     assert state.step == len(spent) >= 1
     assert max(spent) < 0.6 <= state.seconds <= time.monotonic() - begin
 
@@ -210,7 +210,7 @@ def test_training_gets_clearly_better(tmp_path: Path) -> None:
         return loss
 
     before = evaluate(stages, state.scene, capture, held_out(capture)).metrics
-    train(stages.wrap(loss=noted), state, tmp_path / "checkpoint.pt")
+    train(stages.wrap(terms=noted), state, tmp_path / "checkpoint.pt")
     after = evaluate(stages, state.scene, capture, held_out(capture)).metrics
     assert sum(losses[-16:]) < 0.75 * sum(losses[:16])
     assert after["psnr"] > before["psnr"] + 1  # type: ignore[operator]

@@ -67,7 +67,7 @@ def run(config: ProfileConfig, mode: str, out: Path) -> Result:
     device, capture = choose_device(config.device), open_capture(config.data)
     stages = build_stages(config.opt, base_stages(config.ops, device, config.render))
     try:
-        state = make_state(config, capture, device, frames=stages.frames)
+        state = make_state(config, capture, device, frames=stages.feed.frames)
         step = _stepper(stages, state)
         for _ in range(config.warmup):
             step()
