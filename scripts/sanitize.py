@@ -174,7 +174,7 @@ def _steps(config: Any, stages: Stages, state: TrainState) -> None:
         state.step += 1
     if stages.plan is not None:
         _stand(stages, state)
-    if stages.plan is not None and stages.plan.views > 1:
+    if stages.plan is not None and stages.plan.max_views > 1:
         _look(stages, state)
 
 

@@ -16,7 +16,9 @@ import nurec_lite.base.threads  # noqa: F401  before torch
 # isort: split
 import argparse
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -26,17 +28,19 @@ from benchmarks.opt import kernel_times
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.plan import CPU_PLAN
 from nurec_lite.scene.gaussians import PartedGaussians
-from nurec_lite.splat.render import REFERENCE, Kernels, seen_colour
+from nurec_lite.splat.render import view_colour
 
 SIZES = ("100000x3", "1000000x3", "1000000x30")
 ACTORS = 10
 COEFFICIENTS = 16
 TOLERANCE = 1e-4  # of the largest number: sums over an actor's Gaussians in single precision
 LEAVES = ("still_means", "means", "rotations", "sh0", "sh_rest")
-VERSIONS = {
-    "plain": Kernels(colour=native.colour),
-    "fused": Kernels(colour=native.colour, seen_colour=native.seen_colour),
+Colours = Callable[[PartedGaussians, Tensor], Tensor]  # as an eye sees them
+VERSIONS: dict[str, Colours] = {
+    "plain": native.colours_of,
+    "fused": partial(native.colours_of, plan=replace(CPU_PLAN, fused_colour=True)),
 }
 Problem = tuple[PartedGaussians, Tensor, Tensor]  # what is seen, the eye [3], the gradient of colours [N, 3]
 
@@ -69,9 +73,9 @@ def problem_of(size: str, device: torch.device) -> Problem:
     return g, torch.tensor([0.5, -1.0, 1.6], device=device), made(n, 3) * seen.to(device)
 
 
-def with_gradients(kernels: Kernels, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> list[Tensor]:
+def with_gradients(colours: Colours, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> list[Tensor]:
     leaves = {name: getattr(g, name).detach().requires_grad_() for name in LEAVES}
-    colour = seen_colour(kernels, replace(g, **leaves), eye)
+    colour = colours(replace(g, **leaves), eye)
     return [
         colour.detach(),
         *torch.autograd.grad(colour, list(leaves.values()), d_colour, materialize_grads=True, allow_unused=True),
@@ -81,19 +85,19 @@ def with_gradients(kernels: Kernels, g: PartedGaussians, eye: Tensor, d_colour: 
 def error_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> float:
     """Largest error, as a share of the largest number of each output."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
-    truth = with_gradients(REFERENCE, exact, eye.double(), d_colour.double())
+    truth = with_gradients(view_colour, exact, eye.double(), d_colour.double())
     return kernel_times.worst_error(with_gradients(VERSIONS[version], g, eye, d_colour), truth)
 
 
 def calls_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> dict[str, Call]:
     """Forward alone, and with the backward pass."""
-    kernels = VERSIONS[version]
+    colours = VERSIONS[version]
 
     def forward() -> Tensor:
         with torch.no_grad():
-            return seen_colour(kernels, g, eye)
+            return colours(g, eye)
 
-    return {"forward": forward, "and backward": lambda: with_gradients(kernels, g, eye, d_colour)}
+    return {"forward": forward, "and backward": lambda: with_gradients(colours, g, eye, d_colour)}
 
 
 def least_bytes(size: str, what: str) -> int:

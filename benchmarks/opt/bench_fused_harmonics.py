@@ -28,7 +28,7 @@ from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.native.operators.view_colour import PlacementArrays
 from nurec_lite.scene.gaussians import PartedGaussians
-from nurec_lite.splat.render import REFERENCE
+from nurec_lite.splat.render import view_colour
 
 VERSIONS = ("dense", "fused")
 DEGREE, COEFFICIENTS, OTHERS = 3, 16, 3 + 4 + 3 + 1 + 2  # numbers of a Gaussian that are no harmonics
@@ -80,7 +80,7 @@ def both(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Upd
 def error_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> float:
     """Largest error, as a share of the largest number of each output."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
-    _, *d_placed, d_sh, d_rest = with_gradients(REFERENCE, exact, eye.double(), d_colour.double())
+    _, *d_placed, d_sh, d_rest = with_gradients(view_colour, exact, eye.double(), d_colour.double())
     ours, truth = u.copy(), u.copy(torch.float64)
     for k, gradient in zip(harmonics_of(u), (d_sh, d_rest), strict=True):
         truth.gradients[k] = gradient.contiguous()  # torch's fused Adam takes it for that

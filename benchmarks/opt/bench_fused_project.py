@@ -30,9 +30,11 @@ from benchmarks.opt.bench_fused_colour import size_of, sized
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
-from nurec_lite.native import backward_epilogue, deferred_backward, ops, warps
+from nurec_lite.native import backward_epilogue, ops, warps
 from nurec_lite.native import stages as native
+from nurec_lite.native.deferred_backward import with_grad_slot
 from nurec_lite.native.operators.move_actors import ActorArrays
+from nurec_lite.native.operators.rays import rays
 from nurec_lite.native.plan import CUDA_PLAN
 from nurec_lite.scene.gaussians import PartedGaussians
 from nurec_lite.splat.tiles import PairList
@@ -43,7 +45,7 @@ VERSIONS = ("plain", "fused")
 SIZES, SEEN = ("1000000x3",), ("44,50", "44,20", "20,5")
 TOLERANCE = 1e-4
 LISTED = 256  # Gaussians in the list of a bundle
-PLAN = replace(CUDA_PLAN, bundles=True, exact=True, told=True)
+PLAN = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True, deferred_backward=True)
 View = CameraView | LidarView
 Problem = tuple[dict[str, Tensor], Any]  # what is stored, and what is made of it
 
@@ -106,7 +108,7 @@ def gathered(
         shared = backward_epilogue.Shared(means, quats, scales, opacities, own, lidar)
     seen = [parted(shared, own, isinstance(view, LidarView)) for own, view in zip(moved, views, strict=True)]
     return shared, [
-        deferred_backward.with_grad_slot(g, slot) for g, slot in zip(seen, grad_slots, strict=True)
+        with_grad_slot(g, slot) for g, slot in zip(seen, grad_slots, strict=True)
     ] if version == "fused" else seen
 
 
@@ -127,7 +129,7 @@ def problem_of(size: str, seen: str, device: torch.device) -> Problem:
     (n, moving), shares = size_of(size), [int(share) for share in seen.split(",")]
     stored, views = stored_for(n, device), views_of(device)
     colours = torch.rand(n, 3, generator=torch.Generator().manual_seed(1)).to(device).requires_grad_()
-    tracks, rays = tracks_for(moving, device), [native.rays(view) for view in views]
+    tracks, along = tracks_for(moving, device), [rays(view) for view in views]
     lanes = warps.WARP, warps.WARP // warps.LISTS
     lists = [listed(stored["means"], shares[k], lanes[k], k) for k in range(len(views))]
 
@@ -135,7 +137,7 @@ def problem_of(size: str, seen: str, device: torch.device) -> Problem:
         shared, gaussians = gathered(version, stored, views, n - moving, tracks)
         outputs = [shared.still_means, shared.scales, shared.opacities, shared.lidar_opacities]
         for k, (g, view) in enumerate(zip(gaussians, views, strict=True)):
-            found = deferred_backward.blend(g, shared.lidar if k else colours, rays[k], lists[k], view, PLAN)
+            found = native.blend(g, shared.lidar if k else colours, along[k], lists[k], view, PLAN)
             outputs += [found.features, found.transmittance, *([found.distance] if k else [])]
         return outputs
 

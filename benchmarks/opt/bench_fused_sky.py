@@ -35,7 +35,7 @@ TOLERANCE = 1e-4  # of the largest number: angles in single precision are off by
 Scene = tuple[Tensor, Tensor, Tensor, Tensor]  # features [R, 3], transmittance [R], map [3, H, W], directions [R, 3]
 VERSIONS: dict[str, Callable[..., Tensor]] = {
     "plain": sky.over_sky,
-    "fused": lambda *scene: fused_over_sky(*scene, otherwise=sky.over_sky),
+    "fused": lambda *scene: fused_over_sky(*scene, fallback=sky.over_sky),
 }
 
 

@@ -19,7 +19,17 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.paths import resource
 from nurec_lite.native import stages as native
 from nurec_lite.native.build import FLAGS, find_tools, host_flags
-from nurec_lite.native.operators.shared import GaussianArrays, Lists, Outputs, RayArrays
+from nurec_lite.native.operators.sh_colour import sh_colour
+from nurec_lite.native.operators.shared import (
+    GaussianArrays,
+    Lists,
+    Outputs,
+    RayArrays,
+    gaussian_args,
+    has_per_ray_origins,
+    packed_view,
+    ray_and_list_args,
+)
 from nurec_lite.splat.render import local_directions
 from nurec_lite.splat.views import CameraView
 from scripts.resources import Usage, parse
@@ -200,13 +210,13 @@ def problem_of(workload: Workload, sensor: str, device: torch.device, seed: int 
         pairs = stages.render.tile(stages.render.project(gaussians, view), view)
         features = gaussians.lidar
         if isinstance(view, CameraView):
-            features = native.colour(gaussians, local_directions(gaussians, view.eye()))
-        rays, lists = native.arrays_of(view.rays(), pairs)
+            features = sh_colour(gaussians, local_directions(gaussians, view.eye()))
+        rays, lists = ray_and_list_args(view.rays(), pairs)
         out = native.blend(gaussians, features, view.rays(), pairs, view)
-    given = {**native.placed(gaussians)._asdict(), "features": features, **rays._asdict(), **lists._asdict()}
-    given |= {"view": native.row_of(view)} | dict(zip(Outputs._fields, vars(out).values(), strict=False))
+    given = {**gaussian_args(gaussians)._asdict(), "features": features, **rays._asdict(), **lists._asdict()}
+    given |= {"view": packed_view(view)} | dict(zip(Outputs._fields, vars(out).values(), strict=False))
     given = {name: t.detach().contiguous() for name, t in given.items()}
-    return packed(given, native.moves(view), with_distance=sensor == "lidar")
+    return packed(given, has_per_ray_origins(view), with_distance=sensor == "lidar")
 
 
 def packed(

@@ -71,7 +71,7 @@ def bench(args: argparse.Namespace) -> dict[str, Any]:
 
 def check_lists(sets: dict[str, Stages]) -> None:
     """UserError where some sets list by tiles and others by bundles: all render the lists of the first."""
-    bundles = [name for name, stages in sets.items() if stages.plan is not None and stages.plan.bundles]
+    bundles = [name for name, stages in sets.items() if stages.plan is not None and stages.plan.warp_tiles]
     if 0 < len(bundles) < len(sets):
         raise UserError(
             f"--opt: '{bundles[0]}' renders lists of bundles (warp_cull), others those of tiles; give them one after another"

@@ -151,7 +151,9 @@ def bench_view(
     scene: Scene, view: View, n: int, stages: Stages, peer: ModuleType | None, args: argparse.Namespace
 ) -> dict[str, Any]:
     views = beside(view, n, args.step)
-    together = BatchedRenderer() if stages.plan is not None and stages.plan.views > 1 else stages.render.render_views
+    together = (
+        BatchedRenderer() if stages.plan is not None and stages.plan.max_views > 1 else stages.render.render_views
+    )
     calls: dict[str, Call] = {
         "together": lambda: together(stages, scene, views),
         "one by one": lambda: render_views(stages, scene, views),

@@ -20,8 +20,8 @@ from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import known_options, parameters_of, unknown_option
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.capacity import rounded_up
-from nurec_lite.native.plan import WHOLE
-from nurec_lite.native.warps import part_of, warps_of
+from nurec_lite.native.plan import UNCUT
+from nurec_lite.native.warps import balanced_entries, warps_of
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -136,8 +136,8 @@ class Own:
     def _part(self, pairs: PairList) -> int:
         """Entries of a part at most, where lists of a bundle are cut and have the room that `sample` gives them."""
         plan, entries = self.stages.plan, self._room or len(pairs.gaussians)
-        most = WHOLE if plan is None else plan.part
-        return WHOLE if most == WHOLE else part_of(entries, most, pairs.rays.shape[1], pairs.rays.device)
+        most = UNCUT if plan is None else plan.segment_entries
+        return UNCUT if most == UNCUT else balanced_entries(entries, most, pairs.rays.shape[1], pairs.rays.device)
 
     @torch.no_grad()
     def image(self) -> Tensor:  # [H, W, 3] before a black sky, for comparison with other renderers

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.native.stages import arrays_of, moves, placed, row_of
+from nurec_lite.native.operators.shared import gaussian_args, has_per_ray_origins, packed_view, ray_and_list_args
 from nurec_lite.scene.gaussians import AnyGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -70,7 +70,11 @@ def count_pairs(
     rays, lists = view.rays(), replace(pairs, gaussians=pairs.gaussians.long())  # of bundles or of tiles
     features = gaussians.lidar  # nothing looks at them
     counts = torch.ops.nurec_lite.count_pairs(
-        placed(gaussians), features, *arrays_of(rays, lists), row_of(view), moves(view)
+        gaussian_args(gaussians),
+        features,
+        *ray_and_list_args(rays, lists),
+        packed_view(view),
+        has_per_ray_origins(view),
     )
     return summed(counts, pairs, len(rays.delays), part, warps)
 

@@ -18,7 +18,7 @@ from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.deferred_backward import grad_accum_floats
 from nurec_lite.native.operators.gaussian_backward import BackwardScene, MovedArrays, UpstreamGrads
 from nurec_lite.native.operators.move_actors import ActorArrays, MovedGrads
-from nurec_lite.native.stages import learned, moves, row_of
+from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view, wants_pose_grad
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.splat.views import CameraView, LidarView
 
@@ -72,7 +72,7 @@ def unsupported_reason(views: Sequence[AnyView]) -> str | None:
     """Returns why the gradients of these views cannot be deferred; None: they can."""
     if len(views) > MOST_VIEWS:
         return f"a step has {len(views)} views, more than {MOST_VIEWS}"
-    return "poses ask for gradients of rays" if any(map(learned, views)) else None
+    return "poses ask for gradients of rays" if any(map(wants_pose_grad, views)) else None
 
 
 def deferred_scene(
@@ -83,10 +83,10 @@ def deferred_scene(
     tracks: tuple[Tensor, ...],  # starts and what follows in ActorArrays, with the time of each view
 ) -> DeferredScene:
     asked = [view.nudge is not None and view.nudge.requires_grad for view in views]
-    by_lidar, moving = [isinstance(view, LidarView) for view in views], [moves(view) for view in views]
+    by_lidar, moving = [isinstance(view, LidarView) for view in views], [has_per_ray_origins(view) for view in views]
     way = _BackwardSpec(stored, still, by_lidar, moving, asked)
     nudges = [view.nudge if wanted else None for view, wanted in zip(views, asked, strict=True)]
-    found = _DeferredScene.apply(way, *map(row_of, views), *tracks, *values, *nudges)
+    found = _DeferredScene.apply(way, *map(packed_view, views), *tracks, *values, *nudges)
     shared, of_views, grad_slots = _parts_of(found)
     moved = tuple(Moved(*of_views[k : k + _MOVED]) for k in range(0, len(of_views), _MOVED))
     return DeferredScene(Shared(*shared), moved, grad_slots)

@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.rows import rows_of
+from nurec_lite.native.operators.rays import pixels
 from nurec_lite.native.operators.render_views import NodeRotations, SceneArrays, SensorRays
+from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view, wants_pose_grad
 from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.stages import _pixels, learned, moves, parts_of, row_of
-from nurec_lite.native.warps import BEAMS, HEIGHT, LISTS, MOST_LISTS, WARP, WIDTH, lists_of, part_of
+from nurec_lite.native.stages import composite
+from nurec_lite.native.warps import BEAMS, HEIGHT, LISTS, MAX_LISTS, WARP, WIDTH, balanced_entries, lists_of
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.scene.sky import over_sky
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
 
@@ -44,8 +45,8 @@ class BatchedViews(NamedTuple):
 def batch_key(view: AnyView) -> tuple[object, ...]:
     """Views with equal ones may go into one launch."""
     if isinstance(view, CameraView):
-        return view.camera.width, view.camera.height, moves(view), learned(view)
-    return id(view.lidar), view.targets is None, learned(view)
+        return view.camera.width, view.camera.height, has_per_ray_origins(view), wants_pose_grad(view)
+    return id(view.lidar), view.targets is None, wants_pose_grad(view)
 
 
 def unsupported_reason(
@@ -53,15 +54,15 @@ def unsupported_reason(
     gaussians: Sequence[AnyGaussians],
 ) -> str | None:
     """Why these cannot be rendered in one launch; None: they can."""
-    if any(learned(view) for view in views):
+    if any(wants_pose_grad(view) for view in views):
         return "poses ask for gradients of rays"
     first = gaussians[0]
     if not isinstance(first, PartedGaussians) or not all(
         getattr(g, name, None) is getattr(first, name) for g in gaussians for name in SHARED
     ):
         return "it needs the options fused_interp and collect_once, by which views share what stands still"
-    if sum(map(lists_of, views)) > MOST_LISTS:
-        return f"their rays make more than {MOST_LISTS} lists"
+    if sum(map(lists_of, views)) > MAX_LISTS:
+        return f"their rays make more than {MAX_LISTS} lists"
     if isinstance(views[0], LidarView):
         bands = len(views) * (len(views[0].lidar.cells(BEAMS, device=first.scales.device).edges) + 1)
         if bands > MOST_BANDS:
@@ -87,8 +88,8 @@ def render_batch(
 def _images(
     gaussians: Sequence[PartedGaussians], views: Sequence[CameraView], sky: Tensor, room: int | None, plan: RenderPlan
 ) -> BatchedViews:
-    camera, moving = views[0].camera, moves(views[0])
-    directions, fractions = zip(*map(_pixels, views), strict=True)
+    camera, moving = views[0].camera, has_per_ray_origins(views[0])
+    directions, fractions = zip(*map(pixels, views), strict=True)
     alike = all(v.camera == camera for v in views)
     none = sky.new_empty(0)
     rays = SensorRays(
@@ -102,7 +103,7 @@ def _images(
         *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving,
         *_cut(room, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
     )  # fmt: skip
-    image = parts_of(plan).get("over_sky", over_sky)(out, transmittance, sky, world)
+    image = composite(out, transmittance, sky, world, plan)
     shape = len(views), camera.height, camera.width
     of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
     return BatchedViews([CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], needed)
@@ -134,7 +135,11 @@ def _sweeps(
 
 def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:
     """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
-    return (plan.part, -1) if room is None else (part_of(room, plan.part, bundle, device), room)
+    return (
+        (plan.segment_entries, -1)
+        if room is None
+        else (balanced_entries(room, plan.segment_entries, bundle, device), room)
+    )
 
 
 def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] int64
@@ -159,7 +164,7 @@ def _scene(
         g.still_means, g.still_quats, means, quats, velocities, g.scales, g.opacities[:s], opacities, frames,
         g.sh0, g.sh_rest, g.lidar,
     )  # fmt: skip
-    rows = torch.stack([row_of(view) for view in views])
+    rows = torch.stack([packed_view(view) for view in views])
     return scene, NodeRotations(rotations, g.nodes), rows, _nudges(views, rows)
 
 

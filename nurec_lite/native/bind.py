@@ -5,11 +5,13 @@ from functools import partial
 
 import torch
 
-from nurec_lite.native import deferred_backward, ops, stages, warps
+from nurec_lite.native import ops, stages
 from nurec_lite.native.inference import BatchedRenderer
+from nurec_lite.native.operators.correct_view import correct
 from nurec_lite.native.operators.expose import expose
 from nurec_lite.native.operators.footprints import footprints
 from nurec_lite.native.operators.slice_grid import slice_grid
+from nurec_lite.native.operators.warp_tiles import group_rays
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, RenderPlan
 
 
@@ -23,16 +25,8 @@ def native_stages(
 ) -> dict[str, object]:  # by the names of nurec_lite.training.stages.Stages
     """Compiles the kernels if need be; nurec_lite.native.build.BuildError says what is missing."""
     ops.load()
-    renderer = warps if plan.bundles else stages
-    kernels = {"kernels": deferred_backward.kernels_of} if plan.told else {}
-    planned = {f.__name__: partial(f, plan=plan) for f in (stages.project, renderer.tile)}
-    renderers = {f.__name__: partial(f, plan=plan, **kernels) for f in (renderer.render_camera, renderer.render_lidar)}
-    together = {"render_views": BatchedRenderer()} if plan.views > 1 else {}
-    grouped = {"group_rays": warps.bundled} if plan.bundles else {}
-    alone = {
-        "correct": stages.correct,
-        "expose": expose,
-        "slice_grid": slice_grid,
-        "footprints": footprints,
-    }
-    return {**alone, **planned, **renderers, **together, **grouped}
+    by_plan = stages.project, stages.tile, stages.render_camera, stages.render_lidar
+    batched = {"render_views": BatchedRenderer()} if plan.max_views > 1 else {}
+    grouped = {"group_rays": group_rays} if plan.warp_tiles else {}
+    others = {"correct": correct, "expose": expose, "slice_grid": slice_grid, "footprints": footprints}
+    return {**{f.__name__: partial(f, plan=plan) for f in by_plan}, **others, **batched, **grouped}

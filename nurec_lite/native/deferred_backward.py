@@ -10,9 +10,8 @@ Letters: N Gaussians.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -21,13 +20,16 @@ from torch.autograd.function import once_differentiable
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native import warps
 from nurec_lite.native.operators.render_segments import kept_of
-from nurec_lite.native.operators.shared import Outputs, given_of
-from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.stages import arrays_of, felt, moves, placed, row_of
+from nurec_lite.native.operators.shared import (
+    Outputs,
+    gaussian_args,
+    given_of,
+    has_per_ray_origins,
+    packed_view,
+    ray_and_list_args,
+)
 from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.splat import nudge
 from nurec_lite.splat.reference import Blend
-from nurec_lite.splat.render import Kernels
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
@@ -67,33 +69,30 @@ def with_grad_slot(gaussians: PartedGaussians, slot: Tensor) -> DeferredGaussian
     return DeferredGaussians(**values, grad_slot=GradSlot(slot))
 
 
+def has_unused_slot(gaussians: AnyGaussians) -> TypeGuard[DeferredGaussians]:
+    """Returns whether the gradients of these Gaussians are deferred. Those of a view that is rendered again, or without a step, are not."""
+    return isinstance(gaussians, DeferredGaussians) and gaussians.grad_slot.unused
+
+
 def blend(
-    gaussians: AnyGaussians,
+    gaussians: DeferredGaussians,  # with an unused slot
     features: Tensor,  # [N, C]
     seen: Rays,
     pairs: PairList,
     view: CameraView | LidarView,
-    plan: RenderPlan,
+    segment_entries: int,  # at most, by the plan
 ) -> Blend:
-    """Blends as nurec_lite.native.warps.blend does, with deferred gradients if the Gaussians have an unused grad slot."""
-    if not (isinstance(gaussians, DeferredGaussians) and gaussians.grad_slot.unused):
-        return warps.blend(gaussians, features, seen, pairs, view, plan)
-    part = warps.part_of(len(pairs.gaussians), plan.part, pairs.rays.shape[1], features.device)
+    """Blends as nurec_lite.native.warps.blend does, with deferred gradients: the epilogue makes those of the view's pose delta, too."""
     given = (
-        [t.detach() for t in placed(gaussians)], *arrays_of(seen, pairs), row_of(view), pairs.rows_with(features)
+        [t.detach() for t in gaussian_args(gaussians)], *ray_and_list_args(seen, pairs), packed_view(view),
+        pairs.rows_with(features),
     )  # fmt: skip
-    features = features.detach() if isinstance(view, LidarView) else features  # a lidar's gradients are deferred
+    entries = warps.entries_of(pairs, segment_entries, features.device)
+    features = features.detach() if isinstance(view, LidarView) else features  # a lidar's are among the moments
     found: tuple[Tensor, ...] = _RenderSegmentsDeferred.apply(
-        gaussians.grad_slot.claim(), features, given, moves(view), part
+        gaussians.grad_slot.claim(), features, given, has_per_ray_origins(view), entries
     )
     return Blend(*found)
-
-
-def nudged(gaussians: AnyGaussians, by: Tensor | None, centre: Tensor) -> AnyGaussians:
-    """Moves Gaussians by a pose delta. With a grad slot, the epilogue gives the delta its gradient."""
-    if isinstance(gaussians, DeferredGaussians) and gaussians.grad_slot.unused:
-        return gaussians
-    return nudge.nudged(gaussians, by, centre, felt)
 
 
 class _RenderSegmentsDeferred(torch.autograd.Function):
@@ -137,7 +136,3 @@ class _Groups:
     def split(self, row: Sequence[Tensor]) -> list[list[Tensor]]:
         ends = [sum(self.sizes[: k + 1]) for k in range(len(self.sizes))]
         return [list(row[end - size : end]) for end, size in zip(ends, self.sizes, strict=True)]
-
-
-def kernels_of(plan: RenderPlan) -> Kernels:
-    return replace(warps.kernels_of(plan), blend=partial(blend, plan=plan), nudged=nudged)

@@ -21,9 +21,10 @@ from nurec_lite.native.capacity import rounded_up
 from nurec_lite.native.inference_graphs import FEW_VIEWS, InferenceGraphs
 from nurec_lite.native.operators.activate import activate
 from nurec_lite.native.operators.move_actors import ActorArrays
+from nurec_lite.native.operators.rays import pixels
 from nurec_lite.native.operators.render_views import SceneArrays, SensorRays
-from nurec_lite.native.stages import _pixels, moves, row_of
-from nurec_lite.native.warps import BEAMS, HEIGHT, MOST_LISTS, WIDTH, lists_of
+from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view
+from nurec_lite.native.warps import BEAMS, HEIGHT, MAX_LISTS, WIDTH, lists_of
 from nurec_lite.scene.gaussians import BACKGROUND, seen
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.render import CameraImage, LidarReturns
@@ -67,7 +68,7 @@ class BatchedRenderer:
     def _fitting(self, scene: Scene, views: Sequence[AnyView]) -> list[Looked]:
         """Views in groups: as many in each as fit into memory and into a launch."""
         sensor, found, first = views[0].sensor.name, [], 0  # type: str, list[Looked], int
-        most = max(1, MOST_LISTS // max(map(lists_of, views)))
+        most = max(1, MAX_LISTS // max(map(lists_of, views)))
         while first < len(views):
             some = views[first : first + min(most, self._most.get(sensor, most))]
             try:
@@ -107,7 +108,7 @@ class BatchedRenderer:
 
     def _queued(self, scene: Scene, views: Sequence[AnyView], room: Room) -> Queued:
         gaussians = self._gathered(scene, views)
-        rows = torch.stack([row_of(view) for view in views])
+        rows = torch.stack([packed_view(view) for view in views])
         if isinstance(views[0], CameraView):
             return self._images(gaussians, rows, views, scene.sky, room)  # type: ignore[arg-type]
         return self._sweeps(gaussians, rows, views, room)  # type: ignore[arg-type]
@@ -141,11 +142,11 @@ class BatchedRenderer:
         view, v = views[0], len(views)
         camera = view.camera
         none = rows.new_empty(0)
-        rays = SensorRays(*_pixels(view), none, none.long())
+        rays = SensorRays(*pixels(view), none, none.long())
         size = [camera.width, camera.height, WIDTH, HEIGHT]
         bundles = v * lists_of(view)
         out, distance, transmittance, _, directions, needed = self._blended(
-            gaussians, rows, rays, size, 1, moves(view), bundles, room
+            gaussians, rows, rays, size, 1, has_per_ray_origins(view), bundles, room
         )
         image = torch.ops.nurec_lite.over_sky(out, transmittance, sky.contiguous(), directions)
         shape = v, camera.height, camera.width
@@ -189,5 +190,5 @@ def _by_sensor(views: Sequence[AnyView]) -> list[list[int]]:
     """Numbers of the views that may be rendered together: those of one sensor, all with rays that move or all without."""
     groups: dict[tuple[int, bool], list[int]] = {}
     for k, view in enumerate(views):
-        groups.setdefault((id(view.sensor), moves(view)), []).append(k)
+        groups.setdefault((id(view.sensor), has_per_ray_origins(view)), []).append(k)
     return list(groups.values())

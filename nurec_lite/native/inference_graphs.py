@@ -18,7 +18,7 @@ from torch import Tensor
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.native.capacity import rounded_up
 from nurec_lite.native.operators.multi_tensor_copy import Pair, filled, multi_tensor_copy
-from nurec_lite.native.stages import learned, moves, row_of
+from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view, wants_pose_grad
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
 
@@ -60,9 +60,9 @@ class InferenceGraphs:
     ) -> Queued | None:
         """None: not recorded yet, or not at all."""
         rays, sensor = tuple(map(room_for, views)), views[0].sensor
-        if views[0].T_world_sensor_start.device.type != KIND or 0 in rays or any(map(learned, views)):
+        if views[0].T_world_sensor_start.device.type != KIND or 0 in rays or any(map(wants_pose_grad, views)):
             return None
-        kept = self._of((id(sensor), moves(views[0]), rays, *sizes), (sensor, *reads))
+        kept = self._of((id(sensor), has_per_ray_origins(views[0]), rays, *sizes), (sensor, *reads))
         kept.seen += 1
         if kept.seen <= AFTER or kept.refused:
             return None
@@ -110,7 +110,7 @@ def places_for(
     rays: int | None,  # of a sweep, not less than the view's
 ) -> AnyView:
     """A view of the same sensor whose row, moment and rays lie in memory of their own."""
-    own: dict[str, Any] = {"row": torch.empty_like(row_of(view)), "middle": torch.empty_like(view.moment())}
+    own: dict[str, Any] = {"row": torch.empty_like(packed_view(view)), "middle": torch.empty_like(view.moment())}
     if isinstance(view, LidarView):
         own |= {name: getattr(view, name).new_empty((rays, *getattr(view, name).shape[1:])) for name in _RAYS}
         own["bundles"] = None
@@ -123,7 +123,7 @@ _RAYS = ("directions", "fractions")
 def _pairs(places: AnyView, view: AnyView) -> Iterator[Pair]:
     """All that is to be copied so that the places are this view."""
     assert places.row is not None
-    yield places.row, row_of(view)
+    yield places.row, packed_view(view)
     yield places.moment(), view.moment()
     if isinstance(view, LidarView):
         for name in _RAYS:

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.geometry.harmonics import sh_basis
-from nurec_lite.native.operators.view_colour import PlacementArrays
+from nurec_lite.native.operators.view_colour import placement_args, view_colour
 from nurec_lite.scene.gaussians import PartedGaussians
 
 
@@ -94,7 +94,7 @@ class DeferredShGrad:
         return left
 
 
-class _SeenColour(torch.autograd.Function):
+class _ViewColourRank1(torch.autograd.Function):
     """The operator view_colour; its backward pass puts the factors if they are expected."""
 
     @staticmethod
@@ -120,19 +120,16 @@ class _SeenColour(torch.autograd.Function):
         return None, None, *d_placed, None, None, None, None
 
 
-def seen_colour(
+def view_colour_rank1(
     gaussians: PartedGaussians,
-    eye: Tensor,  # [3] world, which gets no gradient
-    seen: Tensor | None = None,  # [N] uint8
-    *,
+    eye: Tensor,  # [3] world; it gets no gradient
+    seen: Tensor | None,  # [N] uint8
     deferred: DeferredShGrad,
-    otherwise: Callable[..., Tensor],  # of other Gaussians than the parameters of the step
 ) -> Tensor:  # [N, 3] at least 0
-    """Returns colours as nurec_lite.native.stages.seen_colour does, with a rank-1 gradient of harmonics."""
+    """Returns what the operator view_colour does, with a rank-1 gradient of harmonics if they are the step's parameters."""
     g = gaussians
     deferred.use(g.sh0, g.sh_rest)
-    if eye.requires_grad or not deferred.expects(g.sh0, g.sh_rest):
-        return otherwise(g, eye, seen)
-    placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
-    found: Tensor = _SeenColour.apply(deferred, seen, *placements, g.sh0, g.sh_rest, eye)
+    if not deferred.expects(g.sh0, g.sh_rest):
+        return view_colour(g, eye, seen)
+    found: Tensor = _ViewColourRank1.apply(deferred, seen, *placement_args(g), g.sh0, g.sh_rest, eye)
     return found

@@ -28,4 +28,4 @@ def apply(stages: Stages, *, part: int) -> Stages:
     warp that the GPU holds."""
     if part < 1:
         raise OptionError(f"option 'balanced_tiles': part is {part}, but must be at least 1")
-    return stages.planned("balanced_tiles", part=part)
+    return stages.planned("balanced_tiles", segment_entries=part)

@@ -116,7 +116,7 @@ def _by_sort(views: Sequence[AnyView]) -> list[list[int]]:
 
 def _hindrance(stages: Stages) -> str | None:
     """Why these stages cannot render views in one launch."""
-    if stages.plan is None or not stages.plan.bundles:
+    if stages.plan is None or not stages.plan.warp_tiles:
         return "it needs the option warp_cull"
     other = [name for name in RENDERING if name in stages.changes.claims or name in stages.changes.wrapped]
     return f"another option changes the stage '{other[0]}'" if other else None

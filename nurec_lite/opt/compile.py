@@ -53,7 +53,7 @@ def timed(inner: Learn) -> Learn:
 
 def apply(stages: Stages) -> Stages:
     noise = partial(baseline.noise, shift=compiled(explored, differentiated=False))
-    planned = stages.planned("compile", compiled=True)
+    planned = stages.planned("compile", compile_rest=True)
     if "noise" not in stages.changes.claims:
         planned = planned.swap("compile", noise=noise)
     if "activate" not in stages.changes.claims:

@@ -24,4 +24,4 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.planned("fused_colour", colour=True)
+    return stages.planned("fused_colour", fused_colour=True)

@@ -64,7 +64,7 @@ def apply(stages: Stages) -> Stages:
     update, handover = stages.update.optimize, DeferredShGrad()
     if not isinstance(update, FusedAdam):
         raise OptionError("option 'fused_harmonics' changes the update of 'fused_adam'; name 'fused_adam' first")
-    return stages.planned("fused_harmonics", outer=handover).wrap(
+    return stages.planned("fused_harmonics", rank1_sh=handover).wrap(
         learn=lambda inner: handing_over(inner, handover),
         optimize=lambda _: replace(update, handover=handover),
         reduce=lambda inner: inner,  # so that what would replace it is told to come first

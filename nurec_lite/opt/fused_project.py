@@ -121,4 +121,4 @@ def apply(stages: Stages) -> Stages:
         )
     ops.load()
     one = OnePass(collect, stored=stages.changes.claims.get("activate") == "fused_activate")
-    return stages.planned("fused_project", told=True).wrap(learn=one.learn, gather=one.gather)
+    return stages.planned("fused_project", deferred_backward=True).wrap(learn=one.learn, gather=one.gather)

@@ -23,4 +23,4 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.planned("fused_sky", sky=True)
+    return stages.planned("fused_sky", fused_sky=True)

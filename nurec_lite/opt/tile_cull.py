@@ -24,4 +24,4 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.planned("tile_cull", exact=True)
+    return stages.planned("tile_cull", tight_lists=True)

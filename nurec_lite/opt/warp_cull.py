@@ -29,4 +29,4 @@ def unavailable(stages: Stages) -> str | None:
 
 
 def apply(stages: Stages) -> Stages:
-    return stages.planned("warp_cull", bundles=True)
+    return stages.planned("warp_cull", warp_tiles=True)

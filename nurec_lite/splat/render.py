@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images and lidar returns: features of the Gaussians, blended, with the sky behind."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +15,7 @@ from nurec_lite.scene.sky import over_sky
 from nurec_lite.splat.nudge import nudged
 from nurec_lite.splat.reference import Blend, blend, compact
 from nurec_lite.splat.tiles import PairList
-from nurec_lite.splat.views import CameraView, LidarView, Rays, View
+from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 
 @dataclass(frozen=True)
@@ -67,60 +65,18 @@ def local_directions(
     return local
 
 
-def _colour(gaussians: AnyGaussians, directions: Tensor) -> Tensor:
-    return sh_colour(gaussians.sh, directions)
-
-
-def _blend(gaussians: AnyGaussians, features: Tensor, rays: Rays, pairs: PairList, view: View) -> Blend:
-    return blend(gaussians.whole(), features, rays, pairs, view.centre())
-
-
-def _rays(view: CameraView | LidarView) -> Rays:
-    return view.rays()
-
-
-def _listed(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:
+def compacted(gaussians: AnyGaussians, pairs: PairList) -> tuple[AnyGaussians, PairList]:
+    """Returns the Gaussians of the lists alone, and the lists of their new indices."""
     used, members = compact(pairs.gaussians, len(gaussians))
     return gaussians.select(used), replace(pairs, gaussians=members, visible=None)
 
 
-@dataclass(frozen=True)
-class Kernels:
-    """Functions of a render that the reference or compiled code provides."""
-
-    towards: Callable[[AnyGaussians, Tensor], Tensor] = local_directions
-    colour: Callable[[AnyGaussians, Tensor], Tensor] = _colour  # [N, 3] seen in these directions [N, 3], at least 0
-    blend: Callable[[AnyGaussians, Tensor, Rays, PairList, Any], Blend] = (
-        _blend  # features [N, C]; the last is the view
-    )
-    listed: Callable[[AnyGaussians, PairList], tuple[AnyGaussians, PairList]] = (
-        _listed  # leaves only the Gaussians that some tile looks at, where that pays
-    )
-    rays: Callable[[Any], Rays] = _rays  # of the view
-    over_sky: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] = over_sky
-    seen_colour: Callable[[PartedGaussians, Tensor, Tensor | None], Tensor] | None = (
-        None  # colour of towards, of an eye without gradient, and of Gaussians that are seen; all are if that is not known
-    )
-    nudged: Callable[[AnyGaussians, Tensor | None, Tensor], AnyGaussians] = (
-        nudged  # by the view's nudge, about its centre
-    )
-
-
-REFERENCE = Kernels()
-
-
-def seen_colour(kernels: Kernels, gaussians: AnyGaussians, eye: Tensor, seen: Tensor | None = None) -> Tensor:
-    """[N, 3] of all Gaussians, as the eye [3] sees them: in one go where the kernels have that and the Gaussians come in two parts; then
-    of Gaussians that are not `seen` [N] it may be 0."""
-    whole = kernels.seen_colour
-    if whole is None or eye.requires_grad or not isinstance(gaussians, PartedGaussians):
-        return kernels.colour(gaussians, kernels.towards(gaussians, eye))
-    return whole(gaussians, eye, seen)
-
-
-def _nudged(kernels: Kernels, gaussians: AnyGaussians, view: CameraView | LidarView) -> AnyGaussians:
-    """The centre is worked out only where the view may be nudged."""
-    return gaussians if view.nudge is None else kernels.nudged(gaussians, view.nudge, view.centre())
+def view_colour(
+    gaussians: AnyGaussians,
+    eye: Tensor,  # [3] world
+) -> Tensor:  # [N, 3] at least 0
+    """Returns the colours of Gaussians as an eye sees them."""
+    return sh_colour(gaussians.sh, local_directions(gaussians, eye))
 
 
 def render_camera(
@@ -128,19 +84,26 @@ def render_camera(
     view: CameraView,
     pairs: PairList,
     sky: Tensor,  # [3, H, W] logits of the environment map
-    kernels: Kernels = REFERENCE,
 ) -> CameraImage:
-    """C = sum w c + T sky(d)."""
+    """Returns C = sum w c + T sky(d)."""
     with span("gather"):
-        gaussians, pairs = kernels.listed(gaussians, pairs)
+        gaussians, pairs = compacted(gaussians, pairs)
     with span("rays"):
-        rays = pairs.seen or kernels.rays(view)
+        rays = pairs.seen or view.rays()
     with span("colour"):
-        colour = seen_colour(kernels, gaussians, view.eye(), pairs.visible)
+        colour = view_colour(gaussians, view.eye())
     with span("blend"):
-        out = kernels.blend(_nudged(kernels, gaussians, view), colour, rays, pairs, view)
+        out = _blend(gaussians, colour, rays, pairs, view)
     with span("sky"):
-        image = kernels.over_sky(out.features, out.transmittance, sky, rays.directions)
+        image = over_sky(out.features, out.transmittance, sky, rays.directions)
+    return camera_image(view, out, image)
+
+
+def camera_image(
+    view: CameraView,
+    out: Blend,  # of its pixels
+    image: Tensor,  # [H W, 3] over the sky
+) -> CameraImage:
     shape = (view.camera.height, view.camera.width)
     return CameraImage(image.view(*shape, 3), out.distance.view(shape), (1 - out.transmittance).view(shape))
 
@@ -149,13 +112,20 @@ def render_lidar(
     gaussians: AnyGaussians,
     view: LidarView,
     pairs: PairList,
-    kernels: Kernels = REFERENCE,
 ) -> LidarReturns:
-    """Range, intensity and ray drop of every ray of the view."""
+    """Returns range, intensity and ray drop of every ray of the view."""
     with span("gather"):
-        gaussians, pairs = kernels.listed(gaussians, pairs)
+        gaussians, pairs = compacted(gaussians, pairs)
     with span("rays"):
-        rays = pairs.seen or kernels.rays(view)
+        rays = pairs.seen or view.rays()
     with span("blend"):
-        out = kernels.blend(_nudged(kernels, gaussians, view), gaussians.lidar, rays, pairs, view)
+        out = _blend(gaussians, gaussians.lidar, rays, pairs, view)
     return LidarReturns(out.distance, out.median, out.features, out.transmittance)
+
+
+def _blend(
+    gaussians: AnyGaussians, features: Tensor, rays: Rays, pairs: PairList, view: CameraView | LidarView
+) -> Blend:
+    if view.nudge is not None:  # else the centre is not needed
+        gaussians = nudged(gaussians, view.nudge, view.centre())
+    return blend(gaussians.whole(), features, rays, pairs, view.centre())

@@ -43,7 +43,7 @@ def render_views_in_batches(
 ) -> Iterator[tuple[Any, Any, Any]]:
     """The render of each view, in their order. Takes as many shots at a time as are rendered together."""
     coming = iter(shots)
-    at_once = 1 if stages.plan is None else stages.plan.views
+    at_once = 1 if stages.plan is None else stages.plan.max_views
     while some := list(islice(coming, at_once)):
         with torch.no_grad():
             found = stages.render.render_views(stages, scene, [view for _, view in some])

@@ -80,12 +80,12 @@ class ListCapacity(Protocol):
 
 
 class Project(Protocol):
-    def __call__(self, gaussians: AnyGaussians, view: AnyView, capacity: Capacity, /) -> Projection:
+    def __call__(self, gaussians: AnyGaussians, view: AnyView, capacity: Capacity = None, /) -> Projection:
         """Returns the bounds of Gaussians in the sensor."""
 
 
 class Tile(Protocol):
-    def __call__(self, projection: Projection, view: AnyView, capacity: Capacity, /) -> PairList:
+    def __call__(self, projection: Projection, view: AnyView, capacity: Capacity = None, /) -> PairList:
         """Returns the list of Gaussians of each tile, near to far."""
 
 

@@ -228,7 +228,7 @@ def plain() -> Stages:
 
 def in_bundles(device: torch.device) -> Stages:
     """The drivers of a GPU, as `+opt=all` has them."""
-    plan = replace(CUDA_PLAN, bundles=True, exact=True, part=8)
+    plan = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True, segment_entries=8)
     return stages_with("", device).compiled(plan, native_stages)
 
 

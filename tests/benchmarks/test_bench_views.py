@@ -53,7 +53,7 @@ def test_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.skipif(not EMULATED, reason="runs the CUDA drivers: set NUREC_LITE_EMULATE_CUDA=1")
 def test_report_of_the_drivers_of_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = replace(CUDA_PLAN, bundles=True, exact=True, part=384)
+    plan = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True, segment_entries=384)
     inner = bench_views.stages_with
 
     def driven(options: str, device: torch.device) -> Any:

@@ -35,7 +35,7 @@ FLAGS = {  # by kind, as nurec_lite.native.build tells kinds apart
 def install() -> None:
     """The emulated operators instead of the real ones, called as on a GPU; new tensors hold NaN until they are written, as memory may."""
     ops.library = lambda architecture: library()
-    native._kernels = lambda gaussians: native.CUDA_KERNELS
+    native.on_gpu = lambda gaussians: True
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = True
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from nurec_lite.native import backward_epilogue
 from nurec_lite.native.deferred_backward import DeferredGaussians, grad_accum_floats
-from nurec_lite.native.stages import row_of
+from nurec_lite.native.operators.shared import packed_view
 from nurec_lite.opt import fused_activate
 from nurec_lite.opt.fused_project import OnePass
 from nurec_lite.scene.scene import Scene
@@ -76,7 +76,7 @@ def by_one_pass(stages: Stages, stored: bool, scene: Scene, views: list[View], *
     stages = with_activation(stages, stored)
     one = OnePass(stages.render.collect, stored)  # type: ignore[arg-type]
     with one.learning():
-        own = stages.planned("fused_project", told=True).wrap(gather=one.gather)
+        own = stages.planned("fused_project", deferred_backward=True).wrap(gather=one.gather)
         return learn(LOOP, own, scene, views, *weights, **how)
 
 
@@ -149,8 +149,8 @@ def test_without_a_gradient_of_the_distance_and_with_other_colours(device: torch
     """As in a training."""
     views = views_for(VIEWS["image and sweep"], device)
     scene = scene_of(views, VIEWS["image and sweep"], 200, device)
-    compare(scene, views, stages_for(device, colour=True, sky=True), distance=False)
-    compare(scene, views, stages_for(device, colour=True, sky=True))
+    compare(scene, views, stages_for(device, fused_colour=True, fused_sky=True), distance=False)
+    compare(scene, views, stages_for(device, fused_colour=True, fused_sky=True))
 
 
 def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
@@ -169,7 +169,7 @@ def test_a_second_rendering_goes_the_plain_way(device: torch.device) -> None:
     expected = learn(LOOP, stages, scene, views)
     one = OnePass(stages.render.collect, False)  # type: ignore[arg-type]
     with one.learning():
-        own = stages.planned("fused_project", told=True).wrap(gather=one.gather)
+        own = stages.planned("fused_project", deferred_backward=True).wrap(gather=one.gather)
         assert_learned_alike(learn(twice, own, scene, views), expected)
 
 
@@ -209,7 +209,7 @@ def test_the_reference_in_double_precision(sensors: str, stored: bool, device: t
 def test_outside_of_a_step_gradients_are_written_as_ever(device: torch.device) -> None:
     views, base = views_of("lidar", 2, device), stages_for(device)
     one = OnePass(base.render.collect, False)  # type: ignore[arg-type]
-    stages = base.planned("fused_project", told=True).wrap(gather=one.gather)
+    stages = base.planned("fused_project", deferred_backward=True).wrap(gather=one.gather)
     scene = scene_for(views[0], 50, device)
     gathered = stages.render.gather(stages, scene, views)
     assert not any(isinstance(g, DeferredGaussians) for g in gathered.gaussians)
@@ -243,7 +243,7 @@ def arguments_of(device: torch.device, n: int, stored: bool, own: bool, nudged: 
     a = n // 2
     told = made(2, grad_accum_floats(n))
     told.view(torch.uint8)[:, 64 * n :] = 1
-    rows = [row_of(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")]
+    rows = [packed_view(views_of(sensor, 1, device)[0]) for sensor in ("still camera", "lidar")]
     scene = [made(n, 3), made(n, 4), made(n, 3) + 0.1, made(n), made(n if own else 0), made(n, 2)]
     scene.append(made(n if stored else 0, 4))
     moved = [made(2, a, 3), made(2, a, 4), made(2, a, 3), made(2, 3, 4)]

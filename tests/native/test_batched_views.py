@@ -27,7 +27,7 @@ from test_parity_render import SUMS
 from together_scenes import LOOP, Learned, by_other_cameras, learn, one_launch, stages_for
 from torch import Tensor
 
-from nurec_lite.native import batched_views, warps
+from nurec_lite.native import batched_views
 from nurec_lite.native import stages as native
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import render
@@ -172,7 +172,7 @@ def test_saturated_alpha(sensor: str, device: torch.device) -> None:
 def test_with_the_other_kernels_of_images(device: torch.device) -> None:
     """The loop's colours and sky by theirs, which the launch has in any case, or takes, too."""
     views = views_of("moving camera", 2, device)
-    compare(scene_for(views[0], 100, device), views, stages_for(device, colour=True, sky=True))
+    compare(scene_for(views[0], 100, device), views, stages_for(device, fused_colour=True, fused_sky=True))
 
 
 @pytest.mark.parametrize("sensor", ["moving camera", "lidar"])
@@ -273,7 +273,7 @@ def listed_by_bundles(case: Case, device: torch.device) -> tuple[Any, Any]:
         g = case.world(torch.float32)
         view = cast_view(case.view, torch.float32, device)
         projection = native.project(on(g, device), view, plan=PLAN)
-        pairs = warps.tile(projection, view, plan=PLAN)
+        pairs = native.tile(projection, view, plan=PLAN)
         return on(projection, torch.device("cpu")), on(pairs, torch.device("cpu"))
 
 
@@ -325,7 +325,7 @@ def test_views_of_too_many_lists(sensor: str, device: torch.device, monkeypatch:
     views = views_of(sensor, 2, device)
     stages, scene = stages_for(device), scene_for(views[0], 20, device)
     gaussians = stages.render.gather(stages, scene, views).gaussians
-    monkeypatch.setattr(batched_views, "MOST_LISTS", 3)
+    monkeypatch.setattr(batched_views, "MAX_LISTS", 3)
     assert "more than 3 lists" in str(batched_views.unsupported_reason(views, gaussians))
 
 

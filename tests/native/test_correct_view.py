@@ -13,8 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.native import ops
-from nurec_lite.native import stages as native
-from nurec_lite.native.operators.correct_view import CalibrationArgs
+from nurec_lite.native.operators.correct_view import CalibrationArgs, correct, felt
 from nurec_lite.scene.calibration import OFFSETS, POSES, TRAINED, Calibration
 from nurec_lite.splat.corrected import corrected
 from nurec_lite.splat.nudge import felt_by_torch
@@ -79,7 +78,7 @@ def test_a_view_and_its_gradients_are_those_of_the_reference(sensor: str, knots:
     single, double = (calibration_for(view, known, knots, dtype) for dtype in (torch.float32, F64))
     single = on(single, device)
     leaves, expected_leaves = learning(single), learning(double)
-    found, expected = native.correct(on(view, device), single), corrected(in_float64(view), double)
+    found, expected = correct(on(view, device), single), corrected(in_float64(view), double)
     close = {"atol": 2e-6, "rtol": 2e-6}  # some roundings of float32 of coordinates within a few metres
     for name in ("T_world_sensor_start", "T_world_sensor_end", "row", "nudge", "drift", "middle"):
         a, b = getattr(found, name), getattr(expected, name)
@@ -106,7 +105,7 @@ def test_only_one_output_may_be_used(device: str) -> None:
     for name, some in (("nudge", "rig_rotations"), ("drift", "exposure_drift")):
         calibration = on(calibration_for(view, True), device)
         learning(calibration)
-        getattr(native.correct(on(view, device), calibration), name).sum().backward()
+        getattr(correct(on(view, device), calibration), name).sum().backward()
         gradient = getattr(calibration, some).grad
         assert gradient is not None and bool(gradient.isfinite().all()) and bool((gradient != 0).any())
 
@@ -114,11 +113,11 @@ def test_only_one_output_may_be_used(device: str) -> None:
 def test_what_has_no_row_or_learns_its_poses_is_left_to_torch() -> None:
     view = view_of("still camera")
     calibration = calibration_for(view, True)
-    assert native.correct(view, None) is view
-    found = native.correct(replace(view, row=None), calibration)
+    assert correct(view, None) is view
+    found = correct(replace(view, row=None), calibration)
     assert found.row is None and found.nudge is not None
     learned = replace(view, T_world_sensor_start=view.T_world_sensor_start.clone().requires_grad_())
-    assert native.correct(learned, calibration).nudge is not None
+    assert correct(learned, calibration).nudge is not None
 
 
 def placed(n: int, device: str) -> list[Tensor]:
@@ -135,14 +134,14 @@ def test_the_gradient_of_a_nudge(sets: tuple[int, ...], device: str) -> None:
     centre = torch.tensor([3.0, -2.0, 0.5], device=device)
     parts = [placed(n, device) for n in sets]
     given = [t for part in parts for t in part[:2]], [t for part in parts for t in part[2:]]
-    found = native.felt(centre, *given).cpu().double()
+    found = felt(centre, *given).cpu().double()
     doubles = [[t.cpu().double() for t in half] for half in given]
     expected = felt_by_torch(centre.cpu().double(), *doubles)
     size = felt_by_torch(centre.cpu().double(), doubles[0], [d.abs() for d in doubles[1]]).abs()
     # sums of float32 in some hundred thousand threads and then by halves, of products as large as means times gradients
     limit = 1e-6 * (1 + 40 * size.amax() if size.numel() else 1)
     assert float((found - expected).abs().amax()) <= float(limit)
-    assert torch.equal(found, native.felt(centre, *given).cpu().double())  # in the same order each time
+    assert torch.equal(found, felt(centre, *given).cpu().double())  # in the same order each time
 
 
 def known_of(device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, CalibrationArgs, int]:

@@ -189,7 +189,7 @@ def test_an_evaluation_is_the_same(device: torch.device) -> None:
     """Frames of two cameras in turns, of which several go into a launch, and their sweeps."""
     capture, scene, stages = tiny_capture(), scene_to(tiny_state().scene, device), one_by_one(device)
     frames = frames_of(capture, "all")
-    together = replace(stages.replaced(render_views=BatchedRenderer()), plan=replace(PLAN, views=5))
+    together = replace(stages.replaced(render_views=BatchedRenderer()), plan=replace(PLAN, max_views=5))
     found, expected = (evaluate(s, scene, capture, frames) for s in (together, stages))
     assert [(f.sensor, f.index) for f in found.frames] == [(f.sensor, f.index) for f in expected.frames]
     for one, two in zip(found.frames, expected.frames, strict=True):
@@ -282,7 +282,7 @@ def test_views_of_more_lists_than_a_launch_takes(
     views = views_of(sensor, 5, device)
     scene, stages, own = scene_for(views[0], 50, device), one_by_one(device), BatchedRenderer()
     expected, tried = own(stages, scene, views), short_of_memory(own, 5)
-    monkeypatch.setattr(inference, "MOST_LISTS", 2 * max(map(warps.lists_of, views)) + 1)
+    monkeypatch.setattr(inference, "MAX_LISTS", 2 * max(map(warps.lists_of, views)) + 1)
     for one, two in zip(own(stages, scene, views), expected, strict=True):
         assert one.distance.equal(two.distance)
     assert tried == [2, 2, 1]

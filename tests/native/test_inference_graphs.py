@@ -229,6 +229,6 @@ def test_places_hold_what_is_copied(device: torch.device) -> None:
     for into, values in inference_graphs._pairs(places, view):
         assert into.shape == values.shape
         into.copy_(values)
-    assert isinstance(places.row, Tensor) and places.row.equal(inference_graphs.row_of(view))
+    assert isinstance(places.row, Tensor) and places.row.equal(inference_graphs.packed_view(view))
     assert len(places.directions) == 800  # type: ignore[union-attr]
     assert places.directions[768:].equal(view.directions[:32])  # type: ignore[union-attr]

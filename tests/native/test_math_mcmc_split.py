@@ -6,7 +6,7 @@ import torch
 from kernel_math import F64, call, close
 from torch import Tensor
 
-from nurec_lite.training.density import DEAD_OPACITY, INVISIBLE, MAX_COPIES, _alternating, parted, split_opacity
+from nurec_lite.training.density import DEAD_OPACITY, INVISIBLE, MAX_COPIES, _alternating, mcmc_split, split_opacity
 
 COPIES = torch.arange(1, MAX_COPIES + 1)
 # Torch's 1 - (1 - o)^(1/n) is off by some 1e-16, which is this much of the least opacity here by 51.
@@ -57,7 +57,7 @@ def test_sums_with_every_number_of_terms() -> None:
 def test_one_sensor() -> None:
     o, n = all_of(opacities())
     logits = torch.logit(o)[:, None]
-    for found, expected in zip(found_parts(logits, n), parted(logits, n), strict=True):
+    for found, expected in zip(found_parts(logits, n), mcmc_split(logits, n), strict=True):
         torch.testing.assert_close(found, expected, rtol=ROUNDING, atol=1e-9)
 
 
@@ -66,7 +66,7 @@ def test_two_sensors_and_ties_of_them() -> None:
     pairs = torch.cartesian_prod(opacities()[::3], opacities()[::3])
     logits, n = all_of(torch.logit(pairs))
     found, factor = found_parts(logits, n)
-    wanted, expected = parted(logits, n)
+    wanted, expected = mcmc_split(logits, n)
     torch.testing.assert_close(found, wanted, rtol=ROUNDING, atol=1e-9)
     torch.testing.assert_close(factor, expected, rtol=ROUNDING, atol=0)
     tied = logits[:, 0] == logits[:, 1]
@@ -93,4 +93,4 @@ def test_what_is_no_number_stays_that(sensor: int) -> None:
     logits = torch.tensor([[0.3, 0.2]], dtype=F64)
     logits[0, sensor] = torch.nan
     found, _ = found_parts(logits, torch.tensor([3]))
-    assert found.isnan().tolist() == parted(logits, torch.tensor([3]))[0].isnan().tolist()
+    assert found.isnan().tolist() == mcmc_split(logits, torch.tensor([3]))[0].isnan().tolist()

@@ -28,6 +28,8 @@ from torch import Tensor
 
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.operators.rays import pixels
+from nurec_lite.native.operators.shared import _NO_CELLS, gaussian_args, lidar_directions, ray_and_list_args
 from nurec_lite.splat.view_row import FIELDS, view_row
 from nurec_lite.splat.views import LidarView
 
@@ -79,13 +81,13 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
         view = make_camera_view(9, 7, 8.0, "top_to_bottom", CAMERA_MOTION)
         g = make_gaussians(in_frustum(view, n, 3, 8), speed=2.0)
     g, view, plan = to_float32(g), view_float32(view), plan_of(device)
-    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps) if isinstance(view, LidarView) else native._NO_CELLS
+    cells = view.lidar.cells(plan.cell_beams, plan.cell_steps) if isinstance(view, LidarView) else _NO_CELLS
     parts, lidar = in_parts(g, n // 3), isinstance(view, LidarView)
     projection = native.project(parts, view)
     pairs = native.tile(projection, view, plan=plan)
     rays, features = view.rays(), g.lidar if lidar else torch.rand(n, 3)
     pool = {
-        **native.placed(parts)._asdict(), "features": features, **native.arrays_of(rays, pairs)[0]._asdict(),
+        **gaussian_args(parts)._asdict(), "features": features, **ray_and_list_args(rays, pairs)[0]._asdict(),
         "view": view_row(view), "moving": True,
         "rays": pairs.rays, "offsets": pairs.offsets, "gaussians": pairs.gaussians, "visible": pairs.visible, **SHARED._asdict(),
         "is_camera": not lidar, "edges": cells.edges, "columns": cells.columns, "all": call.endswith("all"),
@@ -102,9 +104,9 @@ def arguments(call: str, device: torch.device, n: int = 20) -> Arguments:
     if name == "project":
         pool["features"] = None
     if name in ("rays", "project", "tile_lidar"):  # directions in the sensor's frame
-        pool["directions"] = native._directions(view)
+        pool["directions"] = lidar_directions(view)
     if name == "rays":
-        local = (pool["directions"], view.fractions) if lidar else native._pixels(view)
+        local = (pool["directions"], view.fractions) if lidar else pixels(view)
         pool |= {k: v for k, v in zip(("directions", "fractions"), local, strict=True)}
     found = {k: pool[k] for k in names_of(name)}
     return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in found.items()}

@@ -345,4 +345,4 @@ def test_only_a_gpu_tells_shapes() -> None:
     view = view_float32(make_camera_view(9, 7, 8.0))
     g = to_float32(make_gaussians(in_frustum(view, 5, 3, 8)))
     with pytest.raises(ValueError, match="only a GPU lists warp tiles"):
-        native.project(g, view, plan=replace(native.CPU_PLAN, bundles=True, exact=True))
+        native.project(g, view, plan=replace(native.CPU_PLAN, warp_tiles=True, tight_lists=True))

@@ -306,7 +306,7 @@ def projections(name: str, device: torch.device, n: int) -> tuple[View, Projecti
     g.opacities[::5] = 0
     g = type(g)(**{k: v.to(device) if isinstance(v, Tensor) else v for k, v in vars(g).items()})
     view = cast_view(view, torch.float32, device)
-    return view, native.project(g, view), native.project(g, view, room=0)
+    return view, native.project(g, view), native.project(g, view, capacity=0)
 
 
 def within(projection: Projection, view: View, plan: RenderPlan, room: int) -> tuple[PairList, int]:

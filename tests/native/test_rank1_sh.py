@@ -13,12 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.geometry.harmonics import sh_basis
-from nurec_lite.native import ops, rank1_sh
+from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.native.operators.view_colour import PlacementArrays
+from nurec_lite.native.operators.view_colour import PlacementArrays, view_colour
+from nurec_lite.native.plan import CPU_PLAN
 from nurec_lite.native.rank1_sh import DeferredShGrad
 from nurec_lite.scene.gaussians import PartedGaussians
-from nurec_lite.splat.render import REFERENCE, Kernels, seen_colour
+from nurec_lite.splat import render
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 SIZES = ((0, 0), (1, 0), (0, 1), (31, 2), (33, 31), (128, 129), (257, 900))  # that stand still, and that move
@@ -73,7 +74,7 @@ def test_the_product_is_the_gradient(still: int, moving: int, bands: int, device
     *placed, directions, colours = torch.ops.nurec_lite.view_colour_rank1(*arguments_of(g, d_colour))
     exact = doubled(g)
     leaves = {name: getattr(exact, name).requires_grad_() for name in (*PLACED, "sh0", "sh_rest")}
-    colour = seen_colour(REFERENCE, replace(exact, **leaves), EYE.double())
+    colour = render.view_colour(replace(exact, **leaves), EYE.double())
     wanted = torch.autograd.grad(
         colour, list(leaves.values()), d_colour.cpu().double(), materialize_grads=True, allow_unused=True
     )
@@ -93,34 +94,31 @@ def learned(n: int = 40) -> PartedGaussians:
     return replace(g, sh0=g.sh0.requires_grad_(), sh_rest=g.sh_rest.requires_grad_(), means=g.means.requires_grad_())
 
 
-def by(deferred: DeferredShGrad) -> Kernels:
-    def colour(g: PartedGaussians, eye: Tensor, seen: Tensor | None) -> Tensor:
-        return rank1_sh.seen_colour(g, eye, seen, deferred=deferred, otherwise=native.seen_colour)
-
-    return Kernels(seen_colour=colour)
+def coloured(deferred: DeferredShGrad, g: PartedGaussians, eye: Tensor) -> Tensor:
+    return native.colours_of(g, eye, None, replace(CPU_PLAN, rank1_sh=deferred))
 
 
 def test_only_parameters_of_a_step_leave_a_product() -> None:
     g, deferred = learned(), DeferredShGrad()
     other = replace(g, sh0=g.sh0.detach().clone().requires_grad_())
     with deferred.expect(g.sh0, g.sh_rest):
-        seen_colour(by(deferred), other, EYE).sum().backward()
+        coloured(deferred, other, EYE).sum().backward()
         assert deferred.pop() is None and other.sh0.grad is not None
         with torch.no_grad():
-            seen_colour(by(deferred), g, EYE)
+            coloured(deferred, g, EYE)
         g.sh_rest.grad = None
-        seen_colour(by(deferred), g, EYE).sum().backward()
+        coloured(deferred, g, EYE).sum().backward()
         left = deferred.pop()
         assert left is not None and left.harmonics[0] is g.sh0 and left.harmonics[1] is g.sh_rest
         assert g.sh0.grad is None and g.sh_rest.grad is None and g.means.grad is not None
-    seen_colour(by(deferred), g, EYE).sum().backward()
+    coloured(deferred, g, EYE).sum().backward()
     assert g.sh0.grad is not None and deferred.pop() is None
 
 
 def test_a_backward_pass_behind_the_step_writes() -> None:
     g, deferred = learned(), DeferredShGrad()
     with deferred.expect(g.sh0, g.sh_rest):
-        colour = seen_colour(by(deferred), g, EYE)
+        colour = coloured(deferred, g, EYE)
     colour.sum().backward()
     assert g.sh0.grad is not None and deferred.pop() is None
 
@@ -128,13 +126,13 @@ def test_a_backward_pass_behind_the_step_writes() -> None:
 def test_a_second_product_is_written_and_both_count() -> None:
     g, deferred, d_colour = learned(), DeferredShGrad(), colours_of(40)
     with deferred.expect(g.sh0, g.sh_rest):
-        a, b = (seen_colour(by(deferred), g, eye) for eye in (EYE, EYE + 3))
+        a, b = (coloured(deferred, g, eye) for eye in (EYE, EYE + 3))
         torch.autograd.backward([a, b], [d_colour, d_colour])
         left = deferred.pop()
     assert left is not None and g.sh0.grad is not None
     left.write()
     found = g.sh0.grad, g.sh_rest.grad
-    colours = [seen_colour(Kernels(seen_colour=native.seen_colour), g, eye) for eye in (EYE, EYE + 3)]
+    colours = [view_colour(g, eye) for eye in (EYE, EYE + 3)]
     expected = torch.autograd.grad(colours, [g.sh0, g.sh_rest], [d_colour, d_colour])
     for one, other in zip(found, expected, strict=True):
         assert one is not None
@@ -146,18 +144,18 @@ def test_what_is_the_whole_gradient_is_handed_on_at_once() -> None:
     g, deferred, found = learned(), DeferredShGrad(), []
     with deferred.expect(g.sh0, g.sh_rest, update=found.append):
         with torch.no_grad():
-            seen_colour(by(deferred), g, EYE)
-        seen_colour(by(deferred), g, EYE).sum().backward()
+            coloured(deferred, g, EYE)
+        coloured(deferred, g, EYE).sum().backward()
         assert len(found) == 1 and deferred.pop() is None and g.sh0.grad is None
     with deferred.expect(g.sh0, g.sh_rest, update=found.append):
-        torch.stack([seen_colour(by(deferred), g, eye) for eye in (EYE, EYE + 3)]).sum().backward()
+        torch.stack([coloured(deferred, g, eye) for eye in (EYE, EYE + 3)]).sum().backward()
         assert len(found) == 1 and deferred.pop() is not None and g.sh0.grad is not None
 
 
 def test_a_gradient_besides_what_was_handed_on_is_noticed() -> None:
     g, deferred = learned(), DeferredShGrad()
     with deferred.expect(g.sh0, g.sh_rest, update=lambda _: None):
-        (seen_colour(by(deferred), g, EYE).sum() + g.sh0.sum()).backward()
+        (coloured(deferred, g, EYE).sum() + g.sh0.sum()).backward()
         with pytest.raises(AssertionError, match="before all of their gradient was there"):
             deferred.pop()
 
@@ -165,17 +163,17 @@ def test_a_gradient_besides_what_was_handed_on_is_noticed() -> None:
 def test_an_eye_that_learns_goes_the_plain_way() -> None:
     g, deferred, eye = learned(), DeferredShGrad(), EYE.clone().requires_grad_()
     with deferred.expect(g.sh0, g.sh_rest):
-        seen_colour(by(deferred), g, eye).sum().backward()
+        coloured(deferred, g, eye).sum().backward()
         assert deferred.pop() is None
     assert eye.grad is not None and g.sh0.grad is not None
 
 
 def test_what_nobody_takes_is_noticed() -> None:
     g, deferred = learned(), DeferredShGrad()
-    with pytest.raises(AssertionError, match="was not taken"), deferred.expect(g.sh0, g.sh_rest):
-        seen_colour(by(deferred), g, EYE).sum().backward()
+    with pytest.raises(AssertionError, match="nobody took"), deferred.expect(g.sh0, g.sh_rest):
+        coloured(deferred, g, EYE).sum().backward()
     with pytest.raises(KeyError), deferred.expect(g.sh0, g.sh_rest):
-        seen_colour(by(deferred), g, EYE).sum().backward()
+        coloured(deferred, g, EYE).sum().backward()
         raise KeyError
     assert deferred.pop() is None
 

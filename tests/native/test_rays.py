@@ -27,7 +27,7 @@ from torch import Tensor
 from nurec_lite.geometry.camera import SHUTTERS, pixel_fractions, shutter_fraction
 from nurec_lite.geometry.se3 import pose_matrix
 from nurec_lite.native import ops
-from nurec_lite.native import stages as native
+from nurec_lite.native.operators.rays import rays
 from nurec_lite.splat.view_row import FIELDS, NUMBERS, view_row
 from nurec_lite.splat.views import CameraView, LidarView, Rays
 
@@ -49,7 +49,7 @@ def check(view: Case, device: str, poses: tuple[Tensor, Tensor] | None = None) -
     row), of an angle and of a fraction, by which the rays are as far off as the sensor goes or turns."""
     view = cast_view(view, torch.float32)
     exact, on_device = cast_view(view, F64), cast_view(view, torch.float32, device)
-    found, expected = native.rays(on_device), exact.rays()
+    found, expected = rays(on_device), exact.rays()
     shift = view.centre().double() - exact.centre()  # float32 has a centre of its own
     limits = {
         "origins": EPS * (2 * view.travel() + float(shift.abs().max()) + 1e-30),
@@ -130,7 +130,7 @@ def test_the_same_in_float32_by_torch(device: str) -> None:
     """Beside view.rays() as the trainer had it: no origin or delay is less exact than its rounding."""
     for view in (make_camera_view(33, 31, 30.0, "bottom_to_top", CAMERA_MOTION), make_lidar_view(make_lidar(), TURN)):
         on_device = cast_view(view, torch.float32, device)
-        found, expected = native.rays(on_device), on_device.rays()
+        found, expected = rays(on_device), on_device.rays()
         for name in ("origins", "directions", "delays"):
             torch.testing.assert_close(getattr(found, name), getattr(expected, name), atol=2e-6, rtol=2e-6)
 
@@ -139,9 +139,9 @@ def test_poses_that_are_learned_keep_their_gradient() -> None:
     view: Any = cast_view(make_lidar_view(make_lidar(4, 16), LIDAR_MOTION), torch.float32)
     for name in ("T_world_sensor_start", "T_world_sensor_end"):
         leaf = getattr(view, name).clone().requires_grad_()
-        (gradient,) = torch.autograd.grad(native.rays(replace(view, **{name: leaf})).directions.sum(), leaf)
+        (gradient,) = torch.autograd.grad(rays(replace(view, **{name: leaf})).directions.sum(), leaf)
         assert gradient[:3, :3].any()
-    assert not native.rays(view).origins.requires_grad
+    assert not rays(view).origins.requires_grad
 
 
 @pytest.mark.parametrize("shutter", SHUTTERS)
@@ -165,7 +165,7 @@ def test_fractions_of_pixels_are_made_once(shutter: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_origins_may_be_left_out(device: str) -> None:
     view = cast_view(make_camera_view(37, 5, 30.0, "top_to_bottom", CAMERA_MOTION), torch.float32, device)
-    all_of, found = native.rays(view), native.rays(view, with_origins=False)
+    all_of, found = rays(view), rays(view, with_origins=False)
     assert found.origins.shape == (0, 3) and len(all_of.origins) == 37 * 5
     assert found.directions.equal(all_of.directions) and found.delays.equal(all_of.delays)
 

@@ -34,8 +34,9 @@ from torch import Tensor
 
 from nurec_lite.native import stages as native
 from nurec_lite.native import warps
+from nurec_lite.native.operators.rays import rays
 from nurec_lite.native.operators.render_segments import Segments
-from nurec_lite.native.operators.shared import Lists, Outputs
+from nurec_lite.native.operators.shared import Lists, Outputs, gaussian_args, packed_view
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
@@ -99,16 +100,16 @@ def test_what_a_projection_tells_is_what_rays_read(device: torch.device) -> None
     pairs = lists_of(g, view, exact=True)
     assert pairs.read is not None
     alone = replace(pairs, read=None)
-    blended = [warps.blend(g, g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
+    blended = [warps.blend(g, g.lidar, rays(view), p, view, PLAN.segment_entries) for p in (pairs, alone)]
     assert all(torch.equal(getattr(blended[0], n), getattr(blended[1], n)) for n in ("features", "distance", "median"))
-    others = [warps.blend(g, 1 - g.lidar, native.rays(view), p, view, PLAN) for p in (pairs, alone)]
+    others = [warps.blend(g, 1 - g.lidar, rays(view), p, view, PLAN.segment_entries) for p in (pairs, alone)]
     assert torch.equal(others[0].features, others[1].features)
     assert not torch.equal(others[0].features, blended[0].features)
     found = []
     for p in (pairs, alone):
         leaf = replace(g, means=g.means.clone().requires_grad_(), lidar=g.lidar.clone().requires_grad_())
         told = None if p.read is None else replace(p.read, features=leaf.lidar)
-        out = warps.blend(leaf, leaf.lidar, native.rays(view), replace(p, read=told), view, PLAN)
+        out = warps.blend(leaf, leaf.lidar, rays(view), replace(p, read=told), view, PLAN.segment_entries)
         found.append(torch.autograd.grad((out.features.sum() + out.distance.sum()), (leaf.means, leaf.lidar)))
     for one, two in zip(*found, strict=True):
         assert bool(one.any())
@@ -243,9 +244,9 @@ def in_bundles_of(monkeypatch: pytest.MonkeyPatch) -> Any:
     """From now on the parity of bundles is looked at, with parts of some length."""
 
     def choose(part: int) -> None:
-        plan = replace(PLAN, part=part)
-        render = {f.__name__: partial(f, plan=plan) for f in (warps.render_camera, warps.render_lidar)}
-        stages = SimpleNamespace(project=partial(native.project, plan=PLAN), tile=warps.tile, **render)
+        plan = replace(PLAN, segment_entries=part)
+        render = {f.__name__: partial(f, plan=plan) for f in (native.render_camera, native.render_lidar)}
+        stages = SimpleNamespace(project=partial(native.project, plan=PLAN), tile=native.tile, **render)
         monkeypatch.setattr("parity.native", stages)
         monkeypatch.setattr("parity.plan_of", lambda _: plan)
 
@@ -286,17 +287,17 @@ def test_a_sensor_that_moves_in_no_time(sensor: str, device: torch.device, in_bu
 def test_torch_s_own_checks(sensor: str, n: int, device: torch.device) -> None:
     view = view_of(sensor, device)
     g = scene(view, device, n)
-    projection, seen = native.project(g, view, plan=PLAN), native.rays(view)
+    projection, seen = native.project(g, view, plan=PLAN), rays(view)
     is_camera = isinstance(view, CameraView)
     made, grid, size = warps.image_warp_tiles(view) if is_camera else (*warps.swept(projection), [])  # type: ignore[arg-type]
     places = warps.places(projection)
-    rays = [seen.directions, seen.delays]
+    directions_and_delays = [seen.directions, seen.delays]
     if not is_camera:
         check_schema(torch.ops.nurec_lite.group_sweep_rays.default, (list(grid),))
         check_schema(torch.ops.nurec_lite.occupied_cells.default, (list(grid), 3))
     for room in (-1, 50):
         args = (
-            list(native.placed(g)), native.row_of(view), list(places), projection.shapes, rays, list(made), list(grid), size,
+            list(gaussian_args(g)), packed_view(view), list(places), projection.shapes, directions_and_delays, list(made), list(grid), size,
             True, room,
         )  # fmt: skip
         check_schema(torch.ops.nurec_lite.list_warp_tiles.default, args)

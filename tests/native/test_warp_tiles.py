@@ -34,8 +34,10 @@ from torch.nn import functional as F
 
 from nurec_lite.native import stages as native
 from nurec_lite.native import warps
+from nurec_lite.native.operators.rays import rays
+from nurec_lite.native.operators.shared import gaussian_args, grid_args, packed_view
+from nurec_lite.native.operators.warp_tiles import band_args, group_rays, sweep_warp_tiles
 from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.sweep_tiles import bands_of, sweep_warp_tiles
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.splat.views import LidarView
 
@@ -91,7 +93,7 @@ def test_bundles_of_a_lidar(pattern: str, n: int, device: torch.device) -> None:
 def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> None:
     view = view_of("lidar", device)
     g = scene(view, device)
-    known = warps.bundled(view)  # type: ignore[arg-type]
+    known = group_rays(view)  # type: ignore[arg-type]
     made, given = lists_of(g, view, True), lists_of(g, known, True)
     assert len(made.gaussians) and all(
         getattr(made, name).equal(getattr(given, name)) for name in ("rays", "offsets", "gaussians")
@@ -99,7 +101,7 @@ def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> Non
 
 
 def test_cells_that_are_known_must_be_the_lidar_s(device: torch.device) -> None:
-    known = warps.bundled(view_of("lidar", device))  # type: ignore[arg-type]
+    known = group_rays(view_of("lidar", device))  # type: ignore[arg-type]
     assert known.bundles is not None
     few = replace(known, bundles=replace(known.bundles, occupied=known.bundles.occupied[1:].contiguous()))
     with pytest.raises((ValueError, RuntimeError), match="occupied"):
@@ -110,8 +112,8 @@ def test_cells_that_are_known_must_be_the_lidar_s(device: torch.device) -> None:
 def test_rays_come_with_the_lists(sensor: str, device: torch.device) -> None:
     """Those of the view, which rendering would ask for again; not where poses ask for gradients, which these have not."""
     view = view_of(sensor, device)
-    seen, rays = lists_of(scene(view, device), view, True).seen, native.rays(view)
-    assert seen is not None and seen.directions.equal(rays.directions) and seen.delays.equal(rays.delays)
+    seen, made = lists_of(scene(view, device), view, True).seen, rays(view)
+    assert seen is not None and seen.directions.equal(made.directions) and seen.delays.equal(made.delays)
     moved = replace(view, T_world_sensor_start=view.T_world_sensor_start.clone().requires_grad_())
     assert lists_of(scene(view, device), moved, True).seen is None
 
@@ -140,7 +142,7 @@ def test_lists_are_no_more_than_what_is_said_of_a_view(sensor: str, device: torc
 def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     view = view_of("lidar", device)
     made, grid = sweep_warp_tiles(view)  # type: ignore[arg-type]
-    many = made._replace(rays=torch.empty(warps.MOST_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
+    many = made._replace(rays=torch.empty(warps.MAX_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
     monkeypatch.setattr(native, "sweep_warp_tiles", lambda _: (many, grid))
     with pytest.raises(ValueError, match="there are 524289 warp tiles, but must be at most 524288: give fewer"):
         lists_of(scene(view, device, 5), view, True)
@@ -179,16 +181,16 @@ def test_exact_lists_go_by_what_projection_tells(sensor: str, device: torch.devi
     assert told.shapes is not None and told.shapes.shape == (20, 16 if sensor == "lidar" else 8)
     assert told.seen is not None and bool(told.shapes[told.seen != 0].isfinite().all())
     with pytest.raises(ValueError, match="shapes has shape"):
-        warps.tile(replace(told, shapes=told.shapes[1:].contiguous()), view, plan=PLAN)
+        native.tile(replace(told, shapes=told.shapes[1:].contiguous()), view, plan=PLAN)
 
 
 def test_a_lidar_s_shapes_hold_features(device: torch.device) -> None:
     view = view_of("lidar", device)
     assert isinstance(view, LidarView)
     g = scene(view, device, 20)
-    grid, columns = native.grid_of(view, device)
-    args = list(native.placed(g)), native.row_of(view), False, list(grid), columns
-    bands, asked = list(bands_of(*sweep_warp_tiles(view))), {"shapes": True, "in_place": True}
+    grid, columns = grid_args(view, device)
+    args = list(gaussian_args(g)), packed_view(view), False, list(grid), columns
+    bands, asked = list(band_args(*sweep_warp_tiles(view))), {"shapes": True, "in_place": True}
     for given in ([], bands):
         with pytest.raises(ValueError, match="they need features and bands"):
             torch.ops.nurec_lite.project(*args, given, **asked)
@@ -201,10 +203,10 @@ def test_a_lidar_s_shapes_hold_features(device: torch.device) -> None:
 def test_bands_are_a_lidar_s(device: torch.device) -> None:
     view, sweep = view_of("still camera", device), view_of("lidar", device)
     assert isinstance(sweep, LidarView)
-    grid, columns = native.grid_of(view, device)  # type: ignore[arg-type]
-    args = list(native.placed(scene(view, device, 20))), native.row_of(view), True, list(grid), columns
+    grid, columns = grid_args(view, device)  # type: ignore[arg-type]
+    args = list(gaussian_args(scene(view, device, 20))), packed_view(view), True, list(grid), columns
     with pytest.raises(ValueError, match="an image has none"):
-        torch.ops.nurec_lite.project(*args, list(bands_of(*sweep_warp_tiles(sweep))), in_place=True)
+        torch.ops.nurec_lite.project(*args, list(band_args(*sweep_warp_tiles(sweep))), in_place=True)
 
 
 def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
@@ -221,10 +223,10 @@ def test_who_meets_no_bundle_is_in_no_row(device: torch.device) -> None:
 def test_bundles_want_a_projection_of_their_own(device: torch.device) -> None:
     view = view_of("still camera", device)
     with pytest.raises(ValueError, match="not for bundles"):
-        warps.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
+        native.tile(native.project(scene(view, device, 20), view), view, plan=PLAN)
     sweep = view_of("lidar", device)
     with pytest.raises(ValueError, match="not for a lidar's bundles"):
-        warps.tile(native.project(scene(sweep, device, 20), sweep), sweep, plan=PLAN)
+        native.tile(native.project(scene(sweep, device, 20), sweep), sweep, plan=PLAN)
 
 
 def wide_view(sensor: str, device: torch.device) -> View:
@@ -343,13 +345,15 @@ def test_few_entries_are_cut_into_short_parts(monkeypatch: pytest.MonkeyPatch) -
     """So that there is a part for each of the warps that may run at once, here 1 000, or two of a sweep; none of less than 64 entries."""
     monkeypatch.setattr(warps, "warps_of", lambda device: 1000)
     cpu = torch.device("cpu")
-    assert [warps.part_of(n, 384, 32, cpu) for n in (0, 10_000, 200_000, 384_000, 10_000_000)] == [
+    assert [warps.balanced_entries(n, 384, 32, cpu) for n in (0, 10_000, 200_000, 384_000, 10_000_000)] == [
         64,
         64,
         200,
         384,
         384,
     ]
-    assert [warps.part_of(n, 384, 16, cpu) for n in (0, 200_000, 384_000, 10_000_000)] == [64, 100, 128, 128]
-    assert warps.part_of(10_000, 32, 32, cpu) == 32
-    assert warps.part_of(10_000_000, RenderPlan.part, 32, cpu) == RenderPlan.part  # without balanced_tiles
+    assert [warps.balanced_entries(n, 384, 16, cpu) for n in (0, 200_000, 384_000, 10_000_000)] == [64, 100, 128, 128]
+    assert warps.balanced_entries(10_000, 32, 32, cpu) == 32
+    assert (
+        warps.balanced_entries(10_000_000, RenderPlan.segment_entries, 32, cpu) == RenderPlan.segment_entries
+    )  # without balanced_tiles

@@ -21,8 +21,8 @@ def for_a_gpu() -> Stages:
 @pytest.mark.parametrize("part", [1, 384])
 def test_the_option_sets_a_field_of_the_plan(part: int) -> None:
     stages = build_stages({"warp_cull": {}, "balanced_tiles": {"part": part}}, for_a_gpu())
-    assert stages.changes.claims == {"plan.bundles": "warp_cull", "plan.part": "balanced_tiles"}
-    assert stages.plan is not None and stages.plan.bundles and stages.plan.part == part
+    assert stages.changes.claims == {"plan.warp_tiles": "warp_cull", "plan.segment_entries": "balanced_tiles"}
+    assert stages.plan is not None and stages.plan.warp_tiles and stages.plan.segment_entries == part
     assert {
         f.keywords["plan"] for f in (stages.render.tile, stages.render.render_camera, stages.render.render_lidar)
     } == {stages.plan}  # type: ignore[attr-defined]

@@ -21,12 +21,13 @@ from benchmarks.opt import bench_fused_colour
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native import ops, warps
+from nurec_lite.native import ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.operators.view_colour import view_colour
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN
 from nurec_lite.scene.gaussians import PartedGaussians
 from nurec_lite.splat import render
-from nurec_lite.splat.render import REFERENCE, Kernels, local_directions, seen_colour
+from nurec_lite.splat.render import local_directions
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
 
@@ -80,7 +81,7 @@ def with_gradients(colour: Any, g: PartedGaussians, eye: Tensor, d_colour: Tenso
 
 
 def plain(g: PartedGaussians, eye: Tensor) -> Tensor:
-    return seen_colour(REFERENCE, g, eye)
+    return render.view_colour(g, eye)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -89,7 +90,7 @@ def plain(g: PartedGaussians, eye: Tensor) -> Tensor:
 def test_colours_and_gradients(still: int, moving: int, bands: int, device: str) -> None:
     g, d_colour = scene_of(still, moving, bands), torch.randn(still + moving, 3)
     d_colour[::3] = 0  # what no image sees
-    colour, grads = with_gradients(native.seen_colour, on(g, device), EYE.to(device), d_colour.to(device))
+    colour, grads = with_gradients(view_colour, on(g, device), EYE.to(device), d_colour.to(device))
     expected, wanted = with_gradients(plain, on(g, "cpu", torch.float64), EYE.double(), d_colour.double())
     torch.testing.assert_close(colour, expected, atol=4e-6, rtol=1e-5)
     for name, a, b in zip(LEAVES, grads, wanted, strict=True):
@@ -106,9 +107,9 @@ def test_what_nobody_sees_is_not_read(share: float, bands: int, device: str) -> 
     g, d_colour = scene_of(150, 99, bands), torch.randn(249, 3)
     seen = torch.rand(249) < share
     d_colour[~seen] = 0
-    expected, wanted = with_gradients(native.seen_colour, on(g, device), EYE.to(device), d_colour.to(device))
+    expected, wanted = with_gradients(view_colour, on(g, device), EYE.to(device), d_colour.to(device))
     g.sh0[~seen], g.sh_rest[~seen] = math.nan, math.nan
-    some = partial(native.seen_colour, seen=seen.byte().to(device))
+    some = partial(view_colour, seen=seen.byte().to(device))
     found, grads = with_gradients(some, on(g, device), EYE.to(device), d_colour.to(device))
     assert found[seen].equal(expected[seen]) and not found[~seen].any()
     if device != "cpu":  # whose backward pass reads all
@@ -120,7 +121,7 @@ def test_what_nobody_sees_is_not_read(share: float, bands: int, device: str) -> 
 def test_a_gaussian_at_the_eye_has_a_colour_and_finite_gradients(device: str) -> None:
     g = scene_of(3, 3)
     g = replace(g, still_means=EYE.expand(3, 3).clone(), means=EYE.expand(3, 3).clone())
-    colour, grads = with_gradients(native.seen_colour, on(g, device), EYE.to(device), torch.ones(6, 3, device=device))
+    colour, grads = with_gradients(view_colour, on(g, device), EYE.to(device), torch.ones(6, 3, device=device))
     expected, _ = with_gradients(
         plain, on(g, "cpu", torch.float64), EYE.double(), torch.ones(6, 3, dtype=torch.float64)
     )
@@ -130,13 +131,13 @@ def test_a_gaussian_at_the_eye_has_a_colour_and_finite_gradients(device: str) ->
 
 def test_an_eye_that_learns_goes_the_plain_way() -> None:
     g, eye = scene_of(5, 5), EYE.clone().requires_grad_()
-    own = Kernels(seen_colour=native.seen_colour)
-    seen_colour(own, g, eye).sum().backward()
+    own = partial(native.colours_of, plan=replace(CPU_PLAN, fused_colour=True))
+    own(g, eye).sum().backward()
     assert eye.grad is not None and bool(eye.grad.abs().sum() > 0)
     world = g.whole()
-    torch.testing.assert_close(seen_colour(own, world, EYE), seen_colour(own, g, EYE))
+    torch.testing.assert_close(own(world, EYE), own(g, EYE))
     with pytest.raises(RuntimeError, match="view_colour gives the eye no gradient"):
-        native.seen_colour(g, eye).sum().backward()
+        view_colour(g, eye).sum().backward()
 
 
 # ---- the option
@@ -146,14 +147,14 @@ def stages_of(options: dict[str, dict], device: str = "cpu") -> Stages:
     return build_stages(options, base_stages("native", torch.device(device)))
 
 
-def test_it_sets_the_plan_and_needs_fused_interp() -> None:
+def test_it_sets_the_plan_and_needs_fused_interp(monkeypatch: pytest.MonkeyPatch) -> None:
     stages = stages_of(OPTIONS)
-    assert stages.plan is not None and stages.plan.colour
-    for kernels in (native._planned, lambda _, plan: warps.kernels_of(plan)):
-        g = scene_of(1, 1)
-        assert kernels(g, replace(CPU_PLAN, colour=True)).seen_colour is native.seen_colour
-        assert kernels(g, CPU_PLAN).seen_colour is None
-    assert not CUDA_PLAN.colour
+    assert stages.plan is not None and stages.plan.fused_colour
+    monkeypatch.setattr(native, "view_colour", lambda *_: "fused")
+    g = scene_of(1, 1)
+    assert native.colours_of(g, EYE, None, replace(CPU_PLAN, fused_colour=True)) == "fused"
+    assert isinstance(native.colours_of(g, EYE, None, CPU_PLAN), Tensor)
+    assert not CUDA_PLAN.fused_colour
     with pytest.raises(OptionError, match="requires 'fused_interp'"):
         stages_of({"fused_colour": {}})
     with pytest.raises(OptionError, match="option 'fused_colour' cannot run here"):
@@ -194,9 +195,7 @@ def test_local_directions_are_what_it_goes_by() -> None:
     assert directions.shape == (20, 3)
     pairs = native.tile(native.project(parted, view), view)
     images = [
-        render.render_camera(
-            parted, view, pairs, torch.zeros(3, 4, 8), native._planned(parted, replace(CPU_PLAN, colour=c))
-        )
+        native.render_camera(parted, view, pairs, torch.zeros(3, 4, 8), replace(CPU_PLAN, fused_colour=c))
         for c in (True, False)
     ]
     torch.testing.assert_close(images[0].colour, images[1].colour)
@@ -265,7 +264,7 @@ def test_the_benchmark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_benchmark_does_not_time_what_is_wrong(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    wrong = Kernels(colour=lambda g, directions: 1.01 * native.colour(g, directions))
+    wrong = lambda g, eye: 1.01 * native.colours_of(g, eye)  # noqa: E731
     monkeypatch.setitem(bench_fused_colour.VERSIONS, "plain", wrong)
     assert bench_fused_colour.main([*SMALL, "--out", str(tmp_path / "out.json")]) == 1
     report = json.loads((tmp_path / "out.json").read_text())

@@ -193,8 +193,8 @@ def gradients_of(stages: Stages, state: TrainState) -> dict[str, Tensor | None]:
 
 def test_it_needs_two_others_before_it() -> None:
     stages = own_of()
-    assert stages.plan is not None and stages.plan.outer is not None
-    assert stages.update.optimize.handover is stages.plan.outer  # type: ignore[attr-defined]
+    assert stages.plan is not None and stages.plan.rank1_sh is not None
+    assert stages.update.optimize.handover is stages.plan.rank1_sh  # type: ignore[attr-defined]
     with pytest.raises(OptionError, match="requires 'fused_adam'"):
         stages_of("fused_interp", "fused_colour", "fused_harmonics")
     with pytest.raises(OptionError, match="name 'fused_adam' first"):
@@ -332,7 +332,7 @@ def test_behind_what_adds_gradients_up_it_stands_aside(caplog: pytest.LogCapture
     with caplog.at_level("WARNING"):
         stages = stages_of(*BELOW, "fused_harmonics", base=first)
     assert "fused_harmonics stands aside: option 'several_gpus' needs the gradients" in caplog.text
-    assert stages.plan is not None and stages.plan.outer is None
+    assert stages.plan is not None and stages.plan.rank1_sh is None
     assert gradients_of(stages, tiny_state())["sh_rest"] is not None
     with pytest.raises(OptionError, match="name 'several_gpus' first"):
         own_of().swap("several_gpus", reduce=everywhere)

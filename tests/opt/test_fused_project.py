@@ -48,7 +48,7 @@ def stages_with(device: torch.device, names: tuple[str, ...], **own: dict[str, A
     return build_stages(given, base)
 
 
-PLAN_OF_A_GPU = replace(PLAN, bundles=False, exact=False)
+PLAN_OF_A_GPU = replace(PLAN, warp_tiles=False, tight_lists=False)
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["", "own opacities"])
@@ -136,7 +136,7 @@ def test_one_launch_of_batch_finishes_by_itself(device: torch.device) -> None:
 
 def test_it_needs_three_others_before_it(device: torch.device) -> None:
     stages = stages_with(device, (*NEEDED, "fused_project"))
-    assert stages.plan is not None and stages.plan.told
+    assert stages.plan is not None and stages.plan.deferred_backward
     with pytest.raises(OptionError, match="requires 'collect_once'"):
         stages_with(device, ("fused_interp", "warp_cull", "fused_project"))
     with pytest.raises(OptionError, match="name these first"):

@@ -18,7 +18,6 @@ from splat_scenes import (
     make_camera_view,
     make_gaussians,
     make_sky,
-    no_gaussians,
     to_float32,
     view_float32,
 )
@@ -29,10 +28,11 @@ from torch.nn import functional as F
 from benchmarks.opt import bench_fused_sky
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native import ops, warps
+from nurec_lite.native import ops
 from nurec_lite.native import stages as native
 from nurec_lite.native.operators.over_sky import over_sky as fused_over_sky
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN
+from nurec_lite.native.torch_fallbacks import TorchFallbacks, torch_fallbacks
 from nurec_lite.scene import sky as plain
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.step import step
@@ -85,7 +85,7 @@ def exact(scene: Scene) -> Scene:
     return tuple(tensor.double() for tensor in scene)  # type: ignore[return-value]
 
 
-fused = partial(fused_over_sky, otherwise=plain.over_sky)
+fused = partial(fused_over_sky, fallback=plain.over_sky)
 
 
 def with_gradients(over: Callable[..., Tensor], scene: Scene, d_image: Tensor) -> list[Tensor]:
@@ -267,21 +267,23 @@ def stages_with(options: dict[str, Any]) -> Stages:
 
 def test_the_option_sets_the_plan() -> None:
     found = stages_with(OPTIONS)
-    assert found.changes.claims == {"plan.sky": "fused_sky"} and found.plan == replace(CPU_PLAN, sky=True)
+    assert found.changes.claims == {"plan.fused_sky": "fused_sky"} and found.plan == replace(CPU_PLAN, fused_sky=True)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
-def test_both_renderers_take_it(compiled: bool) -> None:
-    """Those of tiles and of bundles; what directions with a gradient get is what the plan has without the option."""
-    plan = replace(CUDA_PLAN, bundles=True, compiled=compiled)
-    otherwise = warps.kernels_of(plan).over_sky
-    assert (otherwise is plain.over_sky) is not compiled
-    chosen = native._planned(no_gaussians(), plan), warps.kernels_of(plan)
-    assert all(kernels.over_sky is otherwise for kernels in chosen)
-    with_it = replace(plan, sky=True)
-    for kernels in (native._planned(no_gaussians(), with_it), warps.kernels_of(with_it)):
-        assert isinstance(kernels.over_sky, partial) and kernels.over_sky.func is fused_over_sky
-        assert kernels.over_sky.keywords == {"otherwise": otherwise}
+def test_the_plan_chooses_the_sky(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directions with a gradient get it as without the option."""
+    fallback = torch_fallbacks(compiled).over_sky
+    assert (fallback is plain.over_sky) is not compiled
+    called: list[str] = []
+    monkeypatch.setattr(
+        native, "torch_fallbacks", lambda by: TorchFallbacks(print, lambda *_: called.append(f"torch {by}"))
+    )  # type: ignore[arg-type]
+    monkeypatch.setattr(native, "over_sky", lambda *args: called.append("fused") or args[4]())
+    for fused in (False, True):
+        plan = replace(CUDA_PLAN, compile_rest=compiled, fused_sky=fused)
+        native.composite(*[torch.zeros(1)] * 4, plan)
+    assert called == [f"torch {compiled}", "fused", f"torch {compiled}"]
 
 
 def rendered(options: dict[str, Any], learned: bool) -> tuple[Tensor, list[Tensor]]:

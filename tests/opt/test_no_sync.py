@@ -224,7 +224,7 @@ class _Asks(TorchDispatchMode):
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """On a CPU the listed Gaussians are gathered first, which asks for their number; on a GPU they are not."""
-    monkeypatch.setattr(native, "_kernels", lambda gaussians: native.CUDA_KERNELS)
+    monkeypatch.setattr(native, "on_gpu", lambda gaussians: True)
     yield
 
 

@@ -31,6 +31,7 @@ from nurec_lite.base.options import parameters_of
 from nurec_lite.base.paths import resource
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.operators.rays import rays
 from nurec_lite.scene.gaussians import WorldGaussians
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
@@ -85,7 +86,7 @@ def test_it_goes_with_all_others(place: int) -> None:
     at = (0, names.index("balanced_tiles"), names.index("side_streams"))[place]
     names.insert(at, "short_keys")
     plan = build_stages({n: parameters_of(n) for n in names}, for_a_gpu()).plan
-    assert plan is not None and plan.depth_bits == 16 and plan.bundles and plan.exact and plan.colour
+    assert plan is not None and plan.depth_bits == 16 and plan.warp_tiles and plan.tight_lists and plan.fused_colour
 
 
 # ---- order
@@ -188,7 +189,7 @@ def blended(g: WorldGaussians, view: CameraView, bits: int, device: torch.device
     here = WorldGaussians(**{k: v.to(device) for k, v in vars(to_float32(g)).items()})
     seen = cast_view(view_float32(view), torch.float32, device)
     pairs = native.tile(native.project(here, seen, plan=plan), seen, plan=plan)
-    return native.blend(here, here.sh[:, 0].abs().contiguous(), native.rays(seen), pairs, seen, plan)
+    return native.blend(here, here.sh[:, 0].abs().contiguous(), rays(seen), pairs, seen, plan)
 
 
 def most_moved(g: WorldGaussians, view: CameraView, key: Tensor) -> Tensor:  # [R, 3]

@@ -34,6 +34,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.operators.shared import gaussian_args, packed_view, ray_and_list_args
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, BackwardPlan
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.training.baseline import reference_stages
@@ -67,10 +68,10 @@ def inputs(sensor: str, device: torch.device, n: int = 300) -> Values:
     g, view = to_float32(g), view_float32(view)
     parts = in_parts(g, n // 3)
     pairs = replace(native.tile(native.project(parts, view), view, plan=plan_of(device)), visible=None)
-    of_rays, lists = native.arrays_of(view.rays(), pairs)
+    of_rays, lists = ray_and_list_args(view.rays(), pairs)
     features = g.lidar if sensor == "lidar" else torch.rand(n, 3)
-    values = {**native.placed(parts)._asdict(), "features": features, **of_rays._asdict(), **lists._asdict()}
-    values |= {"view": native.row_of(view)}
+    values = {**gaussian_args(parts)._asdict(), "features": features, **of_rays._asdict(), **lists._asdict()}
+    values |= {"view": packed_view(view)}
     return {k: v.to(device) for k, v in values.items()}
 
 

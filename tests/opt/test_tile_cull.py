@@ -16,8 +16,8 @@ BOTH: dict[str, dict] = {"warp_cull": {}, "tile_cull": {}}
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages(BOTH, replace(base_stages("native", torch.device("cpu")), device="cuda"))
-    assert stages.changes.claims == {"plan.bundles": "warp_cull", "plan.exact": "tile_cull"}
-    assert stages.plan is not None and stages.plan.bundles and stages.plan.exact
+    assert stages.changes.claims == {"plan.warp_tiles": "warp_cull", "plan.tight_lists": "tile_cull"}
+    assert stages.plan is not None and stages.plan.warp_tiles and stages.plan.tight_lists
     assert {
         f.keywords["plan"] for f in (stages.render.tile, stages.render.render_camera, stages.render.render_lidar)
     } == {stages.plan}  # type: ignore[attr-defined]

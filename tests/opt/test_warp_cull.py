@@ -13,7 +13,6 @@ from tiny_capture import tiny_config, tiny_state
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native import warps
 from nurec_lite.native.bind import native_stages
 from nurec_lite.native.plan import CUDA_PLAN
 from nurec_lite.training.baseline import reference_stages
@@ -31,10 +30,14 @@ def for_a_gpu() -> Stages:
 
 def test_the_option_sets_a_field_of_the_plan() -> None:
     stages = build_stages({"warp_cull": {}}, for_a_gpu())
-    assert stages.changes.claims == {"plan.bundles": "warp_cull"}
-    assert stages.plan is not None and stages.plan.bundles and not stages.plan.exact and stages.plan.part == 1 << 30
+    assert stages.changes.claims == {"plan.warp_tiles": "warp_cull"}
+    assert (
+        stages.plan is not None
+        and stages.plan.warp_tiles
+        and not stages.plan.tight_lists
+        and stages.plan.segment_entries == 1 << 30
+    )
     for stage in (stages.render.tile, stages.render.render_camera, stages.render.render_lidar):
-        assert stage.func is getattr(warps, stage.func.__name__)  # type: ignore[attr-defined]
         assert stage.keywords["plan"] == stages.plan  # type: ignore[attr-defined]
 
 
@@ -55,13 +58,13 @@ def test_it_goes_with_the_options_of_other_kernels() -> None:
     names = ("split_backward", "launch_bounds", *THREE)
     plan = build_stages({n: parameters_of(n) for n in names}, for_a_gpu()).plan
     assert plan is not None and plan.backward == (True, True, False)
-    assert plan.bundles and plan.exact and plan.part == 384
+    assert plan.warp_tiles and plan.tight_lists and plan.segment_entries == 384
 
 
 @pytest.mark.parametrize("order", [THREE, THREE[::-1], (*THREE[1:], THREE[0])], ids=str)
 def test_the_order_of_the_three_does_not_matter(order: tuple[str, ...]) -> None:
     plan = build_stages({n: parameters_of(n) for n in order}, for_a_gpu()).plan
-    assert plan == replace(for_a_gpu().plan, bundles=True, exact=True, part=384)  # type: ignore[type-var]
+    assert plan == replace(for_a_gpu().plan, warp_tiles=True, tight_lists=True, segment_entries=384)  # type: ignore[type-var]
 
 
 # ---- training

@@ -144,7 +144,7 @@ def gradients_of_a_step(range_weight: float) -> tuple[dict[str, Tensor | None], 
         found.update({name: p.grad for name, p in state.scene.parameters().items()})
 
     stages, state = (
-        replace(peer_stages(), optimize=note, density=lambda stages, state: None),
+        peer_stages().replaced(optimize=note, density=lambda stages, state: None),
         depth_state(range=range_weight),
     )
     state.step = 3

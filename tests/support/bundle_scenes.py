@@ -22,14 +22,16 @@ from splat_scenes import (
 )
 from torch import Tensor
 
-from nurec_lite.native import ops, warps
+from nurec_lite.native import ops
 from nurec_lite.native import stages as native
+from nurec_lite.native.operators.rays import rays
+from nurec_lite.native.operators.shared import gaussian_args, has_per_ray_origins, packed_view, ray_and_list_args
 from nurec_lite.native.plan import CUDA_PLAN
 from nurec_lite.scene.gaussians import AnyGaussians, WorldGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 
-PLAN = replace(CUDA_PLAN, bundles=True, exact=True)
+PLAN = replace(CUDA_PLAN, warp_tiles=True, tight_lists=True)
 WHOLE = 1 << 30  # entries of a part: no list is cut
 View = CameraView | LidarView
 VIEWS = ("still camera", "moving camera", "lidar")
@@ -62,8 +64,8 @@ def on(device: torch.device, g: WorldGaussians) -> WorldGaussians:
 
 
 def lists_of(g: AnyGaussians, view: View, exact: bool, room: int | None = None) -> PairList:
-    plan = replace(PLAN, exact=exact)
-    return warps.tile(native.project(g, view, room, plan), view, room, plan=plan)
+    plan = replace(PLAN, tight_lists=exact)
+    return native.tile(native.project(g, view, room, plan), view, room, plan)
 
 
 def listed(pairs: PairList, n: int) -> Tensor:  # [A, n] bool
@@ -90,5 +92,5 @@ def call_parts(g: AnyGaussians, view: View, pairs: PairList, length: int) -> lis
 def given(g: AnyGaussians, view: View, pairs: PairList) -> tuple[Any, ...]:
     """What the operator takes, less the length of a part."""
     features = g.lidar if isinstance(view, LidarView) else g.sh[:, 0].abs().contiguous()
-    arrays = native.arrays_of(native.rays(view), pairs)
-    return native.placed(g), features, *arrays, native.row_of(view), native.moves(view)
+    arrays = ray_and_list_args(rays(view), pairs)
+    return gaussian_args(g), features, *arrays, packed_view(view), has_per_ray_origins(view)

@@ -51,11 +51,11 @@ def test_views_come_by_as_many_as_are_rendered_together() -> None:
         numbers.append(len(views))
         return tuple(range(len(views)))
 
-    stages = replace(reference_stages().replaced(render_views=together), plan=replace(CUDA_PLAN, views=4))  # type: ignore[arg-type]
+    stages = replace(reference_stages().replaced(render_views=together), plan=replace(CUDA_PLAN, max_views=4))  # type: ignore[arg-type]
     found = list(render_views_in_batches(stages, tiny_scene(), ((k, view) for k in range(9))))
     assert numbers == [4, 4, 1]
     assert [k for k, _, _ in found] == list(range(9)) and [one for _, _, one in found] == [0, 1, 2, 3] * 2 + [0]  # type: ignore[comparison-overlap]
 
 
 def test_plans() -> None:
-    assert CPU_PLAN.views == 1 and CUDA_PLAN.views > 1
+    assert CPU_PLAN.max_views == 1 and CUDA_PLAN.max_views > 1

@@ -23,7 +23,7 @@ from nurec_lite.config import Config, DataConfig, DensityConfig, ModelConfig, Tr
 from nurec_lite.geometry.camera import SHUTTERS, pixel_directions, project_points, shutter_fraction
 from nurec_lite.geometry.se3 import quat_rotate
 from nurec_lite.native import ops
-from nurec_lite.native import stages as native
+from nurec_lite.native.operators.rays import rays
 from nurec_lite.opt import batch, pinned, prefetch, resident, workers
 from nurec_lite.opt.cuda_graph import CudaGraph
 from nurec_lite.readers import open_capture
@@ -103,7 +103,7 @@ def test_a_block_is_read_in_the_mean_of_its_pixels_times_from_where_the_sensor_i
 def test_kernels_read_the_same_of_it(shutter: str) -> None:
     ops.load()
     _, half = views(capture_of(width=41, height=25, shutter=shutter, distortion=LENS))
-    mine, plain = native.rays(half), half.rays()
+    mine, plain = rays(half), half.rays()
     for name in ("origins", "directions", "delays"):
         torch.testing.assert_close(getattr(mine, name), getattr(plain, name), rtol=0, atol=2e-6)
 

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operator correct_view: views from where their sensors are believed to have been.
+"""The operators correct_view and pose_gradient: views from the estimated poses of their sensors, and the gradients of these poses.
 
 Letters: C cameras, K knots.
 """
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.operators.shared import no_second_gradients
+from nurec_lite.native.operators.shared import no_second_gradients, wants_pose_grad
+from nurec_lite.scene.calibration import POSES, Calibration
+from nurec_lite.splat.corrected import AnyView as OneView
+from nurec_lite.splat.corrected import at, corrected
 
 
 class CalibrationArgs(NamedTuple):
@@ -27,6 +31,36 @@ class CalibrationArgs(NamedTuple):
     camera_translations: Tensor  # [C, 3]
     exposure_drift: Tensor  # [C, K, 2, 3]
     camera_offsets: Tensor  # [C] seconds
+
+
+def correct(view: OneView, calibration: Calibration | None) -> OneView:
+    """Returns what nurec_lite.splat.corrected.corrected does, in one kernel."""
+    if calibration is None or view.row is None or wants_pose_grad(view):
+        return corrected(view, calibration)
+    ends, c = (view.T_world_sensor_start, view.T_world_sensor_end), calibration
+    camera = c.camera_row(view.sensor)
+    velocity = _no_velocity(view.row.device) if view.velocity is None else view.velocity
+    parts = (getattr(c, name) for name in (*POSES, "exposure_drift", "camera_offsets"))
+    known = CalibrationArgs(c.knots, view.moment(), c.mount(view.sensor), velocity, *parts)
+    row, moved, nudge, drift, moment = torch.ops.nurec_lite.correct_view(
+        view.row, *ends, known, -1 if camera is None else camera
+    )
+    return at(view, moved[0], moved[1], row, nudge, None if camera is None else drift, moment)
+
+
+@lru_cache(maxsize=8)
+def _no_velocity(device: torch.device) -> Tensor:  # [6]
+    """Returns the velocity of a view that has none. Nothing may be written into it."""
+    return torch.zeros(6, device=device)
+
+
+def felt(
+    centre: Tensor,  # [3]
+    placed: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
+    grads: list[Tensor],
+) -> Tensor:  # [6]
+    """Returns what nurec_lite.splat.nudge.felt_by_torch does, in two kernels."""
+    return torch.ops.nurec_lite.pose_gradient(centre, placed, [grad.contiguous() for grad in grads])
 
 
 def register() -> None:

@@ -16,11 +16,11 @@ def over_sky(
     transmittance: Tensor,  # [R]
     sky: Tensor,  # [3, H, W] logits
     directions: Tensor,  # [R, 3] unit, world
-    otherwise: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],  # used if directions want a gradient
+    fallback: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],  # used if directions want a gradient
 ) -> Tensor:  # [R, 3]
     """Blends features over the sky, as nurec_lite.scene.sky.over_sky does, in one kernel. It gives directions no gradient."""
     if directions.requires_grad:
-        return otherwise(features, transmittance, sky, directions)
+        return fallback(features, transmittance, sky, directions)
     return torch.ops.nurec_lite.over_sky(
         features.contiguous(), transmittance.contiguous(), sky.contiguous(), directions.contiguous()
     )

@@ -8,7 +8,22 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.operators.shared import GaussianArrays, Lists, Outputs, RayArrays, given_of, no_second_gradients
+from nurec_lite.native.operators.shared import (
+    GaussianArrays,
+    Lists,
+    Outputs,
+    RayArrays,
+    gaussian_args,
+    given_of,
+    has_per_ray_origins,
+    no_second_gradients,
+    packed_view,
+    ray_and_list_args,
+)
+from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.splat.reference import Blend
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 _RAYS = 2  # the argument `rays`
 
@@ -19,6 +34,22 @@ class BackwardPlan(NamedTuple):
     split: bool
     launch_bounds: bool
     half_staging: bool
+
+
+def render(
+    gaussians: AnyGaussians,
+    features: Tensor,  # [N, C]
+    rays: Rays,
+    pairs: PairList,
+    view: CameraView | LidarView,
+    plan: BackwardPlan,
+) -> Blend:
+    """Blends the Gaussians of each tile's list over the tile's rays."""
+    out = torch.ops.nurec_lite.render(
+        gaussian_args(gaussians), features, *ray_and_list_args(rays, pairs), packed_view(view),
+        has_per_ray_origins(view), *plan,
+    )  # fmt: skip
+    return Blend(*out)
 
 
 def register() -> None:

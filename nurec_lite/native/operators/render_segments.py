@@ -11,7 +11,22 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
-from nurec_lite.native.operators.shared import GaussianArrays, Lists, Outputs, RayArrays, given_of, no_second_gradients
+from nurec_lite.native.operators.shared import (
+    GaussianArrays,
+    Lists,
+    Outputs,
+    RayArrays,
+    gaussian_args,
+    given_of,
+    has_per_ray_origins,
+    no_second_gradients,
+    packed_view,
+    ray_and_list_args,
+)
+from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.splat.reference import Blend
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.views import CameraView, LidarView, Rays
 
 _RAYS = 2  # the argument `rays`
 
@@ -23,6 +38,22 @@ class Segments(NamedTuple):
     list_index: Tensor  # [S] int32 the list of a segment, -1: unused
     fields: Tensor  # [S, 4 + C, P] of each ray: kernels/raster_warps/blend/segments.h
     rows: Tensor  # [N, 20] Gaussians as rays read them
+
+
+def render_segments(
+    gaussians: AnyGaussians,
+    features: Tensor,  # [N, C]
+    rays: Rays,
+    pairs: PairList,
+    view: CameraView | LidarView,
+    entries: int,  # of a segment, at most
+) -> Blend:
+    """Blends the Gaussians of each warp tile's list over its rays. The medians of an image, which nothing reads, are zeros."""
+    out, distance, transmittance, median, *_ = torch.ops.nurec_lite.render_segments(
+        gaussian_args(gaussians), features, *ray_and_list_args(rays, pairs), packed_view(view),
+        has_per_ray_origins(view), entries, pairs.rows_with(features),
+    )  # fmt: skip
+    return Blend(out, distance, transmittance, median)
 
 
 def register() -> None:

@@ -10,6 +10,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from nurec_lite.geometry.lidar import Cells
+from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.splat.tiles import PairList
+from nurec_lite.splat.view_row import view_row
+from nurec_lite.splat.views import CameraView, LidarView, Rays, View
+
+_NO_RAYS, _NO_CELLS = torch.zeros(0, 3), Cells(torch.zeros(0), 1)
+
 
 class GaussianArrays(NamedTuple):
     """In world space, in metres; the operators subtract the centre of the view from means when they read them."""
@@ -54,6 +62,50 @@ class Outputs(NamedTuple):
     out: Tensor  # [R, C] sum of w times feature
     distance: Tensor  # [R] metres, sum of w t
     transmittance: Tensor  # [R]
+
+
+def gaussian_args(gaussians: AnyGaussians) -> GaussianArrays:
+    g = gaussians
+    if isinstance(g, PartedGaussians):
+        still = g.still_means, g.still_quats
+    else:
+        still = g.means.new_empty(0, 3), g.quats.new_empty(0, 4)
+    return GaussianArrays(*still, g.means, g.quats, g.velocities, g.scales, g.opacities)
+
+
+def ray_and_list_args(rays: Rays, pairs: PairList) -> tuple[RayArrays, Lists]:
+    targets = rays.delays.new_empty(0, 2) if rays.targets is None else rays.targets
+    of_rays = RayArrays(rays.origins, rays.directions, rays.delays, targets)
+    visible = rays.delays.new_empty(0, dtype=torch.uint8) if pairs.visible is None else pairs.visible
+    return of_rays, Lists(pairs.rays, pairs.offsets, pairs.gaussians, visible)
+
+
+def packed_view(view: CameraView | LidarView) -> Tensor:
+    """Returns the view as a row [62] on its device; packs it if the view has no row, or if its poses are learned and change."""
+    if view.row is None or wants_pose_grad(view):
+        return view_row(view).to(view.T_world_sensor_start.device)
+    return view.row
+
+
+def grid_args(view: CameraView | LidarView, device: torch.device, *size: int) -> tuple[Grid, int]:
+    """Returns a lidar's cells and their number of columns; for a camera, none."""
+    cells = view.lidar.cells(*size, device=device) if isinstance(view, LidarView) else _NO_CELLS
+    return Grid(lidar_directions(view), cells.edges), cells.columns
+
+
+def lidar_directions(view: CameraView | LidarView) -> Tensor:
+    """Returns a lidar's rays [R, 3]; for a camera, whose rays are its pixels, [0, 3]."""
+    return view.directions.contiguous() if isinstance(view, LidarView) else _NO_RAYS
+
+
+def has_per_ray_origins(view: CameraView | LidarView) -> bool:
+    """Returns whether each ray has its own origin or delay, or origins need a gradient."""
+    return isinstance(view, LidarView) or view.camera.shutter != "global" or wants_pose_grad(view)
+
+
+def wants_pose_grad(view: View) -> bool:
+    """Returns whether the view's poses need gradients, through its rays."""
+    return view.T_world_sensor_start.requires_grad or view.T_world_sensor_end.requires_grad
 
 
 def given_of(grads: tuple[Tensor | None, ...], outputs: Outputs) -> tuple[Tensor, Tensor | None, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.operators.shared import no_second_gradients
+from nurec_lite.scene.gaussians import PartedGaussians
 
 
 class PlacementArrays(NamedTuple):
@@ -20,6 +21,21 @@ class PlacementArrays(NamedTuple):
     means: Tensor  # [A, 3]
     rotations: Tensor  # [K, 4] unit, world from node
     node: Tensor  # [A] int64 row of these
+
+
+def view_colour(
+    gaussians: PartedGaussians,
+    eye: Tensor,  # [3] world; it gets no gradient
+    seen: Tensor | None = None,  # [N] uint8; None: all are seen
+) -> Tensor:  # [N, 3] at least 0
+    """Returns the colours of Gaussians as an eye sees them, in one kernel; 0 for those that are not seen: their harmonics are not read."""
+    g = gaussians
+    return torch.ops.nurec_lite.view_colour(placement_args(g), g.sh0, g.sh_rest, eye, seen)
+
+
+def placement_args(gaussians: PartedGaussians) -> PlacementArrays:
+    g = gaussians
+    return PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
 
 
 def register() -> None:

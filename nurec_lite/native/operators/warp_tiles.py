@@ -1,12 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of the operators group_sweep_rays and list_warp_tiles: lists of warp tiles. On CUDA alone.
+"""The operators group_sweep_rays and occupied_cells, and the arguments of list_warp_tiles: lists of warp tiles. On CUDA alone.
 
 Letters: N Gaussians, V of them visible; A warp tiles, B bands of elevation.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
+
+from nurec_lite.native.operators.shared import Grid, grid_args
+from nurec_lite.splat.views import LidarView, RayBundles
+
+BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a warp tile
 
 
 class BoundsInPlace(NamedTuple):
@@ -43,3 +50,26 @@ class WarpTiles(NamedTuple):
     first: Tensor  # [B + 1] int32 first bundle of a band
     bins: Tensor  # [B, 2048, 2] int32 first warp tile beyond the begin of a bin of azimuth, and first after its end
     heights: Tensor  # [B, 2] radians of elevation between which a band's rays lie
+
+
+def sweep_warp_tiles(view: LidarView) -> tuple[WarpTiles, Grid]:
+    """Returns a sweep's warp tiles by band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
+    grid, known = band_grid(view), view.bundles
+    found = torch.ops.nurec_lite.group_sweep_rays(grid) if known is None else known.lists()
+    return WarpTiles(*found), grid
+
+
+def band_grid(view: LidarView) -> Grid:
+    directions = view.directions.contiguous()
+    return Grid(directions, view.lidar.cells(BEAMS, device=directions.device).edges)
+
+
+def band_args(tiles: WarpTiles, grid: Grid) -> BandTiles:
+    return BandTiles(tiles.first, tiles.bins, tiles.heights, grid.directions, grid.edges)
+
+
+def group_rays(view: LidarView) -> LidarView:
+    """Returns the view with groups of its rays, for a view that is listed many times."""
+    rays, first, bins, heights = torch.ops.nurec_lite.group_sweep_rays(band_grid(view))
+    occupied = torch.ops.nurec_lite.occupied_cells(*grid_args(view, view.directions.device))
+    return replace(view, bundles=RayBundles(rays, first, bins, heights, occupied))

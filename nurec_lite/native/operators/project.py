@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operator project: bounds of the Gaussians that may reach a ray of a view, in the form that either renderer reads.
+
+Letters: N Gaussians, V of them visible.
+"""
+
+import torch
+from torch import Tensor
+
+from nurec_lite.native.operators.shared import Grid, gaussian_args, grid_args, packed_view
+from nurec_lite.native.operators.warp_tiles import WarpTiles, band_args, sweep_warp_tiles
+from nurec_lite.scene.gaussians import AnyGaussians
+from nurec_lite.splat.project import Projection
+from nurec_lite.splat.views import CameraView, LidarView
+
+
+@torch.no_grad()
+def project_to_tiles(
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+    capacity: int | None,  # entries of the view's lists
+    depth_bits: int,  # of the keys that sort Gaussians
+) -> Projection:
+    """Returns the bounds of visible Gaussians, near to far. With a capacity the host waits for nothing: it does not need the number of
+    visible Gaussians, and rows without bounds follow theirs, up to N."""
+    index, low, high, seen, shapes, *_ = _projected(gaussians, view, capacity, depth_bits)
+    return Projection(index, low, high, gaussians, seen, shapes)
+
+
+@torch.no_grad()
+def project_to_warp_tiles(
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+    capacity: int | None,
+    depth_bits: int,
+    tight_lists: bool,  # candidates are tested against rays
+) -> Projection:
+    """Returns bounds in place for a camera, and candidate warp tiles for a lidar; the capacity acts as above. On CUDA alone."""
+    made = sweep_warp_tiles(view) if isinstance(view, LidarView) else None
+    found = _projected(gaussians, view, capacity, depth_bits, True, made, tight_lists)
+    index, low, high, seen, shapes, count, *candidates = found
+    if made:
+        return Projection(index, high, high, gaussians, seen, shapes, count, None, (candidates[0], candidates[1]), made)
+    return Projection(index, low[:, :2], low[:, 2:], gaussians, seen, shapes, count, low)
+
+
+def _projected(
+    gaussians: AnyGaussians,
+    view: CameraView | LidarView,
+    capacity: int | None,
+    depth_bits: int,
+    warp_tiles: bool = False,
+    made: tuple[WarpTiles, Grid] | None = None,  # of a sweep
+    tight_lists: bool = False,
+) -> list[Tensor]:
+    grid, columns = grid_args(view, gaussians.means.device)
+    known = view.bundles.occupied if isinstance(view, LidarView) and view.bundles else None
+    found: list[Tensor] = torch.ops.nurec_lite.project(
+        gaussian_args(gaussians), packed_view(view), isinstance(view, CameraView), grid, columns,
+        band_args(*made) if made else [], capacity is not None, depth_bits, tight_lists, known, warp_tiles,
+        gaussians.lidar if tight_lists and made else None,
+    )  # fmt: skip
+    return found
