@@ -30,7 +30,7 @@ from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.opt import fused_activate
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians, activate
-from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, McmcSplit, explored, mcmc_split
+from nurec_lite.training.density import DEAD_OPACITY, MAX_COPIES, McmcSplit, mcmc_split, sgld_noise
 from nurec_lite.training.losses import regularisers
 
 SIZES = ("100000x3", "1000000x2", "1000000x3")
@@ -47,12 +47,12 @@ def plain_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, 
     """Without given numbers it draws some."""
     g.clamp_min_scale_()
     drawn = torch.randn_like(g.log_scales) if eta is None else eta
-    g.means += explored(g.quats, g.log_scales, g.greatest_opacity(), amount * (1 - failed), drawn)
+    g.means += sgld_noise(g.quats, g.log_scales, g.greatest_opacity(), amount * (1 - failed), drawn)
 
 
 def fused_noise(g: Gaussians, eta: Tensor | None, step: Tensor, amount: Tensor, failed: Tensor) -> None:
     """Draws in any case."""
-    fused_activate.explore(g, step, SEED, amount, failed)
+    fused_activate.add_sgld_noise(g, step, SEED, amount, failed)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
 from nurec_lite.native.plan import CPU_PLAN
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 from nurec_lite.splat.render import view_colour
 
 SIZES = ("100000x3", "1000000x3", "1000000x30")
@@ -37,12 +37,12 @@ ACTORS = 10
 COEFFICIENTS = 16
 TOLERANCE = 1e-4  # of the largest number: sums over an actor's Gaussians in single precision
 LEAVES = ("still_means", "means", "rotations", "sh0", "sh_rest")
-Colours = Callable[[PartedGaussians, Tensor], Tensor]  # as an eye sees them
+Colours = Callable[[SplitGaussians, Tensor], Tensor]  # as an eye sees them
 VERSIONS: dict[str, Colours] = {
     "plain": native.colours_of,
     "fused": partial(native.colours_of, plan=replace(CPU_PLAN, fused_colour=True)),
 }
-Problem = tuple[PartedGaussians, Tensor, Tensor]  # what is seen, the eye [3], the gradient of colours [N, 3]
+Problem = tuple[SplitGaussians, Tensor, Tensor]  # what is seen, the eye [3], the gradient of colours [N, 3]
 
 
 def size_of(size: str) -> tuple[int, int]:
@@ -64,7 +64,7 @@ def problem_of(size: str, device: torch.device) -> Problem:
         return torch.randn(*shape, generator=generator).to(device)
 
     node = torch.randint(ACTORS, (moving,), generator=generator).sort().values.to(device)
-    g = PartedGaussians(
+    g = SplitGaussians(
         still_means=30 * made(still, 3), still_quats=made(still, 4), means=30 * made(moving, 3), quats=made(moving, 4),
         velocities=made(moving, 3), rotations=F.normalize(made(ACTORS, 4), dim=-1), nodes=node, scales=made(n, 3),
         opacities=made(n), sh0=made(n, 1, 3), sh_rest=0.1 * made(n, COEFFICIENTS - 1, 3), lidar=made(n, 2),
@@ -73,7 +73,7 @@ def problem_of(size: str, device: torch.device) -> Problem:
     return g, torch.tensor([0.5, -1.0, 1.6], device=device), made(n, 3) * seen.to(device)
 
 
-def with_gradients(colours: Colours, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> list[Tensor]:
+def with_gradients(colours: Colours, g: SplitGaussians, eye: Tensor, d_colour: Tensor) -> list[Tensor]:
     leaves = {name: getattr(g, name).detach().requires_grad_() for name in LEAVES}
     colour = colours(replace(g, **leaves), eye)
     return [
@@ -82,14 +82,14 @@ def with_gradients(colours: Colours, g: PartedGaussians, eye: Tensor, d_colour: 
     ]
 
 
-def error_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> float:
+def error_of(version: str, g: SplitGaussians, eye: Tensor, d_colour: Tensor) -> float:
     """Largest error, as a share of the largest number of each output."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
     truth = with_gradients(view_colour, exact, eye.double(), d_colour.double())
     return kernel_times.worst_error(with_gradients(VERSIONS[version], g, eye, d_colour), truth)
 
 
-def calls_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> dict[str, Call]:
+def calls_of(version: str, g: SplitGaussians, eye: Tensor, d_colour: Tensor) -> dict[str, Call]:
     """Forward alone, and with the backward pass."""
     colours = VERSIONS[version]
 

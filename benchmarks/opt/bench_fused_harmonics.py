@@ -27,14 +27,14 @@ from benchmarks.opt.bench_fused_colour import SIZES, size_of, sized, with_gradie
 from benchmarks.opt.kernel_times import Call, Report
 from nurec_lite.native import ops
 from nurec_lite.native.operators.view_colour import PlacementArrays
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 from nurec_lite.splat.render import view_colour
 
 VERSIONS = ("dense", "fused")
 DEGREE, COEFFICIENTS, OTHERS = 3, 16, 3 + 4 + 3 + 1 + 2  # numbers of a Gaussian that are no harmonics
 SEEN = 0.2
 TOLERANCE = 1e-4  # of the largest number: sums over an actor's Gaussians in single precision
-Problem = tuple[PartedGaussians, Tensor, Tensor, Update]  # what is seen, the eye [3], the gradient of colours [N, 3]
+Problem = tuple[SplitGaussians, Tensor, Tensor, Update]  # what is seen, the eye [3], the gradient of colours [N, 3]
 
 
 def problem_of(size: str, device: torch.device) -> Problem:
@@ -50,7 +50,7 @@ def harmonics_of(u: Update) -> tuple[int, int]:
     return u.names.index("sh0"), u.names.index("sh_rest")
 
 
-def backward(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> list[Tensor]:
+def backward(version: str, g: SplitGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> list[Tensor]:
     """Gradients of still means, means and rotations, then of the harmonics or what they are made of."""
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
     operator = (
@@ -71,13 +71,13 @@ def update(version: str, u: Update, found: list[Tensor]) -> None:
     )  # fmt: skip
 
 
-def both(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> list[Tensor]:
+def both(version: str, g: SplitGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> list[Tensor]:
     found = backward(version, g, eye, d_colour, u)
     update(version, u, found)
     return found
 
 
-def error_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> float:
+def error_of(version: str, g: SplitGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> float:
     """Largest error, as a share of the largest number of each output."""
     exact = replace(g, **{k: v.double() for k, v in vars(g).items() if v.is_floating_point()})
     _, *d_placed, d_sh, d_rest = with_gradients(view_colour, exact, eye.double(), d_colour.double())
@@ -94,7 +94,7 @@ def numbers(u: Update) -> list[Tensor]:
     return [one[k].detach() for one in (u.parameters, u.first, u.second) for k in harmonics_of(u)]
 
 
-def calls_of(version: str, g: PartedGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> dict[str, Call]:
+def calls_of(version: str, g: SplitGaussians, eye: Tensor, d_colour: Tensor, u: Update) -> dict[str, Call]:
     own = u.copy()
     found = backward(version, g, eye, d_colour, own)
     return {

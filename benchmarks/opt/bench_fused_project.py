@@ -36,7 +36,7 @@ from nurec_lite.native.deferred_backward import with_grad_slot
 from nurec_lite.native.operators.move_actors import ActorArrays
 from nurec_lite.native.operators.rays import rays
 from nurec_lite.native.plan import CUDA_PLAN
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView
@@ -112,13 +112,13 @@ def gathered(
     ] if version == "fused" else seen
 
 
-def parted(shared: backward_epilogue.Shared, moved: backward_epilogue.Moved, by_lidar: bool) -> PartedGaussians:
+def parted(shared: backward_epilogue.Shared, moved: backward_epilogue.Moved, by_lidar: bool) -> SplitGaussians:
     """Gaussians as from fused_interp: opacities of moving ones depend on the presence of their track."""
     opacities, still = shared.lidar_opacities if by_lidar else shared.opacities, len(shared.still_means)
     assert opacities is not None
     stand, moving = opacities.split([still, len(opacities) - still])
     none = opacities.new_empty(0)
-    return PartedGaussians(
+    return SplitGaussians(
         shared.still_means, shared.still_quats, *moved, none.long(), shared.scales,
         torch.cat([stand, moving * torch.ones_like(moving)]), none, none, shared.lidar,
     )  # fmt: skip

@@ -41,7 +41,7 @@ from nurec_lite.base.errors import UserError
 from nurec_lite.base.files import write_text
 from nurec_lite.base.program import Parser
 from nurec_lite.cli.command import mended
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 from nurec_lite.splat.views import CameraView
 from nurec_lite.training.stages import Stages
 
@@ -148,7 +148,7 @@ def worst(problem: Problem, found: Rendered, exact: Rendered) -> dict[str, Any]:
 
 def _of_one(problem: Problem, index: int) -> dict[str, Any]:
     g, view = problem.gaussians, problem.view
-    means = torch.cat([g.still_means, g.means]) if isinstance(g, PartedGaussians) else g.means
+    means = torch.cat([g.still_means, g.means]) if isinstance(g, SplitGaussians) else g.means
     found = {
         "gaussian": index, "opacity": float(g.opacities[index]), "scales": g.scales[index].tolist(),
         "metres": float((means[index] - view.eye()).norm()),

@@ -18,7 +18,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.render.contenders import Own, as_leaves, gradients_of, leaves_of, nudged, outputs_of, upstream_of
+from benchmarks.render.contenders import (
+    Own,
+    as_leaves,
+    gradients_of,
+    leaves_of,
+    nudged,
+    outputs_of,
+    upstream_of,
+)
 from benchmarks.render.workload import Workload
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.scene.gaussians import AnyGaussians

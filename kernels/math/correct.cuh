@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sensors that are elsewhere than their capture says; nurec_lite/scene/calibration.py, nurec_lite/splat/corrected.py
-// and nurec_lite/splat/nudge.py are the specification.
+// and nurec_lite/splat/pose_delta.py are the specification.
 #pragma once
 
 #include "view_row.cuh"

@@ -87,7 +87,7 @@ def _place() -> str:
 
 
 @contextmanager
-def looked_at(device: torch.device) -> Iterator[list[str]]:
+def unsafe_operations(device: torch.device) -> Iterator[list[str]]:
     """Yields sentences about unsafe work in the block; the list is filled when the block ends. Our own operators are
     not inspected: those that wait end a recording with an error."""
     told: list[str] = []
@@ -101,7 +101,7 @@ def _uncompiled() -> AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager") if "torch._dynamo" in sys.modules else nullcontext()
 
 
-class Looks:
+class CaptureSafety:
     """At works of several kinds, before they are recorded. What the first of a kind makes once is no reason against that: the second
     tells."""
 

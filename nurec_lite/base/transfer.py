@@ -23,9 +23,8 @@ def upload(
     return values.pin_memory().to(device, non_blocking=True)  # torch keeps the staging memory until the copy is done
 
 
-class Arrival:
-    """Numbers on their way to the host. It may be dropped before they arrive: the code that queued the copy has recorded the memory with
-    torch."""
+class HostFuture:
+    """Numbers of a copy from the device to the host that has not ended yet. It may be dropped before its end: torch keeps the memory."""
 
     def __init__(
         self,
@@ -35,22 +34,21 @@ class Arrival:
         self._event = _mark(values.device)
 
     @classmethod
-    def under_way(
+    def of_pending(
         cls,
         host: Tensor,  # [n] on the host, where work that is queued on the present stream writes them
         device: torch.device,  # of that work
-    ) -> "Arrival":
+    ) -> "HostFuture":
         found = cls.__new__(cls)
         found._host, found._event = host, _mark(device)
         return found
 
-    def there(self) -> bool:
-        """Whether the numbers are there; False while work of the GPU is recorded: a query of the device would end the recording, and
-        recorded work must not depend on the time of an answer."""
+    def done(self) -> bool:
+        """Returns whether the copy has ended; False while a graph is captured, where a query of the device would end the capture."""
         return self._event is None or (not torch.cuda.is_current_stream_capturing() and self._event.query())
 
-    def numbers(self) -> list[float]:
-        """Waits for them if they are not there yet: asleep, since to synchronise would keep a core busy, which others may need."""
+    def result(self) -> list[float]:
+        """Returns the numbers; waits for them in short sleeps, since synchronizing would keep a core busy."""
         while self._event is not None and not self._event.query():
             time.sleep(NAP)
         return self._host.tolist()

@@ -82,11 +82,11 @@ def deferred_scene(
     still: int,  # S
     tracks: tuple[Tensor, ...],  # starts and what follows in ActorArrays, with the time of each view
 ) -> DeferredScene:
-    asked = [view.nudge is not None and view.nudge.requires_grad for view in views]
+    asked = [view.pose_delta is not None and view.pose_delta.requires_grad for view in views]
     by_lidar, moving = [isinstance(view, LidarView) for view in views], [has_per_ray_origins(view) for view in views]
     way = _BackwardSpec(stored, still, by_lidar, moving, asked)
-    nudges = [view.nudge if wanted else None for view, wanted in zip(views, asked, strict=True)]
-    found = _DeferredScene.apply(way, *map(packed_view, views), *tracks, *values, *nudges)
+    pose_deltas = [view.pose_delta if wanted else None for view, wanted in zip(views, asked, strict=True)]
+    found = _DeferredScene.apply(way, *map(packed_view, views), *tracks, *values, *pose_deltas)
     shared, of_views, grad_slots = _parts_of(found)
     moved = tuple(Moved(*of_views[k : k + _MOVED]) for k in range(0, len(of_views), _MOVED))
     return DeferredScene(Shared(*shared), moved, grad_slots)
@@ -149,8 +149,8 @@ class _DeferredScene(torch.autograd.Function):
         if asked[0]:
             d_tracks = _move_back(ctx, arrays, tracks, found, MovedGrads(*d_moved))
         d_values = [d if wanted else None for d, wanted in zip(found, asked, strict=True)]
-        nudges = [d_nudges[v] if wanted else None for v, wanted in enumerate(ctx.way.nudged)]
-        return None, *[None] * len(rows), *d_tracks, *d_values, *nudges
+        pose_deltas = [d_nudges[v] if wanted else None for v, wanted in enumerate(ctx.way.nudged)]
+        return None, *[None] * len(rows), *d_tracks, *d_values, *pose_deltas
 
 
 def _activated(values: Values) -> BackwardScene:

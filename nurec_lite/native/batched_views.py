@@ -19,7 +19,7 @@ from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view,
 from nurec_lite.native.plan import RenderPlan
 from nurec_lite.native.stages import composite
 from nurec_lite.native.warps import BEAMS, HEIGHT, LISTS, MAX_LISTS, WARP, WIDTH, balanced_entries, lists_of
-from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
 from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
 
@@ -57,7 +57,7 @@ def unsupported_reason(
     if any(wants_pose_grad(view) for view in views):
         return "poses ask for gradients of rays"
     first = gaussians[0]
-    if not isinstance(first, PartedGaussians) or not all(
+    if not isinstance(first, SplitGaussians) or not all(
         getattr(g, name, None) is getattr(first, name) for g in gaussians for name in SHARED
     ):
         return "it needs the options fused_interp and collect_once, by which views share what stands still"
@@ -71,7 +71,7 @@ def unsupported_reason(
 
 
 def render_batch(
-    gaussians: Sequence[PartedGaussians],  # of each view, as `unsupported_reason` allows
+    gaussians: Sequence[SplitGaussians],  # of each view, as `unsupported_reason` allows
     views: Sequence[AnyView],
     sky: Tensor,  # [3, H, W] logits of the environment map
     room: int
@@ -86,7 +86,7 @@ def render_batch(
 
 
 def _images(
-    gaussians: Sequence[PartedGaussians], views: Sequence[CameraView], sky: Tensor, room: int | None, plan: RenderPlan
+    gaussians: Sequence[SplitGaussians], views: Sequence[CameraView], sky: Tensor, room: int | None, plan: RenderPlan
 ) -> BatchedViews:
     camera, moving = views[0].camera, has_per_ray_origins(views[0])
     directions, fractions = zip(*map(pixels, views), strict=True)
@@ -110,7 +110,7 @@ def _images(
 
 
 def _sweeps(
-    gaussians: Sequence[PartedGaussians], views: Sequence[LidarView], room: int | None, plan: RenderPlan
+    gaussians: Sequence[SplitGaussians], views: Sequence[LidarView], room: int | None, plan: RenderPlan
 ) -> BatchedViews:
     sizes = [len(view.directions) for view in views]
     directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
@@ -151,7 +151,7 @@ def begins_of(sizes: Sequence[int], device: torch.device) -> Tensor:  # [V + 1] 
 
 
 def _scene(
-    gaussians: Sequence[PartedGaussians], views: Sequence[AnyView]
+    gaussians: Sequence[SplitGaussians], views: Sequence[AnyView]
 ) -> tuple[SceneArrays, NodeRotations, Tensor, Tensor]:
     """The first arguments of the operator. What stands still is as opaque at one time as at another."""
     g, s = gaussians[0], len(gaussians[0].still_means)
@@ -165,10 +165,10 @@ def _scene(
         g.sh0, g.sh_rest, g.lidar,
     )  # fmt: skip
     rows = torch.stack([packed_view(view) for view in views])
-    return scene, NodeRotations(rotations, g.nodes), rows, _nudges(views, rows)
+    return scene, NodeRotations(rotations, g.nodes), rows, _pose_deltas(views, rows)
 
 
-def _nudges(views: Sequence[AnyView], like: Tensor) -> Tensor:  # [V, 6], or [0, 6]: no view has any
-    if not any(view.nudge is not None and view.nudge.requires_grad for view in views):
+def _pose_deltas(views: Sequence[AnyView], like: Tensor) -> Tensor:  # [V, 6], or [0, 6]: no view has any
+    if not any(view.pose_delta is not None and view.pose_delta.requires_grad for view in views):
         return like.new_empty(0, 6)
-    return torch.stack([like.new_zeros(6) if view.nudge is None else view.nudge for view in views])
+    return torch.stack([like.new_zeros(6) if view.pose_delta is None else view.pose_delta for view in views])

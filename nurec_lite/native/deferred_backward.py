@@ -28,7 +28,7 @@ from nurec_lite.native.operators.shared import (
     packed_view,
     ray_and_list_args,
 )
-from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays
@@ -51,7 +51,7 @@ class GradSlot:
 
 
 @dataclass(frozen=True)
-class DeferredGaussians(PartedGaussians):
+class DeferredGaussians(SplitGaussians):
     """Gaussians of a view whose gradients are deferred."""
 
     grad_slot: GradSlot = field(kw_only=True)
@@ -63,9 +63,9 @@ def grad_accum_floats(n: int) -> int:
     return 16 * n + (n + 3) // 4
 
 
-def with_grad_slot(gaussians: PartedGaussians, slot: Tensor) -> DeferredGaussians:
+def with_grad_slot(gaussians: SplitGaussians, slot: Tensor) -> DeferredGaussians:
     """Returns the Gaussians with a grad slot of grad_accum_floats(N) numbers."""
-    values = {f.name: getattr(gaussians, f.name) for f in fields(PartedGaussians)}
+    values = {f.name: getattr(gaussians, f.name) for f in fields(SplitGaussians)}
     return DeferredGaussians(**values, grad_slot=GradSlot(slot))
 
 

@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.geometry.harmonics import sh_basis
 from nurec_lite.native.operators.view_colour import placement_args, view_colour
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class _ViewColourRank1(torch.autograd.Function):
 
 
 def view_colour_rank1(
-    gaussians: PartedGaussians,
+    gaussians: SplitGaussians,
     eye: Tensor,  # [3] world; it gets no gradient
     seen: Tensor | None,  # [N] uint8
     deferred: DeferredShGrad,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import span
 from nurec_lite.native import deferred_backward, rank1_sh, warps
-from nurec_lite.native.operators.correct_view import felt
+from nurec_lite.native.operators.correct_view import pose_vjp
 from nurec_lite.native.operators.over_sky import over_sky
 from nurec_lite.native.operators.project import project_to_tiles, project_to_warp_tiles
 from nurec_lite.native.operators.rays import rays
@@ -20,8 +20,8 @@ from nurec_lite.native.operators.tile import list_block_tiles
 from nurec_lite.native.operators.view_colour import view_colour
 from nurec_lite.native.plan import CPU_PLAN, RenderPlan
 from nurec_lite.native.torch_fallbacks import torch_fallbacks
-from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
-from nurec_lite.splat.nudge import nudged
+from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
+from nurec_lite.splat.pose_delta import with_pose_grad
 from nurec_lite.splat.project import Projection
 from nurec_lite.splat.reference import Blend
 from nurec_lite.splat.render import CameraImage, LidarReturns, camera_image, compacted
@@ -109,7 +109,7 @@ def colours_of(
     plan: RenderPlan = CPU_PLAN,
 ) -> Tensor:  # [N, 3] at least 0
     fused = plan.fused_colour or plan.rank1_sh is not None
-    if fused and isinstance(gaussians, PartedGaussians) and not eye.requires_grad:
+    if fused and isinstance(gaussians, SplitGaussians) and not eye.requires_grad:
         if plan.rank1_sh is not None:
             return rank1_sh.view_colour_rank1(gaussians, eye, seen, plan.rank1_sh)
         return view_colour(gaussians, eye, seen)
@@ -127,8 +127,8 @@ def blend(
     """Blends the Gaussians of each tile's list over the tile's rays."""
     if plan.deferred_backward and deferred_backward.has_unused_slot(gaussians):
         return deferred_backward.blend(gaussians, features, seen, pairs, view, plan.segment_entries)
-    if view.nudge is not None:  # else the centre is not needed
-        gaussians = nudged(gaussians, view.nudge, view.centre(), felt)
+    if view.pose_delta is not None:  # else the centre is not needed
+        gaussians = with_pose_grad(gaussians, view.pose_delta, view.centre(), pose_vjp)
     if plan.warp_tiles:
         return warps.blend(gaussians, features, seen, pairs, view, plan.segment_entries)
     return render(gaussians, features, seen, pairs, view, plan.backward)

@@ -69,7 +69,7 @@ def scaled(inner: OnState) -> OnState:
         lr = scaled_rates(state.config.lr, sqrt(images))
         inside = replace(state, config=replace(state.config, lr=lr))
         inner(stages, inside)
-        state.pace = inside.pace
+        state.lr_and_noise = inside.lr_and_noise
 
     return schedule
 

@@ -20,7 +20,7 @@ from functools import partial
 
 from nurec_lite.base.compiled import compiled
 from nurec_lite.training import baseline
-from nurec_lite.training.density import explored
+from nurec_lite.training.density import sgld_noise
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
@@ -52,7 +52,7 @@ def timed(inner: Learn) -> Learn:
 
 
 def apply(stages: Stages) -> Stages:
-    noise = partial(baseline.noise, shift=compiled(explored, differentiated=False))
+    noise = partial(baseline.noise, shift=compiled(sgld_noise, differentiated=False))
     planned = stages.planned("compile", compile_rest=True)
     if "noise" not in stages.changes.claims:
         planned = planned.swap("compile", noise=noise)

@@ -32,8 +32,8 @@ from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.base.ranges import GRAPH, RECORD, span
-from nurec_lite.base.recordable import Looks, looked_at
-from nurec_lite.base.transfer import Arrival, locked
+from nurec_lite.base.recordable import CaptureSafety, unsafe_operations
+from nurec_lite.base.transfer import HostFuture, locked
 from nurec_lite.native import ops
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.training.history import Figures
@@ -76,11 +76,11 @@ class CudaGraph:
         self._learn: Learn | None = None
         self._off = False  # something cannot be recorded
         self._recorder: Recorder | None = None
-        self._looks = Looks()  # at steps, by their sensors
+        self._safety = CaptureSafety()  # at steps, by their sensors
         self._records: dict[Key, Recorded] = {}  # by key, the least recently used first
         self._store: tuple[Any, ...] = ()  # tensors that recordings update
         self._rays: dict[str, list[int]] = {}  # rooms for rays, by lidar
-        self._pace = self._failed = torch.zeros(())  # where recordings read these
+        self._lr_and_noise = self._failed = torch.zeros(())  # where recordings read these
 
     def around(self, inner: Learn) -> "CudaGraph":
         self._learn = inner
@@ -132,7 +132,7 @@ class CudaGraph:
             self._store = store
         known = tuple(stage.graph_key(state.scene) for stage in stages.changes.capturable)
         rooms = tuple(stages.render.capacity(view) for view in shots.views)
-        if state.failed is None or state.pace is None or None in known or None in rooms:
+        if state.failed is None or state.lr_and_noise is None or None in known or None in rooms:
             return None
         images = tuple((shot.camera, tuple(shot.image.shape)) for shot in shots.images)
         lidars = tuple((shot.view.lidar.name, shot.view.bundles is None) for shot in shots.sweeps)
@@ -148,10 +148,13 @@ class CudaGraph:
 
     def _placed(self, key: Key, state: TrainState, shots: Shots) -> Recorded:
         """The record of the key, with these shots in its places."""
-        assert state.pace is not None and state.failed is not None
+        assert state.lr_and_noise is not None and state.failed is not None
         if self._recorder is None:
             self._recorder = Recorder(state.device)
-            self._pace, self._failed = torch.empty_like(state.pace, device=state.device), torch.empty_like(state.failed)
+            self._lr_and_noise, self._failed = (
+                torch.empty_like(state.lr_and_noise, device=state.device),
+                torch.empty_like(state.failed),
+            )
         record = self._records.pop(key, None) or Recorded(StaticInputs(shots, key[1]))
         self._records[key] = record
         if len(self._records) > MOST:
@@ -159,15 +162,15 @@ class CudaGraph:
         pairs = list(record.standing.pairs(shots))
         if state.failed is not self._failed:
             pairs.append((self._failed, state.failed))
-        multi_tensor_copy(pairs, self._pace, state.pace.tolist())
+        multi_tensor_copy(pairs, self._lr_and_noise, state.lr_and_noise.tolist())
         return record
 
     def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
         """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if that is not known of its sensors."""
-        if self._looks.clean(key[0]):
+        if self._safety.clean(key[0]):
             result, record.ran = self._work(stages, state, record.standing), True
         else:
-            with looked_at(state.device) as unsafe:
+            with unsafe_operations(state.device) as unsafe:
                 result = self._work(stages, state, record.standing)
             record.ran = self._judged(key[0], unsafe)
         state.failed = self._failed
@@ -175,7 +178,7 @@ class CudaGraph:
 
     def _judged(self, sensors: Hashable, unsafe: list[str]) -> bool:
         """Whether the next step may be recorded."""
-        why = self._looks.judge(sensors, unsafe)
+        why = self._safety.judge(sensors, unsafe)
         if why is not None:
             self._stand_aside(f", since a step cannot be recorded: {why}")
         return not unsafe
@@ -197,7 +200,7 @@ class CudaGraph:
     def _work(self, stages: Stages, state: TrainState, standing: StaticInputs) -> StepResult:
         """The step, of what lies in the fixed places."""
         assert self._learn is not None
-        inside = replace(state, pace=self._pace, failed=self._failed)
+        inside = replace(state, lr_and_noise=self._lr_and_noise, failed=self._failed)
         result = self._learn(stages, inside, standing.shots)
         assert inside.failed is not None
         self._failed.copy_(inside.failed)
@@ -215,7 +218,7 @@ def _kept(result: StepResult) -> StepResult:
     assert isinstance(result.report, Tensor)
     figures, report = torch.empty_like(result.figures.values), locked(result.report)
     multi_tensor_copy(((figures, result.figures.values), (report, result.report)))
-    arrival = Arrival.under_way(report, result.report.device)
+    arrival = HostFuture.of_pending(report, result.report.device)
     return replace(result, figures=Figures(result.figures.names, figures), report=arrival)
 
 

@@ -53,7 +53,7 @@ def regularisers(
 
 
 @torch.no_grad()
-def explore(
+def add_sgld_noise(
     g: Gaussians,  # whose means and log_scales change
     step: Tensor,  # [] float32, a whole number: another one draws others
     seed: int,  # of 32 bits
@@ -75,10 +75,10 @@ def updates(state: TrainState) -> Tensor:  # [] float32, on the device of the me
 
 def noise(state: TrainState) -> None:
     """Adds noise as nurec_lite.training.baseline.noise does, with its own draws, after the last update."""
-    assert state.pace is not None
+    assert state.lr_and_noise is not None
     g = state.scene.gaussians
     if state.config.density.noise > 0:
-        explore(g, updates(state), state.config.seed, state.pace[-1], state.failed)
+        add_sgld_noise(g, updates(state), state.config.seed, state.lr_and_noise[-1], state.failed)
     else:
         g.clamp_min_scale_()
 

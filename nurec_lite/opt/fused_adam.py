@@ -46,10 +46,10 @@ class FusedAdam:
     handover: DeferredShGrad | None = None  # by which that of harmonics may come (fused_harmonics)
 
     def __call__(self, state: TrainState) -> None:
-        assert state.pace is not None
+        assert state.lr_and_noise is not None
         self.prepare(state.optimizer)
         outer = None if self.handover is None else self.handover.pop()
-        update(state.optimizer, state.failed, self.touched_only, state.pace[:-1], outer)
+        update(state.optimizer, state.failed, self.touched_only, state.lr_and_noise[:-1], outer)
         state.optimizer.zero_grad(set_to_none=True)
 
     def early(
@@ -59,11 +59,11 @@ class FusedAdam:
         failed: Tensor | None,  # as `update` takes it
     ) -> None:
         """Updates the harmonics, which get no further gradient, before the other parameters are ready."""
-        assert state.pace is not None
+        assert state.lr_and_noise is not None
         self.prepare(state.optimizer)
         groups = enumerate(state.optimizer.param_groups)
         places = [k for k, group in groups if any(group["params"][0] is p for p in outer.harmonics)]
-        _launch(state.optimizer, places, failed, self.touched_only, state.pace[:-1], outer)
+        _launch(state.optimizer, places, failed, self.touched_only, state.lr_and_noise[:-1], outer)
 
     def prepare(self, optimizer: torch.optim.Adam) -> None:
         """Before any update."""

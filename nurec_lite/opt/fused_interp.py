@@ -22,12 +22,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.base.errors import OptionError
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 from nurec_lite.geometry.tracks import TrackPoses, Tracks, key_rows, spans
 from nurec_lite.native import ops
 from nurec_lite.native.backward_epilogue import Moved
 from nurec_lite.native.operators.move_actors import ActorArrays
-from nurec_lite.scene.gaussians import BACKGROUND, PartedGaussians, activate, seen
+from nurec_lite.scene.gaussians import BACKGROUND, SplitGaussians, activate, seen
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
@@ -79,7 +79,7 @@ class FusedCollect:
         self._version = -1  # of what is written into it
         self._begins = torch.zeros(1, dtype=torch.int64)  # [K + 2] first row of each node, and N
         self._starts: dict[int, Tensor] = {}  # [K + 2] the same behind so many rows that stay: a recorded step reads it
-        self._coming: Arrival | None = None  # what `counted` says, of what is stored and of what was to be
+        self._coming: HostFuture | None = None  # what `counted` says, of what is stored and of what was to be
         self._counted = torch.zeros(2, dtype=torch.int64)  # likewise, of what was to be stored last
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
         self._tracks: Tracks | None = None  # before which the origin stands
@@ -92,7 +92,7 @@ class FusedCollect:
         interpolate: Callable[[Tracks, Tensor], TrackPoses] | None = None,  # not used: the kernel does it
         local: Mapping[str, Tensor] | None = None,  # activate(scene.gaussians), if it is known already
         by_lidar: Sequence[bool] | None = None,  # [Q] whether a lidar looks at each time; None: cameras do
-    ) -> tuple[PartedGaussians, ...]:  # Q
+    ) -> tuple[SplitGaussians, ...]:  # Q
         g = scene.gaussians
         moving, local = self.moving(scene, times), activate(g) if local is None else local
         # by splitting: that gradient is put together at once, while slices' are as large as the whole each, and added
@@ -124,7 +124,7 @@ class FusedCollect:
         times: Tensor,  # [Q] float64, seconds
         local: Mapping[str, Tensor],  # as `activate` gives it
         by_lidar: Sequence[bool] | None = None,
-    ) -> tuple[PartedGaussians, ...]:  # Q
+    ) -> tuple[SplitGaussians, ...]:  # Q
         """At each time, as it is seen then."""
         g, looks = scene.gaussians, [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
@@ -147,9 +147,9 @@ class FusedCollect:
         s = self._still or 0
         return node[s - 1] != BACKGROUND if s else torch.zeros((), dtype=torch.bool, device=node.device)
 
-    def _parted(self, view: Mapping[str, Tensor], placed: Placed, moved: Moved) -> PartedGaussians:
+    def _parted(self, view: Mapping[str, Tensor], placed: Placed, moved: Moved) -> SplitGaussians:
         of_all = {name: view[name] for name in ("scales", "opacities", "sh0", "sh_rest", "lidar")}
-        return PartedGaussians(*placed[:2], *moved, self._node[len(placed.still_means) :], **of_all)
+        return SplitGaussians(*placed[:2], *moved, self._node[len(placed.still_means) :], **of_all)
 
     def _remember(self, scene: Scene) -> None:
         """Stores the first row of each node. Nothing here waits."""
@@ -159,15 +159,15 @@ class FusedCollect:
             self._starts = {0: self._begins}
             self._counted = self._counted.to(node.device)  # where a recorded relocation writes
             self._counted.copy_(counted(node))
-            self._coming = Arrival(self._counted)
+            self._coming = HostFuture(self._counted)
         elif node._version != self._version:
             self._begins.copy_(scene.first_rows())
             for still, starts in self._starts.items():
                 starts.copy_(self._behind(still))
-            self._coming = Arrival(torch.maximum(counted(node), self._counted))
+            self._coming = HostFuture(torch.maximum(counted(node), self._counted))
         self._version = node._version
-        if self._coming is not None and self._coming.there():
-            less, early = map(int, self._coming.numbers())
+        if self._coming is not None and self._coming.done():
+            less, early = map(int, self._coming.result())
             self._part(-less, early)
             self._coming = None
 

@@ -23,10 +23,10 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import OptionError
-from nurec_lite.base.transfer import Arrival, upload
+from nurec_lite.base.transfer import HostFuture, upload
 from nurec_lite.native.capacity import CapacityTracker
 from nurec_lite.training.density import relocate_masked
-from nurec_lite.training.in_flight import Flight, Moment
+from nurec_lite.training.in_flight import InFlightStep, Snapshot
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import AnyView, Capacity, Learn, Stages, uncompiled
 from nurec_lite.training.state import StepResult, TrainState
@@ -34,7 +34,8 @@ from nurec_lite.training.step import try_step
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("fused_interp",)
-AHEAD = 24  # steps under way at most: the GPU goes on while the host records one anew. Without graphs its own queue is full before
+# the GPU goes on while the host captures a step anew; without graphs its own queue is full earlier
+MAX_STEPS_IN_FLIGHT = 24
 log = logging.getLogger("nurec_lite")
 
 
@@ -49,7 +50,7 @@ class NoSync:
         self.rooms = CapacityTracker(slack)
         self.redone = 0  # steps
         self._try_step: Learn = try_step  # the baseline's, until `around` sets another
-        self._flights: deque[Flight] = deque()  # under way, the oldest first
+        self._in_flight: deque[InFlightStep] = deque()  # under way, the oldest first
         self._training = False  # within an attempt: who looks at a scene without training it has all the room it needs
 
     def capacity(self, view: AnyView) -> Capacity:
@@ -57,20 +58,20 @@ class NoSync:
 
     def around(self, inner: Learn) -> Learn:
         self._try_step = inner
-        return self._land_and_start
+        return self._retire_and_start
 
     def synchronize(self, stages: Stages, state: TrainState) -> None:
         """Waits until all steps have ended well."""
-        self._land(stages, state, wait=True)
+        self._retire(stages, state, wait=True)
 
-    def _land_and_start(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
-        self._land(stages, state, wait=False)
+    def _retire_and_start(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
+        self._retire(stages, state, wait=False)
         return self._start(stages, state, shots)
 
     def _start(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         if state.failed is None:
             state.failed = torch.zeros((), device=state.device)
-        before, self._training = Moment.of(state), True
+        before, self._training = Snapshot.of(state), True
         try:
             result = self._try_step(stages, state, shots)
         finally:
@@ -78,9 +79,9 @@ class NoSync:
         self._note(result)
         report = result.report
         assert report is not None
-        arrival = Arrival(report) if isinstance(report, Tensor) else report
-        flight = Flight(state.step, state.progress, shots, before, result.lists, arrival)
-        self._flights.append(flight)
+        arrival = HostFuture(report) if isinstance(report, Tensor) else report
+        oldest = InFlightStep(state.step, state.progress, shots, before, result.lists, arrival)
+        self._in_flight.append(oldest)
         return result
 
     def _note(self, result: StepResult) -> None:
@@ -89,27 +90,29 @@ class NoSync:
             if listed.needed is None:
                 self.rooms.learn(listed.kind, listed.room)
 
-    def _land(self, stages: Stages, state: TrainState, wait: bool) -> None:
-        """Takes in what has come back from the oldest steps."""
-        while self._flights and (wait or len(self._flights) > AHEAD or self._flights[0].report.there()):
-            flight = self._flights.popleft()
-            *needed, failed = map(int, flight.report.numbers())
-            for kind, entries in zip(flight.kinds(), needed, strict=True):
+    def _retire(self, stages: Stages, state: TrainState, wait: bool) -> None:
+        """Reads the reports of the oldest steps that have ended."""
+        while self._in_flight and (
+            wait or len(self._in_flight) > MAX_STEPS_IN_FLIGHT or self._in_flight[0].report.done()
+        ):
+            oldest = self._in_flight.popleft()
+            *needed, failed = map(int, oldest.report.result())
+            for kind, entries in zip(oldest.kinds(), needed, strict=True):
                 self.rooms.learn(kind, entries)
             if failed:
-                self._again(stages, state, [flight, *self._flights])
+                self._again(stages, state, [oldest, *self._in_flight])
 
-    def _again(self, stages: Stages, state: TrainState, flights: list[Flight]) -> None:
+    def _again(self, stages: Stages, state: TrainState, steps: list[InFlightStep]) -> None:
         """Goes back to before the first of these, and does them all again."""
-        log.info("step %d: its lists had not enough room; %d steps again", flights[0].step, len(flights))
+        log.info("step %d: its lists had not enough room; %d steps again", steps[0].step, len(steps))
         now = state.step, state.progress
-        flights[0].before.restore(state)
-        self._flights.clear()
+        steps[0].before.restore(state)
+        self._in_flight.clear()
         state.failed = None
-        self.redone += len(flights)
-        for flight in flights:
-            state.step, state.progress = flight.step, flight.progress
-            self._start(stages, state, flight.shots)
+        self.redone += len(steps)
+        for oldest in steps:
+            state.step, state.progress = oldest.step, oldest.progress
+            self._start(stages, state, oldest.shots)
         state.step, state.progress = now
 
 

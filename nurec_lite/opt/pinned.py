@@ -13,9 +13,9 @@ buffer out only when the event has passed. Where no_sync copies a tensor at a ti
 import torch
 from torch import Tensor
 
-from nurec_lite.training.parcel import Parcel
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
+from nurec_lite.training.staging_buffer import StagingBuffer
 from nurec_lite.training.state import TrainState
 
 CLASS = "exact"
@@ -33,10 +33,10 @@ def place(stages: Stages, state: TrainState, shots: Shots) -> Shots:
     def allocate(size: int) -> Tensor:
         return torch.empty(size, dtype=torch.uint8, pin_memory=cuda)
 
-    parcel = Parcel.of(shots, allocate)
-    there = parcel.buffer.to(state.device, non_blocking=True)
-    opened: Shots = Parcel(parcel.content, there).opened()
-    return opened
+    staged = StagingBuffer.of(shots, allocate)
+    on_device = staged.buffer.to(state.device, non_blocking=True)
+    placed: Shots = StagingBuffer(staged.content, on_device).unpack()
+    return placed
 
 
 def apply(stages: Stages) -> Stages:

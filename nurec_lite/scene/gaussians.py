@@ -84,7 +84,7 @@ class WorldGaussians:
 
 
 @dataclass(frozen=True)
-class PartedGaussians:
+class SplitGaussians:
     """World-space Gaussians: S static ones, the store's own, then A moving ones. It replaces WorldGaussians where the background must not
     be copied. N = S + A."""
 
@@ -115,7 +115,7 @@ class PartedGaussians:
     def select(
         self,
         index: Tensor,  # [n] int64, ascending
-    ) -> "PartedGaussians":
+    ) -> "SplitGaussians":
         """Waits for the device, which alone knows how many of them stand still."""
         still = int((index < len(self.still_means)).sum())
         rows = dict.fromkeys(("still_means", "still_quats"), index[:still])
@@ -138,7 +138,7 @@ class PartedGaussians:
         )
 
 
-AnyGaussians = WorldGaussians | PartedGaussians  # what projection and renderers take
+AnyGaussians = WorldGaussians | SplitGaussians  # what projection and renderers take
 
 
 def activate(g: Gaussians) -> dict[str, Tensor]:

@@ -19,16 +19,16 @@ def corrected(
     view: AnyView,
     calibration: Calibration | None,  # None: nothing is corrected
 ) -> AnyView:
-    """The view from where its sensor is believed to have been. Its poses carry no gradient; its `nudge` does."""
+    """The view from where its sensor is believed to have been. Its poses carry no gradient; its `pose_delta` does."""
     if calibration is None:
         return view
     turn, shift, drift, moment = calibration.of(view.sensor, view.moment(), view.velocity)
     axes = view.T_world_sensor_start[:3, :3]
-    nudge = torch.cat([axes @ turn, axes @ shift])
+    pose_delta = torch.cat([axes @ turn, axes @ shift])
     with torch.no_grad():
         T = pose_matrix(rotvec_to_quat(turn), shift)
         row = None if view.row is None else corrected_row(view.row, turn, shift)
-        return at(view, view.T_world_sensor_start @ T, view.T_world_sensor_end @ T, row, nudge, drift, moment)
+        return at(view, view.T_world_sensor_start @ T, view.T_world_sensor_end @ T, row, pose_delta, drift, moment)
 
 
 def at(
@@ -36,13 +36,13 @@ def at(
     start: Tensor,  # [4, 4] world from sensor
     end: Tensor,
     row: Tensor | None,
-    nudge: Tensor,
+    pose_delta: Tensor,
     drift: Tensor | None,
     moment: Tensor,  # [] float64 seconds, when its middle was on the rig's clock
 ) -> AnyView:
     """The view with all that a correction changes."""
     ends: dict[str, Any] = {"T_world_sensor_start": start, "T_world_sensor_end": end}
-    return replace(view, **ends, row=row, nudge=nudge, drift=drift, middle=moment)
+    return replace(view, **ends, row=row, pose_delta=pose_delta, drift=drift, middle=moment)
 
 
 def corrected_row(

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 from nurec_lite.base.ranges import span
 from nurec_lite.geometry.harmonics import sh_colour
 from nurec_lite.geometry.se3 import quat_conjugate, quat_rotate
-from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
 from nurec_lite.scene.sky import over_sky
-from nurec_lite.splat.nudge import nudged
+from nurec_lite.splat.pose_delta import with_pose_grad
 from nurec_lite.splat.reference import Blend, blend, compact
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView, Rays
@@ -60,7 +60,7 @@ def local_directions(
 ) -> Tensor:  # [N, 3] unit, from the eye to each mean, in the axes of its node
     towards = F.normalize(gaussians.means - eye, dim=-1)
     local = quat_rotate(quat_conjugate(gaussians.frames), towards)
-    if isinstance(gaussians, PartedGaussians):  # what stands still is not turned, either
+    if isinstance(gaussians, SplitGaussians):  # what stands still is not turned, either
         return torch.cat([F.normalize(gaussians.still_means - eye, dim=-1), local])
     return local
 
@@ -126,6 +126,6 @@ def render_lidar(
 def _blend(
     gaussians: AnyGaussians, features: Tensor, rays: Rays, pairs: PairList, view: CameraView | LidarView
 ) -> Blend:
-    if view.nudge is not None:  # else the centre is not needed
-        gaussians = nudged(gaussians, view.nudge, view.centre())
+    if view.pose_delta is not None:  # else the centre is not needed
+        gaussians = with_pose_grad(gaussians, view.pose_delta, view.centre())
     return blend(gaussians.whole(), features, rays, pairs, view.centre())

@@ -49,7 +49,7 @@ class View:
     # None: it has none, as a lidar, whose clock is the rig's
     velocity: Tensor | None = field(default=None, kw_only=True)
     # [6] a rotation vector and a translation that the poses hold already, in the world's axes about the sensor; only its gradient counts
-    nudge: Tensor | None = field(default=None, kw_only=True)
+    pose_delta: Tensor | None = field(default=None, kw_only=True)
     # [2, 3] log gain and offset of a camera's exposure at this moment, added to those of the whole drive; None: zero
     drift: Tensor | None = field(default=None, kw_only=True)
 

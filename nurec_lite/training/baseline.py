@@ -22,7 +22,7 @@ from nurec_lite.splat.tiles import tile
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.batches import render_views
 from nurec_lite.training.coarse import resize
-from nurec_lite.training.density import Relocation, add_noise, by_node, explored, mcmc_split, relocate
+from nurec_lite.training.density import Relocation, add_noise, by_node, mcmc_split, relocate, sgld_noise
 from nurec_lite.training.losses import (
     calibration_terms,
     exposure_regulariser,
@@ -81,7 +81,7 @@ def capacity(view: AnyView) -> Capacity:
 
 def terms(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -> dict[str, Tensor]:
     """All terms; several images or sweeps count by their mean."""
-    weights, run, by = state.config.loss, stages.streams.run, stages.loss.terms
+    weights, run, by = state.config.loss, stages.streams.run, stages.loss
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
     images = [run(IMAGES, by.image_loss, seen, target, weights.ssim) for seen, target in pairs]
     rays, aimed = zip(rendered.returns, shots.sweeps, strict=True), weights.reach > 0
@@ -111,7 +111,7 @@ def schedule(stages: Stages, state: TrainState) -> None:
     set_rates(state.optimizer, lr, state.progress)
     noise = state.config.density.noise * means_rate(lr, state.progress) / lr.means
     numbers = [*(group["lr"] for group in state.optimizer.param_groups), noise]
-    state.pace = torch.tensor(numbers, dtype=torch.float32)
+    state.lr_and_noise = torch.tensor(numbers, dtype=torch.float32)
 
 
 def optimize(state: TrainState) -> None:
@@ -135,12 +135,12 @@ def _unless(failed: Tensor | None, optimizer: torch.optim.Adam) -> Iterator[None
         del optimizer.found_inf  # type: ignore[attr-defined]
 
 
-def noise(state: TrainState, shift: Callable[..., Tensor] = explored) -> None:
+def noise(state: TrainState, shift: Callable[..., Tensor] = sgld_noise) -> None:
     """After the update, in every step: scales keep the thickness below which none is of use, and transparent Gaussians explore."""
-    assert state.pace is not None
+    assert state.lr_and_noise is not None
     state.scene.gaussians.clamp_min_scale_()
     if state.config.density.noise > 0:
-        amount = state.pace[-1]
+        amount = state.lr_and_noise[-1]
         lasting = amount if state.failed is None else amount * (1 - state.failed)  # a step that failed changes nothing
         add_noise(state.scene.gaussians, lasting, state.generator, shift)
 

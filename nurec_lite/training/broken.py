@@ -48,7 +48,7 @@ def mend_few(state: TrainState) -> bool:
     if not gone.count or not _mended(state, gone):
         return False
     state.optimizer.zero_grad(set_to_none=True)
-    state.whole = True
+    state.consistent = True
     return True
 
 

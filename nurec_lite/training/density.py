@@ -194,7 +194,7 @@ def _alternating(device: torch.device) -> Tensor:
     return upload(torch.tensor(values, dtype=torch.float64), device)
 
 
-def explored(
+def sgld_noise(
     quats: Tensor,  # [N, 4]
     log_scales: Tensor,  # [N, 3]
     opacity: Tensor,  # [N]
@@ -211,7 +211,7 @@ def add_noise(
     g: Gaussians,
     amount: float | Tensor,  # [] standard deviations at opacity 0
     generator: torch.Generator,
-    shift: Callable[..., Tensor] = explored,
+    shift: Callable[..., Tensor] = sgld_noise,
 ) -> None:
     """means += amount sigmoid(100 (0.005 - o)) Sigma^(1/2) eta, after equation 10 of 3DGS-MCMC.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 
 Row = dict[
     str, float
@@ -68,7 +68,7 @@ class History:
     listeners: tuple[Callable[[Row], None], ...] = ()
     _means: Row = field(default_factory=dict)
     _unread: list[_Step] = field(default_factory=list)
-    _coming: list[tuple[list[_Step], Arrival]] = field(default_factory=list)
+    _coming: list[tuple[list[_Step], HostFuture]] = field(default_factory=list)
     _read_at: float = -math.inf  # seconds
     _first: float = 0.0  # metres: largest range error of the first steps
     _trouble: tuple[int, str] | None = None
@@ -105,14 +105,14 @@ class History:
     def _send(self) -> None:
         """Starts the figures of the steps so far on their way."""
         if self._unread:
-            self._coming.append((self._unread, Arrival(torch.cat([s.figures.values for s in self._unread]))))
+            self._coming.append((self._unread, HostFuture(torch.cat([s.figures.values for s in self._unread]))))
             self._read_at, self._unread = self._unread[-1].seconds, []
 
     def _receive(self, wait: bool) -> Row | None:
         row = None
-        while self._coming and (wait or self._coming[0][1].there()):
+        while self._coming and (wait or self._coming[0][1].done()):
             steps, arrival = self._coming.pop(0)
-            values = arrival.numbers()
+            values = arrival.result()
             for s in steps:
                 names = s.figures.names
                 own, values = values[: len(names)], values[len(names) :]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that the host has started and that are not known to have ended well; and the way back to before one of them.
+"""Steps in flight: the host has started them and does not know their result yet. A snapshot leads back to the state before a step.
 
-A step that failed has changed nothing on the device, and neither have those after it. What the host has replaced meanwhile, such as
-the tensors of a relocation that adds Gaussians, is kept by reference: tensors are only written into by the optimizer, by noise and by
-other relocations, all of which leave them alone where a step has failed.
+A failed step changes nothing on the device, nor do the steps after it. Tensors that the host replaces meanwhile, such as those of a
+relocation that adds Gaussians, are kept by reference: the optimizer, noise and other relocations alone write into them, and these do
+nothing after a failed step.
 """
 
 from dataclasses import dataclass, fields
@@ -11,14 +11,14 @@ from typing import Any
 
 from torch import Tensor
 
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.state import Listed, TrainState
 
 
 @dataclass(frozen=True)
-class Moment:
+class Snapshot:
     """Tensors that a step may replace."""
 
     gaussians: dict[str, Tensor]  # every field
@@ -27,10 +27,10 @@ class Moment:
     generator: Tensor  # its state
 
     @staticmethod
-    def of(state: TrainState) -> "Moment":
+    def of(state: TrainState) -> "Snapshot":
         """Without copying anything that is on the device."""
         g, optimizer = state.scene.gaussians, state.optimizer
-        return Moment(
+        return Snapshot(
             {f.name: getattr(g, f.name) for f in fields(Gaussians)},
             [group["params"][0] for group in optimizer.param_groups],
             {parameter: dict(moments) for parameter, moments in optimizer.state.items()},
@@ -49,16 +49,16 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Flight:
-    """One step under way."""
+class InFlightStep:
+    """A step in flight."""
 
     step: int
     progress: float
     shots: Shots  # on the device
-    before: Moment
+    before: Snapshot
     lists: tuple[Listed, ...]
-    report: Arrival  # that of the step's result
+    report: HostFuture  # that of the step's result
 
     def kinds(self) -> list[str]:
-        """Kinds of the views whose entries the report counts, in its order."""
+        """Returns the kinds of the views in the report, in its order."""
         return [listed.kind for listed in self.lists if listed.needed is not None]

@@ -84,9 +84,9 @@ def one_step(
 
 def settle(stages: Stages, state: TrainState) -> None:
     """Waits for all steps, so that the state can be read."""
-    state.whole = False
+    state.consistent = False
     stages.update.synchronize(stages, state)
-    state.whole = True
+    state.consistent = True
 
 
 def spent(budget: TrainConfig, step: int, seconds: float) -> float:
@@ -116,7 +116,7 @@ def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, err
         _explain(state, checkpoint, error)
     if out_of_memory(error):
         raise OutOfMemoryError(state.step, len(state.scene.gaussians)) from error
-    if not state.whole or state.step == begun or isinstance(error, BrokenError | OutputError):
+    if not state.consistent or state.step == begun or isinstance(error, BrokenError | OutputError):
         return
     try:
         settle(stages, state)

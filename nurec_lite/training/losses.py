@@ -110,7 +110,7 @@ def lidar_loss(
     returns: LidarReturns,  # of R rays
     sweep: Sweep,  # the same R rays, on the same device
     counted: Tensor | None = None,  # [R] bool, rays that count; None: all
-    aimed: bool = False,  # the view had targets (`aim`), so that the returns' distance is what their Gaussians miss them by
+    aimed: bool = False,  # the view had targets (`with_range_targets`), so that the returns' distance is what their Gaussians miss them by
 ) -> dict[str, Tensor]:  # scalars `range` in metres, `intensity`, `drop`
     """L1 of range and of intensity over the rays that returned, and cross entropy of the ray drop over all rays that count.
 
@@ -123,7 +123,7 @@ def lidar_loss(
     return {"range": in_range, "intensity": in_intensity, "drop": drop_loss(drop, sweep.returned, counted)}
 
 
-def aim(
+def with_range_targets(
     view: LidarView,
     sweep: Sweep,  # of the same rays
     reach: float,  # metres: what a Gaussian off a return counts at most; 0: no targets

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from nurec_lite.base.graphs import Recorder, Recording
-from nurec_lite.base.recordable import Looks, looked_at
+from nurec_lite.base.recordable import CaptureSafety, unsafe_operations
 from nurec_lite.training.optim import stored
 from nurec_lite.training.stages import Rearrange, Stages
 from nurec_lite.training.state import TrainState
@@ -33,7 +33,7 @@ class RecordedRelocation:
         self.launched = 0
         self._recorder: Recorder | None = None
         self._off = False  # something cannot be recorded
-        self._looks = Looks()  # at those of the store
+        self._safety = CaptureSafety()  # at those of the store
         self._store: tuple[object, ...] = ()  # what the recording reads, and what it has of the host
         self._failed: Tensor | None = None  # where the recording reads whether the step failed
         self._recording: Recording[None] | None = None
@@ -45,7 +45,7 @@ class RecordedRelocation:
         if n_new or self._off or None in known or not self._wanted():
             return self._inner(stages, state, n_new)
         self._follow((*stored(state.scene, state.optimizer), state.config.density, state.failed is None, *known))
-        if not self._looks.clean(RELOCATION):
+        if not self._safety.clean(RELOCATION):
             return self._looked_at(stages, state)
         if self._failed is not None and state.failed is not None:
             self._failed.copy_(state.failed)
@@ -59,7 +59,7 @@ class RecordedRelocation:
         self._recorder = None
 
     def _forget(self) -> None:
-        self._store, self._failed, self._recording, self._looks = (), None, None, Looks()
+        self._store, self._failed, self._recording, self._safety = (), None, None, CaptureSafety()
 
     def _follow(self, store: tuple[object, ...]) -> None:
         """Forgets all recordings where the store is not the last one."""
@@ -71,9 +71,9 @@ class RecordedRelocation:
             self._store = store
 
     def _looked_at(self, stages: Stages, state: TrainState) -> None:
-        with looked_at(state.device) as unsafe:
+        with unsafe_operations(state.device) as unsafe:
             self._inner(stages, state, 0)
-        why = self._looks.judge(RELOCATION, unsafe)
+        why = self._safety.judge(RELOCATION, unsafe)
         if why is not None:
             self._stand_aside(why)
         self._failed = None if state.failed is None else torch.empty_like(state.failed)

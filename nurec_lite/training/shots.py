@@ -16,7 +16,7 @@ from nurec_lite.capture.types import Capture, Split
 from nurec_lite.geometry.lidar import Lidar, Sweep
 from nurec_lite.splat.views import CameraView, LidarView, RayBundles, camera_view, lidar_view
 from nurec_lite.training.order import Order, generator
-from nurec_lite.training.parcel import Slot
+from nurec_lite.training.staging_buffer import BufferSlot
 
 Copy = Callable[[Any], Any]  # of a tensor
 
@@ -86,7 +86,7 @@ class Shots:
 
 def _each(value: Any, copy: Copy) -> Any:
     """Goes through the shots' own records; cameras and lidars stay where they are."""
-    if isinstance(value, Tensor | Slot | np.ndarray):
+    if isinstance(value, Tensor | BufferSlot | np.ndarray):
         return copy(value)
     if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView | RayBundles):
         return replace(value, **{f.name: _each(getattr(value, f.name), copy) for f in fields(value)})

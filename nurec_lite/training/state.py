@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 from nurec_lite.capture.digest import Digest
 from nurec_lite.config import Config
 from nurec_lite.scene.gaussians import AnyGaussians
@@ -43,8 +43,8 @@ class TrainState:
     not_finite: int = 0  # of these, since the run began or went on
     # [groups of the optimizer + 1] float32 of the present step: the groups' rates, and how many standard deviations of noise. `schedule`
     # leaves it on the host, `learn` brings it to the device
-    pace: Tensor | None = None
-    whole: bool = True  # False while a step changes it: what is there then must not be saved
+    lr_and_noise: Tensor | None = None
+    consistent: bool = True  # False while a step changes it: what is there then must not be saved
     # [] not 0 after a list overflowed: until it is reset, the optimizer and density control change nothing.
     # None: lists have all the room that they need
     failed: Tensor | None = None
@@ -100,7 +100,7 @@ class StepResult:
     lists: tuple[Listed, ...] = ()
     # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step changed nothing and will be done
     # again; None where it cannot fail. Or, where these are on their way already, what arrives on the host
-    report: Tensor | Arrival | None = None
+    report: Tensor | HostFuture | None = None
 
     @property
     def terms(self) -> dict[str, Tensor]:  # [] each

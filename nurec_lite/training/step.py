@@ -26,7 +26,7 @@ from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.views import CameraView, LidarView
 from nurec_lite.training.history import Figures
-from nurec_lite.training.losses import aim, backward
+from nurec_lite.training.losses import backward, with_range_targets
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
 from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
 from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState, lacking
@@ -35,9 +35,9 @@ from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState, 
 def step(stages: Stages, state: TrainState) -> StepResult:
     """One step: shots from the capture, an update of the scene."""
     shots = stages.feed.resize(stages, state, stages.feed.fetch(stages, state))
-    state.whole = False
+    state.consistent = False
     result = stages.update.try_step(stages, state, shots)
-    state.whole = True
+    state.consistent = True
     return result
 
 
@@ -60,8 +60,8 @@ def fetch(stages: Stages, state: TrainState) -> Shots:
 
 def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     """Renders, compares, differentiates, updates."""
-    assert state.pace is not None
-    state.pace = stages.feed.upload(state.pace, state.device)
+    assert state.lr_and_noise is not None
+    state.lr_and_noise = stages.feed.upload(state.lr_and_noise, state.device)
     with stages.streams.fork(state.device):
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):
@@ -89,7 +89,7 @@ def render(
     stages: Stages,
     scene: Scene,
     shots: Shots,
-    reach: float = 0.0,  # as nurec_lite.training.losses.aim takes it
+    reach: float = 0.0,  # as nurec_lite.training.losses.with_range_targets takes it
 ) -> Rendered:
     """Every view of the shots, from the scene to its sensor; images and sweeps are branches."""
     shots = _corrected(stages, shots, scene)
@@ -144,7 +144,7 @@ def _sweeps(
 ) -> tuple[tuple[LidarReturns, Listed], ...]:
     """Renders sweeps; the lidar needs nothing of the scene but the Gaussians."""
     found: Any = stages.render.render_all(
-        stages, scene, [aim(shot.view, shot.sweep, reach) for shot in shots], gaussians
+        stages, scene, [with_range_targets(shot.view, shot.sweep, reach) for shot in shots], gaussians
     )
     return tuple(found)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 from nurec_lite.training.schema import FINITE, largest_value
 
 EVERY = 16  # steps between two looks: one reads every parameter once, 1 ms of a CPU for 34 000 Gaussians whose step takes 99 ms
@@ -41,7 +41,7 @@ class Watch:
     """Looks now and then; what it saw comes back some steps later."""
 
     edge: float = math.inf  # metres: a Gaussian with a coordinate beyond it has left the scene
-    _coming: deque[tuple[int, tuple[str, ...], Arrival]] = field(default_factory=deque)
+    _coming: deque[tuple[int, tuple[str, ...], HostFuture]] = field(default_factory=deque)
 
     def look(self, step: int, optimizer: torch.optim.Adam) -> None:
         """After every step."""
@@ -50,7 +50,7 @@ class Watch:
 
     def trouble(self) -> tuple[int, str] | None:
         """The first step known to be wrong, and what is wrong in words; of the looks that have come back."""
-        while self._coming and self._coming[0][2].there():
+        while self._coming and self._coming[0][2].done():
             if (found := self._judged(self._received())) is not None:
                 return found
         return None
@@ -69,11 +69,11 @@ class Watch:
 
     def _send(self, step: int, optimizer: torch.optim.Adam) -> None:
         tensors = {name: tensor for name, tensor in _tensors(optimizer).items() if tensor.numel()}
-        self._coming.append((step, tuple(tensors), Arrival(_largest(list(tensors.values())))))
+        self._coming.append((step, tuple(tensors), HostFuture(_largest(list(tensors.values())))))
 
     def _received(self) -> Extremes:
         step, names, arrival = self._coming.popleft()
-        return Extremes(step, dict(zip(names, arrival.numbers(), strict=True)))
+        return Extremes(step, dict(zip(names, arrival.result(), strict=True)))
 
     def _judged(self, seen: Extremes) -> tuple[int, str] | None:
         wrong = seen.wrong(self.edge)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.graphs import Recorder
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 
 pytestmark = pytest.mark.gpu
 SEED, BEHIND = 7, 200_000_000  # cycles: a tenth of a second by which the GPU is behind the host
@@ -49,11 +49,11 @@ def test_launches_draw_what_plain_work_draws() -> None:
 def test_what_is_on_its_way_is_not_asked_for_by_what_is_recorded() -> None:
     recorder, numbers = Recorder(torch.device("cuda")), torch.arange(3.0, device="cuda")
     torch.cuda._sleep(BEHIND)
-    arrival, told = Arrival(numbers), []
-    recording = recorder.record(lambda: (told.append(arrival.there()), numbers + 1)[1], ())
+    arrival, told = HostFuture(numbers), []
+    recording = recorder.record(lambda: (told.append(arrival.done()), numbers + 1)[1], ())
     assert told == [False]
     assert recording.launch().tolist() == [1, 2, 3]
-    assert arrival.there() and arrival.numbers() == [0, 1, 2]
+    assert arrival.done() and arrival.result() == [0, 1, 2]
 
 
 def test_an_error_of_what_is_recorded_is_told_as_it_is() -> None:

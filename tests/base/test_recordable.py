@@ -6,13 +6,13 @@ import sys
 
 import torch
 
-from nurec_lite.base.recordable import looked_at
+from nurec_lite.base.recordable import unsafe_operations
 
 CPU = torch.device("cpu")
 
 
 def test_a_number_that_the_host_reads_is_told() -> None:
-    with looked_at(CPU) as unsafe:
+    with unsafe_operations(CPU) as unsafe:
         torch.nonzero(torch.ones(3))
     assert len(unsafe) == 1 and "nonzero" in unsafe[0]
 
@@ -30,6 +30,6 @@ def test_looking_imports_no_compiler() -> None:
 def test_what_was_compiled_is_looked_into() -> None:
     """As soon as the compiler is there, it stands still meanwhile."""
     counted = torch.compile(lambda x: torch.nonzero(x))
-    with looked_at(CPU) as unsafe:
+    with unsafe_operations(CPU) as unsafe:
         counted(torch.ones(3))
     assert len(unsafe) == 1

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nurec_lite.base.graphs import Recorder
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 
 Notes = list[str]
 
@@ -77,8 +77,8 @@ def test_nobody_asks_the_gpu_while_it_is_recorded(monkeypatch: pytest.MonkeyPatc
             assert not torch.cuda.is_current_stream_capturing(), "CUDA ends the recording"
             return True
 
-    arrival = Arrival(torch.zeros(1))
+    arrival = HostFuture(torch.zeros(1))
     arrival._event = Event()  # type: ignore[assignment]
     for recording in (True, False):
         monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda now=recording: now)
-        assert arrival.there() is not recording
+        assert arrival.done() is not recording

@@ -5,7 +5,7 @@ import pytest
 import torch
 from recorded_streams import RecordedStream, RecordedTensor, recorded_streams
 
-from nurec_lite.base.transfer import Arrival, SideStream, locked, tensors_of, upload
+from nurec_lite.base.transfer import HostFuture, SideStream, locked, tensors_of, upload
 from nurec_lite.native import ops
 from nurec_lite.splat.tiles import PairList
 
@@ -103,18 +103,18 @@ def test_what_other_work_writes_is_there_when_that_is_done(monkeypatch: pytest.M
     monkeypatch.setattr(torch.cuda, "Event", Event)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     host = torch.zeros(2)
-    arrival = Arrival.under_way(host, CUDA)
-    assert notes == ["an event behind what step has"] and not arrival.there()
+    arrival = HostFuture.of_pending(host, CUDA)
+    assert notes == ["an event behind what step has"] and not arrival.done()
     host.copy_(torch.tensor([3.0, 4.0]))
-    assert arrival.numbers() == [3, 4] and not done  # having waited once
+    assert arrival.result() == [3, 4] and not done  # having waited once
 
 
 def test_on_a_cpu_what_other_work_wrote_is_there() -> None:
     values = torch.arange(3)
     host = locked(values)
     host.copy_(values)
-    arrival = Arrival.under_way(host, CPU)
-    assert arrival.there() and arrival.numbers() == [0, 1, 2] and host.dtype == values.dtype
+    arrival = HostFuture.of_pending(host, CPU)
+    assert arrival.done() and arrival.result() == [0, 1, 2] and host.dtype == values.dtype
 
 
 @pytest.mark.gpu
@@ -128,8 +128,8 @@ def test_what_a_kernel_writes_arrives_whoever_was_dropped_meanwhile() -> None:
         host = locked(values)
         assert host.is_pinned()
         torch.ops.nurec_lite.multi_tensor_copy([host], [values])
-        arrival = Arrival.under_way(host, CUDA)
+        arrival = HostFuture.of_pending(host, CUDA)
         if turn % 2:
             kept.append((turn, arrival))
         del arrival, host
-    assert all(arrival.numbers() == [turn] * 5 for turn, arrival in kept)
+    assert all(arrival.result() == [turn] * 5 for turn, arrival in kept)

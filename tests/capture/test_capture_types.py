@@ -60,9 +60,9 @@ def test_every_frame_is_in_exactly_one_part(name: str) -> None:
 def test_choices_are_made_without_a_look_at_what_is_held_out() -> None:
     capture = make_capture(25)
     held_out, chosen = make_split(capture, "interp"), make_split(capture, "validation")
-    looked_at = {*chosen.train_images, *chosen.test_images}
-    assert not looked_at & set(held_out.test_images) and not set(chosen.train_images) & set(chosen.test_images)
-    assert looked_at == set(held_out.train_images)
+    unsafe_operations = {*chosen.train_images, *chosen.test_images}
+    assert not unsafe_operations & set(held_out.test_images) and not set(chosen.train_images) & set(chosen.test_images)
+    assert unsafe_operations == set(held_out.train_images)
     assert {capture.images[i].index for i in chosen.test_images} == {2, 12, 22}
     assert {capture.sweeps[i].index for i in chosen.test_sweeps} == {2, 12, 22}
 

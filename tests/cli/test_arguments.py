@@ -143,7 +143,7 @@ def test_all_leaves_out_what_costs_time_on_a_cpu(train: Train, tmp_path: Path) -
 
 @pytest.fixture
 def relative(quick: Path, tmp_path: Path) -> Path:
-    """A checkpoint that names its pack by a relative path; the pack lies in the folder `there`."""
+    """A checkpoint that names its pack by a relative path; the pack lies in the folder `done`."""
     content = load_checkpoint(quick, "cpu")
     content["config"]["data"]["root"] = "tiny.pack"
     (tmp_path / "there").mkdir()

@@ -13,10 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nurec_lite.native import ops
-from nurec_lite.native.operators.correct_view import CalibrationArgs, correct, felt
+from nurec_lite.native.operators.correct_view import CalibrationArgs, correct, pose_vjp
 from nurec_lite.scene.calibration import OFFSETS, POSES, TRAINED, Calibration
 from nurec_lite.splat.corrected import corrected
-from nurec_lite.splat.nudge import felt_by_torch
+from nurec_lite.splat.pose_delta import pose_vjp_by_torch
 from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView
 
@@ -80,7 +80,7 @@ def test_a_view_and_its_gradients_are_those_of_the_reference(sensor: str, knots:
     leaves, expected_leaves = learning(single), learning(double)
     found, expected = correct(on(view, device), single), corrected(in_float64(view), double)
     close = {"atol": 2e-6, "rtol": 2e-6}  # some roundings of float32 of coordinates within a few metres
-    for name in ("T_world_sensor_start", "T_world_sensor_end", "row", "nudge", "drift", "middle"):
+    for name in ("T_world_sensor_start", "T_world_sensor_end", "row", "pose_delta", "drift", "middle"):
         a, b = getattr(found, name), getattr(expected, name)
         assert (a is None) == (b is None), name
         if a is not None:
@@ -89,7 +89,7 @@ def test_a_view_and_its_gradients_are_those_of_the_reference(sensor: str, knots:
 
     def grads(view: View, leaves: list[Tensor]) -> list[Tensor]:
         generator = torch.Generator().manual_seed(3)
-        parts = [part for part in (view.nudge, view.drift) if part is not None]
+        parts = [part for part in (view.pose_delta, view.drift) if part is not None]
         loss = sum((torch.randn(p.shape, generator=generator).to(p) * p).sum() for p in parts)
         assert isinstance(loss, Tensor)
         found = torch.autograd.grad(loss, leaves, allow_unused=True)
@@ -102,7 +102,7 @@ def test_a_view_and_its_gradients_are_those_of_the_reference(sensor: str, knots:
 @pytest.mark.parametrize("device", DEVICES)
 def test_only_one_output_may_be_used(device: str) -> None:
     view = view_of("still camera")
-    for name, some in (("nudge", "rig_rotations"), ("drift", "exposure_drift")):
+    for name, some in (("pose_delta", "rig_rotations"), ("drift", "exposure_drift")):
         calibration = on(calibration_for(view, True), device)
         learning(calibration)
         getattr(correct(on(view, device), calibration), name).sum().backward()
@@ -115,9 +115,9 @@ def test_what_has_no_row_or_learns_its_poses_is_left_to_torch() -> None:
     calibration = calibration_for(view, True)
     assert correct(view, None) is view
     found = correct(replace(view, row=None), calibration)
-    assert found.row is None and found.nudge is not None
+    assert found.row is None and found.pose_delta is not None
     learned = replace(view, T_world_sensor_start=view.T_world_sensor_start.clone().requires_grad_())
-    assert correct(learned, calibration).nudge is not None
+    assert correct(learned, calibration).pose_delta is not None
 
 
 def placed(n: int, device: str) -> list[Tensor]:
@@ -134,14 +134,14 @@ def test_the_gradient_of_a_nudge(sets: tuple[int, ...], device: str) -> None:
     centre = torch.tensor([3.0, -2.0, 0.5], device=device)
     parts = [placed(n, device) for n in sets]
     given = [t for part in parts for t in part[:2]], [t for part in parts for t in part[2:]]
-    found = felt(centre, *given).cpu().double()
+    found = pose_vjp(centre, *given).cpu().double()
     doubles = [[t.cpu().double() for t in half] for half in given]
-    expected = felt_by_torch(centre.cpu().double(), *doubles)
-    size = felt_by_torch(centre.cpu().double(), doubles[0], [d.abs() for d in doubles[1]]).abs()
+    expected = pose_vjp_by_torch(centre.cpu().double(), *doubles)
+    size = pose_vjp_by_torch(centre.cpu().double(), doubles[0], [d.abs() for d in doubles[1]]).abs()
     # sums of float32 in some hundred thousand threads and then by halves, of products as large as means times gradients
     limit = 1e-6 * (1 + 40 * size.amax() if size.numel() else 1)
     assert float((found - expected).abs().amax()) <= float(limit)
-    assert torch.equal(found, felt(centre, *given).cpu().double())  # in the same order each time
+    assert torch.equal(found, pose_vjp(centre, *given).cpu().double())  # in the same order each time
 
 
 def known_of(device: str = "cpu", **changes: Any) -> tuple[Tensor, Tensor, Tensor, CalibrationArgs, int]:

@@ -8,7 +8,7 @@ from kernel_math import F64, autograd, call, close, differences
 from torch import Tensor
 from torch.nn import functional as F
 
-from nurec_lite.training.density import explored
+from nurec_lite.training.density import sgld_noise
 
 BETA = 0.01  # of the smooth L1
 
@@ -53,4 +53,4 @@ def test_noise_is_that_of_density() -> None:
     share = call("restless", o[:, None])
     close(share, torch.sigmoid(100 * (0.005 - o))[:, None])
     found = call("turned", q, 0.3 * share * log_scales.exp() * eta)
-    close(found, explored(q, log_scales, o, 0.3, eta))
+    close(found, sgld_noise(q, log_scales, o, 0.3, eta))

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from nurec_lite.geometry.se3 import pose_matrix, quat_multiply, quat_to_matrix, rotvec_to_quat
 from nurec_lite.scene.calibration import Calibration
 from nurec_lite.splat.corrected import corrected_row
-from nurec_lite.splat.nudge import felt_by_torch
+from nurec_lite.splat.pose_delta import pose_vjp_by_torch
 from nurec_lite.splat.view_row import view_row
 
 N = 40
@@ -123,11 +123,11 @@ def test_what_a_nudge_gets_of_a_gaussian() -> None:
     d_means, d_quats = vectors(), torch.randn(N, 4, dtype=F64)
     found = call("pose_vjp", means, quats, d_means, d_quats)
     rows = zip(*(t[:, None] for t in (means, quats, d_means, d_quats)), strict=True)
-    each = [felt_by_torch(centre, [m, q], [dm, dq]) for m, q, dm, dq in rows]
+    each = [pose_vjp_by_torch(centre, [m, q], [dm, dq]) for m, q, dm, dq in rows]
     close(found, torch.stack(each))
 
-    def moved(nudge: Tensor) -> Tensor:
-        w, v = nudge[:, :3], nudge[:, 3:]
+    def moved(pose_delta: Tensor) -> Tensor:
+        w, v = pose_delta[:, :3], pose_delta[:, 3:]
         turned = quat_multiply(torch.cat([torch.ones(N, 1, dtype=F64), -0.5 * w], dim=1), quats)
         return torch.cat([means - torch.linalg.cross(w, means) - v, turned], dim=1)
 

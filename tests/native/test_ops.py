@@ -316,8 +316,8 @@ def test_lists_that_lack_a_tensor(call: str, device: torch.device) -> None:
     args = arguments(call, device)
     values = list(given(call, args))
     for k, value in enumerate(values):
-        looked_at = operator(call)._schema.arguments[k].name != "grid" or not args.get("is_camera")
-        if isinstance(value, list) and value and looked_at:
+        unsafe_operations = operator(call)._schema.arguments[k].name != "grid" or not args.get("is_camera")
+        if isinstance(value, list) and value and unsafe_operations:
             with pytest.raises(ValueError, match=rf" has {len(value) - 1} tensors, but must have {len(value)}: "):
                 operator(call)(*values[:k], value[1:], *values[k + 1 :])
 

@@ -18,7 +18,7 @@ from nurec_lite.native import stages as native
 from nurec_lite.native.operators.view_colour import PlacementArrays, view_colour
 from nurec_lite.native.plan import CPU_PLAN
 from nurec_lite.native.rank1_sh import DeferredShGrad
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 from nurec_lite.splat import render
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -32,7 +32,7 @@ def kernels() -> None:
     ops.load()
 
 
-def scene_of(still: int, moving: int, bands: int = 16, device: str = "cpu") -> PartedGaussians:
+def scene_of(still: int, moving: int, bands: int = 16, device: str = "cpu") -> SplitGaussians:
     """Of which a third has channels that are clamped; one of five nodes is empty."""
     n, generator = still + moving, torch.Generator().manual_seed(still + moving)
 
@@ -40,14 +40,14 @@ def scene_of(still: int, moving: int, bands: int = 16, device: str = "cpu") -> P
         return torch.randn(*shape, generator=generator).to(device)
 
     node = torch.randint(4, (moving,), generator=generator).sort().values.to(device)
-    return PartedGaussians(
+    return SplitGaussians(
         still_means=20 * made(still, 3), still_quats=made(still, 4), means=20 * made(moving, 3), quats=made(moving, 4),
         velocities=made(moving, 3), rotations=F.normalize(made(5, 4), dim=-1), nodes=node, scales=made(n, 3),
         opacities=made(n), sh0=made(n, 1, 3), sh_rest=0.3 * made(n, bands - 1, 3), lidar=made(n, 2),
     )  # fmt: skip
 
 
-def doubled(g: PartedGaussians) -> PartedGaussians:
+def doubled(g: SplitGaussians) -> SplitGaussians:
     return replace(g, **{k: v.cpu().double() for k, v in vars(g).items() if v.is_floating_point()}, nodes=g.nodes.cpu())
 
 
@@ -58,7 +58,7 @@ def colours_of(n: int, device: str = "cpu") -> Tensor:
     return d_colour
 
 
-def arguments_of(g: PartedGaussians, d_colour: Tensor) -> tuple[Any, ...]:
+def arguments_of(g: SplitGaussians, d_colour: Tensor) -> tuple[Any, ...]:
     placements = PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
     return placements, g.sh0, g.sh_rest, EYE.to(d_colour), d_colour
 
@@ -89,12 +89,12 @@ def test_the_product_is_the_gradient(still: int, moving: int, bands: int, device
 # ---- from one to the other
 
 
-def learned(n: int = 40) -> PartedGaussians:
+def learned(n: int = 40) -> SplitGaussians:
     g = scene_of(n - 9, 9)
     return replace(g, sh0=g.sh0.requires_grad_(), sh_rest=g.sh_rest.requires_grad_(), means=g.means.requires_grad_())
 
 
-def coloured(deferred: DeferredShGrad, g: PartedGaussians, eye: Tensor) -> Tensor:
+def coloured(deferred: DeferredShGrad, g: SplitGaussians, eye: Tensor) -> Tensor:
     return native.colours_of(g, eye, None, replace(CPU_PLAN, rank1_sh=deferred))
 
 

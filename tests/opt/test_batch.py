@@ -190,12 +190,12 @@ def test_rates_rise_by_the_root_and_memory_is_as_many_images(images: int) -> Non
         other.progress = state.progress
         stages.feed.schedule(stages, state)
         plain.feed.schedule(plain, other)
-        assert state.pace is not None and other.pace is not None
+        assert state.lr_and_noise is not None and other.lr_and_noise is not None
         for mine, theirs in zip(state.optimizer.param_groups, other.optimizer.param_groups, strict=True):
             assert mine["lr"] == pytest.approx(sqrt(images) * theirs["lr"], rel=1e-9)
             assert mine["betas"] == pytest.approx((0.9**images, 0.999**images), rel=1e-12)
-        torch.testing.assert_close(state.pace[:-1], sqrt(images) * other.pace[:-1])
-        assert state.pace[-1] == pytest.approx(float(other.pace[-1]), rel=1e-6)  # noise stays
+        torch.testing.assert_close(state.lr_and_noise[:-1], sqrt(images) * other.lr_and_noise[:-1])
+        assert state.lr_and_noise[-1] == pytest.approx(float(other.lr_and_noise[-1]), rel=1e-6)  # noise stays
         assert state.config == other.config
 
 

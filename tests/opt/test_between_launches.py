@@ -9,7 +9,7 @@ from stepping import no_sync_of
 from tiny_capture import tiny_config, tiny_state
 from torch import Tensor
 
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 from nurec_lite.config import DensityConfig
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import StepResult, TrainState
@@ -31,9 +31,9 @@ def told_by(stages: Stages, state: TrainState, n: int) -> list[tuple[StepResult,
     return told
 
 
-def numbers_of(report: Tensor | Arrival | None) -> list[float]:
+def numbers_of(report: Tensor | HostFuture | None) -> list[float]:
     assert report is not None
-    return report.numbers() if isinstance(report, Arrival) else report.tolist()
+    return report.result() if isinstance(report, HostFuture) else report.tolist()
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -54,10 +54,10 @@ def test_rates_of_each_step_lie_where_the_recorded_one_reads_them() -> None:
     for state.step in range(20):
         state.progress, before = state.step / 20, own(stages).launched
         step(stages, state)
-        assert state.pace is not None
+        assert state.lr_and_noise is not None
         if own(stages).launched > before:
-            assert torch.equal(own(stages)._pace, state.pace)
-            known.add(state.pace[0].item())
+            assert torch.equal(own(stages)._pace, state.lr_and_noise)
+            known.add(state.lr_and_noise[0].item())
     assert len(known) == own(stages).launched >= 4
 
 

@@ -21,7 +21,7 @@ from nurec_lite.native import ops
 from nurec_lite.opt import fused_activate
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training import baseline
-from nurec_lite.training.density import explored
+from nurec_lite.training.density import sgld_noise
 from nurec_lite.training.loop import train
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
@@ -52,13 +52,13 @@ def test_noise_with_the_numbers_of_a_step(n: int, columns: int, device: str) -> 
     g.means.zero_(), g.opacity_logits.sub_(4), g.lidar_logits.sub_(4)  # transparent ones
     found, thin = on(g, device), on(g, device)
     step, amount = (torch.tensor(value, device=device) for value in (41.0, 0.7))
-    fused_activate.explore(found, step, 3, amount, None)
+    fused_activate.add_sgld_noise(found, step, 3, amount, None)
     thin.clamp_min_scale_()
     assert torch.equal(found.log_scales, thin.log_scales) and (
         n < 20 or not torch.equal(thin.log_scales.cpu(), g.log_scales)
     )
     exact = on(thin, "cpu", torch.float64)
-    wanted = explored(exact.quats, exact.log_scales, exact.greatest_opacity(), 0.7, eta)
+    wanted = sgld_noise(exact.quats, exact.log_scales, exact.greatest_opacity(), 0.7, eta)
     size = (exact.log_scales.exp() * eta).norm(dim=1, keepdim=True)  # rounding of an opacity counts a hundred times
     assert bool(((found.means.cpu().double() - wanted).abs() <= 2e-5 * size).all())
     assert n < 20 or bool((wanted.norm(dim=1) > 0.1 * size.squeeze(1)).any())
@@ -69,7 +69,7 @@ def test_a_step_that_failed_moves_nothing_and_keeps_the_thickness(device: str) -
     g = on(gaussians_of(300), device)
     before = g.means.clone()
     step, amount, failed = (torch.tensor(value, device=device) for value in (1.0, 0.7, 1.0))
-    fused_activate.explore(g, step, 0, amount, failed)
+    fused_activate.add_sgld_noise(g, step, 0, amount, failed)
     assert torch.equal(g.means, before)
     assert bool((g.log_scales >= -9.2104).all())
 
@@ -79,7 +79,9 @@ def test_another_step_or_seed_draws_others_and_the_same_the_same(device: str) ->
     def moved(step: int, seed: int) -> Tensor:
         g = on(gaussians_of(300, odd=False), device)
         g.means.zero_(), g.opacity_logits.fill_(-8), g.lidar_logits.fill_(-8)
-        fused_activate.explore(g, torch.tensor(float(step), device=device), seed, torch.ones((), device=device), None)
+        fused_activate.add_sgld_noise(
+            g, torch.tensor(float(step), device=device), seed, torch.ones((), device=device), None
+        )
         return g.means
 
     first = moved(7, 1)
@@ -90,7 +92,7 @@ def test_another_step_or_seed_draws_others_and_the_same_the_same(device: str) ->
 def plain_noise(state: TrainState) -> None:
     """The readable one, with the numbers that the option draws."""
     eta = eta_of(len(state.scene.gaussians), int(fused_activate.updates(state)), state.config.seed)
-    baseline.noise(state, lambda *given: explored(*given[:-1], eta.to(given[-1])))
+    baseline.noise(state, lambda *given: sgld_noise(*given[:-1], eta.to(given[-1])))
 
 
 @pytest.mark.parametrize("counted", [0, 41])
@@ -101,8 +103,8 @@ def test_the_stage_draws_by_updates_and_seed(amount: float, counted: int) -> Non
     states = []
     for stage in (plain_noise, fused_activate.noise):
         state = tiny_state(config)
-        assert state.pace is not None
-        state.pace[-1], state.failed = 2 * amount, torch.zeros(())
+        assert state.lr_and_noise is not None
+        state.lr_and_noise[-1], state.failed = 2 * amount, torch.zeros(())
         if counted:
             state.optimizer.state[state.scene.gaussians.means]["step"] = torch.tensor(float(counted))
         with torch.no_grad():
@@ -124,12 +126,12 @@ def test_the_stage_draws_by_updates_and_seed(amount: float, counted: int) -> Non
 def test_every_update_draws_anew(optimizer: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Over relocations, with growth and without, either optimizer counts on, where the means are."""
     state, numbers = tiny_state(), []
-    explore = fused_activate.explore
+    add_sgld_noise = fused_activate.add_sgld_noise
 
     def told(g: Gaussians, step: Tensor, *given: Any) -> None:
         numbers.append(float(step))
         assert step.dtype == torch.float32 and step.device == g.means.device
-        explore(g, step, *given)
+        add_sgld_noise(g, step, *given)
 
     monkeypatch.setattr(fused_activate, "explore", told)
     steps(stages_of(*optimizer), state, 10)

@@ -25,7 +25,7 @@ from nurec_lite.native import ops
 from nurec_lite.native import stages as native
 from nurec_lite.native.operators.view_colour import view_colour
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.render import local_directions
 from nurec_lite.training.stages import Stages
@@ -53,7 +53,7 @@ def kernels() -> None:
     ops.load()
 
 
-def scene_of(still: int, moving: int, bands: int = 16, nodes: int = 5) -> PartedGaussians:
+def scene_of(still: int, moving: int, bands: int = 16, nodes: int = 5) -> SplitGaussians:
     """Nodes as they come in a store, each in one run, one of them empty; or here and there, which no store has."""
     n, generator = still + moving, torch.Generator().manual_seed(still + moving)
 
@@ -61,26 +61,26 @@ def scene_of(still: int, moving: int, bands: int = 16, nodes: int = 5) -> Parted
         return torch.randn(*shape, generator=generator)
 
     node = torch.randint(nodes - 1, (moving,), generator=generator)
-    return PartedGaussians(
+    return SplitGaussians(
         still_means=20 * made(still, 3), still_quats=made(still, 4), means=20 * made(moving, 3), quats=made(moving, 4),
         velocities=made(moving, 3), rotations=F.normalize(made(nodes, 4), dim=-1), nodes=node.sort().values if moving % 2 else node,
         scales=made(n, 3), opacities=made(n), sh0=made(n, 1, 3), sh_rest=made(n, bands - 1, 3), lidar=made(n, 2),
     )  # fmt: skip
 
 
-def on(g: PartedGaussians, device: str, dtype: torch.dtype = torch.float32) -> PartedGaussians:
+def on(g: SplitGaussians, device: str, dtype: torch.dtype = torch.float32) -> SplitGaussians:
     values = {k: v.to(device, dtype if v.is_floating_point() else None) for k, v in vars(g).items()}
     return replace(g, **values)
 
 
-def with_gradients(colour: Any, g: PartedGaussians, eye: Tensor, d_colour: Tensor) -> tuple[Tensor, list[Tensor]]:
+def with_gradients(colour: Any, g: SplitGaussians, eye: Tensor, d_colour: Tensor) -> tuple[Tensor, list[Tensor]]:
     leaves = {name: getattr(g, name).clone().requires_grad_() for name in LEAVES}
     found = colour(replace(g, **leaves), eye)
     grads = torch.autograd.grad(found, list(leaves.values()), d_colour, allow_unused=True, materialize_grads=True)
     return found.detach().cpu().double(), [grad.cpu().double() for grad in grads]
 
 
-def plain(g: PartedGaussians, eye: Tensor) -> Tensor:
+def plain(g: SplitGaussians, eye: Tensor) -> Tensor:
     return render.view_colour(g, eye)
 
 
@@ -186,7 +186,7 @@ def test_local_directions_are_what_it_goes_by() -> None:
     view = make_camera_view(9, 7, 8.0)
     g = to_float32(make_gaussians(in_frustum(view, 20, 3, 8)))
     view = view_float32(view)
-    parted = PartedGaussians(
+    parted = SplitGaussians(
         still_means=g.means[:7], still_quats=g.quats[:7], means=g.means[7:], quats=g.quats[7:], velocities=g.velocities[7:],
         rotations=g.frames[7:], nodes=torch.arange(13), scales=g.scales, opacities=g.opacities,
         sh0=g.sh[:, :1].contiguous(), sh_rest=g.sh[:, 1:].contiguous(), lidar=g.lidar,

@@ -234,7 +234,7 @@ def test_updates_behind_a_relocation_find_the_new_tensors() -> None:
     stages = {"ours": own_of(), "plain": stages_of(*BELOW)}
     for number in range(3):
         for state, own in ((ours, stages["ours"]), (plain, stages["plain"])):
-            shots = own.feed(own, state)
+            shots = own.feed.fetch(own, state)
             own.feed.schedule(own, state)
             own.update.learn(own, state, shots)
         if number == 1:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.base.transfer import Arrival
+from nurec_lite.base.transfer import HostFuture
 from nurec_lite.geometry.tracks import exist, spans
 from nurec_lite.opt.fused_interp import SPARE, FusedCollect
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
@@ -50,8 +50,8 @@ def middle(scene: Scene) -> float:
     return 0.5 * float(scene.tracks.times.min() + scene.tracks.times.max())
 
 
-def arrived(arrival: Arrival) -> bool:
-    arrival.numbers()  # waits for them
+def arrived(arrival: HostFuture) -> bool:
+    arrival.result()  # waits for them
     return True
 
 
@@ -108,7 +108,7 @@ def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytes
     for late in (True, False):
         collect = FusedCollect()
         with monkeypatch.context() as patch:
-            patch.setattr(Arrival, "there", (lambda arrival: False) if late else arrived)
+            patch.setattr(HostFuture, "done", (lambda arrival: False) if late else arrived)
             (parted,) = collect(scene, on_device(scene, middle(scene)))
         background, spare = int((scene.gaussians.node == 0).sum()), len(scene.gaussians) // SPARE
         assert len(parted.still_means) == (0 if late else background - spare)

@@ -53,14 +53,14 @@ def assert_same(a: TrainState, b: TrainState) -> None:
 def late(monkeypatch: pytest.MonkeyPatch) -> None:
     """How a step ended is known when it was asked for three times, as it is while the GPU is behind."""
 
-    class Late(transfer.Arrival):
+    class Late(transfer.HostFuture):
         asked = 0
 
-        def there(self) -> bool:
+        def done(self) -> bool:
             self.asked += 1
             return self.asked > 3
 
-    monkeypatch.setattr(no_sync, "Arrival", Late)
+    monkeypatch.setattr(no_sync, "HostFuture", Late)
 
 
 # ---- what it is
@@ -162,7 +162,7 @@ def test_a_failed_step_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     state, stages = tiny_state(), stages_of(OPTIONS)
     steps(stages, state, 2)
     before = {name: value.clone() for name, value in everything(state).items() if name != "rng"}
-    monkeypatch.setattr(transfer.Arrival, "there", lambda arrival: False)
+    monkeypatch.setattr(transfer.HostFuture, "done", lambda arrival: False)
     cramped(stages, {2})
     result = stages.update.try_step(stages, state, state.plan.load(2))
     assert result.report is not None and bool(result.report[-1]) and bool(state.failed)

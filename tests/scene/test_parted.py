@@ -28,7 +28,7 @@ from torch import Tensor
 from nurec_lite.geometry.se3 import quat_normalize
 from nurec_lite.native import ops
 from nurec_lite.native import stages as native
-from nurec_lite.scene.gaussians import PartedGaussians, WorldGaussians
+from nurec_lite.scene.gaussians import SplitGaussians, WorldGaussians
 from nurec_lite.splat import render
 from nurec_lite.splat.project import project
 from nurec_lite.splat.render import local_directions
@@ -55,10 +55,10 @@ def assert_same(a: WorldGaussians, b: WorldGaussians) -> None:
         assert torch.equal(getattr(a, name), getattr(b, name)), name
 
 
-def two_parts() -> PartedGaussians:
+def two_parts() -> SplitGaussians:
     """One that stands at (1, 2, 3), and one that moves, turned by half a turn about z."""
     one, half = tensor([1.0, 0, 0, 0]), tensor([0.0, 0, 0, 1])
-    return PartedGaussians(
+    return SplitGaussians(
         still_means=tensor([1.0, 2, 3]),
         still_quats=one,
         means=tensor([4.0, 5, 6]),
@@ -126,7 +126,7 @@ def seen(sensor: str, still: int) -> tuple[WorldGaussians, CameraView | LidarVie
 
 
 def output(
-    stages: ModuleType, gaussians: WorldGaussians | PartedGaussians, view: CameraView | LidarView, pairs: PairList
+    stages: ModuleType, gaussians: WorldGaussians | SplitGaussians, view: CameraView | LidarView, pairs: PairList
 ) -> dict[str, Tensor]:
     if isinstance(view, CameraView):
         out = stages.render_camera(gaussians, view, pairs, SKY.to(gaussians.means.dtype))

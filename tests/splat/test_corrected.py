@@ -88,7 +88,7 @@ def test_a_view_is_where_its_correction_takes_it(sensor: str) -> None:
     found, expected = corrected(view, learned(view, TURN, SHIFT)), turned(view, TURN, SHIFT)
     for name in ("T_world_sensor_start", "T_world_sensor_end"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name))
-    assert corrected(view, None) is view and corrected(view, learned(view, 0 * TURN, 0 * SHIFT)).nudge is not None
+    assert corrected(view, None) is view and corrected(view, learned(view, 0 * TURN, 0 * SHIFT)).pose_delta is not None
 
 
 @pytest.mark.parametrize("sensor", SENSORS)

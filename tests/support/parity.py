@@ -35,7 +35,7 @@ from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.native import stages as native
 from nurec_lite.native.plan import CPU_PLAN, CUDA_PLAN, BackwardPlan, RenderPlan
 from nurec_lite.scene.collect import collect_gaussian_parameters
-from nurec_lite.scene.gaussians import AnyGaussians, Gaussians, PartedGaussians, WorldGaussians, log_odds
+from nurec_lite.scene.gaussians import AnyGaussians, Gaussians, SplitGaussians, WorldGaussians, log_odds
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat import render
 from nurec_lite.splat.project import Projection
@@ -192,13 +192,13 @@ class Case:
 def in_parts(
     g: WorldGaussians,
     still: int,  # the first ones, which must be in the world's axes
-) -> PartedGaussians:
+) -> SplitGaussians:
     """Without the velocities of those that stand still."""
     moving = {k: getattr(g, k)[still:] for k in ("means", "quats", "velocities")}
     moving |= {"rotations": g.frames[still:], "nodes": torch.arange(len(g) - still, device=g.frames.device)}
     whole = {k: getattr(g, k) for k in ("scales", "opacities", "lidar")}
     whole |= {"sh0": g.sh[:, :1].contiguous(), "sh_rest": g.sh[:, 1:].contiguous()}
-    return PartedGaussians(g.means[:still], g.quats[:still], **moving, **whole)
+    return SplitGaussians(g.means[:still], g.quats[:still], **moving, **whole)
 
 
 def background_first(case: Case) -> Case:

@@ -69,8 +69,8 @@ def learn(
     )
     if nudged:
         nudges = [torch.zeros(6, device=v.T_world_sensor_start.device, requires_grad=True) for v in views]
-        views = [replace(view, nudge=nudge) for view, nudge in zip(views, nudges, strict=True)]
-        leaves |= {f"nudge {k}": nudge for k, nudge in enumerate(nudges)}
+        views = [replace(view, pose_delta=pose_delta) for view, pose_delta in zip(views, nudges, strict=True)]
+        leaves |= {f"nudge {k}": pose_delta for k, pose_delta in enumerate(nudges)}
     for _ in range(2):  # once more, as then it is known which Gaussians stand still
         gathered = stages.render.gather(stages, scene, views)
     found = render(stages, scene, views, gathered.gaussians)

@@ -16,7 +16,6 @@ from nurec_lite.splat.render import LidarReturns
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.losses import (
     LossWeights,
-    aim,
     backward,
     calibration_terms,
     drop_loss,
@@ -25,6 +24,7 @@ from nurec_lite.training.losses import (
     lidar_loss,
     regularisers,
     ssim,
+    with_range_targets,
 )
 
 F64 = torch.float64
@@ -138,8 +138,8 @@ def test_a_range_that_is_known_as_what_it_misses_by() -> None:
 def test_targets_are_the_ranges_of_what_returned() -> None:
     _, sweep = rays([True, False, True])
     view = lidar_view_of(3)
-    assert aim(view, sweep, 0).targets is None
-    found = aim(view, sweep, 2.5).targets
+    assert with_range_targets(view, sweep, 0).targets is None
+    found = with_range_targets(view, sweep, 2.5).targets
     assert found is not None and found.tolist() == [[12, 2.5], [0, 0], [29, 2.5]]
 
 

@@ -39,10 +39,10 @@ def test_rates_come_to_the_device_with_what_is_learned() -> None:
     stages = reference_stages().replaced(upload=lambda t, device: brought.append(t) or t.clone())  # type: ignore[func-returns-value]
     state = tiny_state()
     stages.feed.schedule(stages, state)
-    scheduled = state.pace
+    scheduled = state.lr_and_noise
     assert not brought
     stages.update.learn(stages, state, tiny_shots((0,), ()))
-    assert [id(t) for t in brought] == [id(scheduled)] and state.pace is not scheduled
+    assert [id(t) for t in brought] == [id(scheduled)] and state.lr_and_noise is not scheduled
 
 
 def changed(stages: Stages, state: TrainState, shots: Shots) -> set[str]:

@@ -42,10 +42,10 @@ def correct(view: OneView, calibration: Calibration | None) -> OneView:
     velocity = _no_velocity(view.row.device) if view.velocity is None else view.velocity
     parts = (getattr(c, name) for name in (*POSES, "exposure_drift", "camera_offsets"))
     known = CalibrationArgs(c.knots, view.moment(), c.mount(view.sensor), velocity, *parts)
-    row, moved, nudge, drift, moment = torch.ops.nurec_lite.correct_view(
+    row, moved, pose_delta, drift, moment = torch.ops.nurec_lite.correct_view(
         view.row, *ends, known, -1 if camera is None else camera
     )
-    return at(view, moved[0], moved[1], row, nudge, None if camera is None else drift, moment)
+    return at(view, moved[0], moved[1], row, pose_delta, None if camera is None else drift, moment)
 
 
 @lru_cache(maxsize=8)
@@ -54,12 +54,12 @@ def _no_velocity(device: torch.device) -> Tensor:  # [6]
     return torch.zeros(6, device=device)
 
 
-def felt(
+def pose_vjp(
     centre: Tensor,  # [3]
     placed: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
     grads: list[Tensor],
 ) -> Tensor:  # [6]
-    """Returns what nurec_lite.splat.nudge.felt_by_torch does, in two kernels."""
+    """Returns what nurec_lite.splat.pose_delta.pose_vjp_by_torch does, in two kernels."""
     return torch.ops.nurec_lite.pose_gradient(centre, placed, [grad.contiguous() for grad in grads])
 
 

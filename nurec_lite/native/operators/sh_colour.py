@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.operators.shared import keep_inputs, no_second_gradients
-from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
 
 
 def sh_colour(
@@ -17,7 +17,7 @@ def sh_colour(
 ) -> Tensor:  # [N, 3] at least 0
     """Returns the colours of Gaussians seen along these directions."""
     g = gaussians
-    bands = (g.sh0, g.sh_rest) if isinstance(g, PartedGaussians) else (g.sh, None)
+    bands = (g.sh0, g.sh_rest) if isinstance(g, SplitGaussians) else (g.sh, None)
     return torch.ops.nurec_lite.sh_colour(*bands, directions)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.geometry.lidar import Cells
-from nurec_lite.scene.gaussians import AnyGaussians, PartedGaussians
+from nurec_lite.scene.gaussians import AnyGaussians, SplitGaussians
 from nurec_lite.splat.tiles import PairList
 from nurec_lite.splat.view_row import view_row
 from nurec_lite.splat.views import CameraView, LidarView, Rays, View
@@ -66,7 +66,7 @@ class Outputs(NamedTuple):
 
 def gaussian_args(gaussians: AnyGaussians) -> GaussianArrays:
     g = gaussians
-    if isinstance(g, PartedGaussians):
+    if isinstance(g, SplitGaussians):
         still = g.still_means, g.still_quats
     else:
         still = g.means.new_empty(0, 3), g.quats.new_empty(0, 4)

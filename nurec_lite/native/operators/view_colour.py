@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nurec_lite.base.ranges import BACKWARD, span
 from nurec_lite.native.operators.shared import no_second_gradients
-from nurec_lite.scene.gaussians import PartedGaussians
+from nurec_lite.scene.gaussians import SplitGaussians
 
 
 class PlacementArrays(NamedTuple):
@@ -24,7 +24,7 @@ class PlacementArrays(NamedTuple):
 
 
 def view_colour(
-    gaussians: PartedGaussians,
+    gaussians: SplitGaussians,
     eye: Tensor,  # [3] world; it gets no gradient
     seen: Tensor | None = None,  # [N] uint8; None: all are seen
 ) -> Tensor:  # [N, 3] at least 0
@@ -33,7 +33,7 @@ def view_colour(
     return torch.ops.nurec_lite.view_colour(placement_args(g), g.sh0, g.sh_rest, eye, seen)
 
 
-def placement_args(gaussians: PartedGaussians) -> PlacementArrays:
+def placement_args(gaussians: SplitGaussians) -> PlacementArrays:
     g = gaussians
     return PlacementArrays(g.still_means, g.means, g.rotations, g.nodes)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All tensors of a record in one buffer, so that they travel as one: to the device, a page-locked buffer and a copy."""
+"""A staging buffer for all tensors of a record: one copy brings it to the device."""
 
 import math
 from collections.abc import Callable
@@ -13,8 +13,8 @@ ALIGNED = 256  # bytes, as torch's allocator aligns tensors of their own on a GP
 
 
 @dataclass(frozen=True)
-class Slot:
-    """Place of a tensor in a buffer."""
+class BufferSlot:
+    """The place of a tensor in a buffer."""
 
     begin: int  # bytes
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Parcel:
+class StagingBuffer:
     """A record with slots in the place of its tensors, and what fills them."""
 
     content: Any  # has `copied`, as nurec_lite.training.shots.Shots
@@ -42,23 +42,23 @@ class Parcel:
     def of(
         content: Any,
         allocate: Callable[[int], Tensor],  # bytes -> [bytes] uint8
-    ) -> "Parcel":
+    ) -> "StagingBuffer":
         """Packs tensors that lie on the host; others stay where they are."""
-        slots: list[tuple[Slot, Tensor]] = []
+        slots: list[tuple[BufferSlot, Tensor]] = []
 
-        def slot(tensor: Tensor) -> Slot | Tensor:
+        def slot(tensor: Tensor) -> BufferSlot | Tensor:
             if tensor.device.type != "cpu":
                 return tensor
             begin = -(-slots[-1][0].end // ALIGNED) * ALIGNED if slots else 0
-            slots.append((Slot(begin, tuple(tensor.shape), tensor.dtype), tensor))
+            slots.append((BufferSlot(begin, tuple(tensor.shape), tensor.dtype), tensor))
             return slots[-1][0]
 
         slotted = content.copied(slot)
         buffer = allocate(slots[-1][0].end if slots else 0)
         for own, tensor in slots:
             own.of(buffer).copy_(tensor)
-        return Parcel(slotted, buffer)
+        return StagingBuffer(slotted, buffer)
 
-    def opened(self) -> Any:
+    def unpack(self) -> Any:
         """The record with its tensors, which lie in the buffer."""
-        return self.content.copied(lambda held: held.of(self.buffer) if isinstance(held, Slot) else held)
+        return self.content.copied(lambda held: held.of(self.buffer) if isinstance(held, BufferSlot) else held)
