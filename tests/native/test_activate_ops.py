@@ -81,12 +81,12 @@ def test_wrong_scalars_and_gradients_are_refused() -> None:
     g = gaussians_of(7)
     one = torch.ones(())
     with pytest.raises(ValueError, match="step has shape"):
-        fused_activate.explore(g, torch.ones(7), 0, one, None)
+        fused_activate.add_sgld_noise(g, torch.ones(7), 0, one, None)
     for seed in (-1, 1 << 32):
         with pytest.raises(ValueError, match=f"seed is {seed}, which has not 32 bits"):
-            fused_activate.explore(g, one, seed, one, None)
+            fused_activate.add_sgld_noise(g, one, seed, one, None)
     with pytest.raises(ValueError, match="failed has shape"):
-        fused_activate.explore(g, one, 0, one, torch.zeros(1))
+        fused_activate.add_sgld_noise(g, one, 0, one, torch.zeros(1))
 
 
 @pytest.mark.gpu
@@ -99,7 +99,7 @@ def test_a_graph_of_it_goes_by_what_lies_there() -> None:
         values = fused_activate.activate(g)
         terms = fused_activate.regularisers(values["opacities"], values["lidar_opacities"], values["scales"])
         grads = torch.autograd.grad(sum(terms.values(), values["quats"][:, 0].sum()) + values["lidar"].sum(), leaves)
-        fused_activate.explore(g, step, 0, amount, failed)
+        fused_activate.add_sgld_noise(g, step, 0, amount, failed)
         return grads
 
     side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()

@@ -56,7 +56,7 @@ def test_rates_of_each_step_lie_where_the_recorded_one_reads_them() -> None:
         step(stages, state)
         assert state.lr_and_noise is not None
         if own(stages).launched > before:
-            assert torch.equal(own(stages)._pace, state.lr_and_noise)
+            assert torch.equal(own(stages)._lr_and_noise, state.lr_and_noise)
             known.add(state.lr_and_noise[0].item())
     assert len(known) == own(stages).launched >= 4
 

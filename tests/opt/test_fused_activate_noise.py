@@ -133,7 +133,7 @@ def test_every_update_draws_anew(optimizer: tuple[str, ...], monkeypatch: pytest
         assert step.dtype == torch.float32 and step.device == g.means.device
         add_sgld_noise(g, step, *given)
 
-    monkeypatch.setattr(fused_activate, "explore", told)
+    monkeypatch.setattr(fused_activate, "add_sgld_noise", told)
     steps(stages_of(*optimizer), state, 10)
     assert numbers == list(range(1, 11)) and len(state.scene.gaussians) > len(tiny_state().scene.gaussians)
 
