@@ -189,10 +189,10 @@ def _look(stages: Stages, state: TrainState) -> None:
     """Several views at once, with long lists in parts and with whole ones."""
     from nurec_lite.native import inference
 
-    capture, few = state.plan.capture, inference.FEW
+    capture, few = state.plan.capture, inference.MAX_SPLIT_TILES
     images = [camera_view(capture, frame, state.device) for frame in capture.images[:2]]
     sweeps = [lidar_view(capture, frame, frame.load(), state.device) for frame in capture.sweeps[:2]]
-    for inference.FEW in (-1, few):
+    for inference.MAX_SPLIT_TILES in (-1, few):
         for _ in range(2):  # the second time with a room
             stages.render.render_views(stages, state.scene, [*images, *sweeps])
 

@@ -90,10 +90,10 @@ def _place() -> str:
 def unsafe_operations(device: torch.device) -> Iterator[list[str]]:
     """Yields sentences about unsafe work in the block; the list is filled when the block ends. Our own operators are
     not inspected: those that wait end a recording with an error."""
-    told: list[str] = []
+    unsafe: list[str] = []
     with _uncompiled(), Findings(device) as mode:  # what is compiled would not be seen
-        yield told
-    told.extend(mode.found)
+        yield unsafe
+    unsafe.extend(mode.found)
 
 
 def _uncompiled() -> AbstractContextManager[Any]:
@@ -109,7 +109,7 @@ class CaptureSafety:
         self._clean: set[Hashable] = set()  # kinds that can be recorded
         self._doubted: set[Hashable] = set()  # of whose first something could not be
 
-    def clean(self, kind: Hashable) -> bool:
+    def is_safe(self, kind: Hashable) -> bool:
         return kind in self._clean
 
     def judge(

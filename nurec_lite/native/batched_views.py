@@ -74,19 +74,23 @@ def render_batch(
     gaussians: Sequence[SplitGaussians],  # of each view, as `unsupported_reason` allows
     views: Sequence[AnyView],
     sky: Tensor,  # [3, H, W] logits of the environment map
-    room: int
+    capacity: int
     | None,  # entries that the lists of all views may have; None: what they need, which the host waits to know
     plan: RenderPlan,
 ) -> BatchedViews:
     """Images and returns as by render_camera and render_lidar of nurec_lite.native.warps, with the lists of
     tile_cull."""
     if isinstance(views[0], CameraView):
-        return _images(gaussians, views, sky, room, plan)  # type: ignore[arg-type]
-    return _sweeps(gaussians, views, room, plan)  # type: ignore[arg-type]
+        return _images(gaussians, views, sky, capacity, plan)  # type: ignore[arg-type]
+    return _sweeps(gaussians, views, capacity, plan)  # type: ignore[arg-type]
 
 
 def _images(
-    gaussians: Sequence[SplitGaussians], views: Sequence[CameraView], sky: Tensor, room: int | None, plan: RenderPlan
+    gaussians: Sequence[SplitGaussians],
+    views: Sequence[CameraView],
+    sky: Tensor,
+    capacity: int | None,
+    plan: RenderPlan,
 ) -> BatchedViews:
     camera, moving = views[0].camera, has_per_ray_origins(views[0])
     directions, fractions = zip(*map(pixels, views), strict=True)
@@ -101,7 +105,7 @@ def _images(
     size = [camera.width, camera.height, WIDTH, HEIGHT]
     out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.render_views_train(
         *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving,
-        *_cut(room, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
+        *_cut(capacity, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
     )  # fmt: skip
     image = composite(out, transmittance, sky, world, plan)
     shape = len(views), camera.height, camera.width
@@ -110,7 +114,7 @@ def _images(
 
 
 def _sweeps(
-    gaussians: Sequence[SplitGaussians], views: Sequence[LidarView], room: int | None, plan: RenderPlan
+    gaussians: Sequence[SplitGaussians], views: Sequence[LidarView], capacity: int | None, plan: RenderPlan
 ) -> BatchedViews:
     sizes = [len(view.directions) for view in views]
     directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
@@ -125,7 +129,7 @@ def _sweeps(
         [],
         cells.columns,
         True,
-        *_cut(room, plan, WARP // LISTS, directions.device),
+        *_cut(capacity, plan, WARP // LISTS, directions.device),
         plan.depth_bits,
     )
     features, distance, transmittance, median, needed = found[:5]
@@ -133,12 +137,12 @@ def _sweeps(
     return BatchedViews([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
 
 
-def _cut(room: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:
+def _cut(capacity: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:
     """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
     return (
         (plan.segment_entries, -1)
-        if room is None
-        else (balanced_entries(room, plan.segment_entries, bundle, device), room)
+        if capacity is None
+        else (balanced_entries(capacity, plan.segment_entries, bundle, device), capacity)
     )
 
 

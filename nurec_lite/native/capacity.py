@@ -8,8 +8,8 @@ from collections import deque
 
 from nurec_lite.splat.views import CameraView, LidarView
 
-RECENT = 256  # lists of a kind of views whose lengths are remembered
-ROOMY = 2  # a room is too large from so many times on what it would be given anew
+RECENT_LISTS = 256  # lists of a kind of views whose lengths are remembered
+SHRINK_FROM = 2  # a room is too large from so many times on what it would be given anew
 _DIGITS = 4  # binary ones that a size keeps: few sizes, so that the allocator finds memory that was used before
 
 
@@ -24,19 +24,19 @@ class CapacityTracker:
     ) -> None:
         self.slack, self._near = slack, 1 + (slack - 1) / 4
         self._needed: dict[str, deque[int]] = {}  # entries by View.kind
-        self._rooms: dict[str, int] = {}  # entries by View.kind
+        self._capacities: dict[str, int] = {}  # entries by View.kind
 
     def of(self, view: CameraView | LidarView) -> int | None:
         """Entries; None: no view of its kind was rendered before."""
-        return self._rooms.get(view.kind)
+        return self._capacities.get(view.kind)
 
     def learn(self, kind: str, needed: int) -> None:
-        recent = self._needed.setdefault(kind, deque(maxlen=RECENT))
+        recent = self._needed.setdefault(kind, deque(maxlen=RECENT_LISTS))
         recent.append(needed)
-        most, known = max(recent), self._rooms.get(kind)
+        most, known = max(recent), self._capacities.get(kind)
         anew = rounded_up(int(self.slack * most))
-        if known is None or known < self._near * most or known > ROOMY * anew:
-            self._rooms[kind] = anew
+        if known is None or known < self._near * most or known > SHRINK_FROM * anew:
+            self._capacities[kind] = anew
 
 
 def rounded_up(n: int) -> int:

@@ -31,22 +31,24 @@ from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
-Looked = CameraImage | LidarReturns
-Queued = tuple[Sequence[Looked], Tensor]  # what views see, and [2] int64 room that their lists need
-Room = tuple[int, int]  # Gaussians seen, and entries
+Rendering = CameraImage | LidarReturns
+Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and [2] int64 room that their lists need
+Capacities = tuple[int, int]  # Gaussians seen, and entries
 SLACK = 1.25  # room over what a launch of the same views needed
-MOST_ROOM = 1 << 31  # as the operator takes it
+MAX_CAPACITY = 1 << 31  # as the operator takes it
 ALL = (-1, -1)  # room for whatever there is, which the host waits to know
-FEW = 20_000  # bundles, with which the longest lists would be waited for: these are cut into parts
-PART = 384  # entries of one (docs/story-3-past-the-post.md)
+MAX_SPLIT_TILES = (
+    20_000  # warp tiles; with fewer a launch would wait for its longest lists, so these are cut into segments
+)
+SEGMENT_ENTRIES = 384  # of one (docs/story-3-past-the-post.md)
 
 
 class BatchedRenderer:
-    """Images and returns as the stages of bundles give them, to rounding, whatever the options of a training are. Remembers where the
+    """Images and returns as the stages of warp tiles give them, to rounding, whatever the options of a training are. Remembers where the
     background ends and how much room lists need, so that the host waits once a launch."""
 
     def __init__(self) -> None:
-        self._rooms: dict[tuple[str, int, int], Room] = {}  # by sensor, V and N
+        self._capacities: dict[tuple[str, int, int], Capacities] = {}  # by sensor, V and N
         self._recorded = InferenceGraphs()
         self._most: dict[str, int] = {}  # views of a sensor for which there was memory, where there was too little
         self._node: Tensor | None = None  # for which, and for what was written into it, this holds:
@@ -55,9 +57,9 @@ class BatchedRenderer:
         self._still = 0
 
     @torch.no_grad()
-    def __call__(self, stages: Any, scene: Scene, views: Sequence[AnyView]) -> tuple[Looked, ...]:
+    def __call__(self, stages: Any, scene: Scene, views: Sequence[AnyView]) -> tuple[Rendering, ...]:
         """The render of each view, in their order. UserError where there is no memory for even one."""
-        found: dict[int, Looked] = {}
+        found: dict[int, Rendering] = {}
         corrected = [stages.render.correct(view, scene.calibration) for view in views]
         for group in _by_sensor(corrected):
             with span("render_views"):
@@ -65,9 +67,9 @@ class BatchedRenderer:
             found |= dict(zip(group, rendered, strict=True))
         return tuple(found[k] for k in range(len(views)))
 
-    def _fitting(self, scene: Scene, views: Sequence[AnyView]) -> list[Looked]:
+    def _fitting(self, scene: Scene, views: Sequence[AnyView]) -> list[Rendering]:
         """Views in groups: as many in each as fit into memory and into a launch."""
-        sensor, found, first = views[0].sensor.name, [], 0  # type: str, list[Looked], int
+        sensor, found, first = views[0].sensor.name, [], 0  # type: str, list[Rendering], int
         most = max(1, MAX_LISTS // max(map(lists_of, views)))
         while first < len(views):
             some = views[first : first + min(most, self._most.get(sensor, most))]
@@ -83,35 +85,35 @@ class BatchedRenderer:
                 self._most[sensor] = len(some) // 2
         return found
 
-    def _rendered(self, scene: Scene, views: Sequence[AnyView]) -> Sequence[Looked]:
+    def _rendered(self, scene: Scene, views: Sequence[AnyView]) -> Sequence[Rendering]:
         """Again with more room where that of the last launch was too small."""
         self._remember(scene)
         key = views[0].sensor.name, len(views), len(scene.gaussians)
-        room = self._rooms.get(key, ALL)
+        capacity = self._capacities.get(key, ALL)
         while True:
-            found, needed = self._launched(scene, views, room)
+            found, needed = self._launched(scene, views, capacity)
             there = needed.tolist()
-            enough = room == ALL or all(n <= most for n, most in zip(there, room, strict=True))
-            wanted = (min(MOST_ROOM, rounded_up(int(SLACK * n))) for n in there)
-            room = self._rooms[key] = tuple(map(max, room, wanted))  # type: ignore[assignment]
+            enough = capacity == ALL or all(n <= most for n, most in zip(there, capacity, strict=True))
+            wanted = (min(MAX_CAPACITY, rounded_up(int(SLACK * n))) for n in there)
+            capacity = self._capacities[key] = tuple(map(max, capacity, wanted))  # type: ignore[assignment]
             if enough:
                 return found
 
-    def _launched(self, scene: Scene, views: Sequence[AnyView], room: Room) -> Queued:
+    def _launched(self, scene: Scene, views: Sequence[AnyView], capacity: Capacities) -> Queued:
         """Few views are recorded once it is clear that others follow."""
-        if len(views) <= FEW_VIEWS and room != ALL:
+        if len(views) <= FEW_VIEWS and capacity != ALL:
             reads = scene.gaussians.node, self._begins, scene.tracks, *scene.parameters().values()
-            found = self._recorded(views, reads, room, lambda places: self._queued(scene, places, room))
+            found = self._recorded(views, reads, capacity, lambda places: self._queued(scene, places, capacity))
             if found is not None:
                 return found
-        return self._queued(scene, views, room)
+        return self._queued(scene, views, capacity)
 
-    def _queued(self, scene: Scene, views: Sequence[AnyView], room: Room) -> Queued:
+    def _queued(self, scene: Scene, views: Sequence[AnyView], capacity: Capacities) -> Queued:
         gaussians = self._gathered(scene, views)
         rows = torch.stack([packed_view(view) for view in views])
         if isinstance(views[0], CameraView):
-            return self._images(gaussians, rows, views, scene.sky, room)  # type: ignore[arg-type]
-        return self._sweeps(gaussians, rows, views, room)  # type: ignore[arg-type]
+            return self._images(gaussians, rows, views, scene.sky, capacity)  # type: ignore[arg-type]
+        return self._sweeps(gaussians, rows, views, capacity)  # type: ignore[arg-type]
 
     def _gathered(self, scene: Scene, views: Sequence[AnyView]) -> SceneArrays:
         """Static Gaussians as they are stored, and moving ones at the time of each view; transparent where they are absent."""
@@ -137,23 +139,23 @@ class BatchedRenderer:
             self._still = int(self._begins[BACKGROUND + 1])
 
     def _images(
-        self, gaussians: SceneArrays, rows: Tensor, views: Sequence[CameraView], sky: Tensor, room: Room
+        self, gaussians: SceneArrays, rows: Tensor, views: Sequence[CameraView], sky: Tensor, capacity: Capacities
     ) -> Queued:
         view, v = views[0], len(views)
         camera = view.camera
         none = rows.new_empty(0)
         rays = SensorRays(*pixels(view), none, none.long())
         size = [camera.width, camera.height, WIDTH, HEIGHT]
-        bundles = v * lists_of(view)
+        warp_tiles = v * lists_of(view)
         out, distance, transmittance, _, directions, needed = self._blended(
-            gaussians, rows, rays, size, 1, has_per_ray_origins(view), bundles, room
+            gaussians, rows, rays, size, 1, has_per_ray_origins(view), warp_tiles, capacity
         )
         image = torch.ops.nurec_lite.over_sky(out, transmittance, sky.contiguous(), directions)
         shape = v, camera.height, camera.width
         of_views = image.view(*shape, 3), distance.view(shape), (1 - transmittance).view(shape)
         return [CameraImage(*one) for one in zip(*(t.unbind(0) for t in of_views), strict=True)], needed
 
-    def _sweeps(self, gaussians: SceneArrays, rows: Tensor, views: Sequence[LidarView], room: Room) -> Queued:
+    def _sweeps(self, gaussians: SceneArrays, rows: Tensor, views: Sequence[LidarView], capacity: Capacities) -> Queued:
         assert all(view.targets is None for view in views), "targets are for learning ranges"
         cells = views[0].lidar.cells(BEAMS, device=rows.device)
         sizes = [len(view.directions) for view in views]
@@ -162,7 +164,7 @@ class BatchedRenderer:
         begins = begins_of(sizes, rows.device) if few else upload(torch.tensor([0, *sizes]).cumsum(0), rows.device)
         rays = SensorRays(directions, fractions, cells.edges, begins)
         out, distance, transmittance, median, _, needed = self._blended(
-            gaussians, rows, rays, [], cells.columns, True, sum(sizes) // 32, room
+            gaussians, rows, rays, [], cells.columns, True, sum(sizes) // 32, capacity
         )
         returns = distance, median, out, transmittance
         return [LidarReturns(*one) for one in zip(*(t.split(sizes) for t in returns), strict=True)], needed
@@ -175,13 +177,13 @@ class BatchedRenderer:
         size: list[int],
         columns: int,
         moving: bool,
-        bundles: int,
-        room: Room,
+        warp_tiles: int,
+        capacity: Capacities,
     ) -> tuple[Tensor, ...]:
         """Features [R, C], distance, transmittance, median [R], directions [R, 3] in the world, room needed [2]."""
-        part = PART if bundles <= FEW else 0  # else lists are whole
+        entries = SEGMENT_ENTRIES if warp_tiles <= MAX_SPLIT_TILES else 0  # else lists are whole
         found: tuple[Tensor, ...] = torch.ops.nurec_lite.render_views(
-            gaussians, rows, rays, size, columns, moving, part, room
+            gaussians, rows, rays, size, columns, moving, entries, capacity
         )
         return found
 

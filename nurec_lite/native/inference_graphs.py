@@ -23,8 +23,8 @@ from nurec_lite.splat.render import CameraImage, LidarReturns
 from nurec_lite.splat.views import CameraView, LidarView
 
 AnyView = CameraView | LidarView
-Looked = CameraImage | LidarReturns
-Queued = tuple[Sequence[Looked], Tensor]  # what views see, and what a host must know to believe it
+Rendering = CameraImage | LidarReturns
+Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and what a host must know to believe it
 Queue = Callable[[Sequence[AnyView]], Queued]
 AFTER = 2  # times that views are rendered without a recording, which takes as long as some of them
 FEW_VIEWS = 4  # that one recording may render: with more of them the GPU is the slower one
@@ -113,7 +113,7 @@ def places_for(
     own: dict[str, Any] = {"row": torch.empty_like(packed_view(view)), "middle": torch.empty_like(view.moment())}
     if isinstance(view, LidarView):
         own |= {name: getattr(view, name).new_empty((rays, *getattr(view, name).shape[1:])) for name in _RAYS}
-        own["bundles"] = None
+        own["ray_groups"] = None
     return replace(view, **own)
 
 
@@ -131,7 +131,7 @@ def _pairs(places: AnyView, view: AnyView) -> Iterator[Pair]:
             yield from filled(getattr(places, name), values, values)
 
 
-def _copied(found: Sequence[Looked], views: Sequence[AnyView]) -> list[Looked]:
+def _copied(found: Sequence[Rendering], views: Sequence[AnyView]) -> list[Rendering]:
     """For the caller to keep, of the views' own rays: the next launch writes where these stand."""
     values = [_own(one, view) for one, view in zip(found, views, strict=True)]
     copies = [{name: torch.empty_like(value) for name, value in one.items()} for one in values]
@@ -139,6 +139,6 @@ def _copied(found: Sequence[Looked], views: Sequence[AnyView]) -> list[Looked]:
     return [type(one)(**own) for one, own in zip(found, copies, strict=True)]
 
 
-def _own(found: Looked, view: AnyView) -> dict[str, Tensor]:
+def _own(found: Rendering, view: AnyView) -> dict[str, Tensor]:
     n = len(view.directions) if isinstance(view, LidarView) else None
     return {f.name: getattr(found, f.name)[:n] for f in fields(found)}

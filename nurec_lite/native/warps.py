@@ -66,17 +66,17 @@ def places(projection: Projection) -> BoundsInPlace | CandidatesInPlace:
 
 
 def swept(projection: Projection) -> tuple[WarpTiles, Grid]:
-    if projection.bundles is None:
+    if projection.warp_tiles is None:
         raise ValueError("the projection is not for a lidar's warp tiles: project by a plan that has them, too")
-    return projection.bundles
+    return projection.warp_tiles
 
 
 def image_warp_tiles(view: CameraView) -> tuple[WarpTiles, Grid, list[int]]:
     """Patches of 8x4 pixels, cluster by cluster."""
     camera, device = view.camera, view.T_world_sensor_start.device
     none = torch.empty(0, device=device)
-    bundles = WarpTiles(patches(camera.width, camera.height, device), none.int(), none.int(), none)
-    return bundles, Grid(none, none), [camera.width, camera.height, WIDTH, HEIGHT]
+    tiles = WarpTiles(patches(camera.width, camera.height, device), none.int(), none.int(), none)
+    return tiles, Grid(none, none), [camera.width, camera.height, WIDTH, HEIGHT]
 
 
 def lists_of(view: CameraView | LidarView) -> int:

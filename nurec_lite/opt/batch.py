@@ -37,7 +37,7 @@ from nurec_lite.splat.views import CameraView
 from nurec_lite.training.optim import scaled_rates, set_memory
 from nurec_lite.training.shots import ShotPlan
 from nurec_lite.training.stages import AnyView, OnState, RenderAll, Seen, Stages
-from nurec_lite.training.state import Listed, TrainState, lacking
+from nurec_lite.training.state import ListUse, TrainState, overflow_of
 
 CLASS = "quality"
 REQUIRES: tuple[str, ...] = ()
@@ -79,13 +79,13 @@ class OneLaunch:
 
     def __init__(self, inner: RenderAll) -> None:
         self._inner = inner
-        self._told: set[str] = set()  # why not, once each
+        self._logged: set[str] = set()  # why not, once each
 
     def __call__(
         self, stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians]
     ) -> tuple[Seen, ...]:
         found: dict[int, Seen] = {}
-        for group in _by_sort(views):
+        for group in _by_key(views):
             few = [views[k] for k in group], [gaussians[k] for k in group]
             found |= zip(group, self._rendered(stages, scene, *few), strict=True)
         return tuple(found[k] for k in range(len(views)))
@@ -95,18 +95,18 @@ class OneLaunch:
     ) -> Sequence[Seen]:
         if len(views) == 1:
             return self._inner(stages, scene, views, gaussians)
-        if (why := _hindrance(stages) or unsupported_reason(views, gaussians)) is not None:
-            self._tell(why)
+        if (why := _unsupported_stages(stages) or unsupported_reason(views, gaussians)) is not None:
+            self._log_once(why)
             return self._inner(stages, scene, views, gaussians)
         return _launched(stages, scene, views, gaussians)
 
-    def _tell(self, why: str) -> None:
-        if why not in self._told:
+    def _log_once(self, why: str) -> None:
+        if why not in self._logged:
             log.info("batch: views of a step are rendered one after another, not in one launch: %s", why)
-            self._told.add(why)
+            self._logged.add(why)
 
 
-def _by_sort(views: Sequence[AnyView]) -> list[list[int]]:
+def _by_key(views: Sequence[AnyView]) -> list[list[int]]:
     """Numbers of the views that may go into one launch."""
     groups: dict[object, list[int]] = {}
     for k, view in enumerate(views):
@@ -114,7 +114,7 @@ def _by_sort(views: Sequence[AnyView]) -> list[list[int]]:
     return list(groups.values())
 
 
-def _hindrance(stages: Stages) -> str | None:
+def _unsupported_stages(stages: Stages) -> str | None:
     """Why these stages cannot render views in one launch."""
     if stages.plan is None or not stages.plan.warp_tiles:
         return "it needs the option warp_cull"
@@ -126,16 +126,18 @@ def _launched(stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians:
     """Room for all lists is that of all views. Each view says what it needs, so that rooms are learned as without a launch for all, and
     a step fails where one of them needs more than its own."""
     assert stages.plan is not None
-    rooms = [stages.render.capacity(view) for view in views]
-    known = [room for room in rooms if room is not None]
-    room = sum(known) if len(known) == len(rooms) else None
+    capacities = [stages.render.capacity(view) for view in views]
+    known = [capacity for capacity in capacities if capacity is not None]
+    capacity = sum(known) if len(known) == len(capacities) else None
     with span("render_camera" if isinstance(views[0], CameraView) else "render_lidar"):
-        launched = render_batch(gaussians, views, scene.sky, room, stages.plan)
-    if room is None:
-        listed = [Listed(v.kind, n, None, None) for v, n in zip(views, launched.needed.tolist(), strict=True)]
+        launched = render_batch(gaussians, views, scene.sky, capacity, stages.plan)
+    if capacity is None:
+        listed = [ListUse(v.kind, n, None, None) for v, n in zip(views, launched.needed.tolist(), strict=True)]
     else:
         needed = launched.needed.split(1)
-        listed = [Listed(v.kind, n, need, lacking(need, n)) for v, n, need in zip(views, known, needed, strict=True)]
+        listed = [
+            ListUse(v.kind, n, need, overflow_of(need, n)) for v, n, need in zip(views, known, needed, strict=True)
+        ]
     return list(zip(launched.seen, listed, strict=True))
 
 

@@ -42,12 +42,12 @@ from nurec_lite.training.recorded_relocation import RecordedRelocation
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Learn, Stages
 from nurec_lite.training.state import StepResult, TrainState
-from nurec_lite.training.static_inputs import StaticInputs, room_for_rays
+from nurec_lite.training.static_inputs import StaticInputs, ray_capacity_for
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ("no_sync", "fused_adam")
-MOST = 16  # recordings that are kept
-TOLD = 20  # with train.timing=true one step of so many runs without the graph
+MAX_GRAPHS = 16  # recordings that are kept
+PROFILED_EVERY = 20  # with train.timing=true one step of so many runs without the graph
 log = logging.getLogger("nurec_lite")
 # sensors, rooms for rays, knowledge of the host, rooms for lists
 Key = tuple[Hashable, tuple[int, ...], Hashable, Hashable]
@@ -61,7 +61,7 @@ def unavailable(stages: Stages) -> str | None:
 class Recorded:
     """A step of some sizes."""
 
-    standing: StaticInputs
+    inputs: StaticInputs
     ran: bool = False  # once, as it is
     recording: Recording[StepResult] | None = None
 
@@ -89,7 +89,9 @@ class CudaGraph:
     def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         assert self._learn is not None
         self.steps += 1
-        told = state.config.train.timing and state.step % TOLD == TOLD - 1  # of its ranges, which a graph has not
+        told = (
+            state.config.train.timing and state.step % PROFILED_EVERY == PROFILED_EVERY - 1
+        )  # of its ranges, which a graph has not
         key = None if self._off or told else self._key(stages, state, shots)
         if key is None:
             return self._learn(stages, state, shots)
@@ -131,20 +133,20 @@ class CudaGraph:
             self._records.clear()
             self._store = store
         known = tuple(stage.graph_key(state.scene) for stage in stages.changes.capturable)
-        rooms = tuple(stages.render.capacity(view) for view in shots.views)
-        if state.failed is None or state.lr_and_noise is None or None in known or None in rooms:
+        capacities = tuple(stages.render.capacity(view) for view in shots.views)
+        if state.failed is None or state.lr_and_noise is None or None in known or None in capacities:
             return None
         images = tuple((shot.camera, tuple(shot.image.shape)) for shot in shots.images)
-        lidars = tuple((shot.view.lidar.name, shot.view.bundles is None) for shot in shots.sweeps)
-        rays = tuple(self._room(shot.view.lidar.name, len(shot.sweep)) for shot in shots.sweeps)
-        return (images, lidars), rays, known, rooms
+        lidars = tuple((shot.view.lidar.name, shot.view.ray_groups is None) for shot in shots.sweeps)
+        rays = tuple(self._ray_capacity(shot.view.lidar.name, len(shot.sweep)) for shot in shots.sweeps)
+        return (images, lidars), rays, known, capacities
 
-    def _room(self, lidar: str, rays: int) -> int:
+    def _ray_capacity(self, lidar: str, rays: int) -> int:
         known = self._rays.setdefault(lidar, [])
-        room = room_for_rays(rays, known)
-        if room not in known:
-            known.append(room)
-        return room
+        capacity = ray_capacity_for(rays, known)
+        if capacity not in known:
+            known.append(capacity)
+        return capacity
 
     def _placed(self, key: Key, state: TrainState, shots: Shots) -> Recorded:
         """The record of the key, with these shots in its places."""
@@ -157,9 +159,9 @@ class CudaGraph:
             )
         record = self._records.pop(key, None) or Recorded(StaticInputs(shots, key[1]))
         self._records[key] = record
-        if len(self._records) > MOST:
+        if len(self._records) > MAX_GRAPHS:
             del self._records[next(iter(self._records))]
-        pairs = list(record.standing.pairs(shots))
+        pairs = list(record.inputs.pairs(shots))
         if state.failed is not self._failed:
             pairs.append((self._failed, state.failed))
         multi_tensor_copy(pairs, self._lr_and_noise, state.lr_and_noise.tolist())
@@ -167,11 +169,11 @@ class CudaGraph:
 
     def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
         """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if that is not known of its sensors."""
-        if self._safety.clean(key[0]):
-            result, record.ran = self._work(stages, state, record.standing), True
+        if self._safety.is_safe(key[0]):
+            result, record.ran = self._work(stages, state, record.inputs), True
         else:
             with unsafe_operations(state.device) as unsafe:
-                result = self._work(stages, state, record.standing)
+                result = self._work(stages, state, record.inputs)
             record.ran = self._judged(key[0], unsafe)
         state.failed = self._failed
         return result
@@ -188,7 +190,7 @@ class CudaGraph:
         assert self._recorder is not None
         try:
             record.recording = self._recorder.record(
-                lambda: self._work(stages, state, record.standing), (state.generator,)
+                lambda: self._work(stages, state, record.inputs), (state.generator,)
             )
         except RuntimeError as error:
             state.optimizer.zero_grad(set_to_none=True)
@@ -197,11 +199,11 @@ class CudaGraph:
         self.recorded += 1
         return True
 
-    def _work(self, stages: Stages, state: TrainState, standing: StaticInputs) -> StepResult:
+    def _work(self, stages: Stages, state: TrainState, inputs: StaticInputs) -> StepResult:
         """The step, of what lies in the fixed places."""
         assert self._learn is not None
         inside = replace(state, lr_and_noise=self._lr_and_noise, failed=self._failed)
-        result = self._learn(stages, inside, standing.shots)
+        result = self._learn(stages, inside, inputs.shots)
         assert inside.failed is not None
         self._failed.copy_(inside.failed)
         return result

@@ -50,7 +50,7 @@ class OnePass:
         self._collect = collect
         self._stored = stored  # gradients go on to what is stored
         self._learning = False
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
 
     def learn(self, inner: Learn) -> Learn:
         def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
@@ -70,16 +70,16 @@ class OnePass:
 
     def gather(self, inner: Gather) -> Gather:
         def gather(stages: Stages, scene: Scene, views: Sequence[AnyView]) -> Gathered:
-            if not self._learning or self._hindered(views):
+            if not self._learning or self._unsupported(views):
                 return inner(stages, scene, views)
             return self._gathered(stages, scene, views)
 
         return gather
 
-    def _hindered(self, views: Sequence[AnyView]) -> bool:
+    def _unsupported(self, views: Sequence[AnyView]) -> bool:
         why = backward_epilogue.unsupported_reason(views)
-        if why is not None and why not in self._said:
-            self._said.add(why)
+        if why is not None and why not in self._logged:
+            self._logged.add(why)
             log.info("fused_project: gradients of each view are made by itself: %s", why)
         return why is not None
 

@@ -47,14 +47,14 @@ class NoSync:
     """Wraps `try_step`: steps are under way until it is known how they ended."""
 
     def __init__(self, slack: float) -> None:
-        self.rooms = CapacityTracker(slack)
+        self.capacities = CapacityTracker(slack)
         self.redone = 0  # steps
         self._try_step: Learn = try_step  # the baseline's, until `around` sets another
         self._in_flight: deque[InFlightStep] = deque()  # under way, the oldest first
         self._training = False  # within an attempt: who looks at a scene without training it has all the room it needs
 
     def capacity(self, view: AnyView) -> Capacity:
-        return self.rooms.of(view) if self._training else None
+        return self.capacities.of(view) if self._training else None
 
     def around(self, inner: Learn) -> Learn:
         self._try_step = inner
@@ -88,7 +88,7 @@ class NoSync:
         """Lists without a room say at once how long they are."""
         for listed in result.lists:
             if listed.needed is None:
-                self.rooms.learn(listed.kind, listed.room)
+                self.capacities.learn(listed.kind, listed.capacity)
 
     def _retire(self, stages: Stages, state: TrainState, wait: bool) -> None:
         """Reads the reports of the oldest steps that have ended."""
@@ -98,7 +98,7 @@ class NoSync:
             oldest = self._in_flight.popleft()
             *needed, failed = map(int, oldest.report.result())
             for kind, entries in zip(oldest.kinds(), needed, strict=True):
-                self.rooms.learn(kind, entries)
+                self.capacities.learn(kind, entries)
             if failed:
                 self._again(stages, state, [oldest, *self._in_flight])
 

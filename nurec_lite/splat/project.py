@@ -39,7 +39,9 @@ class Projection:
     count: Tensor | None = None  # [1] int64, how many k
     bounds: Tensor | None = None  # [N, 4]
     candidates: tuple[Tensor, Tensor] | None = None  # [N, 8], and [N] how many they are
-    bundles: tuple[Any, Any] | None = None  # warp tiles of nurec_lite.native
+    warp_tiles: tuple[Any, Any] | None = (
+        None  # of a lidar, which the candidates belong to, as nurec_lite.native has them
+    )
 
 
 @torch.no_grad()

@@ -37,7 +37,7 @@ class PairList:
 
     rays: Tensor  # [T, P] int64 index of the ray, -1 where the tile has fewer than P
     offsets: Tensor  # [T + 1] int64
-    gaussians: Tensor  # [L] int64, or int32 of bundles, into the Gaussians that were projected
+    gaussians: Tensor  # [L] int64, or int32 of warp tiles, into the Gaussians that were projected
     needed: Tensor | None = None  # [1] int64, what L would have to be for all entries; None: they are all there
     seen: Rays | None = None  # the view's, where they were found on the way
     visible: Tensor | None = None  # [N] uint8, 0 for Gaussians that are in no list, where that is known

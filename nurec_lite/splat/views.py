@@ -156,7 +156,7 @@ class CameraView(View):
 
 
 @dataclass(frozen=True)
-class RayBundles:
+class RayGroups:
     """A sweep's rays in groups of 32 neighbours (kernels/raster_warps/bin), A of them; they follow from the directions alone."""
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
@@ -178,7 +178,7 @@ class LidarView(View):
     directions: Tensor  # [R, 3] unit
     fractions: Tensor  # [R] 0 at time_start, 1 at time_end
     targets: Tensor | None = None  # [R, 2] as Rays has them
-    bundles: RayBundles | None = None  # replace them together with directions; None: made when they are needed
+    ray_groups: RayGroups | None = None  # replace them together with directions; None: made when they are needed
 
     @property
     def sensor(self) -> Lidar:

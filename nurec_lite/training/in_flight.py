@@ -14,7 +14,7 @@ from torch import Tensor
 from nurec_lite.base.transfer import HostFuture
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.training.shots import Shots
-from nurec_lite.training.state import Listed, TrainState
+from nurec_lite.training.state import ListUse, TrainState
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class InFlightStep:
     progress: float
     shots: Shots  # on the device
     before: Snapshot
-    lists: tuple[Listed, ...]
+    lists: tuple[ListUse, ...]
     report: HostFuture  # that of the step's result
 
     def kinds(self) -> list[str]:

@@ -45,7 +45,7 @@ class RecordedRelocation:
         if n_new or self._off or None in known or not self._wanted():
             return self._inner(stages, state, n_new)
         self._follow((*stored(state.scene, state.optimizer), state.config.density, state.failed is None, *known))
-        if not self._safety.clean(RELOCATION):
+        if not self._safety.is_safe(RELOCATION):
             return self._looked_at(stages, state)
         if self._failed is not None and state.failed is not None:
             self._failed.copy_(state.failed)
@@ -80,10 +80,10 @@ class RecordedRelocation:
 
     def _record(self, stages: Stages, state: TrainState) -> bool:
         """Whether it could be done. Nothing is computed yet."""
-        standing = replace(state, failed=self._failed)
+        inside = replace(state, failed=self._failed)
         try:
             self._recorder = self._recorder or Recorder(state.device)
-            self._recording = self._recorder.record(lambda: self._inner(stages, standing, 0), (state.generator,))
+            self._recording = self._recorder.record(lambda: self._inner(stages, inside, 0), (state.generator,))
         except RuntimeError as error:
             self._stand_aside(str(error).splitlines()[0])
         return self._recording is not None

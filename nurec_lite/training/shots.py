@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nurec_lite.capture.types import Capture, Split
 from nurec_lite.geometry.lidar import Lidar, Sweep
-from nurec_lite.splat.views import CameraView, LidarView, RayBundles, camera_view, lidar_view
+from nurec_lite.splat.views import CameraView, LidarView, RayGroups, camera_view, lidar_view
 from nurec_lite.training.order import Order, generator
 from nurec_lite.training.staging_buffer import BufferSlot
 
@@ -88,7 +88,7 @@ def _each(value: Any, copy: Copy) -> Any:
     """Goes through the shots' own records; cameras and lidars stay where they are."""
     if isinstance(value, Tensor | BufferSlot | np.ndarray):
         return copy(value)
-    if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView | RayBundles):
+    if isinstance(value, ImageShot | SweepShot | Sweep | CameraView | LidarView | RayGroups):
         return replace(value, **{f.name: _each(getattr(value, f.name), copy) for f in fields(value)})
     return value
 

@@ -72,24 +72,24 @@ class Rendered:
     targets: tuple[Tensor, ...]  # [H, W, 3] of each image, what the camera saw, 0 to 1
     returns: tuple[LidarReturns, ...]  # of the sweeps
     activated: Mapping[str, Tensor] | None  # as above
-    lists: tuple["Listed", ...]  # of the images, then of the sweeps
+    lists: tuple["ListUse", ...]  # of the images, then of the sweeps
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListUse:
     """Length of a view's lists."""
 
     kind: str  # of the view
-    room: int  # entries that they hold
+    capacity: int  # entries that they hold
     needed: Tensor | None  # [1] int64 entries that they would have to hold; None: they hold all
-    lacks: Tensor | None  # [] 1 if those exceed the capacity, else 0; None: no capacity was given
+    overflow: Tensor | None  # [] 1 if those exceed the capacity, else 0; None: no capacity was given
 
 
-def lacking(
+def overflow_of(
     needed: Tensor,  # [1] int64
-    room: int,
-) -> Tensor:  # [] as Listed has it
-    return (needed[0] > room).float()
+    capacity: int,
+) -> Tensor:  # [] as ListUse has it
+    return (needed[0] > capacity).float()
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class StepResult:
     """Figures of the progress bar and the log, and the one that decides whether the step counts; on the device."""
 
     figures: Figures  # every loss term before its weight, and the mean square error of the images, clipped to 0..1
-    lists: tuple[Listed, ...] = ()
+    lists: tuple[ListUse, ...] = ()
     # [n + 1] int64 entries that each list with a room needs, in their order, and whether the step changed nothing and will be done
     # again; None where it cannot fail. Or, where these are on their way already, what arrives on the host
     report: Tensor | HostFuture | None = None

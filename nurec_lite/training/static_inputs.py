@@ -11,14 +11,14 @@ from torch import Tensor
 from nurec_lite.geometry.lidar import Sweep
 from nurec_lite.native.capacity import rounded_up
 from nurec_lite.native.operators.multi_tensor_copy import Pair, filled
-from nurec_lite.splat.views import CameraView, LidarView, RayBundles
+from nurec_lite.splat.views import CameraView, LidarView, RayGroups
 from nurec_lite.training.shots import Shots, SweepShot
 
 AnyView = TypeVar("AnyView", CameraView, LidarView)
 _POSE = ("T_world_sensor_start", "T_world_sensor_end", "row", "middle", "velocity")
 _RAYS = tuple(f.name for f in fields(Sweep))
 _VIEW_RAYS = ("directions", "fractions")
-BUNDLE = 32  # rays
+GROUP = 32  # rays
 FULL = 0.8  # of the places for rays, that a sweep must fill
 
 
@@ -31,11 +31,11 @@ class StaticInputs:
         rays: Sequence[int],  # room of each sweep, not less than its rays
     ) -> None:
         images = tuple(replace(s, image=_like(s.image), view=_posed(s.view)) for s in like.images)
-        self.shots = replace(like, images=images, sweeps=tuple(map(_roomy, like.sweeps, rays)))
+        self.shots = replace(like, images=images, sweeps=tuple(map(_padded, like.sweeps, rays)))
         most, device = max(rays, default=0), _device(like)
         self._yes, self._no = (torch.full((most,), value, device=device) for value in (True, False))
-        longest = max((len(s.view.bundles.rays) for s in self.shots.sweeps if s.view.bundles), default=0)
-        self._nobody = torch.full((longest, BUNDLE), -1, device=device)
+        longest = max((len(s.view.ray_groups.rays) for s in self.shots.sweeps if s.view.ray_groups), default=0)
+        self._nobody = torch.full((longest, GROUP), -1, device=device)
 
     def pairs(self, shots: Shots) -> Iterator[Pair]:
         """All that is to be copied so that `self.shots` are these."""
@@ -45,7 +45,7 @@ class StaticInputs:
         for place, sweep in zip(self.shots.sweeps, shots.sweeps, strict=True):
             yield from _poses(place.view, sweep.view)
             yield from self._rays(place, sweep)
-            yield from self._bundles(place.view, sweep.view)
+            yield from self._ray_groups(place.view, sweep.view)
 
     def _rays(self, own: SweepShot, shot: SweepShot) -> Iterator[Pair]:
         """Places beyond the rays get copies of the first ones, which count for nothing."""
@@ -57,22 +57,22 @@ class StaticInputs:
         assert own.counted is not None
         yield from filled(own.counted, self._yes[: len(shot.sweep)], self._no)
 
-    def _bundles(self, own: LidarView, view: LidarView) -> Iterator[Pair]:
+    def _ray_groups(self, own: LidarView, view: LidarView) -> Iterator[Pair]:
         """Ray groups of the real rays alone: padding rays are in no group, so nothing is rendered for them."""
-        if own.bundles is None or view.bundles is None:
+        if own.ray_groups is None or view.ray_groups is None:
             return
-        into, known = own.bundles, view.bundles
+        into, known = own.ray_groups, view.ray_groups
         for name in ("first", "bins", "heights", "occupied"):
             yield getattr(into, name), getattr(known, name)
         yield from filled(into.rays, known.rays, self._nobody)
 
 
-def room_for_rays(
+def ray_capacity_for(
     n: int,
     known: Sequence[int],  # rooms that there are, preferred
 ) -> int:
     """For which work is recorded: few sizes, and not much more than the rays."""
-    fitting = [room for room in known if n <= room <= n / FULL]
+    fitting = [capacity for capacity in known if n <= capacity <= n / FULL]
     return min(fitting) if fitting else rounded_up(n)
 
 
@@ -92,23 +92,23 @@ def _poses(own: CameraView | LidarView, view: CameraView | LidarView) -> Iterato
             yield getattr(own, name), getattr(view, name)
 
 
-def _roomy(shot: SweepShot, rays: int) -> SweepShot:
+def _padded(shot: SweepShot, rays: int) -> SweepShot:
     def longer(values: Tensor) -> Tensor:
         return values.new_empty((rays, *values.shape[1:]))
 
     sweep = Sweep(**{name: longer(getattr(shot.sweep, name)) for name in _RAYS})
     seen: dict[str, Any] = {name: longer(getattr(shot.view, name)) for name in _VIEW_RAYS}
-    seen["bundles"] = _roomy_bundles(shot.view.bundles, rays - len(shot.sweep))
+    seen["ray_groups"] = _padded_groups(shot.view.ray_groups, rays - len(shot.sweep))
     return replace(shot, sweep=sweep, view=replace(_posed(shot.view), **seen), counted=longer(shot.sweep.returned))
 
 
-def _roomy_bundles(known: RayBundles | None, more: int) -> RayBundles | None:
+def _padded_groups(known: RayGroups | None, more: int) -> RayGroups | None:
     """With places for as many more rays, however they are spread over bands."""
     if known is None:
         return None
-    n = len(known.rays) + more // BUNDLE + 1
+    n = len(known.rays) + more // GROUP + 1
     others = (known.first, known.bins, known.heights, known.occupied)
-    return RayBundles(known.rays.new_empty(n, BUNDLE), *(torch.empty_like(t) for t in others))
+    return RayGroups(known.rays.new_empty(n, GROUP), *(torch.empty_like(t) for t in others))
 
 
 def _device(shots: Shots) -> torch.device:

@@ -29,7 +29,7 @@ from nurec_lite.training.history import Figures
 from nurec_lite.training.losses import backward, with_range_targets
 from nurec_lite.training.shots import ImageShot, Shots, SweepShot
 from nurec_lite.training.stages import FIGURES, IMAGES, LISTS, SWEEPS, AnyView, Capacity, Stages
-from nurec_lite.training.state import Listed, Rendered, StepResult, TrainState, lacking
+from nurec_lite.training.state import ListUse, Rendered, StepResult, TrainState, overflow_of
 
 
 def step(stages: Stages, state: TrainState) -> StepResult:
@@ -66,7 +66,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         rendered = render(stages, state.scene, shots, state.config.loss.reach)
         with span("loss"):
             terms = stages.loss.terms(stages, state, shots, rendered)
-        state.failed = stages.streams.run(LISTS, failed, state.failed, [listed.lacks for listed in rendered.lists])
+        state.failed = stages.streams.run(LISTS, failed, state.failed, [listed.overflow for listed in rendered.lists])
         errors = stages.streams.run(FIGURES, _errors, rendered.exposed, rendered.targets)
         with span("backward"):
             backward(terms, state.config.loss)
@@ -79,7 +79,7 @@ def learn(stages: Stages, state: TrainState, shots: Shots) -> StepResult:
     return StepResult(figures, rendered.lists, _report(rendered.lists, state.failed))
 
 
-def _report(lists: tuple[Listed, ...], failed: Tensor | None) -> Tensor | None:
+def _report(lists: tuple[ListUse, ...], failed: Tensor | None) -> Tensor | None:
     """Report of a step as in StepResult."""
     needed = [listed.needed for listed in lists if listed.needed is not None]
     return None if failed is None else torch.cat([*needed, failed.ne(0).to(torch.int64)[None]])
@@ -112,7 +112,7 @@ def render(
 
 def render_all(
     stages: Stages, scene: Scene, views: Sequence[AnyView], gaussians: Sequence[AnyGaussians]
-) -> tuple[tuple[CameraImage | LidarReturns, Listed], ...]:
+) -> tuple[tuple[CameraImage | LidarReturns, ListUse], ...]:
     """One view after another."""
     return tuple(_seen(stages, scene, view, g) for view, g in zip(views, gaussians, strict=True))
 
@@ -130,7 +130,7 @@ def _images(
     shots: Sequence[ImageShot],
     gaussians: Sequence[AnyGaussians],
     exposures: Sequence[tuple[Tensor, Tensor]],
-) -> list[tuple[CameraImage, Tensor, Tensor, Listed]]:
+) -> list[tuple[CameraImage, Tensor, Tensor, ListUse]]:
     """Each image, as its camera sees it, and what that saw."""
     found: Any = stages.render.render_all(stages, scene, [shot.view for shot in shots], gaussians)
     return [
@@ -141,7 +141,7 @@ def _images(
 
 def _sweeps(
     stages: Stages, scene: Scene, reach: float, shots: Sequence[SweepShot], gaussians: Sequence[AnyGaussians]
-) -> tuple[tuple[LidarReturns, Listed], ...]:
+) -> tuple[tuple[LidarReturns, ListUse], ...]:
     """Renders sweeps; the lidar needs nothing of the scene but the Gaussians."""
     found: Any = stages.render.render_all(
         stages, scene, [with_range_targets(shot.view, shot.sweep, reach) for shot in shots], gaussians
@@ -151,18 +151,18 @@ def _sweeps(
 
 def _seen(
     stages: Stages, scene: Scene, view: AnyView, gaussians: AnyGaussians
-) -> tuple[CameraImage | LidarReturns, Listed]:
+) -> tuple[CameraImage | LidarReturns, ListUse]:
     found: CameraImage | LidarReturns
     with span("render_camera" if isinstance(view, CameraView) else "render_lidar"):
         pairs = list_pairs(stages, gaussians, view, stages.render.capacity(view))
-        room = len(pairs.gaussians)
+        capacity = len(pairs.gaussians)
         # on a stream of its own, so that the result is known early
-        lacks = None if pairs.needed is None else stages.streams.run(LISTS, lacking, pairs.needed, room)
+        overflow = None if pairs.needed is None else stages.streams.run(LISTS, overflow_of, pairs.needed, capacity)
         if isinstance(view, CameraView):
             found = stages.render.render_camera(gaussians, view, pairs, scene.sky)
         else:
             found = stages.render.render_lidar(gaussians, view, pairs)
-    return found, Listed(view.kind, room, pairs.needed, lacks)
+    return found, ListUse(view.kind, capacity, pairs.needed, overflow)
 
 
 def _exposed(stages: Stages, scene: Scene, shot: ImageShot, image: CameraImage, gains: tuple[Tensor, Tensor]) -> Tensor:
@@ -196,9 +196,9 @@ def render_sweep(stages: Stages, scene: Scene, view: LidarView) -> LidarReturns:
 
 def failed(
     before: Tensor | None,  # [] not 0: an earlier step failed
-    lacks: Sequence[Tensor | None],  # of the step's lists, as Listed has it
+    overflow: Sequence[Tensor | None],  # of the step's lists, as ListUse has it
 ) -> Tensor | None:  # [] the same with these lists; None if none has a capacity
-    for short in lacks:
+    for short in overflow:
         if short is not None:
             before = short if before is None else torch.maximum(before, short)
     return before

@@ -82,8 +82,8 @@ def test_a_graph_of_it_takes_the_rates_that_lie_there() -> None:
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     with torch.cuda.graph(graph, stream=stream):
         torch.ops.nurec_lite.adam(*args)
-    for rate, lacks in ((0.5, 0.0), (0.25, 0.0), (8.0, 1.0)):
-        rates.fill_(rate), failed.fill_(lacks)
+    for rate, overflow in ((0.5, 0.0), (0.25, 0.0), (8.0, 1.0)):
+        rates.fill_(rate), failed.fill_(overflow)
         graph.replay()
     torch.testing.assert_close(values, torch.full_like(values, -0.75), rtol=1e-5, atol=0)
     assert float(steps) == 2

@@ -199,13 +199,13 @@ def test_lists_are_as_long_as_one_after_another(sensor: str, device: torch.devic
     scene, stages = scene_for(views[0], 200, device), stages_for(device)
     found, expected = compare(scene, views, stages)
     assert [listed.needed for listed in found.lists] == [None] * 3
-    lengths = [listed.room for listed in expected.lists]
-    assert [listed.room for listed in found.lists] == lengths and min(lengths) > 0
+    lengths = [listed.capacity for listed in expected.lists]
+    assert [listed.capacity for listed in found.lists] == lengths and min(lengths) > 0
     roomy = stages.replaced(capacity=lambda view: max(lengths) + 100)
     again = learn(one_launch, roomy, scene, views)
     assert_learned_alike(again, expected)
     assert [int(listed.needed) for listed in again.lists] == lengths
-    assert [listed.room for listed in again.lists] == [max(lengths) + 100] * 3
+    assert [listed.capacity for listed in again.lists] == [max(lengths) + 100] * 3
 
 
 @pytest.mark.parametrize("room", [0, 3, 100])
@@ -225,7 +225,7 @@ def test_lists_without_room_say_so(sensor: str, room: int, device: torch.device)
             break
         rooms = {k: max(rooms[k], n) for k, n in enumerate(needed)}
     assert_learned_alike(found, expected)
-    assert sum(rooms.values()) < 5 * sum(listed.room for listed in expected.lists)
+    assert sum(rooms.values()) < 5 * sum(listed.capacity for listed in expected.lists)
 
 
 # ---- beside the reference

@@ -4,7 +4,7 @@
 import pytest
 from tiny_capture import tiny_capture, tiny_shots
 
-from nurec_lite.native.capacity import RECENT, CapacityTracker, rounded_up
+from nurec_lite.native.capacity import RECENT_LISTS, CapacityTracker, rounded_up
 from nurec_lite.splat.views import camera_view
 
 
@@ -37,7 +37,7 @@ def test_a_long_list_is_forgotten_after_so_many_others() -> None:
     rooms, (image,) = CapacityTracker(slack=1.0), tiny_shots((0,), ()).images
     kind = image.view.kind
     rooms.learn(kind, 1000)
-    for _ in range(RECENT - 1):
+    for _ in range(RECENT_LISTS - 1):
         rooms.learn(kind, 100)
     assert rooms.of(image.view) == 1024
     rooms.learn(kind, 100)
@@ -48,7 +48,7 @@ def test_a_room_stays_until_it_is_twice_too_large() -> None:
     rooms, (image,) = CapacityTracker(slack=1.5), tiny_shots((0,), ()).images
     rooms.learn(image.view.kind, 1000)
     for needed, room in ((900, 1536), (700, 1536), (512, 1536), (469, 704)):
-        for _ in range(RECENT):
+        for _ in range(RECENT_LISTS):
             rooms.learn(image.view.kind, needed)
         assert rooms.of(image.view) == room
 

@@ -55,8 +55,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture(params=["parts", "whole lists"])
 def cut(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways of blending, for small views, too."""
-    monkeypatch.setattr(inference, "PART", 8)
-    monkeypatch.setattr(inference, "FEW", 1 << 30 if request.param == "parts" else -1)
+    monkeypatch.setattr(inference, "SEGMENT_ENTRIES", 8)
+    monkeypatch.setattr(inference, "MAX_SPLIT_TILES", 1 << 30 if request.param == "parts" else -1)
     name: str = request.param
     return name
 
@@ -240,12 +240,12 @@ def test_a_room_that_is_too_small_grows(device: torch.device) -> None:
     views = views_of("lidar", 2, device)
     scene, stages, own = scene_for(views[0], 100, device), one_by_one(device), BatchedRenderer()
     expected = own(stages, scene, views)
-    ((key, enough),) = own._rooms.items()
+    ((key, enough),) = own._capacities.items()
     for small in ((0, 0), (1, enough[1]), (enough[0], 1), (7, 9)):
-        own._rooms[key] = small
+        own._capacities[key] = small
         for one, two in zip(own(stages, scene, views), expected, strict=True):
             assert one.distance.equal(two.distance) and one.median.equal(two.median)
-        assert all(a >= b for a, b in zip(own._rooms[key], small, strict=True)) and own._rooms[key] != small
+        assert all(a >= b for a, b in zip(own._capacities[key], small, strict=True)) and own._capacities[key] != small
 
 
 def short_of_memory(own: BatchedRenderer, most: int) -> list[int]:

@@ -19,7 +19,7 @@ from nurec_lite.backends import base_stages
 from nurec_lite.base.graphs import Recorder, Recording
 from nurec_lite.native import inference_graphs
 from nurec_lite.native.inference import BatchedRenderer
-from nurec_lite.native.inference_graphs import AFTER, FEW_VIEWS, MOST, Looked, Queued
+from nurec_lite.native.inference_graphs import AFTER, FEW_VIEWS, MOST, Queued, Rendering
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
@@ -69,16 +69,16 @@ def stages_of(device: torch.device) -> Stages:
     return base_stages("native", device)
 
 
-def one_at_a_time(own: BatchedRenderer, stages: Stages, scene: Scene, views: Sequence[View]) -> list[Looked]:
+def one_at_a_time(own: BatchedRenderer, stages: Stages, scene: Scene, views: Sequence[View]) -> list[Rendering]:
     return [own(stages, scene, [view])[0] for view in views]
 
 
-def plainly(stages: Stages, scene: Scene, views: Sequence[View]) -> list[Looked]:
+def plainly(stages: Stages, scene: Scene, views: Sequence[View]) -> list[Rendering]:
     """Each by who never saw another."""
     return [BatchedRenderer()(stages, scene, [view])[0] for view in views]
 
 
-def assert_equal(found: Sequence[Looked], expected: Sequence[Looked]) -> None:
+def assert_equal(found: Sequence[Rendering], expected: Sequence[Rendering]) -> None:
     """Of sweeps nearly: where rays are repeated, others share a bundle."""
     for one, two in zip(found, expected, strict=True):
         for f in fields(one):
@@ -188,11 +188,11 @@ def test_a_room_that_is_too_small(sensor: str, device: torch.device, recorder: C
     own, stages, scene = BatchedRenderer(), stages_of(device), scene_for(views[0], 100, device)
     expected = plainly(stages, scene, views)
     one_at_a_time(own, stages, scene, views)
-    ((key, _),) = own._rooms.items()
-    own._rooms[key] = (3, 5)
+    ((key, _),) = own._capacities.items()
+    own._capacities[key] = (3, 5)
     for _ in range(AFTER + 2):
         assert_equal(one_at_a_time(own, stages, scene, views), expected)
-    own._rooms[key] = (3, 5)
+    own._capacities[key] = (3, 5)
     assert_equal(one_at_a_time(own, stages, scene, views), expected)
 
 

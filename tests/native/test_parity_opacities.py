@@ -89,5 +89,5 @@ def test_lists_of_the_lidar_are_those_of_its_own_opacity() -> None:
             with torch.no_grad():
                 state.scene.gaussians.lidar_logits[:, LIDAR_VALUES] = fill
         shots = stages.feed.fetch(stages, state)
-        lengths.append([listed.room for listed in render(stages, state.scene, shots).lists])
+        lengths.append([listed.capacity for listed in render(stages, state.scene, shots).lists])
     assert lengths[0][0] == lengths[1][0] > 0 and lengths[0][1] > 0 == lengths[1][1]

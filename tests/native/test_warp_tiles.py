@@ -102,8 +102,8 @@ def test_bundles_that_are_known_make_the_same_lists(device: torch.device) -> Non
 
 def test_cells_that_are_known_must_be_the_lidar_s(device: torch.device) -> None:
     known = group_rays(view_of("lidar", device))  # type: ignore[arg-type]
-    assert known.bundles is not None
-    few = replace(known, bundles=replace(known.bundles, occupied=known.bundles.occupied[1:].contiguous()))
+    assert known.ray_groups is not None
+    few = replace(known, ray_groups=replace(known.ray_groups, occupied=known.ray_groups.occupied[1:].contiguous()))
     with pytest.raises((ValueError, RuntimeError), match="occupied"):
         lists_of(scene(few, device), few, True)
 

@@ -67,7 +67,7 @@ def test_steps_that_wait_for_nothing(images: int, device: torch.device) -> None:
         steps(cramped(stages, {3}) if name == "cramped" else stages, state, 6)
         runs[name] = state, no_sync_of(stages)
     assert runs["cramped"][1].redone >= 1 and runs["together"][1].redone == 0
-    rooms = {name: option.rooms._needed for name, (_, option) in runs.items()}
+    rooms = {name: option.capacities._needed for name, (_, option) in runs.items()}
     assert rooms["together"].keys() == rooms["loop"].keys()
     for kind, lengths in rooms["loop"].items():
         assert max(rooms["together"][kind]) == pytest.approx(max(lengths), rel=0.05, abs=10)

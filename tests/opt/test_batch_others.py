@@ -151,7 +151,7 @@ def test_a_graph_is_recorded_of_it(
     states = [planned_state(stages, device, planned) for stages in (loop, graphed)]
     try:
         for stages, state in zip((loop, graphed), states, strict=True):
-            monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: ROOM)
+            monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: ROOM)
             steps(stages, state, 12)
         assert (
             isinstance(graphed.update.learn, CudaGraph)

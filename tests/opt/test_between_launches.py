@@ -40,7 +40,7 @@ def numbers_of(report: Tensor | HostFuture | None) -> list[float]:
 def test_what_a_launch_tells_is_not_written_over_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
     stages = stages_of("cuda_graph")
-    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
+    monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
     told = told_by(stages, state, 20)
     assert own(stages).launched >= 4 and len({tuple(figures.tolist()) for _, figures, _ in told}) == 20
     for result, figures, report in told:
@@ -65,7 +65,7 @@ def test_rates_of_each_step_lie_where_the_recorded_one_reads_them() -> None:
 def test_launches_under_way_keep_what_each_tells(monkeypatch: pytest.MonkeyPatch) -> None:
     """The host is ahead by several of them, and reads what each told when all are done; later ones do not change it."""
     state, stages = gpu_state(every=1000), stages_of("cuda_graph", device=torch.device("cuda"))
-    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 8192)
+    monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 8192)
     results = []
     for _ in range(24):
         torch.cuda._sleep(20_000_000)  # so that the host is ahead by several

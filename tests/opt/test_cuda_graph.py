@@ -93,7 +93,7 @@ def test_a_step_is_recorded_once_for_all_that_have_its_sizes(
 ) -> None:
     state = tiny_state(tiny_config(density=DensityConfig(every=1000, start=0.0, stop=1.0)))
     stages = stages_of("cuda_graph")
-    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
+    monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
     steps(stages, state, 20)
     keys = set(own(stages)._records)
     assert own(stages).recorded == len(keys) <= 2 * len(state.plan.capture.cameras)  # in two sizes of sweeps at most
@@ -121,7 +121,7 @@ def test_a_recording_goes_on_through_relocations_that_add_no_gaussians(monkeypat
     stages = stages_of("cuda_graph")
     steps(stages, graphed, 5)
     assert_close(graphed, plain, 1e-4, 1e-6)
-    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
+    monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
     steps(stages, graphed, 20)
     records, before = dict(own(stages)._records), graphed.scene.gaussians.means.detach().clone()
     steps(stages, graphed, 12)
@@ -187,7 +187,7 @@ def test_ranges_are_timed_in_steps_between_those_of_the_graph(monkeypatch: pytes
     config = tiny_config()
     config = replace(config, train=replace(config.train, timing=True), density=replace(config.density, every=1000))
     state, stages, timing = tiny_state(config), stages_of("cuda_graph"), Timing(CPU, warm_up=0)
-    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 4096)
+    monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
     with switch(timing=timing):
         for _ in range(45):
             one_step(stages, state, time.monotonic())
@@ -281,7 +281,7 @@ def test_random_numbers_go_on_from_launch_to_launch() -> None:
 def test_steps_without_a_sweep_are_recorded_in_a_run_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their first one comes when all else is known, and makes its own tensors once."""
     stages, state = stages_of("cuda_graph", device=torch.device("cuda")), gpu_state(every=1000, calibrate=True)
-    monkeypatch.setattr(no_sync_of(stages).rooms, "of", lambda view: 8192)
+    monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 8192)
     state.plan = replace(state.plan, sweeps_every=4)
     steps(stages, state, 40)
     assert not own(stages)._off and own(stages).launched >= 16

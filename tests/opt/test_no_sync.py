@@ -185,7 +185,7 @@ def test_measuring_uses_all_entries() -> None:
     """Outside of a step nobody would do it again."""
     state, stages = tiny_state(), stages_of(OPTIONS)
     steps(stages, state, 1)
-    no_sync_of(stages).rooms.of = lambda view: 3  # type: ignore[method-assign]
+    no_sync_of(stages).capacities.of = lambda view: 3  # type: ignore[method-assign]
     capture = state.plan.capture
     found = [evaluate(s, state.scene, capture, held_out(capture), None) for s in (stages, stages_of(WITHOUT))]
     assert found[0].metrics == found[1].metrics
@@ -290,7 +290,7 @@ def test_each_sensor_of_a_run_has_a_room_of_its_own() -> None:
     state, stages = tiny_state(), stages_of(OPTIONS)
     steps(stages, state, 8)
     kinds = {view.kind for step in range(8) for view in state.plan.load(step).views}
-    assert set(no_sync_of(stages).rooms._needed) == kinds and len(kinds) == 3  # two cameras and a lidar
+    assert set(no_sync_of(stages).capacities._needed) == kinds and len(kinds) == 3  # two cameras and a lidar
 
 
 @pytest.mark.parametrize(("images", "sweeps"), [((0, 1, 2), (0, 3)), ((0, 0), ()), ((), (1, 2))])
@@ -305,7 +305,7 @@ def test_any_number_of_images_and_sweeps(images: tuple[int, ...], sweeps: tuple[
         state.step = 4
         stages.update.synchronize(stages, state)
         redone.append(no_sync_of(stages).redone)
-        assert set(no_sync_of(stages).rooms._needed) == {view.kind for view in shots.views}
+        assert set(no_sync_of(stages).capacities._needed) == {view.kind for view in shots.views}
     assert redone[0] == 0 and redone[1] >= 1
     assert_same(*states)
 

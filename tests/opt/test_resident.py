@@ -22,7 +22,7 @@ from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.opt import resident
 from nurec_lite.opt.resident import BUNDLED_BYTES, RAY_BYTES, KeptSweep, Resident, frames_from, size_of
-from nurec_lite.splat.views import LidarView, RayBundles
+from nurec_lite.splat.views import LidarView, RayGroups
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
 from nurec_lite.training.shots import ShotPlan, Shots, SweepShot
@@ -273,13 +273,13 @@ def test_sweeps_that_steps_take_whole_are_bundled_once(lidar_rays: int, times: i
 
     def bundle(view: LidarView) -> LidarView:
         made[view.directions.data_ptr()] += 1
-        return replace(view, bundles=RayBundles(*(torch.empty(0) for _ in range(5))))
+        return replace(view, ray_groups=RayGroups(*(torch.empty(0) for _ in range(5))))
 
     plan = ShotPlan(tiny_capture(), seed=3, lidar_rays=lidar_rays)
     stages = build_stages({"resident": parameters_of("resident")}).replaced(group_rays=bundle)
     for step in range(40):
         (shot,) = fed(stages, plan, step).sweeps
-        assert (shot.view.bundles is not None) == bool(times)
+        assert (shot.view.ray_groups is not None) == bool(times)
     assert sum(made.values()) == times * len(plan.split.train_sweeps)
     stages.close()
 

@@ -56,7 +56,7 @@ def cramped(stages: Stages, at: set[int]) -> Stages:
             return start(stages, state, shots)
         left.discard(state.step)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(option.rooms, "of", lambda view: 3)
+            patch.setattr(option.capacities, "of", lambda view: 3)
             return start(stages, state, shots)
 
     option._start = narrow  # type: ignore[method-assign]

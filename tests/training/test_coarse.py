@@ -272,7 +272,7 @@ def test_lists_of_whole_images_have_a_room_of_their_own() -> None:
     """Else the first steps after the change would fail and be done again."""
     stages, state = stages_of("fused_interp", "no_sync"), tiny_state(coarse_config(every=1000))
     steps(stages, state, 16)
-    kinds = set(no_sync_of(stages).rooms._needed)
+    kinds = set(no_sync_of(stages).capacities._needed)
     assert kinds == {"camera_0 20x12", "camera_1 20x12", "camera_0 40x24", "camera_1 40x24", "lidar"}
     assert no_sync_of(stages).redone == 0
 
@@ -285,7 +285,7 @@ def test_a_graph_is_recorded_anew_and_every_launch_sees_the_image_and_the_view_o
     below = ("fused_interp", "collect_once", "no_sync", "fused_adam", "fused_ssim")
     without, stages = stages_of(*below), stages_of(*below, "cuda_graph")
     for one in (without, stages):
-        monkeypatch.setattr(no_sync_of(one).rooms, "of", lambda view: 4096)
+        monkeypatch.setattr(no_sync_of(one).capacities, "of", lambda view: 4096)
     for number in range(32):  # whole images from step 16 on
         plain.progress = graphed.progress = number / 20
         expected, found = step(without, plain).terms, step(stages, graphed).terms

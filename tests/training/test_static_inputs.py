@@ -9,9 +9,9 @@ from tiny_capture import tiny_capture
 
 from nurec_lite.native import ops
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
-from nurec_lite.splat.views import RayBundles
+from nurec_lite.splat.views import RayGroups
 from nurec_lite.training.shots import ShotPlan, Shots
-from nurec_lite.training.static_inputs import BUNDLE, StaticInputs
+from nurec_lite.training.static_inputs import GROUP, StaticInputs
 
 BANDS = 3
 
@@ -24,12 +24,14 @@ def kernels() -> None:
 def with_bundles(shots: Shots, n: int) -> Shots:
     """The first n rays of the sweep, 32 after 32, with numbers that tell where they came from."""
     (shot,) = shots.sweeps
-    rays = torch.full((n // BUNDLE + BANDS, BUNDLE), -1)
+    rays = torch.full((n // GROUP + BANDS, GROUP), -1)
     rays.view(-1)[:n] = torch.arange(n)
     alike = (torch.full(size, n).int() for size in ((BANDS, 4, 2), (BANDS, 2), (BANDS + 1, 7)))
-    bundles = RayBundles(rays, torch.arange(BANDS + 1).int() * n, *alike)
+    ray_groups = RayGroups(rays, torch.arange(BANDS + 1).int() * n, *alike)
     cut = slice(0, n)
-    view = replace(shot.view, directions=shot.view.directions[cut], fractions=shot.view.fractions[cut], bundles=bundles)
+    view = replace(
+        shot.view, directions=shot.view.directions[cut], fractions=shot.view.fractions[cut], ray_groups=ray_groups
+    )
     return replace(shots, sweeps=(replace(shot, sweep=shot.sweep.select(torch.arange(n)), view=view),))
 
 
@@ -41,7 +43,7 @@ def test_bundles_come_with_their_rays() -> None:
     for n in (room, room - 1, room // 2 + 1):
         given = with_bundles(shots, n)
         multi_tensor_copy(standing.pairs(given))
-        own, known = standing.shots.sweeps[0].view.bundles, given.sweeps[0].view.bundles
+        own, known = standing.shots.sweeps[0].view.ray_groups, given.sweeps[0].view.ray_groups
         assert own is not None and known is not None
         assert own.rays[: len(known.rays)].equal(known.rays) and (own.rays[len(known.rays) :] == -1).all()
         assert all(getattr(own, name).equal(getattr(known, name)) for name in ("first", "bins", "heights", "occupied"))
@@ -52,7 +54,7 @@ def test_views_without_bundles_have_none() -> None:
     shots = ShotPlan(tiny_capture(), seed=3, lidar_rays=128).load(0)
     standing = StaticInputs(shots, [len(shots.sweeps[0].sweep)])
     multi_tensor_copy(standing.pairs(shots))
-    assert standing.shots.sweeps[0].view.bundles is None
+    assert standing.shots.sweeps[0].view.ray_groups is None
 
 
 def test_what_is_given_in_another_order_lies_row_by_row() -> None:

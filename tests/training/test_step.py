@@ -15,7 +15,7 @@ from nurec_lite.splat.views import camera_view, lidar_view
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
-from nurec_lite.training.state import StepResult, TrainState, lacking
+from nurec_lite.training.state import StepResult, TrainState, overflow_of
 from nurec_lite.training.step import failed, render, render_frame, render_sweep, step
 
 IMAGE_TERMS, SWEEP_TERMS = {"image"}, {"range", "intensity", "drop"}
@@ -96,7 +96,7 @@ def test_the_lists_are_told_by_kind_of_view_images_first() -> None:
     assert [listed.kind for listed in result.lists] == [f"{s.view.camera.name} 40x24" for s in shots.images] + [
         lidar.name
     ]
-    assert all(listed.room > 0 and listed.needed is None for listed in result.lists)
+    assert all(listed.capacity > 0 and listed.needed is None for listed in result.lists)
     assert result.report is None
 
 
@@ -187,8 +187,8 @@ def test_compiled_kernels_take_any_number_too() -> None:
 def test_a_step_failed_if_a_list_needs_more_than_its_room_of_ten(
     before: float | None, needed: tuple[int | None, ...], expected: float | None
 ) -> None:
-    lacks = [None if n is None else lacking(torch.tensor([n]), 10) for n in needed]
-    found = failed(None if before is None else torch.tensor(before), lacks)
+    overflow = [None if n is None else overflow_of(torch.tensor([n]), 10) for n in needed]
+    found = failed(None if before is None else torch.tensor(before), overflow)
     assert found is None if expected is None else float(found) == expected  # type: ignore[arg-type]
 
 

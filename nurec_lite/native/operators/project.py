@@ -54,7 +54,7 @@ def _projected(
     tight_lists: bool = False,
 ) -> list[Tensor]:
     grid, columns = grid_args(view, gaussians.means.device)
-    known = view.bundles.occupied if isinstance(view, LidarView) and view.bundles else None
+    known = view.ray_groups.occupied if isinstance(view, LidarView) and view.ray_groups else None
     found: list[Tensor] = torch.ops.nurec_lite.project(
         gaussian_args(gaussians), packed_view(view), isinstance(view, CameraView), grid, columns,
         band_args(*made) if made else [], capacity is not None, depth_bits, tight_lists, known, warp_tiles,

@@ -45,7 +45,7 @@ class Lists(NamedTuple):
 
     rays: Tensor  # [T, P] int64
     offsets: Tensor  # [T + 1] int64
-    gaussians: Tensor  # [L] int64, or int32 of bundles
+    gaussians: Tensor  # [L] int64, or int32 of warp tiles
     visible: Tensor  # [N] uint8, or [0]: not known
 
 

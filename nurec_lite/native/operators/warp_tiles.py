@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.native.operators.shared import Grid, grid_args
-from nurec_lite.splat.views import LidarView, RayBundles
+from nurec_lite.splat.views import LidarView, RayGroups
 
 BEAMS = 4  # of a lidar in a band of elevation: eight steps of azimuth of a full sweep make a warp tile
 
@@ -34,7 +34,7 @@ class CandidatesInPlace(NamedTuple):
 
 
 class BandTiles(NamedTuple):
-    """A lidar's bundles without their rays, and the grid of their bands."""
+    """A lidar's warp tiles without their rays, and the grid of their bands."""
 
     first: Tensor  # this and what follows as WarpTiles has them
     bins: Tensor
@@ -44,7 +44,7 @@ class BandTiles(NamedTuple):
 
 
 class WarpTiles(NamedTuple):
-    """A bundles of 32 rays, of a sweep by elevation; the last three are about a lidar's, in B bands of elevation."""
+    """A warp tiles of 32 rays, those of a sweep by elevation; the last three belong to a lidar, with B bands of elevation."""
 
     rays: Tensor  # [A, 32] int64, -1 where a bundle has fewer
     first: Tensor  # [B + 1] int32 first bundle of a band
@@ -54,7 +54,7 @@ class WarpTiles(NamedTuple):
 
 def sweep_warp_tiles(view: LidarView) -> tuple[WarpTiles, Grid]:
     """Returns a sweep's warp tiles by band of elevation, then by azimuth: full whatever the pattern of the rays, but for one a band."""
-    grid, known = band_grid(view), view.bundles
+    grid, known = band_grid(view), view.ray_groups
     found = torch.ops.nurec_lite.group_sweep_rays(grid) if known is None else known.lists()
     return WarpTiles(*found), grid
 
@@ -72,4 +72,4 @@ def group_rays(view: LidarView) -> LidarView:
     """Returns the view with groups of its rays, for a view that is listed many times."""
     rays, first, bins, heights = torch.ops.nurec_lite.group_sweep_rays(band_grid(view))
     occupied = torch.ops.nurec_lite.occupied_cells(*grid_args(view, view.directions.device))
-    return replace(view, bundles=RayBundles(rays, first, bins, heights, occupied))
+    return replace(view, ray_groups=RayGroups(rays, first, bins, heights, occupied))
