@@ -191,7 +191,7 @@ Bind = Callable[[RenderPlan], Mapping[str, object]]  # returns the compiled stag
 
 @dataclass(frozen=True)
 class Changes:
-    """What options have changed, and what the stages that they brought need."""
+    """Changes by options, and the stages among them that must be asked or closed."""
 
     claims: Mapping[str, str] = field(default_factory=dict)  # stage, or plan.FIELD -> the option that changed it
     wrapped: frozenset[str] = frozenset()  # stages that have a wrapper

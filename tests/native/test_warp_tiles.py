@@ -34,6 +34,7 @@ from torch.nn import functional as F
 
 from nurec_lite.native import stages as native
 from nurec_lite.native import warps
+from nurec_lite.native.operators import project as project_op
 from nurec_lite.native.operators.rays import rays
 from nurec_lite.native.operators.shared import gaussian_args, grid_args, packed_view
 from nurec_lite.native.operators.warp_tiles import band_args, group_rays, sweep_warp_tiles
@@ -143,7 +144,7 @@ def test_too_many_lists(device: torch.device, monkeypatch: pytest.MonkeyPatch) -
     view = view_of("lidar", device)
     made, grid = sweep_warp_tiles(view)  # type: ignore[arg-type]
     many = made._replace(rays=torch.empty(warps.MAX_LISTS // 2 + 1, 32, dtype=torch.int64, device=device))
-    monkeypatch.setattr(native, "sweep_warp_tiles", lambda _: (many, grid))
+    monkeypatch.setattr(project_op, "sweep_warp_tiles", lambda _: (many, grid))
     with pytest.raises(ValueError, match="there are 524289 warp tiles, but must be at most 524288: give fewer"):
         lists_of(scene(view, device, 5), view, True)
 
