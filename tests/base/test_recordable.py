@@ -20,8 +20,8 @@ def test_a_number_that_the_host_reads_is_told() -> None:
 def test_looking_imports_no_compiler() -> None:
     """That takes four seconds on some hosts, in the first steps of every run."""
     code = (
-        "import sys, torch\nfrom nurec_lite.base.recordable import looked_at\nbefore = 'torch._dynamo' in sys.modules\n"
-        "with looked_at(torch.device('cpu')) as unsafe: (torch.ones(3, requires_grad=True) * 2).sum().backward()\n"
+        "import sys, torch\nfrom nurec_lite.base.recordable import unsafe_operations\nbefore = 'torch._dynamo' in sys.modules\n"
+        "with unsafe_operations(torch.device('cpu')) as unsafe: (torch.ones(3, requires_grad=True) * 2).sum().backward()\n"
         "assert unsafe == [] and before == ('torch._dynamo' in sys.modules), 'imported'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
