@@ -64,7 +64,7 @@ def maps_of(
 ) -> Iterator[CameraMaps]:
     """The maps of each frame, in their order."""
     scene, coming = completed(scene, capture), iter(frames)
-    at_once = 1 if stages.plan is None else stages.plan.views
+    at_once = 1 if stages.plan is None else stages.plan.max_views
     while some := list(islice(coming, at_once)):
         views = [camera_view(capture, frame, scene.sky.device) for frame in some]
         images = _rendered(stages, scene, views)
