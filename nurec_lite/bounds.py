@@ -162,13 +162,13 @@ def check_values(
 
 
 def wrong_type(key: str, value: Any, hint: Any) -> BoundError:
-    return BoundError(f"{key} is {_quoted(value)}, but must be {_type_name(hint)}; correct this key")
+    return BoundError(f"{key} is {in_words(value)}, but must be {_type_name(hint)}; correct this key")
 
 
 def unknown_key(key: str, known: Collection[str]) -> BoundError:
     """Names the nearest known key."""
     near = difflib.get_close_matches(key, known, 1)
-    return BoundError(f"key {_quoted(key)} is unknown; {f'did you mean {near[0]}?' if near else 'leave it out'}")
+    return BoundError(f"key {in_words(key)} is unknown; {f'did you mean {near[0]}?' if near else 'leave it out'}")
 
 
 def refuse_unknown(values: Mapping[str, Any], classes: Collection[type]) -> dict[str, Any]:
@@ -183,10 +183,10 @@ def refuse_unknown(values: Mapping[str, Any], classes: Collection[type]) -> dict
 def check_options(options: Any) -> None:
     """Checks the parameters of options; backends.py knows which options exist."""
     if type(options) is not dict or len(options) > MOST_ENTRIES:
-        raise BoundError(f"opt is {_quoted(options)}, but must name options, as in +opt=[workers]; correct this key")
+        raise BoundError(f"opt is {in_words(options)}, but must name options, as in +opt=[workers]; correct this key")
     for name, given in options.items():
         if type(name) is not str or type(given) not in (dict, type(None)):
-            raise BoundError(f"opt.{repr(name)[1:-1][:40]} is {_quoted(given)}, but must hold the option's parameters")
+            raise BoundError(f"opt.{repr(name)[1:-1][:40]} is {in_words(given)}, but must hold the option's parameters")
         for key, value in (given or {}).items() if name != "all" else ():
             _check_parameter(
                 f"opt.{name}.{repr(key)[1:-1]}",
@@ -219,17 +219,19 @@ def _check_range(key: str, value: Any) -> None:
     for one in value if type(value) is list else [value]:
         if one is not None and not BOUNDS[key].holds(one):
             verb = "holds" if type(value) is list else "is"
-            raise BoundError(f"{key} {verb} {_quoted(one)}, but must {BOUNDS[key]}; correct this key")
+            raise BoundError(f"{key} {verb} {in_words(one)}, but must {BOUNDS[key]}; correct this key")
 
 
 def _check_parameter(key: str, value: Any, default: Any) -> None:
     whole = type(value) is int or type(default) is not int
     if not whole or type(value) not in (int, float, str, bool):
-        raise BoundError(f"{key} is {_quoted(value)}, but must be {'a whole number' if not whole else 'a plain value'}")
+        raise BoundError(
+            f"{key} is {in_words(value)}, but must be {'a whole number' if not whole else 'a plain value'}"
+        )
     if key in BOUNDS:
         _check_range(key, value)
     elif (isinstance(value, float) and not math.isfinite(value)) or (isinstance(value, str) and not _TEXT.holds(value)):
-        raise BoundError(f"{key} is {_quoted(value)}, but must be finite, or a text without ${{; correct this key")
+        raise BoundError(f"{key} is {in_words(value)}, but must be finite, or a text without ${{; correct this key")
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -251,7 +253,7 @@ def _shown(number: float) -> str:
     return str(number) if isinstance(number, int) else f"{number:g}"
 
 
-def _quoted(value: Any) -> str:
+def in_words(value: Any) -> str:
     """One short printable line; texts in quotes, as what is given may hold anything."""
     if isinstance(value, (list, dict)):
         return f"a {'list' if isinstance(value, list) else 'record'} of {len(value)}"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
+from nurec_lite.capture.check import sensor_flaws
 from nurec_lite.capture.trajectory import frame_at, nearest, trajectory_of
 from nurec_lite.capture.types import Capture, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
@@ -127,6 +128,7 @@ class Frames:
 
 def _of(given: object, known: Mapping[str, Sensor], kinds: tuple[type, ...], what: str) -> Sensor:
     if isinstance(given, kinds):
+        _check_sensor(given, known, what)  # type: ignore[arg-type]
         return given  # type: ignore[return-value]
     if isinstance(given, str) and given in known:
         return known[given]
@@ -135,6 +137,17 @@ def _of(given: object, known: Mapping[str, Sensor], kinds: tuple[type, ...], wha
     raise ConfigError(
         f"{what} is {named}, but {there}; a {' or '.join(k.__name__ for k in kinds)} of your own may be given, too"
     )
+
+
+def _check_sensor(given: Sensor, known: Mapping[str, Sensor], what: str) -> None:
+    """ConfigError for a flaw of a sensor that is not the capture's."""
+    if any(given is one for one in known.values()):
+        return
+    tensors = ("T_rig_cam",) if isinstance(given, Camera) else ("T_rig_lidar", "elevations")
+    other = [name for name in tensors if not isinstance(getattr(given, name), Tensor)]
+    flaws = [f"a {name} that is no tensor" for name in other] or list(sensor_flaws(given))
+    if flaws:
+        raise ConfigError(f"{what} {given.name} has {flaws[0]}; correct it")
 
 
 def _lasts(captured: Sequence[ImageFrame], time: float) -> float:

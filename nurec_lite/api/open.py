@@ -24,16 +24,19 @@ File = str | PathLike[str]
 _READ: WeakKeyDictionary[Capture, list[str]] = WeakKeyDictionary()  # arguments that each capture was read by
 
 
-def load(run: File, *, device: str = "auto", capture: Capture | None = None, **keys: Any) -> TrainedScene:
+def load(
+    run: File, *, device: str = "auto", opt: Options = (), capture: Capture | None = None, **keys: Any
+) -> TrainedScene:
     """A trained scene, from the folder of its run or from a checkpoint.
 
     run: folder that `train` wrote, or a checkpoint in it.
     device: auto, cpu, cuda or cuda:N.
+    opt: options in place of those of the run, as `train` takes them.
     capture: the `Capture` that was trained on, if it was in memory. Otherwise the capture is read from where training read it.
     keys: keys of `python -m nurec_lite.render`, sections as mappings: load(RUN, data={"root": "elsewhere/drive.pack"}, ops="reference").
     """
     path = _checkpoint(Path(run))
-    arguments = [*arguments_of({"checkpoint": path, "device": device, **keys})]
+    arguments = [*options(opt), *arguments_of({"checkpoint": path, "device": device, **keys})]
     with in_our_words("render"):
         check_groups(arguments)
         content = load_checkpoint(path, "cpu")

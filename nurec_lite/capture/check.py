@@ -59,6 +59,11 @@ def _flaws(capture: Capture) -> Iterator[str]:
 # ---- sensors
 
 
+def sensor_flaws(sensor: Camera | Lidar) -> Iterator[str]:
+    """Flaws of a sensor that no capture holds, each to complete "it has"."""
+    return _camera_flaws(sensor) if isinstance(sensor, Camera) else _lidar_flaws(sensor)
+
+
 def _name_flaws(capture: Capture) -> Iterator[str]:
     cameras, lidars = ([sensor.name for sensor in group] for group in (capture.cameras, capture.lidars))
     tracks = list(capture.tracks.ids)

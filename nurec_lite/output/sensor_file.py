@@ -12,7 +12,8 @@ from torch import Tensor
 
 from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.names import name_flaw
-from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text
+from nurec_lite.bounds import Between, Bound, Flag, OneOf, Text, in_words
+from nurec_lite.capture.files import short
 from nurec_lite.capture.rosbag.texts import read_yaml
 from nurec_lite.capture.types import Capture
 from nurec_lite.geometry.camera import SHUTTERS, Camera, distort, undistort
@@ -72,9 +73,9 @@ def _checked(
     """The values, each of its kind and within its range."""
     for key, value in given.items():
         if key not in known:
-            near = difflib.get_close_matches(str(key), [*known, *others], 1)
+            near = difflib.get_close_matches(short(key), [*known, *others], 1)
             asked = f"did you mean {prefix}{near[0]}?" if near else f"the keys are {', '.join([*known, *others])}"
-            raise ConfigError(f"{path}: key {prefix}{key} is unknown; {asked}")
+            raise ConfigError(f"{path}: key {prefix}{short(key)} is unknown; {asked}")
         _check(path, f"{prefix}{key}", key, value, known[key])
     return dict(given)
 
@@ -89,7 +90,7 @@ def _check(path: Path, name: str, key: str, value: Any, bound: Bound) -> None:
     for one in value if isinstance(value, list) else [value]:
         if not bound.holds(one) or (key in _WHOLE and not isinstance(one, int)):
             whole = "be a whole number and " if key in _WHOLE else ""
-            raise ConfigError(f"{path}: {name} is {one!r:.80}, but must {whole}{bound}")
+            raise ConfigError(f"{path}: {name} is {in_words(one)}, but must {whole}{bound}")
 
 
 def _counted(counts: Any) -> str:

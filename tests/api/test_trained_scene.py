@@ -179,11 +179,19 @@ def test_actors_are_taken_away_and_moved(scene: TrainedScene) -> None:
 # ---- mistakes
 
 
+def own_camera(**flaw: Any) -> Camera:
+    return replace(tiny_capture().camera("camera_0"), name="own", **flaw)
+
+
 @pytest.mark.parametrize(
     "arguments, sentence",
     [
         ({"camera": "camera_7"}, "camera is 'camera_7', but the cameras are camera_0, camera_1"),
         ({"camera": 3}, "camera is a int"),
+        ({"camera": own_camera(width=0)}, "camera own has images of 0x24 pixels"),
+        ({"camera": own_camera(fx=float("nan"))}, "camera own has fx, fy = nan"),
+        ({"camera": own_camera(T_rig_cam=np.eye(4))}, "camera own has a T_rig_cam that is no tensor"),
+        ({"camera": own_camera(T_rig_cam=torch.zeros(4, 4))}, "camera own has a T_rig_cam that is no rigid pose"),
         ({"time": 7.0}, "time is 7 s, but the drive spans 0.000 to 1.000 s"),
         ({"time": None}, "time is missing; the drive spans"),
         ({"time": [[0.1]]}, r"time has shape \[1, 1\], but must be a number of seconds, or \[B\]"),
@@ -214,6 +222,8 @@ def test_mistakes_of_actors_and_lidars_are_sentences(scene: TrainedScene) -> Non
         scene.render_lidar("camera_0", time=0.3)
     with pytest.raises(ConfigError, match="seconds is for a lidar of your own"):
         scene.render_lidar("lidar", time=0.3, seconds=0.1)
+    with pytest.raises(ConfigError, match="lidar own has elevations that do not lie within"):
+        scene.render_lidar(replace(scene.lidars["lidar"], name="own", elevations=torch.tensor([-25.0, 15.0])), time=0.3)
     with pytest.raises(ConfigError, match="lidar is a Camera"):
         scene.render_lidar(scene.cameras["camera_0"], time=0.3)  # type: ignore[arg-type]
     assert isinstance(scene.cameras["camera_0"], Camera)

@@ -3,6 +3,7 @@
 
 import math
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from test_render import names, reconstruction, render
 from tiny_capture import tiny_capture
@@ -18,7 +21,7 @@ from nurec_lite.base.errors import ConfigError, UserError
 from nurec_lite.capture.types import SweepFrame
 from nurec_lite.geometry.camera import Camera, pixel_directions
 from nurec_lite.geometry.lidar import Lidar, azimuth_elevation
-from nurec_lite.output.sensor_file import read_sensor
+from nurec_lite.output.sensor_file import _CAMERA, _LIDAR, read_sensor
 from nurec_lite.output.sensors import NovelSensor
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/sensors.md"
@@ -171,6 +174,34 @@ def test_mistakes_of_a_camera_are_sentences(tmp_path: Path, change: dict[str, An
 def test_what_is_no_mapping_is_a_sentence(tmp_path: Path, text: str) -> None:
     with pytest.raises(UserError, match=r"own\.yaml"):
         made(tmp_path, text)
+
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.just(16**6000), st.floats(), st.text(max_size=20), st.lists(st.floats(), max_size=5),
+    st.lists(st.lists(st.integers())), st.dictionaries(st.text(max_size=5), st.integers(), max_size=2), st.dates(), st.binary(max_size=4),
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from([CAMERA, LIDAR]),
+    st.sampled_from([*_CAMERA, *_LIDAR, "kind", "name", "mounting"]),
+    ODD,
+    st.booleans(),
+)
+@settings(max_examples=150)
+def test_whatever_a_key_holds_ends_in_a_sensor_or_a_sentence(kind: Any, key: str, value: Any, mounted: bool) -> None:
+    values = kind | ({"mounting": {"yaw_deg": value, key: value}} if mounted else {key: value})
+    try:
+        text = yaml.safe_dump(values)
+    except ValueError:  # too many digits
+        text = "kind: lidar\nwidth: 0x" + 6000 * "f"
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            sensor = made(Path(folder), text)
+        except UserError as error:
+            assert "own.yaml" in str(error) and len(str(error)) < 1000
+        else:
+            assert sensor.sensor.name and sensor.seconds >= 0
 
 
 # ---- the verb
