@@ -57,8 +57,13 @@ def derived(row: Row, results: Path = RESULTS) -> Row:
     report = content(file)
     known = report.get("environment", report)
     try:
-        found = value(report, row["where"])
-        return row | {"value": f"{found:.10g}", "commit": known["commit"], "machine": known["device"], "kept_at": ""}
+        machine = known.get("device") or row["machine"]  # old reports lack it
+        return row | {
+            "value": f"{value(report, row['where']):.10g}",
+            "commit": known["commit"],
+            "machine": machine,
+            "kept_at": "",
+        }
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise UserError(
             f'the figure {row["id"]} is "{row["where"]}" of {row["file"]}, which lacks it ({error})'

@@ -2,7 +2,7 @@
 """Quality of moving objects found in sweeps alone, against true tracks.
 
     python benchmarks/tracking/bench_tracking.py --street --seeds 1 2 3 4 5 --out benchmarks/results/NAME.json
-    python benchmarks/tracking/bench_tracking.py --drive ../shared/data/kitti_raw_0009 --pandaset
+    python benchmarks/tracking/bench_tracking.py --drive FOLDER --pandaset
 
 Compares the tracks of `data.tracks.source=lidar` with the labels of a drive. A box counts if it holds enough returns (20; PandaSet 30;
 the simulated street 10) more than 0.2 m above its lower face. It is found if the centre of a box lies within a metre,
