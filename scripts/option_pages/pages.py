@@ -28,8 +28,10 @@ from nurec_lite.base.errors import UserError
 from scripts.option_pages import chart
 from scripts.option_pages.excerpts import excerpt, kernels_of, source
 from scripts.option_pages.measured import (
+    GAUGES,
     MISSING,
     OPTIONS,
+    RESULTS,
     ROOT,
     Pair,
     ladder,
@@ -90,12 +92,19 @@ def option_of(name: str) -> Option:
     idea = re.search(r"^\*\*(.+)\*\*$", text, re.MULTILINE)
     if idea is None or "facts" not in found or "files" not in found:
         raise UserError(f"docs/options/{name}.md needs a bold line with its idea, and the regions facts and files")
-    facts = dict(word.split("=", 1) for word in found["facts"].split(maxsplit=2))
-    if facts["shelf"] not in SHELVES:
-        raise UserError(f"docs/options/{name}.md stands on the shelf '{facts['shelf']}'; take {', '.join(SHELVES)}")
+    facts = _arguments(name, found["facts"])
     rung = stated(facts["rung"]) if "rung" in facts else pair_rung(name, facts["gauge"])
     lines = _rounded(sum(source(file).count("\n") for file in files_of(FOLDER / f"{name}.md")))
     return Option(name, idea[1].rstrip("."), facts["shelf"], pair_alone(name, facts["gauge"]), rung, lines)
+
+
+def _arguments(name: str, words: str) -> dict[str, str]:
+    """Returns those of the region facts, `shelf` and `gauge` among them."""
+    facts = dict(word.partition("=")[::2] for word in words.split(maxsplit=2))
+    for key, known in (("shelf", SHELVES), ("gauge", tuple(GAUGES))):
+        if facts.get(key) not in known:
+            raise UserError(f"docs/options/{name}.md has {key}={facts.get(key, '')}; take {', '.join(known)}")
+    return facts
 
 
 def _rounded(lines: int) -> int:
@@ -112,10 +121,15 @@ def stated(words: str) -> Pair:
 
 def _value(place: str) -> float:
     file, _, where = place.partition(":")
-    tree = read(ROOT / "benchmarks/results" / file)
-    for key in where.split("/"):
-        tree = tree[int(key)] if isinstance(tree, list) else tree[key]
-    return float(tree)
+    try:
+        tree = read(RESULTS / file)
+        for key in where.split("/"):
+            tree = tree[int(key)] if isinstance(tree, list) else tree[key]
+        return float(tree)
+    except (OSError, LookupError, ValueError, TypeError) as error:
+        raise UserError(
+            f"a page quotes '{place}', which is not there ({error}); name a file of benchmarks/results"
+        ) from error
 
 
 # ---- regions

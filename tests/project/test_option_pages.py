@@ -85,3 +85,19 @@ def test_an_option_that_was_not_measured_says_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(measured, "read", lambda file: rows)
     assert measured.pair_alone("tile_cull", "gpu") is None and measured.rung("tile_cull") is None
     assert measured.step_table("tile_cull") == "not measured"
+
+
+@pytest.mark.parametrize("words", ["", "shelf=attic gauge=gpu", "shelf=lab gauge=miles"])
+def test_facts_that_are_wrong_name_those_there_are(words: str) -> None:
+    with pytest.raises(
+        UserError, match=r"docs/options/x\.md has (shelf|gauge)=.*; take (post, all, lab|gpu, step, feed)"
+    ):
+        pages._arguments("x", words)
+
+
+@pytest.mark.parametrize(
+    "place", ["gone.json:a", "fused_adam_h200.json:rows/99/ms/median", "fused_adam_h200.json:rows"]
+)
+def test_a_figure_that_is_not_there_is_an_error(place: str) -> None:
+    with pytest.raises(UserError, match="which is not there"):
+        pages.stated(f"step|{place}|{place}")
