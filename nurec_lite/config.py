@@ -227,8 +227,10 @@ class RenderConfig(Config):
     remove: list[str] = field(default_factory=list)  # ids of tracks whose actors are taken away; actors: all of them
     move: list[str] = field(default_factory=list)  # ID:FORWARD:LEFT:UP:TURN in an actor's axes, metres; degrees left
     compare: bool = False  # the captured image above its render, where one was captured
-    formats: list[str] = field(default_factory=lambda: ["png"])  # png, gif, apng, mp4; of lidars also npz, ply
-    outputs: list[str] | None = None  # of cameras: colour, depth, normals, opacity, classes; null: colour, no npz
+    formats: list[str] = field(
+        default_factory=lambda: ["png"]
+    )  # png, gif, apng, mp4; of cameras exr; of lidars npz, ply
+    outputs: list[str] | None = None  # of cameras: colour, depth, normals, opacity, classes; null: colour, not in npz
 
 
 @dataclass

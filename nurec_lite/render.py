@@ -28,9 +28,9 @@ from nurec_lite.config import RenderConfig, to_dict
 from nurec_lite.evaluation.pictures import pair, range_picture, round_range, save_png, sweep_picture, to_picture
 from nurec_lite.output.birds_eye import Above, birds_eye
 from nurec_lite.output.films import KINDS, animation
-from nurec_lite.output.map_files import CAMERA_ARRAYS, save_class_names, save_map_png, save_maps_npz
+from nurec_lite.output.map_files import CAMERA_ARRAYS, save_class_names, save_map_png, save_maps_exr, save_maps_npz
 from nurec_lite.output.maps import CameraMaps, class_names, maps_of
-from nurec_lite.output.plan import PICTURES, Plan, Shot, make_plan
+from nurec_lite.output.plan import EXR, PICTURES, Plan, Shot, make_plan
 from nurec_lite.output.points import NPZ_ARRAYS, RenderedSweep, save_npz, save_ply
 from nurec_lite.output.sensor_file import read_sensor
 from nurec_lite.output.sensors import NovelSensor, with_sensor
@@ -66,6 +66,8 @@ red, green, blue), SENSOR_0012_opacity.png and SENSOR_0012_classes.png (numbers 
 SENSOR_0012.npz, which holds what was asked for of
 
 {CAMERA_ARRAYS}
+
+formats=exr (extra `exr`) writes SENSOR_0012.exr with channels R, G, B, Z (metres), N.X, N.Y, N.Z, opacity and class.
 
 A moment between the frames is the middle of an exposure on the interpolated path; a lidar then sends the rays of the nearest sweep.
 """
@@ -164,6 +166,8 @@ def _save_maps(job: _Job, shot: Shot[ImageFrame], maps: CameraMaps, outputs: lis
                 save_map_png(job.out / f"{stem}_{name}.png", name, maps)
         if "classes" in outputs:
             save_class_names(job.out, names)
+    if EXR in job.config.formats:
+        save_maps_exr(job.out / f"{stem}.exr", maps, outputs)
     if "npz" in job.config.formats and job.config.outputs is not None:
         camera = job.capture.camera(shot.frame.sensor)
         save_maps_npz(job.out / f"{stem}.npz", maps, outputs, camera, shot.frame, names, job.capture.origin)

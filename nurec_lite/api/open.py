@@ -85,7 +85,7 @@ def train(
 def read(kind: str = "bundled", root: File | None = None, **keys: Any) -> Capture:
     """The capture that a command line names, as training uses it: with its poses and tracks, and split.
 
-    kind: bundled, pack, kitti_raw, nuscenes, pandaset or rosbag.
+    kind: as in data=KIND, such as bundled, pack or kitti_raw.
     root: file or folder.
     keys: keys of `data`, sections as mappings: read("kitti_raw", FOLDER, downscale=2, frames=[0, 20], tracks={"source": "none"}).
     """

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maps of cameras as files: PNG, one a map, and NPZ, all in one."""
+"""Maps of cameras as files: PNG, one a map, and NPZ or EXR, all in one."""
 
 import json
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from PIL import Image
 from torch import Tensor
 
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.base.files import write_text, written
 from nurec_lite.capture.origin import to_users_world
 from nurec_lite.capture.types import ImageFrame, Origin
@@ -19,6 +22,13 @@ from nurec_lite.output.maps import CameraMaps
 
 DEPTH_STEPS = 256  # of a 16-bit depth image in a metre, as in KITTI's depth benchmark: it reaches 255.99 m
 CLASSES_FILE = "classes.json"
+_CHANNELS = {
+    "colour": ("R", "G", "B"),
+    "depth": ("Z",),
+    "normals": ("N.X", "N.Y", "N.Z"),
+    "opacity": ("opacity",),
+    "classes": ("class",),
+}
 CAMERA_ARRAYS = """
   colour [H,W,3]                           0 to 1, float32
   depth [H,W]                              metres along the camera's forward axis, float32; 0 where opacity is below 0.5
@@ -60,6 +70,33 @@ def _image(name: str, values: Tensor) -> Image.Image:
 def save_class_names(folder: Path, names: Sequence[str]) -> None:
     """The names by their numbers, as JSON."""
     write_text(folder / CLASSES_FILE, json.dumps(dict(enumerate(names)), indent=1) + "\n")
+
+
+def exr() -> ModuleType:
+    """The package OpenEXR; ConfigError where the extra `exr` is not installed."""
+    try:
+        return import_module("OpenEXR")
+    except ImportError as error:
+        raise ConfigError(
+            "formats=exr needs the extra `exr`, which is not installed: pip install OpenEXR; or use npz"
+        ) from error
+
+
+def save_maps_exr(
+    path: Path,
+    maps: CameraMaps,
+    outputs: Sequence[str],  # of `maps.OUTPUTS`
+) -> None:
+    """One image with channels R, G, B, Z (metres), N.X, N.Y, N.Z and opacity in 32-bit floats, and class as a whole number."""
+    package = exr()
+    channels: dict[str, np.ndarray] = {}
+    for name in outputs:
+        values = getattr(maps, name).cpu().numpy()
+        planes = np.atleast_3d(values.astype(np.uint32 if name == "classes" else np.float32))
+        channels |= {c: np.ascontiguousarray(planes[..., k]) for k, c in enumerate(_CHANNELS[name])}
+    header = {"compression": package.ZIP_COMPRESSION, "type": package.scanlineimage}
+    with written(path) as file:
+        package.File(header, channels).write(file.name)
 
 
 def save_maps_npz(

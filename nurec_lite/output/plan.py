@@ -14,11 +14,13 @@ from nurec_lite.evaluation.measure import frames_of
 from nurec_lite.geometry.camera import Camera
 from nurec_lite.geometry.lidar import Lidar
 from nurec_lite.output.films import KINDS, video
+from nurec_lite.output.map_files import exr
 from nurec_lite.output.maps import OUTPUTS
 from nurec_lite.output.sensors import NovelSensor
 
 PICTURES = ("png", *KINDS)
 POINTS = ("npz", "ply")
+EXR = "exr"
 EDGE_S = 1e-3  # seconds by which a time may lie outside the drive: errors print its span to the millisecond
 
 
@@ -94,7 +96,7 @@ def _sensors(config: RenderConfig, capture: Capture) -> list[str]:
 
 def _of_cameras(config: RenderConfig) -> set[str]:
     """Formats in which cameras are written: NPZ only where outputs are named, since other renders want it of lidars alone."""
-    return {*PICTURES} if config.outputs is None else {*PICTURES, "npz"}
+    return {*PICTURES, EXR} if config.outputs is None else {*PICTURES, EXR, "npz"}
 
 
 def _check_outputs(config: RenderConfig, cameras: list[str]) -> None:
@@ -111,11 +113,11 @@ def _check_outputs(config: RenderConfig, cameras: list[str]) -> None:
 
 
 def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], own: bool) -> None:
-    unknown = [name for name in config.formats if name not in PICTURES + POINTS]
+    unknown = [name for name in config.formats if name not in (*PICTURES, *POINTS, EXR)]
     if unknown or not config.formats:
         what = f"holds '{unknown[0]}'" if unknown else "is empty"
         raise ConfigError(
-            f"formats {what}, but takes some of {', '.join(PICTURES)}; of lidars also {', '.join(POINTS)}"
+            f"formats {what}, but takes some of {', '.join(PICTURES)}; of cameras also {EXR}, of lidars {', '.join(POINTS)}"
         )
     _check_outputs(config, cameras)
     points = [name for name in config.formats if name not in _of_cameras(config) or (not cameras and name in POINTS)]
@@ -125,8 +127,12 @@ def _check_formats(config: RenderConfig, cameras: list[str], lidars: list[str], 
         raise ConfigError(
             f"'{cameras[0]}' is a camera, but formats asks for points of lidars alone; add png to formats"
         )
+    if config.formats == [EXR] and not cameras:
+        raise ConfigError(f"formats asks for {EXR}, which holds images of a camera, but none is among the sensors")
     if "mp4" in config.formats:
         video()
+    if EXR in config.formats:
+        exr()
 
 
 def _moments(config: RenderConfig, path: Trajectory) -> list[float] | None:  # seconds; None: the frames' own

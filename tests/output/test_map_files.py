@@ -3,6 +3,7 @@
 
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from nurec_lite.output.map_files import DEPTH_STEPS
 from nurec_lite.output.maps import OUTPUTS, CameraMaps, class_names, maps_of
 from nurec_lite.training.baseline import reference_stages
 
+with_exr = pytest.mark.skipif(find_spec("OpenEXR") is None, reason="needs the extra `exr`")
 KEYS: dict[str, Any] = {"times": [0.45], "sensors": ["camera_0"]}
 STEM = "camera_0_t0000.450"
 
@@ -102,6 +104,35 @@ def test_depth_alone_and_films_of_colour(tmp_path: Path) -> None:
     assert names(tmp_path / "both") == ["camera_0.gif", f"{STEM}.png", f"{STEM}_opacity.png"]
 
 
+@with_exr
+def test_exr_holds_all_of_it(written: tuple[Path, CameraMaps], tmp_path: Path) -> None:
+    import OpenEXR
+
+    _, maps = written
+    _, out = render(reconstruction(tmp_path, outputs=list(OUTPUTS), formats=["exr"], **KEYS))
+    assert names(out) == [f"{STEM}.exr"] and maps.normals is not None and maps.classes is not None
+    with OpenEXR.File(str(out / f"{STEM}.exr"), separate_channels=True) as file:
+        channels = {name: channel.pixels for name, channel in file.channels().items()}
+    expected = {"Z": maps.depth, "opacity": maps.opacity, "class": maps.classes}
+    expected |= dict(zip("RGB", maps.colour.unbind(-1), strict=True))
+    expected |= dict(zip(("N.X", "N.Y", "N.Z"), maps.normals.unbind(-1), strict=True))
+    assert channels.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(channels[name], values)
+
+
+def test_exr_without_the_extra_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without(name: str) -> Any:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr("nurec_lite.output.map_files.import_module", without)
+    with pytest.raises(
+        ConfigError, match="formats=exr needs the extra `exr`, which is not installed: pip install OpenEXR; or use npz"
+    ):
+        render(reconstruction(tmp_path, formats=["exr"], **KEYS))
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "keys, sentence",
     [
@@ -109,6 +140,7 @@ def test_depth_alone_and_films_of_colour(tmp_path: Path) -> None:
         ({"outputs": []}, "outputs is empty"),
         ({"outputs": ["depth"], "formats": ["gif"]}, "gif alone, which shows the colour that outputs leaves out"),
         ({"outputs": ["depth"], "formats": ["ply"]}, "formats asks for ply, which holds points of a lidar"),
+        ({"formats": ["exr"], "sensors": ["lidar"]}, "formats asks for exr, which holds images of a camera"),
         ({"formats": ["npz"]}, "formats asks for npz, which holds points of a lidar"),
     ],
 )

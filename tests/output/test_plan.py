@@ -76,7 +76,10 @@ def test_times_at_the_ends_of_the_span_as_it_is_printed() -> None:
     [
         ({"sensors": ["camera_9"]}, r"sensors names 'camera_9', but .* camera_0, camera_1, lidar"),
         ({"sensors": []}, "sensors is empty.*camera_0, camera_1, lidar"),
-        ({"formats": ["jpg"]}, "formats holds 'jpg', but takes some of png, gif, apng, mp4; of lidars also npz, ply"),
+        (
+            {"formats": ["jpg"]},
+            "formats holds 'jpg', but takes some of png, gif, apng, mp4; of cameras also exr, of lidars npz, ply",
+        ),
         ({"formats": []}, "formats is empty"),
         ({"formats": ["npz"], "sensors": ["camera_0"]}, "formats asks for npz"),
         ({"formats": ["npz"], "sensors": ["camera_0", "lidar"]}, "'camera_0' is a camera.* add png"),
