@@ -13,6 +13,8 @@ from typing import Any
 
 import tiny_argoverse2
 import tiny_colmap
+import tiny_kitti360
+import tiny_ncore
 import tiny_nuscenes
 import tiny_pandaset
 import tiny_waymo
@@ -21,6 +23,8 @@ from mutations import BINARY, TEXT, applied, overwrite, steps_of
 from nurec_lite.capture.argoverse2.read import read_argoverse2
 from nurec_lite.capture.check import check_capture
 from nurec_lite.capture.colmap.read import read_colmap
+from nurec_lite.capture.kitti360.read import read_kitti360
+from nurec_lite.capture.ncore.read import read_ncore
 from nurec_lite.capture.nuscenes.read import read_nuscenes
 from nurec_lite.capture.origin import recentred
 from nurec_lite.capture.pandaset import read as pandaset
@@ -73,6 +77,15 @@ def write_colmap(root: Path) -> None:
         tiny_colmap.write_project(root / "text", text=True)
 
 
+def write_kitti360(root: Path) -> None:
+    with smaller(tiny_kitti360, STEPS=60):
+        tiny_kitti360.write_drive(root)
+
+
+def write_ncore(root: Path) -> None:
+    tiny_ncore.write_sequence(root)
+
+
 def read_both(root: Path) -> Capture:
     read_colmap(root / "text", rate=5)
     return read_colmap(root / "binary", rate=5)
@@ -87,6 +100,8 @@ class Drive:
 DRIVES = {
     "PandaSet": Drive(write_pandaset, lambda root: pandaset.read_pandaset(root / "007")),
     "nuScenes": Drive(write_nuscenes, lambda root: read_nuscenes(root, drive=tiny_nuscenes.NAME)),
+    "KITTI-360": Drive(write_kitti360, lambda root: read_kitti360(root, drive=tiny_kitti360.NAME)),
+    "NCore": Drive(write_ncore, read_ncore),
     "COLMAP": Drive(write_colmap, read_both),
 }
 if find_spec("pyarrow"):

@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import fuzz_drives
+import fuzz_ncore
 import torch
 from kitti_drive import DRIVE, TRACKLETS, write_drive
 from mutations import BINARY, TEXT, applied, overwrite, steps_of
@@ -370,6 +371,7 @@ TARGETS = (
     Target("checkpoint records", 14, draw_record, run_record),
     Target("checkpoint values", 8, lambda rng: [rng.getrandbits(62) for _ in range(rng.randint(1, 2))], run_value),
     Target("KITTI files", 8, draw_kitti, run_kitti),
+    Target("NCore metadata", 6, fuzz_ncore.draw, fuzz_ncore.run),
     *(Target(f"{name} files", 1, fuzz_drives.draw, partial(fuzz_drives.run, name)) for name in fuzz_drives.DRIVES),
     Target("keys", 1, draw_key, run_keys),
     Target("configurations", 7, draw_value, run_config),
