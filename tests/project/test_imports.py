@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "nurec_lite"
 ROOMS = (
     "base", "bounds", "config", "geometry", "capture", "capture.odometry", "capture.checks", "capture.tracking", "capture.arrow",
     "capture.kitti", "capture.kitti360", "capture.argoverse2", "capture.colmap", "capture.waymo", "capture.nuscenes",
-    "capture.pack", "capture.ncore", "capture.pandaset", "capture.rosbag", "capture.simulate", "readers", "scene", "splat",
+    "capture.pack", "capture.pandaset", "capture.rosbag", "capture.ncore", "capture.simulate", "readers", "scene", "splat",
     "native.operators", "native", "training", "peer", "evaluation", "opt", "backends", "cli", "output", "report",
     "report.comparison", "report.inspection", "profiling", "profiling.trace", "profiling.summary", "profiling.ncu",
     "profiling.draw", "profiling.compare", "profiling.record", "verbs", "api",

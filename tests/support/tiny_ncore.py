@@ -71,8 +71,8 @@ def azimuths(turn: str) -> Tensor:  # [columns] radians
     return torch.remainder((-1 if turn == "cw" else 1) * 2 * math.pi * part, 2 * math.pi) - math.pi
 
 
-def scan(frame: int, turn: str) -> dict[str, Any]:
-    """Returns of one revolution: of the ground and of walls on both sides, within 60 m."""
+def scan(frame: int, turn: str, reach: float = 60.0) -> dict[str, Any]:
+    """Returns of one revolution within reach: of the ground and of walls on both sides."""
     row, column = (x.flatten() for x in torch.meshgrid(torch.arange(ROWS), torch.arange(COLUMNS), indexing="ij"))
     directions = unit_directions(torch.stack([azimuths(turn)[column] + OFFSETS[row], ELEVATIONS[row]], dim=1))
     seconds = 1e-6 * PERIOD * (frame + (column + 0.5) / COLUMNS)
@@ -81,7 +81,7 @@ def scan(frame: int, turn: str) -> dict[str, Any]:
     ground = torch.where(world[:, 2] < 0, -T[:, 2, 3] / world[:, 2], torch.inf)
     wall = (torch.sign(world[:, 1]) * WALL - T[:, 1, 3]) / world[:, 1]
     ranges = torch.minimum(ground, torch.where(world[:, 1] == 0, torch.inf, wall))
-    kept = ranges < 60
+    kept = ranges < reach
     stamps = START + (seconds[kept] * 1e6).round().long()
     distances = ranges[kept].float().numpy()
     return {
@@ -126,6 +126,7 @@ def write_sequence(
     camera: Any = None,  # its model
     masked: bool = False,
     elements: bool = True,  # whether rays know their row and column
+    reach: float = 60.0,  # metres of the lidar
 ) -> list[Path]:
     """Returns the stores."""
     span = HalfClosedInterval(START, START + PERIOD * FRAMES + 1)
@@ -150,7 +151,7 @@ def write_sequence(
     for k in range(FRAMES):
         begin = START + k * PERIOD
         images.store_frame(image(k), "png", np.array([begin + 40_000, begin + 60_000], np.uint64), {}, {})
-        rays = scan(k, turn)
+        rays = scan(k, turn, reach)
         if not elements:
             rays["model_element"] = None
         lidar.store_frame(

@@ -4,6 +4,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from nurec_lite.capture.kitti.turns import TURN
 from nurec_lite.capture.types import CaptureError
 from nurec_lite.geometry.lidar import azimuth_elevation
 
+Some = TypeVar("Some")
 N_SURVEY = 8  # sweeps, spread over the drive
 _GROUND = math.radians(-8)  # rays below reach the ground within 13 m, so nearly all return
 _SEVERAL = 0.02  # share of points that are further returns of a ray
@@ -31,10 +33,10 @@ _STEPS = Scan.azimuth_steps  # of KITTI's lidar, about
 Arranged = tuple[Tensor, Tensor, Tensor]  # points [n, 4], angles [n, 2], rings [n] of a sweep, as of Scan.arrange
 
 
-def spread(paths: list[Path]) -> list[Path]:
+def spread(sweeps: list[Some]) -> list[Some]:
     """Returns some sweeps from all over a drive."""
-    indices = torch.linspace(0, len(paths) - 1, min(N_SURVEY, len(paths))).long().tolist()
-    return [paths[i] for i in indices]
+    indices = torch.linspace(0, len(sweeps) - 1, min(N_SURVEY, len(sweeps))).long().tolist()
+    return [sweeps[i] for i in indices]
 
 
 def survey(

@@ -2,7 +2,7 @@
 """Lidars of NCore: rays in the lidar's axes at their own times, as they are kept here, and a model of rows and columns.
 
 A ray knows its row and its column. Where a store holds returns alone, the rays that did not return are the elements of the model that
-no return has. A lidar without rows and columns is left out.
+no return has. For a lidar without rows and columns see unstructured.py.
 """
 
 import zlib
@@ -43,49 +43,60 @@ class Elements:
 
 
 @dataclass(frozen=True)
-class StoredSweep:
-    """Loads the rays of one revolution. It pickles."""
+class Rays:
+    """Arrays of one revolution. They pickle."""
 
     where: str  # for messages
     directions: Array  # [N, 3]
     stamps: Array  # [N] microseconds
-    elements: Array  # [N, 2] row and column
     distances: Array  # [returns, N] metres, NaN where there is none
     intensities: Array  # [returns, N]
     zero: int  # microseconds at the capture's time 0
-    rings: Tensor  # [rows] the beam of each row
-    fill: Elements | None  # for the rays that are missing; None: all are there
 
-    def __call__(self) -> Sweep:
-        directions, elements = self.directions.load().astype(np.float32), self.elements.load().astype(np.int64)
-        self._check(directions, elements)
+    def load(self, rings: Tensor) -> Sweep:  # [N] beams
+        directions = self.directions.load().astype(np.float32)
+        lengths = np.linalg.norm(directions.astype(np.float64), axis=1)
+        if not (np.abs(lengths - 1) < UNIT).all():
+            raise CaptureError(f"{self.where} holds directions whose length is not 1; {REMEDY}")
         ranges, intensities = _first(self.distances.load()), _first(self.intensities.load())
         returned = np.isfinite(ranges) & (ranges > 0)
         if returned.any() and float(ranges[returned].max()) > FARTHEST:
             raise CaptureError(f"{self.where} holds returns beyond {FARTHEST / 1000:g} km; {REMEDY}")
         bright = np.where(returned & np.isfinite(intensities), intensities, 0).clip(0, 1)
-        sweep = Sweep(
+        return Sweep(
             directions=torch.from_numpy(directions),
             ranges=torch.from_numpy(np.where(returned, ranges, 0).astype(np.float32)),
             intensities=torch.from_numpy(bright.astype(np.float32)),
             times=torch.from_numpy((self.stamps.load().astype(np.int64) - self.zero) * 1e-6),
-            rings=self.rings[torch.from_numpy(elements[:, 0])],
+            rings=rings,
             returned=torch.from_numpy(returned),
         )
-        return sweep if self.fill is None else _filled(sweep, torch.from_numpy(elements), self.fill, self.rings)
-
-    def _check(self, directions: NDArray[np.float32], elements: NDArray[np.int64]) -> None:
-        lengths = np.linalg.norm(directions.astype(np.float64), axis=1)
-        if not (np.abs(lengths - 1) < UNIT).all():
-            raise CaptureError(f"{self.where} holds directions whose length is not 1; {REMEDY}")
-        columns = MAX_AZIMUTH_STEPS if self.fill is None else len(self.fill.azimuths)
-        if len(elements) and not (elements < (len(self.rings), columns)).all():
-            raise CaptureError(f"{self.where} has rows or columns that its lidar lacks; {REMEDY}")
 
     def mark(self, thorough: bool) -> tuple[int, int]:
         spans = (*self.directions.spans, *self.distances.spans)
         parts = b"".join(span.part(0, min(PIECE, span.size)) for span in spans) if thorough else b""
         return sum(span.size for span in spans), zlib.crc32(parts) if thorough else -1
+
+
+@dataclass(frozen=True)
+class StoredSweep:
+    """Loads the rays of one revolution that know their row and column. It pickles."""
+
+    rays: Rays
+    elements: Array  # [N, 2] row and column
+    rings: Tensor  # [rows] the beam of each row
+    fill: Elements | None  # for the rays that are missing; None: all are there
+
+    def __call__(self) -> Sweep:
+        elements = self.elements.load().astype(np.int64)
+        columns = MAX_AZIMUTH_STEPS if self.fill is None else len(self.fill.azimuths)
+        if len(elements) and not (elements < (len(self.rings), columns)).all():
+            raise CaptureError(f"{self.rays.where} has rows or columns that its lidar lacks; {REMEDY}")
+        sweep = self.rays.load(self.rings[torch.from_numpy(elements[:, 0])])
+        return sweep if self.fill is None else _filled(sweep, torch.from_numpy(elements), self.fill, self.rings)
+
+    def mark(self, thorough: bool) -> tuple[int, int]:
+        return self.rays.mark(thorough)
 
 
 def _first(values: NDArray[Any]) -> NDArray[Any]:  # [returns, N] -> [N]
@@ -155,28 +166,32 @@ def rows_of(
     return elevations.argsort(descending=True, stable=True).argsort()
 
 
+def stored_rays(part: Part, end: int, zero: int) -> Rays:
+    """Returns the rays of the frame that ends at a microsecond."""
+    frame = f"{part.group}/frames/{end}"
+    names = (
+        "ray_bundle/direction",
+        "ray_bundle/timestamp_us",
+        "ray_bundle_returns/distance_m",
+        "ray_bundle_returns/intensity",
+    )
+    arrays = [part.store.array(f"{frame}/{name}") for name in names]
+    directions, stamps, distances, intensities = arrays
+    n = directions.shape[0] if directions.shape else -1
+    shapes = (n, 3), (n,), (*distances.shape[:1], n), distances.shape
+    if any(a.shape != shape or a.dtype[1] != kind for a, shape, kind in zip(arrays, shapes, "fuff", strict=True)):
+        raise CaptureError(f"{part.store.path}: the arrays of {frame} do not fit one another; {REMEDY}")
+    return Rays(f"{part.store.path}: {frame}", directions, stamps, distances, intensities, zero)
+
+
 def stored_sweep(part: Part, end: int, model: Model, zero: int) -> StoredSweep | None:
     """Returns the loader of the frame that ends at a microsecond; None where its rays have no rows and columns."""
-    frame = f"{part.group}/frames/{end}"
-    if not part.store.has(f"{frame}/ray_bundle/model_element"):
+    name = f"{part.group}/frames/{end}/ray_bundle/model_element"
+    if not part.store.has(name):
         return None
-    names = ("ray_bundle/direction", "ray_bundle/timestamp_us", "ray_bundle/model_element",
-             "ray_bundle_returns/distance_m", "ray_bundle_returns/intensity")  # fmt: skip
-    arrays = [part.store.array(f"{frame}/{name}") for name in names]
-    directions, stamps, elements, distances, intensities = arrays
-    n = directions.shape[0] if directions.shape else -1
-    shapes = ((n, 3), (n,), (n, 2), (*distances.shape[:1], n), distances.shape)
-    kinds = "f", "u", "u", "f", "f"
-    if any(a.shape != shape or a.dtype[1] != kind for a, shape, kind in zip(arrays, shapes, kinds, strict=True)):
-        raise CaptureError(f"{part.store.path}: the arrays of {frame} do not fit one another; {REMEDY}")
-    return StoredSweep(
-        f"{part.store.path}: {frame}",
-        directions,
-        stamps,
-        elements,
-        distances,
-        intensities,
-        zero,
-        model.rings,
-        model.fill,
-    )
+    rays, elements = stored_rays(part, end, zero), part.store.array(name)
+    if elements.shape != (*rays.stamps.shape, 2) or elements.dtype[1] != "u":
+        raise CaptureError(
+            f"{part.store.path}: the arrays of {part.group}/frames/{end} do not fit one another; {REMEDY}"
+        )
+    return StoredSweep(rays, elements, model.rings, model.fill)

@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from nurec_lite.base.names import name_flaw
+from nurec_lite.base.texts import printable
 from nurec_lite.capture.choice import chosen_sensors
 from nurec_lite.capture.downscale import downscaled
 from nurec_lite.capture.files import short
@@ -17,14 +18,14 @@ from nurec_lite.capture.ncore.boxes import read_tracks
 from nurec_lite.capture.ncore.cameras import masks_of, read_camera, stored_image
 from nurec_lite.capture.ncore.fields import LATEST_US
 from nurec_lite.capture.ncore.poses import Poses, read_poses
-from nurec_lite.capture.ncore.rays import Model, read_lidar, stored_sweep
+from nurec_lite.capture.ncore.rays import Model, read_lidar, stored_rays, stored_sweep
 from nurec_lite.capture.ncore.sequence import Part, Sequence, open_sequence, own_frame
 from nurec_lite.capture.ncore.store import REMEDY
+from nurec_lite.capture.ncore.unstructured import FoundSweep, found_pattern, lidar_of
 from nurec_lite.capture.types import GIVEN, Capture, CaptureError, Doubt, Frame, ImageFrame, SweepFrame
 from nurec_lite.geometry.camera import Camera
+from nurec_lite.geometry.lidar import Lidar
 
-UNKNOWN = "has no rows and columns (row-offset-spinning, model_element)"
-REMODEL = "store a lidar model and model_element in NCore"
 BEYOND = 0.1  # seconds by which a frame may lie beyond the poses
 
 
@@ -33,7 +34,7 @@ def read_ncore(
     *,
     drive: str | None = None,  # name of a sequence in the folder, or its place among them
     cameras: tuple[str, ...] | None = None,  # None: all
-    lidars: tuple[str, ...] | None = None,  # None: all that have rows and columns
+    lidars: tuple[str, ...] | None = None,  # None: all whose beams can be told
     downscale: int = 1,
 ) -> Capture:
     _check_installed(root)
@@ -43,7 +44,7 @@ def read_ncore(
         name: read_camera(sequence, poses, name)
         for name in chosen_sensors("data.cameras", cameras, parts, sequence.where)
     }
-    models, sweeps, doubts = _lidars(sequence, poses, lidars)
+    sensors, sweeps, doubts = _lidars(sequence, poses, lidars)
     images = tuple(
         f for name, camera in lenses.items() for f in _images(sequence, poses, parts[name], camera, downscale)
     )
@@ -51,7 +52,7 @@ def read_ncore(
     return Capture(
         name=own["name"] if own else f"ncore_{_named(sequence)}",
         cameras=tuple(downscaled(camera, downscale) for camera in lenses.values()),
-        lidars=tuple(model.lidar for model in models),
+        lidars=tuple(sensors),
         images=images,
         sweeps=tuple(sweeps),
         tracks=read_tracks(sequence, poses),
@@ -110,23 +111,42 @@ def _images(sequence: Sequence, poses: Poses, part: Part, camera: Camera, downsc
 
 def _lidars(
     sequence: Sequence, poses: Poses, asked: tuple[str, ...] | None
-) -> tuple[list[Model], list[SweepFrame], list[Doubt]]:
-    models, sweeps, doubts = list[Model](), list[SweepFrame](), list[Doubt]()
+) -> tuple[list[Lidar], list[SweepFrame], list[Doubt]]:
+    """Lidars whose beams cannot be told are left out, unless they are asked for."""
+    lidars, sweeps, doubts = list[Lidar](), list[SweepFrame](), list[Doubt]()
     parts = sequence.parts("lidars")
     for name in chosen_sensors("data.lidars", asked, parts, sequence.where):
         model = read_lidar(sequence, poses, name)
-        frames = None if model is None else _sweeps(sequence, poses, parts[name], model)
-        if model is not None and frames is not None:
-            models.append(model)
-            sweeps += frames
-        elif asked:
-            raise CaptureError(f"{sequence.where}: lidar {name} {UNKNOWN}; choose other lidars by data.lidars")
-        else:
-            doubts.append(Doubt(name, False, f"The lidar {name} {UNKNOWN}, so it is left out.", REMODEL))
-    return models, sweeps, doubts
+        own = None if model is None else _sweeps(sequence, poses, parts[name], model)
+        try:
+            lidar, frames, notes = (
+                (model.lidar, own, ()) if model and own is not None else _found(sequence, poses, parts[name])
+            )
+        except CaptureError as error:
+            if asked:
+                raise
+            doubts.append(Doubt(name, False, f"The lidar {name} is left out: {printable(str(error))[:500]}."))
+            continue
+        lidars.append(lidar)
+        sweeps += frames
+        doubts += [Doubt(name, False, note) for note in notes]
+    return lidars, sweeps, doubts
+
+
+def _found(sequence: Sequence, poses: Poses, part: Part) -> tuple[Lidar, list[SweepFrame], tuple[str, ...]]:
+    """A lidar without rows and columns."""
+    name = part.group.partition("/")[2]
+    frames = [(f, stored_rays(part, end, sequence.zero)) for end, f in _frames(sequence, poses, part, False)]
+    if not frames:
+        raise CaptureError(f"{part} has no frames with a pose; {REMEDY}")
+    spans = [(f.time_start, f.time_end) for f, _ in frames]
+    pattern = found_pattern([rays for _, rays in frames], spans, f"{sequence.where}: lidar {name}")
+    sweeps = [SweepFrame(**vars(f), load=FoundSweep(rays, pattern, f.time_start, f.time_end)) for f, rays in frames]
+    return lidar_of(pattern, poses.mounting(name), name), sweeps, pattern.scan.notes
 
 
 def _sweeps(sequence: Sequence, poses: Poses, part: Part, model: Model) -> list[SweepFrame] | None:
+    """Returns None where rays have no rows and columns."""
     found = []
     for end, frame in _frames(sequence, poses, part, False):
         load = stored_sweep(part, end, model, sequence.zero)

@@ -87,42 +87,69 @@ class SweepLoad:
         return torch.where(known, beams[rings.clamp(0, len(beams) - 1)], -1)
 
     def _sweep(self, points: Tensor, angles: Tensor, rings: Tensor) -> Sweep:
-        scan = self.pattern.scan
-        new_angles, new_rings = angles[:0], rings[:0]
-        if self.pattern.missing:
-            new_angles, new_rings = missing_angles(angles, rings)
-            kept = ~scan.blocked[new_rings, degree_of(new_angles[:, 0])]
-            new_angles, new_rings = new_angles[kept], new_rings[kept]
-        outside = self._outside(points)
-        times, new_times = self._times(points[:, _TIME], angles[:, 0], new_angles[:, 0])
-        points, angles, rings, times = points[outside], angles[outside], rings[outside], times[outside]
-        ranges = points[:, :3].norm(dim=1)
-        zeros = ranges.new_zeros(len(new_angles))
-        azimuth = torch.cat([angles[:, 0], new_angles[:, 0]])
-        sweep = Sweep(
-            directions=torch.cat([points[:, :3] / ranges[:, None], unit_directions(new_angles)]).float(),
-            ranges=torch.cat([ranges, zeros]).float(),
-            intensities=torch.cat([points[:, _POINT], zeros]).float(),
-            times=torch.cat([times, new_times]).clamp(self.start, self.end),
-            rings=torch.cat([rings, new_rings]),
-            returned=torch.arange(len(azimuth)) < len(points),
-        )
-        return sweep.select(torch.argsort(sweep.rings * TURN + azimuth % TURN, stable=True))
+        return assembled(points, angles, rings, self.pattern, (self.start, self.end), self.vehicle)
 
-    def _outside(self, points: Tensor) -> Tensor:  # [n] bool: the lidar did not see its own vehicle
-        ahead, beside = self.vehicle
-        return ~((points[:, 0].abs() < ahead) & (points[:, 1].abs() < beside))
+    def _outside(self, points: Tensor) -> Tensor:
+        return outside(points, self.vehicle)
 
-    def _times(self, own: Tensor, azimuth: Tensor, missing: Tensor) -> tuple[Tensor, Tensor]:  # seconds
-        """Times of the points, and of rays at other azimuths of the same sweep. A lidar turns steadily, so its azimuth is a clock."""
-        scan, length = self.pattern.scan, self.end - self.start
-        if length <= 0:
-            return torch.full_like(own, self.start), torch.full_like(missing, self.start)
-        period = self.pattern.period if self.pattern.clock is not None else length
-        turned, turned_missing = (scan.turned(a) * (period / TURN) for a in (azimuth, missing))
-        if self.pattern.clock is None:
-            begin = -scan.forward_fraction * period
-            return self.start + turned - begin, self.start + turned_missing - begin
-        phase = (own - self.start - turned) * (TURN / period)
-        late = math.atan2(float(phase.sin().mean()), float(phase.cos().mean())) * period / TURN
-        return own, self.start + (turned_missing + late) % period
+    def _times(self, own: Tensor, azimuth: Tensor, missing: Tensor) -> tuple[Tensor, Tensor]:
+        return times_of(own, azimuth, missing, self.pattern, (self.start, self.end))
+
+
+def assembled(
+    points: Tensor,  # [n, 5] x, y, z, intensity, seconds: arranged, as by Scan.arrange
+    angles: Tensor,  # [n, 2]
+    rings: Tensor,  # [n]
+    pattern: Pattern,
+    span: tuple[float, float],  # seconds: the sweep
+    vehicle: tuple[float, ...],
+) -> Sweep:
+    """Returns of a sweep and the rays that did not return, ring after ring."""
+    scan = pattern.scan
+    new_angles, new_rings = angles[:0], rings[:0]
+    if pattern.missing:
+        new_angles, new_rings = missing_angles(angles, rings)
+        kept = ~scan.blocked[new_rings, degree_of(new_angles[:, 0])]
+        new_angles, new_rings = new_angles[kept], new_rings[kept]
+    seen = outside(points, vehicle)
+    times, new_times = times_of(points[:, _TIME], angles[:, 0], new_angles[:, 0], pattern, span)
+    points, angles, rings, times = points[seen], angles[seen], rings[seen], times[seen]
+    ranges = points[:, :3].norm(dim=1)
+    zeros = ranges.new_zeros(len(new_angles))
+    azimuth = torch.cat([angles[:, 0], new_angles[:, 0]])
+    sweep = Sweep(
+        directions=torch.cat([points[:, :3] / ranges[:, None], unit_directions(new_angles)]).float(),
+        ranges=torch.cat([ranges, zeros]).float(),
+        intensities=torch.cat([points[:, _POINT], zeros]).float(),
+        times=torch.cat([times, new_times]).clamp(*span),
+        rings=torch.cat([rings, new_rings]),
+        returned=torch.arange(len(azimuth)) < len(points),
+    )
+    return sweep.select(torch.argsort(sweep.rings * TURN + azimuth % TURN, stable=True))
+
+
+def outside(points: Tensor, vehicle: tuple[float, ...]) -> Tensor:  # [n] bool: the lidar did not see its own vehicle
+    ahead, beside = vehicle
+    return ~((points[:, 0].abs() < ahead) & (points[:, 1].abs() < beside))
+
+
+def times_of(
+    own: Tensor,  # [n] seconds
+    azimuth: Tensor,  # [n] radians
+    missing: Tensor,  # [m] radians
+    pattern: Pattern,
+    span: tuple[float, float],  # seconds: the sweep
+) -> tuple[Tensor, Tensor]:  # [n], [m] seconds
+    """Times of the points, and of rays at other azimuths of the same sweep. A lidar turns steadily, so its azimuth is a clock."""
+    scan, (start, end) = pattern.scan, span
+    length = end - start
+    if length <= 0:
+        return torch.full_like(own, start), torch.full_like(missing, start)
+    period = pattern.period if pattern.clock is not None else length
+    turned, turned_missing = (scan.turned(a) * (period / TURN) for a in (azimuth, missing))
+    if pattern.clock is None:
+        begin = -scan.forward_fraction * period
+        return start + turned - begin, start + turned_missing - begin
+    phase = (own - start - turned) * (TURN / period)
+    late = math.atan2(float(phase.sin().mean()), float(phase.cos().mean())) * period / TURN
+    return own, start + (turned_missing + late) % period

@@ -24,6 +24,7 @@ from tiny_ncore import (
     image,
     lens,
     lidar_pose,
+    scan,
     write_sequence,
 )
 
@@ -158,15 +159,26 @@ def test_masks_are_a_finding(tmp_path: Path) -> None:
     assert read_ncore(tmp_path).doubts[0].sentence == "The camera front has masks (ego), which are not used."
 
 
-def test_a_lidar_without_rows_and_columns_is_left_out(tmp_path: Path) -> None:
+def test_beams_of_a_lidar_without_rows_and_columns_are_found(tmp_path: Path) -> None:
     write_sequence(tmp_path, elements=False)
     capture = read_ncore(tmp_path)
+    check_capture(capture, "tiny")
+    frame, lidar = capture.sweeps[1], capture.lidars[0]
+    sweep = frame.load()
+    torch.testing.assert_close(lidar.elevations, ELEVATIONS, atol=1e-6, rtol=0)
+    known = sweep.select(sweep.returned)
+    world = world_points(frame, known, lidar)
+    assert float(torch.minimum(world[:, 2].abs(), (world[:, 1].abs() - WALL).abs()).max()) < 1e-3, "at their own times"
     assert (
-        not capture.sweeps
-        and not capture.lidars
-        and "The lidar top has no rows and columns" in capture.doubts[0].sentence
+        len(known) == scan(1, "cw")["direction"].shape[0] and lidar.clockwise and abs(lidar.azimuth_steps - COLUMNS) < 2
     )
-    with pytest.raises(CaptureError, match="lidar top has no rows and columns"):
+
+
+def test_a_lidar_whose_beams_cannot_be_told_is_left_out(tmp_path: Path) -> None:
+    write_sequence(tmp_path, elements=False, reach=5.0)
+    capture = read_ncore(tmp_path)
+    assert not capture.sweeps and not capture.lidars and "The lidar top is left out" in capture.doubts[0].sentence
+    with pytest.raises(CaptureError, match="hold too few returns to tell beams"):
         read_ncore(tmp_path, lidars=("top",))
 
 
