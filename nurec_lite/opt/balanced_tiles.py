@@ -6,8 +6,7 @@ parts need not wait for one another: what each part lets pass is found first, al
 the last of a list adds up. Of a list with two parts the second one comes late enough to know it from the first. The backward pass
 starts a part from the same products and from the sums of the parts before it. Long lists come first, so that none begins late.
 Source: gsplat splits long lists with state kept from the forward pass; partial products are associative, as in any parallel scan.
-Gain: with warp_cull and tile_cull a sweep 5.76 + 5.30 -> 0.62 + 0.90 ms, an image 2.11 + 3.15 -> 0.57 + 0.91 (H200, KITTI drive 0009, 1 M
-Gaussians); a simulated image, whose lists are short, gains nothing by it. docs/story-3-past-the-post.md.
+Gain, code before and after, limits: docs/options/balanced_tiles.md.
 Limits: needs warp_cull. Responses of lists with more than two parts are computed twice forward; their partial sums take 6 or 7 numbers
 a ray and part. Class exact: products and sums are taken in another order.
 """

@@ -7,9 +7,7 @@ Source: rates times the square root of the number of images, by which Adam's ran
 (Malladi et al. 2022, On the SDEs and Scaling Rules for Adaptive Gradient Algorithms); betas to its power, so that moments remember as
 many images as before, as Grendel-GS has both for Gaussians (Zhao et al. 2024, On Scaling Up 3D Gaussian Splatting Training). Epsilon is
 1e-15, too small to be scaled.
-Gain: none. On an H200 1 000 steps of 2 images reach 23.8 dB where 2 000 of one reach 24.2 (KITTI drive 0009). On two cores an image costs a
-quarter less with 4 a step, and as many images teach 0.9 dB less; that would be 1.8 dB without the rule, and is 0.6 dB where density.every
-is divided by the images (benchmarks/LOG.md).
+Gain, code before and after, limits: docs/options/batch.md.
 One launch: on a GPU, behind warp_cull, fused_interp and collect_once, images of one size and sweeps of one lidar go through one projection,
 one sort and one launch a stage, forward and backward (kernels/raster_warps/views/train.h). Parameters that the views share get their
 gradient once. Numbers are those of one view after another up to rounding, and to the order of sums. An image of a size of its own, and

@@ -4,8 +4,7 @@
 Idea: the baseline calls `collect_gaussian_parameters` for the camera, again for the lidar, and activates all Gaussians a third time for
 the regularisers. One call with two query times interpolates all tracks once and activates once; everybody shares the result.
 Source: NVIDIA's Nsight post on Omniverse NuRec, where the collection dominated the forward pass and was called several times in it.
-Gain: collecting 9.2 -> 6.8 ms of a step of 56.2 ms, which becomes 51.2 ms; with fused_interp 1.7 -> 1.1 ms and 43.8 -> 40.1 ms (H200,
-KITTI drive 0009, 1 M Gaussians). More in docs/story-1-timeline.md.
+Gain, code before and after, limits: docs/options/collect_once.md.
 Limits: world-space means and rotations of both times are alive together. Class exact: the same operations on the same numbers; gradients
 are added up in another order.
 """

@@ -5,8 +5,7 @@ Idea: activations, view directions, the sky and noise are dozens of elementwise 
 The compiler fuses them, forward and backward. Every function is taken whole: one that it could take only in parts would be an error.
 A size that changes becomes a symbol, so that growing and relocation compile once more and never again.
 Source: PyTorch 2 (Ansel et al. 2024).
-Gain: behind all of `all` the median of a step 6.86 -> 6.38 ms (H200, KITTI drive 0009, 1 M Gaussians), for which the first step takes 14 s:
-for runs of half an hour.
+Gain, code before and after, limits: docs/options/compile.md.
 Limits: compiling takes a while at the first step, and once more after the first relocation, which torch's own cache on disk shortens the
 next time; needs Triton on a GPU and a C++ compiler on a CPU. Nothing is compiled for who looks at a scene without training. Sums over all
 Gaussians or rays stay torch's own: with sizes that are symbols the compiler gives them to one block, and the means of the regularisers

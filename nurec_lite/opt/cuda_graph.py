@@ -12,8 +12,7 @@ Between two launches the GPU has two small kernels (kernels/update/multi_tensor_
 writes its report into memory of the host, since the next writes where these stand; the other brings the step's shots to their places, and
 the rates, which are arguments of the kernel, so that nothing is copied from the host.
 Source: CUDA graphs, as torch records them (Ng et al., Accelerating PyTorch with CUDA Graphs, 2021).
-Gain: behind all other options of `all` a step takes 13.1 -> 8.0 ms of the clock (H200, KITTI drive 0009, 1 M Gaussians), 7 launches instead
-of 442; 7 000 steps take 51 s, start to checkpoint 70 s.
+Gain, code before and after, limits: docs/options/cuda_graph.md.
 Limits: on a GPU alone. Where train.coarse changes the size of images, recordings are made anew; those before stay until others need their
 place or Gaussians are added. Reading of losses and checkpoints stays outside; after a relocation that adds Gaussians, whose tensors are
 new ones, the step is recorded again; others are a graph of their own, and what they made is written where the step's reads. With

@@ -11,10 +11,7 @@ step draws anew without anybody telling it. A relocation that does not ask how m
 torch, two kernels each; here one kernel adds up as many as each Gaussian has copies, which is one for most.
 Source: Kerbl et al. 2023 (activations), Kheradmand et al. 2024 (regularisers, noise, copies), formulas in kernels/math/activate.cuh and
 kernels/math/mcmc_split.cuh; Salmon et al. 2011 (random numbers), in kernels/math/random.cuh.
-Gain: values of 1 M Gaussians with their gradients 272 -> 66 us, regularisers 96 -> 33, noise with its random numbers 187 -> 29, copies
-1194 -> 29 us on an H200; behind all other options a step of KITTI drive 0009 takes 5.25 -> 4.87 ms. Torch's operators of a step with
-collect_once, the lidar's own opacities and no_sync: activation 7 and 20 for its gradients, regularisers 6 and 8, thickness and noise 22
-and one for the random numbers; 64 in all, which become six kernels.
+Gain, code before and after, limits: docs/options/fused_activate.md.
 Limits: single precision. Without collect_once the collection goes on to activate by itself, in the plain way. The option compile
 leaves these stages as they are here. Draws of noise are other ones than torch's, whose generator stays where it is. Class exact: the same
 functions, up to rounding and but for these draws; sums are those of torch, in another order. Opacities of copies are found without what

@@ -7,7 +7,7 @@ warp counts the steps and takes the powers, and one kernel goes through all valu
 harmonics of what a step does not see.
 Source: Adam (Kingma and Ba 2015); torch's `found_inf` for updates that are skipped; updates of what is seen alone are those of Taming
 3DGS (Mallick et al. 2024) and of gsplat's SelectiveAdam.
-Gain: 1 M Gaussians on an H200: 651 -> 410 us, which is all that copies reach; touched_only 210 us with a tenth seen.
+Gain, code before and after, limits: docs/options/fused_adam.md.
 Limits: class exact means dense. Every step reads the mean, rotation, size and opacity of all Gaussians to find out which it sees, so these
 may not lag behind, and the regularisers give every size and every opacity a gradient in every step. Harmonics can catch up when they are
 seen, step by step, to the same numbers; that was built, and with 44 % seen it takes 434 us instead of 336 (benchmarks/LOG.md).

@@ -7,8 +7,7 @@ its pose, and writes world means, rotations and velocities of these rows alone. 
 Backward, a block adds up what its rows tell of the pose, and a second kernel adds the blocks of a track in a fixed order, without
 atomics, and goes on to the keyframes. Opacities at all query times, 0 of actors that are not there, are one kernel, too.
 Source: NVIDIA's Nsight post on Omniverse NuRec (interpolate: 4.184 ms -> 83.81 us); formulas in kernels/math/actors.cuh.
-Gain: collecting 9.2 -> 1.7 ms of a step of 56.2 ms, which becomes 43.8 ms (H200, KITTI drive 0009, 1 M Gaussians); on 64 tracks,
-3 query times and 600 k Gaussians of actors 33 us forward, 64.5 % of copy bandwidth. More in docs/story-1-timeline.md.
+Gain, code before and after, limits: docs/options/fused_interp.md.
 Limits: Gaussians of actors that are absent are not left out but transparent (opacity 0), which the projection rejects: leaving them out
 would need their number on the host. Class exact: the same formulas, single precision, rounded in another order.
 """

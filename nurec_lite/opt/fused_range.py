@@ -5,7 +5,7 @@ Idea: torch makes a kernel of each operation, and of each way back: masks, means
 take less time than their launches. Here one kernel reads every ray once, behind it one block adds up the blocks' sums in an order that
 never changes, and one kernel writes the gradients of what the renderer blended, as the renderer's backward pass takes them.
 Source: none; formulas in kernels/math/lidar_loss.cuh.
-Gain: of torch's operators of a step that write something, 38 become three kernels: 129 -> 15 us with 131 072 rays (H200).
+Gain, code before and after, limits: docs/options/fused_range.md.
 Limits: single precision. No second derivatives. Class exact: the same functions, up to rounding; sums are those of torch, in another
 order, and what a drop near 0 or 1 costs is rounded less.
 """

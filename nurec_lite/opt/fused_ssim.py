@@ -7,7 +7,7 @@ writes the similarity's slopes, which the backward pass blurs in the same way. O
 do. A second kernel of one block adds up the blocks' sums in an order that never changes.
 Source: moments at once and derivatives kept for the backward pass are fused-ssim's (Goel), which Taming 3DGS (Mallick et al. 2024) and
 Faster-GS use; formulas in kernels/math/ssim.cuh.
-Gain: an image of 1242x375 forward and backward 818 -> 55 us on an H200, 1920x1080 3 472 -> 188 us.
+Gain, code before and after, limits: docs/options/fused_ssim.md.
 Limits: single precision. Three maps of the image's size are kept between forward and backward. No second derivatives. Class exact: the
 same function, whose rounding on bright images of little contrast is half of the plain one's.
 """

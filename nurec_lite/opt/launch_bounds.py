@@ -8,8 +8,7 @@ Gaussians a warp looks at together, for those that reach none of its rays then d
 has a row of its own. A block with fewer threads than the tile has rays takes a part of it.
 Source: NVIDIA's Nsight post on Omniverse NuRec (64 registers for the lidar, 128 for the camera); rows from
 benchmarks/opt/bench_launch_bounds.py.
-Gain: one H200, backward by CUDA events: a whole KITTI sweep 6.89 -> 4.66 ms, a simulated image of 1920x1080 2.50 -> 2.04, a training step
-29.9 -> 26.8 ms (docs/story-2-kernels.md).
+Gain, code before and after, limits: docs/options/launch_bounds.md.
 Limits: a KITTI image takes the same time, 2.66 -> 2.68 ms, and the sweep's achieved occupancy falls from 30.8 to 28.1 %. The row of an
 image follows from how many tiles it has: for a small one whose tiles are alike it is the slower one. Kernels for the GPU alone, refused
 on a CPU. Needs ops=native. Class exact.

@@ -6,8 +6,7 @@ ones stay where they lay in memory; after a while neighbours in memory have noth
 not see is then skipped one row at a time, in cache lines whose other rows are read. Here every relocation sorts the Gaussians of each node
 by the Morton code of their means, the bits of cells of 0.25 m along x, y and z in turns. It writes all rows anyway.
 Source: Morton, A Computer Oriented Geodetic Data Base, 1966; sorting of points for locality is common in renderers of point clouds.
-Gain: behind all other options a step takes 3.24 -> 3.20 ms (H200, KITTI drive 0009, 1 M Gaussians): kernels that go through rows gain 4 to
-12 %, those that blend nothing. More in docs/options.md.
+Gain, code before and after, limits: docs/options/morton_order.md.
 Limits: none of the step's numbers change, but relocation and noise draw for Gaussians by their row, so that other ones are drawn. Until the
 first relocation the order is that of the start. Class exact: the same numbers, but for these draws.
 """

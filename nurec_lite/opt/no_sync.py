@@ -9,8 +9,7 @@ back when they come; if a step failed, the host goes back to before it, gives th
 again.
 Source: NVIDIA's Nsight post on Omniverse NuRec, which removed synchronisation points until the CPU queued ahead of the GPU; skipping an
 update by `found_inf` is PyTorch's way for gradients that overflow.
-Gain: 25.5 waits a step become 0; a step with workers, fused_interp and collect_once takes 38.5 -> 36.1 ms (H200, KITTI drive 0009, 1 M
-Gaussians); on a CPU 6 % longer. More in docs/story-1-timeline.md.
+Gain, code before and after, limits: docs/options/no_sync.md.
 Limits: lists take `slack` times the memory; a relocation keeps the tensors before it until its step is known to be good. The first image
 of a camera and the first sweep wait. Outside of training nothing changes. Needs fused_interp, since the baseline's `collect` counts actors.
 Class exact: the same numbers, but for relocation, which draws others from the same distribution.

@@ -4,7 +4,7 @@
 Idea: a copy from pageable memory goes through a buffer of the driver, and the host waits for it; a step has 16 of them. Here the tensors of
 a step are gathered in a page-locked buffer, one copy brings it over, and the step's tensors lie in the device's buffer.
 Source: the PyTorch guide of the NuRec Nsight story (page-locked memory and non_blocking); one buffer instead of one a tensor is our own.
-Gain: none on the baseline of an H200, whose steps wait for decoding (docs/options.md).
+Gain, code before and after, limits: docs/options/pinned.md.
 Limits: on a GPU alone. Gathering is a copy within the host. A buffer may not be written again while its copy runs: torch's allocator of
 page-locked memory sees to it, which notes an event for every non_blocking copy from a buffer of its own and gives the memory of a freed
 buffer out only when the event has passed. Where no_sync copies a tensor at a time in this way, this option takes its place. Class exact.

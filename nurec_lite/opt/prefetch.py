@@ -4,7 +4,7 @@
 Idea: what `next_batch` and `place` do for the next step needs nothing of this one. The thread decodes, or takes from the loader processes
 of `workers`; the GPU's copy engine works beside its kernels. A step's stream waits for the event behind its shots, mostly long past.
 Source: the prefetchers of NVIDIA's reference trainers (apex's ImageNet example), and the thread of PyTorch's DataLoader that pins memory.
-Gain: none on the baseline of an H200, whose steps wait for decoding (docs/options.md).
+Gain, code before and after, limits: docs/options/prefetch.md.
 Limits: on a GPU alone, and one step ahead. Memory that the side stream's copies fill is used on the step's: each tensor is recorded there
 (Tensor.record_stream), so the allocator gives it back to the side stream only after what the step has queued. Without page-locked
 memory (pinned or no_sync) the thread, not the step, waits for the copies. Python runs one thread at a time: what the thread does in Python

@@ -5,9 +5,7 @@ Idea: what a block keeps in shared memory limits how many blocks fit. It stages 
 indices: only a warp to which a Gaussian contributes needs its index, and reads it through L1. The driver is asked for the largest share
 that shared memory can have of what it divides with L1.
 Source: NVIDIA's Nsight post on Omniverse NuRec (about half the shared memory, larger shared memory preferred over L1).
-Gain: 21 504 -> 10 240 bytes a block, and no time: on one H200 registers limit occupancy with it and without it, the backward of a whole
-KITTI sweep takes 4.66 -> 4.98 ms, of an image 2.68 -> 2.80, a training step 26.8 -> 28.5 ms (docs/story-2-kernels.md), so +opt=all
-leaves it out.
+Gain, code before and after, limits: docs/options/shared_memory.md.
 Limits: twice as many barriers a tile. Kernels for the GPU alone, refused on a CPU. Needs
 ops=native. Class exact.
 """

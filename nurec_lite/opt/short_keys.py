@@ -7,8 +7,7 @@ nobody stands, and a mantissa finer than what rounding makes of a mean. A key he
 distances of one key differ by less than 2^-20 of themselves (0.06 mm at 80 m) and there are three passes, with 16 by less than 2^-12
 (2 mm at 10 m, 16 mm at 80 m) and two. Steps grow with the distance, as does what a sensor can tell apart.
 Source: none; floats' bits ascend as their logarithm does.
-Gain: 1 M distances of which 44 % are seen are sorted in 66, 52 and 38 us by 32, 24 and 16 bits (H200); a step of KITTI drive 0009 with
-all other options takes 3.10 and 3.05 ms by 32 and 16 bits. benchmarks/opt/bench_short_keys.py
+Gain, code before and after, limits: docs/options/short_keys.md.
 Limits: on a GPU; on a CPU the order is the same, and nothing is gained. Who renders without training sees by all bits. What shares a key
 is blended in the order of its index: what is nearer than 1/16 m or behind the sensor, which only a wide Gaussian reaches from, all
 together, and so what is beyond 4096 m. Class close: each Gaussian's response stays what it is, and two change places in a ray's list

@@ -11,7 +11,7 @@ goes back when its own losses are there: autograd runs each node on the stream o
 a graph of cuda_graph such streams are branches that run side by side, and its kernels have their priorities.
 Source: streams within a capture, as CUDA's programming guide has them (cross-stream dependencies); torch's notes on stream semantics of
 backward passes.
-Gain: behind all other options a step takes 4.10 -> 3.69 ms (H200, KITTI drive 0009, 1 M Gaussians), more in docs/options.md.
+Gain, code before and after, limits: docs/options/side_streams.md.
 Limits: on a GPU alone. Memory that a branch uses is not used again by the step's stream, or the other way round, before both are through
 with it: every tensor that crosses is recorded with the stream that reads it (Tensor.record_stream), which lasts until it is freed,
 so for what the backward pass keeps, too; in a recording that is its end. Autograd does so for gradients. Some gradients are left on a

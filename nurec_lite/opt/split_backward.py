@@ -7,8 +7,7 @@ training step), and add up only what follows from it. The Gaussian's gradient is
 (kernels/math/moments.cuh): 13 to 16 numbers instead of 16 to 19, whose sums over a warp take 15 or 16 shuffles instead of 80 to 95,
 since lanes swap halves of what they hold. A warp of the camera's takes 8x4 pixels instead of 16x2.
 Source: NVIDIA's Nsight post on Omniverse NuRec, which took renderBackward apart; moments and sums by halves are our own.
-Gain: one H200, backward by CUDA events: a whole KITTI sweep 8.71 -> 6.89 ms, an image 3.63 -> 2.66, with 1.23 and 1.43 times fewer
-instructions; a training step 33.9 -> 29.9 ms (docs/story-2-kernels.md).
+Gain, code before and after, limits: docs/options/split_backward.md.
 Limits: kernels for the GPU alone, refused on a CPU, which has one kernel for both. Needs ops=native. Class exact: the same
 formulas, gradients added up in another order.
 """

@@ -8,8 +8,7 @@ and a beam's rays lie on a line, on which the test is that of a parabola: what p
 or bundles, are numbered, and a lane tests one.
 Source: bounds and derivations in kernels/math/outline.cuh, conic.cuh and ray_pyramid.cuh. Tests of ellipses against tiles and rows of tiles
 come from the literature (StopThePop, Radl et al. 2024; Speedy-Splat, Hanson et al. 2025).
-Gain: entries of a sweep's lists 5.62 -> 3.61 M, of an image's 11.01 -> 4.42 M (H200, KITTI drive 0009, 1 M Gaussians), and
-lists take no longer. What passes between beams was nearly a third of a sweep's entries. docs/story-3-past-the-post.md.
+Gain, code before and after, limits: docs/options/tile_cull.md.
 Limits: needs warp_cull, whose bundles it asks. Class exact: what is left out has no response above 1/255 on any of the rays.
 """
 

@@ -6,9 +6,7 @@ Here rays come in bundles of 32: patches of 8x4 pixels, and of a lidar, whatever
 four beams, so that all but one bundle a band are full. A bundle's warp stages its list for itself: nobody waits at barriers. A sweep's
 bundle has two lists since, one for its lower and one for its upper beams, and a warp takes two.
 Source: SimULi (a lidar rasterizer went from 6.5 to 15.8 M rays/s with tiles of 32 points instead of 256); 8x4 patches are Faster-GS's.
-Gain: forward and backward of a whole sweep 5.57 + 5.29 -> 1.90 + 3.94 ms, of an image 2.12 + 3.07 -> 0.95 + 1.81 (H200, KITTI drive 0009,
-1 M Gaussians); with the two options that build on it 0.62 + 0.90 and 0.57 + 0.91, later 0.28 + 0.42 and 0.39 + 0.68. More in
-docs/story-3-past-the-post.md.
+Gain, code before and after, limits: docs/options/warp_cull.md.
 Limits: on a GPU alone. Lists are longer in sum, and making them takes longer. Its kernels take the place of those of split_backward,
 launch_bounds and shared_memory. Class close: on equal lists the numbers are the same, but bounds of Gaussians are no promise, and a
 bundle is narrower than a tile: rims that a tile of 256 rays happened to see may be lost, others are seen. Outputs and gradients of

@@ -5,9 +5,7 @@ Idea: decoding a PNG and a sweep takes tens of milliseconds on one core and noth
 step runs; a thread takes what they made in, and the step only unpickles it.
 Source: PyTorch's DataLoader with workers, as in the PyTorch guide of the NuRec Nsight story; the processes are our own
 (nurec_lite/base/processes.py), since a run has to outlive them.
-Gain: the time of `next_batch` as long as idle cores exist and nothing hides it: on an H200 with KITTI drive 0009 and 1 M Gaussians the GPU
-is busy for 73.2 % of a step instead of 56.8 % (nsys). More in docs/options.md and docs/story-1-timeline.md.
-Receiving an image 1242x375 and 110 000 rays takes 1.1 ms of the training thread, 5.9 by a DataLoader (two shared CPU cores, torch 2.13).
+Gain, code before and after, limits: docs/options/workers.md.
 One process is not enough behind all other options: a frame of 1920x1080 with 230 000 rays takes it 65 ms, a step 7 (H200). Limits: every
 process holds its own decoder state and one batch per prefetch slot; where the step itself keeps all cores busy (a CPU run on two cores)
 there is little to gain. Class exact: batches depend on (seed, step) alone, so results are bitwise the same.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages docs/options/X.md, one an option, and the tables that lead to them.
 
-A page is its own source: sentences stand in it, and the generator fills what lies between `<!-- NAME: ARGUMENTS -->` and `<!-- end -->`:
+A page is its own source: sentences stand in it, and the generator fills what lies between `<!-- NAME: ARGUMENTS -->` and `<!--end-->`:
 
     facts: shelf=all gauge=gpu      class, needs, gain and picture; shelf is post, all or lab; gauge gpu, step or feed
            rung=WHAT|FILE:PATH|FILE:PATH|FACTOR|UNIT   where the chain does not measure the option; FACTOR and UNIT may be left out
@@ -18,118 +18,33 @@ and in other pages `shelf: post`, `shelf: all`, `shelf: lab` and `options of the
 import re
 import textwrap
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from importlib import import_module
 from os.path import relpath
 from pathlib import Path
 
-from nurec_lite.base.errors import UserError
 from scripts.option_pages import chart
 from scripts.option_pages.excerpts import excerpt, kernels_of, source
 from scripts.option_pages.measured import (
-    GAUGES,
     MISSING,
     OPTIONS,
-    RESULTS,
     ROOT,
     Pair,
-    ladder,
     launches,
     ncu_table,
     nsys_table,
-    pair_alone,
-    pair_rung,
     read,
     rungs,
     step_table,
     table,
 )
+from scripts.option_pages.option import FOLDER, REGION, files_of, option_of, order
 
-FOLDER = ROOT / "docs/options"
 PICTURES = ROOT / "docs/images/options"
 CHAIN = ROOT / "docs/images/chain.svg"
-SHELVES = ("post", "all", "lab")
-NAMES = "facts|code|step|nsys|ncu|files|repeat|shelf|options of the readme"
-REGION = re.compile(rf"(<!-- ({NAMES}):([^\n]*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 FILTER = ".*_kernel"  # of ncu: all kernels of ours
 CUDA = (".cu", ".cuh")
 KEYS = "data=kitti_raw data.root=FOLDER +size=large train.seconds=null train.steps=20000"
-
-
-@dataclass(frozen=True)
-class Option:
-    """Contents of an option's page."""
-
-    name: str
-    idea: str  # in under 12 words
-    shelf: str
-    alone: Pair | None  # None: not measured yet
-    rung: Pair | None  # None: it has none
-    lines: int  # to two digits, so that pages do not change with every line
-
-    @property
-    def page(self) -> Path:
-        return FOLDER / f"{self.name}.md"
-
-    @property
-    def classed(self) -> str:
-        return str(import_module(f"nurec_lite.opt.{self.name}").CLASS)
-
-
-def order() -> list[str]:
-    """Returns the options in the order of the chain, then of the post's ladder, others after them."""
-    others = sorted(path.stem for path in FOLDER.glob("*.md"))
-    known = dict.fromkeys((*(row["name"] for row in rungs()), *ladder(), *others))
-    return [name for name in known if name in others]
-
-
-@lru_cache
-def option_of(name: str) -> Option:
-    """Reads the page of an option."""
-    text = source(FOLDER / f"{name}.md")
-    found = {region: arguments for _, region, arguments, _ in REGION.findall(text)}
-    idea = re.search(r"^\*\*(.+)\*\*$", text, re.MULTILINE)
-    if idea is None or "facts" not in found or "files" not in found:
-        raise UserError(f"docs/options/{name}.md needs a bold line with its idea, and the regions facts and files")
-    facts = _arguments(name, found["facts"])
-    rung = stated(facts["rung"]) if "rung" in facts else pair_rung(name, facts["gauge"])
-    lines = _rounded(sum(source(file).count("\n") for file in files_of(FOLDER / f"{name}.md")))
-    return Option(name, idea[1].rstrip("."), facts["shelf"], pair_alone(name, facts["gauge"]), rung, lines)
-
-
-def _arguments(name: str, words: str) -> dict[str, str]:
-    """Returns those of the region facts, `shelf` and `gauge` among them."""
-    facts = dict(word.partition("=")[::2] for word in words.split(maxsplit=2))
-    for key, known in (("shelf", SHELVES), ("gauge", tuple(GAUGES))):
-        if facts.get(key) not in known:
-            raise UserError(f"docs/options/{name}.md has {key}={facts.get(key, '')}; take {', '.join(known)}")
-    return facts
-
-
-def _rounded(lines: int) -> int:
-    return int(float(f"{lines:.1e}"))
-
-
-def stated(words: str) -> Pair:
-    """Returns the pair of `WHAT|FILE:PATH|FILE:PATH|FACTOR|UNIT`."""
-    what, before, after, factor, unit = (
-        (*words.split("|"), "1", "ms")[:5] if words.count("|") == 2 else words.split("|")
-    )
-    return Pair(*(_value(one) * float(factor) for one in (before, after)), what, unit)
-
-
-def _value(place: str) -> float:
-    file, _, where = place.partition(":")
-    try:
-        tree = read(RESULTS / file)
-        for key in where.split("/"):
-            tree = tree[int(key)] if isinstance(tree, list) else tree[key]
-        return float(tree)
-    except (OSError, LookupError, ValueError, TypeError) as error:
-        raise UserError(
-            f"a page quotes '{place}', which is not there ({error}); name a file of benchmarks/results"
-        ) from error
 
 
 # ---- regions
@@ -186,12 +101,6 @@ def _ncu(page: Path, arguments: str) -> str:
 
 def _list(arguments: str) -> list[str]:
     return [one.strip() for one in arguments.split(";")]
-
-
-def files_of(page: Path) -> list[Path]:
-    """Returns the files of the option, as its page names them."""
-    (named,) = (arguments for _, region, arguments, _ in REGION.findall(source(page)) if region == "files")
-    return [ROOT / file for file in named.split()]
 
 
 def _files(page: Path, arguments: str) -> str:

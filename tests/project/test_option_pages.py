@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nurec_lite.base.errors import UserError
-from scripts.option_pages import measured, pages
+from scripts.option_pages import measured, option, pages
 from scripts.option_pages.excerpts import excerpt, kernels_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -92,7 +92,7 @@ def test_facts_that_are_wrong_name_those_there_are(words: str) -> None:
     with pytest.raises(
         UserError, match=r"docs/options/x\.md has (shelf|gauge)=.*; take (post, all, lab|gpu, step, feed)"
     ):
-        pages._arguments("x", words)
+        option._arguments("x", words)
 
 
 @pytest.mark.parametrize(
@@ -100,4 +100,4 @@ def test_facts_that_are_wrong_name_those_there_are(words: str) -> None:
 )
 def test_a_figure_that_is_not_there_is_an_error(place: str) -> None:
     with pytest.raises(UserError, match="which is not there"):
-        pages.stated(f"step|{place}|{place}")
+        option.stated(f"step|{place}|{place}")

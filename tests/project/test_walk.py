@@ -10,7 +10,7 @@ import pytest
 
 from nurec_lite.base.options import known_options, parameters_of
 from nurec_lite.config import ProfileConfig
-from scripts.option_pages import pages
+from scripts.option_pages import option, pages
 from scripts.option_pages.excerpts import kernels_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,12 +28,12 @@ def linked(page: Path) -> set[Path]:
 
 
 def test_every_option_has_a_page_and_every_page_an_option() -> None:
-    assert sorted(path.stem for path in pages.FOLDER.glob("*.md")) == OPTIONS
+    assert sorted(path.stem for path in option.FOLDER.glob("*.md")) == OPTIONS
     assert sorted(path.stem for path in pages.PICTURES.iterdir()) == OPTIONS
 
 
 def test_from_the_readme_to_the_kernels_of_balanced_tiles() -> None:
-    page = pages.FOLDER / "balanced_tiles.md"
+    page = option.FOLDER / "balanced_tiles.md"
     assert page in linked(ROOT / "README.md")
     assert ROOT / "kernels/raster_warps/blend/split_lists.cuh" in linked(page)
     assert "`split_lists_kernel`" in page.read_text()
@@ -41,7 +41,7 @@ def test_from_the_readme_to_the_kernels_of_balanced_tiles() -> None:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_from_the_readme_to_the_code_of_an_option(name: str) -> None:
-    page = pages.FOLDER / f"{name}.md"
+    page = option.FOLDER / f"{name}.md"
     assert page in linked(ROOT / "README.md") & linked(ROOT / "docs/options.md")
     assert ROOT / f"nurec_lite/opt/{name}.py" in linked(page)
 
@@ -49,15 +49,15 @@ def test_from_the_readme_to_the_code_of_an_option(name: str) -> None:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_page_is_read_in_two_minutes(name: str) -> None:
     """And it has its parts: code before and after, figures, limits, commands."""
-    text = (pages.FOLDER / f"{name}.md").read_text()
+    text = (option.FOLDER / f"{name}.md").read_text()
     assert len(text.split()) <= 450
     assert re.findall(r"^## (.*)$", text, re.MULTILINE) == ["Code", "Measured", "Limits", "Measure it again"]
     assert re.findall(r"^(Before|After): \[", text, re.MULTILINE) == ["Before", "After"]
-    assert len(pages.option_of(name).idea.split()) < 12
+    assert len(option.option_of(name).idea.split()) < 12
 
 
 def test_an_option_stands_on_the_shelf_where_it_is_used() -> None:
-    shelf = {name: pages.option_of(name).shelf for name in OPTIONS}
+    shelf = {name: option.option_of(name).shelf for name in OPTIONS}
     used = set(parameters_of("all")["cuda"])
     assert {name for name in OPTIONS if shelf[name] == "all"} <= used
     assert {name for name in OPTIONS if shelf[name] == "lab"}.isdisjoint(used)
@@ -66,7 +66,7 @@ def test_an_option_stands_on_the_shelf_where_it_is_used() -> None:
 def test_one_pair_of_figures_is_quoted_everywhere() -> None:
     """README.md, the index and the page of an option say the same."""
     readme, index = (ROOT / "README.md").read_text(), (ROOT / "docs/options.md").read_text()
-    for own in map(pages.option_of, OPTIONS):
+    for own in map(option.option_of, OPTIONS):
         text = own.page.read_text()
         pair = f"|{own.alone or 'not measured'}|{own.rung or 'none'}|"
         assert pair in index and pair in text
@@ -75,7 +75,7 @@ def test_one_pair_of_figures_is_quoted_everywhere() -> None:
 
 def test_the_printed_filter_of_ncu_finds_every_kernel() -> None:
     printed = set()
-    for page in (ROOT / "docs/options.md", *pages.FOLDER.glob("*.md")):
+    for page in (ROOT / "docs/options.md", *option.FOLDER.glob("*.md")):
         printed |= set(re.findall(r"'kernels=\"([^\"]*)\"'", page.read_text()))
     assert printed == {pages.FILTER}
     options = re.search(r"tool=ncu .*'\+opt=\[(.*)\]'", (ROOT / "docs/options.md").read_text())
@@ -102,6 +102,6 @@ def test_a_story_has_at_most_1500_words(story: str) -> None:
 
 
 def test_a_class_is_said_on_the_page() -> None:
-    for own in map(pages.option_of, OPTIONS):
+    for own in map(option.option_of, OPTIONS):
         assert own.classed == import_module(f"nurec_lite.opt.{own.name}").CLASS
         assert f"|{own.classed}|" in own.page.read_text()
