@@ -41,7 +41,7 @@ _OPAQUE = 0.5  # opacity, from which a pixel has a depth
 
 @dataclass
 class Beside:
-    """What was measured at one distance."""
+    """Measurements at one distance."""
 
     errors: list[np.ndarray] = field(default_factory=list)  # [n] metres
     boxes: list[bool] = field(default_factory=list)  # whether each was found again
@@ -161,7 +161,7 @@ def visible(
 def _found(
     tracks: Tracks, camera: Camera, frame: ImageFrame, view: CameraView, image: CameraImage, chosen: list[int]
 ) -> Iterator[bool]:
-    """Of each chosen track whose box is large enough in the image, whether the render has it there."""
+    """Returns for each chosen track with a large enough box in the image whether the render has it there."""
     if not chosen:
         return
     corners, _ = box_corners(tracks, frame.time_mid)

@@ -75,7 +75,7 @@ def _files() -> tuple[Path, Path]:
 
 
 def _of_package() -> list[Path]:
-    """Where the package keeps them; it is not imported, as it imports torchvision."""
+    """Returns the folder where the package keeps them; it is not imported, as it imports torchvision."""
     package = find_spec("lpips")
     places = package.submodule_search_locations if package else None
     return [Path(place) / "weights/v0.1/alex.pth" for place in places or ()]

@@ -164,7 +164,7 @@ def launches(spec: str) -> Launches:
     known = [one["kernel"] for one in told["instances"]] if "instances" in told else told["kernels"]
     found = [k for k in known if re.match(kernel, k["name"]) and re.match(where or "", k["range"] or "")]
     if not found:
-        raise UserError(f"'{spec}': the profile has no such launch; name one that its kernels.csv lists")
+        raise UserError(f"'{spec}': the profile has no such launch; name one that its kernels.json has")
     longest = max(found, key=lambda k: k["ms"])
     return Launches(
         label, file, len(found), sum(k["ms"] for k in found), max(k["registers"] for k in found), longest["occupancy_achieved"],
