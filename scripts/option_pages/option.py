@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page of an option says: its idea, its shelf, what it gains, and how many lines it takes."""
+"""Contents of the page of an option: its idea, its shelf, what it gains, and how many lines it takes."""
 
 import re
 from dataclasses import dataclass
