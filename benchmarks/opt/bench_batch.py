@@ -38,7 +38,7 @@ from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
 from nurec_lite.evaluation.measure import evaluate, held_out
 from nurec_lite.readers import open_capture
-from nurec_lite.training.loop import one_step, settle, spent
+from nurec_lite.training.loop import complete_steps, one_step, spent
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
@@ -104,7 +104,7 @@ def run(config: Config, capture: Capture, images: int) -> Report:
         while (progress := spent(config.train, state.step, state.seconds)) < 1:
             state.progress = progress
             one_step(stages, state, begin)
-        settle(stages, state)
+        complete_steps(stages, state)
         _idle(state.device)
         seconds = time.monotonic() - begin
         found = evaluate(stages, state.scene, capture, held_out(capture)).metrics

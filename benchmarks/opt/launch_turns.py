@@ -12,7 +12,7 @@ import torch
 from benchmarks.common.reporting import Report
 from nurec_lite.capture.types import Capture
 from nurec_lite.config import Config
-from nurec_lite.training.loop import one_step, settle
+from nurec_lite.training.loop import complete_steps, one_step
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.state import TrainState
 
@@ -33,7 +33,7 @@ class Run:
         for _ in range(n):
             self.state.progress = min(1.0, self.state.step / 1e6)  # rates stay what they are
             one_step(self.stages, self.state, begin)
-        settle(self.stages, self.state)
+        complete_steps(self.stages, self.state)
         if self.state.device.type == "cuda":
             torch.cuda.synchronize(self.state.device)
         return 1e3 * (time.monotonic() - begin) / n
@@ -81,7 +81,7 @@ def check(runs: dict[str, Run]) -> None:
         )
         terms.append({name: float(value) for name, value in result.terms.items()})
         state.step += 1
-        settle(stages, state)
+        complete_steps(stages, state)
     one, other = terms
     for name, value in one.items():
         assert abs(value - other[name]) <= 1e-3 * abs(other[name]) + 1e-6, f"{name}: {value} is not {other[name]}"

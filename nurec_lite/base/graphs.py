@@ -27,14 +27,14 @@ class Recorder:
         self,
         work: Callable[[], T],  # queues it; nothing of it is done yet
         generators: Sequence[torch.Generator],  # of the device, from which the work draws; they go on at every launch
-    ) -> "Recording[T]":
+    ) -> "CapturedGraph[T]":
         """Whatever tensors the work reads must stay where they are for as long as the recording is launched. RuntimeError where work
         waits for the device or cannot be recorded for another reason."""
         graph, before = torch.cuda.CUDAGraph(), [generator.clone_state() for generator in generators]
         for generator in generators:
             graph.register_generator_state(generator)
         try:
-            return Recording(graph, self._recorded(graph, work))
+            return CapturedGraph(graph, self._recorded(graph, work))
         except RuntimeError:
             for generator, state in zip(generators, before, strict=True):
                 generator.graphsafe_set_state(state)  # it would take itself for one that is being recorded
@@ -64,7 +64,7 @@ class Recorder:
             present.wait_stream(self._stream)
 
 
-class Recording(Generic[T]):
+class CapturedGraph(Generic[T]):
     """A recording, and its result."""
 
     def __init__(self, graph: Any, made: T) -> None:

@@ -22,7 +22,7 @@ from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view,
 from nurec_lite.scene.gaussians import LIDAR_VALUES, Gaussians
 from nurec_lite.splat.views import CameraView, LidarView
 
-MOST_VIEWS = 16  # of a step, as the operator takes them
+MAX_VIEWS = 16  # of a step, as the operator takes them
 AnyView = CameraView | LidarView
 Maybe = Tensor | None
 
@@ -70,8 +70,8 @@ def as_stored(g: Gaussians) -> Values:
 
 def unsupported_reason(views: Sequence[AnyView]) -> str | None:
     """Returns why the gradients of these views cannot be deferred; None: they can."""
-    if len(views) > MOST_VIEWS:
-        return f"a step has {len(views)} views, more than {MOST_VIEWS}"
+    if len(views) > MAX_VIEWS:
+        return f"a step has {len(views)} views, more than {MAX_VIEWS}"
     return "poses ask for gradients of rays" if any(map(wants_pose_grad, views)) else None
 
 
@@ -140,8 +140,8 @@ class _DeferredScene(torch.autograd.Function):
         saved = iter(ctx.saved_tensors)
         rows, tracks = list(islice(saved, len(ctx.way.moving))), list(islice(saved, _TRACKS))
         arrays, moved = BackwardScene(*islice(saved, len(BackwardScene._fields))), MovedArrays(*saved)
-        shared, of_moved, told = _parts_of(grads)
-        given = Shared(*shared), of_moved, told
+        shared, of_moved, of_rays = _parts_of(grads)
+        given = Shared(*shared), of_moved, of_rays
         with span("gaussian_backward", within=BACKWARD):
             asked = _asked(ctx, *given)
             found, d_moved, d_nudges = _finished(ctx, rows, arrays, moved, given, asked)
@@ -172,18 +172,18 @@ def _actors(arrays: BackwardScene, still: int, tracks: Sequence[Tensor]) -> Acto
     return ActorArrays(arrays.means[still:], arrays.quats[still:], *tracks)
 
 
-def _asked(ctx: Any, shared: Shared, moved: Sequence[Maybe], told: Sequence[Maybe]) -> list[bool]:
+def _asked(ctx: Any, shared: Shared, moved: Sequence[Maybe], of_rays: Sequence[Maybe]) -> list[bool]:
     """Returns which Values anything depends on; for the others Adam must not apply its momentum."""
-    by_lidar = any(d is not None and lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
-    by_camera = any(d is not None and not lidar for d, lidar in zip(told, ctx.way.by_lidar, strict=True))
+    by_lidar = any(d is not None and lidar for d, lidar in zip(of_rays, ctx.way.by_lidar, strict=True))
+    by_camera = any(d is not None and not lidar for d, lidar in zip(of_rays, ctx.way.by_lidar, strict=True))
     seen = by_lidar or by_camera
-    placed = seen or any(d is not None for d in (*shared[:2], *moved))
+    poses = seen or any(d is not None for d in (*shared[:2], *moved))
     opacities = by_camera or (by_lidar and not ctx.own) or shared.opacities is not None
     own = ctx.own and (by_lidar or shared.lidar_opacities is not None)
     lidar = by_lidar or shared.lidar is not None
     if ctx.way.stored:
         lidar, own = lidar or own, False
-    return [placed, placed, seen or shared.scales is not None, opacities, own, lidar]
+    return [poses, poses, seen or shared.scales is not None, opacities, own, lidar]
 
 
 def _finished(
@@ -194,14 +194,14 @@ def _finished(
     grads: tuple[Shared, Sequence[Maybe], Sequence[Maybe]],  # the second four of each view
     asked: list[bool],
 ) -> tuple[list[Tensor], list[Tensor], Tensor]:
-    (still_means, still_quats, *numbers), of_moved, told = grads
+    (still_means, still_quats, *numbers), of_moved, of_rays = grads
     given = UpstreamGrads(*map(_contiguous, (still_means, still_quats)), *map(_numbers, numbers))
     way = ctx.way
     found: tuple[list[Tensor], list[Tensor], Tensor] = torch.ops.nurec_lite.gaussian_backward(
         arrays,
         moved,
         rows,
-        list(told),
+        list(of_rays),
         way.by_lidar,
         way.moving,
         way.nudged,

@@ -32,7 +32,7 @@ SHARED = (
     "sh_rest",
     "lidar",
 )  # by views whose Gaussians were collected in one call
-MOST_BANDS = 1 << 12  # of all sweeps, as the operator takes it
+MAX_BANDS = 1 << 12  # of all sweeps, as the operator takes it
 
 
 class BatchedViews(NamedTuple):
@@ -65,8 +65,8 @@ def unsupported_reason(
         return f"their rays make more than {MAX_LISTS} lists"
     if isinstance(views[0], LidarView):
         bands = len(views) * (len(views[0].lidar.cells(BEAMS, device=first.scales.device).edges) + 1)
-        if bands > MOST_BANDS:
-            return f"its sweeps have {bands} bands of elevation, more than {MOST_BANDS}"
+        if bands > MAX_BANDS:
+            return f"its sweeps have {bands} bands of elevation, more than {MAX_BANDS}"
     return None
 
 
@@ -105,7 +105,7 @@ def _images(
     size = [camera.width, camera.height, WIDTH, HEIGHT]
     out, distance, transmittance, _, needed, world, *_ = torch.ops.nurec_lite.render_views_train(
         *_scene(gaussians, views), rays, none.view(0, 2), size, 1, moving,
-        *_cut(capacity, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
+        *_limits(capacity, plan, WIDTH * HEIGHT, sky.device), plan.depth_bits,
     )  # fmt: skip
     image = composite(out, transmittance, sky, world, plan)
     shape = len(views), camera.height, camera.width
@@ -129,7 +129,7 @@ def _sweeps(
         [],
         cells.columns,
         True,
-        *_cut(capacity, plan, WARP // LISTS, directions.device),
+        *_limits(capacity, plan, WARP // LISTS, directions.device),
         plan.depth_bits,
     )
     features, distance, transmittance, median, needed = found[:5]
@@ -137,12 +137,12 @@ def _sweeps(
     return BatchedViews([LidarReturns(*one) for one in zip(*returns, strict=True)], needed)
 
 
-def _cut(capacity: int | None, plan: RenderPlan, bundle: int, device: torch.device) -> tuple[int, int]:
+def _limits(capacity: int | None, plan: RenderPlan, rays_a_list: int, device: torch.device) -> tuple[int, int]:
     """Entries of a part at most, and of all lists. How many there are is not known where they have all the room that they need."""
     return (
         (plan.segment_entries, -1)
         if capacity is None
-        else (balanced_entries(capacity, plan.segment_entries, bundle, device), capacity)
+        else (balanced_entries(capacity, plan.segment_entries, rays_a_list, device), capacity)
     )
 
 

@@ -34,8 +34,8 @@ class Toolchain:
 
 def find_tools(architecture: str) -> Toolchain:
     """The environment's own ninja first: it is there even if the environment was not activated."""
-    beside = Path(sys.executable).parent / "ninja"
-    ninja = str(beside) if beside.is_file() else shutil.which("ninja")
+    own = Path(sys.executable).parent / "ninja"
+    ninja = str(own) if own.is_file() else shutil.which("ninja")
     if ninja is None:
         raise BuildError("ninja, which compiles the kernels, is missing: pip install ninja, or run with ops=reference")
     compiler = _command(_variable("CXX") or "g++")

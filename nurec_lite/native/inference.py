@@ -18,7 +18,7 @@ from nurec_lite.base.transfer import upload
 from nurec_lite.geometry.tracks import exist, key_rows
 from nurec_lite.native.batched_views import begins_of
 from nurec_lite.native.capacity import rounded_up
-from nurec_lite.native.inference_graphs import FEW_VIEWS, InferenceGraphs
+from nurec_lite.native.inference_graphs import MAX_CAPTURED_VIEWS, InferenceGraphs
 from nurec_lite.native.operators.activate import activate
 from nurec_lite.native.operators.move_actors import ActorArrays
 from nurec_lite.native.operators.rays import pixels
@@ -36,7 +36,7 @@ Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and [2] int64 roo
 Capacities = tuple[int, int]  # Gaussians seen, and entries
 SLACK = 1.25  # room over what a launch of the same views needed
 MAX_CAPACITY = 1 << 31  # as the operator takes it
-ALL = (-1, -1)  # room for whatever there is, which the host waits to know
+UNLIMITED = (-1, -1)  # room for whatever there is, which the host waits to know
 MAX_SPLIT_TILES = (
     20_000  # warp tiles; with fewer a launch would wait for its longest lists, so these are cut into segments
 )
@@ -89,19 +89,19 @@ class BatchedRenderer:
         """Again with more room where that of the last launch was too small."""
         self._remember(scene)
         key = views[0].sensor.name, len(views), len(scene.gaussians)
-        capacity = self._capacities.get(key, ALL)
+        capacity = self._capacities.get(key, UNLIMITED)
         while True:
             found, needed = self._launched(scene, views, capacity)
-            there = needed.tolist()
-            enough = capacity == ALL or all(n <= most for n, most in zip(there, capacity, strict=True))
-            wanted = (min(MAX_CAPACITY, rounded_up(int(SLACK * n))) for n in there)
+            required = needed.tolist()
+            enough = capacity == UNLIMITED or all(n <= most for n, most in zip(required, capacity, strict=True))
+            wanted = (min(MAX_CAPACITY, rounded_up(int(SLACK * n))) for n in required)
             capacity = self._capacities[key] = tuple(map(max, capacity, wanted))  # type: ignore[assignment]
             if enough:
                 return found
 
     def _launched(self, scene: Scene, views: Sequence[AnyView], capacity: Capacities) -> Queued:
         """Few views are recorded once it is clear that others follow."""
-        if len(views) <= FEW_VIEWS and capacity != ALL:
+        if len(views) <= MAX_CAPTURED_VIEWS and capacity != UNLIMITED:
             reads = scene.gaussians.node, self._begins, scene.tracks, *scene.parameters().values()
             found = self._recorded(views, reads, capacity, lambda places: self._queued(scene, places, capacity))
             if found is not None:
@@ -125,10 +125,10 @@ class BatchedRenderer:
         means, quats, velocities, rotations = torch.ops.nurec_lite.move_actors(
             ActorArrays(g.means[s:], local["quats"][s:], starts, *keys, times)
         )
-        there = rows_of(exist(tracks, times), track, dim=1)
+        required = rows_of(exist(tracks, times), track, dim=1)
         return SceneArrays(
             local["means"][:s], local["quats"][:s], means, quats, velocities, local["scales"],
-            local["opacities"][:s], local["opacities"][s:] * there, rows_of(rotations, track, dim=1),
+            local["opacities"][:s], local["opacities"][s:] * required, rows_of(rotations, track, dim=1),
             g.sh0, g.sh_rest, local["lidar"],
         )  # fmt: skip
 
@@ -160,7 +160,7 @@ class BatchedRenderer:
         cells = views[0].lidar.cells(BEAMS, device=rows.device)
         sizes = [len(view.directions) for view in views]
         directions, fractions = (torch.cat([getattr(view, f) for view in views]) for f in ("directions", "fractions"))
-        few = len(views) <= FEW_VIEWS  # what may be recorded copies nothing from the host
+        few = len(views) <= MAX_CAPTURED_VIEWS  # what may be recorded copies nothing from the host
         begins = begins_of(sizes, rows.device) if few else upload(torch.tensor([0, *sizes]).cumsum(0), rows.device)
         rays = SensorRays(directions, fractions, cells.edges, begins)
         out, distance, transmittance, median, _, needed = self._blended(

@@ -15,7 +15,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
-from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.base.graphs import CapturedGraph, Recorder
 from nurec_lite.native.capacity import rounded_up
 from nurec_lite.native.operators.multi_tensor_copy import Pair, filled, multi_tensor_copy
 from nurec_lite.native.operators.shared import has_per_ray_origins, packed_view, wants_pose_grad
@@ -26,9 +26,9 @@ AnyView = CameraView | LidarView
 Rendering = CameraImage | LidarReturns
 Queued = tuple[Sequence[Rendering], Tensor]  # what views see, and what a host must know to believe it
 Queue = Callable[[Sequence[AnyView]], Queued]
-AFTER = 2  # times that views are rendered without a recording, which takes as long as some of them
-FEW_VIEWS = 4  # that one recording may render: with more of them the GPU is the slower one
-MOST = 16  # recordings that are kept: a view of each sensor of a rig
+RENDERS_BEFORE_CAPTURE = 2  # times that views are rendered without a recording, which takes as long as some of them
+MAX_CAPTURED_VIEWS = 4  # that one recording may render: with more of them the GPU is the slower one
+MAX_GRAPHS = 16  # recordings that are kept: a view of each sensor of a rig
 KIND = "cuda"  # of machine, which can record
 log = logging.getLogger("nurec_lite")
 
@@ -41,7 +41,7 @@ class Kept:
     seen: int = 0
     refused: bool = False  # it cannot be recorded
     views: tuple[AnyView, ...] = ()  # the places
-    recording: Recording[Queued] | None = None
+    recording: CapturedGraph[Queued] | None = None
 
 
 class InferenceGraphs:
@@ -64,7 +64,7 @@ class InferenceGraphs:
             return None
         kept = self._of((id(sensor), has_per_ray_origins(views[0]), rays, *sizes), (sensor, *reads))
         kept.seen += 1
-        if kept.seen <= AFTER or kept.refused:
+        if kept.seen <= RENDERS_BEFORE_CAPTURE or kept.refused:
             return None
         kept.views = kept.views or tuple(map(places_for, views, rays))
         multi_tensor_copy(pair for places, view in zip(kept.views, views, strict=True) for pair in _pairs(places, view))
@@ -79,7 +79,7 @@ class InferenceGraphs:
         if kept is None or not _same(kept.reads, reads):
             kept = Kept(tuple(map(ref, reads)))
         self._kept[key] = kept
-        if len(self._kept) > MOST:
+        if len(self._kept) > MAX_GRAPHS:
             del self._kept[next(iter(self._kept))]
         return kept
 

@@ -29,15 +29,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.base.capture_safety import CaptureSafety, unsafe_operations
+from nurec_lite.base.graphs import CapturedGraph, Recorder
 from nurec_lite.base.ranges import GRAPH, RECORD, span
-from nurec_lite.base.recordable import CaptureSafety, unsafe_operations
 from nurec_lite.base.transfer import HostFuture, locked
 from nurec_lite.native import ops
 from nurec_lite.native.operators.multi_tensor_copy import multi_tensor_copy
 from nurec_lite.training.history import Figures
 from nurec_lite.training.optim import stored
-from nurec_lite.training.recorded_relocation import RecordedRelocation
+from nurec_lite.training.relocation_graph import CapturedRelocation
 from nurec_lite.training.shots import Shots
 from nurec_lite.training.stages import Learn, Stages
 from nurec_lite.training.state import StepResult, TrainState
@@ -57,12 +57,12 @@ def unavailable(stages: Stages) -> str | None:
 
 
 @dataclass
-class Recorded:
+class CapturedStep:
     """A step of some sizes."""
 
     inputs: StaticInputs
     ran: bool = False  # once, as it is
-    recording: Recording[StepResult] | None = None
+    graph: CapturedGraph[StepResult] | None = None
 
 
 class CudaGraph:
@@ -76,7 +76,7 @@ class CudaGraph:
         self._off = False  # something cannot be recorded
         self._recorder: Recorder | None = None
         self._safety = CaptureSafety()  # at steps, by their sensors
-        self._records: dict[Key, Recorded] = {}  # by key, the least recently used first
+        self._steps: dict[Key, CapturedStep] = {}  # by key, the least recently used first
         self._store: tuple[Any, ...] = ()  # tensors that recordings update
         self._rays: dict[str, list[int]] = {}  # rooms for rays, by lidar
         self._lr_and_noise = self._failed = torch.zeros(())  # where recordings read these
@@ -88,17 +88,17 @@ class CudaGraph:
     def __call__(self, stages: Stages, state: TrainState, shots: Shots) -> StepResult:
         assert self._learn is not None
         self.steps += 1
-        told = (
+        ungraphed = (
             state.config.train.timing and state.step % PROFILED_EVERY == PROFILED_EVERY - 1
         )  # of its ranges, which a graph has not
-        key = None if self._off or told else self._key(stages, state, shots)
+        key = None if self._off or ungraphed else self._key(stages, state, shots)
         if key is None:
             return self._learn(stages, state, shots)
-        record = self._placed(key, state, shots)
-        if record.recording is None and not record.ran:
+        record = self._record_for(key, state, shots)
+        if record.graph is None and not record.ran:
             with span(RECORD):
                 return self._first(key, stages, state, record)
-        if record.recording is None and not self._recorded_now(record, stages, state):
+        if record.graph is None and not self._captured_now(record, stages, state):
             return self._learn(stages, state, shots)
         with span(GRAPH):
             return self._launch(record, state)
@@ -107,7 +107,7 @@ class CudaGraph:
         """Once a step was there, and as long as steps are recorded."""
         return self._recorder is not None and not self._off
 
-    def _recorded_now(self, record: Recorded, stages: Stages, state: TrainState) -> bool:
+    def _captured_now(self, record: CapturedStep, stages: Stages, state: TrainState) -> bool:
         with span(RECORD):
             return self._record(record, stages, state)
 
@@ -122,14 +122,14 @@ class CudaGraph:
             log.info(
                 "cuda_graph: %d of %d steps were launched, of %d recordings", self.launched, self.steps, self.recorded
             )
-        self._records.clear()
+        self._steps.clear()
         self._recorder, self._store = None, ()
 
     def _key(self, stages: Stages, state: TrainState, shots: Shots) -> Key | None:
         """All by which the step's launches may differ from those of another; None: the host does not know yet."""
         store = stored(state.scene, state.optimizer)
         if len(store) != len(self._store) or any(a is not b for a, b in zip(store, self._store, strict=True)):
-            self._records.clear()
+            self._steps.clear()
             self._store = store
         known = tuple(stage.graph_key(state.scene) for stage in stages.changes.capturable)
         capacities = tuple(stages.render.capacity(view) for view in shots.views)
@@ -147,7 +147,7 @@ class CudaGraph:
             known.append(capacity)
         return capacity
 
-    def _placed(self, key: Key, state: TrainState, shots: Shots) -> Recorded:
+    def _record_for(self, key: Key, state: TrainState, shots: Shots) -> CapturedStep:
         """The record of the key, with these shots in its places."""
         assert state.lr_and_noise is not None and state.failed is not None
         if self._recorder is None:
@@ -156,17 +156,17 @@ class CudaGraph:
                 torch.empty_like(state.lr_and_noise, device=state.device),
                 torch.empty_like(state.failed),
             )
-        record = self._records.pop(key, None) or Recorded(StaticInputs(shots, key[1]))
-        self._records[key] = record
-        if len(self._records) > MAX_GRAPHS:
-            del self._records[next(iter(self._records))]
+        record = self._steps.pop(key, None) or CapturedStep(StaticInputs(shots, key[1]))
+        self._steps[key] = record
+        if len(self._steps) > MAX_GRAPHS:
+            del self._steps[next(iter(self._steps))]
         pairs = list(record.inputs.pairs(shots))
         if state.failed is not self._failed:
             pairs.append((self._failed, state.failed))
         multi_tensor_copy(pairs, self._lr_and_noise, state.lr_and_noise.tolist())
         return record
 
-    def _first(self, key: Key, stages: Stages, state: TrainState, record: Recorded) -> StepResult:
+    def _first(self, key: Key, stages: Stages, state: TrainState, record: CapturedStep) -> StepResult:
         """Not recorded yet: all that is made once is made now. Looks whether it can be recorded, if that is not known of its sensors."""
         if self._safety.is_safe(key[0]):
             result, record.ran = self._work(stages, state, record.inputs), True
@@ -184,13 +184,11 @@ class CudaGraph:
             self._stand_aside(f", since a step cannot be recorded: {why}")
         return not unsafe
 
-    def _record(self, record: Recorded, stages: Stages, state: TrainState) -> bool:
+    def _record(self, record: CapturedStep, stages: Stages, state: TrainState) -> bool:
         """Whether it could be done. Nothing is computed yet."""
         assert self._recorder is not None
         try:
-            record.recording = self._recorder.record(
-                lambda: self._work(stages, state, record.inputs), (state.generator,)
-            )
+            record.graph = self._recorder.record(lambda: self._work(stages, state, record.inputs), (state.generator,))
         except RuntimeError as error:
             state.optimizer.zero_grad(set_to_none=True)
             self._stand_aside(f", since a step could not be recorded: {str(error).splitlines()[0]}")
@@ -207,11 +205,11 @@ class CudaGraph:
         self._failed.copy_(inside.failed)
         return result
 
-    def _launch(self, record: Recorded, state: TrainState) -> StepResult:
-        assert record.recording is not None
+    def _launch(self, record: CapturedStep, state: TrainState) -> StepResult:
+        assert record.graph is not None
         state.failed = self._failed
         self.launched += 1
-        return _kept(record.recording.launch())
+        return _kept(record.graph.launch())
 
 
 def _kept(result: StepResult) -> StepResult:
@@ -226,4 +224,4 @@ def _kept(result: StepResult) -> StepResult:
 def apply(stages: Stages) -> Stages:
     ops.load()
     own = CudaGraph()
-    return stages.wrap(learn=own.around, rearrange=lambda inner: RecordedRelocation(inner, own.records))
+    return stages.wrap(learn=own.around, rearrange=lambda inner: CapturedRelocation(inner, own.records))

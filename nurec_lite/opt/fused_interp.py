@@ -31,7 +31,7 @@ from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
-SPARE = 64  # one of so many rows is left to what relocations take from the background
+SPARE_SHARE = 64  # one of so many rows is left to what relocations take from the background
 REQUIRES: tuple[str, ...] = ()
 
 
@@ -40,31 +40,31 @@ def unavailable(stages: Stages) -> str | None:
 
 
 class Moving(NamedTuple):
-    """Gaussians behind the first, which stand still."""
+    """The rows that move, all after the first ones, and their tracks."""
 
-    still: int
-    tracks: tuple[Tensor, ...]  # starts and what follows in ActorArrays
+    still: int  # first rows, which do not move
+    tracks: tuple[Tensor, ...]  # of ActorArrays, from `starts` on
 
 
-class Placed(NamedTuple):
-    """S Gaussians that stand still, and those that move, at Q times."""
+class Posed(NamedTuple):
+    """S static Gaussians, and the dynamic ones at Q times."""
 
     still_means: Tensor  # [S, 3]
     still_quats: Tensor  # [S, 4] unit
     moved: Sequence[Moved]  # Q
 
 
-class Origin(NamedTuple):
-    """A track that stands at the origin, not turned, before all others: what of these a training leaves as it is."""
+class WithIdentityTrack(NamedTuple):
+    """The constant arrays of all tracks, after an identity track that is always there."""
 
-    keys: Tensor  # [K + 2] rows of the keys of each track, of which the origin has none
-    first: Tensor  # [1 + K] float64 seconds between which each is there, the origin always
-    last: Tensor  # [1 + K]
+    keys: Tensor  # [K + 2] rows of the keys of each track; the identity track has none
+    first: Tensor  # [1 + K] float64 seconds: start of each track
+    last: Tensor  # [1 + K] and end
 
     @staticmethod
-    def before(tracks: Tracks) -> "Origin":
+    def before(tracks: Tracks) -> "WithIdentityTrack":
         keys, (first, last) = key_rows((0, *tracks.offsets), tracks.times.device), spans(tracks)
-        return Origin(keys, F.pad(first, (1, 0), value=-math.inf), F.pad(last, (1, 0), value=math.inf))
+        return WithIdentityTrack(keys, F.pad(first, (1, 0), value=-math.inf), F.pad(last, (1, 0), value=math.inf))
 
 
 class FusedCollect:
@@ -82,7 +82,7 @@ class FusedCollect:
         self._counted = torch.zeros(2, dtype=torch.int64)  # likewise, of what was to be stored last
         self._still: int | None = None  # rows that stay where they are; None: the number is coming
         self._tracks: Tracks | None = None  # before which the origin stands
-        self._before: Origin | None = None
+        self._before: WithIdentityTrack | None = None
 
     def __call__(
         self,
@@ -101,38 +101,38 @@ class FusedCollect:
         moved = torch.ops.nurec_lite.move_actors(ActorArrays(places, turns, *moving.tracks))
         # unbound: an index's gradient would be all Q again
         each = [Moved(*values) for values in zip(*(v.unbind(0) for v in moved), strict=True)]
-        return self.parted(scene, Placed(means, quats, each), times, local, by_lidar)
+        return self.split_views(scene, Posed(means, quats, each), times, local, by_lidar)
 
     def moving(self, scene: Scene, times: Tensor) -> Moving:
         """Which Gaussians move, and by which tracks."""
         self._remember(scene)
-        keys = self._origin(scene).keys, scene.tracks.times, scene.track_translations, scene.track_quaternions
+        keys = self._identity_track(scene).keys, scene.tracks.times, scene.track_translations, scene.track_quaternions
         still = self._still or 0
         return Moving(still, (self._starts[still], *keys, times))
 
-    def _origin(self, scene: Scene) -> Origin:
+    def _identity_track(self, scene: Scene) -> WithIdentityTrack:
         """Made once of a scene's tracks: else each step would begin with the kernels that make it."""
         if scene.tracks is not self._tracks or self._before is None:
-            self._tracks, self._before = scene.tracks, Origin.before(scene.tracks)
+            self._tracks, self._before = scene.tracks, WithIdentityTrack.before(scene.tracks)
         return self._before
 
-    def parted(
+    def split_views(
         self,
         scene: Scene,
-        placed: Placed,
+        posed: Posed,
         times: Tensor,  # [Q] float64, seconds
         local: Mapping[str, Tensor],  # as `activate` gives it
         by_lidar: Sequence[bool] | None = None,
     ) -> tuple[SplitGaussians, ...]:  # Q
         """At each time, as it is seen then."""
-        g, looks = scene.gaussians, [False] * len(times) if by_lidar is None else by_lidar
+        g, lidar_looks = scene.gaussians, [False] * len(times) if by_lidar is None else by_lidar
         known = {**local, "sh0": g.sh0, "sh_rest": g.sh_rest}
-        views, (_, first, last) = [seen(known, lidar) for lidar in looks], self._origin(scene)
+        views, (_, first, last) = [seen(known, lidar) for lidar in lidar_looks], self._identity_track(scene)
         present = torch.ops.nurec_lite.mask_absent_actors(
-            [view["opacities"] for view in views], times.unbind(0), self._node, len(placed.still_means), first, last
+            [view["opacities"] for view in views], times.unbind(0), self._node, len(posed.still_means), first, last
         )
-        each = zip(views, present, placed.moved, strict=True)
-        return tuple(self._parted(view | {"opacities": own}, placed, moved) for view, own, moved in each)
+        each = zip(views, present, posed.moved, strict=True)
+        return tuple(self._split_view(view | {"opacities": own}, posed, moved) for view, own, moved in each)
 
     def graph_key(self, scene: Scene) -> int | None:
         """Returns the number of rows that stay where they are, which sizes of its results follow; None while it is on its way."""
@@ -146,9 +146,9 @@ class FusedCollect:
         s = self._still or 0
         return node[s - 1] != BACKGROUND if s else torch.zeros((), dtype=torch.bool, device=node.device)
 
-    def _parted(self, view: Mapping[str, Tensor], placed: Placed, moved: Moved) -> SplitGaussians:
+    def _split_view(self, view: Mapping[str, Tensor], posed: Posed, moved: Moved) -> SplitGaussians:
         of_all = {name: view[name] for name in ("scales", "opacities", "sh0", "sh_rest", "lidar")}
-        return SplitGaussians(*placed[:2], *moved, self._node[len(placed.still_means) :], **of_all)
+        return SplitGaussians(*posed[:2], *moved, self._node[len(posed.still_means) :], **of_all)
 
     def _remember(self, scene: Scene) -> None:
         """Stores the first row of each node. Nothing here waits."""
@@ -167,17 +167,17 @@ class FusedCollect:
         self._version = node._version
         if self._coming is not None and self._coming.done():
             less, early = map(int, self._coming.result())
-            self._part(-less, early)
+            self._set_static_rows(-less, early)
             self._coming = None
 
-    def _part(self, background: int, early: int) -> None:
+    def _set_static_rows(self, background: int, early: int) -> None:
         """Leaves some rows of the background to relocations; as before if that is still so."""
         if early:
             raise OptionError(
                 "option 'fused_interp' needs Gaussians in the order of their nodes, but this checkpoint was written "
                 "before they were kept so; train again, or leave the option out"
             )
-        spare = len(self._node) // SPARE
+        spare = len(self._node) // SPARE_SHARE
         if self._still is None or not spare // 2 <= background - self._still <= 3 * spare:
             self._still = max(0, background - spare)
             self._starts.setdefault(self._still, self._behind(self._still))

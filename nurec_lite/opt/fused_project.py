@@ -25,7 +25,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.ranges import span
 from nurec_lite.native import backward_epilogue, ops
 from nurec_lite.native.deferred_backward import with_grad_slot
-from nurec_lite.opt.fused_interp import FusedCollect, Placed
+from nurec_lite.opt.fused_interp import FusedCollect, Posed
 from nurec_lite.scene.scene import Scene
 from nurec_lite.splat.views import LidarView
 from nurec_lite.training.shots import Shots
@@ -89,9 +89,9 @@ class OnePass:
             moving = self._collect.moving(scene, times)
             found = backward_epilogue.deferred_scene(views, values, self._stored, moving.still, moving.tracks)
             known = _by_name(found.shared)
-            placed = Placed(*found.shared[:2], found.moved)
+            posed = Posed(*found.shared[:2], found.moved)
             by_lidar = [isinstance(view, LidarView) for view in views]
-            gaussians = self._collect.parted(scene, placed, times, known, by_lidar)
+            gaussians = self._collect.split_views(scene, posed, times, known, by_lidar)
         return Gathered(tuple(map(with_grad_slot, gaussians, found.grad_slots)), known)
 
 

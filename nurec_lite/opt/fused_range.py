@@ -30,14 +30,14 @@ def lidar_loss(
     returns: LidarReturns,  # of R rays
     sweep: Sweep,  # the same R rays, on the same device
     counted: Tensor | None = None,  # [R] bool, rays that count; None: all
-    aimed: bool = False,  # the returns' distance is what their Gaussians miss the targets by
+    with_targets: bool = False,  # the returns' distance is what their Gaussians miss the targets by
 ) -> dict[str, Tensor]:  # scalars `range` in metres, `intensity`, `drop`
     """Terms as by nurec_lite.training.losses.lidar_loss."""
     rendered = returns.distance, returns.features, returns.transmittance
     measured = sweep.ranges, sweep.intensities, sweep.returned
     rays = [tensor.contiguous() for tensor in (*rendered, *measured)]
     mask = None if counted is None else counted.contiguous()
-    in_range, in_intensity, in_drop, _ = torch.ops.nurec_lite.lidar_loss(*rays, mask, aimed)
+    in_range, in_intensity, in_drop, _ = torch.ops.nurec_lite.lidar_loss(*rays, mask, with_targets)
     return {"range": in_range, "intensity": in_intensity, "drop": in_drop}
 
 

@@ -44,7 +44,7 @@ CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
 JPEG = ("host", "gpu")
 RAY_BYTES = 41  # of all tensors of a sweep and of its view,
-BUNDLED_BYTES = 12  # and of the bundles of its rays, about
+GROUP_BYTES = 12  # and of the bundles of its rays, about
 log = logging.getLogger("nurec_lite")
 Decode = Callable[[ImageFrame], Tensor]
 Join = Callable[[Sequence[Sequence[Tensor]]], list[Tensor]]
@@ -194,7 +194,7 @@ def size_of(plan: ShotPlan) -> int:
     cameras = [capture.camera(capture.images[i].sensor) for i in split.train_images]
     lidars = [capture.lidar(capture.sweeps[i].sensor) for i in split.train_sweeps if plan.lidar_rays]
     rays = sum(len(lidar.elevations) * lidar.azimuth_steps for lidar in lidars)
-    return sum(3 * c.width * c.height for c in cameras) + (RAY_BYTES + BUNDLED_BYTES) * rays
+    return sum(3 * c.width * c.height for c in cameras) + (RAY_BYTES + GROUP_BYTES) * rays
 
 
 class Resident:

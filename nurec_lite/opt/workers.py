@@ -20,7 +20,7 @@ from nurec_lite.training.stages import Stages
 
 CLASS = "exact"
 REQUIRES: tuple[str, ...] = ()
-MOST = 12
+MAX_PROCESSES = 12
 
 
 def unavailable(stages: Stages) -> str | None:
@@ -34,7 +34,7 @@ class _Decode:
     plan: ShotPlan
 
     def __call__(self, step: int) -> Shots:
-        return self.plan.load(step).light()
+        return self.plan.load(step).to_numpy()
 
 
 class LoaderProcesses:
@@ -54,7 +54,7 @@ class LoaderProcesses:
             self.batches, self.plan = Ahead(_Decode(plan), step, self.count, self.ahead), plan
         self.next_step = step + 1
         shots: Shots = self.batches.result(step)
-        return shots.of(plan.capture)
+        return shots.from_numpy(plan.capture)
 
     def close(self) -> None:
         """Ends the processes."""
@@ -65,4 +65,4 @@ class LoaderProcesses:
 
 def apply(stages: Stages, *, count: int, ahead: int) -> Stages:
     """`count` processes, each `ahead` batches ahead; 0: one for each core but two, which the training itself keeps, and 12 at most."""
-    return stages.swap("workers", next_batch=LoaderProcesses(count or max(1, min(MOST, cores() - 2)), ahead))
+    return stages.swap("workers", next_batch=LoaderProcesses(count or max(1, min(MAX_PROCESSES, cores() - 2)), ahead))

@@ -41,24 +41,26 @@ def with_pose_grad(
 
 class _WithPoseGrad(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, pose_vjp: PoseVjp, pose_delta: Tensor, centre: Tensor, *placed: Tensor) -> tuple[Tensor, ...]:
+    def forward(
+        ctx: Any, pose_vjp: PoseVjp, pose_delta: Tensor, centre: Tensor, *gaussians: Tensor
+    ) -> tuple[Tensor, ...]:
         ctx.pose_vjp = pose_vjp
-        ctx.save_for_backward(centre, *placed)
-        return tuple(tensor.view_as(tensor) for tensor in placed)
+        ctx.save_for_backward(centre, *gaussians)
+        return tuple(tensor.view_as(tensor) for tensor in gaussians)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        centre, *placed = ctx.saved_tensors
-        return None, ctx.pose_vjp(centre, placed, list(grads)), None, *grads
+        centre, *gaussians = ctx.saved_tensors
+        return None, ctx.pose_vjp(centre, gaussians, list(grads)), None, *grads
 
 
 def pose_vjp_by_torch(
     centre: Tensor,  # [3]
-    placed: list[Tensor],  # means [N, 3] and unit quaternions [N, 4], of one set of Gaussians or two
+    gaussians: list[Tensor],  # means [N, 3] and unit quaternions [N, 4], of one set of Gaussians or two
     grads: list[Tensor],  # of these
 ) -> Tensor:  # [6] dL/dw, dL/dv
     """Returns the gradient of the pose delta, by the formulas above."""
-    found = [_pose_vjp(centre, *placed[k : k + 2], *grads[k : k + 2]) for k in range(0, len(placed), 2)]
+    found = [_pose_vjp(centre, *gaussians[k : k + 2], *grads[k : k + 2]) for k in range(0, len(gaussians), 2)]
     return torch.stack(found).sum(0)
 
 

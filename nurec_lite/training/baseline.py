@@ -84,8 +84,8 @@ def terms(stages: Stages, state: TrainState, shots: Shots, rendered: Rendered) -
     weights, run, by = state.config.loss, stages.streams.run, stages.loss
     pairs = zip(rendered.exposed, rendered.targets, strict=True)
     images = [run(IMAGES, by.image_loss, seen, target, weights.ssim) for seen, target in pairs]
-    rays, aimed = zip(rendered.returns, shots.sweeps, strict=True), weights.reach > 0
-    sweeps = [run(SWEEPS, by.lidar_loss, returns, shot.sweep, shot.counted, aimed) for returns, shot in rays]
+    rays, with_targets = zip(rendered.returns, shots.sweeps, strict=True), weights.reach > 0
+    sweeps = [run(SWEEPS, by.lidar_loss, returns, shot.sweep, shot.counted, with_targets) for returns, shot in rays]
     of_scene = _scene_terms(stages, state.scene, rendered.activated)
     if max(len(images), len(sweeps)) > 1:
         stages.streams.join()

@@ -41,7 +41,7 @@ def save_checkpoint(
     config: Config,
     counters: dict[str, float],  # step, seconds
     history: list[dict[str, float]],  # rows of `history.History`
-    beside: Mapping[Path, str] = MappingProxyType({}),  # texts about this checkpoint
+    texts: Mapping[Path, str] = MappingProxyType({}),  # texts about this checkpoint
     stale: Sequence[Path] = (),  # what tells of another one
     digest: Digest | None = None,  # of the capture
 ) -> None:
@@ -59,11 +59,11 @@ def save_checkpoint(
     if digest is not None:
         content["capture"] = record_of(digest)
     with ExitStack() as stack:
-        for place, text in beside.items():
+        for place, text in texts.items():
             file = stack.enter_context(written(place))
             file.write(text.encode())
             file.flush()
-        torch.save(content, stack.enter_context(written(path, [*stale, *beside])))
+        torch.save(content, stack.enter_context(written(path, [*stale, *texts])))
 
 
 def load_checkpoint(path: Path, device: torch.device | str) -> dict[str, Any]:

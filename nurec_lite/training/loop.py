@@ -50,10 +50,10 @@ def _until_spent(stages: Stages, state: TrainState, checkpoint: Path, bar: Bar, 
         bar.show(_stepped(stages, state, begin))
         check(state, checkpoint)
         if time.monotonic() - saved > budget.checkpoint_seconds:
-            settle(stages, state)
+            complete_steps(stages, state)
             _save_or_later(state, checkpoint)
             saved = time.monotonic()
-    settle(stages, state)
+    complete_steps(stages, state)
 
 
 def _stepped(stages: Stages, state: TrainState, begin: float) -> Row | None:
@@ -82,7 +82,7 @@ def one_step(
             return state.history.add(state.step, state.seconds, n, result.figures)
 
 
-def settle(stages: Stages, state: TrainState) -> None:
+def complete_steps(stages: Stages, state: TrainState) -> None:
     """Waits for all steps, so that the state can be read."""
     state.consistent = False
     stages.update.synchronize(stages, state)
@@ -119,7 +119,7 @@ def _rescue(stages: Stages, state: TrainState, checkpoint: Path, begun: int, err
     if not state.consistent or state.step == begun or isinstance(error, BrokenError | OutputError):
         return
     try:
-        settle(stages, state)
+        complete_steps(stages, state)
         save(state, checkpoint)
     except Exception as second:  # a GPU that has failed, say: the first error is the one to tell
         log.warning("the last steps could not be saved: %s", second)

@@ -110,13 +110,13 @@ def lidar_loss(
     returns: LidarReturns,  # of R rays
     sweep: Sweep,  # the same R rays, on the same device
     counted: Tensor | None = None,  # [R] bool, rays that count; None: all
-    aimed: bool = False,  # the view had targets (`with_range_targets`), so that the returns' distance is what their Gaussians miss them by
+    with_targets: bool = False,  # the view had range targets: the returns' distance is the mean residual of their Gaussians
 ) -> dict[str, Tensor]:  # scalars `range` in metres, `intensity`, `drop`
     """L1 of range and of intensity over the rays that returned, and cross entropy of the ray drop over all rays that count.
 
     The range is the expected one, or every Gaussian along the ray is compared by its weight, sum of w min(|t - range|, reach): a mean
     may be right where no surface is, and the median, which a lidar measures, only is where the weight is."""
-    off = returns.distance if aimed else (returns.distance - sweep.ranges).abs()
+    off = returns.distance if with_targets else (returns.distance - sweep.ranges).abs()
     intensity, drop = returns.values()
     both = torch.stack([off, (intensity - sweep.intensities).abs()])
     in_range, in_intensity = _masked_mean(both, sweep.returned).unbind()

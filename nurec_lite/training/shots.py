@@ -55,16 +55,16 @@ class Shots:
         """The views of the images, then those of the sweeps."""
         return *(shot.view for shot in self.images), *(shot.view for shot in self.sweeps)
 
-    def light(self) -> "Shots":
+    def to_numpy(self) -> "Shots":
         """Shots for another process: tensors as NumPy arrays, which travel by value (a tensor takes a file of shared memory, half a
-        millisecond of the receiver, and the sender's help), sensors by their names. `of` turns them back."""
+        millisecond of the receiver, and the sender's help), sensors by their names. `from_numpy` turns them back."""
         shots: Any = self.copied(lambda t: t.numpy())
         images = [replace(s, view=replace(s.view, camera=s.view.camera.name)) for s in shots.images]
         sweeps = [replace(s, view=replace(s.view, lidar=s.view.lidar.name)) for s in shots.sweeps]
         return replace(self, images=tuple(images), sweeps=tuple(sweeps))
 
-    def of(self, capture: Capture) -> "Shots":
-        """Shots from the result of `light`, with tensors, and with the capture's own cameras and lidars, so that cached
+    def from_numpy(self, capture: Capture) -> "Shots":
+        """Shots from the result of `to_numpy`, with tensors, and with the capture's own cameras and lidars, so that cached
         results for a sensor are found again."""
         shots: Any = self.copied(torch.as_tensor)
         images = [replace(s, view=replace(s.view, camera=capture.camera(s.view.camera))) for s in shots.images]

@@ -33,9 +33,9 @@ class StaticInputs:
         images = tuple(replace(s, image=_like(s.image), view=_posed(s.view)) for s in like.images)
         self.shots = replace(like, images=images, sweeps=tuple(map(_padded, like.sweeps, rays)))
         most, device = max(rays, default=0), _device(like)
-        self._yes, self._no = (torch.full((most,), value, device=device) for value in (True, False))
+        self._true, self._false = (torch.full((most,), value, device=device) for value in (True, False))
         longest = max((len(s.view.ray_groups.rays) for s in self.shots.sweeps if s.view.ray_groups), default=0)
-        self._nobody = torch.full((longest, GROUP), -1, device=device)
+        self._no_ray = torch.full((longest, GROUP), -1, device=device)
 
     def pairs(self, shots: Shots) -> Iterator[Pair]:
         """All that is to be copied so that `self.shots` are these."""
@@ -53,9 +53,9 @@ class StaticInputs:
         for into, record, names in records:
             for name in names:
                 values = getattr(record, name)
-                yield from filled(getattr(into, name), values, self._no if name == "returned" else values)
+                yield from filled(getattr(into, name), values, self._false if name == "returned" else values)
         assert own.counted is not None
-        yield from filled(own.counted, self._yes[: len(shot.sweep)], self._no)
+        yield from filled(own.counted, self._true[: len(shot.sweep)], self._false)
 
     def _ray_groups(self, own: LidarView, view: LidarView) -> Iterator[Pair]:
         """Ray groups of the real rays alone: padding rays are in no group, so nothing is rendered for them."""
@@ -64,7 +64,7 @@ class StaticInputs:
         into, known = own.ray_groups, view.ray_groups
         for name in ("first", "bins", "heights", "occupied"):
             yield getattr(into, name), getattr(known, name)
-        yield from filled(into.rays, known.rays, self._nobody)
+        yield from filled(into.rays, known.rays, self._no_ray)
 
 
 def ray_capacity_for(

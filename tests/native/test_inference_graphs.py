@@ -16,15 +16,15 @@ from parity import DEVICES
 from torch import Tensor
 
 from nurec_lite.backends import base_stages
-from nurec_lite.base.graphs import Recorder, Recording
+from nurec_lite.base.graphs import CapturedGraph, Recorder
 from nurec_lite.native import inference_graphs
 from nurec_lite.native.inference import BatchedRenderer
-from nurec_lite.native.inference_graphs import AFTER, FEW_VIEWS, MOST, Queued, Rendering
+from nurec_lite.native.inference_graphs import MAX_CAPTURED_VIEWS, MAX_GRAPHS, RENDERS_BEFORE_CAPTURE, Queued, Rendering
 from nurec_lite.scene.scene import Scene
 from nurec_lite.training.stages import Stages
 
 
-class Again(Recording[Queued]):
+class Again(CapturedGraph[Queued]):
     """Stands in for a graph."""
 
     def __init__(self, work: Callable[[], Queued]) -> None:
@@ -45,7 +45,7 @@ class Counted:
     def __init__(self, real: Recorder | None) -> None:
         self.recorded, self.flaw, self.real = 0, "", real
 
-    def record(self, work: Callable[[], Any], generators: Sequence[torch.Generator]) -> Recording[Any]:
+    def record(self, work: Callable[[], Any], generators: Sequence[torch.Generator]) -> CapturedGraph[Any]:
         if self.flaw:
             raise RuntimeError(self.flaw)
         self.recorded += 1
@@ -101,9 +101,9 @@ def test_views_are_those_without_a_recording(sensor: str, device: torch.device, 
 def test_the_first_views_are_not_recorded(device: torch.device, recorder: Counted) -> None:
     views = views_of("still camera", 1, device)
     own, scene = BatchedRenderer(), scene_for(views[0], 50, device)
-    for k in range(AFTER + 3):  # the first finds the room
+    for k in range(RENDERS_BEFORE_CAPTURE + 3):  # the first finds the room
         one_at_a_time(own, stages_of(device), scene, views)
-        assert recorder.recorded == (k > AFTER)
+        assert recorder.recorded == (k > RENDERS_BEFORE_CAPTURE)
 
 
 @pytest.mark.parametrize("sensor", SENSORS)
@@ -117,9 +117,9 @@ def test_a_few_at_once(sensor: str, device: torch.device, recorder: Counted) -> 
 
 
 def test_many_at_once_are_not_recorded(device: torch.device, recorder: Counted) -> None:
-    views = views_of("lidar", FEW_VIEWS + 1, device)
+    views = views_of("lidar", MAX_CAPTURED_VIEWS + 1, device)
     own, scene = BatchedRenderer(), scene_for(views[0], 50, device)
-    for _ in range(AFTER + 3):
+    for _ in range(RENDERS_BEFORE_CAPTURE + 3):
         own(stages_of(device), scene, views)
     assert recorder.recorded == 0
 
@@ -190,7 +190,7 @@ def test_a_room_that_is_too_small(sensor: str, device: torch.device, recorder: C
     one_at_a_time(own, stages, scene, views)
     ((key, _),) = own._capacities.items()
     own._capacities[key] = (3, 5)
-    for _ in range(AFTER + 2):
+    for _ in range(RENDERS_BEFORE_CAPTURE + 2):
         assert_equal(one_at_a_time(own, stages, scene, views), expected)
     own._capacities[key] = (3, 5)
     assert_equal(one_at_a_time(own, stages, scene, views), expected)
@@ -208,10 +208,10 @@ def test_what_cannot_be_recorded_is_rendered_all_the_same(device: torch.device, 
 
 def test_few_recordings_are_kept(device: torch.device, recorder: Counted) -> None:
     own, stages = BatchedRenderer(), stages_of(device)
-    for k in range(MOST + 3):
+    for k in range(MAX_GRAPHS + 3):
         views = views_of("still camera", 1, device, width=20 + k)
-        one_at_a_time(own, stages, scene_for(views[0], 30, device), views * (AFTER + 2))
-    assert recorder.recorded == MOST + 3 and len(own._recorded._kept) == MOST
+        one_at_a_time(own, stages, scene_for(views[0], 30, device), views * (RENDERS_BEFORE_CAPTURE + 2))
+    assert recorder.recorded == MAX_GRAPHS + 3 and len(own._recorded._kept) == MAX_GRAPHS
 
 
 def test_a_sweep_without_rays(device: torch.device, recorder: Counted) -> None:

@@ -95,7 +95,7 @@ def test_a_step_is_recorded_once_for_all_that_have_its_sizes(
     stages = stages_of("cuda_graph")
     monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
     steps(stages, state, 20)
-    keys = set(own(stages)._records)
+    keys = set(own(stages)._steps)
     assert own(stages).recorded == len(keys) <= 2 * len(state.plan.capture.cameras)  # in two sizes of sweeps at most
     assert own(stages).launched >= 20 - 2 * len(keys)
     with caplog.at_level("INFO"):
@@ -107,9 +107,9 @@ def test_a_step_is_recorded_once_for_all_that_have_its_sizes(
 def test_recordings_of_tensors_that_were_replaced_are_dropped() -> None:
     state, stages = tiny_state(), stages_of("cuda_graph")
     steps(stages, state, 7)
-    before = dict(own(stages)._records)
+    before = dict(own(stages)._steps)
     steps(stages, state, 4)
-    assert before and not set(map(id, before.values())) & set(map(id, own(stages)._records.values()))
+    assert before and not set(map(id, before.values())) & set(map(id, own(stages)._steps.values()))
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -123,10 +123,10 @@ def test_a_recording_goes_on_through_relocations_that_add_no_gaussians(monkeypat
     assert_close(graphed, plain, 1e-4, 1e-6)
     monkeypatch.setattr(no_sync_of(stages).capacities, "of", lambda view: 4096)
     steps(stages, graphed, 20)
-    records, before = dict(own(stages)._records), graphed.scene.gaussians.means.detach().clone()
+    records, before = dict(own(stages)._steps), graphed.scene.gaussians.means.detach().clone()
     steps(stages, graphed, 12)
-    assert records.keys() == own(stages)._records.keys()
-    assert all(own(stages)._records[key] is record for key, record in records.items())
+    assert records.keys() == own(stages)._steps.keys()
+    assert all(own(stages)._steps[key] is record for key, record in records.items())
     assert not torch.equal(before, graphed.scene.gaussians.means)
     assert all(value.isfinite().all() for value in everything(graphed).values())
 
@@ -244,7 +244,7 @@ def test_replays_go_on_where_images_become_whole() -> None:
     try:
         steps(without, plain, 16)
         steps(stages, graphed, 16)
-        sizes = {shape for (images, _), *_ in own(stages)._records for _, shape in images}  # type: ignore[misc, attr-defined]
+        sizes = {shape for (images, _), *_ in own(stages)._steps for _, shape in images}  # type: ignore[misc, attr-defined]
         assert sizes == {(12, 20, 3), (24, 40, 3)} and own(stages).launched >= 2 and not own(stages)._off
         for name, value in plain.scene.parameters().items():
             far = (graphed.scene.parameters()[name] - value).abs() > 1e-3 * value.abs() + 1e-4

@@ -14,7 +14,7 @@ from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
 from nurec_lite.base.transfer import HostFuture
 from nurec_lite.geometry.tracks import exist, spans
-from nurec_lite.opt.fused_interp import SPARE, FusedCollect
+from nurec_lite.opt.fused_interp import SPARE_SHARE, FusedCollect
 from nurec_lite.scene.collect import collect_at, collect_gaussian_parameters
 from nurec_lite.scene.gaussians import LIDAR_VALUES, WorldGaussians, activate
 from nurec_lite.scene.scene import Scene
@@ -110,7 +110,7 @@ def test_before_the_background_s_number_has_come(device: str, monkeypatch: pytes
         with monkeypatch.context() as patch:
             patch.setattr(HostFuture, "done", (lambda arrival: False) if late else arrived)
             (parted,) = collect(scene, on_device(scene, middle(scene)))
-        background, spare = int((scene.gaussians.node == 0).sum()), len(scene.gaussians) // SPARE
+        background, spare = int((scene.gaussians.node == 0).sum()), len(scene.gaussians) // SPARE_SHARE
         assert len(parted.still_means) == (0 if late else background - spare)
         world = parted.whole()
         loss = sum((getattr(world, name) * torch.cos(getattr(world, name))).sum() for name in FIELDS)
@@ -223,7 +223,7 @@ def test_rows_of_tracks_follow_a_store_that_is_written_into(device: str) -> None
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)
     still, starts = collect.graph_key(scene), collect.moving(scene, time).tracks[0].data_ptr()
-    assert still == int((node == 0).sum()) - len(node) // SPARE
+    assert still == int((node == 0).sum()) - len(node) // SPARE_SHARE
     for changed in (taken_from_the_background(node, 2), node.clone()):
         assert not bool(collect.forbids_inplace_relocation(scene, changed))
         node.copy_(changed)
@@ -240,7 +240,7 @@ def test_a_store_that_would_take_rows_which_stay_is_refused_until_fewer_do(devic
     scene, collect = scene_on(device), FusedCollect()
     node, time = scene.gaussians.node, on_device(scene, middle(scene))
     collect(scene, time)
-    still, changed = collect.graph_key(scene), taken_from_the_background(node, len(node) // SPARE + 1)
+    still, changed = collect.graph_key(scene), taken_from_the_background(node, len(node) // SPARE_SHARE + 1)
     assert bool(collect.forbids_inplace_relocation(scene, changed))
     node.copy_(node.clone())  # what a relocation that is refused writes
     collect(scene, time)
@@ -261,7 +261,7 @@ def test_more_rows_stay_only_once_more_are_the_background_s() -> None:
     node.copy_(all_still)
     assert not bool(collect.forbids_inplace_relocation(scene, all_still))
     collect(scene, time)
-    assert collect.graph_key(scene) == len(node) - len(node) // SPARE
+    assert collect.graph_key(scene) == len(node) - len(node) // SPARE_SHARE
 
 
 def test_without_tracks_and_without_actors() -> None:

@@ -17,9 +17,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from benchmarks.opt import bench_no_sync
 from nurec_lite.backends import base_stages, build_stages
 from nurec_lite.base import transfer
+from nurec_lite.base.capture_safety import HOST_READS
 from nurec_lite.base.errors import OptionError
 from nurec_lite.base.options import parameters_of
-from nurec_lite.base.recordable import HOST_READS
 from nurec_lite.capture.pack import write_pack
 from nurec_lite.config import DensityConfig
 from nurec_lite.evaluation.measure import evaluate, held_out

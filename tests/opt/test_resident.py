@@ -21,7 +21,7 @@ from nurec_lite.base.paths import resource
 from nurec_lite.capture.pack import read_pack
 from nurec_lite.capture.types import Capture, CaptureError
 from nurec_lite.opt import resident
-from nurec_lite.opt.resident import BUNDLED_BYTES, RAY_BYTES, KeptSweep, Resident, frames_from, size_of
+from nurec_lite.opt.resident import GROUP_BYTES, RAY_BYTES, KeptSweep, Resident, frames_from, size_of
 from nurec_lite.splat.views import LidarView, RayGroups
 from nurec_lite.training.baseline import reference_stages
 from nurec_lite.training.loop import train
@@ -296,7 +296,7 @@ def test_the_size_is_that_of_what_is_kept() -> None:
     rays = [t for t in held if len(t.shape) and len(t) == len(kept.shot.sweep)]
     assert sum(t.nbytes for t in rays) == RAY_BYTES * len(kept.shot.sweep)
     images, sweeps = len(plan.split.train_images), len(plan.split.train_sweeps)
-    assert size_of(plan) == images * shots.images[0].image.nbytes + sweeps * (RAY_BYTES + BUNDLED_BYTES) * len(
+    assert size_of(plan) == images * shots.images[0].image.nbytes + sweeps * (RAY_BYTES + GROUP_BYTES) * len(
         kept.shot.sweep
     )
     assert size_of(replace(plan, lidar_rays=0)) == images * shots.images[0].image.nbytes

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nurec_lite.opt import cuda_graph
-from nurec_lite.training import recorded_relocation
+from nurec_lite.training import relocation_graph
 from nurec_lite.training.state import StepResult
 
 
@@ -42,9 +42,9 @@ class StandIn:
 
 def install(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a CPU everything is the host's, so nothing is unsafe."""
-    for module in (cuda_graph, recorded_relocation):
+    for module in (cuda_graph, relocation_graph):
         monkeypatch.setattr(module, "Recorder", StandIn)
     monkeypatch.setattr(cuda_graph, "unavailable", lambda stages: None)
     monkeypatch.setattr(
-        "nurec_lite.base.recordable.Findings.__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {}))
+        "nurec_lite.base.capture_safety.Findings.__torch_dispatch__", lambda s, f, t, a=(), k=None: f(*a, **(k or {}))
     )

@@ -294,6 +294,6 @@ def test_a_graph_is_recorded_anew_and_every_launch_sees_the_image_and_the_view_o
         plain.step = graphed.step = number + 1
     own = stages.update.learn
     assert isinstance(own, CudaGraph)
-    sizes = [tuple(shape for _, shape in images) for (images, _), *_ in own._records]  # type: ignore[misc, attr-defined]
+    sizes = [tuple(shape for _, shape in images) for (images, _), *_ in own._steps]  # type: ignore[misc, attr-defined]
     assert set(sizes) == {((12, 20, 3),), ((24, 40, 3),)}
-    assert own.recorded == len(own._records) and own.launched >= 32 - 2 * own.recorded
+    assert own.recorded == len(own._steps) and own.launched >= 32 - 2 * own.recorded

@@ -128,7 +128,7 @@ def test_lidar_loss_by_hand() -> None:
 
 def test_a_range_that_is_known_as_what_it_misses_by() -> None:
     returns, sweep = rays([True, False, True])
-    terms = lidar_loss(returns, sweep, aimed=True)
+    terms = lidar_loss(returns, sweep, with_targets=True)
     assert terms["range"].item() == pytest.approx((10 + 30) / 2)
     assert {k: v for k, v in terms.items() if k != "range"} == {
         k: v for k, v in lidar_loss(returns, sweep).items() if k != "range"

@@ -193,7 +193,7 @@ def test_the_same_image_twice_is_copied_once() -> None:
 def test_shots_of_another_process_get_the_capture_s_own_sensors() -> None:
     """What is worked out once for a sensor is kept by it."""
     shots = tiny_shots((0, 1), (2,))
-    again = Shots.of(pickle.loads(pickle.dumps(shots.light())), tiny_capture())
+    again = Shots.from_numpy(pickle.loads(pickle.dumps(shots.to_numpy())), tiny_capture())
     assert same(again, shots)
     for shot in again.images:
         assert shot.view.camera is tiny_capture().cameras[shot.camera]
@@ -205,7 +205,7 @@ def test_shots_for_another_process_hold_no_tensor() -> None:
     """Each takes a file of shared memory, and the help of the process that made it, which may be dead by then."""
     shots = tiny_shots((0,), (2,))
     held: list[torch.Tensor] = []
-    shots.light().copied(lambda t: held.append(t) or t if isinstance(t, torch.Tensor) else t)  # type: ignore[func-returns-value]
+    shots.to_numpy().copied(lambda t: held.append(t) or t if isinstance(t, torch.Tensor) else t)  # type: ignore[func-returns-value]
     assert held == []
 
 

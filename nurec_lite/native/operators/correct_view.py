@@ -56,11 +56,11 @@ def _no_velocity(device: torch.device) -> Tensor:  # [6]
 
 def pose_vjp(
     centre: Tensor,  # [3]
-    placed: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
+    gaussians: list[Tensor],  # means [N, 3] and quaternions [N, 4], of one set of Gaussians or two
     grads: list[Tensor],
 ) -> Tensor:  # [6]
     """Returns what nurec_lite.splat.pose_delta.pose_vjp_by_torch does, in two kernels."""
-    return torch.ops.nurec_lite.pose_gradient(centre, placed, [grad.contiguous() for grad in grads])
+    return torch.ops.nurec_lite.pose_gradient(centre, gaussians, [grad.contiguous() for grad in grads])
 
 
 def register() -> None:

@@ -16,7 +16,7 @@ def register() -> None:
 
 
 def _keep_lidar(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    *tensors, ctx.aimed = inputs
+    *tensors, ctx.with_targets = inputs
     *_, counts = output
     ctx.mark_non_differentiable(counts)
     ctx.set_materialize_grads(False)
@@ -28,7 +28,7 @@ def _lidar_gradients(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ..
     d_range, d_intensity, d_drop, _ = grads
     with span("lidar_loss", within=BACKWARD):
         d_distance, d_features, d_transmittance = torch.ops.nurec_lite.lidar_loss_backward(
-            *tensors, ctx.aimed, counts, d_range, d_intensity, d_drop
+            *tensors, ctx.with_targets, counts, d_range, d_intensity, d_drop
         )
     asked = (d_range is not None, d_intensity is not None or d_drop is not None, d_drop is not None)
     found = zip((d_distance, d_features, d_transmittance), asked, strict=True)

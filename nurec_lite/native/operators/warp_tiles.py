@@ -20,7 +20,7 @@ class BoundsInPlace(NamedTuple):
     """Arrays of nurec_lite.splat.project.Projection for warp tiles."""
 
     indices: Tensor  # [V] int64
-    there: Tensor  # [1] int64, so many of the V count
+    number: Tensor  # [1] int64, so many of the V count
     bounds: Tensor  # [N, 4]
 
 
@@ -28,7 +28,7 @@ class CandidatesInPlace(NamedTuple):
     """The same for a lidar, whose warp tiles exist already."""
 
     indices: Tensor  # [V] int64
-    there: Tensor  # [1] int64
+    number: Tensor  # [1] int64
     candidates: Tensor  # [N, 8] kernels/project/warp_tiles.h
     counts: Tensor  # [N] int32, how many they are
 

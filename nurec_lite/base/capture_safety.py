@@ -81,7 +81,9 @@ def _lies_on(value: Any, kind: str) -> bool:
 def _place() -> str:
     """The innermost line of the package; operations of the backward pass have none."""
     frames = [
-        f for f in traceback.extract_stack() if f"/{_OWN}/" in f.filename and not f.filename.endswith("recordable.py")
+        f
+        for f in traceback.extract_stack()
+        if f"/{_OWN}/" in f.filename and not f.filename.endswith("capture_safety.py")
     ]
     return f"{frames[-1].filename.split(f'/{_OWN}/')[-1]}:{frames[-1].lineno}" if frames else "in the backward pass"
 

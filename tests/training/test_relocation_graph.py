@@ -16,13 +16,13 @@ from tiny_capture import tiny_capture, tiny_config
 from torch import Tensor
 
 from nurec_lite.backends import base_stages, build_stages
+from nurec_lite.base.capture_safety import Findings
 from nurec_lite.base.graphs import Recorder
 from nurec_lite.base.options import parameters_of
-from nurec_lite.base.recordable import Findings
-from nurec_lite.training import recorded_relocation
+from nurec_lite.training import relocation_graph
 from nurec_lite.training.baseline import rearrange
 from nurec_lite.training.density import relocate, relocate_masked
-from nurec_lite.training.recorded_relocation import RecordedRelocation
+from nurec_lite.training.relocation_graph import CapturedRelocation
 from nurec_lite.training.stages import Stages
 from nurec_lite.training.start import make_state
 from nurec_lite.training.state import TrainState
@@ -31,7 +31,7 @@ from nurec_lite.training.state import TrainState
 @pytest.fixture(params=DEVICES)
 def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
     if request.param == "cpu":
-        monkeypatch.setattr(recorded_relocation, "Recorder", StandIn)
+        monkeypatch.setattr(relocation_graph, "Recorder", StandIn)
     return torch.device(request.param)
 
 
@@ -55,8 +55,8 @@ def store(device: torch.device) -> TrainState:
 
 def stages_for(
     device: torch.device, inner: Any = relocate_masked, wanted: Callable[[], bool] = lambda: True
-) -> tuple[Stages, RecordedRelocation]:
-    own = RecordedRelocation(rearrange, wanted)
+) -> tuple[Stages, CapturedRelocation]:
+    own = CapturedRelocation(rearrange, wanted)
     return base_stages("native", device).replaced(relocate=inner, rearrange=own), own
 
 
@@ -109,10 +109,10 @@ def test_growth_runs_as_it_is_and_another_store_begins_anew(device: torch.device
     before = recorded.launched
     for state in (other, one):
         moved(stages, state, 1)
-        assert recorded.launched == before and recorded._recording is None
+        assert recorded.launched == before and recorded._graph is None
     one.config = replace(one.config, density=replace(one.config.density, jitter=0.1))
     moved(stages, one, 1)
-    assert recorded.launched == before and recorded._recording is None
+    assert recorded.launched == before and recorded._graph is None
 
 
 @pytest.mark.usefixtures("safe")
@@ -164,7 +164,7 @@ def test_with_all_that_a_gpu_runs_nothing_forbids_it() -> None:
     """What images see of Gaussians, boxes, vetoes and the order of morton_order are part of it."""
     device, names = torch.device("cuda"), ("fused_interp", "collect_once", "no_sync", "morton_order")
     stages = build_stages({name: parameters_of(name) for name in names}, base_stages("native", device))
-    own = RecordedRelocation(stages.update.rearrange, lambda: True)
+    own = CapturedRelocation(stages.update.rearrange, lambda: True)
     stages, state = stages.replaced(rearrange=own), store(device)
     for stage in stages.changes.capturable:
         stage.graph_key(state.scene)

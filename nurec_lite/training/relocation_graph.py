@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from nurec_lite.base.graphs import Recorder, Recording
-from nurec_lite.base.recordable import CaptureSafety, unsafe_operations
+from nurec_lite.base.capture_safety import CaptureSafety, unsafe_operations
+from nurec_lite.base.graphs import CapturedGraph, Recorder
 from nurec_lite.training.optim import stored
 from nurec_lite.training.stages import Rearrange, Stages
 from nurec_lite.training.state import TrainState
@@ -19,7 +19,7 @@ RELOCATION = "relocation"  # the one kind of work that is looked at here
 log = logging.getLogger("nurec_lite")
 
 
-class RecordedRelocation:
+class CapturedRelocation:
     """Wraps `rearrange`. While the store keeps its place and its number of Gaussians, the first relocation runs plainly and is inspected,
     or the first two (Looks). The next one is recorded; it and all later ones are launched. Relocations have their own recorder, so that
     they never overwrite memory that a step's recording left."""
@@ -36,7 +36,7 @@ class RecordedRelocation:
         self._safety = CaptureSafety()  # at those of the store
         self._store: tuple[object, ...] = ()  # what the recording reads, and what it has of the host
         self._failed: Tensor | None = None  # where the recording reads whether the step failed
-        self._recording: Recording[None] | None = None
+        self._graph: CapturedGraph[None] | None = None
 
     def __call__(self, stages: Stages, state: TrainState, n_new: int) -> None:
         known = tuple(stage.graph_key(state.scene) for stage in stages.changes.capturable)
@@ -49,7 +49,7 @@ class RecordedRelocation:
             return self._looked_at(stages, state)
         if self._failed is not None and state.failed is not None:
             self._failed.copy_(state.failed)
-        if self._recording is None and not self._record(stages, state):
+        if self._graph is None and not self._record(stages, state):
             return self._inner(stages, state, 0)
         return self._launch(state)
 
@@ -59,7 +59,7 @@ class RecordedRelocation:
         self._recorder = None
 
     def _forget(self) -> None:
-        self._store, self._failed, self._recording, self._safety = (), None, None, CaptureSafety()
+        self._store, self._failed, self._graph, self._safety = (), None, None, CaptureSafety()
 
     def _follow(self, store: tuple[object, ...]) -> None:
         """Forgets all recordings where the store is not the last one."""
@@ -83,15 +83,15 @@ class RecordedRelocation:
         inside = replace(state, failed=self._failed)
         try:
             self._recorder = self._recorder or Recorder(state.device)
-            self._recording = self._recorder.record(lambda: self._inner(stages, inside, 0), (state.generator,))
+            self._graph = self._recorder.record(lambda: self._inner(stages, inside, 0), (state.generator,))
         except RuntimeError as error:
             self._stand_aside(str(error).splitlines()[0])
-        return self._recording is not None
+        return self._graph is not None
 
     def _launch(self, state: TrainState) -> None:
-        assert self._recording is not None
+        assert self._graph is not None
         self.launched += 1
-        self._recording.launch()
+        self._graph.launch()
         increment_version(state.scene.gaussians.node)  # caches of the nodes' first rows compare the version
 
     def _stand_aside(self, why: str) -> None:
