@@ -19,7 +19,7 @@ FRAMES, POSED = 12, (1, 2, 3, 4, 9, 10, 11)  # the car stands from frame 5 to fr
 SIZE = (48, 24)
 SPEED, WALL, BEAMS, STEPS = 8.0, 9.0, 6, 180
 IMAGE_DELAY = 0.004  # seconds from the lidar's stamp to that of an image
-CAR, LORRY = "26-3", "27-1"
+CAR, LORRY = "car-3", "truck-1"
 
 
 def rotation(*v: float) -> Tensor:  # [3] radians -> [4, 4]

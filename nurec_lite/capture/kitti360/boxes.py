@@ -91,8 +91,7 @@ def _box(item: ElementTree.Element) -> Box | None:
     label = _text(item, "label")
     if flaw := label_flaw(label):
         raise ValueError(f"the class '{short(label)}' {flaw}")
-    track = f"{natural(_text(item, 'semanticId'))}-{natural(_text(item, 'instanceId'))}"
-    return Box(track, label, natural(stamp), T, size)
+    return Box(f"{label.replace('/', '-')}-{natural(_text(item, 'instanceId'))}", label, natural(stamp), T, size)
 
 
 def _matrix(item: ElementTree.Element, key: str, count: int) -> list[float]:

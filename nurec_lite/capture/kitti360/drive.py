@@ -17,6 +17,7 @@ from torch import Tensor
 
 from nurec_lite.capture.choice import chosen_drive
 from nurec_lite.capture.files import natural, numbers, read_lines, short
+from nurec_lite.capture.kitti.calibration import is_rotation
 from nurec_lite.capture.kitti.poses import FARTHEST, SECOND, read_times
 from nurec_lite.capture.kitti360.calibration import CAMERAS, Calibration, checked_pose, open_calibration
 from nurec_lite.capture.trajectory import Trajectory
@@ -107,8 +108,9 @@ def _poses(path: Path, calibration: Calibration) -> tuple[Tensor, Tensor]:  # fr
     if not rows:
         raise CaptureError(f"{path} holds no pose; {RESTORE}")
     T_world_rect = torch.tensor(rows, dtype=torch.float64).view(-1, 4, 4)
-    for frame, T in zip(frames, T_world_rect, strict=True):
-        checked_pose(T, path, f"the pose of frame {frame}", FARTHEST)
+    if not is_rotation(T_world_rect[:, :3, :3]) or float(T_world_rect[:, :3, 3].norm(dim=1).max()) > FARTHEST:
+        for frame, T in zip(frames, T_world_rect, strict=True):
+            checked_pose(T, path, f"the pose of frame {frame}", FARTHEST)
     return torch.tensor(frames), T_world_rect @ invert(calibration.rectified(CAMERAS[0]))
 
 

@@ -178,5 +178,7 @@ def _listed(path: Path) -> list[Path]:
     rows = known.get("component_stores") if isinstance(known, dict) else None
     names = [str(row.get("path")) for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     if not names or not all(_NAME.fullmatch(name) and "/" not in name for name in names):
-        raise CaptureError(f"{path} lists no stores of NCore v4 beside it; name the folder of the stores by data.root")
+        raise CaptureError(
+            f"{path} lists no stores of NCore v4 in its own folder; name the folder of the stores by data.root"
+        )
     return [path.parent / name for name in names]

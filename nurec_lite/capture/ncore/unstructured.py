@@ -4,7 +4,7 @@
 Beams, and the rays that did not return, are found as in a recording: from the elevations and the order of the returns of some sweeps.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -13,10 +13,10 @@ from nurec_lite.capture.kitti.survey import spread
 from nurec_lite.capture.ncore.rays import Rays
 from nurec_lite.capture.rosbag.clouds import Cloud
 from nurec_lite.capture.rosbag.mapping import VEHICLE, LidarEntry
-from nurec_lite.capture.rosbag.pattern import Pattern, PointClock, find_pattern
+from nurec_lite.capture.rosbag.pattern import Pattern, PointClock, find_pattern, spin_of
 from nurec_lite.capture.rosbag.sweeps import assembled
 from nurec_lite.capture.types import CaptureError
-from nurec_lite.geometry.lidar import Lidar, Sweep
+from nurec_lite.geometry.lidar import Lidar, Sweep, azimuth_elevation
 
 LEAST = 100  # returns of a sweep that tell beams
 LEAST_RANGE = 80.0  # metres that a lidar sees at least
@@ -65,7 +65,11 @@ def found_pattern(
     timed = all(float(p[:, 4].max() - p[:, 4].min()) > 0 for p in some)
     lasting = torch.tensor([end - start for start, end in spans], dtype=torch.float64)
     period = float(lasting.median()) or USUAL
-    return find_pattern(clouds, LidarEntry(name, name), PointClock(1.0, "capture") if timed else None, period, name)
+    pattern = find_pattern(clouds, LidarEntry(name, name), PointClock(1.0, "capture") if timed else None, period, name)
+    if not timed:
+        return pattern
+    clockwise, start = spin_of([azimuth_elevation(p[:, :3])[:, 0] for p in some], [p[:, 4] for p in some], pattern.scan)
+    return replace(pattern, scan=replace(pattern.scan, clockwise=clockwise, start=start))
 
 
 def lidar_of(pattern: Pattern, T_rig_lidar: Tensor, name: str) -> Lidar:

@@ -80,7 +80,7 @@ def find_pattern(
     scan = _scan(sweeps, [number[r.clamp(0, len(number) - 1)] for r in rings], elevations, names)
     times = [cloud.times for cloud in clouds if cloud.times is not None]
     if clock is not None:
-        clockwise, start = _spin([a[:, 0] for a in angles], times, scan)
+        clockwise, start = spin_of([a[:, 0] for a in angles], times, scan)
         scan = replace(scan, clockwise=clockwise, start=start)
     else:
         scan = _turning(scan, angles)
@@ -158,14 +158,14 @@ def _turning(scan: Scan, angles: list[Tensor]) -> Scan:
     return replace(scan, clockwise=spin[0], start=spin[1])
 
 
-def _spin(
+def spin_of(
     azimuths: list[Tensor], times: list[Tensor], scan: Scan
 ) -> tuple[bool, float]:  # clockwise, and the azimuth in radians where a sweep begins
     """The turn of the lidar by the times of the points."""
     steps, first = [], []
     for azimuth, time in zip(azimuths, times, strict=True):
         ordered = azimuth[torch.argsort(time, stable=True)]
-        skipped = ordered[:: max(1, len(ordered) // 256)]
+        skipped = ordered[:: max(1, len(ordered) // 64)]
         steps.append(wrap_angle(skipped.diff()))
         first.append(azimuth[time <= time.min()].median())
     sign = -1 if float(torch.cat(steps).median()) < 0 else 1

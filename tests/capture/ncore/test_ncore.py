@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ncore.data.v4 import SequenceComponentGroupsReader
 from ncore.impl.data.types import ShutterType
 from tiny_ncore import (
     CAR,
@@ -122,6 +123,18 @@ def test_a_sequence_by_its_files(folder: Path, tmp_path: Path, place: str) -> No
     assert capture.images[0].load().shape == (16, 24, 3) and len(capture.images) == len(capture.sweeps) == 2
 
 
+def test_a_sequence_by_the_list_of_its_stores(folder: Path, tmp_path: Path) -> None:
+    """As the format's own library writes it."""
+    listed = SequenceComponentGroupsReader(sorted(folder.iterdir())).get_sequence_meta().to_json()
+    for store in folder.iterdir():
+        (tmp_path / store.name).symlink_to(store)
+    (tmp_path / f"{NAME}.json").write_text(listed)
+    assert len(read_ncore(tmp_path / f"{NAME}.json").images) == FRAMES
+    (tmp_path / f"{NAME}.json").write_text(listed.replace(f"{NAME}.ncore4-top", f"../{NAME}.ncore4-top"))
+    with pytest.raises(CaptureError, match=r"lists no stores of NCore v4 in its own folder"):
+        read_ncore(tmp_path / f"{NAME}.json")
+
+
 def test_a_sequence_by_its_name(folder: Path, tmp_path: Path) -> None:
     for store in folder.iterdir():
         (tmp_path / store.name).symlink_to(store)
@@ -159,8 +172,9 @@ def test_masks_are_a_finding(tmp_path: Path) -> None:
     assert read_ncore(tmp_path).doubts[0].sentence == "The camera front has masks (ego), which are not used."
 
 
-def test_beams_of_a_lidar_without_rows_and_columns_are_found(tmp_path: Path) -> None:
-    write_sequence(tmp_path, elements=False)
+@pytest.mark.parametrize("turn", ["cw", "ccw"])
+def test_beams_of_a_lidar_without_rows_and_columns_are_found(tmp_path: Path, turn: str) -> None:
+    write_sequence(tmp_path, elements=False, turn=turn)
     capture = read_ncore(tmp_path)
     check_capture(capture, "tiny")
     frame, lidar = capture.sweeps[1], capture.lidars[0]
@@ -170,7 +184,9 @@ def test_beams_of_a_lidar_without_rows_and_columns_are_found(tmp_path: Path) -> 
     world = world_points(frame, known, lidar)
     assert float(torch.minimum(world[:, 2].abs(), (world[:, 1].abs() - WALL).abs()).max()) < 1e-3, "at their own times"
     assert (
-        len(known) == scan(1, "cw")["direction"].shape[0] and lidar.clockwise and abs(lidar.azimuth_steps - COLUMNS) < 2
+        len(known) == scan(1, turn)["direction"].shape[0]
+        and lidar.clockwise == (turn == "cw")
+        and abs(lidar.azimuth_steps - COLUMNS) < 2
     )
 
 

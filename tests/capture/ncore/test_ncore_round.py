@@ -2,6 +2,7 @@
 """A capture that is written as NCore v4 comes back as it was, and the format's own library reads the same from it."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,8 @@ from ncore.sensors import CameraModel
 from pack_parts import make_capture
 from tiny_capture import tiny_capture
 
-from nurec_lite.base.errors import OutputError
+from nurec_lite import pack
+from nurec_lite.base.errors import ConfigError, OutputError
 from nurec_lite.capture.deskew import world_points
 from nurec_lite.capture.ncore.boxes import turned
 from nurec_lite.capture.ncore.models import euler_of
@@ -94,6 +96,13 @@ def test_cameras_are_the_same_to_single_precision(back: Capture) -> None:
         assert (a.name, a.width, a.height, a.shutter) == (b.name, b.width, b.height, b.shutter)
         torch.testing.assert_close(b.T_rig_cam, a.T_rig_cam.double(), atol=1e-12, rtol=0)
         assert (b.fx, b.fy, b.cx, b.cy) == pytest.approx((a.fx, a.fy, a.cx, a.cy), rel=1e-6)
+
+
+@pytest.mark.parametrize("names", [("camera_1", "camera_0"), ("camera_1",)])
+def test_cameras_in_any_order(path: Path, names: tuple[str, ...]) -> None:
+    part = read_ncore(path, cameras=names, lidars=("lidar",)).with_split("interp")
+    assert tuple(c.name for c in part.cameras) == names and {f.sensor for f in part.images} == set(names)
+    assert part.split is not None and len(part.split.test_images) == 2 * len(names)
 
 
 # ---- the format's own library
@@ -238,6 +247,26 @@ def test_what_is_not_ours_is_not_replaced(path: Path, tmp_path: Path) -> None:
 )
 def test_the_file_has_the_ending_of_the_format(out: str, file: str) -> None:
     assert ncore_path(out) == Path(file)
+
+
+def test_pack_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pack(tiny_capture(), tmp_path / "x.pack")
+    few = ["data=pack", f"data.root={tmp_path / 'x.pack'}", "data.frames=[0,6]", "format=ncore"]
+    pack.work([*few, f"out={tmp_path / 'y.pack'}"])
+    assert f"results in {tmp_path / 'y.ncore4.zarr.itar'}: " in capsys.readouterr().out
+    again = tmp_path / "y.ncore4.zarr.itar"
+    with pytest.raises(ConfigError, match="is the file that is read; name another file"):
+        pack.work(["data=ncore", f"data.root={again}", "format=ncore", f"out={again}"])
+    assert len(read_ncore(again).sweeps) == 6
+
+
+def test_a_missing_library_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ncore.data.v4", None)
+    with pytest.raises(
+        CaptureError, match="format=ncore needs the package nvidia-ncore, which is not installed; run pip"
+    ):
+        write_ncore(tiny_capture(), tmp_path / "x.zarr.itar")
+    assert not list(tmp_path.iterdir())
 
 
 def test_angles_of_a_box_are_about_fixed_axes() -> None:
