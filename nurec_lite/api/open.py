@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """`load`, `train` and `read`: a trained scene from its files, by training, and the capture alone."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from hydra.core.global_hydra import GlobalHydra
 
 from nurec_lite.api.keys import Options, arguments_of, group, options
 from nurec_lite.api.scene import TrainedScene
@@ -37,7 +41,7 @@ def load(
     """
     path = _checkpoint(Path(run))
     arguments = [*options(opt), *arguments_of({"checkpoint": path, "device": device, **keys})]
-    with in_our_words("render"):
+    with _apart("render"):
         check_groups(arguments)
         content = load_checkpoint(path, "cpu")
         config = configuration("render", arguments, content)
@@ -73,7 +77,7 @@ def train(
     own = [*arguments_of(named), *group("size", size), *group("recipe", recipe), *options(opt)]
     arguments = [*about, *own, *arguments_of(keys), *arguments_of({"train": budget})]
     restart_clock()
-    with in_our_words("train"):
+    with _apart("train"):
         check_groups(arguments)
         config: Config = configuration("train", arguments)
         if config.train.resume == "auto" and out is None:
@@ -91,11 +95,22 @@ def read(kind: str = "bundled", root: File | None = None, **keys: Any) -> Captur
     """
     place = {} if root is None else {"root": root}
     arguments = [f"data={kind}", *arguments_of({"data": {**place, **keys}})]
-    with in_our_words("train"):
+    with _apart("train"):
         check_groups(arguments)
         capture = open_capture(configuration("train", arguments).data)
     _READ[capture] = arguments
     return capture
+
+
+@contextmanager
+def _apart(verb: str) -> Iterator[None]:
+    """Raises ConfigError for what Hydra refuses. A program that uses Hydra itself is set aside: Hydra takes one configuration at a time."""
+    theirs, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
+    try:
+        with in_our_words(verb):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = theirs
 
 
 def _checkpoint(run: Path) -> Path:

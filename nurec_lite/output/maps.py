@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.types import Capture, ImageFrame
 from nurec_lite.evaluation.measure import as_seen, completed
 from nurec_lite.geometry.camera import pixel_directions
@@ -35,6 +36,7 @@ from nurec_lite.training.stages import Stages
 OUTPUTS = ("colour", "depth", "normals", "opacity", "classes")
 SKY, STATIC = "sky", "static"  # the first two classes
 SOLID = 0.5  # opacity from which a pixel has a depth, a normal and a class
+MOST_CLASSES = 256
 _BLACK = -100.0  # logit of a sky without light
 
 
@@ -63,6 +65,10 @@ def maps_of(
     outputs: Sequence[str],  # of OUTPUTS
 ) -> Iterator[CameraMaps]:
     """The maps of each frame, in their order."""
+    if "classes" in outputs and len(class_names(scene)) > MOST_CLASSES:
+        raise ConfigError(
+            f"outputs asks for classes, but the tracks have {len(class_names(scene)) - 2}, and there is room for {MOST_CLASSES - 2}"
+        )
     scene, coming = completed(scene, capture), iter(frames)
     at_once = 1 if stages.plan is None else stages.plan.max_views
     while some := list(islice(coming, at_once)):

@@ -10,10 +10,12 @@ from tiny_capture import tiny_capture, tiny_scene
 from torch import Tensor
 
 from nurec_lite.backends import base_stages
+from nurec_lite.base.errors import ConfigError
 from nurec_lite.capture.trajectory import frame_at, trajectory_of
 from nurec_lite.capture.types import ImageFrame
 from nurec_lite.geometry.camera import pixel_directions
 from nurec_lite.geometry.se3 import rotvec_to_quat
+from nurec_lite.geometry.tracks import Tracks
 from nurec_lite.output.maps import OUTPUTS, CameraMaps, class_names, maps_of
 from nurec_lite.scene.gaussians import Gaussians
 from nurec_lite.scene.scene import Scene
@@ -121,3 +123,23 @@ def test_normals_turn_with_their_actor() -> None:
     assert maps.normals is not None
     expected = torch.tensor([0.0, 0.0, -1.0])
     torch.testing.assert_close(maps.normals[10:14, 14:26], expected.expand(4, 12, 3), rtol=0, atol=1e-3)
+
+
+def test_a_scene_without_tracks_has_two_classes() -> None:
+    scene, none = tiny_scene(), torch.zeros(0)
+    empty = replace(
+        scene, tracks=Tracks.empty(), track_translations=none.view(0, 3), track_quaternions=none.view(0, 4)
+    )  # fmt: skip
+    maps = seen(wall(8.0, top=0.0), empty)
+    assert (
+        class_names(empty) == ("sky", "static")
+        and maps.classes is not None
+        and maps.classes.unique().tolist() == [0, 1]
+    )
+
+
+def test_more_classes_than_a_byte_holds_are_refused() -> None:
+    scene = tiny_scene()
+    many = replace(scene, tracks=replace(scene.tracks, classes=tuple(f"kind {k}" for k in range(300))))
+    with pytest.raises(ConfigError, match="the tracks have 300, and there is room for 254"):
+        seen(wall(8.0), many)

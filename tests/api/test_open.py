@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from shell import FAST, Shell
 
 import nurec_lite
 from nurec_lite.training.checkpoint import load_checkpoint
 
-KEYS: dict[str, Any] = {
-    "ops": "reference", "device": "cpu", "train": {"lidar_rays": 64, "evaluate": False},
-    "model": {"points": 300, "raised_points": 60, "far_points": 40},
-}  # fmt: skip
+BUDGET = ("train.steps", "train.seconds")
+GIVEN = [argument for argument in FAST if not argument.startswith(BUDGET)]
+KEYS: dict[str, Any] = {key: yaml.safe_load(value) for key, _, value in (a.partition("=") for a in GIVEN)}
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
@@ -36,8 +38,7 @@ def trained(pack: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_python_trains_what_the_command_trains(
     pack: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [a for a in FAST if not a.startswith("train.s")]
-    line = ["data=pack", f"data.root={pack}", f"out={tmp_path / 'command'}", "train.steps=2", "seed=3", *arguments]
+    line = ["data=pack", f"data.root={pack}", f"out={tmp_path / 'command'}", "train.steps=2", "seed=3", *GIVEN]
     assert Shell(monkeypatch, capsys)("train", *line).code == 0
     here, there = (load_checkpoint(folder / "checkpoint.pt", "cpu") for folder in (trained, tmp_path / "command"))
     assert here["config"] | {"out": ""} == there["config"] | {"out": ""}
@@ -93,6 +94,16 @@ def test_a_capture_that_was_read_is_named_in_the_run(pack: Path, tmp_path: Path)
 def test_mistakes_are_sentences(keys: dict[str, Any], sentence: str) -> None:
     with pytest.raises(nurec_lite.UserError, match=sentence):
         nurec_lite.train(**keys)
+
+
+def test_a_program_that_uses_hydra_itself_reads_and_loads(pack: Path, trained: Path, tmp_path: Path) -> None:
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        assert nurec_lite.read("pack", pack).name == "street_0"
+        assert nurec_lite.load(trained, device="cpu").metrics["steps"] == 2
+        with pytest.raises(nurec_lite.UserError, match="there is no 'kitty'"):
+            nurec_lite.read("kitty")
+        assert GlobalHydra.instance().is_initialized()
+    assert not GlobalHydra.instance().is_initialized()
 
 
 def test_a_missing_run_and_an_unknown_kind_are_sentences(tmp_path: Path) -> None:

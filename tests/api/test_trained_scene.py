@@ -13,9 +13,13 @@ from tiny_capture import tiny_capture, tiny_scene
 
 from nurec_lite import Camera, ConfigError, Lidar, TrainedScene
 from nurec_lite.capture.trajectory import frame_at, shifted, trajectory_of
+from nurec_lite.cli.reconstruction import Reconstruction
+from nurec_lite.config import RenderConfig
 from nurec_lite.evaluation.measure import image_of
 from nurec_lite.output.sweeps import rendered_sweeps
+from nurec_lite.scene.calibration import none_known
 from nurec_lite.scene.edit import Move, with_moved_actors, without_actors
+from nurec_lite.scene.scene import Scene
 from nurec_lite.training.baseline import reference_stages
 
 TIME = 0.43
@@ -83,13 +87,26 @@ def test_poses_are_in_the_world_of_the_capture_s_files() -> None:
     torch.testing.assert_close(points[1].points - step, points[0].points, rtol=0, atol=1e-6, equal_nan=True)
 
 
-def scene_about(origin: tuple[float, float, float]) -> TrainedScene:
-    from nurec_lite.cli.reconstruction import Reconstruction
-    from nurec_lite.config import RenderConfig
-
-    capture, scene = replace(tiny_capture(), origin=origin), replace(tiny_scene(), origin=origin)
+def scene_about(origin: tuple[float, float, float], scene: Scene | None = None) -> TrainedScene:
+    capture, scene = replace(tiny_capture(), origin=origin), replace(scene or tiny_scene(), origin=origin)
     run = Reconstruction(RenderConfig(), reference_stages(), scene, capture, torch.device("cpu"), {}, [])
     return TrainedScene(run, Path("none"))
+
+
+def test_sensors_of_one_s_own_move_with_a_rig_that_was_corrected() -> None:
+    """A pose that training moved by 0.3 m shows the same as the corrected pose; exposures are the mean of what was learned."""
+    scene, capture = tiny_scene(), tiny_capture()
+    known = none_known(capture, 0.5, "cpu")
+    known.rig_translations += torch.tensor([0.0, 0.3, 0.0])
+    known.exposure_drift[0] += 0.1
+    corrected = scene_about((0.0, 0.0, 0.0), replace(scene, calibration=known))
+    plain = scene_about((0.0, 0.0, 0.0))
+    own = replace(corrected.cameras["camera_0"], name="own", shutter="global")
+    there = plain.render(own, plain.pose(own, TIME, shift=(0.0, 0.3, 0.0)), TIME)
+    here = corrected.render(own, corrected.pose(own, TIME), TIME)
+    torch.testing.assert_close(here.opacity, there.opacity, rtol=0, atol=2e-3)
+    named = corrected.render(replace(own, name="camera_0"), corrected.pose(own, TIME), TIME)
+    torch.testing.assert_close(here.colour, named.colour, rtol=0, atol=1e-5)
 
 
 # ---- lidars

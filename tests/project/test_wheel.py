@@ -39,6 +39,7 @@ def test_wheel_carries_every_configuration_and_kernel(wheel_files: set[str]) -> 
 def test_wheel_carries_every_module(wheel_files: set[str]) -> None:
     modules = {p.relative_to(ROOT).as_posix() for p in (ROOT / "nurec_lite").rglob("*.py")}
     assert modules <= wheel_files
+    assert {"nurec_lite/py.typed", "nurec_lite/__init__.pyi"} <= wheel_files
 
 
 def test_wheel_carries_nothing_else(wheel_files: set[str]) -> None:
@@ -60,5 +61,5 @@ def test_resource_finds_the_folder_in_an_installed_package(tmp_path: Path, monke
 
 
 def test_resource_says_where_it_looked() -> None:
-    with pytest.raises(FileNotFoundError, match=r"'no/such/file' is neither in .* nor beside it"):
+    with pytest.raises(FileNotFoundError, match=r"'no/such/file' is neither in .* nor next to it"):
         resource("no/such/file")
