@@ -131,5 +131,5 @@ def clock_of(
     if not len(times) or float((places - places[0]).norm(dim=1).max()) < DRIVEN:
         return 0.0
     steps = torch.arange(-LATEST, LATEST + STEP, STEP, dtype=torch.float64)
-    far = torch.stack([(path.at(times + step)[:, :3, 3] - places).norm(dim=1).mean() for step in steps])
+    far = (path.at(times + steps[:, None])[..., :3, 3] - places).norm(dim=-1).mean(dim=1)
     return round(float(steps[far.argmin()]), 6)
