@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every dataclass of the configuration. Hydra composes `conf/` over it, `to_config` checks, plain objects go on from there.
+"""Every dataclass of the configuration. Hydra composes `conf/` over it, `to_config` checks it and returns plain objects.
 
-Defaults stand here and nowhere else; the files under `conf/` only choose.
+Defaults are here and nowhere else; the files under `conf/` only choose.
 """
 
 import os
@@ -42,27 +42,29 @@ class PosesChoice(FileChoice):
 
 @dataclass
 class TracksChoice(FileChoice):
-    source: str = "auto"  # labels, completed from the sweeps where they lack; or only capture, lidar, none
-    sizes: str = "hwl"  # order of the file's columns height, width and length, by their first letters
-    first_frame: int = 0  # the number that the file gives the drive's frame 0
+    source: str = "auto"  # auto: labels, completed from the sweeps; or only capture, lidar, none
+    sizes: str = "hwl"  # order of height, width and length in the file's columns, by first letters
+    first_frame: int = 0  # the file's number of the drive's frame 0
 
 
 @dataclass
 class DataConfig:
     """Which capture, and how much of it."""
 
-    name: str = "capture"  # of the results' folder
+    name: str = "capture"  # name of the capture, and of the results' folder
     kind: str = "bundled"  # one of bounds.KINDS
     root: str | None = None  # file of a pack, folder of a drive, bag
     downscale: int = 1  # images are reduced by this factor
     split: str = "interp"  # interp, side, validation or half
     frames: list[int] | None = None  # first and last (exclusive) frame, and if given the step between them; null: all
-    cameras: list[str] | None = None  # in their order, `side` tests the last; null: all (KITTI: those of colour)
-    lidars: list[str] | None = None  # in their order; null: all (PandaSet: the Pandar64)
+    cameras: list[str] | None = (
+        None  # cameras to read, in this order; `side` holds out the last; null: all (KITTI: colour cameras)
+    )
+    lidars: list[str] | None = None  # lidars to read, in this order; null: all (PandaSet: the Pandar64)
     seconds: list[float] | None = (
         None  # first and last (exclusive) second of the capture, in which the middle of a frame lies; null: all
     )
-    trust: bool = False  # trains also where sensors prove that the capture is wrong
+    trust: bool = False  # true trains although sensors prove that the capture is wrong
     mapping: str | None = None  # rosbag: YAML file that maps topics to sensors; null: found
     date: str | None = None  # KITTI raw: found when there is one
     drive: str | None = (
@@ -83,19 +85,19 @@ class DataConfig:
 class ModelConfig:
     """The start of the scene."""
 
-    points: int = 60_000  # background Gaussians from lidar, about
-    actor_points: int = 2_000  # Gaussians of one actor at most
-    mirror_actors: bool = True  # cars and the like begin with a far side like the near one
-    raised_points: int = 8_000  # Gaussians above the lidar's highest beam, about
-    far_points: int = 4_000  # Gaussians of the far shell at most
-    far_metres: float = 150.0  # how far they reach
+    points: int = 60_000  # approximate number of background Gaussians from the lidar
+    actor_points: int = 2_000  # largest number of Gaussians of an actor
+    mirror_actors: bool = True  # cars and the like begin with a mirror image of their measured side
+    raised_points: int = 8_000  # approximate number of Gaussians above the lidar's highest beam
+    far_points: int = 4_000  # largest number of Gaussians of the far shell
+    far_metres: float = 150.0  # distance of the far shell
     sh_degree: int = 1  # 0 to 3
     sky_height: int = 128  # rows of the environment map; it has twice as many columns
-    lidar_opacity: bool = True  # the lidar has an opacity of its own; false: it sees the camera's
-    opacity: float = 0.5  # initial, of measured points
-    guessed_opacity: float = 0.1  # initial, of raised and far points
-    calibrate: bool = False  # corrects the rig's poses, the cameras' places on it, clocks and exposure in time
-    knot_seconds: float = 0.5  # between the knots of what is corrected in time, if model.calibrate
+    lidar_opacity: bool = True  # the lidar has its own opacity; false: it uses the camera's
+    opacity: float = 0.5  # initial opacity of measured points
+    guessed_opacity: float = 0.1  # initial opacity of raised and far points
+    calibrate: bool = False  # corrects the rig's poses, the cameras' mountings and clocks, and exposure over time
+    knot_seconds: float = 0.5  # seconds between the knots of corrections over time, if model.calibrate
     bilateral_grid: list[int] | None = None  # cells across, down and over luminance, if model.calibrate; null: no grid
     thickness: float = 0.3  # initial scale across a surface, relative to the scale along it
 
@@ -109,7 +111,7 @@ class LearningRates:
     quats: float = 4e-3  # rotations
     log_scales: float = 4e-2  # sizes
     opacity_logits: float = 5e-2  # opacities
-    sh0: float = 4e-2  # colour seen from anywhere
+    sh0: float = 4e-2  # colour that does not depend on the direction
     sh_rest: float = 3e-3  # colour that depends on the direction
     lidar_logits: float = 5e-2  # intensity, ray drop and the lidar's opacity
     sky: float = 5e-2  # environment map
@@ -124,7 +126,7 @@ class LearningRates:
     exposure_drift: float = 2e-3  # gain and offset from knot to knot, if model.calibrate
     vignetting: float = 1e-3  # log gain towards the corners, if model.calibrate
     bilateral: float = 2e-3  # transforms of colour in the cells of model.bilateral_grid
-    decay: float = 0.3  # of all rates but that of the means, over the whole run
+    decay: float = 0.3  # factor of all other rates over the whole run
 
 
 @dataclass
@@ -132,13 +134,13 @@ class DensityConfig:
     """3DGS-MCMC (Kheradmand et al. 2024): relocation of dead Gaussians, growth up to a cap, and noise."""
 
     every: int = 100  # steps between relocations
-    start: float = 0.05  # fraction of the run at which they begin
-    stop: float = 0.8  # and end
-    cap: int = 80_000  # Gaussians at most
+    start: float = 0.05  # fraction of the run at which relocations begin
+    stop: float = 0.8  # fraction of the run at which they end
+    cap: int = 80_000  # largest number of Gaussians
     growth: float = 1.05  # factor at each relocation until the cap is reached
     footprint: bool = True  # relocation prefers Gaussians that cover many pixels of a training image
     jitter: float = 0.5  # standard deviations by which copies move apart
-    box: float | None = None  # by which an actor's box is enlarged: what leaves that is dead; null: nothing is
+    box: float | None = None  # factor that enlarges an actor's box; Gaussians outside are dead; null: no limit
     noise: float = 1.0  # times the means' learning rate: standard deviations of noise at opacity 0
 
 
@@ -149,47 +151,47 @@ class LossWeights:
     image: float = 1.0  # L1 and SSIM of the image
     ssim: float = 0.2  # share of 1 - SSIM inside the term `image`
     range: float = 0.1  # a metre
-    reach: float = 0.3  # metres: what a Gaussian off a return counts at most; 0: the expected range is compared instead
+    reach: float = 0.3  # metres: largest residual of a Gaussian away from the return; 0: compares the expected range
     intensity: float = 0.1  # L1 on rays that returned
     drop: float = 0.05  # cross entropy of ray drop
-    opacity: float = 0.01  # mean opacity, which should fall where nothing needs it; of camera and lidar, added up
+    opacity: float = 0.01  # mean opacity, of camera and lidar added up; it falls where no term needs it
     tie: float = 0.01  # mean difference of the camera's and the lidar's opacity, if model.lidar_opacity
     scale: float = 0.01  # a metre
     exposure: float = 0.01  # squares of log gain and offset
     calibration: float = 1.0  # squares of corrections of poses and clocks, in metres, if model.calibrate
     drift: float = 0.01  # squares of the exposure's drift and of its changes, if model.calibrate
-    bilateral: float = 1.0  # squares of how cells of model.bilateral_grid differ from their neighbours
+    bilateral: float = 1.0  # squares of differences between neighbouring cells of model.bilateral_grid
 
 
 @dataclass
 class TrainConfig:
-    steps: int | None = None  # budget: alone in place of seconds; with both, the first that is reached ends the run
-    seconds: float | None = None  # budget of training, not counting reading, initialisation and evaluation
-    lidar_rays: int = 4096  # rays of a sweep that a step renders, about
-    lidar_sector: int | None = None  # columns of four steps of azimuth that these come in; null: in two sectors
-    lidar_every: int = 1  # steps from one that learns from sweeps to the next: those between are images' alone
+    steps: int | None = None  # budget in steps, instead of seconds; with both, the first limit ends the run
+    seconds: float | None = None  # budget of training, without reading, initialisation and evaluation
+    lidar_rays: int = 4096  # approximate number of rays of a sweep in a step
+    lidar_sector: int | None = None  # width of a sector of rays, in columns of four azimuth steps; null: two sectors
+    lidar_every: int = 1  # a sweep in every so many steps; the other steps learn from images alone
     coarse: float = 0.0  # share of the run, from its start, in which images have half of their width and height
-    checkpoint_seconds: float = 60.0  # between checkpoints
-    resume: str | None = None  # checkpoint to go on from; auto: that of the run in `out`, if there is one
-    overwrite: bool = False  # replaces the run in `out`
+    checkpoint_seconds: float = 60.0  # seconds between checkpoints
+    resume: str | None = None  # checkpoint to continue from; auto: the run in `out`, if it exists
+    overwrite: bool = False  # true replaces the run in `out`
     evaluate: bool = True  # measures the held-out frames at the end
     tensorboard: bool = False  # writes scalars for TensorBoard (extra `tensorboard`)
-    timing: bool = False  # prints how long each range of a step takes, and writes timing.csv
+    timing: bool = False  # prints the time of each range of a step, and writes timing.csv
 
 
 @dataclass
 class MeasureConfig:
     """Figures beyond those of every held-out frame."""
 
-    seconds: float = 20.0  # that FLIP, LPIPS and figures from beside the path may take; 0 turns them off
+    seconds: float = 20.0  # largest time for FLIP, LPIPS and figures from off the path; 0 turns them off
 
 
 @dataclass
 class Config:
-    """Configuration of a run; those of the other verbs extend it."""
+    """Configuration of a run; those of the other commands extend it."""
 
     out: str = "runs/last"  # folder of the results
-    seed: int = 0  # of everything random
+    seed: int = 0  # seed of all random numbers
     device: str = "auto"  # auto, cpu, cuda or cuda:N
     ops: str = "native"  # native: kernels, compiled at first use; reference: plain torch, exact and slow
     render: str = "own"  # own: our renderer, by `ops`; gsplat: the peer (CUDA; images, lidar as their depth)
@@ -205,28 +207,28 @@ class Config:
 
 @dataclass
 class EvaluateConfig(Config):
-    """Measures a checkpoint."""
+    """Configuration of `evaluate`, which measures a checkpoint."""
 
     out: str = Config.out  # folder of the results; by default evaluate-SPLIT-SUBSET-stepN next to the checkpoint
-    checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
-    subset: str = "test"  # frames of the split that are measured: test (held out), train or all
+    checkpoint: str = ""  # checkpoint of train: runs/NAME/checkpoint.pt
+    subset: str = "test"  # frames of the split to measure: test (held out), train or all
 
 
 @dataclass
 class RenderConfig(Config):
-    """Renders a checkpoint, where and when one likes. Metres, seconds of the capture, degrees."""
+    """Configuration of `render`. Metres, seconds of the capture, degrees."""
 
     out: str = Config.out  # folder of the results; by default render-stepN-... next to the checkpoint
-    checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
-    sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all, or those of `sensor` alone
-    sensor: list[str] = field(default_factory=list)  # YAML files of cameras and lidars of one's own (docs/sensors.md)
-    subset: str = "all"  # frames that are rendered where no times are given: test (held out), train or all
+    checkpoint: str = ""  # checkpoint of train: runs/NAME/checkpoint.pt
+    sensors: list[str] | None = None  # names of cameras and lidars, A,B; null: all, or only those of `sensor`
+    sensor: list[str] = field(default_factory=list)  # YAML files of your own cameras and lidars (docs/sensors.md)
+    subset: str = "all"  # frames to render if no times are given: test (held out), train or all
     times: list[float] | None = None  # T: one moment; FIRST,LAST: fps moments a second between; null: the frames' own
     fps: float = 10.0  # moments a second between the first and the last; pictures a second in an animation
     shift: list[float] = field(default_factory=lambda: [0.0] * 3)  # metres FORWARD,LEFT,UP in the vehicle's axes
-    remove: list[str] = field(default_factory=list)  # ids of tracks whose actors are taken away; actors: all of them
+    remove: list[str] = field(default_factory=list)  # ids of tracks to remove; actors: all of them
     move: list[str] = field(default_factory=list)  # ID:FORWARD:LEFT:UP:TURN in an actor's axes, metres; degrees left
-    compare: bool = False  # the captured image above its render, where one was captured
+    compare: bool = False  # the captured image, if there is one, above its render
     formats: list[str] = field(
         default_factory=lambda: ["png"]
     )  # png, gif, apng, mp4; of cameras exr; of lidars npz, ply
@@ -235,10 +237,10 @@ class RenderConfig(Config):
 
 @dataclass
 class ExportConfig(Config):
-    """Writes a checkpoint's Gaussians as PLY."""
+    """Configuration of `export`, which writes a checkpoint's Gaussians as PLY."""
 
     out: str = ""  # FILE.ply; if not given, scene.ply, background.ply or ID.ply next to the checkpoint, or *-tTIME.ply
-    checkpoint: str = ""  # what train wrote: runs/NAME/checkpoint.pt
+    checkpoint: str = ""  # checkpoint of train: runs/NAME/checkpoint.pt
     node: str = "all"  # all, background, or the id of a track
     time: float | None = None  # seconds; null: mid-drive for all, an actor alone in its own frame
 
@@ -248,17 +250,17 @@ class PackConfig(Config):
     """Writes a capture into one file."""
 
     format: str = "pack"  # or ncore: NCore v4, NVIDIA's format
-    out: str = "capture.pack"  # the file; if not given, it is called as data.name
-    image_format: str = "jpeg"  # or png, which loses nothing
+    out: str = "capture.pack"  # the file; by default named after data.name
+    image_format: str = "jpeg"  # jpeg, or png without loss
     quality: int = 95  # of JPEG, 1 to 100
-    show: bool = False  # only says what the capture holds
+    show: bool = False  # true only prints the contents of the capture
 
 
 @dataclass
 class InspectConfig(Config):
     """Compares a capture with its sensors and draws it."""
 
-    out: str = "runs/inspect"  # folder of the results; if not given, inspect- and data.name
+    out: str = "runs/inspect"  # folder of the results; by default inspect- and data.name
 
 
 @dataclass
@@ -275,11 +277,11 @@ class ProfileConfig(Config):
     """Records some steps of a training run."""
 
     tool: str = "nsys"  # nsys: timeline; ncu: counters of kernels; torch: timeline where nsys is missing, also on a CPU
-    warmup: int = 20  # steps before those that are recorded
-    steps: int = 10  # that are recorded
+    warmup: int = 20  # steps before the recorded ones
+    steps: int = 10  # number of recorded steps
     kernels: str | None = None  # ncu: regular expression of kernels' names; null: all
     range: str | None = None  # ncu: only kernels that this range starts, such as step/render_camera
-    launches: int = 200  # ncu: how many launches are measured at most, the first ones; a step of the baseline has 1 400
+    launches: int = 200  # ncu: largest number of measured launches, the first ones; a step of the baseline has 1 400
 
 
 VERBS: dict[str, type[Config]] = {
